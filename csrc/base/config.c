@@ -1,0 +1,178 @@
+#include "base/config.h"
+#include "base/log.h"
+#include "tempi.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+tempi_settings tempi_config;
+
+typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, ELSEWHERE } value_kind;
+
+typedef struct variable {
+    const char *name;
+    value_kind kind;
+    void *target;
+    const char *help;
+} variable;
+
+/* ELSEWHERE: read by another part (named in the help), listed here so that the name is known. */
+static const variable variables[] = {
+    {"TEMPI_DISABLE", FLAG, &tempi_config.disable, "leave every call to the MPI library"},
+    {"TEMPI_NO_PACK", FLAG, &tempi_config.no_pack, "leave MPI_Pack and MPI_Unpack to the library"},
+    {"TEMPI_NO_TYPE_COMMIT", FLAG, &tempi_config.no_type_commit,
+     "look at no datatype, so that none is accelerated"},
+    {"TEMPI_FORCE", FLAG, &tempi_config.force,
+     "act on every message that tempi can carry, whether or not the rule says that it wins"},
+    {"TEMPI_CHECK", FLAG, &tempi_config.check,
+     "repeat every pack and unpack by a plain walk of the type map and report a mismatch"},
+    {"TEMPI_STATS", FLAG, &tempi_config.stats,
+     "print at MPI_Finalize what was accelerated; set it on all ranks or on none"},
+    {"TEMPI_TRACE", TEXT, &tempi_config.trace,
+     "write a Chrome trace to this file, with the rank appended"},
+    {"TEMPI_STAGE_MAX", BYTES, &tempi_config.stage_max,
+     "bound on staging memory a process, bytes with optional K, M or G (default: the smaller of "
+     "256M and 5% of memory)"},
+    {"TEMPI_LOG", LOG_LEVEL, &tempi_log_level, "messages on stderr: error, warning, info or debug"},
+    {"TEMPI_CPU_LEVEL", ELSEWHERE, NULL,
+     "host kernels at most of this level: scalar, sse2, avx2, avx512 or neon"},
+    {"TEMPI_TEST_DELAY", NUMBER, &tempi_config.test_delay,
+     "for tests: a pack finishes only when it has been tested this many times"},
+    {"TEMPI_CACHE_DIR", ELSEWHERE, NULL, "folder for files that tempi makes (Python, tempi bench)"},
+    {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of libtempi.so to use (Python)"},
+    {"TEMPI_MPI_PREFIX", ELSEWHERE, NULL, "MPI installations to build for (setup.py)"},
+    {"TEMPI_DATATYPE_ONESHOT", ELSEWHERE, NULL, "method for device memory; none on host memory"},
+    {"TEMPI_DATATYPE_DEVICE", ELSEWHERE, NULL, "method for device memory; none on host memory"},
+    {"TEMPI_DATATYPE_AUTO", ELSEWHERE, NULL, "method for device memory; none on host memory"},
+    {"TEMPI_CONTIGUOUS_STAGED", ELSEWHERE, NULL, "method for device memory; none on host memory"},
+    {"TEMPI_CONTIGUOUS_AUTO", ELSEWHERE, NULL, "method for device memory; none on host memory"},
+    {"TEMPI_NO_ALLTOALLV", ELSEWHERE, NULL, "accepted for compatibility; Alltoallv is the library's"},
+    {"TEMPI_PLACEMENT_METIS", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},
+    {"TEMPI_PLACEMENT_KAHIP", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},
+    {"TEMPI_PLACEMENT_RANDOM", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},
+};
+enum { NVARIABLES = sizeof variables / sizeof variables[0] };
+
+/* Set at all counts as on, as in the paper's code, but for "0" and the empty string. */
+static bool flag_of(const char *text)
+{
+    return text[0] != '\0' && strcmp(text, "0") != 0;
+}
+
+static bool bytes_of(const char *text, int64_t *out)
+{
+    char *end;
+    const long long number = strtoll(text, &end, 10);
+    int shift = 0;
+    switch (*end) {
+    case 'G': case 'g': shift = 30; break;
+    case 'M': case 'm': shift = 20; break;
+    case 'K': case 'k': shift = 10; break;
+    default: break;
+    }
+    if (end == text || number < 0 || end[shift ? 1 : 0] != '\0' || number > (INT64_MAX >> shift))
+        return false;
+    *out = (int64_t)number << shift;
+    return true;
+}
+
+static bool log_level_of(const char *text, int *out)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    for (int i = 0; i < 4; ++i) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse(const variable *v, const char *text)
+{
+    switch (v->kind) {
+    case FLAG:
+        *(bool *)v->target = flag_of(text);
+        return true;
+    case TEXT:
+        *(const char **)v->target = text[0] ? text : NULL;
+        return true;
+    case BYTES:
+    case NUMBER:
+        return bytes_of(text, v->target);
+    case LOG_LEVEL:
+        return log_level_of(text, v->target);
+    case ELSEWHERE:
+        return true;
+    }
+    return false;
+}
+
+static int64_t default_stage_max(void)
+{
+    const int64_t bound = (int64_t)256 << 20;
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page <= 0)
+        return bound;
+    const int64_t share = (int64_t)pages / 20 * page;
+    return share < bound ? share : bound;
+}
+
+static void warn_unknown(void)
+{
+    for (char **e = environ; e && *e; ++e) {
+        const char *equals = strchr(*e, '=');
+        if (strncmp(*e, "TEMPI_", 6) != 0 || !equals)
+            continue;
+        const size_t length = (size_t)(equals - *e);
+        bool known = false;
+        for (int i = 0; i < NVARIABLES && !known; ++i)
+            known = strlen(variables[i].name) == length && memcmp(variables[i].name, *e, length) == 0;
+        if (!known)
+            TEMPI_LOG(TEMPI_LOG_WARN, "unknown environment variable %.*s: `tempi doctor` lists the known ones",
+                      (int)length, *e);
+    }
+}
+
+static void load(void)
+{
+    tempi_config.stage_max = default_stage_max();
+    for (int i = 0; i < NVARIABLES; ++i) {
+        const char *text = getenv(variables[i].name);
+        if (text && !parse(&variables[i], text))
+            TEMPI_LOG(TEMPI_LOG_WARN, "%s=%s is not understood and is ignored: %s", variables[i].name,
+                      text, variables[i].help);
+    }
+    warn_unknown();
+}
+
+void tempi_config_load(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+}
+
+int tempi_config_count(void)
+{
+    return NVARIABLES;
+}
+
+const char *tempi_config_name(int i)
+{
+    return i >= 0 && i < NVARIABLES ? variables[i].name : NULL;
+}
+
+const char *tempi_config_help(int i)
+{
+    return i >= 0 && i < NVARIABLES ? variables[i].help : NULL;
+}
+
+const char *tempi_config_value(int i)
+{
+    return i >= 0 && i < NVARIABLES ? getenv(variables[i].name) : NULL;
+}

@@ -1,0 +1,26 @@
+/* The table of environment variables: read once, when the engine starts. The same table feeds the
+ * documentation, `tempi doctor` and the warning on unknown TEMPI_* names. */
+#ifndef TEMPI_BASE_CONFIG_H
+#define TEMPI_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct tempi_settings {
+    bool disable;         /* leave the MPI library alone */
+    bool no_pack;         /* MPI_Pack and MPI_Unpack stay with the library */
+    bool no_type_commit;  /* look at no datatype: nothing is accelerated */
+    bool force;           /* act on everything that can be, whatever the rule says */
+    bool check;           /* repeat every pack and unpack by a plain walk of the type map */
+    bool stats;           /* print the counters at MPI_Finalize */
+    int64_t stage_max;    /* bytes of staging memory a process may hold */
+    int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
+    const char *trace;    /* file name of the Chrome trace, or NULL */
+} tempi_settings;
+
+extern tempi_settings tempi_config;
+
+/* Reads the environment; warns on unknown TEMPI_* names and on values that do not parse. Idempotent. */
+void tempi_config_load(void);
+
+#endif

@@ -1,0 +1,12 @@
+#include "base/hooks.h"
+
+#include <stddef.h>
+
+tempi_hooks tempi_shim_hooks;
+
+int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out)
+{
+    if (!tempi_shim_hooks.datatype_layout)
+        return TEMPI_ERR_NO_MPI;
+    return tempi_shim_hooks.datatype_layout(datatype, out);
+}

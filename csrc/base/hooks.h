@@ -1,0 +1,14 @@
+/* What the ABI-neutral engine asks of the shim that is loaded above one MPI. */
+#ifndef TEMPI_BASE_HOOKS_H
+#define TEMPI_BASE_HOOKS_H
+
+#include "tempi.h"
+
+typedef struct tempi_hooks {
+    int (*datatype_layout)(uintptr_t datatype, const tempi_layout **out);
+} tempi_hooks;
+
+/* All NULL until the shim is loaded. */
+extern tempi_hooks tempi_shim_hooks;
+
+#endif

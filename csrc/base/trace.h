@@ -1,0 +1,30 @@
+/* TEMPI_TRACE=FILE: a Chrome trace (chrome://tracing, Perfetto) of packs, unpacks and posts. Costs
+ * one test when off. */
+#ifndef TEMPI_BASE_TRACE_H
+#define TEMPI_BASE_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+extern bool tempi_trace_on;
+
+/* Opens FILE.<rank>; a file that cannot be written is one warning. */
+void tempi_trace_open(const char *file, int rank);
+void tempi_trace_close(void);
+
+/* Seconds on the monotonic clock. */
+double tempi_trace_now(void);
+void tempi_trace_write(double start, const char *what, const char *call, int64_t bytes);
+
+static inline double tempi_trace_begin(void)
+{
+    return tempi_trace_on ? tempi_trace_now() : 0;
+}
+
+static inline void tempi_trace_end(double start, const char *what, const char *call, int64_t bytes)
+{
+    if (tempi_trace_on)
+        tempi_trace_write(start, what, call, bytes);
+}
+
+#endif

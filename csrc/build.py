@@ -1,0 +1,297 @@
+"""Builds the engine: libtempi.so, and one libtempi-<abi>.so for each MPI ABI whose mpi.h is found.
+
+    python csrc/build.py --out DIR [--work DIR]
+
+setup.py uses it; on its own it is the quick way to build in a working tree. Only what has changed is
+compiled again. CC and CFLAGS are honoured; TEMPI_MPI_PREFIX adds MPI installations (or compiler
+wrappers) to those of this Python's own environment and of the PATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+CSRC = Path(__file__).resolve().parent
+sys.path.insert(0, str(CSRC))
+
+from table import generate  # noqa: E402  (only after the path is known)
+
+NEUTRAL = ("base", "datatype", "pack", "memory", "model", "transfer", "door")
+FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wconversion")
+# Code that must not go away: the slots point into it, and so do callbacks that the MPI keeps.
+# One segment less each way: loading costs every process that inherits LD_PRELOAD.
+LINK = (
+    "-shared",
+    "-Wl,-z,noseparate-code",
+    "-Wl,-Bsymbolic",
+    "-Wl,-z,defs",
+    "-Wl,-z,nodelete",
+    "-Wl,--as-needed",
+)
+MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}  # trampolines
+
+
+class BuildError(Exception):
+    """The engine cannot be built; the message is one line for the person who tries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mpi:
+    """One mpi.h: its ABI, its version for comparison, and the flags that find it."""
+
+    abi: str
+    version: tuple[int, ...]
+    flags: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.abi} {'.'.join(map(str, self.version))} ({' '.join(self.flags)})"
+
+
+def compiler() -> list[str]:
+    """CC, or the system's C compiler."""
+    for candidate in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
+        words = shlex.split(candidate)
+        if words and shutil.which(words[0]):
+            return words
+    raise BuildError("no C compiler found: install gcc, or name one with CC=...")
+
+
+def target_machine(cc: list[str]) -> str:
+    """What the compiler compiles for, which is not always the machine that it runs on."""
+    run = subprocess.run([*cc, "-dumpmachine"], capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise BuildError(f"{shlex.join(cc)} -dumpmachine fails: is it a C compiler?")
+    return run.stdout.strip().split("-")[0]
+
+
+# ---- finding mpi.h ---------------------------------------------------------------------------------
+
+
+def wrapper_flags(wrapper: str) -> tuple[str, ...]:
+    """The -I and -D flags of an mpicc, whichever MPI it belongs to."""
+    for option in ("--showme:compile", "-show", "-compile-info"):
+        try:
+            run = subprocess.run(
+                [wrapper, option], capture_output=True, text=True, timeout=30, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ()
+        if run.returncode == 0:
+            return tuple(w for w in shlex.split(run.stdout) if w.startswith(("-I", "-D")))
+    return ()
+
+
+def prefix_flags(prefix: Path) -> tuple[str, ...]:
+    """Where an installation, or a compiler wrapper given instead of one, has its mpi.h."""
+    if prefix.is_file():
+        return wrapper_flags(str(prefix))
+    include = prefix / "include"
+    if (include / "mpi.h").is_file():
+        return (f"-I{include}",)
+    wrapper = prefix / "bin" / "mpicc"
+    return wrapper_flags(str(wrapper)) if wrapper.is_file() else ()
+
+
+def candidates() -> Iterable[tuple[str, ...]]:
+    """Flags under which some mpi.h may be found."""
+    named = os.environ.get("TEMPI_MPI_PREFIX", "").split(os.pathsep)
+    own = (sys.prefix, str(Path(sys.executable).parent.parent), sys.base_prefix)
+    for prefix in dict.fromkeys((*named, *own)):
+        if prefix and (flags := prefix_flags(Path(prefix))):
+            yield flags
+    for name in ("mpicc", "mpicc.openmpi", "mpicc.mpich"):
+        if (path := shutil.which(name)) and (flags := wrapper_flags(path)):
+            yield flags
+
+
+def identify(cc: list[str], flags: tuple[str, ...]) -> Mpi | None:
+    """Which ABI an mpi.h is of, by its macros; None if it is none of ours, or cannot be read."""
+    run = subprocess.run(
+        [*cc, *flags, "-E", "-dM", "-x", "c", "-"],
+        input="#include <mpi.h>\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode != 0:
+        return None
+    macros = dict(re.findall(r"^#define (\w+) (.*)$", run.stdout, re.MULTILINE))
+
+    def numbers(*names: str) -> tuple[int, ...]:
+        return tuple(int(macros.get(name, "0")) for name in names)
+
+    if "OMPI_MAJOR_VERSION" in macros:
+        names = ("OMPI_MAJOR_VERSION", "OMPI_MINOR_VERSION", "OMPI_RELEASE_VERSION")
+        return Mpi("openmpi", numbers(*names), flags)
+    if "MPICH_VERSION" in macros:
+        version = tuple(int(n) for n in re.findall(r"\d+", macros["MPICH_VERSION"])[:3])
+        return Mpi("mpich", version, flags)
+    if "MPI_ABI_VERSION" in macros:
+        return Mpi("standard", numbers("MPI_VERSION", "MPI_SUBVERSION"), flags)
+    return None
+
+
+def all_mpis(cc: list[str]) -> tuple[Mpi, ...]:
+    """Every mpi.h that can be found, each once."""
+    found: dict[tuple[str, tuple[int, ...]], Mpi] = {}
+    for flags in candidates():
+        # MPICH 5 has the standard ABI behind a macro; elsewhere the macro changes nothing.
+        for mpi in (identify(cc, flags), identify(cc, (*flags, "-DMPI_ABI"))):
+            if mpi is not None:
+                found.setdefault((mpi.abi, mpi.version), mpi)
+    return tuple(found[key] for key in sorted(found))
+
+
+def find_mpis(cc: list[str]) -> tuple[Mpi, ...]:
+    """One mpi.h for each ABI: the newest that there is, since a shim runs on older libraries too."""
+    return tuple({mpi.abi: mpi for mpi in all_mpis(cc)}.values())
+
+
+# ---- compiling --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One C or assembler file on its way to an object."""
+
+    source: Path
+    target: Path
+    command: tuple[str, ...]
+
+    def fresh(self) -> bool:
+        """Whether the object is newer than all that it was made from, by the same command."""
+        record, depends = self.target.with_suffix(".cmd"), self.target.with_suffix(".d")
+        if not (self.target.exists() and record.exists() and depends.exists()):
+            return False
+        made = self.target.stat().st_mtime_ns
+        files = depends.read_text().replace("\\\n", " ").split(":", 1)[1].split()
+        return record.read_text() == shlex.join(self.command) and all(
+            Path(f).exists() and Path(f).stat().st_mtime_ns <= made for f in files
+        )
+
+    def compile(self) -> bool:
+        """Whether there was anything to do."""
+        if self.fresh():
+            return False
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        run = subprocess.run(self.command, capture_output=True, text=True, check=False)
+        sys.stderr.write(run.stderr)
+        if run.returncode != 0:
+            raise BuildError(f"{self.source.name} does not compile: {shlex.join(self.command)}")
+        self.target.with_suffix(".cmd").write_text(shlex.join(self.command))
+        return True
+
+
+def unit(cc: list[str], source: Path, directory: Path, flags: Iterable[str]) -> Unit:
+    target = directory / f"{source.parent.name}-{source.stem}.o"
+    depends = ("-MMD", "-MF", str(target.with_suffix(".d")))
+    extra = shlex.split(os.environ.get("CFLAGS", ""))
+    command = (*cc, *FLAGS, *flags, *extra, *depends, "-c", str(source), "-o", str(target))
+    return Unit(source, target, command)
+
+
+def compile_all(units: Iterable[Unit]) -> bool:
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
+        return any(list(pool.map(Unit.compile, units)))
+
+
+def link(command: list[str], library: Path, changed: bool) -> None:
+    if library.exists() and not changed:
+        return
+    library.parent.mkdir(parents=True, exist_ok=True)
+    # Into a new file: a process that has the old one mapped keeps it.
+    part = library.with_suffix(".part")
+    run = subprocess.run([*command, "-o", str(part)], capture_output=True, text=True, check=False)
+    sys.stderr.write(run.stderr)
+    if run.returncode != 0:
+        raise BuildError(f"{library.name} does not link: {shlex.join(command)}")
+    part.replace(library)
+
+
+def build_neutral(cc: list[str], out: Path, work: Path) -> bool:
+    """libtempi.so: the door and all of the engine that sees no mpi.h."""
+    target = target_machine(cc)
+    machine = MACHINES.get(target)
+    if machine is None:
+        raise BuildError(f"no trampolines for {target}: tempi runs on x86-64 and arm64")
+    made = work / "generated"
+    generate.write(made, generate.neutral_files())
+    sources = [f for part in NEUTRAL for f in sorted((CSRC / part).glob("*.c"))]
+    sources.append(made / f"trampolines_{machine}.S")
+    flags = (f"-I{CSRC}", f"-I{made}")
+    units = [unit(cc, source, work / "engine", flags) for source in sources]
+    changed = compile_all(units)
+    script = f"-Wl,--version-script={made / 'exports.map'}"
+    objects = [str(u.target) for u in units]
+    libraries = ["-lpthread", "-ldl", "-lm"]
+    command = [*cc, *LINK, "-Wl,-soname,libtempi.so", script, *objects, *libraries]
+    link(command, out / "libtempi.so", changed)
+    return changed
+
+
+def build_shim(cc: list[str], mpi: Mpi, out: Path, work: Path, engine_changed: bool) -> None:
+    """libtempi-<abi>.so: the shim, compiled against that ABI's mpi.h and linked to no MPI."""
+    made = work / mpi.abi
+    generate.write(made, generate.abi_files([*cc, *mpi.flags]))
+    sources = [*sorted((CSRC / "shim").glob("*.c")), *sorted(made.glob("*.c"))]
+    includes = (f"-I{CSRC}", f"-I{work / 'generated'}", f"-I{made}")
+    # After ours, and as system headers: their warnings are not about our code.
+    theirs = [f"-isystem{f[2:]}" if f.startswith("-I") else f for f in mpi.flags]
+    flags = ("-fvisibility=hidden", *includes, *theirs)
+    units = [unit(cc, source, made / "objects", flags) for source in sources]
+    changed = compile_all(units) or engine_changed
+    name = f"libtempi-{mpi.abi}.so"
+    objects = [str(u.target) for u in units]
+    engine = [str(out / "libtempi.so"), "-Wl,-rpath,$ORIGIN", "-lpthread", "-lm"]
+    link([*cc, *LINK, f"-Wl,-soname,{name}", *objects, *engine], out / name, changed)
+
+
+def build_bench(cc: list[str], out: Path, work: Path, engine_changed: bool) -> None:
+    """libtempi-bench.so: the timing loops of `tempi bench`."""
+    flags = (f"-I{CSRC}", "-fvisibility=hidden")
+    sources = sorted((CSRC.parent / "bench" / "native").glob("*.c"))
+    units = [unit(cc, source, work / "bench", flags) for source in sources]
+    changed = compile_all(units) or engine_changed
+    objects = [str(u.target) for u in units]
+    engine = [str(out / "libtempi.so"), "-Wl,-rpath,$ORIGIN", "-ldl", "-lm"]
+    name = "libtempi-bench.so"
+    link([*cc, *LINK, f"-Wl,-soname,{name}", *objects, *engine], out / name, changed)
+
+
+def build(out: Path, work: Path) -> tuple[Mpi, ...]:
+    """Builds into `out`, with everything in between in `work`; the MPI ABIs that were found."""
+    cc = compiler()
+    mpis = find_mpis(cc)
+    changed = build_neutral(cc, out, work)
+    build_bench(cc, out, work, changed)
+    for mpi in mpis:
+        build_shim(cc, mpi, out, work, changed)
+    return mpis
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build the tempi engine.")
+    parser.add_argument("--out", type=Path, required=True, help="where the libraries go")
+    parser.add_argument("--work", type=Path, help="objects and generated code (default OUT/work)")
+    options = parser.parse_args()
+    try:
+        mpis = build(options.out.resolve(), (options.work or options.out / "work").resolve())
+    except BuildError as error:
+        raise SystemExit(f"csrc/build.py: {error}") from None
+    for mpi in mpis:
+        sys.stdout.write(f"built for {mpi.label}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+/* datatype/irregular.c: hindexed, hindexed_block and struct (MPI-5.0 section 5.1.2). */
+#include "datatype/passes.h"
+#include <stdlib.h>
+
+/* The blocks of an indexed type. */
+typedef struct blocks {
+    int64_t n;
+    const int64_t *lengths; /* NULL: all are `length` */
+    int64_t length;
+    const int64_t *displacements;
+    /* of the blocks that are not empty: */
+    int64_t used, elements;
+    bool equal; /* they have one length */
+} blocks;
+
+static int64_t block_length(const blocks *b, int64_t i)
+{
+    return b->lengths ? b->lengths[i] : b->length;
+}
+
+/* Counts the blocks in use, checks them, and adds their size and bounds to the draft. */
+static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_draft *draft)
+{
+    int status = TEMPI_OK;
+    b->used = b->elements = 0;
+    b->equal = true;
+    for (int64_t i = 0; i < b->n && !status; i++) {
+        const int64_t length = block_length(b, i);
+        if (length < 0)
+            return TEMPI_ERR_ARG;
+        if (length == 0)
+            continue;
+        if (tempi_add64(b->elements, length, &b->elements))
+            return TEMPI_ERR_OVERFLOW;
+        if (b->used++ == 0)
+            b->length = length;
+        b->equal = b->equal && length == b->length;
+        status = tempi_draft_bound(draft, inner, length, b->displacements[i]);
+    }
+    return status ? status : tempi_draft_grow(draft, inner, b->elements);
+}
+
+/* The table whose entry per block (or per element, if `single`) is where that block lies. */
+static tempi_shared_table *blocks_table(const blocks *b, const tempi_layout *inner, bool single)
+{
+    tempi_shared_table *table = tempi_table_new(single ? b->elements : b->used, false);
+    if (!table)
+        return NULL;
+    tempi_entry *entry = table->entries;
+    int64_t packed = 0;
+    for (int64_t i = 0; i < b->n; i++) {
+        const int64_t length = block_length(b, i);
+        const int64_t pieces = single ? length : length > 0;
+        const int64_t bytes = (single ? 1 : length) * inner->size;
+        for (int64_t j = 0; j < pieces; j++, packed += bytes)
+            *entry++ = (tempi_entry){b->displacements[i] + j * inner->extent, packed};
+    }
+    return table;
+}
+
+/* Every box of `inner` under one shared table. */
+static int append_tabled(tempi_draft *draft, const blocks *b, const tempi_layout *inner, int64_t packed)
+{
+    const bool single = !b->equal;
+    tempi_draft piece; /* one block: its boxes get the table */
+    tempi_draft_init(&piece);
+    int status = tempi_draft_block(&piece, inner, single ? 1 : b->length, 0);
+    tempi_shared_table *table = status ? NULL : blocks_table(b, inner, single);
+    if (!status && !table)
+        status = TEMPI_ERR_MEMORY;
+    if (!status) {
+        const tempi_entry start = tempi_table_seal(table, false);
+        for (int64_t i = 0; i < piece.nboxes && !status; i++) {
+            tempi_box box = piece.boxes[i];
+            box.packed += packed;
+            box.table = &table->pub;
+            if (tempi_add64(box.offset, start.offset, &box.offset))
+                status = TEMPI_ERR_OVERFLOW;
+            else
+                status = tempi_draft_append(draft, &box);
+        }
+        tempi_table_release(&table->pub);
+    }
+    tempi_draft_clear(&piece);
+    return status;
+}
+
+/* Every run of every element in one table of variable runs: the product of irregular dimensions, or
+ * blocks of different lengths of something contiguous (then `dense`: a block is one run). */
+static int append_runs(tempi_draft *draft, const blocks *b, const tempi_layout *inner, int64_t packed,
+                       bool dense)
+{
+    const int64_t per_element = inner->runs;
+    int64_t total = b->used, n = 0;
+    if (!dense && tempi_mul64(b->elements, per_element, &total))
+        return TEMPI_ERR_MEMORY;
+    tempi_shared_table *table = tempi_table_new(total, true);
+    tempi_run *space = malloc(2 * (size_t)per_element * sizeof *space);
+    if (!table || !space) {
+        free(space);
+        if (table)
+            tempi_table_release(&table->pub);
+        return TEMPI_ERR_MEMORY;
+    }
+    const tempi_run *runs = tempi_runs_collect(inner->boxes, inner->nboxes, space, space + per_element, &n);
+    tempi_entry *entry = table->entries;
+    for (int64_t i = 0; i < b->n; i++) {
+        const int64_t length = block_length(b, i);
+        const int64_t pieces = dense ? length > 0 : length;
+        for (int64_t j = 0; j < pieces; j++) {
+            const int64_t at = b->displacements[i] + j * inner->extent;
+            for (int64_t k = 0; k < n; k++)
+                *entry++ = (tempi_entry){at + runs[k].offset, packed + runs[k].packed};
+            packed += (dense ? length : 1) * inner->size;
+        }
+    }
+    *entry = (tempi_entry){0, packed};
+    const tempi_entry start = tempi_table_seal(table, true);
+    free(space);
+    return tempi_draft_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed}, table);
+}
+
+/* Boxes are larger than table entries but carry dimensions: whichever form is smaller. */
+static int append_indexed(tempi_draft *draft, blocks *b, const tempi_layout *inner)
+{
+    const int64_t packed = draft->size;
+    int status = blocks_measure(b, inner, draft);
+    if (status || b->used == 0 || inner->size == 0)
+        return status;
+    bool irregular = false;
+    for (int32_t i = 0; i < inner->nboxes; i++)
+        irregular = irregular || inner->boxes[i].table;
+    const int64_t entry = (int64_t)sizeof(tempi_entry) * (irregular ? inner->runs : 1);
+    const double as_boxes = (double)b->used * inner->nboxes * (double)sizeof(tempi_box);
+    const double as_table = (double)entry * (double)(b->equal && !irregular ? b->used : b->elements);
+    if (b->used <= TEMPI_FEW_RUNS || (!inner->dense && as_boxes <= as_table)) {
+        draft->size = packed;
+        for (int64_t i = 0; i < b->n && !status; i++)
+            status = tempi_draft_block(draft, inner, block_length(b, i), b->displacements[i]);
+        return status;
+    }
+    if (irregular || (inner->dense && !b->equal))
+        return append_runs(draft, b, inner, packed, inner->dense);
+    return append_tabled(draft, b, inner, packed);
+}
+
+int tempi_layout_hindexed(int64_t n, const int64_t *blocklengths, const int64_t *displacements,
+                          const tempi_layout *inner, tempi_layout **out)
+{
+    if (n < 0 || (n > 0 && (!blocklengths || !displacements)) || !inner || !out)
+        return TEMPI_ERR_ARG;
+    tempi_draft draft;
+    tempi_draft_init(&draft);
+    blocks b = {.n = n, .lengths = blocklengths, .displacements = displacements};
+    const int status = append_indexed(&draft, &b, inner);
+    return tempi_draft_layout(status, &draft, out);
+}
+
+int tempi_layout_hindexed_block(int64_t n, int64_t blocklength, const int64_t *displacements,
+                                const tempi_layout *inner, tempi_layout **out)
+{
+    if (n < 0 || blocklength < 0 || (n > 0 && !displacements) || !inner || !out)
+        return TEMPI_ERR_ARG;
+    tempi_draft draft;
+    tempi_draft_init(&draft);
+    blocks b = {.n = n, .length = blocklength, .displacements = displacements};
+    const int status = append_indexed(&draft, &b, inner);
+    return tempi_draft_layout(status, &draft, out);
+}
+
+/* ---- struct --------------------------------------------------------------------------------------- */
+
+typedef struct members {
+    int64_t n;
+    const int64_t *lengths, *displacements;
+    const tempi_layout *const *inners;
+} members;
+
+static bool member_empty(const members *m, int64_t i)
+{
+    return m->lengths[i] == 0 || m->inners[i]->size == 0;
+}
+
+static int64_t member_runs(const members *m, int64_t i)
+{
+    int64_t runs;
+    if (m->inners[i]->dense)
+        return 1;
+    return tempi_mul64(m->lengths[i], m->inners[i]->runs, &runs) ? INT64_MAX : runs;
+}
+
+/* A member that is smaller as plain runs than as boxes. */
+static bool member_small(const members *m, int64_t i)
+{
+    const int64_t room = m->inners[i]->nboxes * (int64_t)(sizeof(tempi_box) / sizeof(tempi_entry));
+    return member_runs(m, i) <= room;
+}
+
+/* First index past the members from i on that are of one type. */
+static int64_t uniform_stretch(const members *m, int64_t i)
+{
+    const tempi_layout *inner = m->inners[i];
+    for (; i < m->n && tempi_layout_equal(m->inners[i], inner); i++) {
+    }
+    return i;
+}
+
+/* Are the members from i on so many of one type that a table over that type's boxes is smaller? */
+static bool member_crowd(const members *m, int64_t i)
+{
+    enum { CROWD = 64 };
+    return !m->inners[i]->dense && i + CROWD <= m->n && tempi_layout_equal(m->inners[i + CROWD - 1], m->inners[i]) &&
+           uniform_stretch(m, i) - i >= CROWD;
+}
+
+/* First index past the members from i on that are empty or small; *runs: how many runs they have. */
+static int64_t small_stretch(const members *m, int64_t i, int64_t *runs)
+{
+    *runs = 0;
+    for (; i < m->n && (member_empty(m, i) || (member_small(m, i) && !member_crowd(m, i))); i++)
+        *runs += member_empty(m, i) ? 0 : member_runs(m, i);
+    return i;
+}
+
+static int append_boxes(tempi_draft *draft, const members *m, int64_t from, int64_t to)
+{
+    int status = TEMPI_OK;
+    for (int64_t i = from; i < to && !status; i++)
+        status = tempi_draft_block(draft, m->inners[i], m->lengths[i], m->displacements[i]);
+    return status;
+}
+
+/* The runs of the types that small members had last: few types recur in a struct of many members. */
+typedef struct run_cache {
+    const tempi_layout *type;
+    tempi_run *space; /* owns the memory of runs */
+    const tempi_run *runs;
+    int64_t n;
+} run_cache;
+enum { CACHED_TYPES = 16 };
+
+static int cache_runs(run_cache *slot, const tempi_layout *type)
+{
+    if (slot->type && tempi_layout_equal(slot->type, type))
+        return TEMPI_OK;
+    free(slot->space);
+    slot->type = NULL;
+    slot->space = malloc(2 * (size_t)type->runs * sizeof *slot->space);
+    if (!slot->space)
+        return TEMPI_ERR_MEMORY;
+    slot->runs = tempi_runs_collect(type->boxes, type->nboxes, slot->space, slot->space + type->runs, &slot->n);
+    slot->type = type;
+    return TEMPI_OK;
+}
+
+/* Appends a run to a gapless sequence, unless it just continues the last one. */
+static tempi_entry *entry_push(tempi_entry *next, int64_t packed, int64_t offset)
+{
+    if (packed != next[-1].packed && offset - next[-1].offset == packed - next[-1].packed)
+        return next;
+    *next = (tempi_entry){offset, packed};
+    return next + 1;
+}
+
+/* Appends the runs of one member, the first at packed position `packed`. */
+static int member_write(const members *m, int64_t i, int64_t packed, run_cache *cache, tempi_entry **next)
+{
+    const tempi_layout *inner = m->inners[i];
+    const int64_t at = m->displacements[i];
+    if (inner->dense) {
+        *next = entry_push(*next, packed, at + inner->boxes[0].offset);
+        return TEMPI_OK;
+    }
+    run_cache *slot = &cache[(uint64_t)(inner->size ^ inner->extent >> 3 ^ inner->runs) % CACHED_TYPES];
+    const int status = cache_runs(slot, inner);
+    if (status)
+        return status;
+    for (int64_t j = 0; j < m->lengths[i]; j++)
+        for (int64_t k = 0; k < slot->n; k++)
+            *next = entry_push(*next, packed + j * inner->size + slot->runs[k].packed,
+                               at + j * inner->extent + slot->runs[k].offset);
+    return TEMPI_OK;
+}
+
+static int members_write(tempi_draft *draft, const members *m, int64_t from, int64_t to, tempi_entry **next)
+{
+    run_cache cache[CACHED_TYPES] = {{0}};
+    int status = TEMPI_OK;
+    for (int64_t i = from; i < to && !status; i++) {
+        const int64_t packed = draft->size;
+        status = tempi_draft_bound(draft, m->inners[i], m->lengths[i], m->displacements[i]);
+        if (!status)
+            status = tempi_draft_grow(draft, m->inners[i], m->lengths[i]);
+        if (!status && !member_empty(m, i))
+            status = member_write(m, i, packed, cache, next);
+    }
+    for (int i = 0; i < CACHED_TYPES; i++)
+        free(cache[i].space);
+    return status;
+}
+
+static int append_members_as_runs(tempi_draft *draft, const members *m, int64_t from, int64_t to,
+                                  int64_t total)
+{
+    /* One entry in front, that no run continues: entry_push looks at the entry before. */
+    tempi_shared_table *table = total < INT64_MAX ? tempi_table_new(total + 1, true) : NULL;
+    if (!table)
+        return TEMPI_ERR_MEMORY;
+    tempi_entry *first = table->entries + 1, *next = first;
+    table->entries[0] = (tempi_entry){0, draft->size};
+    const int status = members_write(draft, m, from, to, &next);
+    *next = (tempi_entry){0, draft->size};
+    if (status) {
+        tempi_table_release(&table->pub);
+        return status;
+    }
+    const tempi_box around = {0};
+    if (next - first <= TEMPI_FEW_RUNS) {
+        const int appended = tempi_runs_table(first, next - first, &around, draft);
+        tempi_table_release(&table->pub);
+        return appended;
+    }
+    table = tempi_table_shrink(table, 1, next - first);
+    const tempi_entry start = tempi_table_seal(table, true);
+    return tempi_draft_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed}, table);
+}
+
+/* Stretches of small members become one table of runs, many members of one type become an indexed
+ * type, and all others their own boxes. */
+static int append_members(tempi_draft *draft, const members *m)
+{
+    int status = TEMPI_OK;
+    for (int64_t i = 0; i < m->n && !status;) {
+        int64_t runs, to = small_stretch(m, i, &runs);
+        if (to > i) {
+            status = runs > TEMPI_FEW_RUNS ? append_members_as_runs(draft, m, i, to, runs)
+                                           : append_boxes(draft, m, i, to);
+        } else {
+            to = uniform_stretch(m, i);
+            blocks b = {.n = to - i, .lengths = m->lengths + i, .displacements = m->displacements + i};
+            status = append_indexed(draft, &b, m->inners[i]);
+        }
+        i = to;
+    }
+    return status;
+}
+
+int tempi_layout_struct(int64_t n, const int64_t *blocklengths, const int64_t *displacements,
+                        const tempi_layout *const *inners, tempi_layout **out)
+{
+    if (n < 0 || (n > 0 && (!blocklengths || !displacements || !inners)) || !out)
+        return TEMPI_ERR_ARG;
+    for (int64_t i = 0; i < n; i++)
+        if (blocklengths[i] < 0 || !inners[i])
+            return TEMPI_ERR_ARG;
+    tempi_draft draft;
+    tempi_draft_init(&draft);
+    const members m = {n, blocklengths, displacements, inners};
+    const int status = append_members(&draft, &m);
+    return tempi_draft_layout(status, &draft, out);
+}

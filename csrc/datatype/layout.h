@@ -1,0 +1,113 @@
+/* datatype/layout.h: what a layout is inside the engine.
+ *
+ * raw        what a constructor returns: boxes composed, nothing simplified; owned by the caller
+ * canonical  what tempi_layout_canonical returns: interned and counted
+ * draft      boxes under construction (draft.h); constructors and passes work on drafts only
+ *
+ * Guarantee of the canonical form ("equal bytes in equal order give the same pointer"; the bounds lb
+ * and extent are part of a type's identity). It holds, however the types were built, when
+ *   1. the bytes are a perfect nest (one box without a table: every vector, subarray face, transpose,
+ *      array of structs with one field ...) and the passes arrive at one box: the folded nest of a
+ *      byte sequence is unique (proof at tempi_nest_find in regular.c); or
+ *   2. the type has at most TEMPI_DERIVE_RUNS maximal runs and the passes' boxes list at most
+ *      TEMPI_DERIVE_LISTED: such types are derived again from their run sequence alone; or
+ *   3. the type is one irregular sequence of runs (one table, no dimension over or under it).
+ * Larger types that mix tables, dimensions and several boxes are canonical as far as the passes
+ * reach: the same construction always gives the same pointer, two different ones mostly do.
+ */
+#ifndef TEMPI_DATATYPE_LAYOUT_H
+#define TEMPI_DATATYPE_LAYOUT_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "tempi.h"
+
+enum {
+    TEMPI_DERIVE_RUNS = 256,    /* types up to this many maximal runs are derived from them */
+    TEMPI_DERIVE_LISTED = 4096, /* ... if the boxes list no more than this many before merging */
+    TEMPI_FEW_RUNS = 4          /* up to so many loose runs in a row stay boxes, more make a table */
+};
+
+/* A table that several boxes share. entries[0] is always (0, 0): the boxes carry the start. */
+typedef struct tempi_shared_table {
+    tempi_table pub; /* first: a box's `table` points here */
+    _Atomic int64_t refs;
+    int64_t lo; /* smallest entry offset */
+    int64_t hi; /* largest entry offset; with variable runs the largest end of a run */
+    _Atomic bool settled; /* it is what the passes make of its runs: no need to look again */
+    tempi_entry entries[];
+} tempi_shared_table;
+
+typedef struct tempi_layout_object {
+    tempi_layout pub;     /* first: the public pointer is the object's */
+    _Atomic int64_t refs; /* of an interned layout; 0: raw */
+    uint64_t hash;
+    struct tempi_layout_object *next; /* in its bucket of the interning table */
+    tempi_box boxes[];
+} tempi_layout_object;
+
+/* The same boxes and bounds. */
+bool tempi_layout_equal(const tempi_layout *a, const tempi_layout *b);
+/* Another reference to a canonical layout; returns it. */
+const tempi_layout *tempi_layout_retain(const tempi_layout *layout);
+
+/* ---- overflow: true when the result does not fit in 63 bits ----------------------------------- */
+static inline bool tempi_add64(int64_t a, int64_t b, int64_t *sum)
+{
+    return __builtin_add_overflow(a, b, sum);
+}
+static inline bool tempi_mul64(int64_t a, int64_t b, int64_t *product)
+{
+    return __builtin_mul_overflow(a, b, product);
+}
+
+/* ---- tables -------------------------------------------------------------------------------------- */
+
+/* A table for n entries (and a closing one if `variable`), uninitialised; NULL: out of memory. */
+tempi_shared_table *tempi_table_new(int64_t n, bool variable);
+/* Keeps the n entries from `first` on and the closing one of a table of variable runs. */
+tempi_shared_table *tempi_table_shrink(tempi_shared_table *table, int64_t first, int64_t n);
+/* Moves the entries so that the first is (0, 0), notes the bounds, and returns where it was. */
+tempi_entry tempi_table_seal(tempi_shared_table *table, bool variable);
+void tempi_table_retain(const tempi_table *table);
+void tempi_table_release(const tempi_table *table);
+bool tempi_table_equal(const tempi_table *a, const tempi_table *b, bool variable);
+static inline const tempi_shared_table *tempi_table_shared(const tempi_table *table)
+{
+    return (const tempi_shared_table *)(const void *)table;
+}
+/* Notes, and tells, that the passes make nothing better of the table's runs. */
+void tempi_table_settle(const tempi_table *table);
+static inline bool tempi_table_settled(const tempi_table *table)
+{
+    return atomic_load_explicit(&tempi_table_shared(table)->settled, memory_order_relaxed);
+}
+
+/* ---- boxes --------------------------------------------------------------------------------------- */
+
+/* How many of the box's dims lie outside its table; ndims if it has none. A dim inside is smaller
+ * than the gap between two entries, one outside is at least as large as the table's whole span. */
+static inline int tempi_box_level(const tempi_box *box)
+{
+    int level = box->ndims;
+    if (!box->table)
+        return level;
+    while (level > 0 && box->dims[level - 1].packed_stride <= box->table->entries[box->table->n - 1].packed)
+        level--;
+    return level;
+}
+/* Packed bytes from the box's first to past its last. */
+int64_t tempi_box_span(const tempi_box *box);
+int64_t tempi_box_runs(const tempi_box *box);
+/* [lo, hi) in memory; false when it does not fit in 63 bits. */
+bool tempi_box_bounds(const tempi_box *box, int64_t *lo, int64_t *hi);
+/* Same run, dims, table and space: equal up to a shift in memory and in the packed stream. */
+bool tempi_box_same_shape(const tempi_box *a, const tempi_box *b);
+void tempi_box_insert_dim(tempi_box *box, int at, tempi_dim dim);
+void tempi_box_remove_dim(tempi_box *box, int at);
+
+/* The passes of one box; each returns whether it changed anything. Rules: passes.c */
+bool tempi_box_elide(tempi_box *box);
+bool tempi_box_fold(tempi_box *box);
+bool tempi_box_flatten(tempi_box *box);
+
+#endif

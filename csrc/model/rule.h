@@ -1,0 +1,40 @@
+/* The built-in rule: where tempi is expected to beat the MPI library, by library, operation and
+ * shape. The only place that holds such knowledge; a calibrated model will stand behind the same
+ * function. */
+#ifndef TEMPI_MODEL_RULE_H
+#define TEMPI_MODEL_RULE_H
+
+#include "tempi.h"
+
+#include <stdbool.h>
+
+typedef enum tempi_operation {
+    TEMPI_OP_PACK,
+    TEMPI_OP_UNPACK,
+    TEMPI_OP_SEND,
+    TEMPI_OP_RECV,
+    TEMPI_OPERATIONS
+} tempi_operation;
+
+typedef enum tempi_library {
+    TEMPI_LIBRARY_UNKNOWN,
+    TEMPI_LIBRARY_MPICH, /* any version, its standard ABI included */
+    TEMPI_LIBRARY_OPENMPI4,
+    TEMPI_LIBRARY_OPENMPI5
+} tempi_library;
+
+/* tempi acts on messages of packed size in [first, last]; first > last: never. */
+typedef struct tempi_window {
+    int64_t first;
+    int64_t last;
+} tempi_window;
+
+static inline bool tempi_window_has(tempi_window window, int64_t bytes)
+{
+    return bytes >= window.first && bytes <= window.last;
+}
+
+tempi_window tempi_rule_window(const tempi_layout *layout, tempi_library library,
+                               tempi_operation operation);
+
+#endif

@@ -1,0 +1,75 @@
+/* nest.h: inside the host packer: what is copied, and the kernels that copy it.
+ *
+ * A box becomes a nest (clip.c cuts the wanted fragment out of it), a nest becomes loops over one
+ * kernel call (walk.c). Kernels know neither packing nor unpacking: they copy from `src` to `dst`
+ * with a stride on either side, so one kernel serves both directions.
+ *
+ * No kernel reads or writes a byte outside the runs: the neighbouring bytes may belong to another
+ * thread or to no page at all.
+ */
+#ifndef TEMPI_PACK_NEST_H
+#define TEMPI_PACK_NEST_H
+#include "pack/pack.h"
+
+/* A box, or what a fragment leaves of it, with the message's count as one more dimension. */
+typedef struct tempi_nest {
+    char *mem;
+    char *packed;
+    int64_t run;                /* 0: variable, from the table */
+    const tempi_entry *entries; /* NULL: no table */
+    int64_t nentries;
+    int64_t bias;  /* entries[0].packed of the whole table: `packed` already points there */
+    int32_t depth; /* number of dims outside the table */
+    int32_t ndims;
+    int32_t direction;
+    tempi_dim dims[TEMPI_MAX_DIMS + 1];
+} tempi_nest;
+
+/* One loop: n steps, d bytes apart in the destination and s bytes in the source. */
+typedef struct tempi_axis {
+    int64_t n;
+    int64_t d;
+    int64_t s;
+} tempi_axis;
+
+/* What one kernel call covers: three nested loops over one run, innermost first. Loops that are
+ * not needed have n == 1. */
+typedef struct tempi_loop {
+    const tempi_axis *axis; /* three of them */
+    int64_t run;
+} tempi_loop;
+
+typedef void (*tempi_loop_fn)(char *dst, const char *src, const tempi_loop *loop);
+
+/* Entries e[0..n) of a table, `outer` times. For run == 0 the lengths are in the table. */
+typedef struct tempi_list {
+    const tempi_entry *e;
+    int64_t n;
+    tempi_axis outer;
+    int64_t run;
+} tempi_list;
+
+typedef void (*tempi_list_fn)(char *dst, const char *src, const tempi_list *list);
+
+/* The kernels of one level. The choices are made once for a nest, not once for a call. */
+typedef struct tempi_kernels {
+    const char *name;
+    tempi_loop_fn (*loop)(const tempi_loop *loop);
+    tempi_list_fn (*list)(int64_t run, int direction);
+    void (*copy)(char *dst, const char *src, int64_t n);
+} tempi_kernels;
+
+const tempi_kernels *tempi_kernels_get(void);
+/* Bytes of the last-level cache. */
+int64_t tempi_cache_bytes(void);
+
+/* Copies a whole nest. */
+void tempi_nest_copy(const tempi_nest *nest);
+/* Copies a whole box that has no table and no dim of count 0, without making a nest of it; elements
+ * is the message's count with its two strides. */
+void tempi_box_copy(const tempi_box *box, const tempi_dim *elements, char *mem, char *packed,
+                    int direction);
+/* Copies the bytes [lo, hi) of the nest's packed span; lo may be negative, hi beyond the span. */
+void tempi_nest_copy_range(tempi_nest *nest, int64_t lo, int64_t hi);
+
+#endif

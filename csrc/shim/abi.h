@@ -1,0 +1,65 @@
+/* What differs between the ABIs and cannot come from the generated table. */
+#ifndef TEMPI_SHIM_ABI_H
+#define TEMPI_SHIM_ABI_H
+
+#include "mpi_table.h" /* mpi.h, with predefined handles that are no symbols */
+
+#if defined(OMPI_MAJOR_VERSION)
+#define TEMPI_ABI TEMPI_ABI_OPENMPI
+#elif defined(MPICH_NAME)
+#define TEMPI_ABI TEMPI_ABI_MPICH
+#define TEMPI_ABI_INT_HANDLES 1
+#elif defined(MPI_ABI_VERSION)
+#define TEMPI_ABI TEMPI_ABI_STANDARD
+#define TEMPI_ABI_SMALL_HANDLES 1
+#else
+#error "this mpi.h is of no ABI that tempi knows: MPICH, Open MPI or the standard ABI"
+#endif
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Handles as the engine sees them: an int is zero-extended, a pointer is itself. */
+#ifdef TEMPI_ABI_INT_HANDLES
+#define tempi_handle(h) ((uintptr_t)(unsigned)(h))
+#define tempi_request_of(u) ((MPI_Request)(unsigned)(u))
+#define tempi_comm_of(u) ((MPI_Comm)(unsigned)(u))
+#define tempi_datatype_of(u) ((MPI_Datatype)(unsigned)(u))
+#else
+#define tempi_handle(h) ((uintptr_t)(h))
+#define tempi_request_of(u) ((MPI_Request)(u))
+#define tempi_comm_of(u) ((MPI_Comm)(u))
+#define tempi_datatype_of(u) ((MPI_Datatype)(u))
+#endif
+
+/* Bytes that a receive brought, from the status fields that are part of the ABI; -1: ask the library. */
+static inline int64_t tempi_abi_status_bytes(const MPI_Status *status)
+{
+#if defined(OMPI_MAJOR_VERSION)
+    return (int64_t)status->_ucount;
+#elif defined(TEMPI_ABI_INT_HANDLES)
+    const uint64_t high = (uint64_t)(unsigned)status->count_hi_and_cancelled >> 1;
+    return (int64_t)(high << 32 | (unsigned)status->count_lo);
+#else
+    (void)status;
+    return -1;
+#endif
+}
+
+/* Named types told from the handle alone, so that the common call costs one test. MPICH: the two
+ * top bits of a built-in handle are 01 (of the pair types with holes, 10). Standard ABI: predefined
+ * handles are constants below 4096, pair types among them, which so stay with the library.
+ * Open MPI: addresses, no such test; the type cache answers. */
+static inline bool tempi_abi_builtin(MPI_Datatype type)
+{
+#if defined(TEMPI_ABI_INT_HANDLES)
+    return ((unsigned)type & 0xC0000000u) == 0x40000000u;
+#elif defined(TEMPI_ABI_SMALL_HANDLES)
+    return (uintptr_t)type < 0x1000;
+#else
+    (void)type;
+    return false;
+#endif
+}
+
+#endif

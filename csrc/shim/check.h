@@ -1,0 +1,28 @@
+/* TEMPI_CHECK: the type map itself, leaf by leaf, as a second opinion on every pack and unpack.
+ * Independent of Layouts: straight from envelope and contents. */
+#ifndef TEMPI_SHIM_CHECK_H
+#define TEMPI_SHIM_CHECK_H
+
+#include "pack/pack.h"
+#include "shim/abi.h"
+
+/* The type map of one element, adjacent leaves merged. */
+typedef struct tempi_typemap {
+    int holders;
+    int64_t n, capacity;
+    int64_t extent;
+    struct {
+        int64_t offset, size;
+    } *leaves;
+} tempi_typemap;
+
+int tempi_typemap_make(MPI_Datatype type, tempi_typemap **out);
+/* One more holder, one fewer; NULL is allowed in both. */
+tempi_typemap *tempi_typemap_retain(tempi_typemap *map);
+void tempi_typemap_free(tempi_typemap *map);
+
+/* After the operation: memory and packed bytes must agree. Reports the first difference with the
+ * name of the call. */
+void tempi_check_op(const tempi_typemap *map, const tempi_op *op, const char *call);
+
+#endif

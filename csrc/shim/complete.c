@@ -1,0 +1,366 @@
+/* Wait and Test in all forms, and what else looks at or ends a request.
+ *
+ * 1. Claim the records of the requests in question: the library may free a handle, and another
+ *    thread reuse it, before we are back.
+ * 2. Put a posted proxy's own request in its place in the array.
+ * 3. Call the library, with statuses of our own where a receive needs them and the program gave none.
+ * 4. Unpack what arrived; finish the completed records, put the others back.
+ */
+#include "base/log.h"
+#include "shim/act.h"
+#include "shim/request.h"
+
+#include <stdlib.h>
+
+/* ---- claims -------------------------------------------------------------------------------------------- */
+
+typedef struct claims {
+    tempi_record *first, **last; /* by ascending index */
+    bool receives;
+} claims;
+
+static bool proxied(const tempi_record *record)
+{
+    return record->role == TEMPI_REQUEST_PROXY &&
+           __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE);
+}
+
+/* A send whose posting failed has no request of the library's: it counts as complete, with its error. */
+static void substitute(tempi_record *record, MPI_Request *request)
+{
+    if (proxied(record))
+        *request = tempi_request_of(record->inner);
+}
+
+static void claim_all(MPI_Request requests[], int64_t n, claims *out)
+{
+    *out = (claims){.last = &out->first};
+    tempi_lock_acquire(&tempi_records.lock);
+    for (int64_t i = 0; i < n; ++i) {
+        tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
+        if (!slot || !slot->record->active)
+            continue;
+        tempi_record *record = slot->record;
+        tempi_records_remove(slot);
+        record->index = i;
+        record->beside = NULL;
+        *out->last = record;
+        out->last = &record->beside;
+        out->receives |= record->receives;
+        substitute(record, &requests[i]);
+    }
+    tempi_lock_release(&tempi_records.lock);
+}
+
+static void put_back(tempi_record *record, MPI_Request requests[])
+{
+    requests[record->index] = tempi_request_of(record->request);
+    if (!tempi_records_put(record))
+        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
+}
+
+/* What completed, collected so that all of it is unpacked as one piece of work. */
+typedef struct arrivals {
+    int n;
+    tempi_op ops[64];
+    tempi_record *records[64];
+} arrivals;
+
+static void arrivals_flush(arrivals *a)
+{
+    if (a->n > 0)
+        tempi_request_unpack(a->ops, a->records, a->n);
+    for (int i = 0; i < a->n; ++i)
+        tempi_request_finish(a->records[i]);
+    a->n = 0;
+}
+
+static void complete(tempi_record *record, const MPI_Status *status, bool good, arrivals *a)
+{
+    if (good && tempi_request_arrived(record, status, &a->ops[a->n])) {
+        a->records[a->n++] = record;
+        if (a->n == 64)
+            arrivals_flush(a);
+        return;
+    }
+    tempi_request_finish(record);
+}
+
+/* ---- statuses of our own ----------------------------------------------------------------------------------- */
+
+typedef struct statuses {
+    MPI_Status *use;
+    MPI_Status *owned;
+    MPI_Status local[32];
+} statuses;
+
+/* False: no memory, and nothing was done. */
+static bool statuses_open(statuses *s, MPI_Status given[], int64_t n, bool needed)
+{
+    s->owned = NULL;
+    s->use = given;
+    if (given != MPI_STATUSES_IGNORE || !needed)
+        return true;
+    s->use = n <= 32 ? s->local : (s->owned = malloc((size_t)n * sizeof *s->owned));
+    return s->use != NULL;
+}
+
+static void statuses_close(statuses *s)
+{
+    free(s->owned);
+}
+
+static int out_of_memory(MPI_Request requests[], claims *c)
+{
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        put_back(record, requests);
+    }
+    tempi_lib.Comm_call_errhandler(MPI_COMM_SELF, MPI_ERR_NO_MEM);
+    return MPI_ERR_NO_MEM;
+}
+
+/* ---- one request --------------------------------------------------------------------------------------------- */
+
+int tempi_act_Wait(const struct tempi_mpi *to, MPI_Request *request, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_records_any() || !request)
+        return to->Wait(request, status);
+    claims c;
+    claim_all(request, 1, &c);
+    if (!c.first)
+        return to->Wait(request, status);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    const int failed = c.first->error;
+    const int rc = to->Wait(request, c.receives ? known : status);
+    if (rc == MPI_SUCCESS)
+        tempi_request_settle(c.first, known);
+    tempi_request_finish(c.first);
+    return failed != MPI_SUCCESS ? failed : rc;
+}
+
+int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    if (!tempi_records_any() || !request || !flag)
+        return to->Test(request, flag, status);
+    claims c;
+    claim_all(request, 1, &c);
+    if (!c.first)
+        return to->Test(request, flag, status);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    const int failed = c.first->error;
+    const int rc = to->Test(request, flag, c.receives ? known : status);
+    if (rc == MPI_SUCCESS && !*flag) {
+        put_back(c.first, request);
+        return rc;
+    }
+    if (rc == MPI_SUCCESS)
+        tempi_request_settle(c.first, known);
+    tempi_request_finish(c.first);
+    return failed != MPI_SUCCESS ? failed : rc;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------ */
+
+/* Each record's fate after a Waitall or Testall that returned rc (MPI-5.0 section 3.7.5: only with
+ * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). */
+static void end_all(int rc, MPI_Request requests[], const MPI_Status given[], claims *c)
+{
+    arrivals a = {.n = 0};
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        const MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
+        const bool told = rc == MPI_ERR_IN_STATUS && status;
+        const int error = told ? status->MPI_ERROR : rc;
+        const bool still = error == MPI_ERR_PENDING ||
+                           (rc != MPI_SUCCESS && !told && requests[record->index] != MPI_REQUEST_NULL);
+        if (still)
+            put_back(record, requests);
+        else
+            complete(record, status, error == MPI_SUCCESS, &a);
+    }
+    arrivals_flush(&a);
+}
+
+/* A queued send that could not be posted: its error, if the library had none to report. */
+static int posting_error(const claims *c)
+{
+    for (const tempi_record *record = c->first; record; record = record->beside)
+        if (record->error != MPI_SUCCESS)
+            return record->error;
+    return MPI_SUCCESS;
+}
+
+int tempi_act_Waitall(const struct tempi_mpi *to, int count, MPI_Request requests[], MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_records_any() || count <= 0 || !requests)
+        return to->Waitall(count, requests, given);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return to->Waitall(count, requests, given);
+    statuses s;
+    if (!statuses_open(&s, given, count, c.receives))
+        return out_of_memory(requests, &c);
+    const int failed = posting_error(&c);
+    const int rc = to->Waitall(count, requests, s.use);
+    end_all(rc, requests, s.use, &c);
+    statuses_close(&s);
+    return rc == MPI_SUCCESS ? failed : rc;
+}
+
+int tempi_act_Testall(const struct tempi_mpi *to, int count, MPI_Request requests[], int *flag, MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    if (!tempi_records_any() || count <= 0 || !requests || !flag)
+        return to->Testall(count, requests, flag, given);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return to->Testall(count, requests, flag, given);
+    statuses s;
+    if (!statuses_open(&s, given, count, c.receives))
+        return out_of_memory(requests, &c);
+    const int failed = posting_error(&c);
+    const int rc = to->Testall(count, requests, flag, s.use);
+    if (rc == MPI_SUCCESS && !*flag)
+        for (tempi_record *record = c.first, *next; record; record = next) {
+            next = record->beside;
+            put_back(record, requests);
+        }
+    else
+        end_all(rc, requests, s.use, &c);
+    statuses_close(&s);
+    return rc == MPI_SUCCESS && *flag ? failed : rc;
+}
+
+/* ---- any -------------------------------------------------------------------------------------------------------- */
+
+/* `which` completed with rc (none if it is no index); the others go back. */
+static int end_any(int rc, int which, MPI_Request requests[], const MPI_Status *status, claims *c)
+{
+    arrivals a = {.n = 0};
+    int failed = MPI_SUCCESS;
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        if (record->index != which) {
+            put_back(record, requests);
+            continue;
+        }
+        failed = record->error;
+        complete(record, status, rc == MPI_SUCCESS, &a);
+    }
+    arrivals_flush(&a);
+    return rc == MPI_SUCCESS ? failed : rc;
+}
+
+int tempi_act_Waitany(const struct tempi_mpi *to, int count, MPI_Request requests[], int *index, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_records_any() || count <= 0 || !requests || !index)
+        return to->Waitany(count, requests, index, status);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return to->Waitany(count, requests, index, status);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    *index = MPI_UNDEFINED;
+    const int rc = to->Waitany(count, requests, index, known);
+    return end_any(rc, *index, requests, known, &c);
+}
+
+int tempi_act_Testany(const struct tempi_mpi *to, int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    if (!tempi_records_any() || count <= 0 || !requests || !index || !flag)
+        return to->Testany(count, requests, index, flag, status);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return to->Testany(count, requests, index, flag, status);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    *index = MPI_UNDEFINED;
+    const int rc = to->Testany(count, requests, index, flag, known);
+    return end_any(rc, rc == MPI_SUCCESS && !*flag ? MPI_UNDEFINED : *index, requests, known, &c);
+}
+
+/* ---- some --------------------------------------------------------------------------------------------------------- */
+
+/* Position of a request's index among those that completed, from `start` on, which libraries report
+ * in ascending order; -1: it did not complete. */
+static int position_of(int64_t index, const int indices[], int n, int start)
+{
+    for (int k = 0; k < n; ++k) {
+        const int at = start + k < n ? start + k : start + k - n;
+        if (indices[at] == index)
+            return at;
+    }
+    return -1;
+}
+
+static int end_some(int rc, int outcount, const int indices[], MPI_Request requests[], const MPI_Status given[], claims *c)
+{
+    const int n = outcount == MPI_UNDEFINED || outcount < 0 ? 0 : outcount;
+    const bool told = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
+    arrivals a = {.n = 0};
+    int failed = MPI_SUCCESS, start = 0;
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        const int at = told ? position_of(record->index, indices, n, start) : -1;
+        if (at < 0) {
+            put_back(record, requests);
+            continue;
+        }
+        start = at + 1;
+        const MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[at];
+        const int error = rc == MPI_ERR_IN_STATUS && status ? status->MPI_ERROR : rc;
+        failed = record->error != MPI_SUCCESS ? record->error : failed;
+        complete(record, status, error == MPI_SUCCESS, &a);
+    }
+    arrivals_flush(&a);
+    return rc == MPI_SUCCESS ? failed : rc;
+}
+
+typedef int (*some_function)(int, MPI_Request[], int *, int[], MPI_Status[]);
+
+static int complete_some(some_function function, int count, MPI_Request requests[], int *outcount,
+                         int indices[], MPI_Status given[])
+{
+    if (!tempi_records_any() || count <= 0 || !requests || !outcount || !indices)
+        return function(count, requests, outcount, indices, given);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return function(count, requests, outcount, indices, given);
+    statuses s;
+    if (!statuses_open(&s, given, count, c.receives))
+        return out_of_memory(requests, &c);
+    *outcount = 0;
+    int rc = function(count, requests, outcount, indices, s.use);
+    rc = end_some(rc, *outcount, indices, requests, s.use, &c);
+    statuses_close(&s);
+    return rc;
+}
+
+int tempi_act_Waitsome(const struct tempi_mpi *to, int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    return complete_some(to->Waitsome, count, requests, outcount, indices, given);
+}
+
+int tempi_act_Testsome(const struct tempi_mpi *to, int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    return complete_some(to->Testsome, count, requests, outcount, indices, given);
+}

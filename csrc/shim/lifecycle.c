@@ -1,0 +1,233 @@
+#include "shim/lifecycle.h"
+#include "base/config.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "base/trace.h"
+#include "door/door.h"
+#include "memory/kind.h"
+#include "shim/act.h"
+#include "shim/narrow.h"
+#include "shim/report.h"
+#include "shim/types.h"
+#include "transfer/stage.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    pid_t owner; /* of the process that started; a forked child has the engine off */
+    bool world;
+    bool ending; /* inside MPI_Finalize: a tool behind us may enter it again by its PMPI name */
+    int sessions;
+} life;
+
+/* ---- what is the library like? ----------------------------------------------------------------------- */
+
+static tempi_library identify(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    if (!tempi_lib.Get_library_version || tempi_lib.Get_library_version(version, &length) != MPI_SUCCESS)
+        return TEMPI_LIBRARY_UNKNOWN;
+    if (strstr(version, "Open MPI v4"))
+        return TEMPI_LIBRARY_OPENMPI4;
+    if (strstr(version, "Open MPI v"))
+        return TEMPI_LIBRARY_OPENMPI5;
+    return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
+}
+
+/* On the wire tempi sends MPI_PACKED bytes. That equals the library's own packing only if it adds no
+ * header and converts nothing: one struct with a hole, compared byte by byte. */
+static bool packs_plainly(void)
+{
+    struct {
+        char tag;
+        double value;
+    } one = {'t', 3.25};
+    const int lengths[] = {1, 1};
+    const MPI_Aint where[] = {0, (MPI_Aint)((char *)&one.value - (char *)&one)};
+    MPI_Datatype members[2];
+    members[0] = MPI_CHAR;
+    members[1] = MPI_DOUBLE;
+    MPI_Datatype type;
+    char packed[64];
+    int position = 0;
+    if (tempi_lib.Type_create_struct(2, lengths, where, members, &type) != MPI_SUCCESS)
+        return false;
+    bool plain = tempi_lib.Type_commit(&type) == MPI_SUCCESS &&
+                 tempi_lib.Pack(&one, 1, type, packed, sizeof packed, &position, MPI_COMM_SELF) == MPI_SUCCESS;
+    tempi_lib.Type_free(&type);
+    return plain && position == 9 && packed[0] == one.tag && memcmp(packed + 1, &one.value, 8) == 0;
+}
+
+/* ---- start ------------------------------------------------------------------------------------------------ */
+
+/* A forked child shares no MPI with its parent: it leaves every call to the library. */
+static void after_fork(void)
+{
+    ++tempi_this_thread.disabled;
+}
+
+static void start(void)
+{
+    static bool registered;
+    const tempi_library library = identify();
+    if (life.world && !packs_plainly()) {
+        TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library does not pack plainly: all messages are left to it");
+        return;
+    }
+    if (tempi_types_start(library) != MPI_SUCCESS) {
+        TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library gives no type attributes: all messages are left to it");
+        return;
+    }
+    life.owner = getpid();
+    if (!registered)
+        registered = pthread_atfork(NULL, NULL, after_fork) == 0;
+    int rank = 0;
+    if (life.world && tempi_config.trace && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS)
+        tempi_trace_open(tempi_config.trace, rank);
+}
+
+static void note_thread_level(void)
+{
+    int provided;
+    if (tempi_lib.Query_thread(&provided) == MPI_SUCCESS && provided == MPI_THREAD_MULTIPLE)
+        tempi_threads_multiple = true;
+}
+
+static void world_began(void)
+{
+    if (life.world)
+        return;
+    note_thread_level(); /* a launcher's setting can give more than was asked for */
+    life.world = true;
+    tempi_queue_learn_tags();
+    start();
+}
+
+void tempi_lifecycle_loaded(void)
+{
+    int initialized = 0, finalized = 0;
+    tempi_memory_start();
+    tempi_pack_set_delay(tempi_config.test_delay);
+    tempi_lib.Initialized(&initialized);
+    tempi_lib.Finalized(&finalized);
+    if (!initialized || finalized)
+        return;
+    world_began();
+}
+
+int tempi_act_Init(const struct tempi_mpi *to, int *argc, char ***argv)
+{
+    const int rc = to->Init(argc, argv);
+    if (rc == MPI_SUCCESS)
+        world_began();
+    return rc;
+}
+
+int tempi_act_Init_thread(const struct tempi_mpi *to, int *argc, char ***argv, int required, int *provided)
+{
+    const int rc = to->Init_thread(argc, argv, required, provided);
+    if (rc == MPI_SUCCESS)
+        world_began();
+    return rc;
+}
+
+/* ---- end ---------------------------------------------------------------------------------------------------- */
+
+/* While the library still answers. */
+static void stop(void)
+{
+    tempi_trace_close();
+    tempi_types_stop();
+}
+
+/* When it no longer does. */
+static void clear(void)
+{
+    tempi_types_clear();
+    tempi_narrow_clear();
+    tempi_stage_trim();
+}
+
+/* Whether ending one of them ends MPI in this process. */
+static bool last_epoch(void)
+{
+    return life.owner == getpid() && (life.world ? 1 : 0) + life.sessions == 1;
+}
+
+int tempi_act_Finalize(const struct tempi_mpi *to)
+{
+    if (life.ending)
+        return to->Finalize();
+    life.ending = true;
+    const bool last = life.world && last_epoch();
+    if (life.world && life.owner == getpid()) {
+        tempi_queue_drain();
+        if (tempi_config.stats)
+            tempi_report_print();
+    }
+    if (last)
+        stop();
+    const int rc = to->Finalize();
+    life.ending = false;
+    if (rc == MPI_SUCCESS) {
+        life.world = false;
+        if (last)
+            clear();
+    }
+    return rc;
+}
+
+#ifdef TEMPI_ACTS_IN_Session_init /* not with an mpi.h that has no MPI_Session */
+/* Without the world there is no communicator to pack on, so the check of the library's packing is
+ * left out: the libraries that have sessions are known. */
+int tempi_act_Session_init(const struct tempi_mpi *to, MPI_Info hints, MPI_Errhandler errhandler, MPI_Session *session)
+{
+    if (!to->Session_init)
+        return TEMPI_UNAVAILABLE;
+    const int rc = to->Session_init(hints, errhandler, session);
+    if (rc == MPI_SUCCESS && life.sessions++ == 0 && !life.world) {
+        tempi_threads_multiple = true; /* its thread level is in its info, or the library's default */
+        start();
+    }
+    return rc;
+}
+
+int tempi_act_Session_finalize(const struct tempi_mpi *to, MPI_Session *session)
+{
+    if (!to->Session_finalize)
+        return TEMPI_UNAVAILABLE;
+    const bool last = life.sessions > 0 && last_epoch();
+    if (last) {
+        tempi_queue_drain();
+        stop();
+    }
+    const int rc = to->Session_finalize(session);
+    if (rc == MPI_SUCCESS && life.sessions > 0) {
+        --life.sessions;
+        if (last)
+            clear();
+    }
+    return rc;
+}
+#endif
+
+/* ---- datatypes ------------------------------------------------------------------------------------------------ */
+
+int tempi_act_Type_commit(const struct tempi_mpi *to, MPI_Datatype *datatype)
+{
+    const int rc = to->Type_commit(datatype);
+    if (rc == MPI_SUCCESS)
+        tempi_type_committed(*datatype);
+    return rc;
+}
+
+/* The attribute's callback does what there is to do, whenever the library really deletes it. */
+int tempi_act_Type_free(const struct tempi_mpi *to, MPI_Datatype *datatype)
+{
+    return to->Type_free(datatype);
+}

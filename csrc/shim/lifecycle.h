@@ -1,0 +1,10 @@
+/* Starting with MPI and ending with it. */
+#ifndef TEMPI_SHIM_LIFECYCLE_H
+#define TEMPI_SHIM_LIFECYCLE_H
+
+#include "shim/abi.h"
+
+/* Called when the shim is loaded: MPI may be initialized already. */
+void tempi_lifecycle_loaded(void);
+
+#endif

@@ -1,0 +1,243 @@
+#include "shim/queue.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "base/thread.h"
+#include "shim/request.h"
+
+#include <time.h>
+
+int64_t tempi_pending;
+
+static struct {
+    tempi_lock posting; /* held by the one thread that posts; it makes nonblocking calls only */
+    tempi_lock lists;
+    tempi_record *head, **tail;
+    tempi_record *orphans;
+} queue = {.tail = &queue.head};
+
+static void pending_add(int64_t amount)
+{
+    __atomic_fetch_add(&tempi_pending, amount, __ATOMIC_RELAXED);
+}
+
+/* ---- the generalized request that stands for a queued send ------------------------------------------ */
+
+static int proxy_query(void *state, MPI_Status *status)
+{
+    (void)state;
+    tempi_lib.Status_set_elements(status, MPI_BYTE, 0);
+    tempi_lib.Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+static int proxy_free(void *state)
+{
+    (void)state;
+    return MPI_SUCCESS;
+}
+
+static int proxy_cancel(void *state, int complete)
+{
+    (void)state;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+void tempi_queue_retire(tempi_record *record)
+{
+    MPI_Request proxy = tempi_request_of(record->request);
+    tempi_lib.Grequest_complete(proxy);
+    tempi_lib.Request_free(&proxy);
+}
+
+static int largest_tag = 32767; /* what every library has at least */
+
+void tempi_queue_learn_tags(void)
+{
+    int *value, found = 0;
+    if (tempi_lib.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found) == MPI_SUCCESS && found)
+        largest_tag = *value;
+}
+
+bool tempi_queue_takes(int destination, int tag, MPI_Comm comm)
+{
+    int between = 0, size = 0;
+    if (comm == MPI_COMM_NULL || destination < 0 || tag < 0 || tag > largest_tag ||
+        tempi_lib.Comm_test_inter(comm, &between) != MPI_SUCCESS)
+        return false;
+    const int rc = between ? tempi_lib.Comm_remote_size(comm, &size) : tempi_lib.Comm_size(comm, &size);
+    return rc == MPI_SUCCESS && destination < size;
+}
+
+int tempi_queue_send(tempi_record *record, MPI_Request *request)
+{
+    MPI_Request proxy;
+    const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, &proxy);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    record->role = TEMPI_REQUEST_PROXY;
+    record->request = tempi_handle(proxy);
+    record->inner = tempi_handle(MPI_REQUEST_NULL);
+    record->next = NULL;
+    if (!tempi_records_put(record)) {
+        tempi_queue_retire(record);
+        record->role = TEMPI_REQUEST_ATTACHED;
+        return MPI_ERR_OTHER;
+    }
+    tempi_stat_add(TEMPI_STAT_deferred, 1);
+    tempi_lock_acquire(&queue.lists);
+    *queue.tail = record;
+    queue.tail = &record->next;
+    tempi_lock_release(&queue.lists);
+    pending_add(1);
+    *request = proxy;
+    return MPI_SUCCESS;
+}
+
+bool tempi_queue_any(void)
+{
+    return __atomic_load_n(&queue.head, __ATOMIC_RELAXED) != NULL;
+}
+
+/* ---- posting ------------------------------------------------------------------------------------------- */
+
+static void post(tempi_record *record)
+{
+    const struct tempi_mpi *to = record->door;
+    const MPI_Comm comm = tempi_comm_of(record->comm);
+    MPI_Request inner = MPI_REQUEST_NULL;
+    const void *buffer = record->op.packed;
+    const MPI_Count n = record->op.n;
+    switch ((tempi_send_mode)record->mode) {
+    case TEMPI_SEND_STANDARD:
+        record->error = tempi_fwd_Isend(to, buffer, n, MPI_PACKED, record->destination, record->tag, comm, &inner);
+        break;
+    case TEMPI_SEND_SYNCHRONOUS:
+        record->error = tempi_fwd_Issend(to, buffer, n, MPI_PACKED, record->destination, record->tag, comm, &inner);
+        break;
+    case TEMPI_SEND_READY:
+        record->error = tempi_fwd_Irsend(to, buffer, n, MPI_PACKED, record->destination, record->tag, comm, &inner);
+        break;
+    }
+    record->inner = tempi_handle(inner);
+    __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
+}
+
+/* The oldest queued send if its pack is done, or once it is when `wait`; out of the list then. */
+static tempi_record *next_packed(bool wait)
+{
+    tempi_lock_acquire(&queue.lists);
+    tempi_record *record = queue.head;
+    tempi_lock_release(&queue.lists);
+    if (!record)
+        return NULL;
+    if (wait)
+        tempi_pack_wait(&record->ticket);
+    else if (!tempi_pack_test(&record->ticket))
+        return NULL;
+    tempi_lock_acquire(&queue.lists);
+    queue.head = record->next;
+    if (!queue.head)
+        queue.tail = &queue.head;
+    tempi_lock_release(&queue.lists);
+    return record;
+}
+
+static void post_queued(bool wait)
+{
+    tempi_this_thread.posting = 1;
+    for (tempi_record *record; (record = next_packed(wait)) != NULL;) {
+        post(record);
+        pending_add(-1);
+    }
+    tempi_this_thread.posting = 0;
+}
+
+/* ---- orphans --------------------------------------------------------------------------------------------- */
+
+void tempi_queue_orphan(tempi_record *record)
+{
+    tempi_lock_acquire(&queue.lists);
+    record->next = queue.orphans;
+    queue.orphans = record;
+    tempi_lock_release(&queue.lists);
+    pending_add(1);
+}
+
+/* True when the orphan is gone. */
+static bool finish_orphan(tempi_record *record)
+{
+    MPI_Request request = tempi_request_of(record->role == TEMPI_REQUEST_PROXY ? record->inner
+                                                                                 : record->request);
+    MPI_Status status;
+    int done = 0;
+    if (request == MPI_REQUEST_NULL)
+        done = 1;
+    else if (tempi_lib.Test(&request, &done, &status) != MPI_SUCCESS)
+        done = 1; /* the handler was told; there is nobody else to tell */
+    else if (done)
+        tempi_request_settle(record, &status);
+    if (!done)
+        return false;
+    if (record->role == TEMPI_REQUEST_PERSISTENT) {
+        tempi_lib.Request_free(&request);
+        record->role = TEMPI_REQUEST_ATTACHED;
+    }
+    tempi_request_finish(record);
+    return true;
+}
+
+static void drain_orphans(void)
+{
+    tempi_lock_acquire(&queue.lists);
+    tempi_record *list = queue.orphans;
+    queue.orphans = NULL;
+    tempi_lock_release(&queue.lists);
+    while (list) {
+        tempi_record *record = list;
+        list = record->next;
+        pending_add(-1);
+        if (!finish_orphan(record))
+            tempi_queue_orphan(record);
+    }
+}
+
+/* ---- doors ------------------------------------------------------------------------------------------------- */
+
+void tempi_progress(void)
+{
+    if (tempi_this_thread.posting || !tempi_lock_try(&queue.posting))
+        return;
+    post_queued(false);
+    if (queue.orphans)
+        drain_orphans();
+    tempi_lock_release(&queue.posting);
+}
+
+void tempi_before_blocking(void)
+{
+    if (tempi_this_thread.posting)
+        return;
+    tempi_lock_acquire(&queue.posting);
+    post_queued(true);
+    if (queue.orphans)
+        drain_orphans();
+    tempi_lock_release(&queue.posting);
+}
+
+void tempi_queue_drain(void)
+{
+    enum { PATIENCE_SECONDS = 10 };
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        tempi_before_blocking();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (tempi_pending_any() && now.tv_sec - start.tv_sec < PATIENCE_SECONDS);
+    if (tempi_pending_any())
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "%lld requests that were freed while active never completed; their data is lost",
+                  (long long)tempi_pending);
+}

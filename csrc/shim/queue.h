@@ -1,0 +1,53 @@
+/* Sends that are not posted yet because their pack is still running, and requests that the program
+ * freed while they were active. While either exists, something is pending and wrapped calls make
+ * progress; else they pay one relaxed load.
+ *
+ * The queue is first in, first out over all communicators: MPI's order of messages between a pair
+ * of processes holds, whatever order the packs finish in. */
+#ifndef TEMPI_SHIM_QUEUE_H
+#define TEMPI_SHIM_QUEUE_H
+
+#include "shim/abi.h"
+#include "transfer/records.h"
+
+/* Of a queued send. Buffered sends are never queued. */
+typedef enum tempi_send_mode {
+    TEMPI_SEND_STANDARD,
+    TEMPI_SEND_SYNCHRONOUS,
+    TEMPI_SEND_READY
+} tempi_send_mode;
+
+extern int64_t tempi_pending; /* queued sends and orphans */
+
+static inline bool tempi_pending_any(void)
+{
+    return __atomic_load_n(&tempi_pending, __ATOMIC_RELAXED) != 0;
+}
+
+/* Posts what is packed, drains what has completed. Never blocks. */
+void tempi_progress(void);
+
+/* Before a call that may wait for another process, or that sends: everything queued is posted. */
+void tempi_before_blocking(void);
+
+/* False for a send that the library might refuse: it is posted at once, so that the error is that
+ * call's own. */
+bool tempi_queue_takes(int destination, int tag, MPI_Comm comm);
+/* MPI_COMM_WORLD is there and knows the largest tag. */
+void tempi_queue_learn_tags(void);
+
+/* Queues a send whose pack is in flight; the program gets a generalized request. On failure the
+ * record is still the caller's. */
+int tempi_queue_send(tempi_record *record, MPI_Request *request);
+bool tempi_queue_any(void);
+
+/* A request that the program gave up while it was active: finished behind its back. */
+void tempi_queue_orphan(tempi_record *record);
+
+/* A completed proxy: completes and frees the generalized request. */
+void tempi_queue_retire(tempi_record *record);
+
+/* At Finalize: posts all, and waits for orphans as long as a program could expect. */
+void tempi_queue_drain(void);
+
+#endif

@@ -1,0 +1,146 @@
+/* Blocking and nonblocking receives, matched probes, and the combined calls. */
+#include "shim/act.h"
+#include "shim/request.h"
+
+/* The program's status, or a place for one: we need to know how many bytes came. */
+#define STATUS_OR_OWN(status, own) ((status) == MPI_STATUS_IGNORE ? (own) : (status))
+
+int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_Datatype datatype,
+                   int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+    tempi_message message;
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+        return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
+    MPI_Status own, *known = STATUS_OR_OWN(status, &own);
+    const int rc = tempi_fwd_Recv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, known);
+    if (rc == MPI_SUCCESS)
+        tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Recv");
+    tempi_message_drop(&message);
+    return rc;
+}
+
+int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_Datatype datatype,
+                    int source, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    tempi_message message;
+    if (tempi_pending_any())
+        tempi_progress();
+    if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+        return tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request);
+    const int rc = tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request);
+    if (rc == MPI_SUCCESS)
+        tempi_request_attach(&message, true, *request);
+    else
+        tempi_message_drop(&message);
+    return rc;
+}
+
+int tempi_act_Mrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_Datatype datatype,
+                    MPI_Message *matched, MPI_Status *status)
+{
+    tempi_message message;
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+        return tempi_fwd_Mrecv(to, buf, count, datatype, matched, status);
+    MPI_Status own, *known = STATUS_OR_OWN(status, &own);
+    const int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);
+    if (rc == MPI_SUCCESS)
+        tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Mrecv");
+    tempi_message_drop(&message);
+    return rc;
+}
+
+int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_Datatype datatype,
+                     MPI_Message *matched, MPI_Request *request)
+{
+    tempi_message message;
+    if (tempi_pending_any())
+        tempi_progress();
+    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+        return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
+    const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
+    if (rc == MPI_SUCCESS)
+        tempi_request_attach(&message, true, *request);
+    else
+        tempi_message_drop(&message);
+    return rc;
+}
+
+/* One half of a combined call: what to hand to the library in place of the program's arguments. */
+typedef struct half {
+    bool ours;
+    tempi_message message;
+    void *buffer;
+    MPI_Count count;
+    MPI_Datatype datatype;
+} half;
+
+static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer,
+                      tempi_operation operation)
+{
+    half h = {.buffer = (void *)(uintptr_t)buffer, .count = count, .datatype = datatype};
+    h.ours = peer != MPI_PROC_NULL && tempi_message_take(buffer, count, datatype, operation, &h.message);
+    if (h.ours) {
+        h.buffer = h.message.op.packed;
+        h.count = h.message.op.n;
+        h.datatype = MPI_PACKED;
+    }
+    return h;
+}
+
+static void half_end(half *h)
+{
+    if (h->ours)
+        tempi_message_drop(&h->message);
+}
+
+int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Count sendcount,
+                       MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
+                       MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                       MPI_Comm comm, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    half out = half_take(sendbuf, sendcount, sendtype, dest, TEMPI_OP_SEND);
+    half in = half_take(recvbuf, recvcount, recvtype, source, TEMPI_OP_RECV);
+    MPI_Status own, *known = in.ours ? STATUS_OR_OWN(status, &own) : status;
+    if (out.ours)
+        tempi_message_pack(&out.message, "MPI_Sendrecv");
+    const int rc = tempi_fwd_Sendrecv(to, out.buffer, out.count, out.datatype, dest, sendtag, in.buffer,
+                                      in.count, in.datatype, source, recvtag, comm, known);
+    if (rc == MPI_SUCCESS && in.ours)
+        tempi_message_unpack(&in.message, tempi_status_bytes(known), "MPI_Sendrecv");
+    half_end(&out);
+    half_end(&in);
+    return rc;
+}
+
+/* The library would need a buffer of its own here; both of ours are packed already. Either both
+ * halves are ours or none is: with one alone there is no call that means the same. */
+int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count count,
+                               MPI_Datatype datatype, int dest, int sendtag, int source,
+                               int recvtag, MPI_Comm comm, MPI_Status *status)
+{
+    tempi_message out, in;
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (dest == MPI_PROC_NULL || source == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &out))
+        return tempi_fwd_Sendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &in)) {
+        tempi_message_drop(&out);
+        return tempi_fwd_Sendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+    }
+    MPI_Status own, *known = STATUS_OR_OWN(status, &own);
+    tempi_message_pack(&out, "MPI_Sendrecv_replace");
+    const int rc = tempi_fwd_Sendrecv(to, out.op.packed, out.op.n, MPI_PACKED, dest, sendtag, in.op.packed,
+                                      in.op.n, MPI_PACKED, source, recvtag, comm, known);
+    if (rc == MPI_SUCCESS)
+        tempi_message_unpack(&in, tempi_status_bytes(known), "MPI_Sendrecv_replace");
+    tempi_message_drop(&out);
+    tempi_message_drop(&in);
+    return rc;
+}

@@ -1,0 +1,52 @@
+#include "shim/report.h"
+#include "base/stats.h"
+#include "shim/abi.h"
+#include "tempi.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Up to this many ranks print a line of their own. */
+enum { LINES = 16 };
+
+static uint64_t left(const uint64_t *c)
+{
+    return c[TEMPI_STAT_left_rule] + c[TEMPI_STAT_left_disabled] + c[TEMPI_STAT_left_stage] +
+           c[TEMPI_STAT_left_memory] + c[TEMPI_STAT_left_type] + c[TEMPI_STAT_left_argument];
+}
+
+static void print_rank(int rank, const uint64_t *c)
+{
+    fprintf(stderr,
+            "tempi: rank %d: %" PRIu64 " sends (%" PRIu64 " B), %" PRIu64 " receives (%" PRIu64
+            " B), %" PRIu64 " packs, %" PRIu64 " unpacks; %" PRIu64 " calls left to the library\n",
+            rank, c[TEMPI_STAT_sends], c[TEMPI_STAT_sent_bytes], c[TEMPI_STAT_recvs],
+            c[TEMPI_STAT_recv_bytes], c[TEMPI_STAT_packs], c[TEMPI_STAT_unpacks], left(c));
+}
+
+static void print_sum(int size, const uint64_t *sum)
+{
+    fprintf(stderr, "tempi: over %d ranks:\n", size);
+    for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
+        if (sum[i] != 0)
+            fprintf(stderr, "tempi: %16" PRIu64 "  %s: %s\n", sum[i], tempi_stats_name(i),
+                    tempi_stats_help(i));
+}
+
+void tempi_report_print(void)
+{
+    int rank, size;
+    uint64_t own[TEMPI_STATS_COUNT], sum[TEMPI_STATS_COUNT];
+    const MPI_Comm world = MPI_COMM_WORLD;
+    if (tempi_lib.Comm_rank(world, &rank) != MPI_SUCCESS || tempi_lib.Comm_size(world, &size) != MPI_SUCCESS)
+        return;
+    for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
+        own[i] = tempi_stats_value(i);
+    if (size <= LINES)
+        print_rank(rank, own);
+    if (tempi_lib.Reduce(own, sum, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_SUM, 0, world) != MPI_SUCCESS)
+        return;
+    if (tempi_lib.Reduce(&own[TEMPI_STAT_stage_peak], &sum[TEMPI_STAT_stage_peak], 1, MPI_UINT64_T, MPI_MAX, 0,
+                         world) == MPI_SUCCESS && rank == 0)
+        print_sum(size, sum);
+}

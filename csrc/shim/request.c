@@ -1,0 +1,116 @@
+#include "shim/request.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "base/trace.h"
+#include "datatype/layout.h"
+#include "shim/check.h"
+#include "shim/queue.h"
+
+tempi_record *tempi_request_record(tempi_message *message, bool receives)
+{
+    tempi_record *record = tempi_record_new();
+    if (!record)
+        return NULL;
+    record->role = TEMPI_REQUEST_ATTACHED;
+    record->receives = receives;
+    record->active = true;
+    record->op = message->op;
+    record->typemap = tempi_typemap_retain(message->type->typemap);
+    tempi_layout_retain(message->op.layout);
+    message->op.packed = NULL;
+    return record;
+}
+
+/* Without memory for a record the operation is waited for: slow, but nothing is lost. */
+static void finish_now(tempi_message *message, bool receives, MPI_Request request)
+{
+    MPI_Status status;
+    int done = 0;
+    while (!done) {
+        status.MPI_ERROR = MPI_SUCCESS;
+        if (tempi_lib.Request_get_status(request, &done, &status) != MPI_SUCCESS)
+            return;
+    }
+    if (receives && status.MPI_ERROR == MPI_SUCCESS)
+        tempi_message_unpack(message, tempi_status_bytes(&status), "MPI_Irecv");
+}
+
+void tempi_request_attach(tempi_message *message, bool receives, MPI_Request request)
+{
+    MPI_Status status;
+    int done = 0;
+    status.MPI_ERROR = MPI_SUCCESS;
+    /* Complete requests share handles; only an incomplete one has a handle of its own. */
+    if (tempi_lib.Request_get_status(request, &done, receives ? &status : MPI_STATUS_IGNORE) !=
+        MPI_SUCCESS)
+        done = 0;
+    if (done) {
+        if (receives && status.MPI_ERROR == MPI_SUCCESS)
+            tempi_message_unpack(message, tempi_status_bytes(&status), "MPI_Irecv");
+        tempi_message_drop(message);
+        return;
+    }
+    tempi_record *record = tempi_request_record(message, receives);
+    if (record) {
+        record->request = tempi_handle(request);
+        if (tempi_records_put(record))
+            return;
+        message->op = record->op;
+        record->op.packed = NULL;
+        tempi_request_finish(record);
+    }
+    TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
+    finish_now(message, receives, request);
+    tempi_message_drop(message);
+}
+
+bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
+{
+    if (record->settled || !record->receives)
+        return false;
+    record->settled = true;
+    int cancelled = 0;
+    if (record->cancelled)
+        tempi_lib.Test_cancelled(status, &cancelled);
+    if (cancelled)
+        return false;
+    const int64_t came = tempi_status_bytes(status);
+    *out = record->op;
+    out->n = came < out->n ? came : out->n;
+    return true;
+}
+
+void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n)
+{
+    int64_t bytes = 0;
+    const double start = tempi_trace_begin();
+    tempi_pack_run(ops, n);
+    for (int i = 0; i < n; ++i) {
+        bytes += ops[i].n;
+        tempi_message_note(TEMPI_OP_RECV, &ops[i]);
+        if (records[i]->typemap)
+            tempi_check_op(records[i]->typemap, &ops[i], "a nonblocking receive");
+    }
+    tempi_trace_end(start, "unpack", "completion", bytes);
+}
+
+void tempi_request_settle(tempi_record *record, const MPI_Status *status)
+{
+    tempi_op op;
+    if (tempi_request_arrived(record, status, &op))
+        tempi_request_unpack(&op, &record, 1);
+}
+
+void tempi_request_finish(tempi_record *record)
+{
+    if (record->role == TEMPI_REQUEST_PERSISTENT) {
+        record->active = false;
+        if (tempi_records_put(record))
+            return;
+        TEMPI_WARN_ONCE("out of memory: a persistent request lost its record");
+    }
+    if (record->role == TEMPI_REQUEST_PROXY)
+        tempi_queue_retire(record);
+    tempi_typemap_free(record->typemap);
+    tempi_record_free(record);
+}

@@ -1,0 +1,26 @@
+/* Records and the library's requests: attaching after a post, finishing after a completion. */
+#ifndef TEMPI_SHIM_REQUEST_H
+#define TEMPI_SHIM_REQUEST_H
+
+#include "shim/message.h"
+#include "transfer/records.h"
+
+/* The posted nonblocking operation of `message` has just returned `request`. Complete already: it
+ * is finished here and now. Else it gets a record. Takes the message over. */
+void tempi_request_attach(tempi_message *message, bool receives, MPI_Request request);
+
+/* A record made from a message: takes over its staging buffer, holds its layout. NULL: no memory,
+ * and the message is still the caller's. */
+tempi_record *tempi_request_record(tempi_message *message, bool receives);
+
+/* True: a completed receive brought the bytes of *out, which are still to be unpacked. */
+bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out);
+/* Unpacks what arrived for several requests, as one piece of work. */
+void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n);
+/* Both, for one request. */
+void tempi_request_settle(tempi_record *record, const MPI_Status *status);
+
+/* After settling: the record is freed, or rests until the next MPI_Start. */
+void tempi_request_finish(tempi_record *record);
+
+#endif

@@ -1,0 +1,61 @@
+/* Datatype handle -> what tempi knows of it. Each type that was committed under our eyes carries a
+ * type attribute whose value is its tempi_type; the attribute's delete callback, which every
+ * library calls before the handle can be reused, takes it back. A small cache of these answers the
+ * common look-up. The memory of a tempi_type is recycled but never given back to malloc, so a
+ * stale cache entry can be read safely: its handle no longer matches. */
+#ifndef TEMPI_SHIM_TYPES_H
+#define TEMPI_SHIM_TYPES_H
+
+#include "model/rule.h"
+#include "shim/abi.h"
+#include "tempi.h"
+
+typedef enum tempi_type_state {
+    TEMPI_TYPE_UNUSED, /* committed, not yet in use: not decoded */
+    TEMPI_TYPE_READY,  /* layout and windows are valid */
+    TEMPI_TYPE_OPAQUE  /* could not be decoded: the library's */
+} tempi_type_state;
+
+typedef struct tempi_type {
+    MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
+    int state;
+    bool known_wrong; /* this library packs it otherwise than the type map says */
+    int64_t size;     /* packed bytes of one element */
+    tempi_window windows[TEMPI_OPERATIONS];
+    const tempi_layout *layout;
+    struct tempi_typemap *typemap; /* under TEMPI_CHECK */
+    struct tempi_type *next, *previous;
+} tempi_type;
+
+enum { TEMPI_TYPE_CACHE_BITS = 9 };
+extern tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
+
+static inline unsigned tempi_type_home(MPI_Datatype type)
+{
+    return (unsigned)(((uint64_t)tempi_handle(type) * 0x9E3779B97F4A7C15u) >>
+                      (64 - TEMPI_TYPE_CACHE_BITS));
+}
+
+/* Not in the cache: asks the attribute, decodes at first use. NULL: the library's. */
+const tempi_type *tempi_type_lookup(MPI_Datatype type);
+
+/* The decoded type, or NULL if all its messages are the library's. */
+static inline const tempi_type *tempi_type_find(MPI_Datatype type)
+{
+    if (tempi_abi_builtin(type))
+        return NULL;
+    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)], __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_lookup(type);
+}
+
+/* Between init and finalize. Types are looked at only while this is set. */
+int tempi_types_start(tempi_library library);
+void tempi_types_stop(void);  /* before the library's finalize: frees the keyval */
+void tempi_types_clear(void); /* after it: takes back what no callback came for */
+
+void tempi_type_committed(MPI_Datatype type);
+int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out);
+
+#endif

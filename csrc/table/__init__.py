@@ -1,0 +1,1 @@
+"""The table of MPI functions, and the generator of everything that is written once per function."""

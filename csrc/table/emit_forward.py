@@ -1,0 +1,183 @@
+"""forward.c: what a large-count call becomes when it cannot be the plain function at once."""
+
+from __future__ import annotations
+
+from table import overlay
+from table.buffers import blocking_name
+from table.emit_abi import NOTICE, arguments, is_inline, narrowed, wide
+from table.rows import Row, exported_rows
+from table.standard import Parameter
+
+OWNERS = {"COMMUNICATOR": "comm", "FILE": "file", "WINDOW": "win"}
+SELECT = {
+    "peers": "TEMPI_NARROW_PEERS",
+    "local": "TEMPI_NARROW_LOCAL",
+    "root_peers": "TEMPI_NARROW_PEERS",
+    "in": "TEMPI_NARROW_IN",
+    "out": "TEMPI_NARROW_OUT",
+}
+
+
+def too_large(row: Row) -> str:
+    """The MPI error for a count that this library cannot take, at the handler of the call's object."""
+    for parameter in row.function.plain.parameters:
+        if parameter.kind in OWNERS and parameter.direction == "in":
+            return f"tempi_too_large_{OWNERS[parameter.kind]}({parameter.name})"
+    return "tempi_too_large_comm(MPI_COMM_SELF)"  # MPI-5.0 9.3: errors that belong to no object
+
+
+def head(row: Row, prefix: str) -> str:
+    names = ", ".join(wide(row.function).names)
+    return (
+        f"int tempi_{prefix}_{row.name}(const struct tempi_mpi *to{arguments(row)})\n{{\n"
+        f"    if ({'to->large && ' if prefix == 'fwd' and not arrays(row) else ''}"
+        f"to->{row.name}_c != NULL)\n        return to->{row.name}_c({names});\n"
+    )
+
+
+def arrays(row: Row) -> list[Parameter]:
+    return [p for p in row.function.plain.parameters if p.poly and p.is_array]
+
+
+def pairs(row: Row) -> list[tuple[str, str]]:
+    """The scalar (count, type) pairs, when they are all that widens and helper types keep the
+    meaning: not in reductions, whose operations know the type that they were given."""
+    if row.function.of_kind("OPERATION"):
+        return []
+    found = {b.count: b.type for b in row.buffers if b.type and b.count}
+    widened = {p.name for p in row.function.plain.parameters if p.poly}
+    return list(found.items()) if set(found) == widened else []
+
+
+def meaningless(row: Row, argument: str) -> str:
+    """When the call must not look at an argument: at MPI_IN_PLACE, or away from the root. (In a
+    reduction the same counts describe the result too, and stay meaningful in place.)"""
+    if row.function.of_kind("OPERATION"):
+        return ""
+    for buffer in row.buffers:
+        if argument not in (buffer.count, buffer.displacements):
+            continue
+        if buffer.in_place:
+            return f"{buffer.argument} == MPI_IN_PLACE"
+        if buffer.root_only:
+            return "!tempi_is_root(comm, root)"
+    return ""
+
+
+def significant(row: Row, argument: str) -> str:
+    condition = meaningless(row, argument)
+    return f"{condition} ? 0 : {argument}" if condition else argument
+
+
+def large_scalar(row: Row) -> str:
+    """tempi_large_X: the _c function, the plain one, helper types, or an error; in this order."""
+    function = row.function
+    poly = [p.name for p in function.plain.parameters if p.poly]
+    fits = " && ".join(f"TEMPI_FITS_INT({name})" for name in poly)
+    text = head(row, "large")
+    text += f"    if ({fits})\n        return to->{row.name}({', '.join(narrowed(function))});\n"
+    helped = pairs(row)
+    if not helped:
+        unused = "".join(f"    (void){n};\n" for n in function.plain.names if n not in poly)
+        return f"{text}{unused}    return {too_large(row)};\n}}\n"
+    names = {count: f"big{i}.count" for i, (count, _) in enumerate(helped)}
+    names |= {type_: f"big{i}.type" for i, (_, type_) in enumerate(helped)}
+    for i in range(len(helped)):
+        text += f"    struct tempi_big big{i} = {{0}};\n"
+    makes = " ||\n        ".join(
+        f"!tempi_big_make({significant(row, count)}, {type_}, &big{i})"
+        for i, (count, type_) in enumerate(helped)
+    )
+    frees = "".join(f"    tempi_big_free(&big{i});\n" for i in range(len(helped)))
+    call = ", ".join(names.get(n, n) for n in function.plain.names)
+    return (
+        f"{text}    int result;\n    if ({makes})\n        result = {too_large(row)};\n"
+        f"    else\n        result = to->{row.name}({call});\n{frees}    return result;\n}}\n"
+    )
+
+
+def forward_outputs(row: Row) -> str:
+    """tempi_fwd_X where a scalar comes back: a narrow variable around the plain call."""
+    parameters = row.function.plain.parameters
+    outputs = [p for p in parameters if p.poly and p.direction != "in"]
+    names = {p.name: f"{p.name} == NULL ? NULL : &narrow_{p.name}" for p in outputs}
+    tests, before, after = [], "", ""
+    for parameter in parameters:
+        name, start = parameter.name, "0"
+        if parameter.poly and parameter not in outputs:
+            tests.append(f"TEMPI_FITS_INT({name})")
+        if parameter not in outputs:
+            continue
+        if parameter.direction == "inout":
+            tests.append(f"({name} == NULL || TEMPI_FITS_INT(*{name}))")
+            start = f"{name} == NULL ? 0 : (int)*{name}"
+        before += f"        int narrow_{name} = {start};\n"
+        after += (
+            f"        if (result == MPI_SUCCESS && {name} != NULL)\n"
+            f"            *{name} = narrow_{name};\n"
+        )
+    values = zip(parameters, narrowed(row.function), strict=True)
+    call = ", ".join(names.get(p.name, value) for p, value in values)
+    if not tests:  # nothing goes in, so the plain function always serves
+        body = f"{before}        int result = to->{row.name}({call});\n{after}        return result;\n"
+        return f"{head(row, 'fwd')}{body.replace(' ' * 8, ' ' * 4)}}}\n"
+    return (
+        f"{head(row, 'fwd')}    if ({' && '.join(tests)}) {{\n"
+        f"{before}        int result = to->{row.name}({call});\n{after}        return result;\n    }}\n"
+        f"    if (to->{row.name}_c != NULL)\n"
+        f"        return to->{row.name}_c({', '.join(wide(row.function).names)});\n"
+        f"    return {too_large(row)};\n}}\n"
+    )
+
+
+def forward_arrays(row: Row) -> str:
+    """tempi_fwd_X with arrays of counts: narrowed copies, kept as long as the call may read them."""
+    function = row.function
+    lengths = overlay.ARRAY_LENGTH[blocking_name(row.name)]
+    text = head(row, "fwd")
+    kept = "1" if function.of_kind("REQUEST") else "0"
+    text += f"    struct tempi_narrow narrow = {{.comm = comm, .kept = {kept}}};\n"
+    names = {}
+    for parameter in arrays(row):
+        wide_type = next(p.type for p in wide(function).parameters if p.name == parameter.name)
+        kind = "counts" if wide_type == "MPI_Count" else "aints"
+        names[parameter.name] = f"narrow_{parameter.name}"
+        text += (
+            f"    const int *narrow_{parameter.name} = tempi_narrow_{kind}(&narrow, "
+            f"{parameter.name},\n        {SELECT[lengths[parameter.name]]}, "
+            f"{meaningless(row, parameter.name) or 0});\n"
+        )
+    tests = []
+    for parameter in function.plain.parameters:
+        if parameter.poly and not parameter.is_array:
+            condition = meaningless(row, parameter.name)
+            test = f"TEMPI_FITS_INT({parameter.name})"
+            tests.append(f"({condition} || {test})" if condition else test)
+    call = ", ".join(
+        names.get(p.name, a)
+        for p, a in zip(function.plain.parameters, narrowed(function), strict=True)
+    )
+    call = f"to->{row.name}({call})"
+    if tests:
+        call = f"!({' && '.join(tests)}) ? {too_large(row)}\n                : {call}"
+    return (
+        f"{text}    int result = narrow.failed;\n    if (result == MPI_SUCCESS)\n"
+        f"        result = {call};\n    tempi_narrow_end(&narrow);\n    return result;\n}}\n"
+    )
+
+
+def forward(row: Row) -> str:
+    if is_inline(row):
+        return large_scalar(row)
+    return forward_arrays(row) if arrays(row) else forward_outputs(row)
+
+
+def forwards() -> str:
+    body = "\n".join(forward(row) for row in exported_rows() if row.has_large)
+    return f"""{NOTICE}#include "mpi_table.h"
+
+#include <stddef.h>
+
+#include "shim/narrow.h"
+
+{body}"""

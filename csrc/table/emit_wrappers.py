@@ -1,0 +1,108 @@
+"""wrappers.c: the shim's entries, one for each exported name."""
+
+from __future__ import annotations
+
+from table.emit_abi import NOTICE, declarable
+from table.header import Header
+from table.overlay import Class
+from table.rows import Row, Slot, slots
+
+GUARDS = {
+    Class.MAY_BLOCK: "tempi_before_blocking()",
+    Class.ENDS: "tempi_before_blocking()",
+    Class.PROGRESS: "tempi_progress()",
+    Class.SENDS: "tempi_before_sending(comm)",
+}
+
+
+def table_of(slot: Slot) -> str:
+    return f"tempi_{'lib' if slot.profiling else 'next'}{'_large' if slot.large else ''}"
+
+
+def narrow_outputs(row: Row) -> list[str]:
+    """Arguments that come back as int here and as MPI_Count from the wide form."""
+    if not row.has_large:
+        return []
+    return [p.name for p in row.function.plain.parameters if p.poly and p.direction != "in"]
+
+
+def acted_body(slot: Slot) -> str:
+    row, table = slot.row, table_of(slot)
+    form = row.function.large if slot.large else row.function.plain
+    assert form is not None
+    outputs = [] if slot.large else narrow_outputs(row)
+    passed = ", ".join(f"&wide_{n}" if n in outputs else n for n in form.names)
+    passed = f", {passed}" if passed else ""
+    call = f"tempi_act_{row.name}(&{table}{passed})"
+    if not outputs:
+        return f"    return {call};\n"
+    (name,) = outputs  # a position; an invalid one is the library's to report
+    return (
+        f"    if ({name} == NULL)\n        return {table}.{row.name}({', '.join(form.names)});\n"
+        f"    MPI_Count wide_{name} = *{name};\n    int result = {call};\n"
+        f"    *{name} = (int)wide_{name};\n    return result;\n"
+    )
+
+
+def forwarded_body(slot: Slot) -> str:
+    row, table = slot.row, table_of(slot)
+    guard = GUARDS.get(row.kind, "")
+    body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
+    if slot.large:
+        assert row.function.large is not None
+        names = ", ".join(row.function.large.names)
+        return f"{body}    return tempi_fwd_{row.name}(&{table}, {names});\n"
+    return f"{body}    return {table}.{row.name}({', '.join(row.function.plain.names)});\n"
+
+
+def entry(slot: Slot) -> str:
+    form = slot.row.function.large if slot.large else slot.row.function.plain
+    assert form is not None
+    body = acted_body(slot) if slot.row.acted else forwarded_body(slot)
+    return f"static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
+
+
+def is_entered(slot: Slot, header: Header) -> bool:
+    """Whether there is anything to do in it, in words that this mpi.h knows."""
+    idle = slot.row.kind is Class.LOCAL and not slot.row.acted and not slot.large
+    return declarable(slot.row, header) and not idle
+
+
+def wrappers(header: Header) -> str:
+    """A function that is not entered has no entry here: the library's own, if it has it."""
+    known = [slot for slot in slots() if is_entered(slot, header)]
+    entries = "\n".join(entry(slot) for slot in known)
+    table = "".join(
+        f"    (void *)entry_{slot.symbol},\n" if slot in known else "    NULL,\n" for slot in slots()
+    )
+    return f"""{NOTICE}#include "mpi_table.h"
+
+#include <string.h>
+
+#include "act_prototypes.h"
+#include "door/door.h"
+#include "shim/act.h"
+#include "slots.h"
+
+{entries}
+static void *entries[TEMPI_SLOT_COUNT] = {{
+{table}}};
+
+static int unavailable(void)
+{{
+    return TEMPI_UNAVAILABLE;
+}}
+
+void *const *tempi_shim_entries(const struct tempi_door *door)
+{{
+    static const char names[] = TEMPI_SLOT_NAMES;
+    const char *name = names;
+    for (int i = 0; i < TEMPI_SLOT_COUNT; i++, name += strlen(name) + 1) {{
+        if (entries[i] == NULL)
+            entries[i] = name[0] == 'P' ? door->lib(name + 1) : door->next(name);
+        if (entries[i] == NULL)
+            entries[i] = (void *)unavailable;
+    }}
+    return entries;
+}}
+"""

@@ -1,0 +1,133 @@
+"""One complete row for every MPI function: the standard's data joined with the overlay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from table import overlay
+from table.buffers import Buffer, buffers_of
+from table.overlay import Class, Role
+from table.standard import Function, load
+
+LIBRARIES = Path(__file__).parent / "libraries"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All that tempi knows about one function; `reason` tells why an exception is one."""
+
+    function: Function
+    kind: Class
+    role: Role
+    many_requests: bool
+    buffers: tuple[Buffer, ...]
+    acted: bool
+    exported: bool
+    twin: bool  # whether PMPI_<name> is exported beside MPI_<name>
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    @property
+    def has_large(self) -> bool:
+        return self.function.large is not None
+
+
+@cache
+def library_symbols() -> dict[str, frozenset[str]]:
+    """The MPI_ and PMPI_ names of each supported library, from `nm -D`, by library and version."""
+    return {
+        path.stem: frozenset(path.read_text().split()) for path in sorted(LIBRARIES.glob("*.txt"))
+    }
+
+
+def everywhere(symbol: str) -> bool:
+    """Law 3: whether every supported library has this name."""
+    return all(symbol in names for names in library_symbols().values())
+
+
+def class_of(name: str) -> Class:
+    for kind, names in (
+        (Class.ENDS, overlay.ENDS),
+        (Class.MAY_BLOCK, overlay.MAY_BLOCK),
+        (Class.SENDS, overlay.SENDS),
+        (Class.PROGRESS, overlay.PROGRESS),
+    ):
+        if name in names:
+            return kind
+    return Class.LOCAL
+
+
+def role_of(function: Function) -> Role:
+    if function.name in overlay.ROLES:
+        return overlay.ROLES[function.name]
+    directions = {p.direction for p in function.of_kind("REQUEST")}
+    if "out" in directions:
+        return Role.CREATES
+    if "inout" in directions:
+        return Role.COMPLETES
+    return Role.INSPECTS if directions else Role.NONE
+
+
+def reason_of(name: str, wanted: bool, exported: bool) -> str:
+    """Why a function is exported although its class does not ask for it, or not although it does."""
+    for table in (overlay.NEVER, overlay.OWN_IMPLEMENTATION, overlay.EXPORTED_LOCAL):
+        if name in table:
+            return table[name]
+    return overlay.UNSERVED[name] if wanted and not exported else ""
+
+
+def row_of(function: Function) -> Row:
+    name, kind = function.name, class_of(function.name)
+    acted = name in overlay.ACTED
+    wanted = acted or kind is not Class.LOCAL or name in overlay.EXPORTED_LOCAL
+    served = everywhere(f"MPI_{name}") or name in overlay.OWN_IMPLEMENTATION
+    exported = wanted and served and name not in overlay.NEVER
+    return Row(
+        function=function,
+        kind=kind,
+        role=role_of(function),
+        many_requests=any(p.is_array for p in function.of_kind("REQUEST")),
+        buffers=buffers_of(function),
+        acted=acted,
+        exported=exported,
+        twin=exported and (everywhere(f"PMPI_{name}") or name in overlay.OWN_IMPLEMENTATION),
+        reason=reason_of(name, wanted, exported),
+    )
+
+
+@cache
+def all_rows() -> tuple[Row, ...]:
+    return tuple(row_of(function) for function in load().values())
+
+
+@cache
+def exported_rows() -> tuple[Row, ...]:
+    return tuple(row for row in all_rows() if row.exported)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One exported symbol, in the order of the trampolines and of the shim's entries."""
+
+    row: Row
+    profiling: bool
+    large: bool
+
+    @property
+    def symbol(self) -> str:
+        return f"{'P' if self.profiling else ''}MPI_{self.row.name}{'_c' if self.large else ''}"
+
+
+@cache
+def slots() -> tuple[Slot, ...]:
+    return tuple(
+        Slot(row, profiling, large)
+        for row in exported_rows()
+        for large in ((False, True) if row.has_large else (False,))
+        for profiling in ((False, True) if row.twin else (False,))
+    )

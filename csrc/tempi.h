@@ -1,0 +1,188 @@
+/* tempi.h: the public interface of the tempi engine (libtempi.so).
+ *
+ * Names no MPI type: MPI handles are uintptr_t (the integer or pointer value, zero-extended), so one
+ * library serves every MPI ABI. Sizes, offsets, strides and positions are in bytes unless the name
+ * says otherwise; times are in seconds. Functions that can fail return a tempi_status and write
+ * their outputs only on success. Everything here may be called from any thread.
+ *
+ * The Python package parses this file with cffi as it stands: preprocessor lines are skipped there,
+ * so constants are enums and nothing in here may depend on a macro.
+ */
+#ifndef TEMPI_H
+#define TEMPI_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tempi_status {
+    TEMPI_OK = 0,
+    TEMPI_ERR_ARG = 1,         /* an argument is outside its domain */
+    TEMPI_ERR_MEMORY = 2,      /* out of memory */
+    TEMPI_ERR_UNSUPPORTED = 3, /* a valid request that this build or library cannot serve */
+    TEMPI_ERR_NO_MPI = 4,      /* no MPI library is loaded in this process */
+    TEMPI_ERR_OVERFLOW = 5     /* a size or an address does not fit in 63 bits */
+} tempi_status;
+
+const char *tempi_version(void);
+const char *tempi_status_string(int status);
+
+/* ---- layouts: the canonical strided form of a datatype -------------------------------------- */
+
+enum { TEMPI_MAX_DIMS = 12 };
+
+/* One regular dimension of a box: `count` steps of `stride` bytes in memory (any sign) and
+ * `packed_stride` bytes in the packed stream (always positive for count > 1). */
+typedef struct tempi_dim {
+    int64_t count;
+    int64_t stride;
+    int64_t packed_stride;
+} tempi_dim;
+
+/* One entry of an irregular dimension, relative to the box's own offset and packed position. */
+typedef struct tempi_entry {
+    int64_t offset;
+    int64_t packed;
+} tempi_entry;
+
+/* An irregular dimension: n entries in ascending packed order. Where the owning box has run == 0,
+ * entry i is entries[i+1].packed - entries[i].packed bytes long and entries[n] closes the table. */
+typedef struct tempi_table {
+    int64_t n;
+    tempi_entry *entries;
+} tempi_table;
+
+/* The set of byte runs { offset + sum(i_d * dims[d].stride) + table[t].offset
+ *                     -> packed + sum(i_d * dims[d].packed_stride) + table[t].packed }
+ * over all index tuples 0 <= i_d < dims[d].count and, if there is a table, all its entries t.
+ * Every run is `run` bytes, contiguous in memory and in the packed stream.
+ * dims are ordered outermost first: by descending packed_stride; the packed spans nest, that is
+ * dims[d].packed_stride is at least the packed span of everything inside it. */
+typedef struct tempi_box {
+    int64_t offset; /* memory offset from the buffer argument (absolute with MPI_BOTTOM) */
+    int64_t packed; /* position in the packed stream of one element */
+    int64_t run;    /* bytes; 0: variable runs, their lengths are in the table */
+    int32_t ndims;
+    int32_t space; /* number of the memory that an absolute address lies in; 0: the buffer's own */
+    tempi_dim dims[TEMPI_MAX_DIMS];
+    const tempi_table *table; /* NULL: wholly regular. With run == 0 it is the innermost dimension */
+} tempi_box;
+
+/* What one element of a datatype is. The union of the boxes covers [0, size) of the packed stream
+ * exactly once. Boxes come in ascending order of `packed`. Immutable once made. */
+typedef struct tempi_layout {
+    int64_t size;    /* packed bytes of one element */
+    int64_t lb;      /* lower bound; element i starts at buffer + i * extent */
+    int64_t extent;  /* may be zero or negative */
+    int64_t true_lb; /* lowest byte touched (0 if size is 0) */
+    int64_t true_ub; /* one past the highest byte touched (0 if size is 0) */
+    int64_t runs;    /* number of maximal memory runs as the boxes list them */
+    int32_t nboxes;
+    int32_t dense; /* 1: one run of size bytes and extent == size, so any count is one run */
+    const tempi_box *boxes;
+} tempi_layout;
+
+enum { TEMPI_ORDER_C = 0, TEMPI_ORDER_FORTRAN = 1 };
+enum { TEMPI_DISTRIBUTE_BLOCK = 0, TEMPI_DISTRIBUTE_CYCLIC = 1, TEMPI_DISTRIBUTE_NONE = 2 };
+enum { TEMPI_DISTRIBUTE_DFLT_DARG = -1 };
+
+/* Constructors, one per MPI type constructor with byte displacements (MPI-5.0 chapter 5). They
+ * compose; they do not simplify. Inner layouts are copied from, not kept. Each result is freed by
+ * tempi_layout_free. */
+int tempi_layout_bytes(int64_t size, tempi_layout **out);
+/* value at 0 and index right behind it at its own alignment: the pair types with their hole. */
+int tempi_layout_pair(int64_t value_size, int64_t index_offset, int64_t index_size, int64_t extent,
+                      tempi_layout **out);
+int tempi_layout_contiguous(int64_t count, const tempi_layout *inner, tempi_layout **out);
+int tempi_layout_hvector(int64_t count, int64_t blocklength, int64_t stride,
+                         const tempi_layout *inner, tempi_layout **out);
+int tempi_layout_hindexed(int64_t n, const int64_t *blocklengths, const int64_t *displacements,
+                          const tempi_layout *inner, tempi_layout **out);
+int tempi_layout_hindexed_block(int64_t n, int64_t blocklength, const int64_t *displacements,
+                                const tempi_layout *inner, tempi_layout **out);
+int tempi_layout_struct(int64_t n, const int64_t *blocklengths, const int64_t *displacements,
+                        const tempi_layout *const *inners, tempi_layout **out);
+int tempi_layout_resized(int64_t lb, int64_t extent, const tempi_layout *inner, tempi_layout **out);
+int tempi_layout_subarray(int ndims, const int64_t *sizes, const int64_t *subsizes,
+                          const int64_t *starts, int order, const tempi_layout *inner,
+                          tempi_layout **out);
+int tempi_layout_darray(int size, int rank, int ndims, const int64_t *gsizes, const int *distribs,
+                        const int64_t *dargs, const int64_t *psizes, int order,
+                        const tempi_layout *inner, tempi_layout **out);
+void tempi_layout_free(tempi_layout *layout);
+
+/* Called before the first pass (pass = "decode") and after every pass that changed something. */
+typedef void (*tempi_layout_trace)(void *context, const char *pass, const tempi_layout *state);
+
+/* The canonical form of `raw`: equal bytes in equal order give the same pointer. Shared and counted:
+ * release it as often as it was obtained. `trace` may be NULL. */
+int tempi_layout_canonical(const tempi_layout *raw, tempi_layout_trace trace, void *context,
+                           const tempi_layout **out);
+void tempi_layout_release(const tempi_layout *layout);
+/* Canonical layouts that are alive in this process. */
+int64_t tempi_layout_alive(void);
+/* Bytes of memory that the layout itself occupies, tables included. */
+int64_t tempi_layout_footprint(const tempi_layout *layout);
+
+/* ---- packing ---------------------------------------------------------------------------------- */
+
+/* Bytes [first, first + n) of the packed stream of `count` elements at `base`, to or from `packed`
+ * (which holds just those n bytes). Host memory. The caller answers for bounds:
+ * 0 <= first, first + n <= count * layout->size. The ranges must not overlap. */
+void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
+                int64_t n, void *packed);
+void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
+                  int64_t n, void *base);
+
+/* Name of the host kernel level in use ("avx512", "avx2", "sse2", "neon", "scalar"). */
+const char *tempi_cpu_level(void);
+
+/* ---- the engine in this process ----------------------------------------------------------------- */
+
+enum {
+    TEMPI_ABI_NONE = 0,
+    TEMPI_ABI_MPICH = 1,
+    TEMPI_ABI_OPENMPI = 2,
+    TEMPI_ABI_STANDARD = 3
+};
+
+typedef struct tempi_engine_info {
+    int32_t abi;           /* TEMPI_ABI_*; NONE while no MPI is loaded */
+    int32_t active;        /* 1: the engine for that ABI is loaded and acting */
+    const char *library;   /* path of the MPI library, or NULL */
+    const char *reason;    /* why not active, or NULL */
+} tempi_engine_info;
+
+/* Looks for the MPI in this process (as the first MPI call would) and tells what was found. */
+int tempi_engine_query(tempi_engine_info *out);
+/* The MPI library's own function or datum of that name, past tempi; NULL if it has none. */
+void *tempi_engine_symbol(const char *name);
+/* tempi's own entry for that MPI name, as an interposed program calls it; NULL if not exported. */
+void *tempi_engine_entry(const char *name);
+
+/* The layout of an MPI datatype handle, made now if it was not in use before. The pointer lives as
+ * long as the datatype does. TEMPI_ERR_NO_MPI before MPI_Init. */
+int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out);
+
+/* Off and on for the calling thread, nesting. What is already tracked is still finished. */
+void tempi_disable(void);
+void tempi_enable(void);
+
+/* Counters of this process, by index: 0 <= i < tempi_stats_count(). */
+int tempi_stats_count(void);
+const char *tempi_stats_name(int i);
+const char *tempi_stats_help(int i);
+uint64_t tempi_stats_value(int i);
+void tempi_stats_reset(void);
+
+/* The table of environment variables, by index: 0 <= i < tempi_config_count(). */
+int tempi_config_count(void);
+const char *tempi_config_name(int i);
+const char *tempi_config_help(int i);
+const char *tempi_config_value(int i); /* as read from the environment; NULL if unset */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,125 @@
+#include "transfer/records.h"
+#include "datatype/layout.h"
+#include "transfer/stage.h"
+
+#include <stdlib.h>
+
+tempi_record_table tempi_records;
+
+static struct {
+    tempi_lock lock;
+    tempi_record *free;
+} spare;
+
+tempi_record *tempi_record_new(void)
+{
+    tempi_lock_acquire(&spare.lock);
+    tempi_record *record = spare.free;
+    if (record)
+        spare.free = record->next;
+    tempi_lock_release(&spare.lock);
+    if (!record && !(record = malloc(sizeof *record)))
+        return NULL;
+    *record = (tempi_record){0};
+    return record;
+}
+
+void tempi_record_free(tempi_record *record)
+{
+    tempi_stage_put(record->op.packed);
+    if (record->op.layout)
+        tempi_layout_release(record->op.layout);
+    tempi_lock_acquire(&spare.lock);
+    record->next = spare.free;
+    spare.free = record;
+    tempi_lock_release(&spare.lock);
+}
+
+static void place(tempi_record_slot entry)
+{
+    uintptr_t i = tempi_records_home(entry.request);
+    while (tempi_records.slots[i].request != 0)
+        i = (i + 1) & tempi_records.mask;
+    tempi_records.slots[i] = entry;
+}
+
+static bool resize(unsigned log2_capacity)
+{
+    const uintptr_t capacity = (uintptr_t)1 << log2_capacity;
+    tempi_record_slot *slots = calloc(capacity, sizeof *slots);
+    if (!slots)
+        return false;
+    tempi_record_slot *old = tempi_records.slots;
+    const uintptr_t old_capacity = old ? tempi_records.mask + 1 : 0;
+    tempi_records.slots = slots;
+    tempi_records.mask = capacity - 1;
+    tempi_records.shift = 64 - log2_capacity;
+    for (uintptr_t i = 0; i < old_capacity; ++i)
+        if (old[i].request != 0)
+            place(old[i]);
+    free(old);
+    return true;
+}
+
+/* Caller holds the lock. */
+static bool make_room(void)
+{
+    if (!tempi_records.slots)
+        return resize(8);
+    const uintptr_t capacity = tempi_records.mask + 1;
+    if ((uintptr_t)(tempi_records.count + 1) * 4 <= capacity)
+        return true;
+    return resize(64 - tempi_records.shift + 1);
+}
+
+bool tempi_records_reserve(void)
+{
+    tempi_lock_acquire(&tempi_records.lock);
+    const bool room = make_room();
+    tempi_lock_release(&tempi_records.lock);
+    return room;
+}
+
+bool tempi_records_put(tempi_record *record)
+{
+    tempi_lock_acquire(&tempi_records.lock);
+    const bool room = make_room();
+    if (room) {
+        place((tempi_record_slot){record->request, record});
+        __atomic_store_n(&tempi_records.count, tempi_records.count + 1, __ATOMIC_RELAXED);
+    }
+    tempi_lock_release(&tempi_records.lock);
+    return room;
+}
+
+void tempi_records_remove(tempi_record_slot *slot)
+{
+    /* Backward shift: move up whatever could no longer be found behind the gap. */
+    uintptr_t gap = (uintptr_t)(slot - tempi_records.slots);
+    for (uintptr_t i = gap;;) {
+        i = (i + 1) & tempi_records.mask;
+        const tempi_record_slot moved = tempi_records.slots[i];
+        if (moved.request == 0)
+            break;
+        const uintptr_t home = tempi_records_home(moved.request);
+        if (((i - home) & tempi_records.mask) >= ((i - gap) & tempi_records.mask)) {
+            tempi_records.slots[gap] = moved;
+            gap = i;
+        }
+    }
+    tempi_records.slots[gap] = (tempi_record_slot){0, NULL};
+    __atomic_store_n(&tempi_records.count, tempi_records.count - 1, __ATOMIC_RELAXED);
+}
+
+tempi_record *tempi_records_claim(uintptr_t request)
+{
+    tempi_record *record = NULL;
+    tempi_lock_acquire(&tempi_records.lock);
+    tempi_record_slot *slot = tempi_records_find(request);
+    if (slot) {
+        record = slot->record;
+        tempi_records_remove(slot);
+    }
+    tempi_lock_release(&tempi_records.lock);
+    return record;
+}

@@ -1,0 +1,141 @@
+#include "transfer/stage.h"
+#include "base/config.h"
+#include "base/lock.h"
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Size classes: four a power of two, from 256 bytes, so at most a quarter is wasted. */
+enum { SMALLEST_SHIFT = 8, STEPS = 4, CLASSES = (48 - SMALLEST_SHIFT) * STEPS, ALIGNMENT = 64 };
+
+typedef struct header {
+    int64_t capacity;
+    int32_t class;
+    struct header *next;
+} header;
+
+_Static_assert(sizeof(header) <= ALIGNMENT, "the header fits in front of the aligned buffer");
+
+static struct {
+    tempi_lock lock;
+    int64_t used;   /* bytes handed out */
+    int64_t cached; /* bytes in the free lists */
+    header *free[CLASSES];
+} pool;
+
+static int64_t class_capacity(int class)
+{
+    const int64_t base = (int64_t)1 << (SMALLEST_SHIFT + class / STEPS);
+    return base + base / STEPS * (class % STEPS);
+}
+
+static int class_of(int64_t bytes)
+{
+    if (bytes <= (int64_t)1 << SMALLEST_SHIFT)
+        return 0;
+    const int log = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
+    const int64_t base = (int64_t)1 << log;
+    const int step = (int)((bytes - 1 - base) / (base / STEPS));
+    return (log - SMALLEST_SHIFT) * STEPS + step + 1;
+}
+
+static header *header_of(void *buffer)
+{
+    return (header *)((char *)buffer - ALIGNMENT);
+}
+
+static void drop_cached(void)
+{
+    for (int c = 0; c < CLASSES; ++c) {
+        while (pool.free[c]) {
+            header *h = pool.free[c];
+            pool.free[c] = h->next;
+            pool.cached -= h->capacity;
+            free(h);
+        }
+    }
+}
+
+/* Large buffers ask for huge pages: a message is walked once, so each small page is a miss. */
+static header *allocate(int64_t capacity)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    const size_t bytes = (size_t)(capacity + ALIGNMENT);
+    if (capacity < HUGE_PAGE)
+        return aligned_alloc(ALIGNMENT, bytes);
+    const size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    header *h = aligned_alloc(HUGE_PAGE, whole);
+    if (h)
+        madvise(h, whole, MADV_HUGEPAGE); /* advice: a kernel without them is no error */
+    return h;
+}
+
+static header *fresh(int class, int64_t capacity)
+{
+    header *h = allocate(capacity);
+    if (!h) {
+        drop_cached();
+        h = allocate(capacity);
+    }
+    if (h) {
+        h->capacity = capacity;
+        h->class = class;
+    }
+    return h;
+}
+
+static void note_peak(void)
+{
+    if ((uint64_t)pool.used > tempi_stats[TEMPI_STAT_stage_peak])
+        tempi_stats[TEMPI_STAT_stage_peak] = (uint64_t)pool.used;
+}
+
+void *tempi_stage_get(int64_t bytes)
+{
+    if (bytes < 0 || bytes > tempi_config.stage_max)
+        return NULL;
+    const int class = class_of(bytes);
+    if (class >= CLASSES)
+        return NULL;
+    const int64_t capacity = class_capacity(class);
+    header *h = NULL;
+    tempi_lock_acquire(&pool.lock);
+    if (pool.used + bytes <= tempi_config.stage_max) {
+        h = pool.free[class];
+        if (h) {
+            pool.free[class] = h->next;
+            pool.cached -= capacity;
+        } else {
+            if (pool.used + pool.cached + capacity > tempi_config.stage_max)
+                drop_cached();
+            h = fresh(class, capacity);
+        }
+        if (h) {
+            pool.used += capacity;
+            note_peak();
+        }
+    }
+    tempi_lock_release(&pool.lock);
+    return h ? (char *)h + ALIGNMENT : NULL;
+}
+
+void tempi_stage_put(void *buffer)
+{
+    if (!buffer)
+        return;
+    header *h = header_of(buffer);
+    tempi_lock_acquire(&pool.lock);
+    h->next = pool.free[h->class];
+    pool.free[h->class] = h;
+    pool.used -= h->capacity;
+    pool.cached += h->capacity;
+    tempi_lock_release(&pool.lock);
+}
+
+void tempi_stage_trim(void)
+{
+    tempi_lock_acquire(&pool.lock);
+    drop_cached();
+    tempi_lock_release(&pool.lock);
+}
