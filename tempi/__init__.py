@@ -1,0 +1,117 @@
+"""tempi makes MPI derived datatypes fast, for any MPI and without a change to the application.
+
+``from tempi import MPI`` is mpi4py's MPI with the engine under it. `describe` shows the layout of a
+datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread.
+
+Importing this package loads the engine; no MPI is needed for that, and none is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tempi._errors import (
+    ArgumentError,
+    ArrayError,
+    EngineError,
+    EngineNotFoundError,
+    NoMPIError,
+    TempiError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mpi4py.MPI import Datatype
+
+    from tempi import MPI
+    from tempi._stats import Stats, stats
+    from tempi.layout import Layout
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MPI",
+    "ArgumentError",
+    "ArrayError",
+    "EngineError",
+    "EngineNotFoundError",
+    "Layout",
+    "NoMPIError",
+    "Stats",
+    "TempiError",
+    "UnsupportedError",
+    "__version__",
+    "describe",
+    "disabled",
+    "stats",
+]
+
+# Made on first use: mpi4py and an MPI for MPI, NumPy for Layout.
+_LAZY = {"Layout": "tempi.layout", "Stats": "tempi._stats", "stats": "tempi._stats"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MPI":
+        return importlib.import_module("tempi.MPI")
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tempi' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def describe(datatype: Datatype | int) -> Layout:
+    """The canonical layout of a committed MPI datatype (an mpi4py Datatype, or its handle).
+
+    Raises NoMPIError before MPI_Init or where no engine is under this process's MPI.
+    """
+    from tempi import _engine, layout
+
+    handle = datatype if isinstance(datatype, int) else _handle(datatype)
+    out = _engine.ffi.new("tempi_layout const **")
+    _engine.check(_engine.lib.tempi_datatype_layout(handle, out), doing="tempi.describe()")
+    return layout.from_engine(out[0])
+
+
+def _handle(datatype: Datatype) -> int:
+    """The handle as the engine takes it: zero-extended, where mpi4py sign-extends MPICH's ints."""
+    from mpi4py.MPI import _sizeof
+
+    return datatype.handle & ((1 << 8 * _sizeof(datatype)) - 1)
+
+
+@contextlib.contextmanager
+def disabled() -> Iterator[None]:
+    """Leave the calling thread's MPI calls to the library; nests. What is tracked is still finished."""
+    from tempi import _engine
+
+    _engine.lib.tempi_disable()
+    try:
+        yield
+    finally:
+        _engine.lib.tempi_enable()
+
+
+def _start() -> None:
+    """Load the engine now, ahead of any MPI; what cannot be loaded is reported when it is needed."""
+    try:
+        from tempi import _engine
+    except EngineNotFoundError:
+        return
+    if _engine.late:
+        sys.stderr.write(
+            "tempi: NOT INTERPOSED: mpi4py.MPI was imported before tempi, so its MPI calls go round "
+            "the engine; import tempi first, or start the program with `tempi run`\n"
+        )
+
+
+_start()

@@ -1,0 +1,371 @@
+"""mpi4py's communicators and matched messages, which also take non-contiguous NumPy arrays.
+
+mpi4py's classes cannot be changed, so each has a subclass of the same name here, and each method
+that makes a communicator returns one of ours. What mpi4py makes by itself (for mpi4py.futures, say,
+or through its C interface) stays plain; ``isinstance(plain, Comm)`` holds all the same.
+
+Each class derives from mpi4py's one and the methods below, not from each other: CPython constructs
+an object by the first extension type among the bases, so a Cartcomm made through our Comm would
+miss mpi4py's check that there is a grid. ``issubclass(Cartcomm, Intracomm)`` is answered by `_Kind`.
+
+The check that an array is contiguous stands written out in each method: it is on the way of every
+message, and a call costs more than the check.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import ctypes
+import functools
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+from mpi4py.MPI import ANY_SOURCE, ANY_TAG, PROC_NULL
+from numpy import ndarray
+
+from tempi._arrays import incoming, outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mpi4py.MPI import Prequest, Request, Status
+    from mpi4py.typing import BufSpec
+
+    _AnyComm = MPI.Comm  # what the methods are mixed into
+else:
+    _AnyComm = object
+
+__all__ = [
+    "COMM_NULL",
+    "COMM_SELF",
+    "COMM_WORLD",
+    "Cartcomm",
+    "Comm",
+    "Distgraphcomm",
+    "Graphcomm",
+    "Intercomm",
+    "Intracomm",
+    "Message",
+    "Topocomm",
+]
+
+_Base = MPI.Comm
+_NOBODY = (PROC_NULL, PROC_NULL)
+
+#: Names of mpi4py's module that a module has of its own.
+_MODULE_NAMES = ("__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__")
+
+#: Our class of each of mpi4py's, and back.
+_ours: dict[type, type] = {}
+_plain: dict[type, type] = {}
+#: mpi4py's constant communicators, our twin of each, and its name. mpi4py's constant messages stay:
+#: it knows by identity that receiving one does not use it up.
+_constants: list[tuple[Any, Any, str]] = []
+
+
+class _Kind(type):
+    """An mpi4py object is an instance of our class of the same name."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type.__instancecheck__(_plain.get(cls, cls), instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return type.__subclasscheck__(_plain.get(cls, cls), subclass)
+
+
+def adopt(found: Any) -> Any:
+    """`found`, or our object for the same handle if it is one of mpi4py's plain ones."""
+    cls = _ours.get(type(found))
+    if cls is None or found is MPI.MESSAGE_NO_PROC or found is MPI.MESSAGE_NULL:
+        return found
+    for plain, constant, _ in _constants:
+        if found is plain:
+            return constant
+    return cls(found)
+
+
+class _Methods(_AnyComm):
+    """The methods of every communicator that take a buffer for one rank, or broadcast one."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        for _, constant, name in _constants:
+            if self is constant:
+                return name
+            if self == constant:
+                return copyreg.__newobj__, (type(self), constant)  # type: ignore[attr-defined]
+        return _Base.__reduce__(self)
+
+    def free(self) -> None:
+        if all(self is not constant for _, constant, _ in _constants):
+            _Base.free(self)
+
+    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Send(self, buf, dest, tag)
+
+    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Bsend(self, buf, dest, tag)
+
+    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Ssend(self, buf, dest, tag)
+
+    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Rsend(self, buf, dest, tag)
+
+    def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Isend(self, buf, dest, tag)
+
+    def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Ibsend(self, buf, dest, tag)
+
+    def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Issend(self, buf, dest, tag)
+
+    def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Irsend(self, buf, dest, tag)
+
+    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Send_init(self, buf, dest, tag)
+
+    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Bsend_init(self, buf, dest, tag)
+
+    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Ssend_init(self, buf, dest, tag)
+
+    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
+            buf = outgoing(buf)
+        return _Base.Rsend_init(self, buf, dest, tag)
+
+    def Recv(
+        self,
+        buf: BufSpec,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc and source != PROC_NULL:
+            buf = incoming(buf)
+        return _Base.Recv(self, buf, source, tag, status)
+
+    def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and source != PROC_NULL:
+            buf = incoming(buf)
+        return _Base.Irecv(self, buf, source, tag)
+
+    def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest:
+        if isinstance(buf, ndarray) and not buf.flags.forc and source != PROC_NULL:
+            buf = incoming(buf)
+        return _Base.Recv_init(self, buf, source, tag)
+
+    def Sendrecv(
+        self,
+        sendbuf: BufSpec,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: BufSpec | None = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        if isinstance(sendbuf, ndarray) and not sendbuf.flags.forc and dest != PROC_NULL:
+            sendbuf = outgoing(sendbuf)
+        if isinstance(recvbuf, ndarray) and not recvbuf.flags.forc and source != PROC_NULL:
+            recvbuf = incoming(recvbuf)
+        return _Base.Sendrecv(self, sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+
+    def Isendrecv(
+        self,
+        sendbuf: BufSpec,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: BufSpec | None = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+    ) -> Request:
+        if isinstance(sendbuf, ndarray) and not sendbuf.flags.forc and dest != PROC_NULL:
+            sendbuf = outgoing(sendbuf)
+        if isinstance(recvbuf, ndarray) and not recvbuf.flags.forc and source != PROC_NULL:
+            recvbuf = incoming(recvbuf)
+        return _Base.Isendrecv(self, sendbuf, dest, sendtag, recvbuf, source, recvtag)
+
+    def Sendrecv_replace(
+        self,
+        buf: BufSpec,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc and (dest, source) != _NOBODY:
+            buf = incoming(buf)
+        return _Base.Sendrecv_replace(self, buf, dest, sendtag, source, recvtag, status)
+
+    # Isendrecv_replace stays mpi4py's: MPICH 5.0.2 itself receives wrong bytes into a strided type there,
+    # and a view that is refused is better than a view that is spoilt.
+
+    def Bcast(self, buf: BufSpec, root: int = 0) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc:
+            buf = _broadcast(self, buf, root)
+        return _Base.Bcast(self, buf, root)
+
+    def Ibcast(self, buf: BufSpec, root: int = 0) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc:
+            buf = _broadcast(self, buf, root)
+        return _Base.Ibcast(self, buf, root)
+
+
+def _broadcast(comm: MPI.Comm, array: Any, root: int) -> BufSpec:
+    """The message of a broadcast, in which one rank (or group) sends and the others receive."""
+    if comm.Is_inter():
+        sends = root == MPI.ROOT
+        if root == PROC_NULL:
+            return array  # type: ignore[no-any-return]  # not looked at
+    else:
+        sends = root == comm.Get_rank()
+    return outgoing(array) if sends else incoming(array)
+
+
+class Comm(_Methods, MPI.Comm, metaclass=_Kind):
+    """As mpi4py\'s Comm; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+
+class Intracomm(_Methods, MPI.Intracomm, metaclass=_Kind):
+    """As mpi4py\'s Intracomm; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+
+class Topocomm(_Methods, MPI.Topocomm, metaclass=_Kind):
+    """As mpi4py\'s Topocomm; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+
+class Cartcomm(_Methods, MPI.Cartcomm, metaclass=_Kind):
+    """As mpi4py\'s Cartcomm; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+
+class Graphcomm(_Methods, MPI.Graphcomm, metaclass=_Kind):
+    """As mpi4py\'s Graphcomm; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+
+class Distgraphcomm(_Methods, MPI.Distgraphcomm, metaclass=_Kind):
+    """As mpi4py\'s Distgraphcomm; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+
+class Intercomm(_Methods, MPI.Intercomm, metaclass=_Kind):
+    """As mpi4py\'s Intercomm; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+
+class Message(MPI.Message, metaclass=_Kind):
+    """As mpi4py\'s matched Message; buffers may also be non-contiguous NumPy arrays."""
+
+    __slots__ = ()
+
+    def Recv(self, buf: BufSpec, status: Status | None = None) -> None:
+        if isinstance(buf, ndarray) and not buf.flags.forc and self != MPI.MESSAGE_NO_PROC:
+            buf = incoming(buf)
+        return MPI.Message.Recv(self, buf, status)
+
+    def Irecv(self, buf: BufSpec) -> Request:
+        if isinstance(buf, ndarray) and not buf.flags.forc and self != MPI.MESSAGE_NO_PROC:
+            buf = incoming(buf)
+        return MPI.Message.Irecv(self, buf)
+
+
+#: The methods whose result is a new communicator or message of mpi4py's own class.
+_MAKERS = (
+    *("Create", "Split", "Split_type", "Shrink", "Ishrink", "Get_parent", "Join"),
+    *("Create_group", "Create_from_group", "Create_from_groups", "Create_intercomm", "Merge"),
+    *("Create_cart", "Create_graph", "Create_dist_graph_adjacent", "Create_dist_graph", "Sub"),
+    *("Spawn", "Spawn_multiple", "Accept", "Connect"),
+    *("Mprobe", "Improbe", "mprobe", "improbe", "Probe", "Iprobe", "probe", "iprobe"),
+    *("fromhandle", "fromint", "f2py"),
+)
+#: Of a communicator these four say only whether there is a message.
+_PROBES = ("Probe", "Iprobe", "probe", "iprobe")
+
+
+def _adopting(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        made = method(*args, **kwargs)
+        if isinstance(made, tuple):
+            return tuple(adopt(each) for each in made)
+        return adopt(made)
+
+    return wrapper
+
+
+def _register(cls: type, base: type) -> None:
+    cls.__module__ = "tempi.MPI"  # where users find it, and pickle
+    _ours[base] = cls
+    _plain[cls] = base
+    for name, method in (*vars(_Methods).items(), *vars(cls).items()):
+        if callable(method) and method.__doc__ is None:
+            method.__doc__ = getattr(getattr(base, name, None), "__doc__", None)
+    for name in _MAKERS:
+        method = getattr(base, name, None)
+        if method is None or (name in _PROBES and cls is not Message):
+            continue
+        # A class method comes bound to mpi4py's class, which it would make anyway.
+        bound = getattr(method, "__self__", None) is base
+        setattr(cls, name, staticmethod(_adopting(method)) if bound else _adopting(method))
+
+
+for _each in (Comm, Intracomm, Topocomm, Cartcomm, Graphcomm, Distgraphcomm, Intercomm, Message):
+    _register(_each, getattr(MPI, _each.__name__))
+def _twin(cls: type[Any], constant: MPI.Comm) -> Any:
+    """Our object for the handle of a constant, made by no MPI call: MPI may not have started yet."""
+    made = cls()
+    ctypes.memmove(MPI._addressof(made), MPI._addressof(constant), MPI._sizeof(constant))
+    return made
+
+
+COMM_NULL = _twin(Comm, MPI.COMM_NULL)
+COMM_SELF = _twin(Intracomm, MPI.COMM_SELF)
+COMM_WORLD = _twin(Intracomm, MPI.COMM_WORLD)
+for _name in ("COMM_NULL", "COMM_SELF", "COMM_WORLD"):
+    _constants.append((getattr(MPI, _name), globals()[_name], _name))
+
+
+def namespace() -> dict[str, object]:
+    """What ``tempi.MPI`` holds: the names of mpi4py's module, with ours in their place."""
+    names = {name: value for name, value in vars(MPI).items() if name not in _MODULE_NAMES}
+    return {**names, **{name: globals()[name] for name in __all__}}

@@ -1,0 +1,1 @@
+"""The ``tempi`` command; ``main`` holds the group, one module a command."""

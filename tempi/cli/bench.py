@@ -1,0 +1,186 @@
+"""``tempi bench``: measure packing, messages, overhead and a halo exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["bench"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _common(function: F) -> F:
+    """Options that every suite has."""
+    for option in (
+        click.option(
+            "--mpirun",
+            metavar="PATH",
+            help="The MPI launcher [default: that of this Python, then PATH].",
+        ),
+        click.option("--quick", is_flag=True, help="A smaller run, below 40 seconds."),
+        click.option(
+            "--json",
+            metavar="FILE",
+            help="Write the records there, one JSON object a line; - is stdout.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+_png = click.option("--png", metavar="FILE", type=click.Path(dir_okay=False), help="Draw a picture there.")
+_seconds = click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Budget of one case.")
+_memory = click.option("--memory", type=click.FloatRange(min=0.01), help="GiB that a case may span.")
+_repeats = click.option(
+    "--repeats", type=click.IntRange(min=1), default=1, show_default=True,
+    help="Runs in processes of their own; a miss counts when all of them agree.",
+)  # fmt: skip
+
+
+@click.group()
+def bench() -> None:
+    """Measure what tempi does, next to the MPI library, hand-written loops and the machine's bounds."""
+
+
+def _run(suite_run: Callable[[], object]) -> None:
+    """Turns the suites' errors into messages."""
+    from tempi.bench.launch import LaunchError
+    from tempi.bench.records import RecordError
+    from tempi.bench.worker import WorkerError
+
+    try:
+        suite_run()
+    except (LaunchError, RecordError, WorkerError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _alone(command: str) -> None:
+    """Refuses to be one of many ranks that would each start programs of their own."""
+    from tempi.bench.launch import under_launcher
+
+    if under_launcher():
+        raise click.UsageError(f"started under a launcher: `tempi bench {command}` starts what it needs itself")
+
+
+def _bytes(gib: float | None, share: int) -> int:
+    """The given limit, or a share of the memory that is free now."""
+    from tempi.bench.suite import available_memory
+
+    return available_memory() // share if gib is None else int(gib * (1 << 30))
+
+
+@bench.command()
+@_common
+@_png
+@_seconds
+@_memory
+@_repeats
+def pack(
+    json: str | None, png: str | None, quick: bool, mpirun: str | None, seconds: float | None,
+    memory: float | None, repeats: int,
+) -> None:  # fmt: skip
+    """MPI_Pack and MPI_Unpack of many shapes, in one process.
+
+    Subjects: library, tempi, engine (tempi's packing without MPI around it), hand (a programmer's
+    loops), bound (touching the same cache lines), memcpy.
+    """
+    from tempi.bench import suite, suite_pack
+    from tempi.bench.worker_options import PackOptions
+
+    _alone("pack")
+    common = suite.Common(json, png, quick, mpirun)
+    options = PackOptions(quick, seconds or (0.25 if quick else 0.8), _bytes(memory, 4))
+    _run(lambda: suite_pack.run(common, options, repeats))
+
+
+@bench.command()
+@_common
+@_png
+@_seconds
+@_memory
+@_repeats
+@click.option("--forced/--no-forced", default=False, help="Also with tempi acting always (TEMPI_FORCE).")
+def pingpong(
+    json: str | None, png: str | None, quick: bool, mpirun: str | None, seconds: float | None,
+    memory: float | None, repeats: int, forced: bool,
+) -> None:  # fmt: skip
+    """Messages of the same shapes between two ranks.
+
+    Subjects: library, tempi, hand (pack loop, contiguous message, unpack loop). Starts its two ranks
+    itself, or takes part as one of them under mpirun -n 2.
+    """
+    from tempi.bench import suite, suite_pingpong
+    from tempi.bench.worker_options import PackOptions
+
+    common = suite.Common(json, png, quick, mpirun)
+    options = PackOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 8))
+    _run(lambda: suite_pingpong.run(common, options, repeats, forced))
+
+
+@bench.command()
+@_common
+@_seconds
+def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float | None) -> None:
+    """Nanoseconds that tempi adds to calls, microseconds to a type's first use and a process's start."""
+    from tempi.bench import suite, suite_overhead
+    from tempi.bench.worker_options import OverheadOptions
+
+    _alone("overhead")
+    common = suite.Common(json, None, quick, mpirun)
+    options = OverheadOptions(quick, seconds or (0.2 if quick else 1.0))
+    _run(lambda: suite_overhead.run(common, options))
+
+
+@bench.command()
+@_common
+@_png
+@click.option("--mpicc", metavar="PATH", help="The MPI compiler [default: that of this Python, then PATH].")
+@click.option("--ranks", type=click.IntRange(min=1), help="Ranks that are timed [default: min(4, cores)].")
+@click.option("--check-ranks", type=click.IntRange(min=0), default=0, help="Verify also on that many ranks.")
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Budget of the timing.")
+@click.option("--grid", metavar="Z,Y,X", help="Process grid [default: MPI_Dims_create].")
+@click.option("--points", metavar="Z,Y,X", help="Points a rank; one number for a cube [default: 128].")
+@click.option("--radius", type=int, help="Layers of halo [default: 2].")
+@click.option("--fields", type=int, help="Fields of doubles [default: 3].")
+@click.option("--no-periodic", is_flag=True, help="Open boundaries.")
+@click.option("--combine", is_flag=True, help="One message a neighbour with all fields, not one for each.")
+@click.option("--paper", is_flag=True, help="256^3 points, 8 fields, radius 3: 1.15 GB a rank.")
+@click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo.json and .png.")
+@click.option("--build", is_flag=True, help="Only compile the program and print its path.")
+def halo(
+    json: str | None, png: str | None, quick: bool, mpirun: str | None, mpicc: str | None,
+    ranks: int | None, check_ranks: int, seconds: float | None, demo: bool, build: bool, **program: Any,
+) -> None:  # fmt: skip
+    """A 3-D halo exchange with 26 neighbours: subarray types, Irecv, Isend, Waitall.
+
+    Subjects: library, tempi and hand-packed in turns in one program, and "plain": the library without
+    tempi in the process. Every cell is verified before and after the timing.
+    """
+    from tempi.bench import halo_program, launch, suite, suite_halo
+
+    if build:
+        _run(lambda: click.echo(halo_program.build(mpicc)))
+        return
+    if launch.under_launcher():
+        raise click.UsageError(
+            "started under a launcher: run the program itself instead, mpirun ... tempi run $(tempi bench halo --build)"
+        )
+    if demo:
+        json, png, check_ranks = (
+            json or "results/halo.json",
+            png or "results/halo.png",
+            check_ranks or 4,
+        )
+    common = suite.Common(json, png, quick, mpirun)
+    arguments = {name.replace("_", "-"): value for name, value in program.items()}
+    options = suite_halo.Options(
+        ranks=ranks or min(4, launch.cores()),
+        check_ranks=check_ranks,
+        seconds=seconds or (5.0 if quick else 20.0),
+        program=suite_halo.program_arguments(arguments),
+        mpicc=mpicc,
+    )
+    _run(lambda: suite_halo.run(common, options))

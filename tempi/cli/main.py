@@ -1,0 +1,54 @@
+"""The click group: commands are imported when they are asked for, so that each starts fast."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, cast
+
+import click
+
+import tempi
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["main"]
+
+#: command: (module that defines a click command of that name, one line of help)
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "bench": ("tempi.cli.bench", "Measure packing, messages, overhead, halo exchange."),
+    "compare": ("tempi.cli.compare", "Compare two files of benchmark records."),
+    "doctor": ("tempi.cli.doctor", "Say what is here, what works, and what to do about the rest."),
+    "explain": ("tempi.cli.explain", "Show the layout of a datatype, pass by pass."),
+    "preload": ("tempi.cli.preload", "Print the path for LD_PRELOAD."),
+    "run": ("tempi.cli.run", "Run a program with tempi under its MPI."),
+}
+
+
+class _Commands(click.Group):
+    """A group whose commands live in modules of their own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        return cast("click.Command", getattr(module, cmd_name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except tempi.TempiError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tempi.__version__, prog_name="tempi")
+def main() -> None:
+    """Fast MPI derived datatypes, for any MPI and without a change to the application."""
