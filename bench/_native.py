@@ -1,0 +1,144 @@
+"""The timing loops of ``bench/native`` (libtempi-bench.so, beside libtempi.so), by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+Timer = Callable[[int], float]
+
+
+class NativeError(RuntimeError):
+    """The timing library is missing, or a call that it timed failed."""
+
+
+class Transfer(ctypes.Structure):
+    """struct bench_transfer"""
+
+    _fields_ = (
+        ("function", c_void_p),
+        ("layout", c_void_p),
+        ("type", c_size_t),
+        ("comm", c_size_t),
+        ("memory", c_void_p),
+        ("packed", c_void_p),
+        ("bytes", c_int64),
+        ("count", c_int32),
+    )
+
+
+class Message(ctypes.Structure):
+    """struct bench_message"""
+
+    _fields_ = (
+        ("send", c_void_p),
+        ("receive", c_void_p),
+        ("type", c_size_t),
+        ("byte_type", c_size_t),
+        ("comm", c_size_t),
+        ("layout", c_void_p),
+        ("source", c_void_p),
+        ("target", c_void_p),
+        ("send_packed", c_void_p),
+        ("receive_packed", c_void_p),
+        ("bytes", c_int64),
+        ("count", c_int32),
+        ("peer", c_int32),
+        ("tag", c_int32),
+    )
+
+
+class Calls(ctypes.Structure):
+    """struct bench_calls"""
+
+    _fields_ = (
+        ("barrier", c_void_p),
+        ("send", c_void_p),
+        ("irecv", c_void_p),
+        ("wait", c_void_p),
+        ("waitall", c_void_p),
+        ("type", c_size_t),
+        ("sent_type", c_size_t),
+        ("comm", c_size_t),
+        ("source", c_void_p),
+        ("target", c_void_p),
+        ("requests", c_void_p),
+        ("statuses", c_void_p),
+        ("request_size", c_int32),
+        ("count", c_int32),
+        ("peer", c_int32),
+        ("n", c_int32),
+    )
+
+
+def library_file() -> Path:
+    from tempi import _engine
+
+    return Path(_engine.library_path()).with_name("libtempi-bench.so")
+
+
+@functools.cache
+def load(path: Path | None = None) -> ctypes.CDLL:
+    """The timing library. Raises `NativeError` when it was not built."""
+    file = path or library_file()
+    if not file.is_file():
+        raise NativeError(f"{file}: no such file; it is built by `pip install .`")
+    library = ctypes.CDLL(str(file))
+    library.bench_time.restype = ctypes.c_double
+    library.bench_time.argtypes = (c_void_p, c_void_p, c_int64)
+    library.bench_waitall.restype = ctypes.c_double
+    library.bench_waitall.argtypes = (c_void_p, c_int64)
+    library.bench_first_use.restype = ctypes.c_double
+    library.bench_first_use.argtypes = (c_void_p, c_void_p, c_int64)
+    library.bench_spawn.restype = ctypes.c_double
+    library.bench_spawn.argtypes = (c_char_p, c_void_p, c_int64)
+    return library
+
+
+def _checked(seconds: float, what: str) -> float:
+    if seconds < 0:
+        raise NativeError(f"{what} failed with code {-seconds:.0f}")
+    return seconds
+
+
+def timer(library: ctypes.CDLL, op: str, argument: ctypes.Structure) -> Timer:
+    """Seconds of n calls of a bench_op, as a function of n. Keeps the argument alive."""
+    function = ctypes.cast(getattr(library, op), c_void_p)
+    address = ctypes.addressof(argument)
+
+    def run(loops: int, _kept: Any = argument) -> float:
+        return _checked(float(library.bench_time(function, address, loops)), op)
+
+    return run
+
+
+def waitall_timer(library: ctypes.CDLL, calls: Calls) -> Timer:
+    """Seconds of n Waitalls alone, as a function of n."""
+    address = ctypes.addressof(calls)
+
+    def run(loops: int, _kept: Any = calls) -> float:
+        return _checked(float(library.bench_waitall(address, loops)), "Waitall")
+
+    return run
+
+
+def spawn_timer(library: ctypes.CDLL, path: str, environment: dict[str, str]) -> Timer:
+    """Seconds to run a program n times in that environment."""
+    lines = [f"{name}={value}".encode() for name, value in environment.items()]
+    block = (c_char_p * (len(lines) + 1))(*lines, None)
+
+    def run(loops: int) -> float:
+        return _checked(float(library.bench_spawn(path.encode(), block, loops)), path)
+
+    return run
+
+
+def first_use(library: ctypes.CDLL, datatype_layout: int, types: list[int]) -> float:
+    """Seconds that the layouts of all these new datatypes take."""
+    handles = (c_size_t * len(types))(*types)
+    seconds = float(library.bench_first_use(datatype_layout, handles, len(types)))
+    return _checked(seconds, "tempi_datatype_layout")

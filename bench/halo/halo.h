@@ -1,0 +1,120 @@
+/* halo.h: a 3-D halo exchange with MPI subarray types, the way applications write it.
+ *
+ * Axes are in C order: axis 0 is the slowest (z), axis 2 the contiguous one (x). A rank owns
+ * points[0] x points[1] x points[2] cells of each field, with `radius` cells of halo on every side,
+ * and exchanges them with its up to 26 neighbours (faces, edges, corners). */
+#ifndef TEMPI_BENCH_HALO_H
+#define TEMPI_BENCH_HALO_H
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { AXES = 3, DIRECTIONS = 27, CENTRE = 13 };
+
+/* What is timed in one exchange. With types: Irecv calls; Isend calls; Waitall. By hand: Irecv calls;
+ * pack and Isend; Waitall of the receives, unpack, Waitall of the sends. */
+enum phase { PHASE_POST, PHASE_SEND, PHASE_WAIT, PHASE_EXCHANGE, PHASES };
+extern const char *const phase_names[PHASES];
+
+enum subject { SUBJECT_LIBRARY, SUBJECT_TEMPI, SUBJECT_HAND, SUBJECTS };
+
+struct memory_kind {
+    const char *name;
+    void *(*allocate)(size_t bytes); /* NULL when there is none left */
+    void (*release)(void *data);
+};
+const struct memory_kind *memory_kind_find(const char *name);
+
+struct options {
+    int grid[AXES]; /* 0: chosen by MPI_Dims_create */
+    int points[AXES];
+    int radius;
+    int fields;
+    int periodic;
+    int combine;    /* one message a neighbour for all fields, instead of one for each field */
+    int check_only;
+    long long corrupt; /* cell of rank 0 that is spoiled before checking, to see the check fail; -1: none */
+    double seconds;    /* budget for the timing, all subjects together */
+    const char *label; /* name of the library subject in the records */
+    const char *json;  /* NULL: a text table; "-": stdout */
+    const struct memory_kind *memory;
+};
+/* 0, or 1 with one line on stderr (from rank 0 only) when an option is wrong; -1 for --help. */
+int options_parse(struct options *out, int argc, char **argv, int rank);
+
+struct region {
+    int start[AXES];
+    int size[AXES];
+};
+
+struct message {
+    int peer;
+    int send_tag;
+    int receive_tag;
+    int field;  /* the first field that it carries */
+    int fields;
+    size_t bytes;
+    struct region inner; /* cells of ours that the peer needs */
+    struct region outer; /* halo cells that the peer fills */
+    MPI_Datatype send_type;
+    MPI_Datatype receive_type;
+    void *send_staging; /* the hand-written exchange packs here */
+    void *receive_staging;
+};
+
+struct halo {
+    struct options options;
+    MPI_Comm comm;
+    int rank;
+    int ranks;
+    int grid[AXES];
+    int coords[AXES];
+    int dims[AXES];      /* points + 2 * radius */
+    size_t cells;        /* of one field, halo included */
+    double *data;        /* fields one after another */
+    int messages;
+    struct message *message;
+    MPI_Request *requests; /* receives, then sends */
+};
+void halo_setup(struct halo *h, const struct options *options);
+void halo_free(struct halo *h);
+
+/* One exchange; seconds[] by phase, of this rank. */
+void exchange_with_types(struct halo *h, double seconds[PHASES]);
+void exchange_by_hand(struct halo *h, double seconds[PHASES]);
+
+void region_pack(const struct halo *h, const struct region *region, int field, int fields, void *out);
+void region_unpack(struct halo *h, const struct region *region, int field, int fields, const void *in);
+
+/* Interior from global coordinates, field and generation; halo poisoned. */
+void verify_fill(struct halo *h, int generation);
+/* Number of wrong cells over all ranks; the first of them is told on stderr. */
+long long verify_check(const struct halo *h, int generation, const char *subject);
+
+/* tempi in this process, when it was preloaded. */
+int engine_found(void);        /* 1: interposed and acting */
+const char *engine_reason(void); /* why not */
+void engine_disable(void);
+void engine_enable(void);
+int engine_counters(void);
+const char *engine_counter_name(int i);
+uint64_t engine_counter(int i);
+
+struct timing {
+    enum subject subject;
+    const char *name;
+    int samples;
+    double *seconds[PHASES]; /* maximum over ranks; valid on rank 0 */
+    uint64_t *counters;      /* of one exchange, summed over ranks; NULL when not tempi */
+    long long wrong;
+};
+void timing_run(struct halo *h, struct timing *timings, int n);
+void timing_free(struct timing *timing);
+
+int report_write(const struct halo *h, const struct timing *timings, int n);
+double report_median(const double *values, int n);
+
+void *checked_alloc(size_t bytes);
+double now(void);
+#endif

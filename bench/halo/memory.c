@@ -1,0 +1,33 @@
+/* memory.c: kinds of memory that the fields may live in. */
+#include "halo.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *host_allocate(size_t bytes)
+{
+    void *data = NULL;
+    return posix_memalign(&data, 4096, bytes) == 0 ? data : NULL;
+}
+
+static const struct memory_kind kinds[] = {
+    {"host", host_allocate, free},
+};
+
+const struct memory_kind *memory_kind_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+void *checked_alloc(size_t bytes)
+{
+    void *p = calloc(bytes > 0 ? bytes : 1, 1);
+    if (!p) {
+        fprintf(stderr, "halo: no memory for %zu bytes\n", bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return p;
+}

@@ -1,0 +1,129 @@
+"""Starting MPI programs and reading the records that they print."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tempi.bench.records import Record, RecordError, parse
+
+
+class LaunchError(RuntimeError):
+    """An MPI program could not be started or failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """An mpirun and whose it is: "openmpi", "mpich" or "other"."""
+
+    path: str
+    kind: str
+
+
+# Set for each rank by hydra and srun --mpi=pmi2, by PMIx launchers, and by Open MPI's own.
+_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+
+
+def under_launcher() -> bool:
+    """Is this process itself a rank?"""
+    return any(name in os.environ for name in _RANK_VARIABLES)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def find_tool(names: Sequence[str], given: str | None, option: str) -> str:
+    """Path of the first tool of that name: the one given, this Python's environment, then PATH."""
+    if given is not None:
+        found = shutil.which(given)
+        if found is None:
+            raise LaunchError(f"{option} {given}: no such program")
+        return found
+    here = str(Path(sys.prefix) / "bin")
+    for where in (here, None):
+        for name in names:
+            found = shutil.which(name, path=where)
+            if found is not None:
+                return found
+    raise LaunchError(
+        f"no {names[0]} beside this Python ({here}) nor on the PATH: "
+        f"install an MPI (pip install mpich) or give {option} PATH"
+    )
+
+
+def _kind(path: str) -> str:
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, env=environment(path))
+    text = done.stdout + done.stderr
+    if "Open MPI" in text or "OpenRTE" in text or "PRRTE" in text or "prte" in text:
+        return "openmpi"
+    return "mpich" if "HYDRA" in text or "mpich" in text.lower() else "other"
+
+
+def find_launcher(given: str | None = None) -> Launcher:
+    """The mpirun to use; `given` is the value of ``--mpirun``."""
+    path = find_tool(("mpirun", "mpiexec"), given, "--mpirun")
+    return Launcher(path, _kind(path))
+
+
+def environment(path: str) -> dict[str, str]:
+    """Open MPI from a wheel has to be told where it is, and refuses root unless told twice."""
+    environment = dict(os.environ)
+    prefix = Path(path).parent.parent
+    if prefix == Path(sys.prefix) and (prefix / "share" / "openmpi").is_dir():
+        environment.setdefault("OPAL_PREFIX", str(prefix))
+    if os.geteuid() == 0:
+        environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    return environment
+
+
+def command(
+    launcher: Launcher,
+    ranks: int,
+    program: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+) -> list[str]:
+    """The command line that starts `program`; variables are set in its ranks and not in the launcher."""
+    line = [launcher.path, "-n", str(ranks)]
+    if launcher.kind == "openmpi" and ranks > cores():
+        line.append("--oversubscribe")
+    if variables:
+        line += ["env", *(f"{name}={value}" for name, value in variables.items())]
+    return [*line, *program]
+
+
+def stream(launcher: Launcher, line: Sequence[str]) -> Iterator[Record]:
+    """Runs the command and yields its records as they come; other output goes to stderr.
+
+    Raises `LaunchError` when it fails.
+    """
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment(launcher.path)) as process:
+        assert process.stdout is not None
+        try:
+            for text in process.stdout:
+                record = _record_of(text)
+                if record is not None:
+                    yield record
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode != 0:
+        raise LaunchError(f"exit status {process.returncode} from: {' '.join(line)}")
+
+
+def _record_of(text: str) -> Record | None:
+    if text.startswith("{"):
+        try:
+            return parse(text)
+        except RecordError:
+            pass
+    if text.strip():
+        sys.stderr.write(text)
+    return None

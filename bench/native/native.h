@@ -1,0 +1,99 @@
+/* native.h: timing loops for `tempi bench`.
+ *
+ * MPI functions come in as pointers and MPI handles as uintptr_t, so that one library serves every MPI:
+ * on x86-64 and arm64 (System V) a 32-bit handle passed in a 64-bit register or stack slot is read right
+ * by both kinds of ABI. Everything that is timed is a `bench_op`: 0, or the code with which it failed. */
+#ifndef TEMPI_BENCH_NATIVE_H
+#define TEMPI_BENCH_NATIVE_H
+#include "tempi.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+
+typedef int (*bench_op)(const void *argument);
+
+/* Seconds that `loops` calls take together; minus the op's code when one fails. */
+double bench_time(bench_op op, const void *argument, int64_t loops);
+
+/* One pack or unpack of `count` elements between `memory` and `packed`. */
+struct bench_transfer {
+    void *function; /* MPI_Pack or MPI_Unpack, tempi_pack or tempi_unpack; unused by the others */
+    const tempi_layout *layout;
+    uintptr_t type;
+    uintptr_t comm;
+    char *memory;
+    char *packed;
+    int64_t bytes; /* packed size of all elements */
+    int32_t count;
+};
+int bench_mpi_pack(const void *transfer);
+int bench_mpi_unpack(const void *transfer);
+int bench_engine_pack(const void *transfer);
+int bench_engine_unpack(const void *transfer);
+int bench_hand_pack(const void *transfer);
+int bench_hand_unpack(const void *transfer);
+int bench_bound_pack(const void *transfer);
+int bench_bound_unpack(const void *transfer);
+int bench_memcpy(const void *transfer);
+
+/* Half of a ping-pong: rank 0 runs the _first ops, rank 1 the _second ones. */
+struct bench_message {
+    void *send;
+    void *receive;
+    uintptr_t type;
+    uintptr_t byte_type;
+    uintptr_t comm;
+    const tempi_layout *layout;
+    char *source;      /* sent from here by datatype */
+    char *target;      /* received here by datatype */
+    char *send_packed; /* staging of the hand-written exchange */
+    char *receive_packed;
+    int64_t bytes;
+    int32_t count;
+    int32_t peer;
+    int32_t tag;
+};
+int bench_pingpong_first(const void *message);
+int bench_pingpong_second(const void *message);
+int bench_hand_first(const void *message);
+int bench_hand_second(const void *message);
+
+/* Calls whose own cost is looked at: everything stays in this process. */
+struct bench_calls {
+    void *barrier;
+    void *send;
+    void *irecv;
+    void *wait;
+    void *waitall;
+    uintptr_t type;      /* received */
+    uintptr_t sent_type; /* of the same signature as `type` */
+    uintptr_t comm;      /* MPI_COMM_SELF or a copy */
+    char *source;
+    char *target;
+    char *requests; /* room for n + 1 */
+    char *statuses;
+    int32_t request_size; /* bytes of an MPI_Request */
+    int32_t count;
+    int32_t peer; /* 0, or MPI_PROC_NULL */
+    int32_t n;    /* requests of a Waitall */
+};
+int bench_barrier(const void *calls);
+int bench_send(const void *calls);
+int bench_exchange(const void *calls);
+/* The Waitalls alone, in seconds for `loops` of them; posting and sending is not timed. */
+double bench_waitall(const struct bench_calls *calls, int64_t loops);
+
+/* Seconds for tempi_datatype_layout on n datatypes that were not in use before. */
+double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **), const uintptr_t *types,
+                       int64_t n);
+/* Seconds to start `path` in that environment and see it end, `loops` times. */
+double bench_spawn(const char *path, char *const *environment, int64_t loops);
+
+double bench_now(void);
+/* `box` with the message's count as its outermost dimension. */
+tempi_box bench_box_extend(const tempi_layout *layout, int i, int64_t count);
+
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,149 @@
+"""What the suites share: starting a worker, showing progress, grouping its records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from tempi.bench import launch
+from tempi.bench.records import Record
+from tempi.bench.stats import Interval
+
+# Where nobody's window has to hold the table, it gets the columns that it needs.
+FILE_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Options that every suite has."""
+
+    json: str | None = None
+    png: str | None = None
+    quick: bool = False
+    mpirun: str | None = None
+
+    def console(self) -> Console:
+        """Where tables go: out of the way of JSON on stdout."""
+        console = Console(stderr=self.json == "-")
+        if not console.is_terminal:
+            console.width = max(console.width, FILE_WIDTH)
+        return console
+
+
+def available_memory() -> int:
+    """Bytes that can be taken without swapping."""
+    with Path("/proc/meminfo").open(encoding="ascii") as file:
+        for line in file:
+            name, value = line.split(":")
+            if name == "MemAvailable":
+                return int(value.split()[0]) * 1024
+    return 1 << 30
+
+
+def worker_command(module: str, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-P", "-m", f"tempi.bench.{module}", *arguments]
+
+
+def run_worker(
+    launcher: launch.Launcher,
+    module: str,
+    arguments: Sequence[str],
+    ranks: int = 1,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Record]:
+    """Records of one of the ``worker_*`` modules, as they come."""
+    line = launch.command(launcher, ranks, worker_command(module, arguments), variables)
+    return launch.stream(launcher, line)
+
+
+@contextmanager
+def step(console: Console, text: str) -> Iterator[None]:
+    """Shows what is being done; a line of its own where there is no terminal to animate."""
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        console.print(text)
+        yield
+
+
+def gather(records: Iterable[Record], total: int, title: str) -> list[Record]:
+    """All records, with a bar on stderr that counts cases and operations."""
+    taken: list[Record] = []
+    seen: set[tuple[str, str]] = set()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        for record in records:
+            taken.append(record)
+            seen.add((record.case, record.op))
+            progress.update(task, completed=len(seen), description=f"{title}: {record.case}")
+    return taken
+
+
+Key = tuple[str, str]
+
+
+def by_case(records: Iterable[Record]) -> dict[Key, dict[str, list[Record]]]:
+    """Records of each (case, op) by subject; several of one subject are repeated runs, in order."""
+    groups: dict[Key, dict[str, list[Record]]] = {}
+    for record in records:
+        groups.setdefault((record.case, record.op), {}).setdefault(record.subject, []).append(record)
+    return groups
+
+
+def samples(records: Sequence[Record] | None) -> list[float]:
+    """The seconds of all repeats, one after another."""
+    return [value for record in records or () for value in record.seconds]
+
+
+def refusals(records: Iterable[Record]) -> list[str]:
+    """What was not timed, and why."""
+    told = {
+        f"{record.case}, {record.op}, {record.subject}: {record.meta['refused']}": None
+        for record in records
+        if "refused" in record.meta
+    }
+    return list(told)
+
+
+def series(case: str) -> str:
+    """What a case is drawn with: others of its size, or those that have a size of their own."""
+    _, comma, size = case.rpartition(", ")
+    return size if comma else "faces, transposes"
+
+
+def stability_note(intervals: Sequence[Interval], limit: float = 0.1) -> list[str]:
+    """One sentence when some figures are not to be trusted, as on a busy machine."""
+    shaky = sum(interval.spread > limit for interval in intervals)
+    if not shaky:
+        return []
+    return [f"{shaky} of {len(intervals)} speed-ups are not stable: 95% interval above {100 * limit:.0f}%"]
+
+
+def format_interval(interval: Interval, digits: int = 2) -> str:
+    return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
+
+
+def format_time(seconds: float) -> str:
+    """Microseconds with three digits."""
+    micro = 1e6 * seconds
+    return f"{micro:.0f}" if micro >= 1000 else f"{micro:.3g}"
