@@ -1,0 +1,35 @@
+"""Fixtures of the benchmark's own tests."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tempi.bench import _native
+from tempi.bench.records import Record
+
+
+@pytest.fixture(scope="session")
+def native() -> ctypes.CDLL:
+    """The timing library that was built with the engine."""
+    try:
+        return _native.load()
+    except _native.NativeError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def make_record() -> Callable[..., Record]:
+    """A record with everything that a test does not care about filled in."""
+
+    def make(subject: str, *seconds: float, case: str = "c", op: str = "pack", **meta: object) -> Record:
+        return Record("pack", case, op, subject, 64, seconds, {"run": 8, **meta})
+
+    return make
+
+
+@pytest.fixture
+def json_file(tmp_path: Path) -> Path:
+    return tmp_path / "records.json"

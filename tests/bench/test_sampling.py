@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from tempi.bench import sampling
+
+
+class FakeTimer:
+    """A subject that takes `each` seconds a call and writes down who ran."""
+
+    def __init__(self, name: str, each: float, log: list[tuple[str, int]]) -> None:
+        self.name, self.each, self.log = name, each, log
+
+    def __call__(self, loops: int) -> float:
+        self.log.append((self.name, loops))
+        return self.each * loops
+
+
+@pytest.mark.parametrize("each", [1e-9, 3e-7, 1e-4, 0.5])
+def test_a_sample_is_long_enough_and_not_much_longer(each: float) -> None:
+    loops, seconds = sampling.calibrate(FakeTimer("a", each, []))
+    assert seconds >= sampling.SAMPLE_SECONDS
+    assert loops == 1 or seconds < 3 * sampling.SAMPLE_SECONDS
+
+
+def test_samples_are_seconds_of_one_call() -> None:
+    log: list[tuple[str, int]] = []
+    taken = sampling.sample([FakeTimer("a", 1e-6, log), FakeTimer("b", 3e-6, log)], 0.05)
+    assert all(value == pytest.approx(1e-6) for value in taken[0])
+    assert all(value == pytest.approx(3e-6) for value in taken[1])
+    assert len(taken[0]) == len(taken[1])
+
+
+def test_subjects_take_turns_in_a_rotating_order() -> None:
+    log: list[tuple[str, int]] = []
+    timers = [FakeTimer(name, 1.0, log) for name in "abc"]
+    sampling.collect(timers, sampling.Plan((1, 1, 1), 3))
+    assert "".join(name for name, _ in log) == "abcbcacab"
+
+
+def test_a_short_subject_warms_up_untimed() -> None:
+    log: list[tuple[str, int]] = []
+    sampling.collect([FakeTimer("a", 1e-6, log)], sampling.Plan((100,), 2))
+    assert log == [("a", 1), ("a", 100), ("a", 1), ("a", 100)]
+
+
+def test_the_budget_gives_the_number_of_samples() -> None:
+    timers = [FakeTimer("a", 1e-3, []), FakeTimer("b", 1e-3, [])]
+    assert sampling.make_plan(timers, 0.08).samples == 20
+    assert sampling.make_plan(timers, 0.0).samples == sampling.LEAST
+    assert sampling.make_plan(timers, 99.0).samples == sampling.MOST
+
+
+def test_ranks_agree_on_loops_and_samples() -> None:
+    """A slower rank plans what rank 0 plans, or the two would wait for each other forever."""
+    told: list[float] = []
+
+    def first(value: float) -> float:
+        told.append(value)
+        return value
+
+    plan = sampling.make_plan([FakeTimer("a", 1e-6, [])], 0.01, first)
+    replies = iter(told)
+    other = sampling.make_plan([FakeTimer("a", 9e-6, [])], 0.01, lambda _: next(replies))
+    assert other == plan
+
+
+def test_nobody_gives_nothing() -> None:
+    assert sampling.sample([], 1.0) == []

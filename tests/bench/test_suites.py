@@ -1,0 +1,188 @@
+"""Tables and verdicts from records that were made up."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+from tempi.bench import suite, suite_halo, suite_overhead, suite_pack, suite_pingpong
+from tempi.bench.records import Record
+
+Make = Callable[..., Record]
+
+
+def times(value: float) -> list[float]:
+    """Nine samples around a value, in steps of 0.1%."""
+    return [value * (1 + 0.001 * step) for step in range(-4, 5)]
+
+
+def printed(show: Callable[[Console, list[Record]], object], found: list[Record]) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    show(console, found)
+    return console.export_text()
+
+
+def pack_case(make: Make, tempi: float, library: float = 2e-6, bound: float = 1e-6, **meta: object) -> list[Record]:
+    return [
+        make("library", *times(library), **meta),
+        make("tempi", *times(tempi), engaged=True, **meta),
+        make("bound", *times(bound), **meta),
+    ]
+
+
+def test_pack_speed_up_is_library_over_tempi(make_record: Make) -> None:
+    (row,) = suite_pack.rows(pack_case(make_record, 1e-6))
+    assert row.speedup.value == pytest.approx(2.0)
+    assert row.share is not None
+    assert row.share.value == pytest.approx(1.0)
+    assert row.engaged
+    assert row.misses == ()
+
+
+def test_pack_slower_than_allowed_is_a_miss(make_record: Make) -> None:
+    (row,) = suite_pack.rows(pack_case(make_record, 2.2e-6, bound=2e-6))
+    assert row.misses == ("slower",)
+    assert row.speedup.value < 1
+
+
+def test_pack_twenty_nanoseconds_are_no_miss(make_record: Make) -> None:
+    (row,) = suite_pack.rows(pack_case(make_record, 120e-9, library=100e-9, bound=100e-9))
+    assert row.misses == ()
+
+
+@pytest.mark.parametrize(("run", "missed"), [(8, ()), (64, ("bound",))])
+def test_pack_share_of_the_bound_depends_on_the_run(make_record: Make, run: int, missed: tuple[str, ...]) -> None:
+    (row,) = suite_pack.rows(pack_case(make_record, 1e-6, bound=0.7e-6, run=run))
+    assert row.misses == missed
+
+
+def test_pack_repeats_have_to_agree_on_a_miss(make_record: Make) -> None:
+    slow = pack_case(make_record, 3e-6, bound=3e-6)
+    assert suite_pack.rows(slow + slow)[0].misses == ("slower",)
+    fast = pack_case(make_record, 1e-6)
+    assert suite_pack.rows(slow + fast)[0].misses == ()
+
+
+def test_pack_refused_subjects_are_named_and_not_compared(make_record: Make) -> None:
+    wrong = make_record("library", refused="3 wrong packed bytes, the first at 8")
+    found = [wrong, make_record("tempi", *times(1e-6), engaged=True)]
+    assert suite_pack.rows(found) == []
+    assert "c, pack, library: 3 wrong packed bytes" in printed(suite_pack.show, found)
+
+
+def test_pack_summary_has_means_and_misses(make_record: Make) -> None:
+    found = pack_case(make_record, 1e-6)
+    found += [
+        make_record("library", *times(2e-6), case="d"),
+        make_record("tempi", *times(4e-6), case="d", engaged=False),
+    ]
+    text = printed(suite_pack.show, found)
+    assert "geometric mean 1.00x over all 2 cases, 2.00x over the 1 (50%) where tempi acts" in text
+    assert "not stable" not in text
+    assert "1 of 2 slower than 1.05 x library + 20 ns\n  d, pack" in text
+
+
+def test_pingpong_is_held_against_the_better_of_two(make_record: Make) -> None:
+    def case(tempi: float) -> list[Record]:
+        subjects = {"library": 4e-6, "hand": 2e-6, "tempi": tempi}
+        return [make_record(name, *times(value), op="one way") for name, value in subjects.items()]
+
+    (good,) = suite_pingpong.rows(case(2.1e-6))
+    assert not good.misses
+    assert good.speedup.value > 1.8
+    (bad,) = suite_pingpong.rows(case(3e-6))
+    assert bad.misses
+    assert bad.speedup.value > 1.3
+
+
+def test_pingpong_forced_is_compared_within_its_own_launch(make_record: Make) -> None:
+    subjects = {"library": 4e-6, "hand": 4e-6, "tempi": 4e-6}
+    found = [make_record(name, *times(value), op="one way") for name, value in subjects.items()]
+    beside = {"library beside forced": 8e-6, "forced": 4e-6}
+    found += [make_record(name, *times(value), op="one way") for name, value in beside.items()]
+    (row,) = suite_pingpong.rows(found)
+    assert row.forced is not None
+    assert row.forced.value == pytest.approx(2.0)
+
+
+def test_overhead_is_what_tempi_adds(make_record: Make) -> None:
+    found = [
+        make_record("library", *times(100e-9), op="call", target=3e-9),
+        make_record("tempi", *(value + 2e-9 for value in times(100e-9)), op="call", target=3e-9),
+    ]
+    (row,) = suite_overhead.rows(found)
+    assert row.added.value == pytest.approx(2e-9)
+    assert not row.missed
+    late = [found[0], make_record("tempi", *times(110e-9), op="call", target=3e-9)]
+    assert suite_overhead.rows(late)[0].missed
+
+
+def halo_records(make: Make, tempi: float, counters: dict[str, int] | None = None) -> list[Record]:
+    meta = {"ranks": 2, "mpi": "MPICH", "cells": 10, "wrong": 0}
+    found = []
+    for subject, value in {"library": 2e-3, "tempi": tempi, "hand": 1e-3}.items():
+        more = {"counters": counters or {}} if subject == "tempi" else {}
+        for op in ("post", "send", "wait", "exchange"):
+            found.append(make(subject, *times(value), op=op, **meta, **more))
+    return found
+
+
+def test_halo_tells_what_was_accelerated(make_record: Make) -> None:
+    counters = {"sends": 156, "recvs": 156, "runs": 123456, "left_rule": 4}
+    text = printed(suite_halo.show, halo_records(make_record, 1e-3, counters))
+    assert "156 sends, 156 receives (123,456 separate copies); 4 left to the library" in text
+    assert "2.00 [2.00, 2.00]" in text
+
+
+def test_halo_shows_a_slowdown(make_record: Make) -> None:
+    rows = {row.subject: row for row in suite_halo.rows(halo_records(make_record, 4e-3))}
+    assert rows["tempi"].speedup is not None
+    assert rows["tempi"].speedup.value == pytest.approx(0.5)
+
+
+def test_halo_says_when_tempi_was_not_there(make_record: Make) -> None:
+    found = [record for record in halo_records(make_record, 1e-3) if record.subject != "tempi"]
+    assert "tempi did not take part" in printed(suite_halo.show, found)
+
+
+def test_unstable_figures_are_told(make_record: Make) -> None:
+    found = halo_records(make_record, 1e-3)
+    shaky = [1e-3, 2e-3, 1e-3, 2e-3, 1e-3, 2e-3]
+    found = [record for record in found if (record.subject, record.op) != ("hand", "exchange")]
+    found.append(make_record("hand", *shaky, op="exchange", ranks=2, mpi="MPICH"))
+    assert "not stable: hand: 95% interval" in printed(suite_halo.show, found)
+
+
+def test_program_options_are_passed_on() -> None:
+    given = {"grid": "1,1,2", "paper": True, "combine": False, "radius": None, "fields": 2}
+    assert suite_halo.program_arguments(given) == ("--grid", "1,1,2", "--paper", "--fields", "2")
+
+
+def test_records_are_grouped_by_case_and_operation(make_record: Make) -> None:
+    found = [make_record("a", 1.0), make_record("a", 2.0), make_record("b", 3.0, op="unpack")]
+    groups = suite.by_case(found)
+    assert list(groups) == [("c", "pack"), ("c", "unpack")]
+    assert suite.samples(groups["c", "pack"]["a"]) == [1.0, 2.0]
+
+
+def test_halo_plain_is_compared_by_way_of_hand(make_record: Make) -> None:
+    """A machine that is half as fast during the plain launch does not make the library look better."""
+    found = halo_records(make_record, 1e-3)
+    for subject, value in {"plain": 4e-3, "hand beside plain": 2e-3}.items():
+        found.append(make_record(subject, *times(value), op="exchange", ranks=2, mpi="MPICH"))
+    rows = {row.subject: row for row in suite_halo.rows(found)}
+    assert "hand beside plain" not in rows
+    assert rows["plain"].speedup is not None
+    assert rows["plain"].speedup.value == pytest.approx(1.0)
+
+
+def test_shaky_speed_ups_are_counted(make_record: Make) -> None:
+    found = pack_case(make_record, 1e-6)
+    found += [
+        make_record("library", 1e-6, 2e-6, 1e-6, 2e-6, 1e-6, 2e-6, case="d"),
+        make_record("tempi", *[1e-6] * 6, case="d", engaged=True),
+    ]
+    text = printed(suite_pack.show, found)
+    assert "1 of 2 speed-ups are not stable: 95% interval above 10%" in text

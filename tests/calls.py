@@ -1,0 +1,95 @@
+"""MPI functions called by their C names, where mpi4py has no way to pass the arguments as they are.
+
+``call("MPI_Pack", ...)`` calls what a C program would call: tempi's own entry. Plain names, ``_c``
+names and ``PMPI_`` names are all there. Arguments are numbers, NumPy arrays and mpi4py's objects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+import tempi
+from tempi import _engine
+from world import MPI, Memory
+
+__all__ = ["call", "has", "library_agrees", "pack", "unchecked", "unpack"]
+
+
+def _address(name: str) -> int:
+    return int(_engine.ffi.cast("uintptr_t", _engine.lib.tempi_engine_entry(name.encode())))
+
+
+def has(name: str) -> bool:
+    """Does the MPI library below have that function itself?"""
+    found = _engine.lib.tempi_engine_symbol(name.encode())
+    return bool(found != _engine.ffi.NULL)
+
+
+def _converted(argument: Any) -> Any:
+    if isinstance(argument, np.ndarray):
+        return ctypes.c_void_p(argument.ctypes.data)
+    if isinstance(argument, Memory):
+        return ctypes.c_void_p(argument.address)
+    if isinstance(argument, (MPI.Datatype, MPI.Comm, MPI.Request)):
+        size = MPI._sizeof(argument)
+        handle = argument.handle & ((1 << 8 * size) - 1)
+        return ctypes.c_void_p(handle) if size == 8 else ctypes.c_uint(handle)
+    return argument
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Raises MPI.Exception for an error that comes back. Counts are C ints: wrap longer ones."""
+    function = ctypes.CFUNCTYPE(ctypes.c_int)(_address(name))
+    code = function(*(_converted(argument) for argument in arguments))
+    if code != MPI.SUCCESS:
+        raise MPI.Exception(code)
+
+
+def _number(name: str, value: int) -> Any:
+    return ctypes.c_int64(value) if name.endswith("_c") else ctypes.c_int(value)
+
+
+def pack(
+    memory: Memory, datatype: Any, out: Any, position: int, comm: Any, name: str = "MPI_Pack"
+) -> int:
+    """The position behind the packed bytes. `out` must be contiguous."""
+    at = _number(name, position)
+    count, size = _number(name, memory.count), _number(name, len(out))
+    call(name, memory, count, datatype, out, size, ctypes.byref(at), comm)
+    return int(at.value)
+
+
+def unpack(
+    packed: Any, position: int, memory: Memory, datatype: Any, comm: Any, name: str = "MPI_Unpack"
+) -> int:
+    """The position behind the unpacked bytes."""
+    at = _number(name, position)
+    count, size = _number(name, memory.count), _number(name, len(packed))
+    call(name, packed, size, ctypes.byref(at), memory, count, datatype, comm)
+    return int(at.value)
+
+
+def library_agrees(memory: Memory, datatype: Any) -> bool:
+    """Does the library by itself pack and unpack as the type map says? Some types they get wrong."""
+    packed, back = memory.packed, Memory(memory.tree, memory.count)
+    out = np.zeros(len(packed), np.uint8)
+    with tempi.disabled():
+        pack(memory, datatype, out, 0, MPI.COMM_SELF)
+        unpack(packed, 0, back, datatype, MPI.COMM_SELF)
+    return np.array_equal(out, packed) and np.array_equal(back.packed, packed)
+
+
+def unchecked() -> bool:
+    """Was the library built without checks of arguments? Then a wrong one is no error, but chance."""
+    comm = MPI.COMM_SELF.Dup()
+    comm.Set_errhandler(MPI.ERRORS_RETURN)
+    try:
+        comm.Send([np.zeros(1), 0, MPI.DOUBLE], MPI.PROC_NULL, -7)
+    except MPI.Exception:
+        return False
+    finally:
+        comm.Free()
+    return True

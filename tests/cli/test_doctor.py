@@ -1,0 +1,187 @@
+"""``tempi doctor``: programs that can and cannot be interposed, the environment, the MPIs found."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tempi import _elf, _engine
+from tempi.cli import _machine, _program
+from tempi.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+PLAIN = "int main(void) { return 0; }\n"
+
+
+def statuses(findings: Iterable[_machine.Finding]) -> list[tuple[str, str]]:
+    return [(each.status, each.text) for each in findings]
+
+
+def only(findings: Iterable[_machine.Finding]) -> _machine.Finding:
+    found = list(findings)
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.fixture
+def build(compiler: str, tmp_path: Path) -> Callable[..., Path]:
+    """Compiles a C text with flags to an executable; a skip where the flags do not work here."""
+
+    def make(text: str, *flags: str, name: str = "app") -> Path:
+        source = tmp_path / f"{name}.c"
+        source.write_text(text, encoding="utf-8")
+        target = tmp_path / name
+        done = subprocess.run([compiler, source, "-o", target, *flags], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"{compiler} {' '.join(flags)} does not work: {done.stderr.splitlines()[-1]}")
+        return target
+
+    return make
+
+
+def test_a_static_program_cannot_be_interposed(build: Callable[..., Path]) -> None:
+    finding = only(_program.program(str(build(PLAIN, "-static"))))
+    assert (finding.status, "linked statically" in finding.text) == ("problem", True)
+    assert finding.advice is not None
+
+
+def test_a_setuid_program_cannot_be_interposed(build: Callable[..., Path]) -> None:
+    app = build(PLAIN)
+    app.chmod(0o4755)
+    finding = only(_program.program(str(app)))
+    assert (finding.status, "setuid" in finding.text) == ("problem", True)
+
+
+def test_a_program_that_holds_its_own_mpi_is_seen(build: Callable[..., Path]) -> None:
+    own = "int PMPI_Init(void) { return 0; }\nint main(void) { return PMPI_Init(); }\n"
+    finding = only(_program.program(str(build(own))))
+    assert (finding.status, "an MPI of its own" in finding.text) == ("problem", True)
+
+
+def test_a_program_without_mpi_is_no_problem(build: Callable[..., Path]) -> None:
+    finding = only(_program.program(str(build(PLAIN))))
+    assert (finding.status, "links no MPI" in finding.text) == ("note", True)
+
+
+def mpi_like(build: Callable[..., Path], tmp_path: Path, symbols: str) -> Path:
+    """A program linked to a library that has an MPI's symbols, and no more."""
+    text = f"int PMPI_Init(void) {{ return 0; }}\nint {symbols};\n"
+    build(text, "-shared", "-fPIC", name="libmpi_of_this_test.so")
+    return build(
+        "int PMPI_Init(void);\nint main(void) { return PMPI_Init(); }\n",
+        f"-L{tmp_path}",
+        "-l:libmpi_of_this_test.so",
+        f"-Wl,-rpath,{tmp_path}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("symbols", "abi"), [("ompi_mpi_comm_world", "openmpi"), ("MPI_UNWEIGHTED", "mpich"), ("other", "standard")]
+)
+def test_the_abi_of_a_linked_mpi_is_told_by_its_symbols(
+    build: Callable[..., Path], tmp_path: Path, library: Path, symbols: str, abi: str
+) -> None:
+    finding = only(_program.program(str(mpi_like(build, tmp_path, symbols))))
+    assert finding.data["abi"] == abi
+    built = (library.parent / f"libtempi-{abi}.so").exists()
+    assert finding.status == ("ok" if built else "problem")
+
+
+def test_a_missing_library_is_a_problem(build: Callable[..., Path], tmp_path: Path) -> None:
+    app = mpi_like(build, tmp_path, "other")
+    (tmp_path / "libmpi_of_this_test.so").unlink()
+    found = statuses(_program.program(str(app)))
+    assert ("problem", f"{app} misses libmpi_of_this_test.so") in found
+
+
+def test_a_script_is_followed_to_its_interpreter(executable: Callable[[str, str], Path]) -> None:
+    script = executable("job", "#!/usr/bin/env -S sh\n")
+    found = list(_program.program(str(script)))
+    assert "is a script of" in found[0].text
+    assert {each.status for each in found} == {"note"}
+
+
+def test_what_is_no_program_is_a_problem(tmp_path: Path, executable: Callable[[str, str], Path]) -> None:
+    assert only(_program.program(str(tmp_path / "none"))).status == "problem"
+    assert only(_program.program(str(executable("data", "hello")))).status == "problem"
+
+
+def test_elf_reads_what_the_linker_wrote(library: Path, tmp_path: Path) -> None:
+    elf = _elf.read(library)
+    assert (elf.dynamic, elf.interpreter) == (True, False)
+    assert {"MPI_Send", "PMPI_Send", "tempi_version"} <= elf.defines
+    assert "PMPI_Comm_world_is_no_function" not in elf.defines
+    assert not any(name.startswith(("libmpi", "libpython")) for name in elf.needed)
+    broken = tmp_path / "broken"
+    broken.write_bytes(library.read_bytes()[:100])
+    with pytest.raises(_elf.NotElfError, match="broken"):
+        _elf.read(broken)
+
+
+def test_set_variables_are_listed_and_unknown_ones_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPI_STATS", "1")
+    monkeypatch.setenv("TEMPI_STATZ", "1")
+    monkeypatch.setenv("TEMPI_DISABLE", "1")
+    found = {each.data.get("name"): each for each in _machine.environment()}
+    assert found["TEMPI_STATS"].status == "ok"
+    assert (found["TEMPI_STATZ"].status, found["TEMPI_STATZ"].text) == ("warning", "TEMPI_STATZ is not known to tempi")
+    assert "TEMPI_STATS" in (found["TEMPI_STATZ"].advice or "")
+    assert (found["TEMPI_DISABLE"].status, "off" in found["TEMPI_DISABLE"].text) == ("warning", True)
+
+
+def test_the_engine_and_its_kernels_are_told(library: Path) -> None:
+    texts = [each.text for each in _machine.engine()]
+    assert str(library) in texts[0]
+    assert f"host kernels for {_engine.text(_engine.lib.tempi_cpu_level())}" in texts
+
+
+def test_the_exit_status_says_whether_there_is_a_problem(build: Callable[..., Path]) -> None:
+    good = CliRunner().invoke(main, ["doctor", str(build(PLAIN, name="good"))])
+    bad = CliRunner().invoke(main, ["doctor", str(build(PLAIN, "-static", name="bad"))])
+    assert (good.exit_code, bad.exit_code) == (0, 1), good.output + bad.output
+    assert "x program" in bad.output
+
+
+def test_json_is_one_object_a_line_and_nothing_else(build: Callable[..., Path]) -> None:
+    done = CliRunner().invoke(main, ["doctor", "--json", "-", str(build(PLAIN))])
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    assert objects
+    for each in objects:
+        assert each.keys() == {"topic", "status", "text", "advice", "data"}
+    assert objects[-1]["topic"] == "program"
+
+
+def probe(*words: str, **variables: str) -> dict[str, Any]:
+    command = [sys.executable, "-P", "-m", "tempi.cli._probe", *words]
+    done = subprocess.run(
+        command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=60, check=True
+    )
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
+def test_the_proof_of_interposition_can_fail(library: Path) -> None:
+    common = {"TEMPI_LIBRARY": str(library), "TEMPI_FORCE": "1", "LD_PRELOAD": ""}
+    assert probe("mpi4py", **common)["packs"] == 1
+    off = probe("mpi4py", **common, TEMPI_DISABLE="1")
+    assert (off["packs"], "TEMPI_DISABLE" in off["reason"]) == (0, True)
+    finding = _machine._verdict("mpi4py", "x", off, None)
+    assert (finding.status, "not interposed" in finding.text) == ("problem", True)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
+def test_the_mpis_of_this_environment_are_interposed() -> None:
+    found = list(_machine.mpis())
+    proved = [each for each in found if each.data.get("packs")]
+    assert any(each.topic == "mpi4py" for each in proved), statuses(found)
+    assert any(each.topic == "mpi" for each in proved), statuses(found)

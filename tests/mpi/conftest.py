@@ -1,0 +1,108 @@
+"""Tests under mpirun: every rank runs the same tests, and the verdict on each is one for all.
+
+After each test the ranks exchange how it went, so that all of them go on alike: a test that failed
+on one rank fails on all, and the others name it. A rank that fails says so at once on stderr, because
+its partners may be waiting for it in a call that never returns; then the watchdog ends the job. Only
+rank 0 reports to the terminal.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from world import DOOR, MPI, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WATCHDOG_SECONDS = 60.0
+
+_stderr = sys.__stderr__ or sys.stderr
+_verdicts = MPI.COMM_WORLD.Dup()
+_shared: list[Any] = []  # the communicator of the `comm` fixture, until a test fails
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if MPI.COMM_WORLD.rank == 0:
+        return
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter._tw._file = io.StringIO()
+
+
+def pytest_report_header() -> str:
+    return f"{MPI.COMM_WORLD.size} ranks, {DOOR} door, {MPI.Get_library_version().splitlines()[0]}"
+
+
+def _outcome(error: BaseException | None) -> str:
+    if error is None:
+        return "passed"
+    return "skipped" if isinstance(error, pytest.skip.Exception) else "failed"
+
+
+def _agree(own: str) -> None:
+    """Raises on every rank unless all ranks had the same outcome, and it was no failure."""
+    outcomes = _verdicts.allgather(own)
+    bad = [rank for rank, outcome in enumerate(outcomes) if outcome == "failed"]
+    if bad and own != "failed":
+        _shared.clear()
+        pytest.fail(f"failed on rank {', '.join(map(str, bad))}", pytrace=False)
+    if not bad and len(set(outcomes)) > 1:
+        pytest.fail(f"ranks disagree: {outcomes}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True, file=_stderr)
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as caught:
+        error = caught
+        if _outcome(caught) == "failed":
+            rank = MPI.COMM_WORLD.rank
+            text = "".join(traceback.format_exception(caught, limit=-3))
+            _stderr.write(f"[rank {rank}] FAILED {item.nodeid}\n{text}\n")
+            _stderr.flush()
+    _agree(_outcome(error))
+    faulthandler.cancel_dump_traceback_later()
+    if error is not None:
+        _shared.clear()
+        raise error
+
+
+@pytest.fixture
+def comm() -> Any:
+    """A communicator over all ranks on which nothing is under way; errors are exceptions.
+
+    Tests that pass leave it so. After one that fails the next gets another: messages may be left over.
+    """
+    if not _shared:
+        made = MPI.COMM_WORLD.Dup()
+        made.Set_errhandler(MPI.ERRORS_RETURN)
+        _shared.append(made)
+    return _shared[0]
+
+
+@pytest.fixture(scope="module")
+def buffered() -> Iterator[None]:
+    """Room for buffered sends."""
+    MPI.Attach_buffer(np.empty(1 << 23, np.uint8))
+    yield
+    MPI.Detach_buffer()
+
+
+@pytest.fixture(autouse=True)
+def nothing_lost() -> Iterator[None]:
+    """No check of TEMPI_CHECK failed, and no test left the engine disabled."""
+    before = snapshot()
+    yield
+    assert snapshot()["check_failures"] == before["check_failures"]

@@ -1,0 +1,222 @@
+"""Packing, for tests: hand-made layouts, memory between forbidden pages, and the check of one case."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cffi import FFI
+from numpy.typing import NDArray
+
+from tempi import _engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+Bytes = NDArray[np.uint8]
+Offsets = NDArray[np.int64]
+LEVELS = ("avx512", "avx2", "sse2", "neon", "scalar")
+POISON = 0xA5
+PAGE = mmap.PAGESIZE
+Dim = tuple[int, int, int]  # count, stride, packed stride
+
+
+def _internal() -> tuple[Any, Any]:
+    """cffi's view of the same library with what csrc/pack/pack.h declares beyond tempi.h."""
+    csrc = Path(__file__).resolve().parent.parent / "csrc"
+    ffi = FFI()
+    for name in ("tempi.h", "pack/pack.h"):
+        ffi.cdef(_engine._declarations((csrc / name).read_text(encoding="utf-8")))
+    return ffi, ffi.dlopen(_engine.library_path())
+
+
+ffi, lib = _internal()
+
+
+def levels_here() -> list[str]:
+    """The kernel levels of this processor, best first."""
+    found = [name for name in LEVELS if lib.tempi_kernels_use(name.encode()) == lib.TEMPI_OK]
+    lib.tempi_kernels_use(ffi.NULL)
+    return found
+
+
+# ---- layouts made by hand ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One tempi_box. `entries` are (offset, packed); with run == 0 the last one closes the table."""
+
+    offset: int = 0
+    packed: int = 0
+    run: int = 0
+    dims: tuple[Dim, ...] = ()
+    entries: tuple[tuple[int, int], ...] = ()
+
+    def runs(self) -> Iterable[tuple[int, int, int]]:
+        """(offset, packed, bytes) of each run."""
+        starts = [(self.offset, self.packed)]
+        for count, stride, packed in self.dims:
+            starts = [(o + i * stride, p + i * packed) for o, p in starts for i in range(count)]
+        if not self.entries:
+            return [(o, p, self.run) for o, p in starts]
+        if self.run:
+            return [(o + e, p + f, self.run) for o, p in starts for e, f in self.entries]
+        lengths = np.diff([p for _, p in self.entries]).tolist()
+        pairs = list(zip(self.entries, lengths, strict=False))
+        return [(o + e, p + f, n) for o, p in starts for (e, f), n in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """A layout made by hand, with the offsets that its bytes must have, in packed order."""
+
+    boxes: tuple[Box, ...]
+    extent: int
+    offsets: Offsets = field(repr=False)
+
+    @classmethod
+    def of(cls, boxes: Sequence[Box], extent: int | None = None) -> Hand:
+        runs = [run for box in boxes for run in box.runs()]
+        where = np.full(sum(n for _, _, n in runs), -(2**62), np.int64)
+        for offset, packed, n in runs:
+            where[packed : packed + n] = np.arange(offset, offset + n)
+        assert (where > -(2**62)).all(), "the boxes leave holes in the packed stream"
+        if extent is None:
+            extent = int(where.max() - where.min()) + 1
+        return cls(tuple(sorted(boxes, key=lambda box: box.packed)), extent, where)
+
+    def shifted(self, offset: int, packed: int) -> tuple[Box, ...]:
+        return tuple(replace(b, offset=b.offset + offset, packed=b.packed + packed) for b in self.boxes)
+
+    @contextlib.contextmanager
+    def layout(self) -> Iterator[Any]:
+        """As tempi_layout *, for the time of the block."""
+        boxes = ffi.new("tempi_box[]", len(self.boxes))
+        keep = [boxes]
+        for made, box in zip(boxes, self.boxes, strict=True):
+            made.offset, made.packed, made.run, made.ndims = box.offset, box.packed, box.run, len(box.dims)
+            for d, (count, stride, packed) in enumerate(box.dims):
+                made.dims[d] = {"count": count, "stride": stride, "packed_stride": packed}
+            if box.entries:
+                entries = ffi.new("tempi_entry[]", list(box.entries))
+                n = len(box.entries) - (box.run == 0)
+                table = ffi.new("tempi_table *", {"n": n, "entries": entries})
+                keep += [entries, table]
+                made.table = table
+        yield ffi.new(
+            "tempi_layout *",
+            {
+                "size": len(self.offsets),
+                "extent": self.extent,
+                "true_lb": int(self.offsets.min()),
+                "true_ub": int(self.offsets.max()) + 1,
+                "nboxes": len(self.boxes),
+                "boxes": boxes,
+            },
+        )
+
+
+def vector(count: int, stride: int, run: int) -> Hand:
+    return Hand.of([Box(run=run, dims=((count, stride, run),))])
+
+
+def matrix(na: int, nb: int, run: int, a_stride: int | None = None) -> Hand:
+    """A transpose: packed along a, in memory along b."""
+    return Hand.of([Box(run=run, dims=((nb, run, na * run), (na, a_stride or nb * run, run)))])
+
+
+# ---- memory between pages that nobody may touch ----------------------------------------------------
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+@contextlib.contextmanager
+def fenced(size: int, shift: int | None = 0) -> Iterator[Bytes]:
+    """`size` bytes, `shift` bytes behind a forbidden page, or (None) right in front of one."""
+    inner = -(-(size + (shift or 0)) // PAGE) * PAGE or PAGE
+    pages = mmap.mmap(-1, inner + 2 * PAGE)
+    hold = ctypes.c_char.from_buffer(pages)
+    first = ctypes.addressof(hold)
+    ends = (first, first + PAGE + inner)
+    try:
+        for end in ends:
+            assert _libc.mprotect(end, PAGE, 0) == 0
+        start = PAGE + (inner - size if shift is None else shift)
+        yield np.frombuffer(pages, np.uint8, size, start) if size else np.zeros(0, np.uint8)
+    finally:
+        for end in ends:
+            _libc.mprotect(end, PAGE, mmap.PROT_READ | mmap.PROT_WRITE)
+        del hold
+        with contextlib.suppress(BufferError):  # a failing test's traceback still looks at it
+            pages.close()
+
+
+def pointer(memory: Bytes, at: int = 0) -> Any:
+    return ffi.cast("char *", memory.ctypes.data + at)
+
+
+# ---- the check ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`count` elements of a layout, whose bytes lie at `offsets` (of all of them, in packed order)."""
+
+    layout: Any
+    count: int
+    offsets: Offsets
+    memory: Bytes = field(repr=False)  # what is packed, from the lowest offset on
+    low: int
+    unique: bool  # no byte of memory is named twice, so unpacking is defined
+
+    @classmethod
+    def of(cls, layout: Any, count: int, element: Offsets, extent: int) -> Case:
+        offsets = (element[None, :] + extent * np.arange(count, dtype=np.int64)[:, None]).ravel()
+        low, high = int(offsets.min()), int(offsets.max()) + 1
+        memory = np.random.default_rng(offsets.size).integers(0, 256, high - low, np.uint8)
+        return cls(layout, count, offsets, memory, low, len(np.unique(offsets)) == offsets.size)
+
+    def pack(self, first: int, n: int, shift: int | None, memory_shift: int | None) -> None:
+        wanted = self.memory[self.offsets[first : first + n] - self.low]
+        with fenced(n, shift) as packed, fenced(len(self.memory), memory_shift) as memory:
+            memory[:] = self.memory
+            packed[:] = ~wanted
+            base = pointer(memory, -self.low)
+            lib.tempi_pack(self.layout, self.count, base, first, n, pointer(packed))
+            np.testing.assert_array_equal(packed, wanted)
+            np.testing.assert_array_equal(memory, self.memory)
+
+    def unpack(self, first: int, n: int, shift: int | None, memory_shift: int | None) -> None:
+        where = self.offsets[first : first + n] - self.low
+        wanted = np.full(len(self.memory), POISON, np.uint8)
+        wanted[where] = self.memory[where]
+        with fenced(n, shift) as packed, fenced(len(self.memory), memory_shift) as memory:
+            memory[:] = POISON
+            packed[:] = self.memory[where]
+            base = pointer(memory, -self.low)
+            lib.tempi_unpack(self.layout, self.count, pointer(packed), first, n, base)
+            np.testing.assert_array_equal(memory, wanted)
+
+    def check(self, first: int = 0, n: int | None = None) -> None:
+        """Packs and unpacks, at the start of a page, misaligned, and at the end of a page."""
+        n = self.offsets.size - first if n is None else n
+        for shift, memory_shift in ((0, 0), (3, 8), (8, 5), (None, None)):
+            self.pack(first, n, shift, memory_shift)
+            if self.unique:
+                self.unpack(first, n, shift, memory_shift)
+
+
+def check(hand: Hand, count: int = 1, fragments: Iterable[tuple[int, int]] = ()) -> None:
+    """The whole message, and the fragments (first, n)."""
+    with hand.layout() as layout:
+        case = Case.of(layout, count, hand.offsets, hand.extent)
+        case.check()
+        for first, n in fragments:
+            case.check(first, n)

@@ -1,0 +1,64 @@
+/* The sessions model alone: no MPI_Init, and as many sessions one after the other as the argument says. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "check.h"
+
+#if MPI_VERSION < 4
+int main(void)
+{
+    printf("no sessions: MPI %d.%d\n", MPI_VERSION, MPI_SUBVERSION);
+    return 0;
+}
+#else
+/* By tempi, if it is here: no report is printed without MPI_COMM_WORLD. */
+static long sends_carried(void)
+{
+    const char *(*name)(int) = (const char *(*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_name");
+    unsigned long (*value)(int) = (unsigned long (*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_value");
+    for (int i = 0; name && value && name(i); i++)
+        if (strcmp(name(i), "sends") == 0)
+            return (long)value(i);
+    return -1;
+}
+
+static int one_session(int turn)
+{
+    static matrix out, in;
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+    MPI_Request requests[2];
+    int rank, size, good = 0, all = 0;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "tempi.test", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Group_free(&group);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    const int peer = size == 1 ? 0 : rank ^ 1;
+    MPI_Datatype type = column_type(ROWS);
+    fill(&out, rank, turn);
+    clear(&in);
+    MPI_Irecv(column(&in), 1, type, peer, 1, comm, &requests[0]);
+    MPI_Isend(column(&out), 1, type, peer, 1, comm, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    good = arrived(&in, peer, turn, ROWS);
+    MPI_Type_free(&type);
+    MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_LAND, comm);
+    MPI_Comm_free(&comm);
+    MPI_Session_finalize(&session);
+    fprintf(stderr, "turn %d: sends %ld\n", turn, sends_carried());
+    if (rank == 0)
+        printf("%s session %d\n", all ? "ok" : "BAD", turn);
+    return all;
+}
+
+int main(int argc, char **argv)
+{
+    int good = 1;
+    for (int turn = 0; turn < (argc > 1 ? atoi(argv[1]) : 1); turn++)
+        good &= one_session(turn);
+    return !good;
+}
+#endif

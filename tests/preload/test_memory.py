@@ -1,0 +1,147 @@
+"""Bad accesses and leaks of the engine: under valgrind, and built with AddressSanitizer.
+
+MPI libraries leak and read what was never written, so only what has the engine on top of its stack
+counts. `overrun` is wrong on purpose and shows that both would see it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from preload.toolchains import HERE, TIMEOUT, Toolchain, counter, preloaded, toolchains
+
+ROOT = HERE.parents[1]
+PROGRAMS = ["p2p", "forks", "leaving", "threads"]
+DELAYS = ["0", "5"]
+
+
+def own_toolchain() -> Toolchain:
+    """One is enough: the environment's own, else the first."""
+    found = sorted(toolchains(), key=lambda mpi: (not mpi.mpicc.startswith(sys.prefix), mpi.abi == "standard"))
+    if not found:
+        pytest.skip("no mpicc")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("programs")
+
+
+def built(mpi: Toolchain, programs: Path, name: str) -> Path:
+    target = programs / f"{name}-{mpi.name}"
+    return target if target.exists() else mpi.compile(target, HERE / f"{name}.c", f"-I{HERE}", "-g")
+
+
+# -- valgrind -------------------------------------------------------------------------------------------
+
+
+def complaints(log: str) -> Iterator[str]:
+    """Each error or leak with its stacks."""
+    text = re.sub(r"^==\d+== ?", "", log, flags=re.MULTILINE)
+    for block in re.split(r"\n\s*\n", text):
+        if re.search(r"^ +at 0x", block, re.MULTILINE):
+            yield block
+
+
+def is_ours(complaint: str) -> bool:
+    """The first frame that lies in a library or a program, not in libc or the checker, is the engine's."""
+    frames = re.findall(r"^ +(?:at|by) 0x\w+: .*\(in (\S+)\)$", complaint, re.MULTILINE)
+    outside = [frame for frame in frames if "valgrind" not in frame and "/libc" not in frame]
+    return bool(outside) and "libtempi" in outside[0]
+
+
+def under_valgrind(mpi: Toolchain, program: Path, log: Path, **settings: str) -> list[str]:
+    found = shutil.which("valgrind")
+    if found is None:
+        pytest.skip("valgrind is not installed")
+    # What a program never frees stays reachable, if only by a pointer into it: no leak.
+    leaks = ["--leak-check=full", "--show-leak-kinds=definite"]
+    options = [*leaks, "--num-callers=30", f"--log-file={log}.%p", "--trace-children=no"]
+    on = {"LD_PRELOAD": preloaded(), "TEMPI_FORCE": "1", "TEMPI_STATS": "1", **settings}
+    run = mpi.run(found, *options, program, ranks=2, **on)
+    assert counter(run.stderr, "calls_seen"), run.stdout + run.stderr
+    logs = [path.read_text(errors="replace") for path in log.parent.glob(f"{log.name}.*")]
+    assert len(logs) >= 2
+    return [complaint for text in logs for complaint in complaints(text) if is_ours(complaint)]
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+@pytest.mark.parametrize("name", ["p2p", "leaving"])
+def test_valgrind_finds_nothing_of_ours(programs: Path, tmp_path: Path, name: str, delay: str) -> None:
+    mpi = own_toolchain()
+    program = built(mpi, programs, name)
+    assert under_valgrind(mpi, program, tmp_path / "log", TEMPI_TEST_DELAY=delay) == []
+
+
+def test_valgrind_would_see_it(programs: Path, tmp_path: Path) -> None:
+    mpi = own_toolchain()
+    found = under_valgrind(mpi, built(mpi, programs, "overrun"), tmp_path / "log")
+    assert any("Invalid read" in complaint for complaint in found)
+
+
+# -- AddressSanitizer ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An engine of instrumented code, built for the MPI of this environment."""
+    if sys.platform != "linux" or shutil.which("gcc") is None:
+        pytest.skip("no gcc")
+    runtime = sanitizer()
+    if not Path(runtime).is_file():
+        pytest.skip("gcc has no AddressSanitizer here")
+    out = tmp_path_factory.mktemp("sanitized")
+    flags = {"CC": "gcc -fsanitize=address -fno-omit-frame-pointer -g1", "CFLAGS": "-O1"}
+    command = [sys.executable, "-P", ROOT / "csrc" / "build.py", "--out", out]
+    subprocess.run(command, env=os.environ | flags, check=True, capture_output=True, timeout=4 * TIMEOUT)
+    return out / "libtempi.so"
+
+
+def sanitizer() -> str:
+    name = ["gcc", "-print-file-name=libasan.so"]
+    return subprocess.run(name, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def reports(stderr: str) -> list[str]:
+    """Bad accesses, and those leaks that the engine allocated."""
+    found = re.findall(r"^==\d+==ERROR: AddressSanitizer:.*?(?=^==\d+==ABORTING|\Z)", stderr, re.M | re.S)
+    for leak in re.findall(r"^(?:Direct|Indirect) leak of .*?(?=^\s*$)", stderr, re.M | re.S):
+        frames = re.findall(r"^ +#\d+ 0x\w+ (.*)$", leak, re.MULTILINE)
+        outside = [frame for frame in frames if "libasan" not in frame and "libsanitizer" not in frame]
+        if outside and re.search(r"libtempi|/csrc/", outside[0]):
+            found.append(leak)
+    return found
+
+
+def under_sanitizer(program: Path, engine: Path, **settings: str) -> tuple[list[str], str]:
+    on = {"LD_PRELOAD": preloaded(Path(sanitizer()), engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1"}
+    # Vector instructions are not instrumented; leaks of the MPI must not change a child's exit status.
+    options = {"ASAN_OPTIONS": "fast_unwind_on_malloc=0", "LSAN_OPTIONS": "exitcode=0", "TEMPI_CPU_LEVEL": "scalar"}
+    run = own_toolchain().run(program, ranks=2, **on, **options, **settings)
+    return reports(run.stderr), run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_sanitizer_finds_nothing_of_ours(programs: Path, sanitized: Path, name: str, delay: str) -> None:
+    program = built(own_toolchain(), programs, name)
+    found, output = under_sanitizer(program, sanitized, TEMPI_TEST_DELAY=delay)
+    assert found == []
+    assert counter(output, "sends"), output
+    assert "BAD" not in output
+
+
+def test_the_sanitizer_would_see_it(programs: Path, sanitized: Path) -> None:
+    program = built(own_toolchain(), programs, "overrun")
+    found, output = under_sanitizer(program, sanitized)
+    assert found, output
+    assert "heap-buffer-overflow" in found[0]

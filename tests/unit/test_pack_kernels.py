@@ -1,0 +1,152 @@
+"""Every kernel of every level of this machine: shapes on the boundaries of registers, lines and tiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import packing
+from packing import Box, Case, Hand, check, ffi, lib, matrix, vector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUNS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 24, 31, 32, 33, 40, 48, 63, 64, 65, 96, 127, 128, 129, 255, 600, 4097)
+COUNTS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
+EDGES = (1, 15, 16, 17, 31, 32, 33, 65)
+
+
+@pytest.fixture(autouse=True, params=packing.levels_here())
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    assert lib.tempi_kernels_use(request.param.encode()) == lib.TEMPI_OK
+    yield request.param
+    lib.tempi_kernels_use(ffi.NULL)
+
+
+@pytest.fixture
+def small_cache() -> Iterator[None]:
+    lib.tempi_cache_assume(1)
+    yield
+    lib.tempi_cache_assume(0)
+
+
+def gaps(run: int) -> tuple[int, ...]:
+    return (1, run, 2 * run, 3 * run, 6 * run + 1, 130, 1100, 2100)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_vectors_of_a_few_runs(run: int) -> None:
+    for gap in gaps(run):
+        for count in (2, 3, 5, 8):
+            check(vector(count, run + gap, run))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_vectors_of_any_length(count: int) -> None:
+    for run in (1, 2, 4, 8, 12, 16, 24):
+        for stride in (run + 1, 2 * run, 3 * run, 4 * run, 7 * run, 512):
+            check(vector(count, stride, run))
+
+
+@pytest.mark.parametrize("run", [1, 4, 8, 16, 64, 100])
+def test_negative_strides(run: int) -> None:
+    check(vector(17, -2 * run, run))
+    check(vector(5, -600, run), count=3)
+
+
+@pytest.mark.parametrize("run", [1, 3, 4, 8, 12, 16, 48, 256])
+def test_nested_loops(run: int) -> None:
+    rows = ((3, 20 * run, 6 * run), (3, 5 * run, 2 * run), (2, 2 * run, run))
+    deep = ((2, 400 * run, 72 * run), (2, 190 * run, 36 * run), (2, 90 * run, 18 * run), *rows)
+    check(Hand.of([Box(run=run, dims=rows)]), count=2)
+    check(Hand.of([Box(run=run, dims=deep)]), count=3)
+
+
+@pytest.mark.parametrize("run", [1, 2, 4, 8, 16])
+def test_transposes_at_the_edges_of_tiles(run: int) -> None:
+    for na in EDGES:
+        for nb in EDGES:
+            check(matrix(na, nb, run))
+
+
+@pytest.mark.parametrize("run", [1, 2, 4, 8, 16])
+def test_transposes_of_padded_rows(run: int) -> None:
+    check(matrix(40, 33, run, a_stride=64 * run + 3))
+    check(matrix(33, 16, run, a_stride=-64 * run))
+    check(matrix(1024 // run, 66, run, a_stride=2048))  # lines that compete for places in the cache
+    stacked = Hand.of([Box(run=run, dims=((3, 5000 * run, 323 * run), (19, run, 17 * run), (17, 40 * run, run)))])
+    check(stacked, count=2)
+
+
+@pytest.mark.parametrize("run", [3, 8, 12, 24, 40])
+@pytest.mark.parametrize("lines", [300, 321])
+def test_long_rows_walked_in_blocks(run: int, lines: int) -> None:
+    step = max(64, 5 * run)
+    check(Hand.of([Box(run=run, dims=((3, run, lines * run), (lines, step, run)))]))
+    check(Hand.of([Box(run=run, dims=((2, run, 3 * lines * run), (3, lines * step, lines * run), (lines, step, run)))]))
+    scattered = ((lines, run, 3 * run), (3, lines * run + 7, run))
+    check(Hand.of([Box(run=run, dims=scattered)]))
+
+
+def table(run: int, n: int) -> tuple[tuple[int, int], ...]:
+    """n runs at irregular places, not in the order of their places."""
+    return tuple(((i * 7919 % n) * (run + 3) + i % 3, i * run) for i in range(n))
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_tables(run: int) -> None:
+    for n in (1, 2, 3, 4, 5, 33):
+        check(Hand.of([Box(run=run, entries=table(run, n))]), count=2)
+
+
+def test_tables_with_holes_in_the_packed_stream() -> None:
+    both = [
+        Box(run=8, entries=tuple((o, 2 * p) for o, p in table(8, 33))),
+        Box(offset=1000, packed=8, run=8, entries=tuple((o, 2 * p) for o, p in table(8, 33))),
+    ]
+    check(Hand.of(both), count=2)
+
+
+def test_tables_around_dims_and_dims_around_tables() -> None:
+    entries = tuple((o * 50, p * 6) for o, p in table(4, 5))
+    inner: tuple[packing.Dim, ...] = ((2, 40, 12), (3, 8, 4))
+    check(Hand.of([Box(run=4, dims=inner, entries=entries)]), count=2)
+    check(Hand.of([Box(run=4, dims=((3, 9000, 120), *inner), entries=entries)]))
+
+
+def test_a_long_table() -> None:
+    check(Hand.of([Box(run=8, entries=table(8, 40_000))]))
+
+
+@pytest.mark.parametrize("lengths", [[5], [1, 2, 3], list(range(1, 70)), [64, 65, 1024, 1025, 5000, 1]])
+def test_variable_runs(lengths: list[int]) -> None:
+    entries, packed, offset = [], 0, 0
+    for i, length in enumerate(lengths):
+        entries.append((offset, packed))
+        packed += length
+        offset += length + i % 4
+    check(Hand.of([Box(entries=(*entries, (0, packed)))]), count=3)
+
+
+def test_tables_whose_first_entry_is_not_the_boxs_start() -> None:
+    shifted = tuple((o, p + 11) for o, p in table(8, 9))
+    check(Hand.of([Box(packed=-11, run=8, entries=shifted)]), count=2, fragments=[(5, 90), (1, 142)])
+
+
+@pytest.mark.parametrize(("run", "stride"), [(1, 2), (8, 24), (64, 128), (130, 300), (8192, 16384)])
+def test_copies_past_the_cache(small_cache: None, run: int, stride: int) -> None:
+    hand = vector((1 << 20) // run + 3, stride, run)
+    with hand.layout() as layout:
+        case = Case.of(layout, 1, hand.offsets, hand.extent)
+        for shift in (8, None):
+            case.pack(0, case.offsets.size, shift, shift)
+            case.unpack(0, case.offsets.size, shift, shift)
+
+
+def test_a_layout_of_many_boxes_in_pieces() -> None:
+    fields = [Box(offset=o, packed=p, run=n) for o, p, n in ((0, 0, 4), (8, 4, 8), (20, 12, 2), (24, 14, 8))]
+    hand = Hand.of(fields, extent=40)
+    check(hand, count=3001, fragments=[(1, 60_000), (21_999, 44_003)])
+    repeated = [Box(b.offset, b.packed, b.run, ((2900, 40, 22),)) for b in fields]
+    check(Hand.of(repeated), fragments=[(17, 50_000)])

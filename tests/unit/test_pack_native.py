@@ -1,0 +1,46 @@
+"""Packing from C: under the sanitizers, and on arm64."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+CASES = 400
+
+
+def build(compiler: str, folder: Path, *flags: str) -> Path:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    program = folder / f"pack_driver_{compiler}"
+    sources = [HERE / "pack_driver.c", CSRC / "base" / "log.c", *sorted((CSRC / "pack").glob("*.c"))]
+    command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
+    subprocess.run([*command, *flags, *sources, "-o", program], check=True, timeout=300)
+    return program
+
+
+def levels(*command: str | Path) -> list[str]:
+    """The levels that the driver has run; fails if one of them made an error."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert all(int(cases) == CASES for _, cases in lines)
+    return [level for level, _ in lines]
+
+
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    program = build("gcc", tmp_path, "-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    assert levels(program)[-1] == "scalar"
+
+
+def test_arm64_packs_right(tmp_path: Path) -> None:
+    emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+    if platform.machine() == "aarch64" or emulator is None:
+        pytest.skip("needs qemu-aarch64 on another processor")
+    program = build("aarch64-linux-gnu-gcc", tmp_path, "-O2", "-static")
+    assert levels(emulator, program) == ["neon", "scalar"]

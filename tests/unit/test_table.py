@@ -1,0 +1,228 @@
+"""The table of functions: complete, lawful, and its generated code true to every mpi.h at hand."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import build
+from table import emit_abi, emit_door, emit_trampolines, generate, overlay
+from table.overlay import Class, Role
+from table.rows import Row, all_rows, exported_rows, library_symbols, slots
+
+CSRC = Path(build.__file__).parent
+ROWS = {row.name: row for row in all_rows()}
+CC = build.compiler()
+MPIS = build.all_mpis(CC)
+STRICT = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wconversion"]
+
+
+def overlay_names() -> set[str]:
+    sets = (overlay.ACTED, overlay.ENDS, overlay.SENDS, overlay.PROGRESS, overlay.MAY_BLOCK)
+    tables = (overlay.NEVER, overlay.UNSERVED, overlay.OWN_IMPLEMENTATION, overlay.EXPORTED_LOCAL)
+    others = (overlay.ROLES, overlay.ARRAY_LENGTH, overlay.IN_PLACE, overlay.AUXILIARY)
+    return set().union(*sets, *tables, *others, overlay.NOT_A_MESSAGE)
+
+
+def test_every_function_of_the_standard_has_a_row() -> None:
+    assert len(ROWS) > 500
+    assert {"Send", "Alltoallw", "Psend_init", "Session_init", "T_pvar_read", "Wtime"} <= set(ROWS)
+
+
+def test_the_overlay_names_only_functions_of_the_standard() -> None:
+    assert overlay_names() <= set(ROWS)
+
+
+def test_no_function_has_two_classes() -> None:
+    sets = [overlay.ENDS, overlay.SENDS, overlay.PROGRESS, overlay.MAY_BLOCK]
+    assert sum(map(len, sets)) == len(frozenset().union(*sets))
+
+
+def communicates(row: Row) -> bool:
+    """Has a buffer and a communicator, or makes or completes requests."""
+    buffers_move = bool(row.buffers) and bool(row.function.of_kind("COMMUNICATOR"))
+    return buffers_move or row.role in (Role.COMPLETES, Role.STARTS)
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS.values() if communicates(r)], ids=lambda r: r.name)
+def test_what_communicates_is_local_only_by_decision(row: Row) -> None:
+    packing = row.name in {"Pack", "Unpack"}
+    persistent = row.name.endswith("_init")  # communicates when it is started
+    assert row.kind is not Class.LOCAL or packing or persistent
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS.values() if r.buffers], ids=lambda r: r.name)
+def test_every_message_buffer_is_fully_described(row: Row) -> None:
+    names = set(row.function.plain.names)
+    for buffer in row.buffers:
+        assert {buffer.argument} <= names
+        assert {buffer.count, buffer.displacements, buffer.type} - {""} <= names
+        assert bool(buffer.displacements) == bool(buffer.unit)
+        one_element = row.name in {"Compare_and_swap", "Fetch_and_op"}
+        tool = row.name.startswith("T_")
+        described_before = row.name.endswith("_end")  # a split collective's second half
+        assert buffer.count or one_element or tool or described_before
+        packed_side = row.name.startswith(("Pack", "Unpack"))
+        assert buffer.type or packed_side or tool or described_before
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS.values() if r.buffers], ids=lambda r: r.name)
+def test_arrays_of_counts_know_their_lengths(row: Row) -> None:
+    for buffer in row.buffers:
+        arrays = buffer.count and row.function.parameter(buffer.count).is_array
+        assert (buffer.pieces == "one") == (not arrays)
+
+
+def test_rows_that_one_can_check_by_eye() -> None:
+    send, recv = ROWS["Send"], ROWS["Irecv"]
+    assert [(b.argument, b.count, b.type, b.direction) for b in send.buffers] == [
+        ("buf", "count", "datatype", "in")
+    ]
+    assert (recv.role, recv.buffers[0].direction, recv.kind) == (Role.CREATES, "out", Class.PROGRESS)
+    assert (ROWS["Waitall"].role, ROWS["Waitall"].many_requests) == (Role.COMPLETES, True)
+    assert ROWS["Startall"].role is Role.STARTS
+    assert ROWS["Request_get_status"].role is Role.INSPECTS
+    assert ROWS["Request_free"].role is Role.RELEASES
+    gatherv = ROWS["Igatherv"].buffers[1]
+    assert (gatherv.displacements, gatherv.unit, gatherv.pieces) == ("displs", "extent", "root_peers")
+    assert gatherv.root_only
+    assert ROWS["Igatherv"].buffers[0].in_place
+    assert ROWS["Alltoallw"].buffers[0].unit == "byte"
+    assert ROWS["Allreduce"].buffers[0].type == "datatype"
+
+
+def test_exports_are_what_every_library_has_or_what_we_implement() -> None:
+    for row in exported_rows():
+        if row.name not in overlay.OWN_IMPLEMENTATION:
+            for library, symbols in library_symbols().items():
+                assert f"MPI_{row.name}" in symbols, library
+                assert f"PMPI_{row.name}" in symbols or not row.twin, library
+
+
+def test_the_five_libraries_are_there() -> None:
+    assert set(library_symbols()) == {
+        "mpich-4.0.2",
+        "mpich-5.0.2",
+        "openmpi-4.1.4",
+        "openmpi-5.0.11",
+        "standard-5.0.2",
+    }
+
+
+def test_acted_functions_are_exported_in_both_forms_and_by_both_doors() -> None:
+    names = {slot.symbol for slot in slots()}
+    for name in overlay.ACTED:
+        suffixes = ("", "_c") if ROWS[name].has_large else ("",)
+        assert {f"{p}MPI_{name}{s}" for p in ("", "P") for s in suffixes} <= names
+
+
+def test_each_exception_has_its_reason() -> None:
+    for row in ROWS.values():
+        asks = row.kind is not Class.LOCAL or row.acted
+        assert bool(row.reason) or row.exported == asks, row.name
+    wanted = {r.name for r in ROWS.values() if r.kind is not Class.LOCAL and not r.exported}
+    assert wanted == set(overlay.UNSERVED)
+
+
+def test_no_data_no_callback_and_no_probe_is_exported() -> None:
+    names = {slot.symbol for slot in slots()}
+    assert not {n for n in names if n.removeprefix("P").removeprefix("MPI_").isupper()}
+    assert not {f"MPI_{name}" for name in overlay.NEVER} & names
+    assert "MPI_Get_version" not in names
+
+
+def test_export_map_slots_and_trampolines_name_the_same_symbols() -> None:
+    names = [slot.symbol for slot in slots()]
+    assert len(names) == len(set(names))
+    assert re.findall(r"^    (P?MPI_\w+);$", emit_door.exports(), re.MULTILINE) == names
+    assert re.findall(r'"(P?MPI_\w+)\\0"', emit_door.slots_header()) == names
+    for text in (emit_trampolines.x86_64(), emit_trampolines.aarch64()):
+        assert re.findall(r"\.globl (P?MPI_\w+)", text) == names
+
+
+def test_the_page_has_a_line_for_every_function() -> None:
+    lines = [line for line in emit_door.functions_page().splitlines() if line.startswith("| MPI_")]
+    assert len(lines) == len(ROWS)
+    assert any("MPI_Isendrecv " in line and "Open MPI 4.1 lacks it" in line for line in lines)
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_trampolines_assemble(machine: str, tmp_path: Path) -> None:
+    assembler = shutil.which(f"{machine}-linux-gnu-gcc")
+    if assembler is None:
+        pytest.skip(f"no {machine}-linux-gnu-gcc")
+    source = tmp_path / "trampolines.S"
+    source.write_text(generate.neutral_files()[f"trampolines_{machine}.S"])
+    subprocess.run([assembler, "-c", source, "-o", tmp_path / "t.o"], check=True)
+
+
+def stub_act(directory: Path) -> None:
+    """What the shim's own files give to the wrappers, declared only."""
+    (directory / "shim").mkdir(parents=True)
+    (directory / "shim" / "act.h").write_text(
+        '#include "act_prototypes.h"\nint tempi_pending_any(void);\nvoid tempi_progress(void);\n'
+        "void tempi_before_blocking(void);\nvoid tempi_before_sending(MPI_Comm comm);\n"
+    )
+
+
+def compiles(source: Path, directory: Path, mpi: build.Mpi) -> subprocess.CompletedProcess[str]:
+    theirs = [f"-isystem{f[2:]}" if f.startswith("-I") else f for f in mpi.flags]
+    includes = [f"-I{directory / 'stub'}", f"-I{CSRC}", f"-I{directory}"]
+    command = [*CC, *STRICT, *includes, *theirs, "-fsyntax-only", str(source)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def generated(mpi: build.Mpi, directory: Path) -> Path:
+    generate.write(directory, generate.neutral_files() | generate.abi_files([*CC, *mpi.flags]))
+    stub_act(directory / "stub")
+    return directory
+
+
+def test_some_mpi_header_is_here() -> None:
+    assert MPIS, "no mpi.h: set TEMPI_MPI_PREFIX, or install an MPI into this environment"
+
+
+@pytest.mark.parametrize("mpi", MPIS, ids=lambda m: m.label)
+def test_generated_code_compiles_without_a_warning(mpi: build.Mpi, tmp_path: Path) -> None:
+    directory = generated(mpi, tmp_path)
+    for name in ("bind.c", "forward.c", "wrappers.c"):
+        run = compiles(directory / name, directory, mpi)
+        assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("mpi", MPIS, ids=lambda m: m.label)
+def test_a_prototype_unlike_the_header_fails_the_build(mpi: build.Mpi, tmp_path: Path) -> None:
+    directory = generated(mpi, tmp_path)
+    table = directory / "bind.c"
+    text = table.read_text()
+    checked = "__typeof__(&MPI_Ssend), int (*)(const void * buf, int count"
+    assert checked in text
+    table.write_text(text.replace(checked, checked.replace("int count", "long count")))
+    run = compiles(table, directory, mpi)
+    assert run.returncode != 0
+    assert "MPI_Ssend: this mpi.h declares it otherwise" in run.stderr
+
+
+def test_a_type_that_the_header_lacks_leaves_its_functions_out() -> None:
+    lean = emit_abi.Header(
+        functions=frozenset(),
+        words=frozenset({"MPI_Aint", "MPI_Comm", "MPI_Count", "MPI_Datatype", "MPI_Status"}),
+        macros=frozenset(),
+        predefined=(),
+    )
+    names = {name for name, _ in emit_abi.members(lean)}
+    assert "Type_size_x" in names
+    assert "Session_init" not in names
+
+
+def test_unchanged_files_are_not_written_again(tmp_path: Path) -> None:
+    generate.write(tmp_path, {"a.h": "one\n"})
+    before = (tmp_path / "a.h").stat().st_mtime_ns
+    generate.write(tmp_path, {"a.h": "one\n"})
+    assert (tmp_path / "a.h").stat().st_mtime_ns == before
+    generate.write(tmp_path, {"a.h": "two\n"})
+    assert (tmp_path / "a.h").read_text() == "two\n"

@@ -1,0 +1,166 @@
+"""What tests under mpirun share: MPI by the door under test, counters, buffers with guards.
+
+The door is how the engine comes into the process: "preload" (LD_PRELOAD, plain mpi4py) or "import"
+(``from tempi import MPI``). The environment variable MPITEST_DOOR names it; a run that claims a door
+which is not there stops at once, so a forgotten preload cannot pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import reject
+
+import oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+DOOR = os.environ.get("MPITEST_DOOR", "import")
+if DOOR == "preload":
+    from mpi4py import MPI
+elif DOOR == "import":
+    from tempi import MPI
+else:
+    raise RuntimeError(f"MPITEST_DOOR={DOOR}: choose preload or import")
+
+import tempi  # noqa: E402  (after the door: the engine is found, not loaded a second time)
+from tempi import _engine  # noqa: E402
+
+__all__ = [
+    "DELAY",
+    "DOOR",
+    "MPI",
+    "Memory",
+    "acted",
+    "committed",
+    "disabled_if",
+    "idle",
+    "outcome",
+    "partners",
+    "same_without",
+    "snapshot",
+]
+
+if not tempi.stats().interposed:
+    raise RuntimeError(f"door {DOOR}: not interposed: {tempi.stats().reason}")
+if _engine.preloaded != (DOOR == "preload"):
+    raise RuntimeError(f"door {DOOR}, but the engine was {'' if _engine.preloaded else 'not '}preloaded")
+
+#: Tests of a pack until it is done, as TEMPI_TEST_DELAY sets it; 0: packs are done at once.
+DELAY = int(os.environ.get("TEMPI_TEST_DELAY", "0"))
+
+POISON = 0xA5
+GUARD = 64
+
+
+def snapshot() -> Mapping[str, int]:
+    """The engine's counters."""
+    counters: Mapping[str, int] = tempi.stats().counters
+    return counters
+
+
+@contextlib.contextmanager
+def acted(**expected: int) -> Iterator[None]:
+    """The block moves the named counters by exactly these amounts."""
+    before = snapshot()
+    yield
+    after = snapshot()
+    moved = {name: after[name] - before[name] for name in expected}
+    assert moved == expected
+
+
+def idle() -> contextlib.AbstractContextManager[None]:
+    """In the block the engine moves no data."""
+    return acted(sends=0, recvs=0, packs=0, unpacks=0)
+
+
+def disabled_if(off: bool) -> contextlib.AbstractContextManager[None]:
+    return tempi.disabled() if off else contextlib.nullcontext()
+
+
+def partners(comm: Any) -> tuple[int, int]:
+    """Whom this rank sends to and whom it receives from, in a ring."""
+    return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+
+
+@contextlib.contextmanager
+def committed(tree: oracle.Tree) -> Iterator[Any]:
+    """The tree as a committed datatype, freed at the end. A drawn tree that the library refuses to make
+    (Open MPI: a darray of an empty struct, among others) is drawn again."""
+    try:
+        datatype = oracle.as_mpi(tree, MPI)
+    except MPI.Exception as error:
+        if error.Get_error_class() != MPI.ERR_TYPE:
+            raise
+        reject()
+    datatype.Commit()
+    try:
+        yield datatype
+    finally:
+        datatype.Free()
+
+
+class Memory:
+    """The memory around `count` elements of a tree, with guards on both sides.
+
+    `shift` misaligns the buffer argument by that many bytes. Filled with POISON, or by `fill`.
+    """
+
+    def __init__(self, tree: oracle.Tree, count: int, *, shift: int = 0) -> None:
+        low, high = oracle.span(tree, count)
+        below = GUARD + max(0, -low)
+        below += -below % 64
+        self.tree, self.count, self.origin = tree, count, below
+        size = below + max(0, high) + GUARD
+        raw = np.empty(size + 64 + shift, np.uint8)
+        start = -raw.ctypes.data % 64 + shift
+        self._whole = raw[start : start + size]
+        self._whole[:] = POISON
+
+    def fill(self, seed: int) -> Memory:
+        """Bytes that differ from seed to seed, the same on every rank."""
+        self._whole[:] = np.random.default_rng(seed).integers(0, 256, len(self._whole), np.uint8)
+        return self
+
+    @property
+    def address(self) -> int:
+        return int(self._whole.ctypes.data) + self.origin
+
+    @property
+    def packed(self) -> Any:
+        """The bytes of the message, by the type map."""
+        return oracle.pack(self.tree, self.count, self._whole, self.origin)
+
+    def message(self, datatype: Any) -> list[Any]:
+        """The buffer, count and type of a call. A request that is made with it keeps the memory."""
+        return [self._whole[self.origin :], self.count, datatype]
+
+    def copy(self) -> Any:
+        return self._whole.copy()
+
+    def check(self, packed: Any, before: Any = None) -> None:
+        """Received exactly these packed bytes, and no other byte was touched."""
+        expected = np.full_like(self._whole, POISON) if before is None else before
+        oracle.unpack(self.tree, self.count, packed, expected, self.origin)
+        np.testing.assert_array_equal(self._whole, expected)
+
+
+def outcome(action: Callable[[], Any]) -> Any:
+    """What the action returns, or the class of the MPI error that it raises."""
+    try:
+        return action()
+    except MPI.Exception as error:
+        return f"error {MPI.Get_error_string(error.Get_error_class())}"
+
+
+def same_without(scenario: Callable[[], Any]) -> Any:
+    """What the scenario returns, which must be the same with tempi off."""
+    with tempi.disabled(), idle():
+        plain = scenario()
+    with_tempi = scenario()
+    assert with_tempi == plain
+    return with_tempi
