@@ -33,6 +33,7 @@ from tempi import _engine  # noqa: E402
 __all__ = [
     "DELAY",
     "DOOR",
+    "FORCED",
     "MPI",
     "Memory",
     "acted",
@@ -63,14 +64,22 @@ def snapshot() -> Mapping[str, int]:
     return counters
 
 
+#: The engine takes all that it can, and not only where the built-in rule says that it wins.
+FORCED = os.environ.get("TEMPI_FORCE") == "1"
+
+
 @contextlib.contextmanager
 def acted(**expected: int) -> Iterator[None]:
-    """The block moves the named counters by exactly these amounts."""
+    """The block moves the named counters by exactly these amounts; by rule, which differs from library
+    to library, by no more."""
     before = snapshot()
     yield
     after = snapshot()
     moved = {name: after[name] - before[name] for name in expected}
-    assert moved == expected
+    if FORCED:
+        assert moved == expected
+    else:
+        assert all(0 <= moved[name] <= n for name, n in expected.items())
 
 
 def idle() -> contextlib.AbstractContextManager[None]:

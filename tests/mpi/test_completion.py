@@ -13,7 +13,7 @@ import pytest
 import calls
 import oracle
 from examples import strided
-from world import MPI, Memory, acted, committed, partners, same_without
+from world import FORCED, MPI, Memory, acted, committed, partners, same_without
 
 N = 6
 
@@ -124,6 +124,14 @@ def by_get_status_some(requests: list[Any]) -> list[int]:
 #: persistent request rests.
 MADE_HERE = ("by_get_status_any", "by_get_status_some")
 
+
+
+def needs_rest(way: str) -> None:
+    """Skips where a persistent request may be untracked and nothing can tell that it rests."""
+    if way in MADE_HERE and not FORCED and not calls.has("MPI_Request_get_status_any"):
+        pytest.skip("by rule no request may be tracked, and the library has no such function")
+
+
 WAYS = {name: way for name, way in sorted(globals().items()) if name.startswith("by_")}
 
 # -- what is completed ------------------------------------------------------------------------------------
@@ -207,6 +215,7 @@ def test_sends_first_and_tags_backwards(comm: Any, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_tracked_among_untracked_null_and_persistent(comm: Any, way: str) -> None:
+    needs_rest(way)
     with traffic(comm) as t, acted(sends=4, recvs=4):
         inactive = comm.Recv_init(Memory(strided(30), 1).message(t.datatype), 0, 99)
         plain_inactive = comm.Send_init(np.zeros(4), 0, 98)
@@ -232,6 +241,7 @@ def test_tracked_among_untracked_null_and_persistent(comm: Any, way: str) -> Non
 @pytest.mark.usefixtures("buffered")
 @pytest.mark.parametrize("way", WAYS)
 def test_restarted_persistent_requests(comm: Any, way: str) -> None:
+    needs_rest(way)
     to, source = partners(comm)
     with committed(strided(30)) as datatype:
         outs = [Memory(strided(30), 1) for _ in range(4)]
