@@ -283,7 +283,7 @@ def _elements(sizes: Sequence[int], chosen: Sequence[Sequence[int]], order: str,
         for index in itertools.product(*(chosen[d] for d in slow_first))
     ]
     data = compose((at, inner) for at in places)
-    return TypeMap(data.offsets, 0, width, max(data.align, inner.align))
+    return TypeMap(data.offsets, 0, width, data.align)
 
 
 def _order_number(order: str) -> int:

@@ -26,7 +26,7 @@ class TypeMap:
     offsets: Offsets
     lb: int
     ub: int
-    align: int  # of the strictest basic type, for the padding of structs
+    align: int  # of the strictest basic type, for the padding of structs; 1 without any
 
     @property
     def size(self) -> int:
@@ -59,7 +59,7 @@ def compose(parts: Iterable[tuple[int, TypeMap]]) -> TypeMap:
         np.concatenate([inner.offsets + at for at, inner in members]),
         min(at + inner.lb for at, inner in members),
         max(at + inner.ub for at, inner in members),
-        max(inner.align for _, inner in members),
+        max((inner.align for _, inner in members if inner.size), default=1),
     )
 
 
