@@ -296,6 +296,8 @@ int tempi_draft_finish(tempi_draft *draft, tempi_layout_object **out)
     atomic_init(&object->refs, 0);
     object->hash = 0;
     object->next = NULL;
+    atomic_init(&object->plans[0], NULL);
+    atomic_init(&object->plans[1], NULL);
     draft->nboxes = 0; /* the references moved */
     *out = object;
     return TEMPI_OK;

@@ -42,8 +42,14 @@ typedef struct tempi_layout_object {
     _Atomic int64_t refs; /* of an interned layout; 0: raw */
     uint64_t hash;
     struct tempi_layout_object *next; /* in its bucket of the interning table */
+    _Atomic(void *) plans[2]; /* by direction: the packer's, for one element; from malloc */
     tempi_box boxes[];
 } tempi_layout_object;
+
+static inline tempi_layout_object *tempi_layout_object_of(const tempi_layout *layout)
+{
+    return (tempi_layout_object *)(void *)(uintptr_t)layout;
+}
 
 /* The same boxes and bounds. */
 bool tempi_layout_equal(const tempi_layout *a, const tempi_layout *b);
