@@ -228,6 +228,16 @@ int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out)
 
 /* ---- one epoch of MPI --------------------------------------------------------------------------------- */
 
+/* Where handles do not tell, the most used ones are looked up before a message needs it. */
+static void learn_plain(void)
+{
+    const MPI_Datatype usual[] = {MPI_BYTE,  MPI_CHAR,   MPI_INT,     MPI_LONG,
+                                  MPI_FLOAT, MPI_DOUBLE, MPI_INT32_T, MPI_INT64_T};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; ++i)
+        if (!tempi_abi_builtin(usual[i]))
+            tempi_type_lookup(usual[i]);
+}
+
 int tempi_types_start(tempi_library library)
 {
     if (types.started)
@@ -236,6 +246,8 @@ int tempi_types_start(tempi_library library)
         tempi_lib.Type_create_keyval(copy_nothing, on_type_deleted, &types.keyval, NULL);
     types.library = library;
     types.started = rc == MPI_SUCCESS;
+    if (types.started)
+        learn_plain();
     return rc;
 }
 
