@@ -293,6 +293,7 @@ int tempi_draft_finish(tempi_draft *draft, tempi_layout_object **out)
     memcpy(object->boxes, draft->boxes, bytes);
     object->pub = view;
     object->pub.boxes = object->boxes;
+    object->pub.kept = object->plans;
     atomic_init(&object->refs, 0);
     object->hash = 0;
     object->next = NULL;

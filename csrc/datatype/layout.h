@@ -42,7 +42,7 @@ typedef struct tempi_layout_object {
     _Atomic int64_t refs; /* of an interned layout; 0: raw */
     uint64_t hash;
     struct tempi_layout_object *next; /* in its bucket of the interning table */
-    _Atomic(void *) plans[2]; /* by direction: the packer's, for one element; from malloc */
+    _Atomic(void *) plans[2]; /* pub.kept: the packer's, by direction, for one element; from malloc */
     tempi_box boxes[];
 } tempi_layout_object;
 

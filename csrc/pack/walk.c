@@ -9,7 +9,6 @@
  * For a small message these steps take longer than the copy, so the plan of one element is kept with
  * its layout.
  */
-#include "datatype/layout.h"
 #include "pack/nest.h"
 #include "pack/order.h"
 
@@ -245,7 +244,9 @@ static kept_plan *keep_plan(_Atomic(void *) *slot, const tempi_box *box, int dir
 bool tempi_layout_copy(const tempi_layout *layout, char *mem, char *packed, int direction)
 {
     const tempi_box *box = layout->boxes;
-    _Atomic(void *) *slot = &tempi_layout_object_of(layout)->plans[direction];
+    if (!layout->kept)
+        return false;
+    _Atomic(void *) *slot = (_Atomic(void *) *)layout->kept + direction;
     const unsigned epoch = atomic_load_explicit(&tempi_kernels_epoch, memory_order_relaxed);
     const kept_plan *kept = atomic_load_explicit(slot, memory_order_acquire);
     if (!kept) {
