@@ -32,8 +32,7 @@ extern tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
 
 static inline unsigned tempi_type_home(MPI_Datatype type)
 {
-    return (unsigned)(((uint64_t)tempi_handle(type) * 0x9E3779B97F4A7C15u) >>
-                      (64 - TEMPI_TYPE_CACHE_BITS));
+    return tempi_handle_home(type, TEMPI_TYPE_CACHE_BITS);
 }
 
 /* Predefined types without holes that were seen, each at its home. They are never freed, so an entry
