@@ -64,6 +64,8 @@ uintptr_t tempi_cuda_get_stream(void);
 
 /* The kernel's function, its module loaded on first use. The caller has entered the device. */
 int tempi_cuda_function_get(tempi_cuda_device *device, int kernel, tempi_cuda_function *out);
+/* Whether there are kernels for the device, loading them if need be: TEMPI_ERR_UNSUPPORTED if not. */
+int tempi_cuda_kernels_ready(tempi_cuda_device *device);
 
 /* At MPI_Finalize: everything back to the driver, if it is still there. */
 void tempi_cuda_devices_stop(void);

@@ -11,6 +11,8 @@
 #ifndef TEMPI_CUDA_DRIVER_H
 #define TEMPI_CUDA_DRIVER_H
 
+#include "tempi.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,6 +32,8 @@ enum {
     TEMPI_CUDA_NOT_INITIALIZED = 3,
     TEMPI_CUDA_DEINITIALIZED = 4,
     TEMPI_CUDA_INVALID_CONTEXT = 201,
+    TEMPI_CUDA_INVALID_IMAGE = 200,
+    TEMPI_CUDA_INVALID_HANDLE = 400,
     TEMPI_CUDA_NOT_READY = 600
 };
 
