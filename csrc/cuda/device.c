@@ -212,27 +212,26 @@ uintptr_t tempi_cuda_get_stream(void)
     return named_stream;
 }
 
-/* An event can be recorded only in a stream of its own device: the one that the program named may be
- * another's, and is then waited for here. */
-static int order_elsewhere(tempi_cuda_stream theirs)
+static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream theirs, tempi_cuda_stream stream)
 {
-    return TEMPI_CU(StreamSynchronize, theirs);
-}
-
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream)
-{
-    const tempi_cuda_stream theirs = named_stream ? (tempi_cuda_stream)named_stream : TEMPI_CUDA_LEGACY_STREAM;
     tempi_cuda_event event;
     int status = tempi_cuda_event_get(device, &event);
     if (status != TEMPI_OK)
         return status;
-    const int recorded = tempi_cu.EventRecord(event, theirs);
-    if (recorded == TEMPI_CUDA_SUCCESS)
+    status = TEMPI_CU(EventRecord, event, theirs);
+    if (status == TEMPI_OK)
         status = TEMPI_CU(StreamWaitEvent, stream, event, 0); /* as recorded now: it may be used again at once */
-    else if (named_stream && (recorded == TEMPI_CUDA_INVALID_HANDLE || recorded == TEMPI_CUDA_INVALID_CONTEXT))
-        status = order_elsewhere(theirs);
-    else
-        status = tempi_cuda_check(recorded, "cuEventRecord");
     tempi_cuda_event_put(device, event);
     return status;
+}
+
+/* An event can be recorded only in a stream of its own device. The stream that the program named may be
+ * another's: that, and whatever else goes wrong with the event, is made good by waiting here. */
+int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream)
+{
+    const tempi_cuda_stream theirs = named_stream ? (tempi_cuda_stream)named_stream : TEMPI_CUDA_LEGACY_STREAM;
+    const int status = order_by_event(device, theirs, stream);
+    if (status == TEMPI_OK || !tempi_cuda_up())
+        return status;
+    return TEMPI_CU(StreamSynchronize, theirs);
 }
