@@ -22,7 +22,8 @@ typedef enum tempi_status {
     TEMPI_ERR_MEMORY = 2,      /* out of memory */
     TEMPI_ERR_UNSUPPORTED = 3, /* a valid request that this build or library cannot serve */
     TEMPI_ERR_NO_MPI = 4,      /* no MPI library is loaded in this process */
-    TEMPI_ERR_OVERFLOW = 5     /* a size or an address does not fit in 63 bits */
+    TEMPI_ERR_OVERFLOW = 5,    /* a size or an address does not fit in 63 bits */
+    TEMPI_ERR_DEVICE = 6       /* a GPU or its driver failed */
 } tempi_status;
 
 const char *tempi_version(void);

@@ -45,9 +45,24 @@ static const variable variables[] = {
     {"TEMPI_CACHE_DIR", ELSEWHERE, NULL, "folder for files that tempi makes (Python, tempi bench)"},
     {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of libtempi.so to use (Python)"},
     {"TEMPI_MPI_PREFIX", ELSEWHERE, NULL, "MPI installations to build for (setup.py)"},
-    {"TEMPI_DATATYPE_ONESHOT", ELSEWHERE, NULL, "method for device memory; none on host memory"},
-    {"TEMPI_DATATYPE_DEVICE", ELSEWHERE, NULL, "method for device memory; none on host memory"},
-    {"TEMPI_DATATYPE_AUTO", ELSEWHERE, NULL, "method for device memory; none on host memory"},
+    {"TEMPI_CUDA_DRIVER", TEXT, &tempi_config.cuda_driver,
+     "emulated: CUDA on the CPU, a test device; none: leave device memory to the library "
+     "(default: the driver that the program has loaded)"},
+    {"TEMPI_CUDA_AWARE", NUMBER, &tempi_config.cuda_aware,
+     "0 or 1: whether the MPI library takes device addresses (default: what it says itself)"},
+    {"TEMPI_DEVICE_MAX", BYTES, &tempi_config.device_max,
+     "bound on tempi's own buffers on one device, bytes with optional K, M or G (default: the smaller of "
+     "1G and 5% of its memory)"},
+    {"TEMPI_DATATYPE_ONESHOT", FLAG, &tempi_config.oneshot,
+     "device memory: kernels pack into pinned host memory, which is sent"},
+    {"TEMPI_DATATYPE_DEVICE", FLAG, &tempi_config.device,
+     "device memory: kernels pack into a device buffer, which is sent (needs a CUDA-aware library)"},
+    {"TEMPI_DATATYPE_STAGED", FLAG, &tempi_config.staged,
+     "device memory: kernels pack into a device buffer, which is copied to the host and sent"},
+    {"TEMPI_DATATYPE_PIPELINED", FLAG, &tempi_config.pipelined,
+     "device memory: the same in pieces, packing and copying at the same time"},
+    {"TEMPI_DATATYPE_AUTO", FLAG, &tempi_config.automatic,
+     "device memory: the method is chosen for each message (default)"},
     {"TEMPI_CONTIGUOUS_STAGED", ELSEWHERE, NULL, "method for device memory; none on host memory"},
     {"TEMPI_CONTIGUOUS_AUTO", ELSEWHERE, NULL, "method for device memory; none on host memory"},
     {"TEMPI_NO_ALLTOALLV", ELSEWHERE, NULL, "accepted for compatibility; Alltoallv is the library's"},
@@ -142,6 +157,8 @@ static void warn_unknown(void)
 static void load(void)
 {
     tempi_config.stage_max = default_stage_max();
+    tempi_config.device_max = -1;
+    tempi_config.cuda_aware = -1;
     for (int i = 0; i < NVARIABLES; ++i) {
         const char *text = getenv(variables[i].name);
         if (text && !parse(&variables[i], text))

@@ -14,6 +14,10 @@ typedef struct tempi_settings {
     bool check;           /* repeat every pack and unpack by a plain walk of the type map */
     bool stats;           /* print the counters at MPI_Finalize */
     int64_t stage_max;    /* bytes of staging memory a process may hold */
+    int64_t device_max;   /* bytes of device buffers a process may hold on one device; -1: by its size */
+    const char *cuda_driver; /* "emulated": the test device; "none": no CUDA; NULL: the program's */
+    int64_t cuda_aware;   /* the MPI library takes device addresses: 0, 1, or -1: ask it */
+    bool oneshot, device, staged, pipelined, automatic; /* TEMPI_DATATYPE_*: the method for device memory */
     int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
     const char *trace;    /* file name of the Chrome trace, or NULL */
 } tempi_settings;

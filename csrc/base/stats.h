@@ -26,7 +26,22 @@
     X(left_type, "left to the library: a datatype that tempi could not decode or was not committed") \
     X(left_argument, "left to the library: an argument that it should judge")                      \
     X(known_wrong, "messages of a class that this library is known to pack wrongly")               \
-    X(stage_peak, "largest staging memory in use by one rank, bytes")                                          \
+    X(stage_peak, "largest staging memory in use by one rank, bytes, plain and pinned")           \
+    X(device_packs, "packs done by a device")                                                      \
+    X(device_packed_bytes, "bytes in them")                                                        \
+    X(device_unpacks, "unpacks done by a device")                                                  \
+    X(device_unpacked_bytes, "bytes in them")                                                      \
+    X(launches, "kernels launched")                                                                \
+    X(device_copies, "copies by the CUDA driver")                                                  \
+    X(device_copied_bytes, "bytes in them")                                                        \
+    X(staged_bytes, "bytes of messages that went through a device buffer to or from the host")     \
+    X(pointer_queries, "addresses that the CUDA driver was asked about")                           \
+    X(refused_device_memory, "device buffers refused: TEMPI_DEVICE_MAX, or the device is full")    \
+    X(refused_pinned_memory, "pinned buffers refused: TEMPI_STAGE_MAX, or memory is out")          \
+    X(refused_kernels, "device operations refused: no kernels for the device")                     \
+    X(cuda_failures, "calls to the CUDA driver that failed")                                       \
+    X(cuda_repeated, "launches that failed and were made once more")                               \
+    X(cuda_lost, "devices lost: the GPU path is off from then on")                                 \
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
     X(check_failures, "of these, how many differed")

@@ -18,6 +18,7 @@ const char *tempi_status_string(int status)
     case TEMPI_ERR_UNSUPPORTED: return "not supported by this build or MPI library";
     case TEMPI_ERR_NO_MPI: return "no MPI library is loaded and initialized in this process";
     case TEMPI_ERR_OVERFLOW: return "a size or an address does not fit in 63 bits";
+    case TEMPI_ERR_DEVICE: return "a GPU or its driver failed";
     default: return "unknown status";
     }
 }

@@ -10,6 +10,16 @@
 
 enum { TEMPI_PACK = 0, TEMPI_UNPACK = 1 };
 
+/* How an operation is done. On the host: mem and packed are host memory. All others: mem is device
+ * memory (or pinned, or managed) and the device's kernels or copies do it. */
+enum {
+    TEMPI_ON_HOST = 0,
+    TEMPI_ON_DEVICE = 1, /* packed is memory of the same device */
+    TEMPI_ONE_SHOT = 2,  /* packed is pinned host memory, which the kernel writes or reads itself */
+    TEMPI_STAGED = 3,    /* packed is host memory; the kernel works in a device buffer, copied in one piece */
+    TEMPI_PIPELINED = 4  /* the same in pieces, so that kernel and copy overlap */
+};
+
 /* Bytes [first, first + n) of the packed stream of `count` elements at mem, to (TEMPI_PACK) or from
  * (TEMPI_UNPACK) `packed`, which holds just those n bytes. */
 typedef struct tempi_op {
@@ -20,6 +30,8 @@ typedef struct tempi_op {
     int64_t first;
     int64_t n;
     int32_t direction;
+    int32_t method;
+    int32_t device; /* ordinal; of no meaning on the host */
 } tempi_op;
 
 typedef struct tempi_work tempi_work;
@@ -29,16 +41,17 @@ typedef struct tempi_backend {
     const char *name;
     /* Writes *out = NULL when the work is done already. */
     int (*submit)(const tempi_op *ops, int n, tempi_work **out);
-    /* 1 when done; the work is then gone. Never blocks. */
-    int (*test)(tempi_work *work);
-    /* Returns when done; the work is then gone. */
-    void (*wait)(tempi_work *work);
+    /* 1 when done, with *status how it went; the work is then gone. Never blocks. */
+    int (*test)(tempi_work *work, int *status);
+    /* Returns how it went when done; the work is then gone. */
+    int (*wait)(tempi_work *work);
 } tempi_backend;
 
 /* Work in flight, or done: work == NULL. Belongs to one thread at a time. All zero is a done one. */
 typedef struct tempi_ticket {
     const tempi_backend *backend;
     tempi_work *work;
+    int status; /* once it is done */
 } tempi_ticket;
 
 /* Starts the operations. On failure none was started and *out is left alone. */
@@ -46,8 +59,14 @@ int tempi_pack_submit(const tempi_op *ops, int n, tempi_ticket *out);
 /* 1 when all of the ticket's operations are done, and from then on; else 0, at once. */
 int tempi_pack_test(tempi_ticket *ticket);
 void tempi_pack_wait(tempi_ticket *ticket);
-/* Submits and waits. Cannot fail: host memory needs nothing that could be missing. */
-void tempi_pack_run(const tempi_op *ops, int n);
+/* How a ticket that is done went: TEMPI_OK, or TEMPI_ERR_DEVICE when a device failed under way; the
+ * bytes are then undefined. Work on the host cannot fail. */
+int tempi_pack_error(const tempi_ticket *ticket);
+/* Submits and waits. Work on the host cannot fail: it needs nothing that could be missing. */
+int tempi_pack_run(const tempi_op *ops, int n);
+
+/* Who does the operations that are not for the host; without one they are TEMPI_ERR_UNSUPPORTED. */
+void tempi_pack_set_device_backend(const tempi_backend *backend);
 
 /* For tests: with tests > 0, work submitted from now on is done at its tests-th test or at wait, as
  * if it ran on a device. 0: at once again. */

@@ -1,5 +1,6 @@
 /* submit.c: packing as submitted work. The host back end works inside submit; the delayed one is the
- * host's with its work put off, so that what waits for packs can be tested without a device. */
+ * host's with its work put off, so that what waits for packs can be tested without a device. Whoever
+ * has devices registers a back end for the operations that are not for the host. */
 #include "pack/pack.h"
 
 #include <stdatomic.h>
@@ -10,6 +11,8 @@ static void run_ops(const tempi_op *ops, int n)
 {
     for (int i = 0; i < n; i++) {
         const tempi_op *op = &ops[i];
+        if (op->method != TEMPI_ON_HOST)
+            continue;
         if (op->direction == TEMPI_PACK)
             tempi_pack(op->layout, op->count, op->mem, op->first, op->n, op->packed);
         else
@@ -26,15 +29,17 @@ static int host_submit(const tempi_op *ops, int n, tempi_work **out)
     return TEMPI_OK;
 }
 
-static int host_test(tempi_work *work)
+static int host_test(tempi_work *work, int *status)
 {
     (void)work;
+    *status = TEMPI_OK;
     return 1;
 }
 
-static void host_wait(tempi_work *work)
+static int host_wait(tempi_work *work)
 {
     (void)work;
+    return TEMPI_OK;
 }
 
 static const tempi_backend host_backend = {"host", host_submit, host_test, host_wait};
@@ -62,17 +67,18 @@ static int delayed_submit(const tempi_op *ops, int n, tempi_work **out)
     return TEMPI_OK;
 }
 
-static void delayed_wait(tempi_work *work)
+static int delayed_wait(tempi_work *work)
 {
     run_ops(work->ops, work->n);
     free(work);
+    return TEMPI_OK;
 }
 
-static int delayed_test(tempi_work *work)
+static int delayed_test(tempi_work *work, int *status)
 {
     if (--work->tests_left > 0)
         return 0;
-    delayed_wait(work);
+    *status = delayed_wait(work);
     return 1;
 }
 
@@ -86,14 +92,46 @@ void tempi_pack_set_delay(int64_t tests)
 
 /* ---- tickets ------------------------------------------------------------------------------------ */
 
+static const tempi_backend *_Atomic device_backend;
+
+void tempi_pack_set_device_backend(const tempi_backend *backend)
+{
+    atomic_store_explicit(&device_backend, backend, memory_order_release);
+}
+
+static int for_host(const tempi_op *ops, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ops[i].method != TEMPI_ON_HOST)
+            return 0;
+    return 1;
+}
+
+/* The device takes its operations and leaves the host's, which are done here once it could. */
+static int device_submit(const tempi_op *ops, int n, tempi_ticket *out)
+{
+    const tempi_backend *backend = atomic_load_explicit(&device_backend, memory_order_acquire);
+    tempi_work *work;
+    if (!backend)
+        return TEMPI_ERR_UNSUPPORTED;
+    const int status = backend->submit(ops, n, &work);
+    if (status != TEMPI_OK)
+        return status;
+    run_ops(ops, n);
+    *out = (tempi_ticket){backend, work, TEMPI_OK};
+    return TEMPI_OK;
+}
+
 int tempi_pack_submit(const tempi_op *ops, int n, tempi_ticket *out)
 {
+    if (!for_host(ops, n))
+        return device_submit(ops, n, out);
     const int delayed = atomic_load_explicit(&delay_tests, memory_order_relaxed) > 0;
     const tempi_backend *backend = delayed ? &delayed_backend : &host_backend;
     tempi_work *work;
     const int status = backend->submit(ops, n, &work);
     if (status == TEMPI_OK)
-        *out = (tempi_ticket){backend, work};
+        *out = (tempi_ticket){backend, work, TEMPI_OK};
     return status;
 }
 
@@ -101,7 +139,7 @@ int tempi_pack_test(tempi_ticket *ticket)
 {
     if (!ticket->work)
         return 1;
-    if (!ticket->backend->test(ticket->work))
+    if (!ticket->backend->test(ticket->work, &ticket->status))
         return 0;
     ticket->work = NULL;
     return 1;
@@ -111,17 +149,30 @@ void tempi_pack_wait(tempi_ticket *ticket)
 {
     if (!ticket->work)
         return;
-    ticket->backend->wait(ticket->work);
+    ticket->status = ticket->backend->wait(ticket->work);
     ticket->work = NULL;
 }
 
-void tempi_pack_run(const tempi_op *ops, int n)
+int tempi_pack_error(const tempi_ticket *ticket)
+{
+    return ticket->status;
+}
+
+int tempi_pack_run(const tempi_op *ops, int n)
 {
     tempi_ticket ticket;
-    if (atomic_load_explicit(&delay_tests, memory_order_relaxed) == 0)
+    const int host = for_host(ops, n);
+    if (host && atomic_load_explicit(&delay_tests, memory_order_relaxed) == 0) {
         run_ops(ops, n);
-    else if (tempi_pack_submit(ops, n, &ticket) == TEMPI_OK)
+        return TEMPI_OK;
+    }
+    const int status = tempi_pack_submit(ops, n, &ticket);
+    if (status == TEMPI_OK) {
         tempi_pack_wait(&ticket);
-    else
-        run_ops(ops, n);
+        return tempi_pack_error(&ticket);
+    }
+    if (!host)
+        return status;
+    run_ops(ops, n);
+    return TEMPI_OK;
 }

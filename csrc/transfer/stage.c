@@ -1,8 +1,8 @@
 #include "transfer/stage.h"
 #include "base/allocate.h"
+#include "base/budget.h"
 #include "base/config.h"
 #include "base/lock.h"
-#include "base/stats.h"
 
 #include <stdlib.h>
 
@@ -71,12 +71,6 @@ static header *fresh(int class, int64_t capacity)
     return h;
 }
 
-static void note_peak(void)
-{
-    if ((uint64_t)pool.used > tempi_stats[TEMPI_STAT_stage_peak])
-        tempi_stats[TEMPI_STAT_stage_peak] = (uint64_t)pool.used;
-}
-
 void *tempi_stage_get(int64_t bytes)
 {
     if (bytes < 0 || bytes > tempi_config.stage_max)
@@ -85,24 +79,23 @@ void *tempi_stage_get(int64_t bytes)
     if (class >= CLASSES)
         return NULL;
     const int64_t capacity = class_capacity(class);
-    header *h = NULL;
+    if (!tempi_budget_take(bytes, capacity))
+        return NULL;
     tempi_lock_acquire(&pool.lock);
-    if (pool.used + bytes <= tempi_config.stage_max) {
-        h = pool.free[class];
-        if (h) {
-            pool.free[class] = h->next;
-            pool.cached -= capacity;
-        } else {
-            if (pool.used + pool.cached + capacity > tempi_config.stage_max)
-                drop_cached();
-            h = fresh(class, capacity);
-        }
-        if (h) {
-            pool.used += capacity;
-            note_peak();
-        }
+    header *h = pool.free[class];
+    if (h) {
+        pool.free[class] = h->next;
+        pool.cached -= capacity;
+    } else {
+        if (pool.used + pool.cached + capacity > tempi_config.stage_max)
+            drop_cached();
+        h = fresh(class, capacity);
     }
+    if (h)
+        pool.used += capacity;
     tempi_lock_release(&pool.lock);
+    if (!h)
+        tempi_budget_give(capacity);
     return h ? (char *)h + ALIGNMENT : NULL;
 }
 
@@ -111,12 +104,14 @@ void tempi_stage_put(void *buffer)
     if (!buffer)
         return;
     header *h = header_of(buffer);
+    const int64_t capacity = h->capacity;
     tempi_lock_acquire(&pool.lock);
     h->next = pool.free[h->class];
     pool.free[h->class] = h;
-    pool.used -= h->capacity;
-    pool.cached += h->capacity;
+    pool.used -= capacity;
+    pool.cached += capacity;
     tempi_lock_release(&pool.lock);
+    tempi_budget_give(capacity);
 }
 
 void tempi_stage_trim(void)

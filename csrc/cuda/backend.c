@@ -1,0 +1,378 @@
+#include "cuda/backend.h"
+#include "base/stats.h"
+#include "cuda/batch.h"
+#include "cuda/pool.h"
+#include "cuda/tables.h"
+
+#include <stdlib.h>
+
+/* A piece long enough to use the bus well and short enough to overlap; to be measured. */
+enum { PIECE = 1 << 20, PIECE_SMALLEST = 64 << 10, PIECE_SLOTS = 4, FEW = 8 };
+
+_Atomic int tempi_cuda_waiting;
+
+/* What one submit handed over: a batch for each device and direction in it. */
+struct tempi_work {
+    int status;
+    int n;
+    tempi_cuda_batch *batches[];
+};
+
+/* ---- launching what is gathered ------------------------------------------------------------------------ */
+
+/* The open batch, now LAUNCHING and the last one; or NULL. */
+static tempi_cuda_batch *close_open(tempi_cuda_device *device, int direction, tempi_cuda_batch **previous)
+{
+    pthread_mutex_lock(&device->lock);
+    tempi_cuda_batch *batch = device->open[direction];
+    if (batch) {
+        atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
+        atomic_fetch_sub(&tempi_cuda_waiting, batch->nitems);
+        device->open[direction] = NULL;
+        *previous = device->last[direction];
+        device->last[direction] = batch;
+        (void)tempi_cuda_batch_retain(batch); /* for the caller: the list's hold moved along */
+    }
+    pthread_mutex_unlock(&device->lock);
+    return batch;
+}
+
+static void launch_open(tempi_cuda_device *device, int direction)
+{
+    tempi_cuda_batch *previous = NULL, *batch = close_open(device, direction, &previous);
+    if (!batch)
+        return;
+    tempi_cuda_batch_release(previous);
+    tempi_cuda_batch_launch(batch);
+    tempi_cuda_batch_release(batch);
+}
+
+static bool is_idle(tempi_cuda_device *device, int direction)
+{
+    tempi_cuda_batch *last = NULL;
+    pthread_mutex_lock(&device->lock);
+    if (device->last[direction])
+        last = tempi_cuda_batch_retain(device->last[direction]);
+    pthread_mutex_unlock(&device->lock);
+    const bool idle = !last || tempi_cuda_batch_poll(last);
+    tempi_cuda_batch_release(last);
+    return idle;
+}
+
+void tempi_cuda_flush_waiting(void)
+{
+    for (int i = 0; i < TEMPI_CUDA_DEVICES; ++i) {
+        tempi_cuda_device *device = tempi_cuda_device_peek(i);
+        for (int d = 0; device && d < 2; ++d)
+            launch_open(device, d);
+    }
+}
+
+/* ---- making operations ready --------------------------------------------------------------------------- */
+
+static bool is_one_run(const tempi_op *op)
+{
+    const tempi_layout *layout = op->layout;
+    return layout->dense || (op->count == 1 && layout->nboxes == 1 && layout->boxes[0].ndims == 0 &&
+                             !layout->boxes[0].table);
+}
+
+/* Kernels and tables, so that a launch later on needs no more than the driver. */
+static int ready_for_kernels(tempi_cuda_device *device, const tempi_layout *layout)
+{
+    int status = tempi_cuda_kernels_ready(device);
+    for (int i = 0; i < layout->nboxes && status == TEMPI_OK; ++i) {
+        const tempi_box *box = &layout->boxes[i];
+        tempi_device_table there;
+        if (box->table)
+            status = tempi_cuda_table_get(device, box->table, box->run == 0, &there);
+    }
+    return status;
+}
+
+static int prepare_pipelined(tempi_cuda_item *item)
+{
+    const int64_t pieces = (item->op.n + PIECE - 1) / PIECE;
+    const int slots = pieces < PIECE_SLOTS ? (int)pieces : PIECE_SLOTS;
+    for (int64_t piece = PIECE; piece >= PIECE_SMALLEST; piece /= 2) {
+        item->buffer = tempi_cuda_buffer_get(item->op.device, piece * slots);
+        if (!item->buffer)
+            continue;
+        item->piece = piece;
+        item->slots = slots;
+        return TEMPI_OK;
+    }
+    return TEMPI_ERR_MEMORY;
+}
+
+/* In one piece if the message is short, or if that is what was asked for and there is room. */
+static int prepare_staged(tempi_cuda_item *item)
+{
+    item->host = item->op.packed;
+    if (item->op.method == TEMPI_STAGED || item->op.n <= PIECE)
+        item->buffer = tempi_cuda_buffer_get(item->op.device, item->op.n);
+    const int status = item->buffer ? TEMPI_OK : prepare_pipelined(item);
+    if (status == TEMPI_OK) {
+        item->op.packed = item->buffer;
+        tempi_stat_add(TEMPI_STAT_staged_bytes, item->op.n);
+    }
+    return status;
+}
+
+static int prepare(const tempi_op *op, tempi_cuda_item *item)
+{
+    tempi_cuda_device *device = tempi_cuda_device_get(op->device);
+    *item = (tempi_cuda_item){.op = *op};
+    if (!device)
+        return TEMPI_ERR_DEVICE;
+    if (is_one_run(op)) /* the plan is a copy, which reaches any memory */
+        return TEMPI_OK;
+    const int status = ready_for_kernels(device, op->layout);
+    if (status != TEMPI_OK || op->method == TEMPI_ON_DEVICE || op->method == TEMPI_ONE_SHOT)
+        return status;
+    return prepare_staged(item);
+}
+
+static void give_back(const tempi_cuda_item *items, int n)
+{
+    for (int i = 0; i < n; ++i)
+        (void)tempi_cuda_pool_put(items[i].buffer);
+}
+
+/* The operations that are for devices and not empty; *out tells how many. */
+static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *out)
+{
+    int ready = 0;
+    for (int i = 0; i < n; ++i) {
+        if (ops[i].method == TEMPI_ON_HOST || ops[i].n == 0)
+            continue;
+        const int status = ops[i].method > TEMPI_PIPELINED ? TEMPI_ERR_ARG : prepare(&ops[i], &items[ready]);
+        if (status != TEMPI_OK) {
+            give_back(items, ready);
+            return status;
+        }
+        ++ready;
+    }
+    *out = ready;
+    return TEMPI_OK;
+}
+
+/* ---- handing over -------------------------------------------------------------------------------------- */
+
+static void note(const tempi_cuda_item *item)
+{
+    const bool packs = item->op.direction == TEMPI_PACK;
+    tempi_stat_add(packs ? TEMPI_STAT_device_packs : TEMPI_STAT_device_unpacks, 1);
+    tempi_stat_add(packs ? TEMPI_STAT_device_packed_bytes : TEMPI_STAT_device_unpacked_bytes, item->op.n);
+}
+
+static bool belongs(const tempi_cuda_item *item, const tempi_cuda_item *to)
+{
+    return item->op.device == to->op.device && item->op.direction == to->op.direction;
+}
+
+/* All items like the first into the open batch; NULL: out of memory, and none was. */
+static tempi_cuda_batch *gather(tempi_cuda_device *device, const tempi_cuda_item *items, int n)
+{
+    const int direction = items[0].op.direction;
+    pthread_mutex_lock(&device->lock);
+    if (!device->open[direction])
+        device->open[direction] = tempi_cuda_batch_new(device, direction);
+    tempi_cuda_batch *batch = device->open[direction];
+    if (batch && !tempi_cuda_batch_reserve(batch, n))
+        batch = NULL;
+    for (int i = 0; batch && i < n; ++i) {
+        if (!belongs(&items[i], &items[0]))
+            continue;
+        tempi_cuda_batch_add(batch, &items[i]);
+        note(&items[i]);
+        atomic_fetch_add(&tempi_cuda_waiting, 1);
+    }
+    if (batch)
+        (void)tempi_cuda_batch_retain(batch);
+    pthread_mutex_unlock(&device->lock);
+    return batch;
+}
+
+/* Our stream waits for the program's before the items join what will be launched in it. */
+static int order(tempi_cuda_device *device, int direction)
+{
+    tempi_cuda_entry entry;
+    int status = tempi_cuda_enter(device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    status = tempi_cuda_order(device, device->streams[direction]);
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+static int hand_over(const tempi_cuda_item *items, int n, tempi_work *work)
+{
+    tempi_cuda_device *device = tempi_cuda_device_peek(items[0].op.device);
+    const int direction = items[0].op.direction;
+    const int status = order(device, direction);
+    if (status != TEMPI_OK)
+        return status;
+    tempi_cuda_batch *batch = gather(device, items, n);
+    if (!batch)
+        return TEMPI_ERR_MEMORY;
+    work->batches[work->n++] = batch;
+    if (is_idle(device, direction))
+        launch_open(device, direction);
+    return TEMPI_OK;
+}
+
+static bool first_of_its_kind(const tempi_cuda_item *items, int i)
+{
+    for (int j = 0; j < i; ++j)
+        if (belongs(&items[j], &items[i]))
+            return false;
+    return true;
+}
+
+static void give_back_kind(const tempi_cuda_item *items, int n)
+{
+    for (int i = 0; i < n; ++i)
+        if (belongs(&items[i], &items[0]))
+            give_back(&items[i], 1);
+}
+
+/* Group by group. Where the first fails nothing was started; a later one's failure is the ticket's. */
+static int hand_over_all(const tempi_cuda_item *items, int n, tempi_work *work)
+{
+    for (int i = 0; i < n; ++i) {
+        if (!first_of_its_kind(items, i))
+            continue;
+        const int status = hand_over(items + i, n - i, work);
+        if (status == TEMPI_OK)
+            continue;
+        if (work->n == 0) {
+            give_back(items + i, n - i);
+            return status;
+        }
+        give_back_kind(items + i, n - i);
+        work->status = status;
+    }
+    return TEMPI_OK;
+}
+
+static int submit_items(const tempi_op *ops, int n, tempi_cuda_item *items, tempi_work *work)
+{
+    int ready = 0;
+    const int status = prepare_all(ops, n, items, &ready);
+    return status == TEMPI_OK ? hand_over_all(items, ready, work) : status;
+}
+
+/* ---- tickets ------------------------------------------------------------------------------------------- */
+
+tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch)
+{
+    tempi_work *work = malloc(sizeof *work + sizeof work->batches[0]);
+    if (!work)
+        return NULL;
+    work->status = TEMPI_OK;
+    work->n = 1;
+    work->batches[0] = batch;
+    return work;
+}
+
+static int let_go(tempi_work *work)
+{
+    const int status = work->status;
+    free(work);
+    return status;
+}
+
+static void drop_last(tempi_work *work)
+{
+    tempi_cuda_batch *batch = work->batches[--work->n];
+    if (work->status == TEMPI_OK)
+        work->status = batch->status;
+    tempi_cuda_batch_release(batch);
+}
+
+static int test(tempi_work *work, int *status)
+{
+    while (work->n > 0) {
+        tempi_cuda_batch *batch = work->batches[work->n - 1];
+        if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_OPEN && is_idle(batch->device, batch->direction))
+            launch_open(batch->device, batch->direction);
+        if (!tempi_cuda_batch_poll(batch))
+            return 0;
+        drop_last(work);
+    }
+    *status = let_go(work);
+    return 1;
+}
+
+static int wait(tempi_work *work)
+{
+    for (int i = 0; i < work->n; ++i)
+        if (tempi_cuda_batch_state(work->batches[i]) == TEMPI_BATCH_OPEN)
+            launch_open(work->batches[i]->device, work->batches[i]->direction);
+    while (work->n > 0) {
+        tempi_cuda_batch_wait(work->batches[work->n - 1]);
+        drop_last(work);
+    }
+    return let_go(work);
+}
+
+/* A launch that failed at once, with nobody else's operations in it: the caller may still go another way. */
+static int settle(tempi_work *work, tempi_work **out)
+{
+    if (work->n == 1 && tempi_cuda_batch_state(work->batches[0]) == TEMPI_BATCH_DONE)
+        drop_last(work);
+    *out = work->n > 0 ? work : NULL;
+    return work->n > 0 ? TEMPI_OK : let_go(work);
+}
+
+static int submit(const tempi_op *ops, int n, tempi_work **out)
+{
+    tempi_cuda_item few[FEW], *items = n <= FEW ? few : malloc((size_t)n * sizeof *items);
+    tempi_work *work = malloc(sizeof *work + (size_t)n * sizeof work->batches[0]);
+    int status = tempi_cuda_up() ? TEMPI_ERR_MEMORY : TEMPI_ERR_DEVICE;
+    if (items && work && tempi_cuda_up()) {
+        work->n = 0;
+        work->status = TEMPI_OK;
+        status = submit_items(ops, n, items, work);
+    }
+    if (items != few)
+        free(items);
+    if (status == TEMPI_OK)
+        return settle(work, out);
+    free(work);
+    return status;
+}
+
+const tempi_backend tempi_cuda_backend = {"cuda", submit, test, wait};
+
+/* ---- start and stop ------------------------------------------------------------------------------------ */
+
+void tempi_cuda_backend_start(void)
+{
+    tempi_pack_set_device_backend(&tempi_cuda_backend);
+}
+
+static void finish_last(tempi_cuda_device *device, int direction)
+{
+    pthread_mutex_lock(&device->lock);
+    tempi_cuda_batch *last = device->last[direction];
+    device->last[direction] = NULL;
+    pthread_mutex_unlock(&device->lock);
+    if (last)
+        tempi_cuda_batch_wait(last);
+    tempi_cuda_batch_release(last);
+}
+
+void tempi_cuda_stop(void)
+{
+    tempi_cuda_flush_waiting();
+    for (int i = 0; i < TEMPI_CUDA_DEVICES; ++i) {
+        tempi_cuda_device *device = tempi_cuda_device_peek(i);
+        for (int d = 0; device && d < 2; ++d)
+            finish_last(device, d);
+    }
+    tempi_cuda_tables_clear();
+    tempi_cuda_pool_clear();
+    tempi_cuda_devices_stop();
+}

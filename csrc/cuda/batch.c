@@ -1,0 +1,192 @@
+#include "cuda/batch.h"
+#include "base/stats.h"
+#include "cuda/pool.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+/* ---- life ---------------------------------------------------------------------------------------------- */
+
+tempi_cuda_batch *tempi_cuda_batch_new(tempi_cuda_device *device, int direction)
+{
+    tempi_cuda_batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return NULL;
+    batch->device = device;
+    batch->direction = direction;
+    batch->refs = 1;
+    return batch;
+}
+
+tempi_cuda_batch *tempi_cuda_batch_retain(tempi_cuda_batch *batch)
+{
+    atomic_fetch_add_explicit(&batch->refs, 1, memory_order_relaxed);
+    return batch;
+}
+
+void tempi_cuda_batch_release(tempi_cuda_batch *batch)
+{
+    if (!batch || atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (batch->event)
+        tempi_cuda_event_put(batch->device, batch->event);
+    tempi_cuda_plan_free(&batch->plan);
+    free(batch->items);
+    free(batch->buffers);
+    free(batch);
+}
+
+/* ---- gathering ----------------------------------------------------------------------------------------- */
+
+/* Room for `more` further elements of `size` bytes behind the first n. */
+static bool grow(void **array, int n, int *room, int more, size_t size)
+{
+    if (*room - n >= more)
+        return true;
+    const int wanted = n + more > 2 * *room ? n + more : 2 * *room;
+    void *larger = realloc(*array, (size_t)wanted * size);
+    if (!larger)
+        return false;
+    *array = larger;
+    *room = wanted;
+    return true;
+}
+
+static bool reserve_buffers(tempi_cuda_batch *batch, int more)
+{
+    void *array = batch->buffers;
+    const bool good = grow(&array, batch->nbuffers, &batch->buffers_room, more, sizeof *batch->buffers);
+    batch->buffers = array;
+    return good;
+}
+
+bool tempi_cuda_batch_reserve(tempi_cuda_batch *batch, int items)
+{
+    void *array = batch->items;
+    const bool good = grow(&array, batch->nitems, &batch->items_room, items, sizeof *batch->items);
+    batch->items = array;
+    return good && reserve_buffers(batch, items);
+}
+
+void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item)
+{
+    batch->items[batch->nitems++] = *item;
+    if (item->buffer)
+        batch->buffers[batch->nbuffers++] = item->buffer;
+}
+
+void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned)
+{
+    if (!reserve_buffers(batch, 1))
+        return NULL;
+    void *buffer = tempi_cuda_buffer_get(batch->device->ordinal, bytes);
+    *pinned = !buffer;
+    if (!buffer)
+        buffer = tempi_cuda_pinned_get(batch->device->ordinal, bytes);
+    if (buffer)
+        batch->buffers[batch->nbuffers++] = buffer;
+    return buffer;
+}
+
+/* ---- ending -------------------------------------------------------------------------------------------- */
+
+static void state_set(tempi_cuda_batch *batch, int state)
+{
+    atomic_store_explicit(&batch->state, state, memory_order_release);
+}
+
+/* The caller owns the batch: it is LAUNCHING, or was made ENDING by it. */
+static void end(tempi_cuda_batch *batch, int status)
+{
+    batch->status = status;
+    for (int i = 0; i < batch->nbuffers; ++i)
+        (void)tempi_cuda_pool_put(batch->buffers[i]);
+    batch->nbuffers = 0;
+    state_set(batch, TEMPI_BATCH_DONE);
+}
+
+static void land(tempi_cuda_batch *batch, int status)
+{
+    int flying = TEMPI_BATCH_FLYING;
+    if (atomic_compare_exchange_strong(&batch->state, &flying, TEMPI_BATCH_ENDING))
+        end(batch, status);
+}
+
+/* When a call about a batch has failed: whatever is under way in the streams still uses the buffers.
+ * TEMPI_OK: all that was put into them is done, and well. */
+static int drain(tempi_cuda_batch *batch)
+{
+    if (!tempi_cuda_up())
+        return TEMPI_ERR_DEVICE;
+    const int first = TEMPI_CU(StreamSynchronize, batch->device->copy_streams[batch->direction]);
+    const int second = TEMPI_CU(StreamSynchronize, batch->device->streams[batch->direction]);
+    return first != TEMPI_OK ? first : second;
+}
+
+/* How a flying batch went, when its event could not tell. */
+static int ask_streams(tempi_cuda_batch *batch, int status)
+{
+    return status == TEMPI_OK ? TEMPI_OK : drain(batch);
+}
+
+void tempi_cuda_batch_fly(tempi_cuda_batch *batch, tempi_cuda_stream stream, int status)
+{
+    if (status != TEMPI_OK) {
+        (void)drain(batch);
+        end(batch, status);
+        return;
+    }
+    status = tempi_cuda_event_get(batch->device, &batch->event);
+    if (status == TEMPI_OK)
+        status = TEMPI_CU(EventRecord, batch->event, stream);
+    if (status == TEMPI_OK)
+        state_set(batch, TEMPI_BATCH_FLYING);
+    else
+        end(batch, drain(batch)); /* without an event it is waited for here */
+}
+
+/* Packing the same bytes again, or unpacking them, does no harm: a launch that failed without the device
+ * being lost is made once more. */
+void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
+{
+    tempi_cuda_entry entry;
+    int status = tempi_cuda_enter(batch->device, &entry);
+    if (status == TEMPI_OK) {
+        status = tempi_cuda_batch_enqueue(batch);
+        if (status != TEMPI_OK && tempi_cuda_up()) {
+            tempi_stat_add(TEMPI_STAT_cuda_repeated, 1);
+            (void)drain(batch);
+            status = tempi_cuda_batch_enqueue(batch);
+        }
+        tempi_cuda_batch_fly(batch, batch->device->streams[batch->direction], status);
+        tempi_cuda_leave(&entry);
+    } else {
+        end(batch, status);
+    }
+}
+
+int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
+{
+    const int state = tempi_cuda_batch_state(batch);
+    if (state != TEMPI_BATCH_FLYING)
+        return state == TEMPI_BATCH_DONE;
+    if (!tempi_cuda_up()) {
+        land(batch, TEMPI_ERR_DEVICE);
+        return 1;
+    }
+    const int result = tempi_cu.EventQuery(batch->event);
+    if (result == TEMPI_CUDA_NOT_READY)
+        return 0;
+    land(batch, ask_streams(batch, tempi_cuda_check(result, "cuEventQuery")));
+    return tempi_cuda_batch_state(batch) == TEMPI_BATCH_DONE;
+}
+
+void tempi_cuda_batch_wait(tempi_cuda_batch *batch)
+{
+    while (!tempi_cuda_batch_poll(batch)) {
+        if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_FLYING)
+            land(batch, ask_streams(batch, TEMPI_CU(EventSynchronize, batch->event)));
+        else
+            sched_yield(); /* another thread launches or ends it */
+    }
+}

@@ -1,0 +1,81 @@
+/* cuda/batch.h: work for one device in one direction, from its gathering to its end.
+ *
+ *   OPEN       gathers operations (device->open)
+ *   LAUNCHING  one thread puts it into the stream; the others see it as not done
+ *   FLYING     its event is recorded
+ *   ENDING     one thread gives its buffers back
+ *   DONE       status tells how it went
+ *
+ * Counted: each ticket holds it, and the device's lists do.
+ */
+#ifndef TEMPI_CUDA_BATCH_H
+#define TEMPI_CUDA_BATCH_H
+
+#include "cuda/device.h"
+#include "cuda/plan.h"
+#include "pack/pack.h"
+
+typedef enum tempi_batch_state {
+    TEMPI_BATCH_OPEN,
+    TEMPI_BATCH_LAUNCHING,
+    TEMPI_BATCH_FLYING,
+    TEMPI_BATCH_ENDING,
+    TEMPI_BATCH_DONE
+} tempi_batch_state;
+
+/* One operation made ready: the memory that it needs is there. */
+typedef struct tempi_cuda_item {
+    tempi_op op;  /* packed: where the kernel works; a device buffer if `buffer` */
+    void *host;   /* staged and pipelined: the packed bytes in host memory; else NULL */
+    void *buffer; /* the device buffer that lies between, from the pool; else NULL */
+    int64_t piece; /* pipelined: bytes a piece; else 0 */
+    int slots;     /* pieces that the buffer holds */
+} tempi_cuda_item;
+
+struct tempi_cuda_batch {
+    tempi_cuda_device *device;
+    int direction;
+    _Atomic int refs;
+    _Atomic int state;
+    int status;
+    tempi_cuda_event event;
+    tempi_cuda_item *items;
+    int nitems, items_room;
+    void **buffers; /* from the pool, given back at the end */
+    int nbuffers, buffers_room;
+    tempi_plan plan;
+};
+
+/* An empty one with one reference; NULL: out of memory. */
+tempi_cuda_batch *tempi_cuda_batch_new(tempi_cuda_device *device, int direction);
+tempi_cuda_batch *tempi_cuda_batch_retain(tempi_cuda_batch *batch);
+void tempi_cuda_batch_release(tempi_cuda_batch *batch);
+
+static inline int tempi_cuda_batch_state(tempi_cuda_batch *batch)
+{
+    return atomic_load_explicit(&batch->state, memory_order_acquire);
+}
+
+/* Room for so many more items, so that the next adds cannot fail. */
+bool tempi_cuda_batch_reserve(tempi_cuda_batch *batch, int items);
+/* The batch owns the item's buffer from now on. */
+void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item);
+/* Another buffer for the batch's time, in device memory or else *pinned; NULL: none to be had. */
+void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned);
+
+/* LAUNCHING -> FLYING or, if it failed, DONE. */
+void tempi_cuda_batch_launch(tempi_cuda_batch *batch);
+/* LAUNCHING -> FLYING behind what is in `stream`; `status`: of putting it there. */
+void tempi_cuda_batch_fly(tempi_cuda_batch *batch, tempi_cuda_stream stream, int status);
+/* 1 when DONE. Never blocks. */
+int tempi_cuda_batch_poll(tempi_cuda_batch *batch);
+/* Returns when DONE; not for an OPEN one. */
+void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
+
+/* Puts the batch's items into its stream (launch.c). The caller has entered the device. */
+int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
+
+/* Work of the back end that holds just that batch, whose reference it takes over; NULL: out of memory. */
+tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch);
+
+#endif

@@ -1,0 +1,130 @@
+#include "cuda/copy.h"
+#include "base/stats.h"
+#include "cuda/backend.h"
+#include "cuda/batch.h"
+#include "memory/kind.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory that kernels may be writing at this moment; what is only the host's is ready when MPI is called. */
+static bool is_device_side(const tempi_memory *memory)
+{
+    return memory->kind == TEMPI_MEMORY_DEVICE || memory->kind == TEMPI_MEMORY_MANAGED;
+}
+
+/* Managed memory may have no device of its own: then the other side's does the copy, or the first. */
+static int device_of(const tempi_memory *dst, const tempi_memory *src)
+{
+    if (dst->kind == TEMPI_MEMORY_DEVICE)
+        return dst->device;
+    if (src->kind == TEMPI_MEMORY_DEVICE)
+        return src->device;
+    const int one = is_device_side(dst) ? dst->device : src->device;
+    return one >= 0 && one < TEMPI_CUDA_DEVICES ? one : 0;
+}
+
+static int order_after(int ordinal, tempi_cuda_stream stream)
+{
+    tempi_cuda_entry entry;
+    tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
+    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
+    if (status != TEMPI_OK)
+        return status;
+    status = tempi_cuda_order(device, stream);
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+/* One copy in flight, as a batch of its own in the device's copy stream. */
+static int put_copy(tempi_cuda_batch *batch, void *dst, const void *src, int64_t n)
+{
+    tempi_cuda_device *device = batch->device;
+    tempi_cuda_entry entry;
+    const tempi_cuda_stream stream = device->copy_streams[batch->direction];
+    int status = tempi_cuda_enter(device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, stream);
+    atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
+    if (status == TEMPI_OK)
+        tempi_cuda_batch_fly(batch, stream, TEMPI_OK);
+    tempi_cuda_leave(&entry);
+    tempi_stat_add(TEMPI_STAT_device_copies, 1);
+    tempi_stat_add(TEMPI_STAT_device_copied_bytes, n);
+    return status;
+}
+
+static int start(void *dst, const tempi_memory *to, const void *src, const tempi_memory *from, int64_t n,
+                 tempi_cuda_batch **out)
+{
+    const int direction = is_device_side(to) ? TEMPI_UNPACK : TEMPI_PACK;
+    const int ordinal = device_of(to, from);
+    tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
+    if (!device)
+        return TEMPI_ERR_DEVICE;
+    tempi_cuda_batch *batch = tempi_cuda_batch_new(device, direction);
+    if (!batch)
+        return TEMPI_ERR_MEMORY;
+    const tempi_memory *other = to->kind == TEMPI_MEMORY_DEVICE ? from : to;
+    int status = order_after(ordinal, device->copy_streams[direction]);
+    if (status == TEMPI_OK && other->kind == TEMPI_MEMORY_DEVICE && other->device != ordinal)
+        status = order_after(other->device, device->copy_streams[direction]);
+    if (status == TEMPI_OK)
+        status = put_copy(batch, dst, src, n);
+    if (status == TEMPI_OK)
+        *out = batch;
+    else
+        tempi_cuda_batch_release(batch);
+    return status;
+}
+
+/* *out == NULL: it is done already. */
+static int submit(void *dst, const void *src, int64_t n, tempi_cuda_batch **out)
+{
+    tempi_memory to, from;
+    *out = NULL;
+    if (n <= 0)
+        return n == 0 ? TEMPI_OK : TEMPI_ERR_ARG;
+    tempi_memory_describe(dst, &to);
+    tempi_memory_describe(src, &from);
+    if (to.kind == TEMPI_MEMORY_FOREIGN || from.kind == TEMPI_MEMORY_FOREIGN)
+        return TEMPI_ERR_UNSUPPORTED;
+    if (is_device_side(&to) || is_device_side(&from))
+        return start(dst, &to, src, &from, n, out);
+    memcpy(dst, src, (size_t)n);
+    return TEMPI_OK;
+}
+
+int tempi_cuda_copy(void *dst, const void *src, int64_t n)
+{
+    tempi_cuda_batch *batch;
+    int status = submit(dst, src, n, &batch);
+    if (status != TEMPI_OK || !batch)
+        return status;
+    tempi_cuda_batch_wait(batch);
+    status = batch->status;
+    tempi_cuda_batch_release(batch);
+    return status;
+}
+
+int tempi_cuda_copy_submit(void *dst, const void *src, int64_t n, tempi_ticket *out)
+{
+    tempi_cuda_batch *batch;
+    const int status = submit(dst, src, n, &batch);
+    if (status != TEMPI_OK)
+        return status;
+    if (!batch) {
+        *out = (tempi_ticket){NULL, NULL, TEMPI_OK};
+        return TEMPI_OK;
+    }
+    tempi_work *work = tempi_cuda_work_of(batch);
+    if (work) {
+        *out = (tempi_ticket){&tempi_cuda_backend, work, TEMPI_OK};
+        return TEMPI_OK;
+    }
+    tempi_cuda_batch_wait(batch);
+    *out = (tempi_ticket){NULL, NULL, batch->status};
+    tempi_cuda_batch_release(batch);
+    return TEMPI_OK;
+}

@@ -1,0 +1,73 @@
+/* cuda/device.h: one CUDA device as tempi uses it: the program's own primary context, streams of ours,
+ * events, and the kernels.
+ *
+ * Locking: `lock` guards the lists in here and in the batches (backend.c). No driver call that can
+ * wait for the device is made under it; the first use of a device, which loads what it needs, is.
+ */
+#ifndef TEMPI_CUDA_DEVICE_H
+#define TEMPI_CUDA_DEVICE_H
+
+#include "cuda/driver.h"
+
+#include <pthread.h>
+
+enum { TEMPI_CUDA_DEVICES = 32 };
+
+typedef struct tempi_cuda_batch tempi_cuda_batch;
+
+typedef struct tempi_cuda_device {
+    int ordinal;
+    int handle; /* CUdevice */
+    int multiprocessors;
+    int capability; /* 10 * major + minor */
+    int64_t memory; /* bytes in all */
+    int64_t max_pitch;
+    tempi_cuda_context context;     /* the primary one, retained */
+    tempi_cuda_stream streams[2];   /* by direction: TEMPI_PACK, TEMPI_UNPACK */
+    tempi_cuda_stream copy_streams[2]; /* what overlaps with these */
+    pthread_mutex_t lock;
+    tempi_cuda_event *events; /* idle ones */
+    int nevents, events_room;
+    tempi_cuda_module module;
+    tempi_cuda_function *functions; /* by tempi_kernel_id; loaded when first needed */
+    int kernels_status;             /* of loading them; TEMPI_OK while not tried */
+    bool kernels_tried;
+    tempi_cuda_batch *open[2]; /* by direction: what is gathered for the next launch */
+    tempi_cuda_batch *last[2]; /* launched last, and not known to be done */
+} tempi_cuda_device;
+
+/* The device of that ordinal, set up on first use; NULL when it or CUDA is not to be used. */
+tempi_cuda_device *tempi_cuda_device_get(int ordinal);
+/* Already set up ones only; NULL else. */
+tempi_cuda_device *tempi_cuda_device_peek(int ordinal);
+
+/* Makes the device's context current, unless it is; the program's comes back by leave. */
+typedef struct tempi_cuda_entry {
+    bool pushed;
+    bool captured; /* the thread's stream capture mode was relaxed */
+    int mode;
+} tempi_cuda_entry;
+int tempi_cuda_enter(const tempi_cuda_device *device, tempi_cuda_entry *entry);
+void tempi_cuda_leave(tempi_cuda_entry *entry);
+
+/* An event without timing, from the pool. The caller has entered the device. */
+int tempi_cuda_event_get(tempi_cuda_device *device, tempi_cuda_event *out);
+void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event);
+
+/* Makes `stream` wait for what the program has put into its stream so far: the legacy default stream
+ * of this device, or the one that tempi_cuda_set_stream names. The caller has entered the device. */
+int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream);
+/* The stream that the calling thread's buffers are made ready in: a CUstream of the program, with
+ * cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the default rule. */
+void tempi_cuda_set_stream(uintptr_t stream);
+uintptr_t tempi_cuda_get_stream(void);
+
+/* The kernel's function, its module loaded on first use. The caller has entered the device. */
+int tempi_cuda_function_get(tempi_cuda_device *device, int kernel, tempi_cuda_function *out);
+/* Whether there are kernels for the device, loading them if need be: TEMPI_ERR_UNSUPPORTED if not. */
+int tempi_cuda_kernels_ready(tempi_cuda_device *device);
+
+/* At MPI_Finalize: everything back to the driver, if it is still there. */
+void tempi_cuda_devices_stop(void);
+
+#endif

@@ -1,0 +1,183 @@
+/* cuda/driver.h: the CUDA driver API as a table of function pointers.
+ *
+ * Nothing of NVIDIA's is needed to build tempi: the few types and numbers are declared here, from the
+ * CUDA driver API reference. The table is filled when the program is found to have libcuda.so.1
+ * loaded: tempi never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at the
+ * start, from the test device beside libtempi.so.
+ *
+ * Every result goes through tempi_cuda_check, which names, logs and counts it. After an error that
+ * leaves a device unusable (CUDA calls them sticky) the GPU path is off for the life of the process.
+ */
+#ifndef TEMPI_CUDA_DRIVER_H
+#define TEMPI_CUDA_DRIVER_H
+
+#include "tempi.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* CUdeviceptr: under unified addressing (every 64-bit system) host addresses are valid ones too. */
+typedef uint64_t tempi_cuda_address;
+/* CUcontext, CUstream, CUevent, CUmodule, CUfunction. */
+typedef void *tempi_cuda_context, *tempi_cuda_stream, *tempi_cuda_event, *tempi_cuda_module,
+    *tempi_cuda_function;
+
+/* CUresult: those that mean something to tempi. */
+enum {
+    TEMPI_CUDA_SUCCESS = 0,
+    TEMPI_CUDA_INVALID_VALUE = 1,
+    TEMPI_CUDA_OUT_OF_MEMORY = 2,
+    TEMPI_CUDA_NOT_INITIALIZED = 3,
+    TEMPI_CUDA_DEINITIALIZED = 4,
+    TEMPI_CUDA_INVALID_CONTEXT = 201,
+    TEMPI_CUDA_NOT_READY = 600
+};
+
+enum {
+    TEMPI_CUDA_STREAM_NON_BLOCKING = 1,
+    TEMPI_CUDA_EVENT_DISABLE_TIMING = 2,
+    TEMPI_CUDA_HOST_PORTABLE = 1,
+    TEMPI_CUDA_HOST_MAPPED = 2
+};
+/* CUstream of the legacy default stream: it waits for, and is waited for by, all blocking streams. */
+#define TEMPI_CUDA_LEGACY_STREAM ((tempi_cuda_stream)(uintptr_t)1)
+
+/* CUdevice_attribute */
+enum {
+    TEMPI_CUDA_MAX_PITCH = 11,
+    TEMPI_CUDA_MULTIPROCESSORS = 16,
+    TEMPI_CUDA_CAPABILITY_MAJOR = 75,
+    TEMPI_CUDA_CAPABILITY_MINOR = 76
+};
+
+/* CUpointer_attribute, and the answers to MEMORY_TYPE */
+enum {
+    TEMPI_CUDA_POINTER_CONTEXT = 1,
+    TEMPI_CUDA_POINTER_MEMORY_TYPE = 2,
+    TEMPI_CUDA_POINTER_BUFFER_ID = 7,
+    TEMPI_CUDA_POINTER_IS_MANAGED = 8,
+    TEMPI_CUDA_POINTER_ORDINAL = 9,
+    TEMPI_CUDA_POINTER_RANGE_START = 11,
+    TEMPI_CUDA_POINTER_RANGE_SIZE = 12
+};
+enum {
+    TEMPI_CUDA_MEMORY_HOST = 1,
+    TEMPI_CUDA_MEMORY_DEVICE = 2,
+    TEMPI_CUDA_MEMORY_ARRAY = 3,
+    TEMPI_CUDA_MEMORY_UNIFIED = 4
+};
+
+/* CUDA_MEMCPY2D (its _v2 form) */
+typedef struct tempi_cuda_copy2d {
+    size_t src_x, src_y;
+    int src_type;
+    const void *src_host;
+    tempi_cuda_address src_device;
+    void *src_array;
+    size_t src_pitch;
+    size_t dst_x, dst_y;
+    int dst_type;
+    void *dst_host;
+    tempi_cuda_address dst_device;
+    void *dst_array;
+    size_t dst_pitch;
+    size_t width, height;
+} tempi_cuda_copy2d;
+
+/* X(needed, member, symbol, parameters). Without a needed symbol the driver is not used at all; an
+ * optional one is NULL in the table, and only what needs it is off. The symbols are those that
+ * cuda.h maps the plain names to (legacy default stream). */
+#define TEMPI_CUDA_CALLS(X)                                                                        \
+    X(1, Init, "cuInit", (unsigned flags))                                                         \
+    X(1, GetErrorName, "cuGetErrorName", (int result, const char **name))                          \
+    X(0, DriverGetVersion, "cuDriverGetVersion", (int *version))                                   \
+    X(1, DeviceGetCount, "cuDeviceGetCount", (int *count))                                         \
+    X(1, DeviceGet, "cuDeviceGet", (int *device, int ordinal))                                     \
+    X(0, DeviceGetName, "cuDeviceGetName", (char *name, int size, int device))                     \
+    X(1, DeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))      \
+    X(0, DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, int device))                       \
+    X(1, DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                                       \
+      (tempi_cuda_context *context, int device))                                                   \
+    X(1, DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (int device))                    \
+    X(0, DevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState",                                   \
+      (int device, unsigned *flags, int *active))                                                  \
+    X(1, CtxGetCurrent, "cuCtxGetCurrent", (tempi_cuda_context *context))                          \
+    X(1, CtxPushCurrent, "cuCtxPushCurrent_v2", (tempi_cuda_context context))                      \
+    X(1, CtxPopCurrent, "cuCtxPopCurrent_v2", (tempi_cuda_context *context))                       \
+    X(1, PointerGetAttribute, "cuPointerGetAttribute",                                             \
+      (void *data, int attribute, tempi_cuda_address address))                                     \
+    X(1, PointerGetAttributes, "cuPointerGetAttributes",                                           \
+      (unsigned n, int *attributes, void **data, tempi_cuda_address address))                      \
+    X(1, MemAlloc, "cuMemAlloc_v2", (tempi_cuda_address *out, size_t bytes))                       \
+    X(1, MemFree, "cuMemFree_v2", (tempi_cuda_address address))                                    \
+    X(1, MemHostAlloc, "cuMemHostAlloc", (void **out, size_t bytes, unsigned flags))               \
+    X(1, MemFreeHost, "cuMemFreeHost", (void *address))                                            \
+    X(1, MemcpyAsync, "cuMemcpyAsync",                                                             \
+      (tempi_cuda_address dst, tempi_cuda_address src, size_t bytes, tempi_cuda_stream stream))    \
+    X(0, Memcpy2DAsync, "cuMemcpy2DAsync_v2",                                                      \
+      (const tempi_cuda_copy2d *copy, tempi_cuda_stream stream))                                   \
+    X(1, StreamCreate, "cuStreamCreate", (tempi_cuda_stream *out, unsigned flags))                 \
+    X(1, StreamDestroy, "cuStreamDestroy_v2", (tempi_cuda_stream stream))                          \
+    X(1, StreamSynchronize, "cuStreamSynchronize", (tempi_cuda_stream stream))                     \
+    X(1, StreamWaitEvent, "cuStreamWaitEvent",                                                     \
+      (tempi_cuda_stream stream, tempi_cuda_event event, unsigned flags))                          \
+    X(1, EventCreate, "cuEventCreate", (tempi_cuda_event *out, unsigned flags))                    \
+    X(1, EventDestroy, "cuEventDestroy_v2", (tempi_cuda_event event))                              \
+    X(1, EventRecord, "cuEventRecord", (tempi_cuda_event event, tempi_cuda_stream stream))         \
+    X(1, EventQuery, "cuEventQuery", (tempi_cuda_event event))                                     \
+    X(1, EventSynchronize, "cuEventSynchronize", (tempi_cuda_event event))                         \
+    X(0, ModuleLoadData, "cuModuleLoadData", (tempi_cuda_module *out, const void *image))          \
+    X(0, ModuleUnload, "cuModuleUnload", (tempi_cuda_module module))                               \
+    X(0, ModuleGetFunction, "cuModuleGetFunction",                                                 \
+      (tempi_cuda_function *out, tempi_cuda_module module, const char *name))                      \
+    X(0, LaunchKernel, "cuLaunchKernel",                                                           \
+      (tempi_cuda_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,           \
+       unsigned by, unsigned bz, unsigned shared, tempi_cuda_stream stream, void **params,         \
+       void **extra))                                                                              \
+    X(0, ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))
+
+typedef struct tempi_cuda_driver {
+#define TEMPI_CUDA_MEMBER(needed, member, symbol, parameters) int(*member) parameters;
+    TEMPI_CUDA_CALLS(TEMPI_CUDA_MEMBER)
+#undef TEMPI_CUDA_MEMBER
+} tempi_cuda_driver;
+
+/* Valid once tempi_cuda_state is UP or LOST. */
+extern tempi_cuda_driver tempi_cu;
+
+typedef enum tempi_cuda_status {
+    TEMPI_CUDA_ABSENT, /* the program has no CUDA (so far) */
+    TEMPI_CUDA_UP,
+    TEMPI_CUDA_LOST,   /* a device was lost or the driver is gone */
+    TEMPI_CUDA_OFF     /* unusable: a driver without the needed symbols, or a forked child */
+} tempi_cuda_status;
+
+extern _Atomic int tempi_cuda_state;
+
+static inline bool tempi_cuda_up(void)
+{
+    return atomic_load_explicit(&tempi_cuda_state, memory_order_acquire) == TEMPI_CUDA_UP;
+}
+
+/* Once, when the engine starts: the emulator if asked for, else nothing. */
+void tempi_cuda_start(void);
+/* Looks whether the program has loaded CUDA by now; fills the table if so. 11 ns while nothing was
+ * loaded since the last look (measured, a look at the loader's counter), some microseconds if so. */
+int tempi_cuda_look(void);
+/* For `tempi doctor` and tests: brings in the driver itself and initialises it. */
+int tempi_cuda_load(void);
+/* Whether a look could ever find anything: the machine has an NVIDIA device, or the emulator is on. */
+bool tempi_cuda_possible(void);
+/* "none", "libcuda.so.1" or "emulated: CUDA on the CPU, a test device". */
+const char *tempi_cuda_driver_name(void);
+bool tempi_cuda_emulated(void);
+/* In a forked child, where a driver that was initialised before cannot be used. */
+void tempi_cuda_after_fork(void);
+
+/* What a driver call answered, as a tempi_status: OK, MEMORY, or DEVICE. `call` names it. */
+int tempi_cuda_check(int result, const char *call);
+#define TEMPI_CU(member, ...) tempi_cuda_check(tempi_cu.member(__VA_ARGS__), "cu" #member)
+
+#endif

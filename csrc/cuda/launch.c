@@ -1,0 +1,212 @@
+/* launch.c: a batch's items into the device's stream.
+ *
+ *   1. unpack: what is staged comes to the device
+ *   2. one plan for all items but the pipelined: its copies, its launches
+ *   3. pack: what is staged goes to the host
+ *   4. the pipelined items, piece by piece: kernels in the stream, copies in the copy stream
+ */
+#include "base/stats.h"
+#include "cuda/batch.h"
+#include "cuda/pool.h"
+#include "cuda/tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int copy(tempi_cuda_stream stream, uint64_t dst, uint64_t src, int64_t n)
+{
+    tempi_stat_add(TEMPI_STAT_device_copies, 1);
+    tempi_stat_add(TEMPI_STAT_device_copied_bytes, n);
+    return TEMPI_CU(MemcpyAsync, dst, src, (size_t)n, stream);
+}
+
+static uint64_t address_of(const void *pointer)
+{
+    return (uintptr_t)pointer;
+}
+
+/* ---- plans --------------------------------------------------------------------------------------------- */
+
+static int table_hook(void *context, const tempi_table *table, bool variable, tempi_device_table *out)
+{
+    return tempi_cuda_table_get(context, table, variable, out);
+}
+
+static int launch(tempi_cuda_batch *batch, tempi_launch *what)
+{
+    tempi_cuda_function function;
+    void *params[TEMPI_LAUNCH_PARAMS];
+    const int status = tempi_cuda_function_get(batch->device, what->kernel, &function);
+    if (status != TEMPI_OK)
+        return status;
+    for (int i = 0; i < what->nparams; ++i)
+        params[i] = &what->params[i];
+    tempi_stat_add(TEMPI_STAT_launches, 1);
+    return TEMPI_CU(LaunchKernel, function, what->grid, 1, 1, what->block, 1, 1, what->shared,
+                    batch->device->streams[batch->direction], params, NULL);
+}
+
+/* The descriptors in device memory; where there is none left the kernels read them from the host. */
+static int place(tempi_cuda_batch *batch)
+{
+    tempi_plan *plan = &batch->plan;
+    if (plan->nbytes == 0)
+        return TEMPI_OK;
+    bool pinned = false;
+    void *there = tempi_cuda_batch_buffer(batch, (int64_t)plan->nbytes, &pinned);
+    if (!there)
+        return TEMPI_ERR_MEMORY;
+    tempi_cuda_plan_place(plan, address_of(there));
+    if (!pinned)
+        return TEMPI_CU(MemcpyAsync, address_of(there), address_of(plan->bytes), plan->nbytes,
+                        batch->device->streams[batch->direction]);
+    memcpy(there, plan->bytes, plan->nbytes);
+    return TEMPI_OK;
+}
+
+static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
+{
+    const tempi_plan_hooks hooks = {.context = batch->device, .table = table_hook,
+                                    .multiprocessors = batch->device->multiprocessors};
+    tempi_plan *plan = &batch->plan;
+    int status = n > 0 ? tempi_cuda_plan(ops, n, &hooks, plan) : TEMPI_OK;
+    if (n == 0 || status != TEMPI_OK)
+        return status;
+    status = place(batch);
+    for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
+        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst, plan->copies[i].src,
+                      plan->copies[i].n);
+    for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
+        status = launch(batch, &plan->launches[i]);
+    return status;
+}
+
+static int run_whole(tempi_cuda_batch *batch)
+{
+    tempi_op *ops = malloc((size_t)batch->nitems * sizeof *ops);
+    int n = 0;
+    if (!ops)
+        return TEMPI_ERR_MEMORY;
+    for (int i = 0; i < batch->nitems; ++i)
+        if (batch->items[i].piece == 0)
+            ops[n++] = batch->items[i].op;
+    const int status = run_plan(batch, ops, n);
+    free(ops);
+    return status;
+}
+
+/* ---- staged -------------------------------------------------------------------------------------------- */
+
+static int move_staged(tempi_cuda_batch *batch)
+{
+    int status = TEMPI_OK;
+    for (int i = 0; i < batch->nitems && status == TEMPI_OK; ++i) {
+        const tempi_cuda_item *item = &batch->items[i];
+        if (!item->host || item->piece)
+            continue;
+        const uint64_t host = address_of(item->host), device = address_of(item->buffer);
+        const bool packs = batch->direction == TEMPI_PACK;
+        status = copy(batch->device->streams[batch->direction], packs ? host : device, packs ? device : host, item->op.n);
+    }
+    return status;
+}
+
+/* ---- pipelined ----------------------------------------------------------------------------------------- */
+
+enum { SLOTS = 4 };
+
+/* A pipelined item under way. An event per slot tells that the slot's second user is through with it. */
+typedef struct pipe {
+    tempi_cuda_batch *batch;
+    const tempi_cuda_item *item;
+    tempi_cuda_stream stream, copies;
+    tempi_cuda_event handed, freed[SLOTS];
+} pipe;
+
+static int hand_over(tempi_cuda_event event, tempi_cuda_stream from, tempi_cuda_stream to)
+{
+    const int status = TEMPI_CU(EventRecord, event, from);
+    return status == TEMPI_OK ? TEMPI_CU(StreamWaitEvent, to, event, 0) : status;
+}
+
+static int run_piece(const pipe *p, int64_t k, char *slot)
+{
+    tempi_op op = p->item->op;
+    const int64_t at = k * p->item->piece;
+    op.first += at;
+    op.n = op.n - at < p->item->piece ? op.n - at : p->item->piece;
+    op.packed = slot;
+    return run_plan(p->batch, &op, 1);
+}
+
+static int copy_piece(const pipe *p, int64_t k, char *slot)
+{
+    const int64_t at = k * p->item->piece, left = p->item->op.n - at;
+    const int64_t n = left < p->item->piece ? left : p->item->piece;
+    const uint64_t host = address_of(p->item->host) + (uint64_t)at, device = address_of(slot);
+    const bool packs = p->batch->direction == TEMPI_PACK;
+    return copy(p->copies, packs ? host : device, packs ? device : host, n);
+}
+
+/* The first user fills the slot, hands it to the second, which frees it for the next piece but SLOTS. */
+static int piece(const pipe *p, int64_t k)
+{
+    const int s = (int)(k % p->item->slots);
+    char *slot = (char *)p->item->buffer + s * p->item->piece;
+    const bool packs = p->batch->direction == TEMPI_PACK;
+    const tempi_cuda_stream first = packs ? p->stream : p->copies, second = packs ? p->copies : p->stream;
+    int status = TEMPI_OK;
+    if (k >= p->item->slots)
+        status = TEMPI_CU(StreamWaitEvent, first, p->freed[s], 0);
+    if (status == TEMPI_OK)
+        status = packs ? run_piece(p, k, slot) : copy_piece(p, k, slot);
+    if (status == TEMPI_OK)
+        status = hand_over(p->handed, first, second);
+    if (status == TEMPI_OK)
+        status = packs ? copy_piece(p, k, slot) : run_piece(p, k, slot);
+    if (status == TEMPI_OK)
+        status = TEMPI_CU(EventRecord, p->freed[s], second);
+    return status;
+}
+
+static int all_pieces(const pipe *p)
+{
+    const int64_t pieces = (p->item->op.n + p->item->piece - 1) / p->item->piece;
+    int status = TEMPI_OK;
+    for (int64_t k = 0; k < pieces && status == TEMPI_OK; ++k)
+        status = piece(p, k);
+    /* The batch's event goes into the stream, so that must wait for the last copy. */
+    return status == TEMPI_OK ? hand_over(p->handed, p->copies, p->stream) : status;
+}
+
+static int run_pipelined(tempi_cuda_batch *batch, const tempi_cuda_item *item)
+{
+    tempi_cuda_device *device = batch->device;
+    pipe p = {.batch = batch, .item = item, .stream = device->streams[batch->direction],
+              .copies = device->copy_streams[batch->direction]};
+    int status = tempi_cuda_event_get(device, &p.handed);
+    for (int s = 0; s < item->slots && status == TEMPI_OK; ++s)
+        status = tempi_cuda_event_get(device, &p.freed[s]);
+    if (status == TEMPI_OK)
+        status = all_pieces(&p);
+    for (int s = 0; s < item->slots; ++s)
+        tempi_cuda_event_put(device, p.freed[s]);
+    tempi_cuda_event_put(device, p.handed);
+    return status;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------- */
+
+int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch)
+{
+    const bool packs = batch->direction == TEMPI_PACK;
+    int status = packs ? TEMPI_OK : move_staged(batch);
+    if (status == TEMPI_OK)
+        status = run_whole(batch);
+    if (status == TEMPI_OK && packs)
+        status = move_staged(batch);
+    for (int i = 0; i < batch->nitems && status == TEMPI_OK; ++i)
+        if (batch->items[i].piece)
+            status = run_pipelined(batch, &batch->items[i]);
+    return status;
+}

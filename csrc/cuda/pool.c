@@ -1,0 +1,326 @@
+/* pool.c: buffers in size classes.
+ *
+ * What is known of a buffer is kept apart from it, since device memory cannot be written here and a
+ * kernel's stray write should not reach the list. The mutex guards lists and figures only: the driver
+ * may wait for the device when it allocates or frees, and is called without it.
+ */
+#include "cuda/pool.h"
+#include "base/budget.h"
+#include "base/config.h"
+#include "base/stats.h"
+#include "cuda/device.h"
+
+#include <stdlib.h>
+
+/* Four classes a power of two, from 4 KiB to 2^44 bytes: at most a quarter is wasted. */
+enum { SMALLEST_SHIFT = 12, STEPS = 4, CLASSES = (44 - SMALLEST_SHIFT) * STEPS, BUCKETS = 256 };
+
+typedef struct block {
+    struct block *next; /* in a free list or a bucket */
+    void *address;
+    int64_t capacity;
+    int class;
+    int home; /* the device through whose context it was taken */
+    bool pinned;
+} block;
+
+/* One for pinned memory and one for each device. */
+typedef struct shelf {
+    block *free[CLASSES];
+    int64_t used;
+    int64_t cached;
+} shelf;
+
+static struct {
+    pthread_mutex_t lock;
+    shelf pinned;
+    shelf device[TEMPI_CUDA_DEVICES];
+    block *in_use[BUCKETS];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int64_t class_capacity(int class)
+{
+    const int64_t base = (int64_t)1 << (SMALLEST_SHIFT + class / STEPS);
+    return base + base / STEPS * (class % STEPS);
+}
+
+static int class_of(int64_t bytes)
+{
+    if (bytes <= (int64_t)1 << SMALLEST_SHIFT)
+        return 0;
+    const int log = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
+    const int64_t base = (int64_t)1 << log;
+    return (log - SMALLEST_SHIFT) * STEPS + (int)((bytes - 1 - base) / (base / STEPS)) + 1;
+}
+
+static shelf *shelf_of(bool pinned, int device)
+{
+    return pinned ? &pool.pinned : &pool.device[device];
+}
+
+static block **bucket_of(const void *address)
+{
+    return &pool.in_use[((uint64_t)(uintptr_t)address * 0x9E3779B97F4A7C15u) >> 56];
+}
+
+/* ---- the driver's part ------------------------------------------------------------------------------- */
+
+static int take_from_driver(tempi_cuda_device *device, bool pinned, int64_t capacity, void **out)
+{
+    tempi_cuda_entry entry;
+    tempi_cuda_address address = 0;
+    int status = tempi_cuda_enter(device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    if (pinned)
+        status = TEMPI_CU(MemHostAlloc, out, (size_t)capacity, TEMPI_CUDA_HOST_PORTABLE | TEMPI_CUDA_HOST_MAPPED);
+    else
+        status = TEMPI_CU(MemAlloc, &address, (size_t)capacity);
+    if (status == TEMPI_OK && !pinned)
+        *out = (void *)(uintptr_t)address;
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+static void return_to_driver(const block *gone)
+{
+    tempi_cuda_entry entry;
+    const tempi_cuda_device *device = tempi_cuda_device_peek(gone->home);
+    if (!device || !tempi_cuda_up() || tempi_cuda_enter(device, &entry) != TEMPI_OK)
+        return;
+    if (gone->pinned)
+        (void)TEMPI_CU(MemFreeHost, gone->address);
+    else
+        (void)TEMPI_CU(MemFree, (uintptr_t)gone->address);
+    tempi_cuda_leave(&entry);
+}
+
+static void return_list(block *list)
+{
+    while (list) {
+        block *gone = list;
+        list = gone->next;
+        return_to_driver(gone);
+        free(gone);
+    }
+}
+
+/* ---- lists; the caller holds the lock ---------------------------------------------------------------- */
+
+/* All cached blocks of a shelf, in front of `list`. */
+static block *take_cached(shelf *from, block *list)
+{
+    for (int c = 0; c < CLASSES; ++c) {
+        while (from->free[c]) {
+            block *b = from->free[c];
+            from->free[c] = b->next;
+            b->next = list;
+            list = b;
+        }
+    }
+    from->cached = 0;
+    return list;
+}
+
+static void hand_out(block *b)
+{
+    block **bucket = bucket_of(b->address);
+    b->next = *bucket;
+    *bucket = b;
+}
+
+static block *call_in(const void *address)
+{
+    for (block **b = bucket_of(address); *b; b = &(*b)->next) {
+        if ((*b)->address == address) {
+            block *found = *b;
+            *b = found->next;
+            return found;
+        }
+    }
+    return NULL;
+}
+
+/* A cached block, or NULL and, in *surplus, what must go back to the driver before a new one fits. */
+static block *reserve(shelf *from, int class, int64_t bound, block **surplus)
+{
+    const int64_t capacity = class_capacity(class);
+    block *b = from->free[class];
+    from->used += capacity;
+    if (b) {
+        from->free[class] = b->next;
+        from->cached -= capacity;
+        hand_out(b);
+    } else if (from->used + from->cached > bound) {
+        *surplus = take_cached(from, NULL);
+    }
+    return b;
+}
+
+/* ---- getting ----------------------------------------------------------------------------------------- */
+
+static int64_t device_bound(const tempi_cuda_device *device)
+{
+    const int64_t most = (int64_t)1 << 30, share = device->memory / 20;
+    if (tempi_config.device_max >= 0)
+        return tempi_config.device_max;
+    return device->memory && share < most ? share : most;
+}
+
+static block *fresh(tempi_cuda_device *device, bool pinned, int class)
+{
+    block *b = malloc(sizeof *b);
+    if (!b)
+        return NULL;
+    *b = (block){.capacity = class_capacity(class), .class = class, .home = device->ordinal, .pinned = pinned};
+    int status = take_from_driver(device, pinned, b->capacity, &b->address);
+    if (status == TEMPI_ERR_MEMORY) {
+        tempi_cuda_pool_trim();
+        status = take_from_driver(device, pinned, b->capacity, &b->address);
+    }
+    if (status == TEMPI_OK)
+        return b;
+    free(b);
+    return NULL;
+}
+
+static void *get(tempi_cuda_device *device, bool pinned, int class, int64_t bound)
+{
+    shelf *from = shelf_of(pinned, device->ordinal);
+    block *surplus = NULL;
+    pthread_mutex_lock(&pool.lock);
+    block *b = reserve(from, class, bound, &surplus);
+    pthread_mutex_unlock(&pool.lock);
+    return_list(surplus);
+    if (b)
+        return b->address;
+    b = fresh(device, pinned, class);
+    pthread_mutex_lock(&pool.lock);
+    if (b)
+        hand_out(b);
+    else
+        from->used -= class_capacity(class);
+    pthread_mutex_unlock(&pool.lock);
+    return b ? b->address : NULL;
+}
+
+static void *refuse(int reason)
+{
+    tempi_stat_add(reason, 1);
+    return NULL;
+}
+
+void *tempi_cuda_pinned_get(int ordinal, int64_t bytes)
+{
+    tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
+    const int class = bytes < 0 ? CLASSES : class_of(bytes);
+    if (!device || class >= CLASSES || !tempi_budget_take(bytes, class_capacity(class)))
+        return refuse(TEMPI_STAT_refused_pinned_memory);
+    void *found = get(device, true, class, tempi_config.stage_max);
+    if (found)
+        return found;
+    tempi_budget_give(class_capacity(class));
+    return refuse(TEMPI_STAT_refused_pinned_memory);
+}
+
+/* Within the bound by the bytes asked for, as with staging memory: a bound of exactly one message is one. */
+static bool within(const tempi_cuda_device *device, int64_t bytes)
+{
+    pthread_mutex_lock(&pool.lock);
+    const bool fits = bytes <= device_bound(device) - pool.device[device->ordinal].used;
+    pthread_mutex_unlock(&pool.lock);
+    return fits;
+}
+
+void *tempi_cuda_buffer_get(int ordinal, int64_t bytes)
+{
+    tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
+    const int class = bytes < 0 ? CLASSES : class_of(bytes);
+    if (!device || class >= CLASSES || !within(device, bytes))
+        return refuse(TEMPI_STAT_refused_device_memory);
+    void *found = get(device, false, class, device_bound(device));
+    return found ? found : refuse(TEMPI_STAT_refused_device_memory);
+}
+
+/* ---- putting ----------------------------------------------------------------------------------------- */
+
+bool tempi_cuda_pool_put(void *buffer)
+{
+    if (!buffer)
+        return false;
+    pthread_mutex_lock(&pool.lock);
+    block *b = call_in(buffer);
+    if (b) {
+        shelf *to = shelf_of(b->pinned, b->home);
+        b->next = to->free[b->class];
+        to->free[b->class] = b;
+        to->used -= b->capacity;
+        to->cached += b->capacity;
+        if (b->pinned)
+            tempi_budget_give(b->capacity);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return b != NULL;
+}
+
+bool tempi_cuda_pool_pinned(const void *buffer)
+{
+    bool pinned = false;
+    pthread_mutex_lock(&pool.lock);
+    for (const block *b = *bucket_of(buffer); b && !pinned; b = b->next)
+        pinned = b->address == buffer && b->pinned;
+    pthread_mutex_unlock(&pool.lock);
+    return pinned;
+}
+
+void tempi_cuda_pool_trim(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    block *list = take_cached(&pool.pinned, NULL);
+    for (int d = 0; d < TEMPI_CUDA_DEVICES; ++d)
+        list = take_cached(&pool.device[d], list);
+    pthread_mutex_unlock(&pool.lock);
+    return_list(list);
+}
+
+void tempi_cuda_pool_clear(void)
+{
+    tempi_cuda_pool_trim();
+    block *list = NULL;
+    pthread_mutex_lock(&pool.lock);
+    for (int i = 0; i < BUCKETS; ++i) {
+        while (pool.in_use[i]) {
+            block *b = call_in(pool.in_use[i]->address);
+            shelf_of(b->pinned, b->home)->used -= b->capacity;
+            if (b->pinned)
+                tempi_budget_give(b->capacity);
+            b->next = list;
+            list = b;
+        }
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return_list(list);
+}
+
+/* ---- for tests --------------------------------------------------------------------------------------- */
+
+static int64_t total(size_t member)
+{
+    int64_t sum = 0;
+    pthread_mutex_lock(&pool.lock);
+    sum += *(const int64_t *)(const void *)((const char *)&pool.pinned + member);
+    for (int d = 0; d < TEMPI_CUDA_DEVICES; ++d)
+        sum += *(const int64_t *)(const void *)((const char *)&pool.device[d] + member);
+    pthread_mutex_unlock(&pool.lock);
+    return sum;
+}
+
+int64_t tempi_cuda_pool_used(void)
+{
+    return total(offsetof(shelf, used));
+}
+
+int64_t tempi_cuda_pool_cached(void)
+{
+    return total(offsetof(shelf, cached));
+}

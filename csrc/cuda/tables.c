@@ -1,0 +1,148 @@
+#include "cuda/tables.h"
+#include "cuda/pool.h"
+#include "datatype/layout.h"
+
+#include <stdlib.h>
+
+typedef struct kept {
+    struct kept *next;
+    const tempi_table *table; /* held, so its address names it */
+    bool variable;
+    int device;
+    tempi_device_table there;
+} kept;
+
+static struct {
+    pthread_mutex_t lock;
+    kept *list;
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const kept *find(int device, const tempi_table *table, bool variable)
+{
+    for (const kept *k = cache.list; k; k = k->next)
+        if (k->table == table && k->device == device && k->variable == variable)
+            return k;
+    return NULL;
+}
+
+static bool held_by_others(const tempi_table *table)
+{
+    int64_t ours = 0;
+    for (const kept *k = cache.list; k; k = k->next)
+        ours += k->table == table;
+    return atomic_load(&tempi_table_shared(table)->refs) > ours;
+}
+
+static void sweep(bool all)
+{
+    for (kept **k = &cache.list; *k;) {
+        kept *gone = *k;
+        if (!all && held_by_others(gone->table)) {
+            k = &gone->next;
+            continue;
+        }
+        *k = gone->next;
+        (void)tempi_cuda_pool_put((void *)(uintptr_t)gone->there.address);
+        tempi_table_release(gone->table);
+        free(gone);
+    }
+}
+
+/* ---- bringing one over ----------------------------------------------------------------------------- */
+
+/* On the first of our streams that is at hand; those of the kernels wait for it. The bytes may go as
+ * soon as the call returns: from pageable memory the driver takes them at once (CUDA driver API, "API
+ * synchronization behavior"). */
+static int upload(tempi_cuda_device *device, void *to, const void *bytes, int64_t n)
+{
+    tempi_cuda_entry entry;
+    tempi_cuda_event event = NULL;
+    int status = tempi_cuda_enter(device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    status = tempi_cuda_event_get(device, &event);
+    if (status == TEMPI_OK)
+        status = TEMPI_CU(MemcpyAsync, (uintptr_t)to, (uintptr_t)bytes, (size_t)n, device->copy_streams[TEMPI_UNPACK]);
+    if (status == TEMPI_OK)
+        status = TEMPI_CU(EventRecord, event, device->copy_streams[TEMPI_UNPACK]);
+    for (int d = 0; d < 2 && status == TEMPI_OK; ++d)
+        status = TEMPI_CU(StreamWaitEvent, device->streams[d], event, 0);
+    if (status != TEMPI_OK) /* the buffer goes back: nothing may still be on its way into it */
+        (void)TEMPI_CU(StreamSynchronize, device->copy_streams[TEMPI_UNPACK]);
+    tempi_cuda_event_put(device, event);
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+static int encode_and_upload(tempi_cuda_device *device, kept *k)
+{
+    void *bytes = malloc((size_t)k->there.form.bytes);
+    if (!bytes)
+        return TEMPI_ERR_MEMORY;
+    tempi_table_encode(k->table, k->variable, &k->there.form, bytes);
+    const int status = upload(device, (void *)(uintptr_t)k->there.address, bytes, k->there.form.bytes);
+    free(bytes);
+    return status;
+}
+
+static int make(tempi_cuda_device *device, kept *k)
+{
+    int status = tempi_table_form_of(k->table, k->variable, &k->there.form);
+    if (status != TEMPI_OK)
+        return status;
+    void *buffer = tempi_cuda_buffer_get(device->ordinal, k->there.form.bytes);
+    if (!buffer)
+        return TEMPI_ERR_MEMORY;
+    k->there.address = (uintptr_t)buffer;
+    status = encode_and_upload(device, k);
+    if (status != TEMPI_OK)
+        (void)tempi_cuda_pool_put(buffer);
+    return status;
+}
+
+/* Caller holds the lock. */
+static int add(tempi_cuda_device *device, const tempi_table *table, bool variable, tempi_device_table *out)
+{
+    kept *k = malloc(sizeof *k);
+    if (!k)
+        return TEMPI_ERR_MEMORY;
+    *k = (kept){.table = table, .variable = variable, .device = device->ordinal};
+    sweep(false);
+    const int status = make(device, k);
+    if (status != TEMPI_OK) {
+        free(k);
+        return status;
+    }
+    tempi_table_retain(table);
+    k->next = cache.list;
+    cache.list = k;
+    *out = k->there;
+    return TEMPI_OK;
+}
+
+int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bool variable, tempi_device_table *out)
+{
+    int status = TEMPI_OK;
+    pthread_mutex_lock(&cache.lock);
+    const kept *known = find(device->ordinal, table, variable);
+    if (known)
+        *out = known->there;
+    else
+        status = add(device, table, variable, out);
+    pthread_mutex_unlock(&cache.lock);
+    return status;
+}
+
+void tempi_cuda_tables_trim(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    sweep(false);
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void tempi_cuda_tables_clear(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    sweep(true);
+    pthread_mutex_unlock(&cache.lock);
+}
