@@ -30,14 +30,14 @@ typedef struct tempi_device_copy {
 
 /* ---- offset tables on the device ----------------------------------------------------------------- */
 
-/* How a tempi_table lies in device memory, as tempi_table_encode wrote it (table.c):
- *   offsets[n], then unless step: packed[n + 1]; 4 bytes each, 8 if wide;
+/* How a tempi_table lies in device memory, as tempi_table_encode wrote it (plan_table.c):
+ *   offsets[n], then unless step: packed[n], counted from entry 0; 4 bytes each, 8 if wide;
  *   and with variable runs guide[]: the entry that holds packed byte g << guide_shift. */
 typedef struct tempi_table_form {
     int64_t bytes;        /* of the encoded table */
     uint64_t bits;        /* all offsets, positions and lengths, or'ed: their common alignment */
     int64_t step;         /* entry j lies at packed position j * step; 0: at packed[j] */
-    int64_t span;         /* packed bytes, with variable runs */
+    int64_t span;         /* packed bytes with variable runs, else position of the last entry */
     int64_t reach;        /* largest distance of an offset from 0 */
     uint32_t n;           /* entries */
     uint32_t wide;        /* 1: 64-bit numbers */

@@ -9,10 +9,10 @@ A block finds the box of its chunk by `map`, which has the first box that chunk 
 or a later one belongs to, and a search of a step or two between two cells. Descriptors are the same
 for the whole block: loads of them are broadcasts out of the first-level cache.
 
-Descriptor, 80 bytes (csrc/cuda/desc.h), and axis, 32 bytes:
+Descriptor, 80 bytes (csrc/cuda/plan_boxes.c), and axis, 32 bytes:
 
     0 dst  8 src  16 table  24 packed  32 guide  40 first  44 end  48 chunk  52 axis  56 naxes
-    60 form  64 shift
+    60 form  64 shift  72 start
     0 d    8 s    16 n      20 m       24 h
 
 Bound as _strided.py; many small boxes by the latency of map, descriptor and axis, one after the other.
@@ -132,10 +132,11 @@ def make(index: int) -> Any:
                 packed = load64(add64(box, u64(24)))
                 guide = load64(add64(box, u64(32)))
                 shift = load32(add64(box, u64(64)))
-                d, s = look(d, s, i, table, packed, guide, shift, form)
-                d1, s1 = look(d1, s1, i1, table, packed, guide, shift, form)
-                d2, s2 = look(d2, s2, i2, table, packed, guide, shift, form)
-                d3, s3 = look(d3, s3, i3, table, packed, guide, shift, form)
+                start = load64(add64(box, u64(72)))
+                d, s = look(d, s, i, table, packed, guide, shift, start, form)
+                d1, s1 = look(d1, s1, i1, table, packed, guide, shift, start, form)
+                d2, s2 = look(d2, s2, i2, table, packed, guide, shift, start, form)
+                d3, s3 = look(d3, s3, i3, table, packed, guide, shift, start, form)
             if a == outermost:
                 break
             a = add(a, u32(1))

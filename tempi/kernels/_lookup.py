@@ -77,21 +77,21 @@ def find(p, packed, guide, shift, form):  # type: ignore[no-untyped-def]
 
 def _make(index: int) -> Any:
     number, total, difference = NUMBER[index], plus[index], minus[index]
-    cut, start = as_offset[index], offset[index]
+    cut, kind = as_offset[index], offset[index]
 
     @device
-    def look(d, s, i, table, packed, guide, shift, form):  # type: ignore[no-untyped-def]
+    def look(d, s, i, table, packed, guide, shift, start, form):  # type: ignore[no-untyped-def]
         """Adds what the table says of index i on its axis to the offsets (d, s)."""
         if band(form, u32(VARIABLE)):
-            # i counts words of the table's packed bytes; its axis has led to them already.
-            p = shl64(wide(i), band(form, u32(WIDTH_BITS)))
+            # i counts words of the table's packed bytes from `start` on; its axis has led to them already.
+            p = add64(start, shl64(wide(i), band(form, u32(WIDTH_BITS))))
             j = find(p, packed, guide, shift, form)
             memory = difference(total(number(table, j, form), cut(p)), number(packed, j, form))
             if band(form, u32(UNPACK)):
                 return total(d, memory), s
             return d, total(s, memory)
         memory = number(table, i, form)
-        position = start(0)
+        position = kind(0)
         if packed != u64(0):
             position = number(packed, i, form)
         if band(form, u32(UNPACK)):

@@ -47,7 +47,7 @@ def _params(text: str) -> tuple[tuple[str, str], ...]:
 # Axes are numbered from the innermost (0) on; the outermost one has its strides in dl, sl only.
 _AXIS = "u32: n{0} m{0} h{0}, off: d{0} s{0}"
 _RANGE = "u64: dst src, u32: first end naxes"
-_TABLE = "u32: form, u64: table packed guide, u32: shift"
+_TABLE = "u32: form, u64: table packed guide, u32: shift, u64: start"
 PARAMS = {
     "strided": ", ".join([_RANGE, *(_AXIS.format(i) for i in range(3)), "off: dl sl"]),
     "table": ", ".join([_RANGE, *(_AXIS.format(i) for i in range(2)), "off: dl sl", _TABLE]),

@@ -26,16 +26,16 @@ def make(index: int) -> Any:
     place, look, to = PLACE3[index], LOOK[index], at[index]
 
     @device
-    def one(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift):  # type: ignore[no-untyped-def]
+    def one(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start):  # type: ignore[no-untyped-def]
         d, s, i, i1, last = place(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl)
         axis = shr(form, u32(AXIS_SHIFT))
         if axis == sub(naxes, u32(1)):
             i = last
         elif axis == u32(1):
             i = i1
-        return look(d, s, i, table, packed, guide, shift, form)
+        return look(d, s, i, table, packed, guide, shift, start, form)
 
-    def kernel(dst, src, first, end, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift):  # type: ignore[no-untyped-def]  # noqa: E501
+    def kernel(dst, src, first, end, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start):  # type: ignore[no-untyped-def]  # noqa: E501
         step = all_threads()
         stop = sub(end, u32(1))
         w = add(first, first_thread())
@@ -46,10 +46,10 @@ def make(index: int) -> Any:
             v1 = least(w1, stop)
             v2 = least(w2, stop)
             v3 = least(w3, stop)
-            d, s = one(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift)
-            p, x = one(v1, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift)
-            q, y = one(v2, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift)
-            r, z = one(v3, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift)
+            d, s = one(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
+            p, x = one(v1, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
+            q, y = one(v2, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
+            r, z = one(v3, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
             move_any(
                 form, to(dst, d), to(src, s), to(dst, p), to(src, x), to(dst, q), to(src, y), to(dst, r), to(src, z),
                 lt(w1, end), lt(w2, end), lt(w3, end),
