@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class BuildWithEngine(build_py):
         package = Path(self.build_lib) / "tempi"
         shutil.rmtree(package, ignore_errors=True)  # an earlier build's modules may be gone by now
         super().run()
+        self.compile_kernels()
         self.build_engine(package)
         (package / "include").mkdir(parents=True, exist_ok=True)
         shutil.copy2(HEADER, package / "include")
@@ -45,6 +47,15 @@ class BuildWithEngine(build_py):
         ffi.cdef(declarations(HEADER.read_text()))
         ffi.set_source("tempi._tempi_cffi", None)
         ffi.emit_python_code(str(package / "_tempi_cffi.py"))
+
+    def compile_kernels(self) -> None:
+        kernels = engine.kernels()
+        try:
+            reason = kernels.ensure(engine.KERNELS)
+        except subprocess.CalledProcessError as error:
+            why = (error.stderr or "").strip()
+            raise SetupError(f"tempi: the GPU kernels do not compile (TEMPI_NO_KERNELS=1 does without): {why}") from None
+        sys.stdout.write(f"tempi: {kernels.MISSING}: {reason}\n" if reason else "tempi: GPU kernels compiled\n")
 
     def build_engine(self, package: Path) -> None:
         work = ROOT / "build" / "engine"

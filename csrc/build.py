@@ -10,6 +10,7 @@ wrappers) to those of this Python's own environment and of the PATH.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import shlex
@@ -20,13 +21,15 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CSRC = Path(__file__).resolve().parent
 sys.path.insert(0, str(CSRC))
 
 from table import generate  # noqa: E402  (only after the path is known)
 
-NEUTRAL = ("base", "datatype", "pack", "memory", "model", "transfer", "door")
+KERNELS = CSRC.parent / "build" / "kernels"  # compiled by setup.py or python -m tempi.kernels --out
+NEUTRAL = ("base", "datatype", "pack", "cuda", "memory", "model", "transfer", "door")
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wconversion")
 # Code that must not go away: the slots point into it, and so do callbacks that the MPI keeps.
 # One segment less each way: loading costs every process that inherits LD_PRELOAD.
@@ -219,6 +222,17 @@ def link(command: list[str], library: Path, changed: bool) -> None:
     part.replace(library)
 
 
+def kernels() -> Any:
+    """tempi/kernels/_build.py, by its path: the package itself needs the engine that is built here."""
+    path = CSRC.parent / "tempi" / "kernels" / "_build.py"
+    spec = importlib.util.spec_from_file_location("tempi_kernels_build", path)
+    if spec is None or spec.loader is None:
+        raise BuildError(f"{path} is missing")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def build_neutral(cc: list[str], out: Path, work: Path) -> bool:
     """libtempi.so: the door and all of the engine that sees no mpi.h."""
     target = target_machine(cc)
@@ -226,9 +240,9 @@ def build_neutral(cc: list[str], out: Path, work: Path) -> bool:
     if machine is None:
         raise BuildError(f"no trampolines for {target}: tempi runs on x86-64 and arm64")
     made = work / "generated"
-    generate.write(made, generate.neutral_files())
+    generate.write(made, generate.neutral_files() | kernels().c_files(KERNELS))
     sources = [f for part in NEUTRAL for f in sorted((CSRC / part).glob("*.c"))]
-    sources.append(made / f"trampolines_{machine}.S")
+    sources += [made / f"trampolines_{machine}.S", made / "kernels_table.c"]
     flags = (f"-I{CSRC}", f"-I{made}")
     units = [unit(cc, source, work / "engine", flags) for source in sources]
     changed = compile_all(units)
@@ -291,6 +305,8 @@ def main() -> None:
         raise SystemExit(f"csrc/build.py: {error}") from None
     for mpi in mpis:
         sys.stdout.write(f"built for {mpi.label}\n")
+    if not kernels().images(KERNELS):
+        sys.stdout.write(f"{kernels().MISSING} (python -m tempi.kernels --out build/kernels)\n")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ typedef struct tempi_layout {
     int32_t nboxes;
     int32_t dense; /* 1: one run of size bytes and extent == size, so any count is one run */
     const tempi_box *boxes;
+    void *kept; /* the engine's own; NULL in a layout that was not made by the constructors */
 } tempi_layout;
 
 enum { TEMPI_ORDER_C = 0, TEMPI_ORDER_FORTRAN = 1 };

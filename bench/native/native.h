@@ -82,6 +82,8 @@ struct bench_calls {
 int bench_barrier(const void *calls);
 int bench_send(const void *calls);
 int bench_exchange(const void *calls);
+/* n receives, the n sends that they match, one Waitall. */
+int bench_burst(const void *calls);
 /* The Waitalls alone, in seconds for `loops` of them; posting and sending is not timed. */
 double bench_waitall(const struct bench_calls *calls, int64_t loops);
 

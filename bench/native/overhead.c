@@ -47,6 +47,14 @@ static int post(const struct bench_calls *c)
     return code;
 }
 
+/* n receives, the n sends that they match, and their completion. */
+int bench_burst(const void *argument)
+{
+    const struct bench_calls *c = argument;
+    const int code = post(c);
+    return code != 0 ? code : ((mpi_waitall)c->waitall)(c->n, c->requests, c->statuses);
+}
+
 double bench_waitall(const struct bench_calls *c, int64_t loops)
 {
     double seconds = 0;

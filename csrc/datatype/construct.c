@@ -87,6 +87,8 @@ void tempi_layout_free(tempi_layout *layout)
         return;
     for (int32_t i = 0; i < layout->nboxes; i++)
         tempi_table_release(layout->boxes[i].table);
+    for (int i = 0; i < 2; i++)
+        free(atomic_load_explicit(&tempi_layout_object_of(layout)->plans[i], memory_order_acquire));
     free(layout);
 }
 

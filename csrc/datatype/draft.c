@@ -293,9 +293,12 @@ int tempi_draft_finish(tempi_draft *draft, tempi_layout_object **out)
     memcpy(object->boxes, draft->boxes, bytes);
     object->pub = view;
     object->pub.boxes = object->boxes;
+    object->pub.kept = object->plans;
     atomic_init(&object->refs, 0);
     object->hash = 0;
     object->next = NULL;
+    atomic_init(&object->plans[0], NULL);
+    atomic_init(&object->plans[1], NULL);
     draft->nboxes = 0; /* the references moved */
     *out = object;
     return TEMPI_OK;

@@ -124,15 +124,10 @@ const tempi_layout *tempi_intern(tempi_layout_object *object)
     return &object->pub;
 }
 
-static tempi_layout_object *object_of(const tempi_layout *layout)
-{
-    return (tempi_layout_object *)(void *)(uintptr_t)layout;
-}
-
 const tempi_layout *tempi_layout_retain(const tempi_layout *layout)
 {
     if (layout) /* the caller holds a reference, so it cannot reach zero meanwhile */
-        atomic_fetch_add_explicit(&object_of(layout)->refs, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&tempi_layout_object_of(layout)->refs, 1, memory_order_relaxed);
     return layout;
 }
 
@@ -140,7 +135,7 @@ void tempi_layout_release(const tempi_layout *layout)
 {
     if (!layout)
         return;
-    tempi_layout_object *object = object_of(layout);
+    tempi_layout_object *object = tempi_layout_object_of(layout);
     /* Only the last reference may need the lock: with others left, nobody's look-up can go wrong. */
     int64_t held = atomic_load_explicit(&object->refs, memory_order_relaxed);
     while (held > 1)

@@ -253,22 +253,26 @@ static int cache_runs(run_cache *slot, const tempi_layout *type)
     return TEMPI_OK;
 }
 
-/* Appends a run to a gapless sequence, unless it just continues the last one. */
-static tempi_entry *entry_push(tempi_entry *next, int64_t packed, int64_t offset)
+/* A gapless sequence of runs under construction. */
+typedef struct sequence {
+    tempi_entry *first, *next;
+} sequence;
+
+/* Appends a run, unless it just continues the last one. */
+static inline void sequence_push(sequence *s, int64_t packed, int64_t offset)
 {
-    if (packed != next[-1].packed && offset - next[-1].offset == packed - next[-1].packed)
-        return next;
-    *next = (tempi_entry){offset, packed};
-    return next + 1;
+    if (s->next > s->first && offset - s->next[-1].offset == packed - s->next[-1].packed)
+        return;
+    *s->next++ = (tempi_entry){offset, packed};
 }
 
 /* Appends the runs of one member, the first at packed position `packed`. */
-static int member_write(const members *m, int64_t i, int64_t packed, run_cache *cache, tempi_entry **next)
+static int member_write(const members *m, int64_t i, int64_t packed, run_cache *cache, sequence *s)
 {
     const tempi_layout *inner = m->inners[i];
     const int64_t at = m->displacements[i];
     if (inner->dense) {
-        *next = entry_push(*next, packed, at + inner->boxes[0].offset);
+        sequence_push(s, packed, at + inner->boxes[0].offset);
         return TEMPI_OK;
     }
     run_cache *slot = &cache[(uint64_t)(inner->size ^ inner->extent >> 3 ^ inner->runs) % CACHED_TYPES];
@@ -277,12 +281,12 @@ static int member_write(const members *m, int64_t i, int64_t packed, run_cache *
         return status;
     for (int64_t j = 0; j < m->lengths[i]; j++)
         for (int64_t k = 0; k < slot->n; k++)
-            *next = entry_push(*next, packed + j * inner->size + slot->runs[k].packed,
-                               at + j * inner->extent + slot->runs[k].offset);
+            sequence_push(s, packed + j * inner->size + slot->runs[k].packed,
+                          at + j * inner->extent + slot->runs[k].offset);
     return TEMPI_OK;
 }
 
-static int members_write(tempi_draft *draft, const members *m, int64_t from, int64_t to, tempi_entry **next)
+static int members_write(tempi_draft *draft, const members *m, int64_t from, int64_t to, sequence *s)
 {
     run_cache cache[CACHED_TYPES] = {{0}};
     int status = TEMPI_OK;
@@ -292,7 +296,7 @@ static int members_write(tempi_draft *draft, const members *m, int64_t from, int
         if (!status)
             status = tempi_draft_grow(draft, m->inners[i], m->lengths[i]);
         if (!status && !member_empty(m, i))
-            status = member_write(m, i, packed, cache, next);
+            status = member_write(m, i, packed, cache, s);
     }
     for (int i = 0; i < CACHED_TYPES; i++)
         free(cache[i].space);
@@ -302,25 +306,24 @@ static int members_write(tempi_draft *draft, const members *m, int64_t from, int
 static int append_members_as_runs(tempi_draft *draft, const members *m, int64_t from, int64_t to,
                                   int64_t total)
 {
-    /* One entry in front, that no run continues: entry_push looks at the entry before. */
-    tempi_shared_table *table = total < INT64_MAX ? tempi_table_new(total + 1, true) : NULL;
+    tempi_shared_table *table = tempi_table_new(total, true);
     if (!table)
         return TEMPI_ERR_MEMORY;
-    tempi_entry *first = table->entries + 1, *next = first;
-    table->entries[0] = (tempi_entry){0, draft->size};
-    const int status = members_write(draft, m, from, to, &next);
-    *next = (tempi_entry){0, draft->size};
+    sequence s = {table->entries, table->entries};
+    const int status = members_write(draft, m, from, to, &s);
+    const int64_t n = s.next - s.first;
+    *s.next = (tempi_entry){0, draft->size};
     if (status) {
         tempi_table_release(&table->pub);
         return status;
     }
     const tempi_box around = {0};
-    if (next - first <= TEMPI_FEW_RUNS) {
-        const int appended = tempi_runs_table(first, next - first, &around, draft);
+    if (n <= TEMPI_FEW_RUNS) {
+        const int appended = tempi_runs_table(s.first, n, &around, draft);
         tempi_table_release(&table->pub);
         return appended;
     }
-    table = tempi_table_shrink(table, 1, next - first);
+    table = tempi_table_shrink(table, n);
     const tempi_entry start = tempi_table_seal(table, true);
     return tempi_draft_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed}, table);
 }

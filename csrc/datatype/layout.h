@@ -42,8 +42,14 @@ typedef struct tempi_layout_object {
     _Atomic int64_t refs; /* of an interned layout; 0: raw */
     uint64_t hash;
     struct tempi_layout_object *next; /* in its bucket of the interning table */
+    _Atomic(void *) plans[2]; /* pub.kept: the packer's, by direction, for one element; from malloc */
     tempi_box boxes[];
 } tempi_layout_object;
+
+static inline tempi_layout_object *tempi_layout_object_of(const tempi_layout *layout)
+{
+    return (tempi_layout_object *)(void *)(uintptr_t)layout;
+}
 
 /* The same boxes and bounds. */
 bool tempi_layout_equal(const tempi_layout *a, const tempi_layout *b);
@@ -64,8 +70,8 @@ static inline bool tempi_mul64(int64_t a, int64_t b, int64_t *product)
 
 /* A table for n entries (and a closing one if `variable`), uninitialised; NULL: out of memory. */
 tempi_shared_table *tempi_table_new(int64_t n, bool variable);
-/* Keeps the n entries from `first` on and the closing one of a table of variable runs. */
-tempi_shared_table *tempi_table_shrink(tempi_shared_table *table, int64_t first, int64_t n);
+/* Keeps the first n entries and the closing one of a table of variable runs. */
+tempi_shared_table *tempi_table_shrink(tempi_shared_table *table, int64_t n);
 /* Moves the entries so that the first is (0, 0), notes the bounds, and returns where it was. */
 tempi_entry tempi_table_seal(tempi_shared_table *table, bool variable);
 void tempi_table_retain(const tempi_table *table);

@@ -1,4 +1,5 @@
 /* datatype/table.c: irregular dimensions, shared and counted. */
+#include "base/allocate.h"
 #include "datatype/layout.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@ tempi_shared_table *tempi_table_new(int64_t n, bool variable)
     if (n < 1 || n >= most)
         return NULL;
     const size_t entries = (size_t)n + (variable ? 1 : 0);
-    tempi_shared_table *table = malloc(sizeof *table + entries * sizeof(tempi_entry));
+    tempi_shared_table *table = tempi_allocate(sizeof *table + entries * sizeof(tempi_entry));
     if (!table)
         return NULL;
     table->pub.n = n;
@@ -20,10 +21,9 @@ tempi_shared_table *tempi_table_new(int64_t n, bool variable)
     return table;
 }
 
-tempi_shared_table *tempi_table_shrink(tempi_shared_table *table, int64_t first, int64_t n)
+tempi_shared_table *tempi_table_shrink(tempi_shared_table *table, int64_t n)
 {
     const size_t bytes = ((size_t)n + 1) * sizeof(tempi_entry);
-    memmove(table->entries, table->entries + first, bytes);
     tempi_shared_table *smaller = realloc(table, sizeof *table + bytes);
     table = smaller ? smaller : table;
     table->pub.n = n;

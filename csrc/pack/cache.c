@@ -36,4 +36,5 @@ int64_t tempi_cache_bytes(void)
 void tempi_cache_assume(int64_t bytes)
 {
     atomic_store_explicit(&cache_known, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tempi_kernels_epoch, 1, memory_order_relaxed);
 }

@@ -78,6 +78,7 @@ static const tempi_kernels *level_find(const char *name)
 
 /* Two threads may both choose; they choose the same. */
 static _Atomic(const tempi_kernels *) level_chosen;
+_Atomic unsigned tempi_kernels_epoch;
 
 static const tempi_kernels *level_choose(void)
 {
@@ -104,6 +105,7 @@ int tempi_kernels_use(const char *name)
     if (!level)
         return TEMPI_ERR_UNSUPPORTED;
     atomic_store_explicit(&level_chosen, level, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tempi_kernels_epoch, 1, memory_order_relaxed);
     return TEMPI_OK;
 }
 

@@ -11,6 +11,9 @@
 #define TEMPI_PACK_NEST_H
 #include "pack/pack.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 /* A box, or what a fragment leaves of it, with the message's count as one more dimension. */
 typedef struct tempi_nest {
     char *mem;
@@ -60,6 +63,9 @@ typedef struct tempi_kernels {
 } tempi_kernels;
 
 const tempi_kernels *tempi_kernels_get(void);
+/* Changes when a kept plan could be chosen otherwise: by the tests' tempi_kernels_use and
+ * tempi_cache_assume. */
+extern _Atomic unsigned tempi_kernels_epoch;
 /* Bytes of the last-level cache. */
 int64_t tempi_cache_bytes(void);
 
@@ -69,6 +75,9 @@ void tempi_nest_copy(const tempi_nest *nest);
  * is the message's count with its two strides. */
 void tempi_box_copy(const tempi_box *box, const tempi_dim *elements, char *mem, char *packed,
                     int direction);
+/* One element of a layout of one box without a table, by a plan that is kept with the layout; false:
+ * there is none, and nothing was done. */
+bool tempi_layout_copy(const tempi_layout *layout, char *mem, char *packed, int direction);
 /* Copies the bytes [lo, hi) of the nest's packed span; lo may be negative, hi beyond the span. */
 void tempi_nest_copy_range(tempi_nest *nest, int64_t lo, int64_t hi);
 

@@ -103,6 +103,8 @@ static int64_t stream_period(const tempi_layout *layout, int64_t count)
 static void copy_message(const tempi_layout *layout, int64_t count, char *mem, int64_t first,
                          int64_t n, char *packed, int direction)
 {
+    if (count == 1 && n == layout->size && tempi_layout_copy(layout, mem, packed, direction))
+        return;
     const int64_t period = layout->nboxes > 1 && n > PIECE_BYTES ? stream_period(layout, count) : 0;
     if (period == 0 || period > PIECE_BYTES / 2) {
         copy_piece(layout, count, mem, first, n, packed, direction);

@@ -5,11 +5,15 @@
  *    inner one joins that.
  * 3. Axes are put in the order in which they are walked (order.c).
  * 4. The three innermost axes go to one kernel, chosen once; the others are loops around it.
+ *
+ * For a small message these steps take longer than the copy, so the plan of one element is kept with
+ * its layout.
  */
 #include "pack/nest.h"
 #include "pack/order.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 /* A nest's dims, one that is cut in two for blocks, and what pads a kernel's three. */
 enum { MAX_AXES = TEMPI_MAX_DIMS + 1 + 1 + 3 };
@@ -209,4 +213,56 @@ void tempi_box_copy(const tempi_box *box, const tempi_dim *elements, char *mem, 
     plan.naxes = fold_dims(box->dims, box->ndims, direction, &plan.loop.run, plan.axes);
     plan.naxes = fold_dim(plan.axes, plan.naxes, elements, direction, &plan.loop.run);
     plan_copy(&plan, mem, packed, direction);
+}
+
+/* ---- kept plans ----------------------------------------------------------------------------------- */
+
+typedef struct kept_plan {
+    unsigned epoch;
+    walk_plan plan;
+} kept_plan;
+
+static kept_plan *keep_plan(_Atomic(void *) *slot, const tempi_box *box, int direction, unsigned epoch)
+{
+    kept_plan *kept = malloc(sizeof *kept);
+    if (!kept)
+        return NULL;
+    walk_plan *plan = &kept->plan;
+    kept->epoch = epoch;
+    plan->loop.run = box->run;
+    plan->naxes = fold_dims(box->dims, box->ndims, direction, &plan->loop.run, plan->axes);
+    if (plan->naxes > 0)
+        plan_finish(plan, tempi_kernels_get());
+    void *other = NULL;
+    if (atomic_compare_exchange_strong_explicit(slot, &other, kept, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return kept;
+    free(kept);
+    return other;
+}
+
+bool tempi_layout_copy(const tempi_layout *layout, char *mem, char *packed, int direction)
+{
+    const tempi_box *box = layout->boxes;
+    if (!layout->kept)
+        return false;
+    _Atomic(void *) *slot = (_Atomic(void *) *)layout->kept + direction;
+    const unsigned epoch = atomic_load_explicit(&tempi_kernels_epoch, memory_order_relaxed);
+    const kept_plan *kept = atomic_load_explicit(slot, memory_order_acquire);
+    if (!kept) {
+        if (layout->nboxes != 1 || box->table)
+            return false;
+        kept = keep_plan(slot, box, direction, epoch);
+    }
+    if (!kept || kept->epoch != epoch)
+        return false;
+    const walk_plan *plan = &kept->plan;
+    mem += box->offset;
+    char *dst = direction == TEMPI_PACK ? packed : mem;
+    const char *src = direction == TEMPI_PACK ? mem : packed;
+    if (plan->naxes == 0)
+        tempi_kernels_get()->copy(dst, src, plan->loop.run);
+    else
+        plan_run(plan, plan->naxes, dst, src);
+    return true;
 }

@@ -32,6 +32,12 @@
 #define tempi_datatype_of(u) ((MPI_Datatype)(u))
 #endif
 
+/* A handle's place in a table of 2^bits. */
+static inline unsigned tempi_handle_home(MPI_Datatype type, int bits)
+{
+    return (unsigned)(((uint64_t)tempi_handle(type) * 0x9E3779B97F4A7C15u) >> (64 - bits));
+}
+
 /* Bytes that a receive brought, from the status fields that are part of the ABI; -1: ask the library. */
 static inline int64_t tempi_abi_status_bytes(const MPI_Status *status)
 {

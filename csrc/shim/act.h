@@ -3,7 +3,15 @@
 #define TEMPI_SHIM_ACT_H
 
 #include "act_prototypes.h"
+#include "memory/kind.h"
 #include "shim/queue.h"
+#include "shim/types.h"
+
+/* Nothing is queued, and no buffer can be a device's: only its datatype can make a call ours. */
+static inline bool tempi_quiet(void)
+{
+    return !tempi_pending_any() && !tempi_memory_mixed;
+}
 
 /* The queue is one for all communicators, so a send anywhere posts all of it. */
 #define tempi_before_sending(comm) tempi_before_blocking()

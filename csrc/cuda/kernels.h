@@ -1,0 +1,44 @@
+/* cuda/kernels.h: what a compiled GPU kernel is for the engine.
+ *
+ * The kernels are written in Python (tempi/kernels/) and compiled when tempi is built. Their machine
+ * code is in the engine: one image for each target with all kernels in it, and the PTX they were made
+ * from for cards that are newer than this build. kernels_names.h and kernels_table.c are generated
+ * from one table (tempi/kernels/_table.py). An engine built without kernels has no image: the names
+ * are there, nothing can be loaded, and plans are still made right.
+ *
+ * A kernel's parameters are 64-bit and 32-bit scalars, never structures, so that a launch is an array
+ * of pointers to integers. Its shared memory is static: `shared` is for the emulator and for later.
+ */
+#ifndef TEMPI_CUDA_KERNELS_H
+#define TEMPI_CUDA_KERNELS_H
+#include <stddef.h>
+#include <stdint.h>
+#include "kernels_names.h" /* generated: enum tempi_kernel_id, TEMPI_KERNEL_COUNT */
+
+typedef struct tempi_kernel_image {
+    const char *target; /* "sm_80": a cubin for that architecture; "ptx": text, closed by a zero */
+    const void *data;
+    size_t size; /* bytes, the closing zero of a text included */
+} tempi_kernel_image;
+
+/* Machine code in ascending order of targets, then the PTX. */
+extern const tempi_kernel_image tempi_kernel_images[];
+extern const int tempi_kernel_image_count;
+
+/* The C names of the kernels in every image, by tempi_kernel_id. */
+extern const char *const tempi_kernel_names[];
+
+enum { TEMPI_LAUNCH_PARAMS = 24 };
+
+/* One kernel launch. params[i] holds a 32-bit parameter in its low half: &params[i] is what
+ * cuLaunchKernel wants on every (little-endian) machine that has CUDA. */
+typedef struct tempi_launch {
+    int kernel; /* enum tempi_kernel_id */
+    unsigned grid;
+    unsigned block;
+    unsigned shared; /* bytes of dynamic shared memory */
+    int nparams;
+    uint64_t params[TEMPI_LAUNCH_PARAMS];
+} tempi_launch;
+
+#endif

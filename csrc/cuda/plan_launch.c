@@ -1,0 +1,204 @@
+/* plan_launch.c: one piece as one launch with scalar parameters. */
+#include "cuda/plan_piece.h"
+
+enum {
+    BLOCKS_PER_MULTIPROCESSOR = 8, /* 2048 threads: as many as the largest have room for */
+    USUAL_MULTIPROCESSORS = 80,
+    STRIDED_AXES = 4,
+    TABLE_AXES = 3,
+    TILE = 32,
+    TILE_LEAST = 8, /* shorter axes leave most of a tile empty */
+    WIDEST_TILED = 8,
+    FORM_WIDE = 8, /* bits of a kernel's `form`: tempi/kernels/_move.py */
+    FORM_UNPACK = 16,
+    FORM_VARIABLE = 32,
+    FORM_AXIS_SHIFT = 8,
+    FORM_NO_TABLE = 255
+};
+
+unsigned tempi_cuda_grid(int64_t work, int multiprocessors)
+{
+    const int64_t most = (int64_t)(multiprocessors > 0 ? multiprocessors : USUAL_MULTIPROCESSORS) *
+                         BLOCKS_PER_MULTIPROCESSOR;
+    const int64_t blocks = (work + TEMPI_KERNEL_BLOCK - 1) / TEMPI_KERNEL_BLOCK;
+    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+/* ---- words ---------------------------------------------------------------------------------------- */
+
+static int log2_ceil(uint32_t n)
+{
+    return n < 2 ? 0 : 32 - __builtin_clz(n - 1);
+}
+
+/* q = (w * magic >> 32) >> shift for every w < 2^31: the rule is at tempi/kernels/_place.py. */
+static void set_division(tempi_word_axis *axis)
+{
+    if (axis->n < 2)
+        return; /* never divided by */
+    axis->shift = (uint32_t)log2_ceil(axis->n) - 1;
+    const uint64_t numerator = (uint64_t)1 << (32 + axis->shift);
+    axis->magic = (uint32_t)((numerator + axis->n - 1) / axis->n);
+}
+
+static void push(tempi_words *words, int64_t n, int64_t d, int64_t s)
+{
+    tempi_word_axis *axis = &words->axes[words->naxes++];
+    *axis = (tempi_word_axis){.d = d, .s = s, .n = (uint32_t)n};
+    set_division(axis);
+}
+
+static uint32_t form_of(const tempi_piece *piece, const tempi_words *words)
+{
+    uint32_t form = (uint32_t)log2_ceil((uint32_t)words->width);
+    if (piece->table_axis == TEMPI_NO_AXIS)
+        return form | (uint32_t)FORM_NO_TABLE << FORM_AXIS_SHIFT;
+    form |= piece->form.wide ? FORM_WIDE : 0u;
+    form |= piece->table_in_dst ? FORM_UNPACK : 0u;
+    form |= piece->table_axis == TEMPI_RUN_AXIS ? FORM_VARIABLE : 0u;
+    return form | (uint32_t)words->table_axis << FORM_AXIS_SHIFT;
+}
+
+void tempi_words_of(const tempi_piece *piece, tempi_words *out)
+{
+    const int64_t width = tempi_piece_width(piece);
+    const bool runs = piece->table_axis == TEMPI_RUN_AXIS;
+    out->width = (int)width;
+    out->first = (uint32_t)(piece->first / width);
+    out->end = (uint32_t)(piece->end / width);
+    out->naxes = 0;
+    if (runs)
+        push(out, piece->run / width, piece->table_in_dst ? 0 : width, piece->table_in_dst ? width : 0);
+    else if (piece->run > width || piece->naxes == 0)
+        push(out, piece->run / width, width, width);
+    out->table_axis = runs ? 0 : piece->table_axis + out->naxes;
+    for (int k = 0; k < piece->naxes; k++)
+        push(out, piece->axes[k].n, piece->axes[k].d, piece->axes[k].s);
+    out->form = form_of(piece, out);
+}
+
+/* ---- launches -------------------------------------------------------------------------------------- */
+
+static void put(tempi_launch *launch, uint64_t value)
+{
+    launch->params[launch->nparams++] = value;
+}
+
+/* dst src first end naxes, `inner` axes with their divisions, and the outermost one's strides. */
+static void put_box(tempi_launch *launch, const tempi_piece *piece, const tempi_words *words, int inner)
+{
+    static const tempi_word_axis none;
+    const tempi_word_axis *last = &words->axes[words->naxes - 1];
+    put(launch, piece->dst);
+    put(launch, piece->src);
+    put(launch, words->first);
+    put(launch, words->end);
+    put(launch, (uint64_t)words->naxes);
+    for (int k = 0; k < inner; k++) {
+        const tempi_word_axis *axis = k < words->naxes - 1 ? &words->axes[k] : &none;
+        put(launch, axis->n);
+        put(launch, axis->magic);
+        put(launch, axis->shift);
+        put(launch, (uint64_t)axis->d);
+        put(launch, (uint64_t)axis->s);
+    }
+    put(launch, (uint64_t)last->d);
+    put(launch, (uint64_t)last->s);
+}
+
+static int strided_kernel(int width, bool narrow)
+{
+    const int of_index = log2_ceil((uint32_t)width);
+    return (narrow ? TEMPI_KERNEL_STRIDED_W1_I32 : TEMPI_KERNEL_STRIDED_W1_I64) + of_index;
+}
+
+static void put_table(tempi_launch *launch, const tempi_piece *piece, const tempi_words *words)
+{
+    put(launch, words->form);
+    put(launch, piece->offsets);
+    put(launch, piece->positions);
+    put(launch, piece->guide);
+    put(launch, piece->form.guide_shift);
+    put(launch, (uint64_t)piece->start);
+}
+
+bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_launch *out)
+{
+    const bool has_table = piece->table_axis != TEMPI_NO_AXIS;
+    const bool narrow = tempi_piece_narrow(piece);
+    const int most = has_table ? TABLE_AXES : STRIDED_AXES;
+    tempi_words words;
+    tempi_words_of(piece, &words);
+    if (words.naxes > most)
+        return false;
+    *out = (tempi_launch){.grid = tempi_cuda_grid((int64_t)words.end - words.first, multiprocessors),
+                          .block = TEMPI_KERNEL_BLOCK};
+    put_box(out, piece, &words, most - 1);
+    if (has_table) {
+        out->kernel = narrow ? TEMPI_KERNEL_TABLE_I32 : TEMPI_KERNEL_TABLE_I64;
+        put_table(out, piece, &words);
+    } else {
+        out->kernel = strided_kernel(words.width, narrow);
+    }
+    return true;
+}
+
+/* ---- transposes ------------------------------------------------------------------------------------ */
+
+/* The axis that is contiguous on one side and long enough for a tile; -1: none. */
+static int dense_axis(const tempi_piece *piece, bool in_dst)
+{
+    for (int k = 0; k < piece->naxes; k++) {
+        const tempi_piece_axis *axis = &piece->axes[k];
+        if ((in_dst ? axis->d : axis->s) == piece->run && axis->n >= TILE_LEAST)
+            return k;
+    }
+    return -1;
+}
+
+static int64_t tiles_along(int64_t n)
+{
+    return (n + TILE - 1) / TILE;
+}
+
+/* The axes beside a and b, at most two: into out[0..2). False: there are more. */
+static bool other_axes(const tempi_piece *piece, int a, int b, tempi_piece_axis out[2])
+{
+    int found = 0;
+    out[0] = out[1] = (tempi_piece_axis){.n = 1};
+    for (int k = 0; k < piece->naxes; k++) {
+        if (k == a || k == b)
+            continue;
+        if (found == 2)
+            return false;
+        out[found++] = piece->axes[k];
+    }
+    return true;
+}
+
+bool tempi_piece_transpose(const tempi_piece *piece, int multiprocessors, tempi_launch *out)
+{
+    const int64_t width = tempi_piece_width(piece);
+    tempi_piece_axis others[2];
+    if (piece->table_axis != TEMPI_NO_AXIS || piece->run != width || width > WIDEST_TILED)
+        return false;
+    if (piece->first != 0 || piece->end != tempi_piece_size(piece))
+        return false;
+    const int a = dense_axis(piece, true), b = dense_axis(piece, false);
+    if (a < 0 || b < 0 || a == b || !other_axes(piece, a, b, others))
+        return false;
+    const tempi_piece_axis *along = &piece->axes[a], *down = &piece->axes[b];
+    /* Of a trimmed and split piece there are fewer than 2^31 words, hence fewer tiles. */
+    const int64_t ta = tiles_along(along->n), tb = tiles_along(down->n);
+    const int64_t tiles = ta * tb * others[0].n * others[1].n;
+    *out = (tempi_launch){.kernel = TEMPI_KERNEL_TRANSPOSE_W1_I64 + log2_ceil((uint32_t)width),
+                          .grid = tempi_cuda_grid(tiles * TEMPI_KERNEL_BLOCK, multiprocessors),
+                          .block = TEMPI_KERNEL_BLOCK};
+    const uint64_t params[] = {piece->dst, piece->src, (uint64_t)tiles, (uint64_t)along->n, (uint64_t)down->n,
+                               (uint64_t)ta, (uint64_t)tb, (uint64_t)along->s, (uint64_t)down->d,
+                               (uint64_t)others[0].n, (uint64_t)others[0].d, (uint64_t)others[0].s,
+                               (uint64_t)others[1].d, (uint64_t)others[1].s};
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
+        put(out, params[i]);
+    return true;
+}

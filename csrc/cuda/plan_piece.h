@@ -1,0 +1,129 @@
+/* cuda/plan_piece.h: the planner's own unit of work.
+ *
+ * A piece is the bytes [first, end) of a perfect nest: a run of contiguous bytes under axes, innermost
+ * first, each with a stride in the destination and one in the source. Bytes are numbered in the order
+ * of the nest, which is the order of the packed stream. At most one axis is a table: its memory side
+ * has no stride but a look-up. With runs of different lengths the table is the run itself.
+ *
+ *   box of an op -> piece -> trimmed (no axis that [first, end) does not cross) -> split (below 2^31
+ *   words) -> a copy, a launch, or a descriptor
+ */
+#ifndef TEMPI_CUDA_PLAN_PIECE_H
+#define TEMPI_CUDA_PLAN_PIECE_H
+#include "cuda/plan.h"
+
+enum {
+    TEMPI_PIECE_AXES = TEMPI_MAX_DIMS + 2, /* a box's dims, its table, the message's count */
+    TEMPI_NO_AXIS = -1,
+    TEMPI_RUN_AXIS = -2, /* the table's lengths are the run */
+    TEMPI_WORDS_LOG2 = 30 /* a launch numbers fewer than 2^31 words, with room for the last step */
+};
+
+typedef struct tempi_piece_axis {
+    int64_t n;
+    int64_t d; /* bytes in the destination */
+    int64_t s; /* bytes in the source */
+    int64_t p; /* bytes in the packed stream */
+} tempi_piece_axis;
+
+typedef struct tempi_piece {
+    uint64_t dst;
+    uint64_t src;
+    int64_t run;
+    int64_t first;
+    int64_t end;
+    int naxes;
+    int table_axis;
+    bool table_in_dst; /* its memory side is the destination */
+    tempi_piece_axis axes[TEMPI_PIECE_AXES];
+    const tempi_entry *entries; /* the table on the host, from where the axis starts */
+    uint64_t offsets;           /* device address of its offsets, likewise */
+    uint64_t positions;         /* of its packed positions; 0: the axis has a stride for them */
+    uint64_t guide;
+    int64_t start; /* packed byte of the table at which the run axis starts */
+    tempi_table_form form; /* if there is a table axis */
+} tempi_piece;
+
+/* What a box is in `count` elements at mem, all of it: src is where its memory starts, dst is 0, and
+ * the axes have their memory strides in both d and s. *empty: there is nothing in it. */
+int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t count, uint64_t mem,
+                       const tempi_plan_hooks *hooks, tempi_piece *piece, bool *empty);
+/* Position in the packed stream of what tempi_piece_of_box makes of the box. */
+static inline int64_t tempi_box_start(const tempi_box *box)
+{
+    return box->packed + (box->table && box->table->n > 0 ? box->table->entries[0].packed : 0);
+}
+/* Bytes of the whole nest. */
+int64_t tempi_piece_size(const tempi_piece *piece);
+/* How many of the nest's bytes lie before position x of its packed span. */
+int64_t tempi_piece_before(const tempi_piece *piece, int64_t x);
+/* Joins the axes that can be joined. */
+void tempi_piece_fold(tempi_piece *piece);
+/* Drops the parts of the outer axes that [first, end) does not reach. */
+void tempi_piece_trim(tempi_piece *piece);
+/* Moves the piece's start along axis k (or along the run, TEMPI_RUN_AXIS) by i indices. */
+void tempi_piece_shift(tempi_piece *piece, int k, int64_t i);
+/* Bytes of the widest word that all of it is made of: 1, 2, 4, 8 or 16. */
+int tempi_piece_width(const tempi_piece *piece);
+/* Whether it is one contiguous stretch on both sides. */
+bool tempi_piece_contiguous(const tempi_piece *piece);
+/* Whether all offsets from dst and src fit in 32 bits. */
+bool tempi_piece_narrow(const tempi_piece *piece);
+
+/* ---- lists ------------------------------------------------------------------------------------------ */
+
+/* A plan's own memory, which grows and is used again. */
+typedef struct tempi_plan_room {
+    tempi_piece *pieces;
+    int npieces;
+    int most_pieces;
+    int most_copies;
+    int most_launches;
+    size_t most_bytes;
+} tempi_plan_room;
+
+/* Space for one more in *array; false: out of memory. */
+bool tempi_plan_grow(void **array, int *most, int n, size_t each);
+/* Adds the piece, trimmed, folded and in parts of fewer than 2^31 words. */
+int tempi_plan_add_piece(tempi_plan *plan, const tempi_piece *piece);
+/* What came since piece `before` is one contiguous stretch, perhaps in parts: then it is a copy. */
+int tempi_plan_take_copy(tempi_plan *plan, int before);
+/* Space for a launch at the end of the list; NULL: out of memory. */
+tempi_launch *tempi_plan_add_launch(tempi_plan *plan);
+/* The plan's pieces as launches. */
+int tempi_plan_finish(tempi_plan *plan, int multiprocessors);
+/* All pieces as one launch with descriptors. */
+int tempi_plan_boxes(tempi_plan *plan, int multiprocessors);
+/* An empty plan with room; false: out of memory. */
+bool tempi_plan_reset(tempi_plan *plan);
+
+/* ---- what pieces become --------------------------------------------------------------------------- */
+
+/* One axis as kernels take it: counts in words, and the division by n (tempi/kernels/_place.py). */
+typedef struct tempi_word_axis {
+    int64_t d;
+    int64_t s;
+    uint32_t n;
+    uint32_t magic;
+    uint32_t shift;
+    uint32_t unused;
+} tempi_word_axis;
+
+/* A piece in words. */
+typedef struct tempi_words {
+    uint32_t first;
+    uint32_t end;
+    uint32_t form; /* tempi/kernels/_move.py */
+    int naxes;     /* at least one */
+    int table_axis;
+    int width;
+    tempi_word_axis axes[TEMPI_PIECE_AXES + 1];
+} tempi_words;
+
+void tempi_words_of(const tempi_piece *piece, tempi_words *out);
+/* A launch with scalar parameters; false: the piece has too many axes for that. */
+bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_launch *out);
+/* The launch of a transpose by tiles; false if the piece is none, or too small to be worth it. */
+bool tempi_piece_transpose(const tempi_piece *piece, int multiprocessors, tempi_launch *out);
+
+#endif

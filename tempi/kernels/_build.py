@@ -1,0 +1,129 @@
+"""What a build does with the kernels: use compiled images again or make them, and embed them in C.
+
+Needs nothing but Python, so that csrc/build.py, which builds the engine anywhere, can load it by its
+path. Compiled images are in ``build/kernels``: the PTX, a cubin for each target, and ``kernels.json``
+with a digest of the sources that they were made from and what each kernel takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PTX, USAGE = "tempi.ptx", "kernels.json"
+# What compiles kernels: Numba, and NVIDIA's compiler as wheels. CUDA 13 compilers know no sm_70.
+COMPILER = ("numba-cuda==0.30.*", "nvidia-cuda-nvcc-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*")
+MISSING = "GPU kernels are NOT in this build, so that device buffers will have no fast path"
+
+
+def _load_table() -> Any:
+    """_table.py by its path: importing tempi would load an engine that may not be built yet."""
+    name = "tempi_kernels_table"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HERE / "_table.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+table = _load_table()
+
+
+def digest() -> str:
+    """Changes when the kernels' sources or the compilers asked for do."""
+    seen = hashlib.sha256(repr(COMPILER).encode())
+    for path in sorted(HERE.glob("*.py")):
+        if path.name not in ("__main__.py", "_build.py"):
+            seen.update(path.name.encode() + b"\0" + path.read_bytes())
+    return seen.hexdigest()
+
+
+def unwanted() -> bool:
+    """Whether the environment asks for a build without kernels."""
+    return os.environ.get("TEMPI_NO_KERNELS", "") not in ("", "0")
+
+
+def fresh(folder: Path) -> bool:
+    """Whether the folder has the images of these sources."""
+    try:
+        made = json.loads((folder / USAGE).read_text())
+    except (OSError, ValueError):
+        return False
+    images = [folder / PTX, *(folder / f"{target}.cubin" for target in table.TARGETS)]
+    return made.get("digest") == digest() and all(image.is_file() for image in images)
+
+
+def note(folder: Path, usage: list[dict[str, Any]]) -> None:
+    """Completes a folder of images: from now on it is fresh."""
+    text = json.dumps({"digest": digest(), "usage": usage}, indent=1)
+    part = folder / (USAGE + ".part")
+    part.write_text(text + "\n")
+    part.replace(folder / USAGE)
+
+
+def ensure(folder: Path) -> str | None:
+    """Compiles the kernels in a process of its own unless they are there; why there are none, or None.
+
+    Raises CalledProcessError, whose stderr says why, if the compilers are here and fail.
+    """
+    if unwanted():
+        return "TEMPI_NO_KERNELS is set"
+    if fresh(folder):
+        return None
+    if importlib.util.find_spec("numba_cuda") is None:
+        return "numba-cuda is not installed"
+    # As `python -m tempi.kernels --out FOLDER`, but with no engine to load yet.
+    program = (
+        "import sys, types, runpy; package = types.ModuleType('tempi'); package.__path__ = [sys.argv.pop(1)]; "
+        "sys.modules['tempi'] = package; runpy.run_module('tempi.kernels', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", program, str(HERE.parent), "--quiet", "--out", str(folder)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return None
+
+
+def images(folder: Path | None) -> list[tuple[str, Path]]:
+    """(target, file) of each image, as the engine wants them; none of a folder that is not fresh."""
+    if folder is None or unwanted() or not fresh(folder):
+        return []
+    cubins = [(target, folder / f"{target}.cubin") for target in table.TARGETS]
+    return [*cubins, ("ptx", folder / PTX)]
+
+
+def _embedded(number: int, path: Path) -> str:
+    """A C declaration of the file's bytes and a zero behind them."""
+    name = f"tempi_kernel_image_{number}"
+    return (
+        f"/* {hashlib.sha256(path.read_bytes()).hexdigest()} */\n"  # so that the text changes with the file
+        f'__asm__(".section .rodata\\n.balign 64\\n.type {name}, @object\\n{name}:\\n"\n'
+        f'        ".incbin \\"{path}\\"\\n.byte 0\\n.size {name}, . - {name}\\n.previous\\n");\n'
+        f"extern const char {name}[] __attribute__((visibility(\"hidden\")));\n"
+    )
+
+
+def c_files(folder: Path | None) -> dict[str, str]:
+    """The generated header and source of the engine, by file name."""
+    found = images(folder)
+    embedded = "".join(_embedded(i, path) for i, (_, path) in enumerate(found))
+    rows = []
+    for i, (target, path) in enumerate(found):
+        size = path.stat().st_size + (1 if target == "ptx" else 0)
+        rows.append(f'    {{"{target}", tempi_kernel_image_{i}, {size}}},\n')
+    source = (
+        "/* Generated by tempi/kernels/_build.py: do not edit. */\n"
+        '#include "cuda/kernels.h"\n\n'
+        f"{table.c_names()}\n{embedded}\n"
+        f"const int tempi_kernel_image_count = {len(found)};\n"
+        f"const tempi_kernel_image tempi_kernel_images[] = {{\n{''.join(rows)}    {{NULL, NULL, 0}}}};\n"
+    )
+    return {"kernels_names.h": table.c_header(), "kernels_table.c": source}

@@ -1,0 +1,105 @@
+"""Offset tables on the device: where entry j lies, and which entry holds a packed byte.
+
+A table is arrays of numbers, 4 bytes each or 8 (WIDE): the memory offset of each entry, its packed
+position (unless entries lie at equal steps: then an axis says it), and for runs of different
+lengths a guide: the entry that holds packed byte ``g << shift`` for every g, some one entry to a
+cell, so that the search that is left is a step or two. csrc/cuda/table.c writes them.
+
+    packed byte  0        16        32        48
+    guide        0         0         3         4
+    entries      |0.....|1.|2......|3.......|4......
+
+Neighbouring threads read the same numbers or neighbouring ones: the caches serve all but the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tempi.kernels._move import UNPACK, VARIABLE, WIDE, WIDTH_BITS
+from tempi.kernels._ops import (
+    add,
+    add64,
+    as_offset,
+    band,
+    cell,
+    le64,
+    load32,
+    load64,
+    minus,
+    narrow,
+    number4,
+    offset,
+    plus,
+    shl64,
+    shr,
+    shr64,
+    sub,
+    u32,
+    u64,
+    wide,
+)
+from tempi.kernels._place import device
+
+
+_signed4 = number4[64]
+
+
+@device
+def _number32(address, j, form):  # type: ignore[no-untyped-def]
+    return load32(cell(address, j, u32(4)))
+
+
+@device
+def _number64(address, j, form):  # type: ignore[no-untyped-def]
+    if band(form, u32(WIDE)):
+        return load64(cell(address, j, u32(8)))
+    return _signed4(cell(address, j, u32(4)))
+
+
+NUMBER = {32: _number32, 64: _number64}
+
+
+@device
+def find(p, packed, guide, shift, form):  # type: ignore[no-untyped-def]
+    """The entry that holds packed byte p: the last one that starts at or before it."""
+    g = cell(guide, narrow(shr64(p, shift)), u32(4))
+    low = load32(g)
+    high = load32(add64(g, u64(4)))
+    while low != high:
+        middle = shr(add(add(low, high), u32(1)), u32(1))
+        if le64(_number64(packed, middle, form), p):
+            low = middle
+        else:
+            high = sub(middle, u32(1))
+    return low
+
+
+def _make(index: int) -> Any:
+    number, total, difference = NUMBER[index], plus[index], minus[index]
+    cut, kind = as_offset[index], offset[index]
+
+    @device
+    def look(d, s, i, table, packed, guide, shift, start, form):  # type: ignore[no-untyped-def]
+        """Adds what the table says of index i on its axis to the offsets (d, s)."""
+        if band(form, u32(VARIABLE)):
+            # i counts words of the table's packed bytes from `start` on; its axis has led to them already.
+            p = add64(start, shl64(wide(i), band(form, u32(WIDTH_BITS))))
+            j = find(p, packed, guide, shift, form)
+            memory = difference(total(number(table, j, form), cut(p)), number(packed, j, form))
+            if band(form, u32(UNPACK)):
+                return total(d, memory), s
+            return d, total(s, memory)
+        memory = number(table, i, form)
+        position = kind(0)
+        if packed != u64(0):
+            position = number(packed, i, form)
+        if band(form, u32(UNPACK)):
+            return total(d, memory), total(s, position)
+        return total(d, position), total(s, memory)
+
+    return look
+
+
+look32, look64 = _make(32), _make(64)
+LOOK = {32: look32, 64: look64}

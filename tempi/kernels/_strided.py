@@ -1,0 +1,53 @@
+"""Strided boxes with scalar parameters: up to three dimensions over a run, any direction.
+
+    packed side   |w0 |w1 |w2 |w3 |w4 |w5 | ...   consecutive threads, consecutive words
+                    ^   ^   ^   ^   ^   ^
+    memory side   |w0 |w1 | . . |w2 |w3 | . . |w4 |w5 | ...       runs of two words here
+
+A warp has 32 consecutive words of the packed side, so its accesses there are whole lines whatever the
+run is; on the memory side it touches the sectors that the runs touch and no other. Each thread moves
+four words a round, one grid apart, and has all four loads in flight before the first store.
+
+Bound by the memory: distinct sectors touched on both sides. Words of 1 and 2 bytes are bound by
+arithmetic, some 30 instructions a word.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tempi.kernels._ops import add, at, least, load, lt, store, sub, u32
+from tempi.kernels._place import PLACE4, all_threads, first_thread
+
+
+def make(width: int, index: int) -> Any:
+    """The kernel for words of `width` bytes and offsets of `index` bits; parameters: _table.PARAMS."""
+    get, put, place, to = load[width], store[width], PLACE4[index], at[index]
+
+    def strided(dst, src, first, end, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl):  # type: ignore[no-untyped-def]
+        step = all_threads()
+        last = sub(end, u32(1))
+        w = add(first, first_thread())
+        while lt(w, end):
+            w1 = add(w, step)
+            w2 = add(w1, step)
+            w3 = add(w2, step)
+            # Past the end the last word is read again, so that no load hangs on a branch.
+            a, x = place(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
+            b, y = place(least(w1, last), naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
+            c, z = place(least(w2, last), naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
+            e, v = place(least(w3, last), naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
+            word = get(to(src, x))
+            word1 = get(to(src, y))
+            word2 = get(to(src, z))
+            word3 = get(to(src, v))
+            put(to(dst, a), word)
+            if lt(w1, end):
+                put(to(dst, b), word1)
+            if lt(w2, end):
+                put(to(dst, c), word2)
+            if lt(w3, end):
+                put(to(dst, e), word3)
+            w = add(w3, step)
+
+    return strided
