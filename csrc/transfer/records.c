@@ -28,7 +28,7 @@ tempi_record *tempi_record_new(void)
     record->typemap = NULL;
     record->error = 0;
     record->next = record->beside = NULL;
-    record->ticket = (tempi_ticket){NULL, NULL};
+    record->ticket = (tempi_ticket){NULL, NULL, TEMPI_OK};
     return record;
 }
 

@@ -49,22 +49,50 @@ static void tell(const char *what, int answered, int with)
     exit(1);
 }
 
-/* Packs, unpacks and copies; each is right, or says that it failed. Returns how many failed. */
+/* What the scenario's operations have in common; made once, before the forks. */
+static struct {
+    const tempi_layout *layouts[OPS];
+    char *mem, *wanted[OPS];
+} scene;
+
+/* Each method with a strided and an irregular layout; a long message only where it makes a difference. */
+static void set_scene(void)
+{
+    scene.mem = driver->alloc(FAKE_DEVICE, 0, SIZE);
+    pattern(scene.mem, SIZE, 1);
+    for (int i = 0; i < OPS; i++) {
+        scene.layouts[i] = i % 2   ? layout_list(300, 5)
+                           : i == 6 ? layout_vector(SIZE / 32, 24, 32)
+                                    : layout_vector(200, 24, 32);
+        scene.wanted[i] = packed_bytes(scene.layouts[i], 1, scene.mem);
+    }
+}
+
+static void strike_scene(void)
+{
+    for (int i = 0; i < OPS; i++) {
+        tempi_layout_release(scene.layouts[i]);
+        free(scene.wanted[i]);
+    }
+    driver->free(scene.mem);
+}
+
+static int method_of(int i)
+{
+    return TEMPI_ON_DEVICE + i / 2;
+}
+
+/* Packs and copies; each is right, or says that it failed. Returns how many failed. */
 static int scenario(int with)
 {
-    const tempi_layout *strided = layout_vector(SIZE / 32, 24, 32), *list = layout_list(300, 5);
-    char *mem = driver->alloc(FAKE_DEVICE, 0, SIZE), *plain = malloc(SIZE);
-    char *out[OPS], *wanted[OPS];
+    char *out[OPS], *plain = malloc(SIZE);
     tempi_ticket tickets[OPS];
     int failed = 0, started[OPS];
-    pattern(mem, SIZE, 1);
     for (int i = 0; i < OPS; i++) {
-        const tempi_layout *layout = i % 2 ? list : strided;
-        const int method = TEMPI_ON_DEVICE + i % 4;
-        wanted[i] = packed_bytes(layout, 1, mem);
-        out[i] = driver->alloc(method == TEMPI_ON_DEVICE ? FAKE_DEVICE : FAKE_PINNED, 0, layout->size);
-        const tempi_op op = {.layout = layout, .count = 1, .mem = mem, .packed = out[i], .n = layout->size,
-                             .direction = TEMPI_PACK, .method = method};
+        const int64_t n = scene.layouts[i]->size;
+        out[i] = driver->alloc(method_of(i) == TEMPI_ON_DEVICE ? FAKE_DEVICE : FAKE_PINNED, 0, n);
+        const tempi_op op = {.layout = scene.layouts[i], .count = 1, .mem = scene.mem, .packed = out[i], .n = n,
+                             .direction = TEMPI_PACK, .method = method_of(i)};
         started[i] = tempi_pack_submit(&op, 1, &tickets[i]) == TEMPI_OK;
     }
     tempi_cuda_flush();
@@ -74,19 +102,15 @@ static int scenario(int with)
         if (!started[i] || tempi_pack_error(&tickets[i]) != TEMPI_OK)
             failed++;
         else
-            tell("a pack", memcmp(out[i], wanted[i], (size_t)(i % 2 ? list : strided)->size) == 0, with);
+            tell("a pack", memcmp(out[i], scene.wanted[i], (size_t)scene.layouts[i]->size) == 0, with);
         driver->free(out[i]);
-        free(wanted[i]);
     }
-    if (tempi_cuda_copy(plain, mem, SIZE) != TEMPI_OK)
+    if (tempi_cuda_copy(plain, scene.mem, 5000) != TEMPI_OK)
         failed++;
     else
-        tell("a copy", memcmp(plain, mem, SIZE) == 0, with);
+        tell("a copy", memcmp(plain, scene.mem, 5000) == 0, with);
     tempi_cuda_stop();
-    driver->free(mem);
     free(plain);
-    tempi_layout_release(strided);
-    tempi_layout_release(list);
     return failed;
 }
 
@@ -117,7 +141,7 @@ static int one_failure(int at, int with, int *failures)
             fprintf(stderr, "%s answered %d: %d failed\n", driver->last_call, with, failed);
         tell("loss", (tempi_cuda_state == TEMPI_CUDA_LOST) == (reached && with == 700), with);
         tell("leak", tempi_cuda_state == TEMPI_CUDA_LOST || left_behind() == 0, with);
-        tell("pools", tempi_cuda_pool_used() == 0 && tempi_layout_alive() == 0, with);
+        tell("pools", tempi_cuda_pool_used() == 0, with);
         _exit(reached ? 10 + failed : 9);
     }
     CHECK(waitpid(child, &status, 0) == child);
@@ -134,14 +158,16 @@ void case_every_call_may_fail_once(const char *library)
 {
     static const int answers[] = {2, 400, 700};
     driver_begin(library);
+    set_scene();
     tempi_log_level = -1; /* each failure is reported; here there are hundreds */
     for (int i = 0; i < 3; i++) {
         int at = 1, failures = 0;
         while (one_failure(at, answers[i], &failures))
             at++;
         CHECK(at > 60);
-        printf("%d %d %d\n", answers[i], at, failures);
+        CHECK(answers[i] == 700 ? failures > at / 2 : failures < at / 5);
     }
+    strike_scene();
 }
 
 void case_scarce_memory_means_smaller_pieces(const char *library)

@@ -202,6 +202,8 @@ void case_packs_come_after_the_programs_stream(const char *library)
     CHECK(tempi_cuda_get_stream() == 0);
     tempi_layout_release(strided);
     tempi_layout_release(dense);
+    tempi_cuda_stop();
+    driver->end(named);
 }
 
 void case_a_named_stream_of_another_device_is_waited_for(const char *library)
@@ -212,6 +214,8 @@ void case_a_named_stream_of_another_device_is_waited_for(const char *library)
     order_case(layout, TEMPI_ONE_SHOT, elsewhere, (uintptr_t)elsewhere);
     tempi_layout_release(layout);
     CHECK(stat_value("cuda_failures") == 1 && tempi_cuda_up());
+    tempi_cuda_stop();
+    driver->end(elsewhere);
 }
 
 void case_the_programs_context_stays(const char *library)

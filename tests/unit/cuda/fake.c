@@ -336,6 +336,12 @@ static void *program_stream(int device)
     return device < 0 ? &legacy[-1 - device] : stream_new(device);
 }
 
+static void program_end(void *s)
+{
+    ++fake.live; /* it was never counted */
+    stream_gone(s);
+}
+
 static void program_fill(void *s, void *to, int byte, int64_t n)
 {
     pthread_mutex_lock(&lock);
@@ -351,6 +357,12 @@ static void *program_current(int device)
     return device < 0 ? NULL : &contexts[device];
 }
 
+__attribute__((destructor)) static void finish(void)
+{
+    for (int i = 0; i < FAKE_DEVICES; ++i)
+        free(legacy[i].ops);
+}
+
 __attribute__((constructor)) static void start(void)
 {
     pthread_mutexattr_t again;
@@ -358,5 +370,5 @@ __attribute__((constructor)) static void start(void)
     pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&lock, &again);
     fake = (fake_control){.progress = 1, .room = (int64_t)1 << 30, .alloc = program_alloc, .free = program_free,
-                          .stream = program_stream, .fill = program_fill, .current = program_current};
+                          .stream = program_stream, .end = program_end, .fill = program_fill, .current = program_current};
 }

@@ -25,6 +25,7 @@ typedef struct fake_control {
     void *(*alloc)(int kind, int device, int64_t bytes);
     void (*free)(void *address);
     void *(*stream)(int device);               /* 0 <= device: a new one; -1 - device: its legacy stream */
+    void (*end)(void *stream);                 /* of one that is not legacy */
     void (*fill)(void *stream, void *to, int byte, int64_t bytes); /* in stream order */
     void *(*current)(int device);              /* makes its context current (-1: none); returns it */
 } fake_control;
