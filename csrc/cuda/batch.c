@@ -116,10 +116,15 @@ static void land(tempi_cuda_batch *batch, int status)
  * TEMPI_OK: all that was put into them is done, and well. */
 static int drain(tempi_cuda_batch *batch)
 {
+    tempi_cuda_entry entry;
     if (!tempi_cuda_up())
         return TEMPI_ERR_DEVICE;
+    const int entered = tempi_cuda_enter(batch->device, &entry);
+    if (entered != TEMPI_OK)
+        return entered;
     const int first = TEMPI_CU(StreamSynchronize, batch->device->copy_streams[batch->direction]);
     const int second = TEMPI_CU(StreamSynchronize, batch->device->streams[batch->direction]);
+    tempi_cuda_leave(&entry);
     return first != TEMPI_OK ? first : second;
 }
 

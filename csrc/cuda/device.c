@@ -9,15 +9,21 @@
 /* CUstreamCaptureMode: the program may be capturing a graph elsewhere; what tempi does is not part of it. */
 enum { CAPTURE_RELAXED = 2 };
 
+/* Twice, unless the driver is lost: buffers could not even be given back without. */
+static int push(tempi_cuda_context context)
+{
+    const int status = TEMPI_CU(CtxPushCurrent, context);
+    return status == TEMPI_OK || !tempi_cuda_up() ? status : TEMPI_CU(CtxPushCurrent, context);
+}
+
 int tempi_cuda_enter(const tempi_cuda_device *device, tempi_cuda_entry *entry)
 {
     tempi_cuda_context current = NULL;
     *entry = (tempi_cuda_entry){.mode = CAPTURE_RELAXED};
-    int status = TEMPI_CU(CtxGetCurrent, &current);
-    if (status != TEMPI_OK)
-        return status;
+    if (TEMPI_CU(CtxGetCurrent, &current) != TEMPI_OK)
+        current = NULL;
     if (current != device->context) {
-        status = TEMPI_CU(CtxPushCurrent, device->context);
+        const int status = push(device->context);
         if (status != TEMPI_OK)
             return status;
         entry->pushed = true;

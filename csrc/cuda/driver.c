@@ -126,7 +126,7 @@ static void start(void)
     }
     if (wanted)
         TEMPI_LOG(TEMPI_LOG_WARN, "TEMPI_CUDA_DRIVER=%s: neither emulated nor none; ignored", wanted);
-    possible = machine_has_gpu() || tempi_watch_look(&watch, NULL, 0);
+    possible = possible || machine_has_gpu() || tempi_watch_look(&watch, NULL, 0);
 }
 
 void tempi_cuda_start(void)
@@ -171,6 +171,11 @@ int tempi_cuda_load(void)
 bool tempi_cuda_possible(void)
 {
     return possible;
+}
+
+void tempi_cuda_assume_possible(void)
+{
+    possible = true;
 }
 
 bool tempi_cuda_emulated(void)

@@ -170,6 +170,8 @@ int tempi_cuda_look(void);
 int tempi_cuda_load(void);
 /* Whether a look could ever find anything: the machine has an NVIDIA device, or the emulator is on. */
 bool tempi_cuda_possible(void);
+/* For tests: takes the machine to have a GPU. */
+void tempi_cuda_assume_possible(void);
 /* "none", "libcuda.so.1" or "emulated: CUDA on the CPU, a test device". */
 const char *tempi_cuda_driver_name(void);
 bool tempi_cuda_emulated(void);

@@ -102,10 +102,21 @@ int tempi_cuda_function_get(tempi_cuda_device *device, int kernel, tempi_cuda_fu
     return status;
 }
 
+static int load_entered(tempi_cuda_device *device)
+{
+    tempi_cuda_entry entry;
+    int status = tempi_cuda_enter(device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    status = load(device);
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
 int tempi_cuda_kernels_ready(tempi_cuda_device *device)
 {
     pthread_mutex_lock(&loading);
-    const int status = load(device);
+    const int status = device->kernels_tried ? device->kernels_status : load_entered(device);
     pthread_mutex_unlock(&loading);
     if (status == TEMPI_ERR_UNSUPPORTED)
         tempi_stat_add(TEMPI_STAT_refused_kernels, 1);

@@ -1,0 +1,281 @@
+/* The device back end: methods, gathering, order, contexts, threads. */
+#include <pthread.h>
+#include <string.h>
+#include "base/lock.h"
+#include "cases.h"
+#include "cuda/backend.h"
+#include "cuda/device.h"
+#include "cuda/pool.h"
+#include "pack/pack.h"
+
+enum { MEMORY = 6 << 20 };
+
+/* One message: memory of device `device`, and a buffer of the kind that its method wants. */
+typedef struct message {
+    const tempi_layout *layout;
+    char *mem, *packed, *wanted;
+    int64_t count, first, n;
+    int method, device;
+} message;
+
+static message message_new(const tempi_layout *layout, int64_t count, int method, int device)
+{
+    message m = {.layout = layout, .count = count, .n = count * layout->size, .method = method, .device = device};
+    m.mem = driver->alloc(FAKE_DEVICE, device, MEMORY);
+    pattern(m.mem, MEMORY, 3 * method + device);
+    m.wanted = packed_bytes(layout, count, m.mem);
+    m.packed = driver->alloc(method == TEMPI_ON_DEVICE ? FAKE_DEVICE : FAKE_PINNED, device, m.n);
+    memset(m.packed, 0x5a, (size_t)m.n);
+    return m;
+}
+
+static void message_free(message *m)
+{
+    driver->free(m->mem);
+    driver->free(m->packed);
+    free(m->wanted);
+}
+
+static tempi_op op_of(const message *m, int direction)
+{
+    return (tempi_op){.layout = m->layout, .count = m->count, .mem = m->mem, .packed = m->packed, .first = m->first,
+                      .n = m->n, .direction = direction, .method = m->method, .device = m->device};
+}
+
+static tempi_ticket submit(const message *m, int direction)
+{
+    tempi_ticket ticket;
+    const tempi_op op = op_of(m, direction);
+    CHECK(tempi_pack_submit(&op, 1, &ticket) == TEMPI_OK);
+    return ticket;
+}
+
+static void expect_packed(const message *m)
+{
+    CHECK(memcmp(m->packed, m->wanted + m->first, (size_t)m->n) == 0);
+}
+
+/* Into poisoned memory: the message's bytes and no others are written. */
+static void expect_unpacked(message *m)
+{
+    char *should = malloc(MEMORY);
+    memset(should, 0x11, MEMORY);
+    tempi_unpack(m->layout, m->count, m->wanted + m->first, m->first, m->n, should);
+    CHECK(memcmp(m->mem, should, MEMORY) == 0);
+    free(should);
+}
+
+static void round_trip(const tempi_layout *layout, int64_t count, int64_t first, int64_t n, int method)
+{
+    message m = message_new(layout, count, method, 1);
+    m.first = first;
+    m.n = n < 0 ? m.n - first : n;
+    const tempi_op op = op_of(&m, TEMPI_PACK);
+    CHECK(tempi_pack_run(&op, 1) == TEMPI_OK);
+    expect_packed(&m);
+    memset(m.mem, 0x11, MEMORY);
+    const tempi_op back = op_of(&m, TEMPI_UNPACK);
+    CHECK(tempi_pack_run(&back, 1) == TEMPI_OK);
+    expect_unpacked(&m);
+    message_free(&m);
+}
+
+void case_every_method_packs_and_unpacks(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layouts[] = {layout_vector(1000, 8, 24), layout_list(500, 5), layout_dense(100000),
+                                     layout_vector(700000, 7, 8)};
+    for (int i = 0; i < 4; i++) {
+        for (int method = TEMPI_ON_DEVICE; method <= TEMPI_PIPELINED; method++) {
+            round_trip(layouts[i], 1, 0, -1, method);
+            round_trip(layouts[i], 1, 13, -1, method);
+            round_trip(layouts[i], 1, 17, 1000, method);
+        }
+        round_trip(layouts[i], i < 3 ? 7 : 1, 0, -1, TEMPI_STAGED);
+    }
+    CHECK(stat_value("device_packs") == 52 && stat_value("device_unpacks") == 52);
+    CHECK(stat_value("launches") > 0 && stat_value("staged_bytes") > 0);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0);
+    for (int i = 0; i < 4; i++)
+        tempi_layout_release(layouts[i]);
+    CHECK(tempi_layout_alive() == 0);
+}
+
+enum { BURST = 30 };
+
+void case_a_burst_is_two_launches(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    message messages[BURST];
+    tempi_ticket tickets[BURST];
+    driver->progress = 0;
+    for (int i = 0; i < BURST; i++) {
+        messages[i] = message_new(layout, 1, TEMPI_ONE_SHOT, 0);
+        tickets[i] = submit(&messages[i], TEMPI_PACK);
+        CHECK(driver->launches == 1 && tempi_cuda_waiting == i);
+        CHECK(!tempi_pack_test(&tickets[i]));
+    }
+    tempi_cuda_flush();
+    CHECK(driver->launches == 2 && tempi_cuda_waiting == 0);
+    tempi_cuda_flush();
+    CHECK(driver->launches == 2);
+    for (int i = BURST - 1; i >= 0; i--) {
+        tempi_pack_wait(&tickets[i]);
+        CHECK(tempi_pack_error(&tickets[i]) == TEMPI_OK);
+        expect_packed(&messages[i]);
+        message_free(&messages[i]);
+    }
+    tempi_layout_release(layout);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0);
+}
+
+void case_a_test_launches_when_the_stream_is_idle(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_list(100, 8);
+    message a = message_new(layout, 1, TEMPI_ONE_SHOT, 0), b = message_new(layout, 1, TEMPI_STAGED, 0);
+    driver->progress = 0;
+    tempi_ticket first = submit(&a, TEMPI_PACK), second = submit(&b, TEMPI_PACK);
+    CHECK(!tempi_pack_test(&second) && driver->launches == 1);
+    driver->progress = 1;
+    int tests = 0;
+    while (!tempi_pack_test(&second))
+        CHECK(++tests < 100);
+    CHECK(driver->launches == 2 && tests > 0);
+    expect_packed(&b);
+    CHECK(tempi_pack_test(&first) == 1);
+    expect_packed(&a);
+    message_free(&a);
+    message_free(&b);
+    tempi_layout_release(layout);
+}
+
+void case_host_and_device_go_together(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    message one = message_new(layout, 1, TEMPI_ONE_SHOT, 0), two = message_new(layout, 1, TEMPI_STAGED, 1);
+    char mem[2400], out[800];
+    pattern(mem, 2400, 1);
+    char *wanted = packed_bytes(layout, 1, mem);
+    const tempi_op ops[] = {op_of(&one, TEMPI_PACK),
+                            {.layout = layout, .count = 1, .mem = mem, .packed = out, .n = 800, .direction = TEMPI_PACK},
+                            op_of(&two, TEMPI_PACK)};
+    CHECK(tempi_pack_run(ops, 3) == TEMPI_OK);
+    expect_packed(&one);
+    expect_packed(&two);
+    CHECK(memcmp(out, wanted, 800) == 0);
+    free(wanted);
+    message_free(&one);
+    message_free(&two);
+    tempi_layout_release(layout);
+}
+
+/* The program has put a kernel into its stream, which has not run when the pack is submitted. */
+static void order_case(const tempi_layout *layout, int method, void *stream, uintptr_t named)
+{
+    message m = message_new(layout, 1, method, 0);
+    driver->fill(stream, m.mem, 0x77, MEMORY);
+    tempi_cuda_set_stream(named);
+    tempi_ticket ticket = submit(&m, TEMPI_PACK);
+    tempi_pack_wait(&ticket);
+    tempi_cuda_set_stream(0);
+    for (int64_t i = 0; i < m.n; i++)
+        CHECK(m.packed[i] == 0x77);
+    message_free(&m);
+}
+
+void case_packs_come_after_the_programs_stream(const char *library)
+{
+    driver_begin(library);
+    void *legacy = driver->stream(-1), *named = driver->stream(0);
+    const tempi_layout *strided = layout_vector(1000, 8, 24), *dense = layout_dense(5000);
+    for (int method = TEMPI_ON_DEVICE; method <= TEMPI_PIPELINED; method++) {
+        order_case(strided, method, legacy, 0);
+        order_case(dense, method, legacy, 0);
+        order_case(strided, method, named, (uintptr_t)named);
+        order_case(strided, method, legacy, 1);
+    }
+    CHECK(tempi_cuda_get_stream() == 0);
+    tempi_layout_release(strided);
+    tempi_layout_release(dense);
+    tempi_cuda_stop();
+    driver->end(named);
+}
+
+void case_a_named_stream_of_another_device_is_waited_for(const char *library)
+{
+    driver_begin(library);
+    void *elsewhere = driver->stream(1);
+    const tempi_layout *layout = layout_vector(1000, 8, 24);
+    order_case(layout, TEMPI_ONE_SHOT, elsewhere, (uintptr_t)elsewhere);
+    tempi_layout_release(layout);
+    CHECK(stat_value("cuda_failures") == 1 && tempi_cuda_up());
+    tempi_cuda_stop();
+    driver->end(elsewhere);
+}
+
+void case_the_programs_context_stays(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    for (int theirs = -1; theirs < 2; theirs++) {
+        void *context = driver->current(theirs), *now = context;
+        for (int device = 0; device < 2; device++) {
+            message m = message_new(layout, 1, TEMPI_STAGED, device);
+            tempi_ticket ticket = submit(&m, TEMPI_PACK);
+            CHECK(tempi_cu.CtxGetCurrent(&now) == 0 && now == context);
+            tempi_pack_wait(&ticket);
+            CHECK(tempi_cu.CtxGetCurrent(&now) == 0 && now == context);
+            expect_packed(&m);
+            message_free(&m);
+        }
+    }
+    tempi_layout_release(layout);
+}
+
+/* ---- threads --------------------------------------------------------------------------------------------- */
+
+static const tempi_layout *shared_layout;
+
+static void *submit_many(void *number)
+{
+    const int own = (int)(intptr_t)number;
+    for (int round = 0; round < 60; round++) {
+        message messages[3];
+        tempi_ticket tickets[3];
+        for (int i = 0; i < 3; i++) {
+            messages[i] = message_new(shared_layout, 1, TEMPI_ON_DEVICE + (own + round + i) % 4, (own + round) % 2);
+            tickets[i] = submit(&messages[i], TEMPI_PACK);
+        }
+        if (round % 2)
+            tempi_cuda_flush();
+        for (int i = 2; i >= 0; i--) {
+            while (round % 3 && !tempi_pack_test(&tickets[i])) {
+            }
+            tempi_pack_wait(&tickets[i]);
+            expect_packed(&messages[i]);
+            message_free(&messages[i]);
+        }
+    }
+    return NULL;
+}
+
+void case_threads_submit_together(const char *library)
+{
+    driver_begin(library);
+    tempi_threads_multiple = true;
+    driver->room = (int64_t)1 << 40;
+    shared_layout = layout_list(300, 9);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, submit_many, (void *)(intptr_t)i) == 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    tempi_layout_release(shared_layout);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0 && tempi_layout_alive() == 0 && tempi_cuda_pool_used() == 0);
+}
