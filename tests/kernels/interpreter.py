@@ -1,8 +1,8 @@
 """Runs the kernels' own Python, thread by thread: what they mean before any compiler has seen them.
 
 `_ops` and Numba's `cuda` are replaced by plain functions on integers; all other modules of
-tempi.kernels are run from their sources as they are. Memory is one array of bytes in which each byte
-may be read, written, both or neither: a kernel that touches a byte outside its runs fails, as does a
+tempi.kernels are run from their sources as they are. Every byte of memory may be read, written or
+neither: a kernel that touches a byte outside its runs fails, as does a
 misaligned access. Slow, exact, and the same on every machine.
 """
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
+    Addresses = NDArray[np.int64]
 
 SOURCES = Path(__file__).resolve().parents[2] / "tempi" / "kernels"
 BASE = 0x7F_1234_0000_0000  # no address fits in 32 bits
 M32, M64 = 2**32 - 1, 2**64 - 1
 READ, WRITE = 1, 2
+PAGE = 4096
+POISON = 0xA5
 
 
 class Fault(Exception):
@@ -34,55 +37,64 @@ class Fault(Exception):
 
 
 class Memory:
-    """Bytes from BASE on, with what may be done to each."""
+    """Pages of bytes, made when they are first used, with what may be done to each byte."""
 
-    def __init__(self, size: int) -> None:
-        self.bytes = np.zeros(size, np.uint8)
-        self.rights = np.zeros(size, np.uint8)
-        self.used = 0
+    def __init__(self) -> None:
+        self._pages: dict[int, tuple[Bytes, Bytes]] = {}
+        self._next = BASE
 
     def allocate(self, size: int, align: int = 256) -> int:
         """Address of `size` bytes, a gap away from all others."""
-        at = -(-(self.used + 64) // align) * align
-        self.used = at + size
-        assert self.used <= self.bytes.size, "the test needs more memory"
-        return BASE + at
-
-    def view(self, address: int, size: int) -> Bytes:
-        return self.bytes[address - BASE : address - BASE + size]
-
-    def allow(self, address: int, size: int, right: int) -> None:
-        self.rights[address - BASE : address - BASE + size] |= right
-
-    def allow_many(self, addresses: NDArray[np.int64], right: int) -> None:
-        self.rights[addresses - BASE] |= right
-
-    def load_any(self, address: int, size: int) -> Bytes:
-        """For copies, which need no alignment."""
-        at = address - BASE
-        if at < 0 or not (self.rights[at : at + size] & READ).all():
-            raise Fault(f"a copy of {size} bytes from {at:#x}")
-        return self.bytes[at : at + size].copy()
-
-    def store_any(self, address: int, data: Bytes) -> None:
-        at = address - BASE
-        if at < 0 or not (self.rights[at : at + data.size] & WRITE).all():
-            raise Fault(f"a copy of {data.size} bytes to {at:#x}")
-        self.bytes[at : at + data.size] = data
-
-    def _check(self, address: int, size: int, right: int) -> int:
-        at = address - BASE
-        if address % size or at < 0 or at + size > self.bytes.size or not (self.rights[at : at + size] & right).all():
-            raise Fault(f"{size} bytes at {at:#x}: not to be {'read' if right == READ else 'written'}")
+        at = -(-(self._next + 64) // align) * align
+        self._next = at + size
         return at
 
+    def _page(self, number: int) -> tuple[Bytes, Bytes]:
+        if number not in self._pages:
+            self._pages[number] = (np.full(PAGE, POISON, np.uint8), np.zeros(PAGE, np.uint8))
+        return self._pages[number]
+
+    def _spread(self, addresses: Addresses, kind: int, data: Bytes | int | None = None) -> Bytes:
+        """Reads bytes (kind 0) or rights (1) at all addresses, after writing `data` there if it is given."""
+        out = np.empty(addresses.size, np.uint8)
+        for number in np.unique(addresses // PAGE).tolist():
+            here = addresses // PAGE == number
+            page = self._page(number)[kind]
+            if data is not None:
+                page[addresses[here] % PAGE] = data if isinstance(data, int) else data[here]
+            out[here] = page[addresses[here] % PAGE]
+        return out
+
+    def gather(self, addresses: Addresses) -> Bytes:
+        return self._spread(addresses, 0)
+
+    def scatter(self, addresses: Addresses, data: Bytes | int) -> None:
+        self._spread(addresses, 0, data)
+
+    def allow(self, addresses: Addresses, right: int) -> None:
+        self._spread(addresses, 1, right)
+
+    def copy(self, dst: int, src: int, size: int) -> None:
+        """What the driver copies must keep to the same bytes as kernels; it needs no alignment."""
+        steps = np.arange(size)
+        if not (self._spread(src + steps, 1) & READ).all() or not (self._spread(dst + steps, 1) & WRITE).all():
+            raise Fault(f"a copy of {size} bytes from {src:#x} to {dst:#x}")
+        self.scatter(dst + steps, self.gather(src + steps))
+
+    def _check(self, address: int, size: int, right: int) -> tuple[Bytes, int]:
+        page, rights = self._page(address // PAGE)
+        at = address % PAGE
+        if address % size or not (rights[at : at + size] & right).all():
+            raise Fault(f"{size} bytes at {address:#x}: not to be {'read' if right == READ else 'written'}")
+        return page, at
+
     def load(self, address: int, size: int) -> bytes:
-        at = self._check(address, size, READ)
-        return self.bytes[at : at + size].tobytes()
+        page, at = self._check(address, size, READ)
+        return page[at : at + size].tobytes()
 
     def store(self, address: int, value: bytes) -> None:
-        at = self._check(address, len(value), WRITE)
-        self.bytes[at : at + len(value)] = np.frombuffer(value, np.uint8)
+        page, at = self._check(address, len(value), WRITE)
+        page[at : at + len(value)] = np.frombuffer(value, np.uint8)
 
 
 # -- what the kernels import ------------------------------------------------------------------------
@@ -172,8 +184,8 @@ class _Cuda(threading.local):
 class Machine:
     """All kernels over one memory."""
 
-    def __init__(self, size: int) -> None:
-        self.memory = Memory(size)
+    def __init__(self) -> None:
+        self.memory = Memory()
         self.cuda = _Cuda()
         self._modules: dict[str, dict[str, Any]] = {"_ops": _ops(self.memory)}
 

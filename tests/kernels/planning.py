@@ -1,7 +1,7 @@
 """The engine's planner from Python, and what runs its plans.
 
 `Runner` plans operations on a machine's memory and carries the plan out: copies, descriptors, launches.
-A machine is anything with `memory` (allocate, view, allow) and `launch`: interpreter.Machine here.
+A machine is anything with `memory` (allocate, gather, scatter, allow, copy) and `launch`.
 """
 
 from __future__ import annotations
@@ -121,22 +121,24 @@ class Planner:
     def upload(self, data: bytes) -> int:
         """Bytes in the machine's memory that kernels may read."""
         memory = self.machine.memory
-        address = memory.allocate(len(data))
-        memory.view(address, len(data))[:] = np.frombuffer(data, np.uint8)
-        memory.allow(address, len(data), READ)
-        return int(address)
+        address = int(memory.allocate(len(data)))
+        bytes_there = address + np.arange(len(data))
+        memory.scatter(bytes_there, np.frombuffer(data, np.uint8))
+        memory.allow(bytes_there, READ)
+        return address
 
     def plan(self, ops: Sequence[Op]) -> Plan:
         made = ffi.new("tempi_op[]", len(ops))
         for to, op in zip(made, ops, strict=True):
-            to.layout, to.count, to.first, to.n, to.direction = op.layout, op.count, op.first, op.n, op.direction
+            to.layout = ffi.cast("tempi_layout *", op.layout)
+            to.count, to.first, to.n, to.direction = op.count, op.first, op.n, op.direction
             to.mem, to.packed = ffi.cast("void *", op.mem), ffi.cast("void *", op.packed)
         status = lib.tempi_cuda_plan(made, len(ops), self._hooks, self._plan)
         return self._done(status)
 
     def plan_self(self, src: tuple[Any, int, int], dst: tuple[Any, int, int], n: int) -> Plan | None:
         """For (layout, count, mem) on both sides; None where the engine has no such plan."""
-        sides = [ffi.new("tempi_side *", side) for side in (src, dst)]
+        sides = [ffi.new("tempi_side *", (ffi.cast("tempi_layout *", side[0]), *side[1:])) for side in (src, dst)]
         status = lib.tempi_cuda_plan_self(*sides, n, self._hooks, self._plan)
         return None if status == lib.TEMPI_ERR_UNSUPPORTED else self._done(status)
 
@@ -158,11 +160,9 @@ class Planner:
         return Plan(copies, tuple(launches), descriptors)
 
     def run(self, plan: Plan) -> None:
-        """Carries the plan out. Copies must keep to the same bytes as kernels."""
-        memory = self.machine.memory
+        """Carries the plan out."""
         for dst, src, n in plan.copies:
-            data = memory.load_any(src, n)
-            memory.store_any(dst, data)
+            self.machine.memory.copy(dst, src, n)
         for launch in plan.launches:
             self.machine.launch(launch.kernel, launch.grid, launch.block, launch.params)
 
@@ -194,32 +194,36 @@ class Message:
     def op(self, direction: int) -> Op:
         return Op(self.layout, self.count, self.mem, self.packed, self.first, self.n, direction)
 
+    def stream(self) -> Offsets:
+        """Addresses of the packed bytes."""
+        return self.packed + np.arange(self.n)
+
     def places(self) -> Offsets:
-        return self.where[self.first : self.first + self.n]
+        """Addresses of the same bytes in memory."""
+        return self.mem + self.where[self.first : self.first + self.n]
+
+    def around(self) -> Offsets:
+        """Addresses that must not change: all between the lowest byte and the highest, if that is not too much."""
+        low, high = int(self.where.min()), int(self.where.max()) + 1
+        near = np.arange(low, high) if high - low < 1 << 20 else self.where
+        return self.mem + np.setdiff1d(near, self.where[self.first : self.first + self.n])
 
     def prepare(self, machine: Any, direction: int, rng: np.random.Generator) -> Bytes:
-        """Poisons what is to be written, fills what is to be read and allows just that; the stream."""
+        """Fills what is to be read, poisons all else, and allows just what is to be done; the stream."""
         memory = machine.memory
-        low, high = int(self.where.min()), int(self.where.max()) + 1
-        region = memory.view(self.mem + low, high - low)
-        stream = memory.view(self.packed, self.n)
-        source, target = (region, stream) if direction == PACK else (stream, region)
-        source[:] = rng.integers(0, 256, source.size, np.uint8)
-        target[:] = POISON
-        memory.allow(self.packed, self.n, WRITE if direction == PACK else READ)
-        memory.allow_many(self.mem + self.places(), READ if direction == PACK else WRITE)
-        places = self.places() - low
-        return region[places].copy() if direction == PACK else stream.copy()
+        source, target = (self.places(), self.stream()) if direction == PACK else (self.stream(), self.places())
+        memory.scatter(self.around(), POISON)
+        memory.scatter(target, POISON)
+        memory.scatter(source, rng.integers(0, 256, source.size, np.uint8))
+        memory.allow(source, READ)
+        memory.allow(target, WRITE)
+        return np.asarray(memory.gather(source))
 
     def check(self, machine: Any, direction: int, wanted: Bytes) -> None:
-        memory = machine.memory
-        if direction == PACK:
-            np.testing.assert_array_equal(memory.view(self.packed, self.n), wanted)
-            return
-        low, high = int(self.where.min()), int(self.where.max()) + 1
-        expected = np.full(high - low, POISON, np.uint8)
-        expected[self.places() - low] = wanted
-        np.testing.assert_array_equal(memory.view(self.mem + low, high - low), expected)
+        target = self.stream() if direction == PACK else self.places()
+        np.testing.assert_array_equal(machine.memory.gather(target), wanted)
+        if direction == UNPACK:
+            assert (machine.memory.gather(self.around()) == POISON).all()
 
 
 def carry_out(machine: Any, messages: Sequence[Message], direction: int, multiprocessors: int = 2) -> Plan:
