@@ -42,6 +42,9 @@
     X(cuda_failures, "calls to the CUDA driver that failed")                                       \
     X(cuda_repeated, "launches that failed and were made once more")                               \
     X(cuda_lost, "devices lost: the GPU path is off from then on")                                 \
+    X(left_aware, "left to the library: device memory without gaps, which it takes itself")          \
+    X(device_errors, "messages that ended with an error because a device failed")                   \
+    X(method_changed, "messages of device memory that took another method, because buffers were out")  \
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
     X(check_failures, "of these, how many differed")

@@ -218,6 +218,8 @@ void tempi_typemap_free(tempi_typemap *map)
 
 void tempi_check_op(const tempi_typemap *map, const tempi_op *op, const char *call)
 {
+    if (op->method != TEMPI_ON_HOST) /* this walk cannot touch a device's memory */
+        return;
     if (!map)
         return;
     tempi_stat_add(TEMPI_STAT_checks, 1);

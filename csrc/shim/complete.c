@@ -62,28 +62,48 @@ static void put_back(tempi_record *record, MPI_Request requests[])
 /* What completed, collected so that all of it is unpacked as one piece of work. */
 typedef struct arrivals {
     int n;
+    int failed; /* the last error of ours: a send that was not posted, an unpack that a device broke */
     tempi_op ops[64];
     tempi_record *records[64];
+    MPI_Status *statuses[64];
 } arrivals;
+
+/* The arrays stay as they are: clearing them takes longer than a short Waitall. */
+static void arrivals_open(arrivals *a)
+{
+    a->n = 0;
+    a->failed = MPI_SUCCESS;
+}
+
+static void finish(tempi_record *record, MPI_Status *status, arrivals *a)
+{
+    if (record->error != MPI_SUCCESS) {
+        a->failed = record->error;
+        if (status)
+            status->MPI_ERROR = record->error;
+    }
+    tempi_request_finish(record);
+}
 
 static void arrivals_flush(arrivals *a)
 {
     if (a->n > 0)
         tempi_request_unpack(a->ops, a->records, a->n);
     for (int i = 0; i < a->n; ++i)
-        tempi_request_finish(a->records[i]);
+        finish(a->records[i], a->statuses[i], a);
     a->n = 0;
 }
 
-static void complete(tempi_record *record, const MPI_Status *status, bool good, arrivals *a)
+static void complete(tempi_record *record, MPI_Status *status, bool good, arrivals *a)
 {
     if (good && tempi_request_arrived(record, status, &a->ops[a->n])) {
+        a->statuses[a->n] = status;
         a->records[a->n++] = record;
         if (a->n == 64)
             arrivals_flush(a);
         return;
     }
-    tempi_request_finish(record);
+    finish(record, status, a);
 }
 
 /* ---- statuses of our own ----------------------------------------------------------------------------------- */
@@ -122,6 +142,15 @@ static int out_of_memory(MPI_Request requests[], claims *c)
 
 /* ---- one request --------------------------------------------------------------------------------------------- */
 
+static int end_one(int rc, tempi_record *record, const MPI_Status *status)
+{
+    if (rc == MPI_SUCCESS)
+        tempi_request_settle(record, status);
+    const int failed = record->error;
+    tempi_request_finish(record);
+    return failed != MPI_SUCCESS ? failed : rc;
+}
+
 int tempi_act_Wait(const struct tempi_mpi *to, MPI_Request *request, MPI_Status *status)
 {
     if (tempi_pending_any())
@@ -133,12 +162,8 @@ int tempi_act_Wait(const struct tempi_mpi *to, MPI_Request *request, MPI_Status 
     if (!c.first)
         return to->Wait(request, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
-    const int failed = c.first->error;
     const int rc = to->Wait(request, c.receives ? known : status);
-    if (rc == MPI_SUCCESS)
-        tempi_request_settle(c.first, known);
-    tempi_request_finish(c.first);
-    return failed != MPI_SUCCESS ? failed : rc;
+    return end_one(rc, c.first, known);
 }
 
 int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, MPI_Status *status)
@@ -152,29 +177,25 @@ int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, 
     if (!c.first)
         return to->Test(request, flag, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
-    const int failed = c.first->error;
     const int rc = to->Test(request, flag, c.receives ? known : status);
     if (rc == MPI_SUCCESS && !*flag) {
         put_back(c.first, request);
         return rc;
     }
-    if (rc == MPI_SUCCESS)
-        tempi_request_settle(c.first, known);
-    tempi_request_finish(c.first);
-    return failed != MPI_SUCCESS ? failed : rc;
+    return end_one(rc, c.first, known);
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------ */
 
 /* Each record's fate after a Waitall or Testall that returned rc (MPI-5.0 section 3.7.5: only with
  * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). */
-static void end_all(int rc, MPI_Request requests[], const MPI_Status given[], claims *c)
+static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c)
 {
     arrivals a;
-    a.n = 0; /* the arrays stay as they are: clearing them takes longer than a short Waitall */
+    arrivals_open(&a);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
-        const MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
+        MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
         const bool told = rc == MPI_ERR_IN_STATUS && status;
         const int error = told ? status->MPI_ERROR : rc;
         const bool still = error == MPI_ERR_PENDING ||
@@ -185,15 +206,15 @@ static void end_all(int rc, MPI_Request requests[], const MPI_Status given[], cl
             complete(record, status, error == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
+    return rc == MPI_SUCCESS ? a.failed : rc;
 }
 
-/* A queued send that could not be posted: its error, if the library had none to report. */
-static int posting_error(const claims *c)
+/* The library sets the statuses' errors only where it found one; ours may join them. */
+static void clear_errors(MPI_Status given[], int64_t n, int rc)
 {
-    for (const tempi_record *record = c->first; record; record = record->beside)
-        if (record->error != MPI_SUCCESS)
-            return record->error;
-    return MPI_SUCCESS;
+    if (rc == MPI_SUCCESS && tempi_memory_mixed && given != MPI_STATUSES_IGNORE)
+        for (int64_t i = 0; i < n; ++i)
+            given[i].MPI_ERROR = MPI_SUCCESS;
 }
 
 int tempi_act_Waitall(const struct tempi_mpi *to, int count, MPI_Request requests[], MPI_Status given[])
@@ -209,11 +230,11 @@ int tempi_act_Waitall(const struct tempi_mpi *to, int count, MPI_Request request
     statuses s;
     if (!statuses_open(&s, given, count, c.receives))
         return out_of_memory(requests, &c);
-    const int failed = posting_error(&c);
-    const int rc = to->Waitall(count, requests, s.use);
-    end_all(rc, requests, s.use, &c);
+    int rc = to->Waitall(count, requests, s.use);
+    clear_errors(s.use, count, rc);
+    rc = end_all(rc, requests, s.use, &c);
     statuses_close(&s);
-    return rc == MPI_SUCCESS ? failed : rc;
+    return rc;
 }
 
 int tempi_act_Testall(const struct tempi_mpi *to, int count, MPI_Request requests[], int *flag, MPI_Status given[])
@@ -229,38 +250,37 @@ int tempi_act_Testall(const struct tempi_mpi *to, int count, MPI_Request request
     statuses s;
     if (!statuses_open(&s, given, count, c.receives))
         return out_of_memory(requests, &c);
-    const int failed = posting_error(&c);
-    const int rc = to->Testall(count, requests, flag, s.use);
+    int rc = to->Testall(count, requests, flag, s.use);
     if (rc == MPI_SUCCESS && !*flag)
         for (tempi_record *record = c.first, *next; record; record = next) {
             next = record->beside;
             put_back(record, requests);
         }
-    else
-        end_all(rc, requests, s.use, &c);
+    else {
+        clear_errors(s.use, count, rc);
+        rc = end_all(rc, requests, s.use, &c);
+    }
     statuses_close(&s);
-    return rc == MPI_SUCCESS && *flag ? failed : rc;
+    return rc;
 }
 
 /* ---- any -------------------------------------------------------------------------------------------------------- */
 
 /* `which` completed with rc (none if it is no index); the others go back. */
-static int end_any(int rc, int which, MPI_Request requests[], const MPI_Status *status, claims *c)
+static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, claims *c)
 {
     arrivals a;
-    a.n = 0; /* the arrays stay as they are: clearing them takes longer than a short Waitall */
-    int failed = MPI_SUCCESS;
+    arrivals_open(&a);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         if (record->index != which) {
             put_back(record, requests);
             continue;
         }
-        failed = record->error;
         complete(record, status, rc == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
-    return rc == MPI_SUCCESS ? failed : rc;
+    return rc == MPI_SUCCESS ? a.failed : rc;
 }
 
 int tempi_act_Waitany(const struct tempi_mpi *to, int count, MPI_Request requests[], int *index, MPI_Status *status)
@@ -309,13 +329,13 @@ static int position_of(int64_t index, const int indices[], int n, int start)
     return -1;
 }
 
-static int end_some(int rc, int outcount, const int indices[], MPI_Request requests[], const MPI_Status given[], claims *c)
+static int end_some(int rc, int outcount, const int indices[], MPI_Request requests[], MPI_Status given[], claims *c)
 {
     const int n = outcount == MPI_UNDEFINED || outcount < 0 ? 0 : outcount;
     const bool told = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
+    int start = 0;
     arrivals a;
-    a.n = 0; /* the arrays stay as they are: clearing them takes longer than a short Waitall */
-    int failed = MPI_SUCCESS, start = 0;
+    arrivals_open(&a);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         const int at = told ? position_of(record->index, indices, n, start) : -1;
@@ -324,13 +344,12 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
             continue;
         }
         start = at + 1;
-        const MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[at];
+        MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[at];
         const int error = rc == MPI_ERR_IN_STATUS && status ? status->MPI_ERROR : rc;
-        failed = record->error != MPI_SUCCESS ? record->error : failed;
         complete(record, status, error == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
-    return rc == MPI_SUCCESS ? failed : rc;
+    return rc == MPI_SUCCESS ? a.failed : rc;
 }
 
 typedef int (*some_function)(int, MPI_Request[], int *, int[], MPI_Status[]);

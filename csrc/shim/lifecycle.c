@@ -6,7 +6,9 @@
 #include "base/trace.h"
 #include "door/door.h"
 #include "memory/kind.h"
+#include "cuda/backend.h"
 #include "shim/act.h"
+#include "shim/aware.h"
 #include "shim/narrow.h"
 #include "shim/report.h"
 #include "shim/types.h"
@@ -69,6 +71,7 @@ static bool packs_plainly(void)
 static void after_fork(void)
 {
     ++tempi_this_thread.disabled;
+    tempi_cuda_after_fork();
 }
 
 static void start(void)
@@ -105,6 +108,7 @@ static void world_began(void)
     note_thread_level(); /* a launcher's setting can give more than was asked for */
     life.world = true;
     tempi_queue_learn_tags();
+    tempi_aware_learn();
     start();
 }
 
@@ -112,6 +116,7 @@ void tempi_lifecycle_loaded(void)
 {
     int initialized = 0, finalized = 0;
     tempi_memory_start();
+    tempi_cuda_backend_start();
     tempi_pack_set_delay(tempi_config.test_delay);
     tempi_lib.Initialized(&initialized);
     tempi_lib.Finalized(&finalized);
@@ -141,6 +146,7 @@ int tempi_act_Init_thread(const struct tempi_mpi *to, int *argc, char ***argv, i
 /* While the library still answers. */
 static void stop(void)
 {
+    tempi_cuda_stop();
     tempi_trace_close();
     tempi_types_stop();
 }

@@ -3,9 +3,10 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "base/trace.h"
-#include "memory/kind.h"
+#include "model/method.h"
+#include "shim/aware.h"
 #include "shim/check.h"
-#include "transfer/stage.h"
+#include "transfer/packed.h"
 
 static bool leave(int reason)
 {
@@ -31,66 +32,117 @@ static bool plausible(const void *buffer, const tempi_layout *layout)
     return (uintptr_t)buffer + (uintptr_t)layout->true_lb >= 4096;
 }
 
-bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                        tempi_operation operation, tempi_message *out)
+static bool sends_or_receives(tempi_operation operation)
+{
+    return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
+}
+
+static void make(const tempi_type *type, const void *buffer, MPI_Count count, int64_t bytes,
+                 tempi_operation operation, tempi_message *out)
+{
+    *out = (tempi_message){
+        .type = type,
+        .operation = operation,
+        .op = {.layout = type->layout, .count = count, .mem = (void *)(uintptr_t)buffer, .first = 0, .n = bytes,
+               .direction = operation == TEMPI_OP_SEND || operation == TEMPI_OP_PACK ? TEMPI_PACK
+                                                                                      : TEMPI_UNPACK,
+               .method = TEMPI_ON_HOST}};
+}
+
+/* A message of device memory. A library that does not take device addresses cannot have it, so there it
+ * is ours whatever it costs. */
+static bool plan_device(const tempi_memory *memory, tempi_message *out)
+{
+    tempi_op *op = &out->op;
+    const bool aware = tempi_library_aware();
+    op->device = memory->device;
+    op->method = tempi_method_choose(op->n, op->layout->dense, aware);
+    if (op->method == TEMPI_ON_HOST)
+        return leave(TEMPI_STAT_left_aware);
+    if (sends_or_receives(out->operation) && !tempi_packed_get(op, !aware))
+        return leave(TEMPI_STAT_left_stage);
+    return true;
+}
+
+static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, tempi_operation operation,
+                 bool forced, tempi_message *out)
 {
     int64_t bytes;
-    if (type->layout->dense)
-        return false;
-    tempi_stat_add(TEMPI_STAT_calls_seen, 1);
+    const bool dense = type->layout->dense;
+    if (!dense)
+        tempi_stat_add(TEMPI_STAT_calls_seen, 1);
     if (tempi_this_thread.disabled)
         return leave(TEMPI_STAT_left_disabled);
     if (count <= 0 || type->size == 0 || __builtin_mul_overflow(count, type->size, &bytes) ||
         !plausible(buffer, type->layout))
-        return leave(TEMPI_STAT_left_argument);
-    if (!tempi_window_has(type->windows[operation], bytes))
-        return leave(TEMPI_STAT_left_rule);
-    if (tempi_memory_of((const char *)buffer + type->layout->true_lb) != TEMPI_MEMORY_HOST)
+        return dense ? false : leave(TEMPI_STAT_left_argument);
+    make(type, buffer, count, bytes, operation, out);
+    tempi_memory memory;
+    tempi_memory_describe((const char *)buffer + type->layout->true_lb, &memory);
+    if (memory.kind == TEMPI_MEMORY_DEVICE)
+        return plan_device(&memory, out);
+    if (dense)
+        return forced;
+    if (!tempi_memory_host_readable(memory.kind))
         return leave(TEMPI_STAT_left_memory);
-    void *stage = NULL;
-    if (operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV) {
-        stage = tempi_stage_get(bytes);
-        if (!stage)
-            return leave(TEMPI_STAT_left_stage);
-    }
+    if (!forced && !tempi_window_has(type->windows[operation], bytes))
+        return leave(TEMPI_STAT_left_rule);
+    if (sends_or_receives(operation) && !tempi_packed_get(&out->op, false))
+        return leave(TEMPI_STAT_left_stage);
     if (type->known_wrong)
         tempi_stat_add(TEMPI_STAT_known_wrong, 1);
-    *out = (tempi_message){
-        .type = type,
-        .operation = operation,
-        .op = {.layout = type->layout, .count = count, .mem = (void *)(uintptr_t)buffer,
-               .packed = stage, .first = 0, .n = bytes,
-               .direction = operation == TEMPI_OP_SEND || operation == TEMPI_OP_PACK ? TEMPI_PACK
-                                                                                      : TEMPI_UNPACK}};
     return true;
+}
+
+bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
+                        tempi_operation operation, tempi_message *out)
+{
+    if (type->layout->dense && !tempi_memory_mixed)
+        return false;
+    return plan(type, buffer, count, operation, false, out);
+}
+
+bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                         tempi_operation operation, tempi_message *out)
+{
+    const tempi_type *type = tempi_type_any(datatype);
+    return type && plan(type, buffer, count, operation, true, out);
 }
 
 void tempi_message_drop(tempi_message *message)
 {
-    tempi_stage_put(message->op.packed);
-    message->op.packed = NULL;
+    tempi_packed_put(&message->op);
 }
 
-static void run(const tempi_op *op, const tempi_message *message, const char *call)
+static int run(const tempi_op *op, const tempi_message *message, const char *call)
 {
     const double start = tempi_trace_begin();
-    tempi_pack_run(op, 1);
+    if (tempi_pack_run(op, 1) != TEMPI_OK)
+        return MPI_ERR_OTHER;
     tempi_trace_end(start, op->direction == TEMPI_PACK ? "pack" : "unpack", call, op->n);
     tempi_message_note(message->operation, op);
     if (message->type->typemap)
         tempi_check_op(message->type->typemap, op, call);
+    return MPI_SUCCESS;
 }
 
-void tempi_message_pack(const tempi_message *message, const char *call)
+int tempi_message_pack(const tempi_message *message, const char *call)
 {
-    run(&message->op, message, call);
+    return run(&message->op, message, call);
 }
 
-void tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call)
+int tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call)
 {
     tempi_op op = message->op;
     op.n = bytes < op.n ? bytes : op.n;
-    run(&op, message, call);
+    return run(&op, message, call);
+}
+
+int tempi_message_failed(MPI_Comm comm)
+{
+    tempi_stat_add(TEMPI_STAT_device_errors, 1);
+    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_OTHER);
+    return MPI_ERR_OTHER;
 }
 
 int64_t tempi_status_bytes(const MPI_Status *status)

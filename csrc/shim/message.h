@@ -2,13 +2,14 @@
 #ifndef TEMPI_SHIM_MESSAGE_H
 #define TEMPI_SHIM_MESSAGE_H
 
+#include "memory/kind.h"
 #include "pack/pack.h"
 #include "shim/types.h"
 
 typedef struct tempi_message {
     const tempi_type *type;
     tempi_operation operation;
-    tempi_op op; /* op.packed: staging buffer of op.n bytes */
+    tempi_op op; /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
 } tempi_message;
 
 /* The decision past the first look; takes the staging buffer. */
@@ -20,16 +21,23 @@ bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count co
 static inline bool tempi_message_take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                                       tempi_operation operation, tempi_message *out)
 {
-    const tempi_type *type = tempi_type_find(datatype);
+    const tempi_type *type = tempi_memory_mixed ? tempi_type_any(datatype) : tempi_type_find(datatype);
     return type && tempi_message_plan(type, buffer, count, operation, out);
 }
 
+/* The same for a message that tempi can carry, whether or not it wins: for MPI_Pack and MPI_Unpack of
+ * host memory whose other side the library cannot reach. */
+bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                         tempi_operation operation, tempi_message *out);
 void tempi_message_drop(tempi_message *message);
 
 /* Memory -> op.packed, op.packed -> memory (the first `bytes` of it); return when done. `call` names
- * the MPI function. */
-void tempi_message_pack(const tempi_message *message, const char *call);
-void tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call);
+ * the MPI function. On host memory they cannot fail; where a device does, MPI_ERR_OTHER, which the
+ * caller hands to the communicator's error handler. */
+int tempi_message_pack(const tempi_message *message, const char *call);
+int tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call);
+/* Counted and handed to the handler of comm; returns the error for the program. */
+int tempi_message_failed(MPI_Comm comm);
 
 /* Counts one operation that was carried out. */
 void tempi_message_note(tempi_operation operation, const tempi_op *op);

@@ -1,8 +1,11 @@
 /* MPI_Pack and MPI_Unpack. Where the library's packed form is the type map's bytes (checked at
  * start), the two are interchangeable. */
 #include "base/config.h"
+#include "cuda/copy.h"
 #include "shim/act.h"
+#include "shim/aware.h"
 #include "shim/message.h"
+#include "transfer/packed.h"
 
 /* The buffer has room for the message behind the position; anything else is the library's to say. */
 static bool fits(const tempi_message *message, const void *packed, MPI_Count size, const MPI_Count *position,
@@ -12,19 +15,71 @@ static bool fits(const tempi_message *message, const void *packed, MPI_Count siz
            message->op.n <= size - *position;
 }
 
+/* The packed side is a device's and the other one is not that device's: the bytes go through the host. */
+static int through_host(const tempi_message *message, void *packed, const char *call)
+{
+    tempi_message via = *message;
+    const bool packs = via.op.direction == TEMPI_PACK;
+    if (via.op.method != TEMPI_ON_HOST)
+        via.op.method = TEMPI_STAGED;
+    if (!tempi_packed_get(&via.op, true))
+        return MPI_ERR_NO_MEM;
+    int rc = MPI_SUCCESS;
+    if (!packs && tempi_cuda_copy(via.op.packed, packed, via.op.n) != TEMPI_OK)
+        rc = MPI_ERR_OTHER;
+    if (rc == MPI_SUCCESS)
+        rc = packs ? tempi_message_pack(&via, call) : tempi_message_unpack(&via, via.op.n, call);
+    if (rc == MPI_SUCCESS && packs && tempi_cuda_copy(packed, via.op.packed, via.op.n) != TEMPI_OK)
+        rc = MPI_ERR_OTHER;
+    tempi_message_drop(&via);
+    return rc;
+}
+
+/* Between the message's memory and `packed`, whatever kind of memory each is. */
+static int carry(tempi_message *message, void *packed, const tempi_memory *where, const char *call)
+{
+    tempi_op *op = &message->op;
+    const bool device = where->kind == TEMPI_MEMORY_DEVICE;
+    if (device && (op->method == TEMPI_ON_HOST || op->device != where->device))
+        return through_host(message, packed, call);
+    op->packed = packed;
+    if (device)
+        op->method = TEMPI_ON_DEVICE;
+    else if (op->method != TEMPI_ON_HOST)
+        op->method = where->kind == TEMPI_MEMORY_PINNED ? TEMPI_ONE_SHOT : TEMPI_STAGED;
+    return op->direction == TEMPI_PACK ? tempi_message_pack(message, call)
+                                       : tempi_message_unpack(message, op->n, call);
+}
+
+/* Is the call ours, and if so, with what memory on the packed side? A device's packed side is always
+ * ours where the library does not take its address. */
+static bool take(const void *buffer, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
+                 const void *packed, MPI_Count size, const MPI_Count *position, MPI_Comm comm,
+                 tempi_message *message, tempi_memory *where)
+{
+    *where = (tempi_memory){.kind = TEMPI_MEMORY_HOST};
+    if (tempi_config.no_pack)
+        return false;
+    if (tempi_memory_mixed && packed && position)
+        tempi_memory_describe((const char *)packed + *position, where);
+    const bool forced = where->kind == TEMPI_MEMORY_DEVICE && !tempi_library_aware();
+    const bool ours = forced ? tempi_message_force(buffer, count, datatype, operation, message)
+                             : tempi_message_take(buffer, count, datatype, operation, message);
+    return ours && fits(message, packed, size, position, comm);
+}
+
 int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count incount,
                    MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position,
                    MPI_Comm comm)
 {
     tempi_message message;
-    if (!tempi_config.no_pack && tempi_message_take(inbuf, incount, datatype, TEMPI_OP_PACK, &message) &&
-        fits(&message, outbuf, outsize, position, comm)) {
-        message.op.packed = (char *)outbuf + *position;
-        tempi_message_pack(&message, "MPI_Pack");
-        *position += message.op.n;
-        return MPI_SUCCESS;
-    }
-    return tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
+    tempi_memory where;
+    if (!take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message, &where))
+        return tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
+    if (carry(&message, (char *)outbuf + *position, &where, "MPI_Pack") != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    *position += message.op.n;
+    return MPI_SUCCESS;
 }
 
 int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count insize,
@@ -32,12 +87,11 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
                      MPI_Comm comm)
 {
     tempi_message message;
-    if (!tempi_config.no_pack && tempi_message_take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, &message) &&
-        fits(&message, inbuf, insize, position, comm)) {
-        message.op.packed = (char *)(uintptr_t)inbuf + *position;
-        tempi_message_unpack(&message, message.op.n, "MPI_Unpack");
-        *position += message.op.n;
-        return MPI_SUCCESS;
-    }
-    return tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
+    tempi_memory where;
+    if (!take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm, &message, &where))
+        return tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
+    if (carry(&message, (char *)(uintptr_t)inbuf + *position, &where, "MPI_Unpack") != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    *position += message.op.n;
+    return MPI_SUCCESS;
 }

@@ -7,13 +7,14 @@
 
 /* The request has just been made over message.op.packed. Without a record it could not be packed
  * at Start: it is undone, and the caller makes the library's own. */
-static bool keep(tempi_message *message, bool receives, MPI_Request *request)
+static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
 {
     tempi_record *record = tempi_request_record(message, receives);
     if (record) {
         record->role = TEMPI_REQUEST_PERSISTENT;
         record->active = false;
         record->request = tempi_handle(*request);
+        record->comm = tempi_handle(comm);
         if (tempi_records_put(record))
             return true;
         message->op = record->op;
@@ -37,7 +38,7 @@ static bool keep(tempi_message *message, bool receives, MPI_Request *request)
             const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, PEER, tag, comm, request); \
             if (rc != MPI_SUCCESS)                                                                 \
                 tempi_message_drop(&message);                                                      \
-            if (rc != MPI_SUCCESS || keep(&message, RECEIVES, request))                            \
+            if (rc != MPI_SUCCESS || keep(&message, RECEIVES, comm, request))                            \
                 return rc;                                                                         \
         }                                                                                          \
         return tempi_fwd_##NAME(to, buf, count, datatype, PEER, tag, comm, request);               \
@@ -59,8 +60,11 @@ static tempi_record *prepare(MPI_Request request)
     record->active = true;
     record->settled = false;
     record->cancelled = false;
-    if (!record->receives) {
-        tempi_pack_run(&record->op, 1);
+    record->error = MPI_SUCCESS;
+    if (!record->receives && tempi_pack_run(&record->op, 1) != TEMPI_OK) {
+        record->active = false;
+        record->error = tempi_message_failed(tempi_comm_of(record->comm));
+    } else if (!record->receives) {
         tempi_message_note(TEMPI_OP_SEND, &record->op);
         tempi_check_op(record->typemap, &record->op, "MPI_Start");
     }
@@ -76,6 +80,8 @@ int tempi_act_Start(const struct tempi_mpi *to, MPI_Request *request)
     if (!tempi_records_any())
         return to->Start(request);
     tempi_record *record = prepare(*request);
+    if (record && record->error != MPI_SUCCESS)
+        return record->error;
     const int rc = to->Start(request);
     if (rc != MPI_SUCCESS && record)
         record->active = false;
@@ -86,8 +92,10 @@ int tempi_act_Startall(const struct tempi_mpi *to, int count, MPI_Request reques
 {
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (tempi_records_any() && requests)
-        for (int i = 0; i < count; ++i)
-            prepare(requests[i]);
+    for (int i = 0; tempi_records_any() && requests && i < count; ++i) {
+        const tempi_record *record = prepare(requests[i]);
+        if (record && record->error != MPI_SUCCESS)
+            return record->error; /* none is started: the others' packed bytes do no harm */
+    }
     return to->Startall(count, requests);
 }

@@ -105,6 +105,11 @@ bool tempi_queue_any(void)
 
 static void post(tempi_record *record)
 {
+    if (tempi_pack_error(&record->ticket) != TEMPI_OK) {
+        record->error = tempi_message_failed(tempi_comm_of(record->comm));
+        __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
+        return;
+    }
     const struct tempi_mpi *to = record->door;
     const MPI_Comm comm = tempi_comm_of(record->comm);
     MPI_Request inner = MPI_REQUEST_NULL;

@@ -14,9 +14,9 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
     if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
         return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    const int rc = tempi_fwd_Recv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, known);
-    if (rc == MPI_SUCCESS)
-        tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Recv");
+    int rc = tempi_fwd_Recv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, known);
+    if (rc == MPI_SUCCESS && tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Recv") != MPI_SUCCESS)
+        rc = tempi_message_failed(comm);
     tempi_message_drop(&message);
     return rc;
 }
@@ -31,9 +31,8 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
         return tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request);
     const int rc = tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request);
     if (rc == MPI_SUCCESS)
-        tempi_request_attach(&message, true, *request);
-    else
-        tempi_message_drop(&message);
+        return tempi_request_attach(&message, true, comm, *request);
+    tempi_message_drop(&message);
     return rc;
 }
 
@@ -46,9 +45,9 @@ int tempi_act_Mrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
         return tempi_fwd_Mrecv(to, buf, count, datatype, matched, status);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    const int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);
-    if (rc == MPI_SUCCESS)
-        tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Mrecv");
+    int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);
+    if (rc == MPI_SUCCESS && tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Mrecv") != MPI_SUCCESS)
+        rc = tempi_message_failed(MPI_COMM_SELF); /* a matched message does not tell its communicator */
     tempi_message_drop(&message);
     return rc;
 }
@@ -63,9 +62,8 @@ int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI
         return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
     const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
     if (rc == MPI_SUCCESS)
-        tempi_request_attach(&message, true, *request);
-    else
-        tempi_message_drop(&message);
+        return tempi_request_attach(&message, true, MPI_COMM_SELF, *request);
+    tempi_message_drop(&message);
     return rc;
 }
 
@@ -107,12 +105,15 @@ int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Coun
     half out = half_take(sendbuf, sendcount, sendtype, dest, TEMPI_OP_SEND);
     half in = half_take(recvbuf, recvcount, recvtype, source, TEMPI_OP_RECV);
     MPI_Status own, *known = in.ours ? STATUS_OR_OWN(status, &own) : status;
-    if (out.ours)
-        tempi_message_pack(&out.message, "MPI_Sendrecv");
-    const int rc = tempi_fwd_Sendrecv(to, out.buffer, out.count, out.datatype, dest, sendtag, in.buffer,
-                                      in.count, in.datatype, source, recvtag, comm, known);
-    if (rc == MPI_SUCCESS && in.ours)
-        tempi_message_unpack(&in.message, tempi_status_bytes(known), "MPI_Sendrecv");
+    int rc;
+    if (out.ours && tempi_message_pack(&out.message, "MPI_Sendrecv") != MPI_SUCCESS)
+        rc = tempi_message_failed(comm);
+    else
+        rc = tempi_fwd_Sendrecv(to, out.buffer, out.count, out.datatype, dest, sendtag, in.buffer, in.count,
+                                in.datatype, source, recvtag, comm, known);
+    if (rc == MPI_SUCCESS && in.ours &&
+        tempi_message_unpack(&in.message, tempi_status_bytes(known), "MPI_Sendrecv") != MPI_SUCCESS)
+        rc = tempi_message_failed(comm);
     half_end(&out);
     half_end(&in);
     return rc;
@@ -135,11 +136,15 @@ int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count 
         return tempi_fwd_Sendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    tempi_message_pack(&out, "MPI_Sendrecv_replace");
-    const int rc = tempi_fwd_Sendrecv(to, out.op.packed, out.op.n, MPI_PACKED, dest, sendtag, in.op.packed,
-                                      in.op.n, MPI_PACKED, source, recvtag, comm, known);
-    if (rc == MPI_SUCCESS)
-        tempi_message_unpack(&in, tempi_status_bytes(known), "MPI_Sendrecv_replace");
+    int rc;
+    if (tempi_message_pack(&out, "MPI_Sendrecv_replace") != MPI_SUCCESS)
+        rc = tempi_message_failed(comm);
+    else
+        rc = tempi_fwd_Sendrecv(to, out.op.packed, out.op.n, MPI_PACKED, dest, sendtag, in.op.packed, in.op.n,
+                                MPI_PACKED, source, recvtag, comm, known);
+    if (rc == MPI_SUCCESS &&
+        tempi_message_unpack(&in, tempi_status_bytes(known), "MPI_Sendrecv_replace") != MPI_SUCCESS)
+        rc = tempi_message_failed(comm);
     tempi_message_drop(&out);
     tempi_message_drop(&in);
     return rc;

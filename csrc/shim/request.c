@@ -21,21 +21,29 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives)
     return record;
 }
 
+/* A receive that is complete brings its bytes in. */
+static int unpack_now(const tempi_message *message, bool receives, MPI_Comm comm, const MPI_Status *status)
+{
+    if (!receives || status->MPI_ERROR != MPI_SUCCESS ||
+        tempi_message_unpack(message, tempi_status_bytes(status), "MPI_Irecv") == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    return tempi_message_failed(comm);
+}
+
 /* Without memory for a record the operation is waited for: slow, but nothing is lost. */
-static void finish_now(tempi_message *message, bool receives, MPI_Request request)
+static int finish_now(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request request)
 {
     MPI_Status status;
     int done = 0;
     while (!done) {
         status.MPI_ERROR = MPI_SUCCESS;
         if (tempi_lib.Request_get_status(request, &done, &status) != MPI_SUCCESS)
-            return;
+            return MPI_SUCCESS;
     }
-    if (receives && status.MPI_ERROR == MPI_SUCCESS)
-        tempi_message_unpack(message, tempi_status_bytes(&status), "MPI_Irecv");
+    return unpack_now(message, receives, comm, &status);
 }
 
-void tempi_request_attach(tempi_message *message, bool receives, MPI_Request request)
+int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request request)
 {
     MPI_Status status;
     int done = 0;
@@ -45,23 +53,24 @@ void tempi_request_attach(tempi_message *message, bool receives, MPI_Request req
         MPI_SUCCESS)
         done = 0;
     if (done) {
-        if (receives && status.MPI_ERROR == MPI_SUCCESS)
-            tempi_message_unpack(message, tempi_status_bytes(&status), "MPI_Irecv");
+        const int rc = unpack_now(message, receives, comm, &status);
         tempi_message_drop(message);
-        return;
+        return rc;
     }
     tempi_record *record = tempi_request_record(message, receives);
     if (record) {
         record->request = tempi_handle(request);
+        record->comm = tempi_handle(comm);
         if (tempi_records_put(record))
-            return;
+            return MPI_SUCCESS;
         message->op = record->op;
         record->op.packed = NULL;
         tempi_request_finish(record);
     }
     TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
-    finish_now(message, receives, request);
+    const int rc = finish_now(message, receives, comm, request);
     tempi_message_drop(message);
+    return rc;
 }
 
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
@@ -84,8 +93,12 @@ void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int
 {
     int64_t bytes = 0;
     const double start = tempi_trace_begin();
-    tempi_pack_run(ops, n);
+    const bool failed = tempi_pack_run(ops, n) != TEMPI_OK;
     for (int i = 0; i < n; ++i) {
+        if (failed) {
+            records[i]->error = tempi_message_failed(tempi_comm_of(records[i]->comm));
+            continue;
+        }
         bytes += ops[i].n;
         tempi_message_note(TEMPI_OP_RECV, &ops[i]);
         if (records[i]->typemap)

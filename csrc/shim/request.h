@@ -5,9 +5,10 @@
 #include "shim/message.h"
 #include "transfer/records.h"
 
-/* The posted nonblocking operation of `message` has just returned `request`. Complete already: it
- * is finished here and now. Else it gets a record. Takes the message over. */
-void tempi_request_attach(tempi_message *message, bool receives, MPI_Request request);
+/* The nonblocking operation of `message` was just posted in `comm` and returned `request`. Complete
+ * already: it is finished here and now. Else it gets a record. Takes the message over. Returns what the
+ * call that posted it returns. */
+int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request request);
 
 /* A record made from a message: takes over its staging buffer, holds its layout. NULL: no memory,
  * and the message is still the caller's. */
@@ -15,7 +16,7 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives);
 
 /* True: a completed receive brought the bytes of *out, which are still to be unpacked. */
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out);
-/* Unpacks what arrived for several requests, as one piece of work. */
+/* Unpacks what arrived for several requests, as one piece of work; records->error where that failed. */
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n);
 /* Both, for one request. */
 void tempi_request_settle(tempi_record *record, const MPI_Status *status);

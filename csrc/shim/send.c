@@ -13,8 +13,11 @@
             tempi_before_blocking();                                                               \
         if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) \
             return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm);                    \
-        tempi_message_pack(&message, "MPI_" #NAME);                                                \
-        const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm); \
+        int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
+        if (rc == MPI_SUCCESS)                                                                     \
+            rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm); \
+        else                                                                                       \
+            rc = tempi_message_failed(comm);                                                       \
         tempi_message_drop(&message);                                                              \
         return rc;                                                                                 \
     }
@@ -24,9 +27,21 @@ DEFINE_SEND(Ssend)
 DEFINE_SEND(Rsend)
 DEFINE_SEND(Bsend)
 
-/* The pack is still running: the send waits in the queue and the program gets a proxy. True if so;
- * false, with the pack finished, if it could not be queued. */
-static bool defer(const struct tempi_mpi *to, tempi_message *message, tempi_ticket *ticket,
+/* What became of a nonblocking send's pack. */
+typedef enum started {
+    STARTED_PACKED, /* the bytes are there: post the send */
+    STARTED_QUEUED, /* *request is a proxy already */
+    STARTED_FAILED  /* a device failed */
+} started;
+
+static started packed_or_failed(int status)
+{
+    return status == TEMPI_OK ? STARTED_PACKED : STARTED_FAILED;
+}
+
+/* The pack is still running: the send waits in the queue and the program gets a proxy; if it cannot be
+ * queued, the pack is waited for. */
+static started defer(const struct tempi_mpi *to, tempi_message *message, tempi_ticket *ticket,
                   tempi_send_mode mode, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
     tempi_record *record = tempi_queue_takes(dest, tag, comm) ? tempi_request_record(message, false) : NULL;
@@ -36,36 +51,40 @@ static bool defer(const struct tempi_mpi *to, tempi_message *message, tempi_tick
         record->mode = (int)mode;
         record->destination = dest;
         record->tag = tag;
-        record->comm = tempi_handle(comm);
+        record->comm = tempi_handle(comm); /* where it goes, too */
         if (tempi_queue_send(record, request) == MPI_SUCCESS)
-            return true;
+            return STARTED_QUEUED;
         message->op = record->op;
         record->op.packed = NULL;
         tempi_request_finish(record);
     }
     tempi_pack_wait(ticket);
     tempi_before_blocking();
-    return false;
+    return packed_or_failed(tempi_pack_error(ticket));
 }
 
-/* Starts the pack. True: *request is a proxy already. False: the pack is done, post the send. */
-static bool start_pack(const struct tempi_mpi *to, tempi_message *message, tempi_send_mode mode,
+/* Without queueing. */
+static started pack_now(const tempi_message *message)
+{
+    return tempi_message_pack(message, "MPI_Isend") == MPI_SUCCESS ? STARTED_PACKED : STARTED_FAILED;
+}
+
+static started start_pack(const struct tempi_mpi *to, tempi_message *message, tempi_send_mode mode,
                        int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
     tempi_ticket ticket;
-    if (tempi_config.test_delay == 0 && !tempi_queue_any()) { /* host memory: nothing runs elsewhere */
-        tempi_message_pack(message, "MPI_Isend");
-        return false;
-    }
+    const bool runs_elsewhere = tempi_config.test_delay > 0 || message->op.method != TEMPI_ON_HOST;
+    if (!runs_elsewhere && !tempi_queue_any())
+        return pack_now(message);
     if (tempi_pack_submit(&message->op, 1, &ticket) != TEMPI_OK) {
-        tempi_message_pack(message, "MPI_Isend");
+        const started now = pack_now(message);
         tempi_before_blocking();
-        return false;
+        return now;
     }
     /* A finished pack behind a running one waits too: messages must not overtake. */
     tempi_message_note(TEMPI_OP_SEND, &message->op);
     if (!tempi_queue_any() && tempi_pack_test(&ticket))
-        return false;
+        return packed_or_failed(tempi_pack_error(&ticket));
     return defer(to, message, &ticket, mode, dest, tag, comm, request);
 }
 
@@ -82,13 +101,15 @@ static bool start_pack(const struct tempi_mpi *to, tempi_message *message, tempi
                 tempi_before_blocking();                                                           \
             return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request);           \
         }                                                                                          \
-        if (start_pack(to, &message, MODE, dest, tag, comm, request))                                  \
+        const started how = start_pack(to, &message, MODE, dest, tag, comm, request);              \
+        if (how == STARTED_QUEUED)                                                                 \
             return MPI_SUCCESS;                                                                    \
-        const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request); \
+        const int rc = how == STARTED_FAILED                                                       \
+                           ? tempi_message_failed(comm)                                            \
+                           : tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request); \
         if (rc == MPI_SUCCESS)                                                                     \
-            tempi_request_attach(&message, false, *request);                                       \
-        else                                                                                       \
-            tempi_message_drop(&message);                                                          \
+            return tempi_request_attach(&message, false, comm, *request);                          \
+        tempi_message_drop(&message);                                                              \
         return rc;                                                                                 \
     }
 
@@ -105,11 +126,13 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
         tempi_before_blocking();
     if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message))
         return tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request);
-    tempi_message_pack(&message, "MPI_Ibsend");
-    const int rc = tempi_fwd_Ibsend(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request);
+    int rc = tempi_message_pack(&message, "MPI_Ibsend");
     if (rc == MPI_SUCCESS)
-        tempi_request_attach(&message, false, *request);
+        rc = tempi_fwd_Ibsend(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request);
     else
-        tempi_message_drop(&message);
+        rc = tempi_message_failed(comm);
+    if (rc == MPI_SUCCESS)
+        return tempi_request_attach(&message, false, comm, *request);
+    tempi_message_drop(&message);
     return rc;
 }

@@ -61,6 +61,15 @@ static inline const tempi_type *tempi_type_find(MPI_Datatype type)
     return tempi_type_lookup(type);
 }
 
+/* The same for every type, those without holes included: their memory may be a device's. */
+static inline const tempi_type *tempi_type_any(MPI_Datatype type)
+{
+    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)], __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_lookup(type);
+}
+
 /* Between init and finalize. Types are looked at only while this is set. */
 int tempi_types_start(tempi_library library);
 void tempi_types_stop(void);  /* before the library's finalize: frees the keyval */

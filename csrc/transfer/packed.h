@@ -4,6 +4,8 @@
 
 #include "pack/pack.h"
 
+#include <stdbool.h>
+
 /* Sets op->packed to op->n bytes. Where memory of the method's kind is out, op->method becomes one that
  * does with another kind. False: none is left, or the operation would have to use memory that the bound
  * does not allow and `must` is not set. */

@@ -1,6 +1,6 @@
 #include "transfer/records.h"
 #include "datatype/layout.h"
-#include "transfer/stage.h"
+#include "transfer/packed.h"
 
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ tempi_record *tempi_record_new(void)
 
 void tempi_record_free(tempi_record *record)
 {
-    tempi_stage_put(record->op.packed);
+    tempi_packed_put(&record->op);
     if (record->op.layout)
         tempi_layout_release(record->op.layout);
     tempi_lock_acquire(&spare.lock);

@@ -25,9 +25,10 @@ typedef struct tempi_record {
     bool active;    /* persistent: started and not yet completed */
     bool settled;   /* the data has been moved, only the handle is left */
     bool cancelled; /* MPI_Cancel was called */
-    tempi_op op;    /* op.packed is a staging buffer that the record owns */
+    tempi_op op;    /* op.packed is a buffer that the record owns (packed.h) */
     void *typemap;  /* under TEMPI_CHECK: the shim's, released by it */
-    int error;      /* proxy: posting failed with this MPI error */
+    int error;      /* an MPI error of ours: posting or unpacking failed */
+    uintptr_t comm; /* whose error handler hears of it */
     int64_t index;  /* while claimed from an array of requests: its place there */
     struct tempi_record *next; /* in the queue, the orphans, or the free list */
     struct tempi_record *beside; /* in a claim: a queued send can be in both */
@@ -37,7 +38,6 @@ typedef struct tempi_record {
     tempi_ticket ticket;
     bool posted;
     uintptr_t inner;
-    uintptr_t comm;
     int mode;
     int destination;
     int tag;

@@ -99,11 +99,26 @@ void *tempi_stage_get(int64_t bytes)
     return h ? (char *)h + ALIGNMENT : NULL;
 }
 
+enum { BEYOND = -1 }; /* the class of a buffer that is not the pool's */
+
+void *tempi_stage_get_beyond(int64_t bytes)
+{
+    header *h = bytes < 0 ? NULL : tempi_allocate((size_t)bytes + ALIGNMENT);
+    if (!h)
+        return NULL;
+    h->class = BEYOND;
+    return (char *)h + ALIGNMENT;
+}
+
 void tempi_stage_put(void *buffer)
 {
     if (!buffer)
         return;
     header *h = header_of(buffer);
+    if (h->class == BEYOND) {
+        free(h);
+        return;
+    }
     const int64_t capacity = h->capacity;
     tempi_lock_acquire(&pool.lock);
     h->next = pool.free[h->class];

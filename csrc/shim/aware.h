@@ -1,0 +1,17 @@
+/* Does the library below take device addresses? */
+#ifndef TEMPI_SHIM_AWARE_H
+#define TEMPI_SHIM_AWARE_H
+
+#include <stdbool.h>
+
+extern bool tempi_aware;
+
+/* Asks it, or TEMPI_CUDA_AWARE, once MPI is there. */
+void tempi_aware_learn(void);
+
+static inline bool tempi_library_aware(void)
+{
+    return tempi_aware;
+}
+
+#endif
