@@ -54,7 +54,8 @@ class BuildWithEngine(build_py):
             reason = kernels.ensure(engine.KERNELS)
         except subprocess.CalledProcessError as error:
             why = (error.stderr or "").strip()
-            raise SetupError(f"tempi: the GPU kernels do not compile (TEMPI_NO_KERNELS=1 does without): {why}") from None
+            hint = "the GPU kernels do not compile (TEMPI_NO_KERNELS=1 does without)"
+            raise SetupError(f"tempi: {hint}: {why}") from None
         sys.stdout.write(f"tempi: {kernels.MISSING}: {reason}\n" if reason else "tempi: GPU kernels compiled\n")
 
     def build_engine(self, package: Path) -> None:

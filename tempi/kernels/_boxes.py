@@ -25,12 +25,11 @@ from typing import Any
 from numba import cuda
 
 from tempi.kernels._lookup import LOOK
-from tempi.kernels._move import AXIS_SHIFT, NO_TABLE, move_any
+from tempi.kernels._move import AXIS_SHIFT, move_any
 from tempi.kernels._ops import (
     add,
     add64,
     at,
-    band,
     cell,
     least,
     load32,

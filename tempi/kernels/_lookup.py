@@ -41,7 +41,6 @@ from tempi.kernels._ops import (
 )
 from tempi.kernels._place import device
 
-
 _signed4 = number4[64]
 
 

@@ -35,7 +35,7 @@ def make(index: int) -> Any:
             i = i1
         return look(d, s, i, table, packed, guide, shift, start, form)
 
-    def kernel(dst, src, first, end, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start):  # type: ignore[no-untyped-def]  # noqa: E501
+    def kernel(dst, src, first, end, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start):  # type: ignore[no-untyped-def]
         step = all_threads()
         stop = sub(end, u32(1))
         w = add(first, first_thread())

@@ -110,6 +110,9 @@ def _ops(memory: Memory) -> dict[str, Any]:
     def number(size: int) -> Callable[[int], int]:
         return lambda address: int.from_bytes(memory.load(address, size), "little")
 
+    def word(size: int) -> Callable[[int], bytes]:
+        return lambda address: memory.load(address, size)
+
     def u32(x: int) -> int:
         return x & M32
 
@@ -140,7 +143,7 @@ def _ops(memory: Memory) -> dict[str, Any]:
         "le64": lambda x, y: x <= y,
         "cell": lambda base, i, n: base + i * n & M64,
         "WORD": dict.fromkeys(widths),
-        "load": {n: (lambda n: lambda address: memory.load(address, n))(n) for n in widths},
+        "load": {size: word(size) for size in widths},
         "store": dict.fromkeys(widths, memory.store),
         "load32": load32,
         "load64": load64,

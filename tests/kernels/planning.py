@@ -18,12 +18,14 @@ from cffi import FFI
 from tempi import _engine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
     Offsets = NDArray[np.int64]
+    Machines = Callable[[], AbstractContextManager[Any]]
 
 ROOT = Path(__file__).resolve().parents[2]
 PACK, UNPACK = 0, 1
@@ -188,7 +190,7 @@ class Message:
         low, high = int(where.min()), int(where.max()) + 1
         # As the type says: an offset that is a multiple of 16 has an address that is one.
         base = machine.memory.allocate(high - low + 256) + (low % 16) + memory_shift - low
-        packed = machine.memory.allocate(n + 16) + (first % 16) + shift
+        packed = machine.memory.allocate(n + 64) + (first % 16) + shift
         return cls(layout, count, where, base, packed, first, n)
 
     def op(self, direction: int) -> Op:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from planning import PACK, UNPACK, Message, Planner, carry_out
 
 import layouts
 import oracle
-from interpreter import Machine
 from packing import Box, Hand, matrix, vector
-from planning import PACK, UNPACK, Message, Planner, carry_out
 from strategies import receive_trees, trees
+
+if TYPE_CHECKING:
+    from planning import Machines
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 some = settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
@@ -25,7 +28,7 @@ shifts = st.sampled_from((0, 0, 1, 2, 4, 8))
 @some
 @given(trees(max_bytes=600), st.integers(1, 3), shifts, shifts, st.data())
 def test_datatypes_are_packed_as_the_type_map_says(
-    tree: oracle.Tree, count: int, shift: int, memory_shift: int, data: st.DataObject
+    machines: Machines, tree: oracle.Tree, count: int, shift: int, memory_shift: int, data: st.DataObject
 ) -> None:
     reference = tree.type_map
     if not reference.size:
@@ -35,26 +38,28 @@ def test_datatypes_are_packed_as_the_type_map_says(
     with layouts.raw(tree) as raw, layouts.canonical(tree) as canonical:
         for layout in (raw, canonical):
             for part in ((0, None), (first, n)):
-                machine = Machine()
-                carry_out(machine, [Message.on(machine, layout, count, reference.offsets, reference.extent, *part,
-                                               shift, memory_shift)], PACK)  # fmt: skip
+                with machines() as machine:
+                    carry_out(machine, [Message.on(machine, layout, count, reference.offsets, reference.extent, *part,
+                                                   shift, memory_shift)], PACK)  # fmt: skip
 
 
 @some
 @given(st.lists(receive_trees(depth=3, max_bytes=400, count=2), min_size=1, max_size=5), st.integers(1, 2), shifts)
-def test_many_datatypes_are_unpacked_by_one_launch(many: list[oracle.Tree], count: int, shift: int) -> None:
-    machine = Machine()
-    with contextlib.ExitStack() as stack:
-        messages = []
-        for tree in many:
-            reference = tree.type_map
-            if reference.size:
-                layout = stack.enter_context(layouts.canonical(tree))
-                messages.append(
-                    Message.on(machine, layout, count, reference.offsets, reference.extent, memory_shift=shift)
-                )
-        plan = carry_out(machine, messages, UNPACK)
-    assert len(plan.launches) <= 1
+def test_many_datatypes_are_unpacked_by_one_launch(
+    machines: Machines, many: list[oracle.Tree], count: int, shift: int
+) -> None:
+    with machines() as machine:
+        with contextlib.ExitStack() as stack:
+            messages = []
+            for tree in many:
+                reference = tree.type_map
+                if reference.size:
+                    layout = stack.enter_context(layouts.canonical(tree))
+                    messages.append(
+                        Message.on(machine, layout, count, reference.offsets, reference.extent, memory_shift=shift)
+                    )
+            plan = carry_out(machine, messages, UNPACK)
+        assert len(plan.launches) <= 1
 
 
 def faces(n: int) -> list[Hand]:
@@ -68,30 +73,30 @@ def faces(n: int) -> list[Hand]:
 
 
 @pytest.mark.parametrize("direction", [PACK, UNPACK], ids=["pack", "unpack"])
-def test_a_halo_is_one_launch_and_what_is_dense_a_copy(direction: int) -> None:
-    machine = Machine()
-    with contextlib.ExitStack() as stack:
-        messages = []
-        for hand in faces(12) * 2:
-            layout = stack.enter_context(hand.layout())
-            messages.append(Message.on(machine, layout, 1, hand.offsets, hand.extent))
-        plan = carry_out(machine, messages, direction)
-    assert plan.kernels == ["boxes_i32"]
-    assert [n for _, _, n in plan.copies] == [12 * 12 * 8] * 2
+def test_a_halo_is_one_launch_and_what_is_dense_a_copy(machines: Machines, direction: int) -> None:
+    with machines() as machine:
+        with contextlib.ExitStack() as stack:
+            messages = []
+            for hand in faces(12) * 2:
+                layout = stack.enter_context(hand.layout())
+                messages.append(Message.on(machine, layout, 1, hand.offsets, hand.extent))
+            plan = carry_out(machine, messages, direction)
+        assert plan.kernels == ["boxes_i32"]
+        assert [n for _, _, n in plan.copies] == [12 * 12 * 8] * 2
 
 
 @pytest.mark.parametrize("direction", [PACK, UNPACK], ids=["pack", "unpack"])
-def test_a_box_of_many_rounds_and_chunks(direction: int) -> None:
+def test_a_box_of_many_rounds_and_chunks(machines: Machines, direction: int) -> None:
     """More words than one round of the grid has, at and around its boundaries."""
     for count in (1023, 1024, 1025, 2049):
-        machine = Machine()
-        hand = vector(count, 8, 4)
-        with hand.layout() as layout:
-            plan = carry_out(machine, [Message.on(machine, layout, 1, hand.offsets, hand.extent)], direction, 1)
-            assert plan.kernels == ["strided_w4_i32"]
-            two = [Message.on(machine, layout, 1, hand.offsets, hand.extent) for _ in range(2)]
-            plan = carry_out(machine, two, direction, 1)
-            assert plan.kernels == ["boxes_i32"]
+        with machines() as machine:
+            hand = vector(count, 8, 4)
+            with hand.layout() as layout:
+                plan = carry_out(machine, [Message.on(machine, layout, 1, hand.offsets, hand.extent)], direction, 1)
+                assert plan.kernels == ["strided_w4_i32"]
+                two = [Message.on(machine, layout, 1, hand.offsets, hand.extent) for _ in range(2)]
+                plan = carry_out(machine, two, direction, 1)
+                assert plan.kernels == ["boxes_i32"]
 
 
 # -- far apart ----------------------------------------------------------------------------------------
@@ -104,19 +109,20 @@ WIDE = {
     "table": (Hand.of([Box(run=4, entries=((2 * FAR, 0), (0, 4), (FAR, 8)))]), "table_i64"),
     "narrow table": (Hand.of([Box(run=4, dims=((2, FAR, 12),), entries=((72, 0), (0, 4), (-40, 8)))]), "table_i64"),
     "variable": (Hand.of([Box(entries=((-FAR, 0), (0, 4), (40, 12), (FAR, 32), (0, 36)))]), "table_i64"),
-    "struct": (Hand.of([Box(run=8), Box(offset=FAR, packed=8, run=8), Box(offset=40, packed=16, run=4)]), "boxes_i32"),
+    "struct": (Hand.of([Box(run=8), Box(offset=FAR, packed=8, run=8), Box(offset=40, packed=16, run=4)]),
+               "boxes_i32"),
     "struct of vectors": (
-        Hand.of([Box(run=8, dims=((2, FAR, 12),)), Box(offset=40, packed=8, run=4, dims=((2, FAR, 12),))]), "boxes_i64"),
+        Hand.of([Box(run=8, dims=((2, FAR, 12),)), Box(offset=40, packed=8, run=4, dims=((2, FAR, 12),))]),
+        "boxes_i64"),
     "transpose": (matrix(9, 9, 8, FAR), "transpose_w8_i64"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("direction", [PACK, UNPACK], ids=["pack", "unpack"])
 @pytest.mark.parametrize("name", WIDE)
-def test_offsets_beyond_32_bits(name: str, direction: int) -> None:
+def test_offsets_beyond_32_bits(machines: Machines, name: str, direction: int) -> None:
     hand, kernel = WIDE[name]
-    machine = Machine()
-    with hand.layout() as layout:
+    with machines() as machine, hand.layout() as layout:
         plan = carry_out(machine, [Message.on(machine, layout, 1, hand.offsets, hand.extent)], direction)
         assert plan.kernels == [kernel]
         layout.extent = 11 * FAR + 16
@@ -137,17 +143,17 @@ SELF = {
     "variable to dense": (Hand.of([Box(entries=((20, 0), (0, 8), (40, 12), (0, 32)))]), Hand.of([Box(run=32)]), True),
     "structs": (Hand.of([Box(run=3, dims=((3, 16, 7),)), Box(offset=4, packed=3, run=4, dims=((3, 16, 7),))]),
                 Hand.of([Box(run=3, dims=((3, 40, 7),)), Box(offset=4, packed=3, run=4, dims=((3, 40, 7),))]), True),
-    "two tables": (Hand.of([Box(run=8, entries=((64, 0), (0, 8)))]), Hand.of([Box(run=8, entries=((64, 0), (0, 8)))]), False),
+    "two tables": (Hand.of([Box(run=8, entries=((64, 0), (0, 8)))]),
+                   Hand.of([Box(run=8, entries=((64, 0), (0, 8)))]), False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SELF)
-def test_strided_to_strided(name: str) -> None:
+def test_strided_to_strided(machines: Machines, name: str) -> None:
     source, target, possible = SELF[name]
     rng = np.random.default_rng(0)
     for counts in ((1, 1), (2, 2), (1, 2)):
-        machine = Machine()
-        with source.layout() as src, target.layout() as dst:
+        with machines() as machine, source.layout() as src, target.layout() as dst:
             src.extent = source.extent + 5
             read = Message.on(machine, src, counts[0], source.offsets, src.extent)
             written = Message.on(machine, dst, counts[1], target.offsets, target.extent, 0, read.n)
@@ -167,13 +173,12 @@ def test_strided_to_strided(name: str) -> None:
 
 @some
 @given(receive_trees(depth=2, max_bytes=300, count=2), receive_trees(depth=2, max_bytes=300, count=2))
-def test_what_is_planned_to_oneself_is_right(source: oracle.Tree, target: oracle.Tree) -> None:
+def test_what_is_planned_to_oneself_is_right(machines: Machines, source: oracle.Tree, target: oracle.Tree) -> None:
     a, b = source.type_map, target.type_map
     if not a.size or not b.size:
         return
     counts = (b.size, a.size) if a.size * b.size <= 600 else (1, -(-a.size // b.size))
-    machine = Machine()
-    with layouts.canonical(source) as src, layouts.canonical(target) as dst:
+    with machines() as machine, layouts.canonical(source) as src, layouts.canonical(target) as dst:
         read = Message.on(machine, src, counts[0], a.offsets, a.extent)
         written = Message.on(machine, dst, counts[1], b.offsets, b.extent, 0, read.n)
         if len(np.unique(written.where)) != written.where.size:
