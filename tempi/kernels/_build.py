@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PTX, USAGE = "tempi.ptx", "kernels.json"
 # What compiles kernels: Numba, and NVIDIA's compiler as wheels. CUDA 13 compilers know no sm_70.
-COMPILER = ("numba-cuda==0.30.*", "nvidia-cuda-nvcc-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*")
+COMPILER = ("numba-cuda==0.30.*", "cuda-bindings==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*")
 MISSING = "GPU kernels are NOT in this build, so that device buffers will have no fast path"
 
 
@@ -80,14 +80,18 @@ def ensure(folder: Path) -> str | None:
         return "TEMPI_NO_KERNELS is set"
     if fresh(folder):
         return None
-    if importlib.util.find_spec("numba_cuda") is None:
+    numba = importlib.util.find_spec("numba_cuda")
+    if numba is None or numba.origin is None:
         return "numba-cuda is not installed"
-    # As `python -m tempi.kernels --out FOLDER`, but with no engine to load yet.
+    # As `python -m tempi.kernels --out FOLDER`, but with no engine to load yet. The compiler's wheels are
+    # looked for in Python's own prefixes: pip's isolated build environment is none until it is told.
     program = (
-        "import sys, types, runpy; package = types.ModuleType('tempi'); package.__path__ = [sys.argv.pop(1)]; "
-        "sys.modules['tempi'] = package; runpy.run_module('tempi.kernels', run_name='__main__')"
+        "import runpy, site, sys, types; site.PREFIXES.insert(0, sys.argv.pop(1)); "
+        "package = types.ModuleType('tempi'); package.__path__ = [sys.argv.pop(1)]; sys.modules['tempi'] = package; "
+        "runpy.run_module('tempi.kernels', run_name='__main__')"
     )
-    command = [sys.executable, "-c", program, str(HERE.parent), "--quiet", "--out", str(folder)]
+    prefix = Path(numba.origin).parents[4]  # of lib/pythonX.Y/site-packages/numba_cuda/__init__.py
+    command = [sys.executable, "-c", program, str(prefix), str(HERE.parent), "--quiet", "--out", str(folder)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return None
 

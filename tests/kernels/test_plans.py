@@ -1,0 +1,68 @@
+"""Plans carried out by the kernels' own Python, against the type map."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from interpreter import Machine
+from packing import Box, Hand, matrix, vector
+from planning import PACK, UNPACK, Message, carry_out
+
+DIRECTIONS = pytest.mark.parametrize("direction", [PACK, UNPACK], ids=["pack", "unpack"])
+
+SHAPES = {
+    "vector": (vector(33, 24, 16), "strided_w8_i32"),
+    "floats": (vector(129, 12, 4), "strided_w4_i32"),
+    "shorts": (vector(31, 10, 6), "strided_w2_i32"),
+    "bytes": (vector(17, 7, 3), "strided_w1_i32"),
+    "quads": (vector(65, 64, 32), "strided_w16_i32"),
+    "negative": (vector(32, -48, 16), "strided_w16_i32"),
+    "subarray": (Hand.of([Box(offset=48, run=32, dims=((3, 4096, 320), (5, 256, 64), (2, 64, 32)))]), "strided_w16_i32"),
+    "four dims": (Hand.of([Box(run=4, dims=((2, 1000, 48), (2, 400, 24), (2, 100, 12), (3, 20, 4)))]), "strided_w4_i32"),
+    "five dims": (Hand.of([Box(run=8, dims=((2, 4000, 192), (2, 1000, 96), (2, 400, 48), (2, 100, 24), (3, 20, 8)))]),
+                  "boxes_i32"),
+    "transpose": (matrix(33, 17, 4), "transpose_w4_i64"),
+    "transpose of doubles": (matrix(32, 40, 8), "transpose_w8_i64"),
+    "transpose of shorts": (matrix(9, 33, 2), "transpose_w2_i64"),
+    "table": (Hand.of([Box(run=8, entries=((160, 0), (0, 8), (72, 16), (240, 24)))]), "table_i32"),
+    "table of gaps": (Hand.of([Box(run=4, entries=((160, 0), (0, 8), (72, 20))),
+                               Box(run=4, offset=400, packed=4), Box(run=8, offset=408, packed=12)]), "boxes_i32"),
+    "variable": (Hand.of([Box(entries=((20, 0), (0, 8), (40, 12), (120, 32), (0, 36)))]), "table_i32"),
+    "variable bytes": (Hand.of([Box(entries=((20, 0), (0, 5), (40, 13), (90, 14), (0, 37)))]), "table_i32"),
+    "table in dims": (Hand.of([Box(run=2, dims=((2, 50, 12), (2, 4, 2)), entries=((0, 0), (20, 4), (10, 8)))]), "table_i32"),
+    "dims in table": (Hand.of([Box(run=2, dims=((2, 6, 6), (3, 14, 2)), entries=((40, 0), (0, 12)))]), "table_i32"),
+    "more dims in table": (Hand.of([Box(run=4, dims=((2, 6, 12), (3, 14, 4)), entries=((60, 0), (0, 24)))]), "boxes_i32"),
+    "struct": (Hand.of([Box(run=3, dims=((3, 16, 8),)), Box(offset=4, packed=3, run=4, dims=((3, 16, 8),)),
+                        Box(offset=9, packed=7, run=1, dims=((3, 16, 8),))]), "boxes_i32"),
+}  # fmt: skip
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("name", SHAPES)
+def test_each_shape_has_its_kernel_and_right_bytes(name: str, direction: int) -> None:
+    hand, kernel = SHAPES[name]
+    machine = Machine()
+    with hand.layout() as layout:
+        message = Message.on(machine, layout, 1, hand.offsets, hand.extent)
+        plan = carry_out(machine, [message], direction)
+    assert plan.kernels == [kernel]
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("name", SHAPES)
+def test_fragments_of_several_elements(name: str, direction: int) -> None:
+    hand, _ = SHAPES[name]
+    rng = random.Random(name)
+    size = 3 * hand.offsets.size
+    with hand.layout() as layout:
+        layout.extent = hand.extent + 11
+        for _ in range(4):
+            machine = Machine()
+            first, end = sorted((rng.randrange(size), rng.randrange(size)))
+            message = Message.on(
+                machine, layout, 3, hand.offsets, layout.extent, first, end - first, rng.choice((0, 4, 1)), rng.choice((0, 2))
+            )
+            if direction == PACK or len(set(message.where)) == message.where.size:
+                carry_out(machine, [message], direction)
