@@ -67,6 +67,10 @@ class BuildWithEngine(build_py):
         target.mkdir(parents=True, exist_ok=True)
         for name in ("libtempi.so", "libtempi-bench.so", *(f"libtempi-{m.abi}.so" for m in mpis)):
             shutil.copy2(work / "lib" / name, target)
+        for library in (work / "lib" / "libtempi-cuda.so", *(work / "lib").glob("tempi-ptx-*.so")):
+            shutil.copy2(library, target)
+        (package / "include" / "emulator").mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / "csrc" / "emulator" / "ptx.h", package / "include" / "emulator")
         for mpi in mpis:
             sys.stdout.write(f"tempi: built for {mpi.label}\n")
         if not mpis:

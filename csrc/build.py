@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 CSRC = Path(__file__).resolve().parent
@@ -283,12 +284,50 @@ def build_bench(cc: list[str], out: Path, work: Path, engine_changed: bool) -> N
     link([*cc, *LINK, f"-Wl,-soname,{name}", *objects, *engine], out / name, changed)
 
 
+def emulator() -> ModuleType:
+    """tempi.emulator by its path: the package above it loads the engine, which may not be built yet."""
+    name = "tempi_emulator"
+    if name not in sys.modules:
+        path = CSRC.parent / "tempi" / "emulator"
+        spec = importlib.util.spec_from_file_location(
+            name, path / "__init__.py", submodule_search_locations=[str(path)]
+        )
+        if spec is None or spec.loader is None:
+            raise BuildError(f"{path} is missing")
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def build_emulator(cc: list[str], out: Path, work: Path, shipped: Iterable[Path]) -> tuple[str, ...]:
+    """libtempi-cuda.so, CUDA on the CPU, and the translation of PTX files; the names of the libraries."""
+    flags = (f"-I{CSRC}", "-fvisibility=hidden")
+    units = [unit(cc, source, work / "emulator", flags) for source in sorted((CSRC / "emulator").glob("*.c"))]
+    changed = compile_all(units)
+    name = "libtempi-cuda.so"
+    objects = [str(u.target) for u in units]
+    command = [*cc, *LINK, f"-Wl,-soname,{name}", *objects, "-lpthread", "-ldl", "-lm"]
+    link(command, out / name, changed)
+    translator = emulator()
+    try:
+        made = [translator.compile_ptx(path.read_text(), out, cc=cc) for path in shipped]
+    except (translator.PtxError, translator.CompileError) as error:
+        raise BuildError(f"a shipped kernel cannot be translated for the emulator: {error}") from None
+    return (name, *(library.name for library in made))
+
+
+def shipped_ptx() -> list[Path]:
+    """The PTX that the engine embeds, where it was compiled."""
+    return sorted((CSRC.parent / "build" / "kernels").glob("*.ptx"))
+
+
 def build(out: Path, work: Path) -> tuple[Mpi, ...]:
     """Builds into `out`, with everything in between in `work`; the MPI ABIs that were found."""
     cc = compiler()
     mpis = find_mpis(cc)
     changed = build_neutral(cc, out, work)
     build_bench(cc, out, work, changed)
+    build_emulator(cc, out, work, shipped_ptx())
     for mpi in mpis:
         build_shim(cc, mpi, out, work, changed)
     return mpis
