@@ -46,6 +46,8 @@ static int put_copy(tempi_cuda_batch *batch, void *dst, const void *src, int64_t
     if (status != TEMPI_OK)
         return status;
     status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, stream);
+    if (status != TEMPI_OK && tempi_cuda_up()) /* there is no other way for a copy: once more */
+        status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, stream);
     atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
     if (status == TEMPI_OK)
         tempi_cuda_batch_fly(batch, stream, TEMPI_OK);

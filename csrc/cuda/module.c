@@ -46,11 +46,21 @@ static const tempi_kernel_image *text(void)
     return NULL;
 }
 
+/* An image that is not for this device or driver is no failure: there is another one to try. */
+static bool is_not_for_it(int result)
+{
+    return result == TEMPI_CUDA_INVALID_IMAGE || result == TEMPI_CUDA_NO_BINARY || result == TEMPI_CUDA_INVALID_PTX ||
+           result == TEMPI_CUDA_UNSUPPORTED_PTX;
+}
+
 static int load_image(tempi_cuda_device *device, const tempi_kernel_image *image)
 {
     if (!image)
         return TEMPI_ERR_UNSUPPORTED;
-    const int status = TEMPI_CU(ModuleLoadData, &device->module, image->data);
+    const int result = tempi_cu.ModuleLoadData(&device->module, image->data);
+    if (is_not_for_it(result))
+        return TEMPI_ERR_UNSUPPORTED;
+    const int status = tempi_cuda_check(result, "cuModuleLoadData");
     if (status == TEMPI_OK)
         TEMPI_LOG(TEMPI_LOG_INFO, "device %d: kernels for %s", device->ordinal, image->target);
     return status;

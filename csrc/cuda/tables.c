@@ -50,26 +50,32 @@ static void sweep(bool all)
 
 /* ---- bringing one over ----------------------------------------------------------------------------- */
 
-/* On the first of our streams that is at hand; those of the kernels wait for it. The bytes may go as
- * soon as the call returns: from pageable memory the driver takes them at once (CUDA driver API, "API
- * synchronization behavior"). */
+/* The streams of the kernels wait for what is in the copy stream so far. */
+static int let_kernels_wait(tempi_cuda_device *device)
+{
+    tempi_cuda_event event;
+    int status = tempi_cuda_event_get(device, &event);
+    if (status != TEMPI_OK)
+        return status;
+    status = TEMPI_CU(EventRecord, event, device->copy_streams[TEMPI_UNPACK]);
+    for (int d = 0; d < 2 && status == TEMPI_OK; ++d)
+        status = TEMPI_CU(StreamWaitEvent, device->streams[d], event, 0);
+    tempi_cuda_event_put(device, event);
+    return status;
+}
+
+/* The bytes may go as soon as the call returns: from pageable memory the driver takes them at once (CUDA
+ * driver API, "API synchronization behavior"). */
 static int upload(tempi_cuda_device *device, void *to, const void *bytes, int64_t n)
 {
+    const tempi_cuda_stream stream = device->copy_streams[TEMPI_UNPACK];
     tempi_cuda_entry entry;
-    tempi_cuda_event event = NULL;
     int status = tempi_cuda_enter(device, &entry);
     if (status != TEMPI_OK)
         return status;
-    status = tempi_cuda_event_get(device, &event);
-    if (status == TEMPI_OK)
-        status = TEMPI_CU(MemcpyAsync, (uintptr_t)to, (uintptr_t)bytes, (size_t)n, device->copy_streams[TEMPI_UNPACK]);
-    if (status == TEMPI_OK)
-        status = TEMPI_CU(EventRecord, event, device->copy_streams[TEMPI_UNPACK]);
-    for (int d = 0; d < 2 && status == TEMPI_OK; ++d)
-        status = TEMPI_CU(StreamWaitEvent, device->streams[d], event, 0);
-    if (status != TEMPI_OK) /* the buffer goes back: nothing may still be on its way into it */
-        (void)TEMPI_CU(StreamSynchronize, device->copy_streams[TEMPI_UNPACK]);
-    tempi_cuda_event_put(device, event);
+    status = TEMPI_CU(MemcpyAsync, (uintptr_t)to, (uintptr_t)bytes, (size_t)n, stream);
+    if (status == TEMPI_OK && let_kernels_wait(device) != TEMPI_OK)
+        status = TEMPI_CU(StreamSynchronize, stream); /* then the table is there for certain */
     tempi_cuda_leave(&entry);
     return status;
 }
