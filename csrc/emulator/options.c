@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 tempi_emu_options tempi_emu_option;
+uint64_t tempi_emulator_delay_ns;
 static uint64_t chance;
 
 void tempi_emu_say(const char *format, ...)
@@ -97,7 +98,7 @@ void tempi_emu_options_read(void)
     const uint64_t devices = number("TEMPI_EMULATOR_DEVICES", 1);
     o->devices = devices > EMU_DEVICES ? EMU_DEVICES : (int)devices;
     o->memory = number("TEMPI_EMULATOR_MEMORY", 4ull << 30);
-    o->delay_ns = number("TEMPI_EMULATOR_DELAY", 2000) * 1000; /* given in microseconds */
+    tempi_emulator_delay_ns = number("TEMPI_EMULATOR_DELAY", 2000) * 1000; /* given in microseconds */
     o->seed = number("TEMPI_EMULATOR_SEED", 1);
     o->capability = version("TEMPI_EMULATOR_CAPABILITY", 90, 10, 1);
     o->driver = version("TEMPI_EMULATOR_DRIVER", 12040, 1000, 10);

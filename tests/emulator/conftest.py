@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from emulator.driver import Driver
 
 THINGS = ("device", "pool", "mapped", "managed", "host", "registered", "stream", "event", "module")

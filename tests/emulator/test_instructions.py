@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import product
 
 import pytest
+
 from emulator.driver import Driver
 from emulator.models import CASES, M64, Case
 
