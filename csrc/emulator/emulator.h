@@ -27,13 +27,14 @@ typedef struct {
     int driver;     /* 12040: CUDA 12.4 */
     tempi_emu_mode mode;
     uint64_t memory;   /* bytes of each device */
-    uint64_t delay_ns; /* after which work runs that nobody waits for */
     uint64_t seed;
     const char *modules;
     const char *report;
 } tempi_emu_options;
 
 extern tempi_emu_options tempi_emu_option;
+/* After which work runs that nobody waits for; tests write it. */
+extern TEMPI_EMU_API uint64_t tempi_emulator_delay_ns;
 
 typedef struct tempi_emu_stream tempi_emu_stream;
 typedef struct tempi_emu_op tempi_emu_op;

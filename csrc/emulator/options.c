@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 tempi_emu_options tempi_emu_option;
+uint64_t tempi_emulator_delay_ns;
 static uint64_t chance;
 
 void tempi_emu_say(const char *format, ...)
@@ -69,17 +70,26 @@ static int version(const char *name, int otherwise, int major_unit, int minor_un
     return major * major_unit + minor * minor_unit;
 }
 
-static tempi_emu_mode stream_mode(void)
+TEMPI_EMU_API int tempi_emulator_streams(const char *mode);
+/* Says when work of streams runs, from now on: immediate, deferred or random. 0 if understood. */
+TEMPI_EMU_API int tempi_emulator_streams(const char *mode)
+{
+    static const char *const names[] = {"immediate", "deferred", "random"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(mode, names[i]) == 0) {
+            tempi_emu_option.mode = (tempi_emu_mode)i;
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void stream_mode(void)
 {
     const char *const text = getenv("TEMPI_EMULATOR_STREAMS");
-    if (text == NULL || strcmp(text, "deferred") == 0 || *text == '\0')
-        return EMU_DEFERRED;
-    if (strcmp(text, "immediate") == 0)
-        return EMU_IMMEDIATE;
-    if (strcmp(text, "random") == 0)
-        return EMU_RANDOM;
-    tempi_emu_say("TEMPI_EMULATOR_STREAMS=%s: choose immediate, deferred or random", text);
-    return EMU_DEFERRED;
+    tempi_emu_option.mode = EMU_DEFERRED;
+    if (text != NULL && *text != '\0' && tempi_emulator_streams(text) != 0)
+        tempi_emu_say("TEMPI_EMULATOR_STREAMS=%s: choose immediate, deferred or random", text);
 }
 
 void tempi_emu_options_read(void)
@@ -88,11 +98,11 @@ void tempi_emu_options_read(void)
     const uint64_t devices = number("TEMPI_EMULATOR_DEVICES", 1);
     o->devices = devices > EMU_DEVICES ? EMU_DEVICES : (int)devices;
     o->memory = number("TEMPI_EMULATOR_MEMORY", 4ull << 30);
-    o->delay_ns = number("TEMPI_EMULATOR_DELAY", 2000) * 1000; /* given in microseconds */
+    tempi_emulator_delay_ns = number("TEMPI_EMULATOR_DELAY", 2000) * 1000; /* given in microseconds */
     o->seed = number("TEMPI_EMULATOR_SEED", 1);
     o->capability = version("TEMPI_EMULATOR_CAPABILITY", 90, 10, 1);
     o->driver = version("TEMPI_EMULATOR_DRIVER", 12040, 1000, 10);
-    o->mode = stream_mode();
+    stream_mode();
     o->modules = getenv("TEMPI_EMULATOR_MODULES");
     o->report = getenv("TEMPI_EMULATOR_REPORT");
     chance = o->seed;

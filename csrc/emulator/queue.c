@@ -266,7 +266,7 @@ CUresult tempi_emu_submit(tempi_emu_op *op)
         tempi_emu_op_free(op);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    const uint64_t delay = tempi_emu_option.delay_ns;
+    const uint64_t delay = tempi_emulator_delay_ns;
     const bool chance = tempi_emu_option.mode == EMU_RANDOM;
     op->due = tempi_emu_now() + (chance && delay > 0 ? tempi_emu_random() % delay : delay);
     op->number = ++stream->submitted;

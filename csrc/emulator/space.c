@@ -30,7 +30,7 @@ static int file = -1;
 static extent *extents; /* sorted */
 static size_t count;
 static size_t space;
-static size_t recent; /* where the last one was put */
+static uint64_t recent; /* the end of the last one that was taken */
 
 static int memory_file(void)
 {
@@ -85,10 +85,11 @@ static uint64_t align_up(uint64_t address, uint64_t align)
     return (address + align - 1) & ~(align - 1);
 }
 
-/* Where an extent of that size fits between extents i-1 and i; 0 if it does not. */
-static uint64_t fits_before(size_t i, uint64_t size, uint64_t align)
+/* Where an extent of that size fits between extents i-1 and i, not below an address; 0: nowhere. */
+static uint64_t fits_before(size_t i, uint64_t size, uint64_t align, uint64_t least)
 {
-    const uint64_t from = i == 0 ? origin + GAP : extents[i - 1].end + GAP;
+    uint64_t from = i == 0 ? origin + GAP : extents[i - 1].end + GAP;
+    from = from < least ? least : from;
     const uint64_t to = i == count ? origin + room : extents[i].base;
     const uint64_t base = align_up(from, align);
     return base + size + GAP <= to ? base : 0;
@@ -107,7 +108,7 @@ static uint64_t insert(size_t i, uint64_t base, uint64_t size)
     memmove(&extents[i + 1], &extents[i], (count - i) * sizeof *extents);
     extents[i] = (extent){base, base + size};
     count++;
-    recent = i + 1;
+    recent = base + size;
     return base;
 }
 
@@ -119,6 +120,16 @@ static uint64_t take_at(uint64_t size, uint64_t hint)
     const uint64_t from = i == 0 ? origin : extents[i - 1].end;
     const uint64_t to = i == count ? origin + room : extents[i].base;
     return hint >= from && hint + size <= to ? insert(i, hint, size) : 0;
+}
+
+static uint64_t take_above(uint64_t least, uint64_t size, uint64_t align)
+{
+    for (size_t i = 0; i <= count; i++) {
+        const uint64_t base = fits_before(i, size, align, least);
+        if (base != 0)
+            return insert(i, base, size);
+    }
+    return 0;
 }
 
 /* By chance the lowest address that fits, so that addresses are used again at once, or one after the
@@ -134,14 +145,9 @@ uint64_t tempi_emu_space_take(uint64_t size, uint64_t align, uint64_t hint)
         if (base != 0)
             return base;
     }
-    const size_t start = (tempi_emu_random() & 1) != 0 && recent <= count ? recent : 0;
-    for (size_t k = 0; k <= count; k++) {
-        const size_t i = (start + k) % (count + 1);
-        const uint64_t base = fits_before(i, size, align);
-        if (base != 0)
-            return insert(i, base, size);
-    }
-    return 0;
+    const uint64_t after = (tempi_emu_random() & 1) != 0 ? recent + GAP : 0;
+    const uint64_t base = take_above(after, size, align);
+    return base != 0 || after == 0 ? base : take_above(0, size, align);
 }
 
 void tempi_emu_space_give(uint64_t address)

@@ -21,6 +21,16 @@ COMPARE = {
     "hi": ">",
     "hs": ">=",
 }
+# Of floats: true if neither is NaN and so, or, with a u, if either is. C says only the first, and != the last.
+UNORDERED = {"equ": "ne", "neu": "eq", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
+
+
+def float_compare(compare: str, a: str, b: str) -> str:
+    if compare in UNORDERED:
+        return f"!{float_compare(UNORDERED[compare], a, b)}"
+    if compare == "ne":
+        return f"({a} < {b} || {a} > {b})"
+    return f"({a} {COMPARE[compare]} {b})"
 
 
 @instruction("add", "sub")
@@ -236,14 +246,19 @@ def bfind(w: Writer, words: Words) -> None:
 
 @instruction("setp")
 def setp(w: Writer, words: Words) -> None:
-    compare = words.choice(*COMPARE)
+    compare = words.choice(*COMPARE, *UNORDERED)
     combine = words.choice("and", "or", "xor", default="")
     kind = words.type(*INTEGERS, *BITS, *FLOATS)
     operands = words.operands(4 if combine else 3)
     d, a, b = operands[:3]
     if kind.kind == "b" and compare not in ("eq", "ne"):
         raise words.error("bits have no order")
-    truth = f"({w.value(a, kind)} {COMPARE[compare]} {w.value(b, kind)})"
+    if (kind.kind != "f" and compare in UNORDERED) or (kind.kind != "u" and compare in ("lo", "ls", "hi", "hs")):
+        raise words.error(f".{compare} of .{kind.kind}{kind.bits}")
+    if kind.kind == "f":
+        truth = float_compare(compare, w.value(a, kind), w.value(b, kind))
+    else:
+        truth = f"({w.value(a, kind)} {COMPARE[compare]} {w.value(b, kind)})"
     if combine:
         operator = {"and": "&&", "or": "||", "xor": "^"}[combine]
         truth = f"({truth} {operator} {w.value(operands[3], PRED)})"

@@ -49,13 +49,15 @@ def compile_ptx(ptx: str, directory: Path, *, cc: Sequence[str] | None = None) -
     directory.mkdir(parents=True, exist_ok=True)
     library = directory / library_name(ptx)
     source = library.with_suffix(".c")
-    text = translate(ptx)
+    header = include_directory() / "emulator" / "ptx.h"
+    # The header's hash, so that a new one is a reason to compile again.
+    text = f"{translate(ptx)}/* {header.name} {fnv1a(header.read_bytes()):016x} */\n"
     if library.exists() and source.exists() and source.read_text() == text:
         return library
     source.write_text(text)
     # Into a new file: a process that has the old one mapped keeps it.
     part = library.with_suffix(f".{os.getpid()}.part")
-    command = [*(cc or compiler()), *FLAGS, f"-I{include_directory()}", str(source), "-o", str(part), "-lm"]
+    command = [*(cc or compiler()), *FLAGS, f"-I{header.parent.parent}", str(source), "-o", str(part), "-lm"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise CompileError(f"{shlex.join(command)}:\n{run.stderr}")

@@ -290,6 +290,8 @@ class Parser(Reader):
         opcode, *modifiers = word.text.split(".")
         operands = []
         while not self.accept(";"):
+            if self.next.text == "(":  # the arguments of a call
+                raise PtxError(word.line, f"unknown instruction {opcode}")
             operands.append(self.operand(scope))
             if self.next.text != ";":
                 self.expect(",")

@@ -1,0 +1,191 @@
+"""The driver's life: failures on demand, a lost device, fork, deinitialisation, counts, reports, IPC."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emulator.driver import (
+    DEINITIALIZED,
+    INVALID_CONTEXT,
+    NOT_INITIALIZED,
+    OUT_OF_MEMORY,
+    UNAVAILABLE,
+    CudaError,
+    Driver,
+    int32,
+)
+
+TESTS = Path(__file__).resolve().parents[1]
+IpcHandle = ctypes.c_char * 64
+
+
+def program(driver: Driver, text: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program of its own in which `cuda` is the driver; it must end well."""
+    head = (
+        "import sys, os, ctypes; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from emulator.driver import *\ncuda = Driver(Path(sys.argv[2]), Path(sys.argv[3]))\n"
+    )
+    command = [sys.executable, "-c", head + text, str(TESTS), driver.library._name, str(driver.modules), *arguments]
+    done = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_kth_call_fails_once(cuda: Driver) -> None:
+    calls = cuda.count("cuMemAlloc")
+    cuda.fail(f"cuMemAlloc:{calls + 2},cuMemFree:{cuda.count('cuMemFree') + 1}:CUDA_ERROR_UNKNOWN")
+    pointer = cuda.alloc(64)
+    with pytest.raises(CudaError) as caught:
+        cuda.alloc(64)
+    assert caught.value.code == OUT_OF_MEMORY
+    assert cuda.result("cuMemFree_v2", pointer) == 999
+    cuda.free(pointer)
+    cuda.free(cuda.alloc(64))
+    assert cuda.count("cuMemAlloc") == calls + 3
+
+
+@pytest.mark.parametrize("rule", ["cuMemAlloc", "cuMemAlloc:0", "cuMemAlloc:x", "cuMemAlloc:1:0"])
+def test_rules_that_say_nothing_are_refused(cuda: Driver, rule: str) -> None:
+    assert cuda.library.tempi_emulator_fail(rule.encode()) != 0
+
+
+def test_a_lost_device_fails_every_call_from_then_on(driver: Driver) -> None:
+    text = f"""
+cuda.start(); p = cuda.alloc(64); s = cuda.get("cuStreamCreate", int32(1))
+cuda("cuMemsetD8Async", p, 1, 64, s)
+assert cuda.result("cuStreamSynchronize", s) == {UNAVAILABLE}
+assert cuda.result("cuMemFree_v2", p) == {UNAVAILABLE}
+assert cuda.result("cuInit", int32(0)) == {UNAVAILABLE}
+"""
+    program(driver, text, TEMPI_EMULATOR_FAIL="cuStreamSynchronize:1:lost")
+
+
+def test_nothing_works_before_init_and_after_deinit(driver: Driver) -> None:
+    text = f"""
+n = ctypes.c_int()
+assert cuda.result("cuDeviceGetCount", ctypes.byref(n)) == {NOT_INITIALIZED}
+assert cuda.get("cuDriverGetVersion", kind=ctypes.c_int) == 13000
+cuda.start(); p = cuda.alloc(64)
+cuda.library.tempi_emulator_deinit()
+assert cuda.result("cuMemFree_v2", p) == {DEINITIALIZED}
+assert cuda.result("cuDriverGetVersion", ctypes.byref(n)) == {DEINITIALIZED}
+"""
+    program(driver, text)
+
+
+def test_a_forked_child_has_no_driver(driver: Driver) -> None:
+    text = f"""
+if os.fork() == 0:  # before cuInit: the child may have its own
+    cuda.start(); cuda.free(cuda.alloc(64)); os._exit(0)
+assert os.wait()[1] == 0
+cuda.start(); p = cuda.alloc(64)
+cuda("cuMemsetD8Async", p, 1, 64, 0)
+if os.fork() == 0:
+    os._exit(cuda.result("cuMemFree_v2", p) != {NOT_INITIALIZED} or cuda.result("cuInit", int32(0)) != {NOT_INITIALIZED})
+assert os.wait()[1] == 0
+assert cuda.read(p, 64) == b"\\1" * 64
+"""
+    program(driver, text)
+
+
+def test_no_device(driver: Driver) -> None:
+    program(driver, 'assert cuda.result("cuInit", int32(0)) == 100', TEMPI_EMULATOR_DEVICES="0")
+
+
+def test_the_report_counts_calls_and_what_is_left(driver: Driver, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    for _ in range(2):
+        program(driver, "cuda.start(); cuda.alloc(64); cuda.free(cuda.alloc(64))", TEMPI_EMULATOR_REPORT=str(report))
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [line["calls"]["cuMemAlloc_v2"] for line in lines] == [2, 2]
+    assert [(line["live"]["device"], line["live"]["stream"]) for line in lines] == [(1, 0), (1, 0)]
+    assert lines[0]["pid"] != lines[1]["pid"]
+
+
+def test_unknown_options_are_named(driver: Driver) -> None:
+    done = program(driver, "cuda.start()", TEMPI_EMULATOR_STREAMS="later", TEMPI_EMULATOR_MEMORY="much")
+    assert "TEMPI_EMULATOR_STREAMS=later: choose immediate, deferred or random" in done.stderr
+    assert "TEMPI_EMULATOR_MEMORY=much is no number" in done.stderr
+
+
+def test_functions_are_found_by_name(cuda: Driver) -> None:
+    status = ctypes.c_int(9)
+    out = ctypes.c_void_p()
+    cuda("cuGetProcAddress_v2", b"cuMemAlloc", ctypes.byref(out), int32(12040), 0, ctypes.byref(status))
+    address = ctypes.cast(cuda.library.cuMemAlloc_v2, ctypes.c_void_p).value
+    assert (out.value, status.value) == (address, 0)
+    assert cuda.result("cuGetProcAddress_v2", b"cuTexRefCreate", ctypes.byref(out), int32(12040), 0, None) == 500
+    text = ctypes.c_char_p()
+    cuda("cuGetErrorName", int32(700), ctypes.byref(text))
+    assert text.value == b"CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+def test_the_device_says_that_it_is_emulated(cuda: Driver) -> None:
+    name = ctypes.create_string_buffer(100)
+    cuda("cuDeviceGetName", name, int32(100), int32(1))
+    assert b"EMULATED device 1" in name.value
+
+
+# ---- between processes ---------------------------------------------------------------------------------
+
+OTHER = """
+cuda.start()
+handle, event = (ctypes.c_char * 64).from_buffer_copy(bytes.fromhex(sys.argv[4])), bytes.fromhex(sys.argv[5])
+class Handle(ctypes.Structure): _fields_ = [("bytes", ctypes.c_char * 64)]
+def made(data):
+    h = Handle(); ctypes.memmove(ctypes.byref(h), data, 64); return h
+p = cuda.get("cuIpcOpenMemHandle_v2", made(handle), int32(1))
+assert cuda.get("cuIpcOpenMemHandle_v2", made(handle), int32(1)) == p
+e = cuda.get("cuIpcOpenEventHandle", made(event))
+s = cuda.get("cuStreamCreate", int32(1))
+cuda("cuStreamWaitEvent", s, e, int32(0))
+q = cuda.alloc(64)
+cuda("cuMemcpyAsync", q, p, 64, s)
+cuda("cuStreamSynchronize", s)
+assert cuda.read(q, 64) == b"\\5" * 64, cuda.read(q, 64)
+cuda.write(p, b"back")
+cuda("cuIpcCloseMemHandle", p); cuda("cuIpcCloseMemHandle", p)
+assert cuda.live("ipc") == 0 and cuda.result("cuIpcCloseMemHandle", p) == 1
+"""
+
+
+def handle_of(cuda: Driver, function: str, thing: int) -> bytes:
+    handle = ctypes.create_string_buffer(64)
+    cuda(function, handle, thing)
+    return handle.raw
+
+
+def test_memory_and_events_of_another_process(cuda: Driver) -> None:
+    cuda.alloc(10000)
+    pointer = cuda.upload(bytes(64))
+    event = cuda.get("cuEventCreate", int32(6))
+    stream = cuda.get("cuStreamCreate", int32(1))
+    cuda("cuMemsetD8Async", pointer, 5, 64, stream)
+    cuda("cuEventRecord", event, stream)
+    memory = handle_of(cuda, "cuIpcGetMemHandle", pointer + 3)
+    program(cuda, OTHER, memory.hex(), handle_of(cuda, "cuIpcGetEventHandle", event).hex())
+    assert cuda.read(pointer, 64) == b"back" + b"\5" * 60
+
+
+def test_a_process_cannot_open_its_own_memory(cuda: Driver) -> None:
+    class Handle(ctypes.Structure):
+        _fields_ = [("bytes", ctypes.c_char * 64)]
+
+    handle = Handle()
+    ctypes.memmove(ctypes.byref(handle), handle_of(cuda, "cuIpcGetMemHandle", cuda.alloc(64)), 64)
+    out = ctypes.c_uint64()
+    assert cuda.result("cuIpcOpenMemHandle_v2", ctypes.byref(out), handle, int32(1)) == INVALID_CONTEXT
+
+
+def test_only_plain_allocations_have_ipc_handles(cuda: Driver) -> None:
+    pooled = cuda.get("cuMemAllocAsync", 64, 0)
+    assert cuda.result("cuIpcGetMemHandle", ctypes.create_string_buffer(64), pooled) == 1
