@@ -138,7 +138,8 @@ def launcher() -> list[str]:
     own = Path(sys.prefix) / "bin" / "mpirun"
     mpirun = str(own) if own.is_file() else "mpirun"
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
-    return [mpirun, "--oversubscribe"] if "Open MPI" in version or "PRRTE" in version else [mpirun]
+    is_open_mpi = any(name in version for name in ("Open MPI", "OpenRTE", "PRRTE"))
+    return [mpirun, "--oversubscribe"] if is_open_mpi else [mpirun]
 
 
 def library() -> str:
