@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["clear", "incoming", "outgoing"]
 
 #: Datatypes kept. A halo exchange of many fields uses some hundreds; one takes about a kilobyte.
-CACHE_SIZE = 1024
+#: With some 500 alive, those that they are made of included, MPICH 4.0.2 packs nothing of a new duplicate.
+CACHE_SIZE = 64 if "MPICH Version:\t4.0" in MPI.Get_library_version() else 1024
 #: Bound on the search for two indices with one address, for axes that do not nest (NumPy's unit).
 _OVERLAP_WORK = 1_000_000
 

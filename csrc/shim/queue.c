@@ -12,7 +12,8 @@ static struct {
     tempi_lock posting; /* held by the one thread that posts; it makes nonblocking calls only */
     tempi_lock lists;
     tempi_record *head, **tail;
-    tempi_record *orphans;
+    tempi_record *orphans; /* also looked at without the lock */
+    int64_t unposted;      /* in the list, or taken out of it and being posted */
 } queue = {.tail = &queue.head};
 
 static void pending_add(int64_t amount)
@@ -87,18 +88,20 @@ int tempi_queue_send(tempi_record *record, MPI_Request *request)
         return MPI_ERR_OTHER;
     }
     tempi_stat_add(TEMPI_STAT_deferred, 1);
+    /* Counted before another thread can post it: its -1 must not hide what else is pending. */
+    pending_add(1);
+    __atomic_fetch_add(&queue.unposted, 1, __ATOMIC_RELAXED);
     tempi_lock_acquire(&queue.lists);
     *queue.tail = record;
     queue.tail = &record->next;
     tempi_lock_release(&queue.lists);
-    pending_add(1);
     *request = proxy;
     return MPI_SUCCESS;
 }
 
 bool tempi_queue_any(void)
 {
-    return __atomic_load_n(&queue.head, __ATOMIC_RELAXED) != NULL;
+    return __atomic_load_n(&queue.unposted, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* ---- posting ------------------------------------------------------------------------------------------- */
@@ -155,6 +158,8 @@ static void post_queued(bool wait)
     tempi_this_thread.posting = 1;
     for (tempi_record *record; (record = next_packed(wait)) != NULL;) {
         post(record);
+        /* Now, and not when it left the list, the next message may go to the library directly. */
+        __atomic_fetch_sub(&queue.unposted, 1, __ATOMIC_RELEASE);
         pending_add(-1);
     }
     tempi_this_thread.posting = 0;
@@ -164,11 +169,11 @@ static void post_queued(bool wait)
 
 void tempi_queue_orphan(tempi_record *record)
 {
+    pending_add(1);
     tempi_lock_acquire(&queue.lists);
     record->next = queue.orphans;
-    queue.orphans = record;
+    __atomic_store_n(&queue.orphans, record, __ATOMIC_RELAXED);
     tempi_lock_release(&queue.lists);
-    pending_add(1);
 }
 
 /* True when the orphan is gone. */
@@ -198,7 +203,7 @@ static void drain_orphans(void)
 {
     tempi_lock_acquire(&queue.lists);
     tempi_record *list = queue.orphans;
-    queue.orphans = NULL;
+    __atomic_store_n(&queue.orphans, NULL, __ATOMIC_RELAXED);
     tempi_lock_release(&queue.lists);
     while (list) {
         tempi_record *record = list;
@@ -216,7 +221,7 @@ void tempi_progress(void)
     if (tempi_this_thread.posting || !tempi_lock_try(&queue.posting))
         return;
     post_queued(false);
-    if (queue.orphans)
+    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&queue.posting);
 }
@@ -227,7 +232,7 @@ void tempi_before_blocking(void)
         return;
     tempi_lock_acquire(&queue.posting);
     post_queued(true);
-    if (queue.orphans)
+    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&queue.posting);
 }

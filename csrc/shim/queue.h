@@ -39,6 +39,7 @@ void tempi_queue_learn_tags(void);
 /* Queues a send whose pack is in flight; the program gets a generalized request. On failure the
  * record is still the caller's. */
 int tempi_queue_send(tempi_record *record, MPI_Request *request);
+/* Some queued send has not reached the library: a later one must not go there directly. */
 bool tempi_queue_any(void);
 
 /* A request that the program gave up while it was active: finished behind its back. */

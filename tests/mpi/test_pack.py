@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import calls
@@ -20,6 +20,8 @@ shifts = st.sampled_from([0, 1, 2, 4])
 positions = st.sampled_from([0, 1, 7, 64])
 doors = st.sampled_from(["MPI_", "PMPI_"])
 sizes = st.sampled_from(["", "_c"])
+#: MPICH 4.0.2 divides by the size of a type that it unpacks, tempi or not.
+DIVIDES_BY_NOTHING = "MPICH Version:\t4.0" in MPI.Get_library_version()
 
 
 def pack(memory: Memory, datatype: Any, position: int = 0, name: str = "MPI_Pack") -> Any:
@@ -50,6 +52,7 @@ def test_unpack_touches_the_type_maps_bytes_only(
     tree: oracle.Tree, count: int, shift: int, position: int, door: str, size: str
 ) -> None:
     memory = Memory(tree, count, shift=shift)
+    assume(len(memory.packed) or not DIVIDES_BY_NOTHING)
     source = np.arange(position + len(memory.packed) + 3, dtype=np.uint8)
     with committed(tree) as datatype:
         name = f"{door}Unpack{size}"

@@ -1,10 +1,11 @@
 """mpi4py's own test suite, plain and with tempi under it: the same tests must pass, fail and be skipped.
 
-    python tests/tools/mpi4py_suite.py [--all] [--include REGEX]
+    python tests/tools/mpi4py_suite.py [--all] [--include REGEX] [--set NAME=VALUE]
 
 Takes the source distribution of the installed version from the registry (kept under build/) and runs it
 plain, with the engine preloaded, and with the drop-in in place of mpi4py.MPI, tempi acting on all that it
-can: by import on 1 rank and by preload on 2; with --all by both on each. A test counts as failed if tempi
+can (TEMPI_FORCE=1; --set adds to it or changes it): by import on 1 rank and by preload on 2; with --all by
+both on each. A test counts as failed if tempi
 changed its outcome on any rank, and not if it fails without tempi too. The last line is
 `N passed, N failed, N skipped in S s`.
 """
@@ -24,7 +25,7 @@ import tarfile
 import tempfile
 import time
 import unittest
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,8 @@ def launcher() -> list[str]:
     own = Path(sys.prefix) / "bin" / "mpirun"
     mpirun = str(own) if own.is_file() else "mpirun"
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
-    return [mpirun, "--oversubscribe"] if "Open MPI" in version or "PRRTE" in version else [mpirun]
+    is_open_mpi = any(name in version for name in ("Open MPI", "OpenRTE", "PRRTE"))
+    return [mpirun, "--oversubscribe"] if is_open_mpi else [mpirun]
 
 
 def library() -> str:
@@ -146,11 +148,15 @@ def library() -> str:
     return found.stdout.strip()
 
 
-def run(door: str, ranks: int, tests: Path, words: Sequence[str]) -> list[Outcomes]:
+def settings_of(door: str, extra: Sequence[str]) -> dict[str, str]:
+    if door == "plain":
+        return {}
+    preload = {"LD_PRELOAD": library()} if door == "preload" else {}
+    return {"TEMPI_FORCE": "1"} | dict(pair.split("=", 1) for pair in extra) | preload
+
+
+def run(settings: Mapping[str, str], door: str, ranks: int, tests: Path, words: Sequence[str]) -> list[Outcomes]:
     """What each rank wrote; nothing of a rank that did not get so far."""
-    settings = {"plain": {}, "import": {"TEMPI_FORCE": "1"}}.get(door)
-    if settings is None:
-        settings = {"TEMPI_FORCE": "1", "LD_PRELOAD": library()}
     with tempfile.TemporaryDirectory() as out:
         me = [sys.executable, "-P", __file__, "--child", door, "--tests", str(tests), "--out", out, *words]
         line = [*launcher(), "-n", str(ranks), "env", *(f"{k}={v}" for k, v in settings.items()), *me]
@@ -183,12 +189,14 @@ def differences(door: str, plain: Outcomes, with_tempi: Outcomes) -> Iterator[st
             yield f"{name}: {before} without tempi, {after} with it by {door}"
 
 
-def compare(ranks: int, doors: Sequence[str], tests: Path, words: Sequence[str]) -> tuple[int, int, int]:
+def compare(
+    ranks: int, doors: Sequence[str], tests: Path, words: Sequence[str], extra: Sequence[str]
+) -> tuple[int, int, int]:
     """Passed, failed, skipped: of tests with tempi, over doors; the worst rank's outcome."""
     passed = failed = skipped = 0
-    plain = run("plain", ranks, tests, words)
+    plain = run({}, "plain", ranks, tests, words)
     for door in doors:
-        done = run(door, ranks, tests, words)
+        done = run(settings_of(door, extra), door, ranks, tests, words)
         complete = len(plain) == len(done) == ranks
         changed: set[str] = set()
         for rank, (before, after) in enumerate(zip(plain, done, strict=False)):
@@ -207,6 +215,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--all", action="store_true", help="all tests by both doors on 1 and on 2 ranks")
     parser.add_argument("--include", default="", help="test modules whose name matches")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of tempi's")
     parser.add_argument("--child", choices=("plain", *DOORS), help=argparse.SUPPRESS)
     parser.add_argument("--tests", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
@@ -218,7 +227,7 @@ def main(arguments: Sequence[str]) -> int:
     start, tests = time.monotonic(), sources()
     words = [*(["--all"] if options.all else []), "--include", options.include]
     plan = dict.fromkeys(SOME, DOORS) if options.all else SOME
-    totals = [compare(ranks, doors, tests, words) for ranks, doors in plan.items()]
+    totals = [compare(ranks, doors, tests, words, options.set) for ranks, doors in plan.items()]
     passed, failed, skipped = (sum(column) for column in zip(*totals, strict=True))
     seconds = time.monotonic() - start
     print(f"{passed} passed, {failed} failed, {skipped} skipped in {seconds:.1f}s")

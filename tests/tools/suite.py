@@ -127,7 +127,7 @@ def environment_of(prefix: Path, mpi: str | None) -> Environment:
     own = prefix / "bin" / "mpirun"
     mpirun = "mpirun" if mpi == "system" or not own.is_file() else str(own)
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, env=os.environ | as_root)
-    if "Open MPI" not in version.stdout + version.stderr and "PRRTE" not in version.stdout:
+    if not any(name in version.stdout + version.stderr for name in ("Open MPI", "OpenRTE", "PRRTE")):
         return Environment(prefix, (mpirun,), {})
     prefixed = {} if mpirun == "mpirun" else {"OPAL_PREFIX": str(prefix)}
     return Environment(prefix, (mpirun, "--oversubscribe"), as_root | prefixed)

@@ -1,0 +1,88 @@
+"""Data races in the engine, built with ThreadSanitizer, under programs of many threads.
+
+An MPI library is not instrumented, so what it does with memory is not judged, and only what has the
+engine on top of a stack counts. `racing` is wrong on purpose and shows that a race would be seen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from preload.test_memory import own_toolchain
+from preload.toolchains import HERE, TIMEOUT, counter, preloaded
+
+ROOT = HERE.parents[1]
+FLAGS = "-fsanitize=thread -fno-omit-frame-pointer -g1"
+#: What MPI libraries do that ThreadSanitizer does not survive: UCX's hooks in the C library, one process's
+#: reading another's memory, and PMIx's mapping memory at an address of its own.
+TAMED = {
+    "UCX_MEM_EVENTS": "n",
+    "UCX_TLS": "posix,self",
+    "UCX_ERROR_SIGNALS": "",
+    "OMPI_MCA_smsc": "^cma,xpmem",
+    "PMIX_MCA_gds": "hash",
+}
+OPTIONS = "ignore_noninstrumented_modules=1 history_size=4 exitcode=0"
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+
+
+def without_randomisation() -> list[str]:
+    """Older ThreadSanitizers cannot start where the kernel moves a process's memory about widely."""
+    found = shutil.which("setarch")
+    works = found and subprocess.run([found, "-R", "true"], check=False, capture_output=True).returncode == 0
+    return [found, "-R"] if found and works else []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An engine of instrumented code, built for the MPI of this environment."""
+    out = tmp_path_factory.mktemp("threads")
+    empty = out / "empty.c"
+    empty.write_text("int main(void) { return 0; }\n")
+    if subprocess.run(["gcc", *FLAGS.split(), "-o", out / "empty", empty], check=False).returncode != 0:
+        pytest.skip("gcc has no ThreadSanitizer here")
+    if subprocess.run([*without_randomisation(), out / "empty"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("ThreadSanitizer does not start on this kernel")
+    command = [sys.executable, "-P", ROOT / "csrc" / "build.py", "--out", out / "engine"]
+    flags = {"CC": f"gcc {FLAGS}", "CFLAGS": "-O1"}
+    subprocess.run(command, env=os.environ | flags, check=True, capture_output=True, timeout=4 * TIMEOUT)
+    return out
+
+
+def races(output: str) -> list[str]:
+    """Those reports of which one side is the engine's own code."""
+    found = re.findall(r"^WARNING: ThreadSanitizer: .*?(?=^SUMMARY)", output, re.M | re.S)
+    return [report for report in found if re.search(r"^ +#0 .*(?:libtempi|/csrc/)", report, re.MULTILINE)]
+
+
+def under_sanitizer(folder: Path, name: str, ranks: int, **settings: str) -> tuple[list[str], str]:
+    mpi = own_toolchain()
+    program = mpi.compile(folder / name, HERE / f"{name}.c", f"-I{HERE}", *FLAGS.split())
+    engine = preloaded(engine=folder / "engine" / "libtempi.so")
+    on = {"LD_PRELOAD": engine, "TEMPI_FORCE": "1", "TEMPI_STATS": "1", "TEMPI_CPU_LEVEL": "scalar"}
+    command = [*without_randomisation(), str(program)]
+    run = mpi.run(*command, ranks=ranks, TSAN_OPTIONS=OPTIONS, **TAMED, **on, **settings)
+    output = run.stdout + run.stderr
+    assert run.returncode == 0, output
+    assert counter(run.stderr, "calls_seen"), output
+    return races(output), output
+
+
+@pytest.mark.parametrize("delay", ["0", "5", "1000"])
+def test_threads_do_not_race(folder: Path, delay: str) -> None:
+    found, output = under_sanitizer(folder, "threads", 2, TEMPI_TEST_DELAY=delay)
+    assert found == []
+    assert "BAD" not in output
+    assert bool(counter(output, "deferred")) == (delay != "0")
+
+
+def test_a_race_would_be_seen(folder: Path) -> None:
+    found, output = under_sanitizer(folder, "racing", 1)
+    assert found, output
