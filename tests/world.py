@@ -28,6 +28,7 @@ else:
     raise RuntimeError(f"MPITEST_DOOR={DOOR}: choose preload or import")
 
 import tempi  # noqa: E402  (after the door: the engine is found, not loaded a second time)
+from devices import DeviceMemory  # noqa: E402
 from tempi import _engine  # noqa: E402
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "idle",
     "outcome",
     "partners",
+    "placement",
     "same_without",
     "snapshot",
 ]
@@ -87,6 +89,26 @@ def idle() -> contextlib.AbstractContextManager[None]:
     return acted(sends=0, recvs=0, packs=0, unpacks=0)
 
 
+class Placement:
+    """Where `Memory` is made from now on."""
+
+    def __init__(self, where: str) -> None:
+        if where not in ("host", "device"):
+            raise RuntimeError(f"MPITEST_MEMORY={where}: choose host or device")
+        self.device = where == "device"
+
+    @contextlib.contextmanager
+    def host(self) -> Iterator[None]:
+        before, self.device = self.device, False
+        try:
+            yield
+        finally:
+            self.device = before
+
+
+placement = Placement(os.environ.get("MPITEST_MEMORY", "host"))
+
+
 def disabled_if(off: bool) -> contextlib.AbstractContextManager[None]:
     return tempi.disabled() if off else contextlib.nullcontext()
 
@@ -116,7 +138,8 @@ def committed(tree: oracle.Tree) -> Iterator[Any]:
 class Memory:
     """The memory around `count` elements of a tree, with guards on both sides.
 
-    `shift` misaligns the buffer argument by that many bytes. Filled with POISON, or by `fill`.
+    `shift` misaligns the buffer argument by that many bytes. Filled with POISON, or by `fill`. It is host
+    memory, or, in a run that says so (MPITEST_MEMORY), a device's with a copy here.
     """
 
     def __init__(self, tree: oracle.Tree, count: int, *, shift: int = 0) -> None:
@@ -128,34 +151,50 @@ class Memory:
         raw = np.empty(size + 64 + shift, np.uint8)
         start = -raw.ctypes.data % 64 + shift
         self._whole = raw[start : start + size]
-        self._whole[:] = POISON
+        self._shift = shift
+        self._device = DeviceMemory(size + shift) if placement.device else None
+        self._put(np.full(size, POISON, np.uint8))
+
+    def _put(self, data: Any) -> None:
+        self._whole[:] = data
+        if self._device:
+            self._device.write(np.concatenate([np.zeros(self._shift, np.uint8), self._whole]))
+
+    def _get(self) -> Any:
+        if self._device:
+            self._whole[:] = self._device.read()[self._shift :]
+        return self._whole
 
     def fill(self, seed: int) -> Memory:
         """Bytes that differ from seed to seed, the same on every rank."""
-        self._whole[:] = np.random.default_rng(seed).integers(0, 256, len(self._whole), np.uint8)
+        self._put(np.random.default_rng(seed).integers(0, 256, len(self._whole), np.uint8))
         return self
 
     @property
     def address(self) -> int:
-        return int(self._whole.ctypes.data) + self.origin
+        start = self._device.address + self._shift if self._device else int(self._whole.ctypes.data)
+        return start + self.origin
 
     @property
     def packed(self) -> Any:
         """The bytes of the message, by the type map."""
-        return oracle.pack(self.tree, self.count, self._whole, self.origin)
+        return oracle.pack(self.tree, self.count, self._get(), self.origin)
 
     def message(self, datatype: Any) -> list[Any]:
-        """The buffer, count and type of a call. A request that is made with it keeps the memory."""
+        """The buffer, count and type of a call. A request that is made with it keeps host memory."""
+        if self._device:
+            room = len(self._whole) - self.origin
+            return [MPI.memory.fromaddress(self.address, room), self.count, datatype]
         return [self._whole[self.origin :], self.count, datatype]
 
     def copy(self) -> Any:
-        return self._whole.copy()
+        return self._get().copy()
 
     def check(self, packed: Any, before: Any = None) -> None:
         """Received exactly these packed bytes, and no other byte was touched."""
         expected = np.full_like(self._whole, POISON) if before is None else before
         oracle.unpack(self.tree, self.count, packed, expected, self.origin)
-        np.testing.assert_array_equal(self._whole, expected)
+        np.testing.assert_array_equal(self._get(), expected)
 
 
 def outcome(action: Callable[[], Any]) -> Any:
@@ -167,8 +206,8 @@ def outcome(action: Callable[[], Any]) -> Any:
 
 
 def same_without(scenario: Callable[[], Any]) -> Any:
-    """What the scenario returns, which must be the same with tempi off."""
-    with tempi.disabled(), idle():
+    """What the scenario returns, which must be the same with tempi off and in host memory."""
+    with tempi.disabled(), idle(), placement.host():
         plain = scenario()
     with_tempi = scenario()
     assert with_tempi == plain
