@@ -2,8 +2,8 @@
 
     _table     names and parameters of all kernels: what the engine's planner and the compiler share
     _ops       the instructions that Numba cannot say: 32-bit arithmetic, words of 1 to 16 bytes
-    _place     from a word's number to its place: axes, tables
-    _strided, _tables, _boxes, _transpose    the families
+    _place, _lookup, _move    from a word's number to its place, by axes and tables; moving it
+    _strided, _table_box, _boxes, _transpose    the families
     _compile   Python -> PTX -> machine code for every target
     _build     what a build does: reuse or compile, and the C that embeds the images
 

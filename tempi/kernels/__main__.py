@@ -15,20 +15,22 @@ from tempi.kernels._table import ALL, TARGETS
 
 
 def _table(usages: list[_compile.Usage]) -> None:
+    from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{len(ALL)} kernels: registers / bytes of code on each target", title_justify="left")
+    title = f"{len(ALL)} kernels: registers a thread on each target"
+    table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("kernel", no_wrap=True)
-    for target in TARGETS:
-        table.add_column(target, justify="right")
-    table.add_column("shared", justify="right")
-    table.add_column("spills", justify="right")
+    for heading in (*TARGETS, "code", "shared", "spills"):
+        table.add_column(heading.removeprefix("sm_"), justify="right")
     for kernel in ALL:
         of = {u.target: u for u in usages if u.kernel == kernel.name}
-        cells = [f"{of[target].registers} / {of[target].code}" for target in TARGETS]
+        registers = [str(of[target].registers) for target in TARGETS]
+        code, shared = max(u.code for u in of.values()), max(u.shared for u in of.values())
         spills = sum(u.spill_loads + u.spill_stores for u in of.values())
-        table.add_row(kernel.name, *cells, str(max(u.shared for u in of.values())), str(spills))
+        table.add_row(kernel.name, *registers, str(code), str(shared), str(spills))
+    table.caption = "code, shared memory and spills in bytes, on the target that takes most"
     Console().print(table)
 
 

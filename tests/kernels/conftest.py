@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import emulated
 import pytest
+
+import emulated
 from interpreter import Machine
 
 if TYPE_CHECKING:

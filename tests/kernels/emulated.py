@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from planning import PACK, ffi, kernel_table, lib
 
+from planning import PACK, ffi, kernel_table, lib
 from tempi import _engine
 
 if TYPE_CHECKING:

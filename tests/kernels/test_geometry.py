@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planning import PACK, Message, Plan, Planner, ffi, kernel_table, lib
 
 from packing import Box, Hand, vector
+from planning import PACK, Message, Plan, Planner, ffi, kernel_table, lib
 
 BLOCK = kernel_table().BLOCK
 

@@ -6,9 +6,9 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from planning import PACK, UNPACK, Message, carry_out
 
 from packing import Box, Hand, matrix, vector
+from planning import PACK, UNPACK, Message, carry_out
 
 if TYPE_CHECKING:
     from planning import Machines

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planning import PACK, UNPACK, Message, Planner, carry_out
 
 import layouts
 import oracle
 from packing import Box, Hand, matrix, vector
+from planning import PACK, UNPACK, Message, Planner, carry_out
 from strategies import receive_trees, trees
 
 if TYPE_CHECKING:
