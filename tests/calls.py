@@ -13,7 +13,7 @@ import numpy as np
 
 import tempi
 from tempi import _engine
-from world import MPI, Memory
+from world import MPI, Memory, placement
 
 __all__ = ["call", "has", "library_agrees", "pack", "unchecked", "unpack"]
 
@@ -74,10 +74,12 @@ def unpack(
 
 def library_agrees(memory: Memory, datatype: Any) -> bool:
     """Does the library by itself pack and unpack as the type map says? Some types they get wrong."""
-    packed, back = memory.packed, Memory(memory.tree, memory.count)
+    with placement.host():
+        here, back = Memory(memory.tree, memory.count).fill(1), Memory(memory.tree, memory.count)
+    packed = here.packed
     out = np.zeros(len(packed), np.uint8)
     with tempi.disabled():
-        pack(memory, datatype, out, 0, MPI.COMM_SELF)
+        pack(here, datatype, out, 0, MPI.COMM_SELF)
         unpack(packed, 0, back, datatype, MPI.COMM_SELF)
     return np.array_equal(out, packed) and np.array_equal(back.packed, packed)
 

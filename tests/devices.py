@@ -64,3 +64,20 @@ class DeviceMemory:
         data = np.empty(self.size, np.uint8)
         call("cuMemcpyDtoH_v2", data.ctypes.data_as(ctypes.c_void_p), u64(self.address), size_t(self.size), on=self.device)
         return data
+
+    def at(self, offset: int) -> Span:
+        """The bytes from there on as a buffer for mpi4py, which keeps the memory."""
+        return Span(self, offset)
+
+
+class Span:
+    """Device bytes, by the CUDA array interface."""
+
+    def __init__(self, memory: DeviceMemory, offset: int) -> None:
+        self.memory = memory
+        self.__cuda_array_interface__ = {
+            "shape": (memory.size - offset,),
+            "typestr": "|u1",
+            "data": (memory.address + offset, False),
+            "version": 3,
+        }

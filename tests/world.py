@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import reject
 
 import oracle
@@ -41,6 +42,7 @@ __all__ = [
     "committed",
     "disabled_if",
     "idle",
+    "needs_host_memory",
     "outcome",
     "partners",
     "placement",
@@ -98,8 +100,9 @@ class Placement:
         self.device = where == "device"
 
     @contextlib.contextmanager
-    def host(self) -> Iterator[None]:
-        before, self.device = self.device, False
+    def host(self, only: bool = True) -> Iterator[None]:
+        """Host memory in the block, unless `only` says that it stays as it is."""
+        before, self.device = self.device, self.device and not only
         try:
             yield
         finally:
@@ -107,6 +110,12 @@ class Placement:
 
 
 placement = Placement(os.environ.get("MPITEST_MEMORY", "host"))
+
+
+def needs_host_memory() -> None:
+    """Skips a test that lets the library alone at the memory under test."""
+    if placement.device:
+        pytest.skip("without tempi the library cannot reach device memory")
 
 
 def disabled_if(off: bool) -> contextlib.AbstractContextManager[None]:
@@ -181,10 +190,9 @@ class Memory:
         return oracle.pack(self.tree, self.count, self._get(), self.origin)
 
     def message(self, datatype: Any) -> list[Any]:
-        """The buffer, count and type of a call. A request that is made with it keeps host memory."""
+        """The buffer, count and type of a call. A request that is made with it keeps the memory."""
         if self._device:
-            room = len(self._whole) - self.origin
-            return [MPI.memory.fromaddress(self.address, room), self.count, datatype]
+            return [self._device.at(self._shift + self.origin), self.count, datatype]
         return [self._whole[self.origin :], self.count, datatype]
 
     def copy(self) -> Any:

@@ -95,6 +95,21 @@ static void half_end(half *h)
         tempi_message_drop(&h->message);
 }
 
+/* The bytes of both halves that are ours, in one call of the library. */
+static int exchange(const struct tempi_mpi *to, half *out, int dest, int sendtag, half *in, int source,
+                    int recvtag, MPI_Comm comm, MPI_Status *status, const char *call)
+{
+    if (out->ours && tempi_message_pack(&out->message, call) != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    MPI_Status own, *known = in->ours ? STATUS_OR_OWN(status, &own) : status;
+    const int rc = tempi_fwd_Sendrecv(to, out->buffer, out->count, out->datatype, dest, sendtag, in->buffer,
+                                      in->count, in->datatype, source, recvtag, comm, known);
+    if (rc == MPI_SUCCESS && in->ours &&
+        tempi_message_unpack(&in->message, tempi_status_bytes(known), call) != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    return rc;
+}
+
 int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Count sendcount,
                        MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
                        MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
@@ -104,48 +119,29 @@ int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Coun
         tempi_before_blocking();
     half out = half_take(sendbuf, sendcount, sendtype, dest, TEMPI_OP_SEND);
     half in = half_take(recvbuf, recvcount, recvtype, source, TEMPI_OP_RECV);
-    MPI_Status own, *known = in.ours ? STATUS_OR_OWN(status, &own) : status;
-    int rc;
-    if (out.ours && tempi_message_pack(&out.message, "MPI_Sendrecv") != MPI_SUCCESS)
-        rc = tempi_message_failed(comm);
-    else
-        rc = tempi_fwd_Sendrecv(to, out.buffer, out.count, out.datatype, dest, sendtag, in.buffer, in.count,
-                                in.datatype, source, recvtag, comm, known);
-    if (rc == MPI_SUCCESS && in.ours &&
-        tempi_message_unpack(&in.message, tempi_status_bytes(known), "MPI_Sendrecv") != MPI_SUCCESS)
-        rc = tempi_message_failed(comm);
+    const int rc = exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status, "MPI_Sendrecv");
     half_end(&out);
     half_end(&in);
     return rc;
 }
 
-/* The library would need a buffer of its own here; both of ours are packed already. Either both
- * halves are ours or none is: with one alone there is no call that means the same. */
+/* The library would need a buffer of its own here; both of ours are packed already. Each half that takes
+ * part must be ours: with one alone there is no call that means the same. */
 int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count count,
                                MPI_Datatype datatype, int dest, int sendtag, int source,
                                int recvtag, MPI_Comm comm, MPI_Status *status)
 {
-    tempi_message out, in;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (dest == MPI_PROC_NULL || source == MPI_PROC_NULL ||
-        !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &out))
-        return tempi_fwd_Sendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
-    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &in)) {
-        tempi_message_drop(&out);
-        return tempi_fwd_Sendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
-    }
-    MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    int rc;
-    if (tempi_message_pack(&out, "MPI_Sendrecv_replace") != MPI_SUCCESS)
-        rc = tempi_message_failed(comm);
-    else
-        rc = tempi_fwd_Sendrecv(to, out.op.packed, out.op.n, MPI_PACKED, dest, sendtag, in.op.packed, in.op.n,
-                                MPI_PACKED, source, recvtag, comm, known);
-    if (rc == MPI_SUCCESS &&
-        tempi_message_unpack(&in, tempi_status_bytes(known), "MPI_Sendrecv_replace") != MPI_SUCCESS)
-        rc = tempi_message_failed(comm);
-    tempi_message_drop(&out);
-    tempi_message_drop(&in);
+    half out = half_take(buf, count, datatype, dest, TEMPI_OP_SEND);
+    half in = half_take(buf, count, datatype, source, TEMPI_OP_RECV);
+    const bool ours = (out.ours || in.ours) && (out.ours || dest == MPI_PROC_NULL) &&
+                      (in.ours || source == MPI_PROC_NULL);
+    const int rc = ours ? exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status,
+                                   "MPI_Sendrecv_replace")
+                        : tempi_fwd_Sendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag,
+                                                     comm, status);
+    half_end(&out);
+    half_end(&in);
     return rc;
 }

@@ -10,7 +10,7 @@ import pytest
 
 import tempi
 from examples import strided
-from world import MPI, Memory, acted, committed, outcome, partners
+from world import MPI, Memory, acted, committed, outcome, needs_host_memory, partners
 
 N = 20
 
@@ -166,6 +166,7 @@ def truncated(comm: Any, how: str, datatype: Any) -> Any:
 @pytest.mark.skipif(MPI.COMM_WORLD.size < 2, reason="Open MPI minds no truncation to itself")
 @pytest.mark.parametrize("how", ["Recv", "Wait", "Wait late", "Waitall"])
 def test_a_users_error_handler_is_called_as_without_tempi(comm: Any, how: str) -> None:
+    needs_host_memory()
     made = comm.Dup()
     seen = []
     for off in (True, False):

@@ -14,7 +14,7 @@ import oracle
 import tempi
 from examples import COUNTEREXAMPLES, examples, strided
 from strategies import counts, receive_trees, trees
-from world import MPI, POISON, Memory, acted, committed, idle, outcome, same_without
+from world import MPI, POISON, Memory, acted, committed, idle, outcome, same_without, placement
 
 shifts = st.sampled_from([0, 1, 2, 4])
 positions = st.sampled_from([0, 1, 7, 64])
@@ -80,8 +80,10 @@ def test_packing_is_counted() -> None:
             packed = pack(memory, datatype)
         with acted(unpacks=1, unpacked_bytes=240, packs=0):
             calls.unpack(packed, 0, memory, datatype, MPI.COMM_WORLD)
+        with placement.host():
+            there = Memory(strided(10), 3).fill(1)
         with tempi.disabled(), idle():
-            np.testing.assert_array_equal(pack(memory, datatype), packed)
+            np.testing.assert_array_equal(pack(there, datatype), packed)
 
 
 def test_packed_pieces_unpack_as_another_type_of_the_same_signature() -> None:

@@ -14,7 +14,7 @@ import oracle
 from examples import examples, strided
 from strategies import counts, receive_trees
 from transfers import PAIRS, SENDS, Side, exchange, together
-from world import MPI, Memory, acted, committed, disabled_if, partners
+from world import MPI, Memory, acted, committed, disabled_if, partners, placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,19 +47,20 @@ def packed(n: int) -> oracle.Tree:
 
 @contextlib.contextmanager
 def side(kind: Any, n: int, *, off: bool = False, seed: int | None = None) -> Iterator[tuple[Side, int]]:
-    """One side of an exchange, and how many operations tempi has there."""
-    memory = Memory(kind(n), 1)
+    """One side of an exchange, and how many operations tempi has there. Without tempi it is host memory."""
+    with placement.host(off):
+        memory = Memory(kind(n), 1)
     if seed is not None:
         memory.fill(seed)
     if kind is packed:
         memory.count = 8 * n  # of MPI_PACKED, which is the tree's bytes
         tree = memory.tree
         memory.tree = oracle.Named("BYTE")
-        yield Side(memory, MPI.PACKED), 0
+        yield Side(memory, MPI.PACKED), int(placement.device and not off)
         memory.tree = tree
         return
     with committed(memory.tree) as datatype:
-        yield Side(memory, datatype, off), int(kind is not plain and not off)
+        yield Side(memory, datatype, off), int((placement.device or kind is not plain) and not off)
 
 
 KINDS = [(regular, regular), (regular, irregular), (regular, packed), (packed, irregular),
@@ -125,14 +126,14 @@ def test_sendrecv(comm: Any, kinds: Any, off: str, n: int) -> None:
 @pytest.mark.parametrize("n", [10, 20_000])
 def test_sendrecv_replace(comm: Any, off: bool, n: int) -> None:
     to, source = partners(comm)
+    off = off and comm.rank % 2 == 0
     with (
-        side(irregular, n, seed=comm.rank) as (mine, acts),
+        side(irregular, n, off=off, seed=comm.rank) as (mine, acts),
         side(irregular, n, seed=source) as (theirs, _),
     ):
         before = mine.memory.copy()
         status = MPI.Status()
-        off = off and comm.rank % 2 == 0
-        with acted(sends=acts * (not off), recvs=acts * (not off)), disabled_if(off):
+        with acted(sends=acts, recvs=acts), disabled_if(off):
             comm.Sendrecv_replace(mine.message, to, 1, source, 1, status)
         mine.memory.check(theirs.memory.packed, before)
         assert (status.source, status.tag, status.Get_count(mine.datatype)) == (source, 1, 1)
@@ -184,7 +185,10 @@ def test_generated_types_in_every_pairing(
     # Elements of a message must not overlap where they are received.
     far = trees[1].type_map.true_ub - trees[1].type_map.true_lb
     into_tree = oracle.Resized(trees[1].type_map.lb, far, trees[1])
-    out, into = Memory(trees[0], count).fill(comm.rank), Memory(into_tree, count, shift=shift)
+    with placement.host(send_off):
+        out = Memory(trees[0], count).fill(comm.rank)
+    with placement.host(receive_off):
+        into = Memory(into_tree, count, shift=shift)
     theirs = Memory(trees[0], count).fill(source)
     with committed(trees[0]) as a, committed(into_tree) as b:
         send_off = send_off and calls.library_agrees(out, a)

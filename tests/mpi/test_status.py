@@ -11,7 +11,7 @@ import calls
 import oracle
 from examples import strided
 from tempi import disabled
-from world import MPI, Memory, acted, committed, idle, outcome, partners, same_without
+from world import MPI, Memory, acted, committed, idle, needs_host_memory, outcome, partners, same_without
 
 ROW = 12
 RECEIVES = ["Recv", "Irecv", "Recv_init", "Mrecv", "Imrecv", "Sendrecv"]
@@ -352,6 +352,7 @@ def test_wrong_arguments_are_the_librarys_to_refuse(comm: Any, call: str, wrong:
 
 
 def test_disabling_in_between_still_finishes_what_is_tracked(comm: Any) -> None:
+    needs_host_memory()
     to, source = partners(comm)
     with committed(strided(ROW)) as datatype, acted(recvs=1, sends=0):
         into = Memory(strided(ROW), 1)
