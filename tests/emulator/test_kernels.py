@@ -50,10 +50,18 @@ def test_shared_memory_that_was_not_asked_for_is_a_fault(cuda: Driver, module: i
     assert cuda.result("cuCtxSynchronize") == ILLEGAL_ADDRESS
 
 
-def test_divergent_barrier_is_an_error_and_no_hang(cuda: Driver, module: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_divergent_barrier_is_an_error_and_no_hang(
+    cuda: Driver, module: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     cuda.launch(cuda.function(module, "divergent"), (), block=(32,))
     assert cuda.result("cuCtxSynchronize") == LAUNCH_FAILED
     assert "divergent: a thread waits for ever at PTX line" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("aligned", "error"), [(0, 0), (1, LAUNCH_FAILED)])
+def test_a_warp_comes_to_an_aligned_barrier_as_one(cuda: Driver, module: int, aligned: int, error: int) -> None:
+    cuda.launch(cuda.function(module, "split"), (aligned,), block=(32,))
+    assert cuda.result("cuCtxSynchronize") == error
 
 
 def test_lanes_see_each_other(cuda: Driver, module: int) -> None:
@@ -102,7 +110,10 @@ def test_another_devices_memory_needs_peer_access(cuda: Driver, module: int) -> 
     cuda("cuCtxSetCurrent", mine)
 
 
-@pytest.mark.parametrize(("grid", "block", "shared"), [((0,), (1,), 0), ((1,), (1025,), 0), ((1, 65536), (1,), 0), ((1,), (1,), 50000)])
+@pytest.mark.parametrize(
+    ("grid", "block", "shared"),
+    [((0,), (1,), 0), ((1,), (1025,), 0), ((1, 65536), (1,), 0), ((1,), (1,), 50000)],
+)
 def test_launches_out_of_bounds_are_refused(
     cuda: Driver, module: int, grid: tuple[int, ...], block: tuple[int, ...], shared: int
 ) -> None:

@@ -90,7 +90,8 @@ assert os.wait()[1] == 0
 cuda.start(); p = cuda.alloc(64)
 cuda("cuMemsetD8Async", p, 1, 64, 0)
 if os.fork() == 0:
-    os._exit(cuda.result("cuMemFree_v2", p) != {NOT_INITIALIZED} or cuda.result("cuInit", int32(0)) != {NOT_INITIALIZED})
+    codes = cuda.result("cuMemFree_v2", p), cuda.result("cuInit", int32(0))
+    os._exit(codes != ({NOT_INITIALIZED}, {NOT_INITIALIZED}))
 assert os.wait()[1] == 0
 assert cuda.read(p, 64) == b"\\1" * 64
 """
