@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 
 import pytest
@@ -84,9 +85,12 @@ def test_bad_accesses_are_sticky_errors(cuda: Driver, module: int, shift: int, e
     assert caught.value.code == error
 
 
-def test_pageable_host_memory_is_no_device_memory(cuda: Driver, module: int) -> None:
-    import ctypes
+def test_an_access_across_the_end_is_a_fault(cuda: Driver, module: int) -> None:
+    cuda.launch(cuda.function(module, "increment"), (cuda.upload(bytes(32)), cuda.alloc(30)), block=(8,))
+    assert cuda.result("cuCtxSynchronize") == ILLEGAL_ADDRESS
 
+
+def test_pageable_host_memory_is_no_device_memory(cuda: Driver, module: int) -> None:
     data = ctypes.create_string_buffer(64)
     cuda.launch(cuda.function(module, "increment"), (ctypes.addressof(data) & ~15, cuda.alloc(64)))
     assert cuda.result("cuCtxSynchronize") == ILLEGAL_ADDRESS
