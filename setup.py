@@ -71,7 +71,8 @@ class BuildWithEngine(build_py):
         for library in (work / "lib" / "libtempi-cuda.so", *(work / "lib").glob("tempi-ptx-*.so")):
             shutil.copy2(library, target)
         (package / "include" / "emulator").mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / "csrc" / "emulator" / "ptx.h", package / "include" / "emulator")
+        for header in ("ptx.h", "ptx_compute.h"):
+            shutil.copy2(ROOT / "csrc" / "emulator" / header, package / "include" / "emulator")
         for mpi in mpis:
             sys.stdout.write(f"tempi: built for {mpi.label}\n")
         if not mpis:

@@ -134,6 +134,18 @@ static bool release_warp(grid *g, uint32_t warp)
     return any;
 }
 
+/* Whether lanes of one warp wait at different instructions, of which one asks for the whole warp. */
+static bool divergent(const grid *g)
+{
+    for (uint32_t i = 0; i < g->threads; i++) {
+        const uint32_t first = i - i % TEMPI_PTX_WARP;
+        if (g->state[i] == TEMPI_PTX_WAIT_BLOCK && g->state[first] == TEMPI_PTX_WAIT_BLOCK &&
+            (g->thread[i].aligned || g->thread[first].aligned) && g->thread[i].pc != g->thread[first].pc)
+            return true;
+    }
+    return false;
+}
+
 /* Lets those go on that wait at a barrier for which enough threads have come. */
 static bool release_barriers(grid *g)
 {
@@ -162,7 +174,7 @@ static bool release(grid *g)
     for (uint32_t warp = 0; warp * TEMPI_PTX_WARP < g->threads; warp++)
         any |= release_warp(g, warp);
     /* A barrier is looked at only when nothing else can go on, so that its count is complete. */
-    return any || release_barriers(g);
+    return any || (!divergent(g) && release_barriers(g));
 }
 
 static int stuck(grid *g)

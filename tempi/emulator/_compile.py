@@ -13,6 +13,8 @@ from ._emit import fnv1a, translate
 
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 
+HEADERS = ("ptx.h", "ptx_compute.h")
+
 
 class CompileError(Exception):
     """The C compiler failed; the message is what it said."""
@@ -49,15 +51,16 @@ def compile_ptx(ptx: str, directory: Path, *, cc: Sequence[str] | None = None) -
     directory.mkdir(parents=True, exist_ok=True)
     library = directory / library_name(ptx)
     source = library.with_suffix(".c")
-    header = include_directory() / "emulator" / "ptx.h"
-    # The header's hash, so that a new one is a reason to compile again.
-    text = f"{translate(ptx)}/* {header.name} {fnv1a(header.read_bytes()):016x} */\n"
+    include = include_directory()
+    headers = b"".join((include / "emulator" / name).read_bytes() for name in HEADERS)
+    # The headers' hash, so that new ones are a reason to compile again.
+    text = f"{translate(ptx)}/* headers {fnv1a(headers):016x} */\n"
     if library.exists() and source.exists() and source.read_text() == text:
         return library
     source.write_text(text)
     # Into a new file: a process that has the old one mapped keeps it.
     part = library.with_suffix(f".{os.getpid()}.part")
-    command = [*(cc or compiler()), *FLAGS, f"-I{header.parent.parent}", str(source), "-o", str(part), "-lm"]
+    command = [*(cc or compiler()), *FLAGS, f"-I{include}", str(source), "-o", str(part), "-lm"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise CompileError(f"{shlex.join(command)}:\n{run.stderr}")

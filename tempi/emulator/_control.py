@@ -61,10 +61,11 @@ def barrier(w: Writer, words: Words) -> None:
         return
     words.flag("cta")
     words.choice("sync")
-    words.flag("aligned")
+    aligned = words.flag("aligned") or words.instruction.opcode == "bar"
     operands = words.operands(1, 2)
     count = w.value(operands[1], U32) if len(operands) == 2 else "0"
     w.write(f"t->wait_id = {w.value(operands[0], U32)}; t->wait_count = {count};")
+    w.write(f"t->aligned = {int(aligned)};")
     w.stop("TEMPI_PTX_WAIT_BLOCK")
 
 

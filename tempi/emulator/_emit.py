@@ -16,7 +16,7 @@ FAMILIES = (_arithmetic, _control, _memory)
 
 HEAD = """\
 /* Generated from PTX by tempi.emulator; do not edit. */
-#include "emulator/ptx.h"
+#include "emulator/ptx_compute.h"
 """
 
 

@@ -41,6 +41,21 @@ DIVERGENT = """
 }
 """
 
+# The lanes of a warp come to the same barrier by two instructions.
+SPLIT = """
+.visible .entry split(.param .u64 aligned)
+{
+  .reg .b32 %i; .reg .pred %p; .reg .b64 %a;
+  mov.u32 %i, %tid.x; setp.gt.u32 %p, %i, 15; @%p bra ELSE; ld.param.u64 %a, [aligned];
+  setp.ne.u64 %p, %a, 0; @%p bra STRICT;
+  barrier.sync 1; ret;
+STRICT:
+  barrier.sync.aligned 1; ret;
+ELSE:
+  barrier.sync 1; ret;
+}
+"""
+
 # Every lane stores what lane ^ 1 holds, then how many lanes are odd, then sums the block by atomics.
 LANES = """
 .visible .entry lanes(.param .u64 out)
@@ -102,4 +117,4 @@ SPACES = """
 }
 """
 
-ALL = HEADER + INCREMENT + REVERSE + DIVERGENT + LANES + SPIN + VECTORS + SPACES
+ALL = HEADER + INCREMENT + REVERSE + DIVERGENT + SPLIT + LANES + SPIN + VECTORS + SPACES

@@ -10,6 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 M16, M32, M64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 64) - 1
 
@@ -84,7 +85,7 @@ def arithmetic() -> Iterator[Case]:
     for kind in INTS:
         bits = int(kind[1:])
         r = letter(bits)
-        t: Callable[[int], int] = lambda x, kind=kind: as_type(x, kind)  # type: ignore[misc]
+        t = partial(as_type, kind=kind)
         two = f".{kind} %d, %a, %b;"
         three = f".{kind} %d, %a, %b, %c;"
         yield Case(f"add{two}", r + r, r, lambda a, b: a + b)
@@ -146,7 +147,6 @@ def first_bit(a: int, kind: str, amount: bool) -> int:
 def bits_of() -> Iterator[Case]:
     for bits in (16, 32, 64):
         r = letter(bits)
-        mask = (1 << bits) - 1
         yield Case(f"and.b{bits} %d, %a, %b;", r + r, r, lambda a, b: a & b)
         yield Case(f"or.b{bits} %d, %a, %b;", r + r, r, lambda a, b: a | b)
         yield Case(f"xor.b{bits} %d, %a, %b;", r + r, r, lambda a, b: a ^ b)
@@ -171,7 +171,6 @@ def bits_of() -> Iterator[Case]:
             )
             yield Case(f"bfind.{kind} %d, %a;", r, "w", lambda a, k=kind: first_bit(a, k, False))
             yield Case(f"bfind.shiftamt.{kind} %d, %a;", r, "w", lambda a, k=kind: first_bit(a, k, True))
-        assert mask
     for word, operation in (("and", lambda a, b: a & b), ("or", lambda a, b: a | b), ("xor", lambda a, b: a ^ b)):
         yield Case(f"{word}.pred %d, %a, %b;", "pp", "p", operation)
     yield Case("not.pred %d, %a;", "p", "p", lambda a: 1 - a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 
 import pytest
@@ -50,10 +51,18 @@ def test_shared_memory_that_was_not_asked_for_is_a_fault(cuda: Driver, module: i
     assert cuda.result("cuCtxSynchronize") == ILLEGAL_ADDRESS
 
 
-def test_divergent_barrier_is_an_error_and_no_hang(cuda: Driver, module: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_divergent_barrier_is_an_error_and_no_hang(
+    cuda: Driver, module: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     cuda.launch(cuda.function(module, "divergent"), (), block=(32,))
     assert cuda.result("cuCtxSynchronize") == LAUNCH_FAILED
     assert "divergent: a thread waits for ever at PTX line" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("aligned", "error"), [(0, 0), (1, LAUNCH_FAILED)])
+def test_a_warp_comes_to_an_aligned_barrier_as_one(cuda: Driver, module: int, aligned: int, error: int) -> None:
+    cuda.launch(cuda.function(module, "split"), (aligned,), block=(32,))
+    assert cuda.result("cuCtxSynchronize") == error
 
 
 def test_lanes_see_each_other(cuda: Driver, module: int) -> None:
@@ -76,9 +85,12 @@ def test_bad_accesses_are_sticky_errors(cuda: Driver, module: int, shift: int, e
     assert caught.value.code == error
 
 
-def test_pageable_host_memory_is_no_device_memory(cuda: Driver, module: int) -> None:
-    import ctypes
+def test_an_access_across_the_end_is_a_fault(cuda: Driver, module: int) -> None:
+    cuda.launch(cuda.function(module, "increment"), (cuda.upload(bytes(32)), cuda.alloc(30)), block=(8,))
+    assert cuda.result("cuCtxSynchronize") == ILLEGAL_ADDRESS
 
+
+def test_pageable_host_memory_is_no_device_memory(cuda: Driver, module: int) -> None:
     data = ctypes.create_string_buffer(64)
     cuda.launch(cuda.function(module, "increment"), (ctypes.addressof(data) & ~15, cuda.alloc(64)))
     assert cuda.result("cuCtxSynchronize") == ILLEGAL_ADDRESS
@@ -102,7 +114,10 @@ def test_another_devices_memory_needs_peer_access(cuda: Driver, module: int) -> 
     cuda("cuCtxSetCurrent", mine)
 
 
-@pytest.mark.parametrize(("grid", "block", "shared"), [((0,), (1,), 0), ((1,), (1025,), 0), ((1, 65536), (1,), 0), ((1,), (1,), 50000)])
+@pytest.mark.parametrize(
+    ("grid", "block", "shared"),
+    [((0,), (1,), 0), ((1,), (1025,), 0), ((1, 65536), (1,), 0), ((1,), (1,), 50000)],
+)
 def test_launches_out_of_bounds_are_refused(
     cuda: Driver, module: int, grid: tuple[int, ...], block: tuple[int, ...], shared: int
 ) -> None:

@@ -15,6 +15,7 @@ from emulator.driver import (
     DEINITIALIZED,
     INVALID_CONTEXT,
     NOT_INITIALIZED,
+    NOT_READY,
     OUT_OF_MEMORY,
     UNAVAILABLE,
     CudaError,
@@ -26,13 +27,18 @@ TESTS = Path(__file__).resolve().parents[1]
 IpcHandle = ctypes.c_char * 64
 
 
-def program(driver: Driver, text: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program of its own in which `cuda` is the driver; it must end well."""
+def command_of(driver: Driver, text: str, *arguments: str) -> list[str]:
+    """The command that runs a program in which `cuda` is the driver."""
     head = (
         "import sys, os, ctypes; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
         "from emulator.driver import *\ncuda = Driver(Path(sys.argv[2]), Path(sys.argv[3]))\n"
     )
-    command = [sys.executable, "-c", head + text, str(TESTS), driver.library._name, str(driver.modules), *arguments]
+    return [sys.executable, "-c", head + text, str(TESTS), driver.library._name, str(driver.modules), *arguments]
+
+
+def program(driver: Driver, text: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program of its own; it must end well."""
+    command = command_of(driver, text, *arguments)
     done = subprocess.run(
         command, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=60
     )
@@ -90,7 +96,8 @@ assert os.wait()[1] == 0
 cuda.start(); p = cuda.alloc(64)
 cuda("cuMemsetD8Async", p, 1, 64, 0)
 if os.fork() == 0:
-    os._exit(cuda.result("cuMemFree_v2", p) != {NOT_INITIALIZED} or cuda.result("cuInit", int32(0)) != {NOT_INITIALIZED})
+    codes = cuda.result("cuMemFree_v2", p), cuda.result("cuInit", int32(0))
+    os._exit(codes != ({NOT_INITIALIZED}, {NOT_INITIALIZED}))
 assert os.wait()[1] == 0
 assert cuda.read(p, 64) == b"\\1" * 64
 """
@@ -148,6 +155,7 @@ assert cuda.get("cuIpcOpenMemHandle_v2", made(handle), int32(1)) == p
 e = cuda.get("cuIpcOpenEventHandle", made(event))
 s = cuda.get("cuStreamCreate", int32(1))
 cuda("cuStreamWaitEvent", s, e, int32(0))
+print(cuda.result("cuEventQuery", e), flush=True)
 q = cuda.alloc(64)
 cuda("cuMemcpyAsync", q, p, 64, s)
 cuda("cuStreamSynchronize", s)
@@ -164,7 +172,9 @@ def handle_of(cuda: Driver, function: str, thing: int) -> bytes:
     return handle.raw
 
 
-def test_memory_and_events_of_another_process(cuda: Driver) -> None:
+def test_memory_and_events_of_another_process(cuda: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process waits for work that this one has queued, and that runs only when it is waited for."""
+    monkeypatch.setattr(ctypes.c_uint64.in_dll(cuda.library, "tempi_emulator_delay_ns"), "value", 10**12)
     cuda.alloc(10000)
     pointer = cuda.upload(bytes(64))
     event = cuda.get("cuEventCreate", int32(6))
@@ -172,7 +182,13 @@ def test_memory_and_events_of_another_process(cuda: Driver) -> None:
     cuda("cuMemsetD8Async", pointer, 5, 64, stream)
     cuda("cuEventRecord", event, stream)
     memory = handle_of(cuda, "cuIpcGetMemHandle", pointer + 3)
-    program(cuda, OTHER, memory.hex(), handle_of(cuda, "cuIpcGetEventHandle", event).hex())
+    command = command_of(cuda, OTHER, memory.hex(), handle_of(cuda, "cuIpcGetEventHandle", event).hex())
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == f"{NOT_READY}\n"
+        cuda("cuStreamSynchronize", stream)
+        _, errors = other.communicate(timeout=60)
+        assert other.returncode == 0, errors
     assert cuda.read(pointer, 64) == b"back" + b"\5" * 60
 
 

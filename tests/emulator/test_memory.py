@@ -88,7 +88,8 @@ def test_pointers_are_told_apart(cuda: Driver) -> None:
     assert [attribute(cuda, device + 999, which) for which in (11, 12)] == [device, 1000]
     assert attribute(cuda, pooled, 1) == 0 != attribute(cuda, device, 1)
     assert attribute(cuda, pooled, 17) == cuda.get("cuDeviceGetDefaultMemPool", int32(0))
-    assert cuda.result("cuPointerGetAttribute", ctypes.byref(ctypes.c_uint64()), int32(2), device + 1000) == INVALID_VALUE
+    out = ctypes.c_uint64()
+    assert cuda.result("cuPointerGetAttribute", ctypes.byref(out), int32(2), device + 1000) == INVALID_VALUE
     cuda("cuMemHostUnregister", page)
     assert cuda.result("cuMemHostUnregister", page) == 713
     cuda("cuMemFreeHost", ctypes.c_void_p(host))

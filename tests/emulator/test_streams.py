@@ -117,13 +117,12 @@ def test_the_default_stream_and_blocking_streams_wait_for_each_other(
     host, s = pinned(slow), stream(slow, flags)
     slow("cuMemsetD8Async", host, 1, 8, s)
     slow("cuMemcpyAsync", host + 16, host, 8, default)
-    slow("cuMemcpyAsync", host + 32, host + 16, 8, s)
-    if ordered:
-        slow("cuStreamSynchronize", s)
-        assert ctypes.string_at(host + 32, 1) == b"\1"
-    else:
-        slow("cuStreamSynchronize", default)
-        assert ctypes.string_at(host + 16, 1) == b"\0"
+    slow("cuStreamSynchronize", default)
+    assert ctypes.string_at(host + 16, 1)[0] == ordered  # the default stream waited for the other
+    slow("cuMemsetD8Async", host + 40, 5, 8, default)
+    slow("cuMemcpyAsync", host + 48, host + 40, 8, s)
+    slow("cuStreamSynchronize", s)
+    assert ctypes.string_at(host + 48, 1)[0] == 5 * ordered  # the other one waited for it
 
 
 def test_elapsed_time_and_unrecorded_events(slow: Driver) -> None:
