@@ -207,7 +207,7 @@ void case_tables_stay_as_long_as_their_layouts(const char *library)
     int64_t used[3];
     for (int i = 0; i < 3; i++) {
         layouts[i] = layout_list(100 + i, 8);
-        CHECK(layouts[i]->boxes[0].table != NULL);
+        CHECK(layouts[i]->nboxes == 1 && layouts[i]->boxes[0].table != NULL);
         CHECK(tempi_cuda_table_get(device, layouts[i]->boxes[0].table, false, &there[i]) == TEMPI_OK);
         used[i] = tempi_cuda_pool_used();
         if (i == 1)
