@@ -167,7 +167,7 @@ static inline bool tempi_cuda_up(void)
 
 /* Once, when the engine starts: the emulator if asked for, else nothing. */
 void tempi_cuda_start(void);
-/* Looks whether the program has loaded CUDA by now; fills the table if so. 11 ns while nothing was
+/* Looks whether the program has loaded CUDA by now; fills the table if so. 11 to 35 ns while nothing was
  * loaded since the last look (measured, a look at the loader's counter), some microseconds if so. */
 int tempi_cuda_look(void);
 /* For `tempi doctor` and tests: brings in the driver itself and initialises it. */

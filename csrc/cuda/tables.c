@@ -33,6 +33,18 @@ static bool held_by_others(const tempi_table *table)
     return atomic_load(&tempi_table_shared(table)->refs) > ours;
 }
 
+/* No operation uses a table whose layout is gone, but its own copy may still be on the way: a message
+ * that was refused after its table was asked for never waited for it. */
+static void await_upload(int ordinal)
+{
+    tempi_cuda_entry entry;
+    tempi_cuda_device *device = tempi_cuda_device_peek(ordinal);
+    if (!device || !tempi_cuda_up() || tempi_cuda_enter(device, &entry) != TEMPI_OK)
+        return;
+    (void)TEMPI_CU(StreamSynchronize, device->copy_streams[TEMPI_UNPACK]);
+    tempi_cuda_leave(&entry);
+}
+
 static void sweep(bool all)
 {
     for (kept **k = &cache.list; *k;) {
@@ -42,6 +54,7 @@ static void sweep(bool all)
             continue;
         }
         *k = gone->next;
+        await_upload(gone->device);
         (void)tempi_cuda_pool_put((void *)(uintptr_t)gone->there.address);
         tempi_table_release(gone->table);
         free(gone);

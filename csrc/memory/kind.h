@@ -1,6 +1,6 @@
 /* Whose bytes are these? Host kernels may touch what tempi_memory_host_readable says yes to.
  *
- * Cost: one load while the process can have no GPU run-time; 11 ns (a look at the loader's counter of
+ * Cost: one load while the process can have no GPU run-time; 11 to 35 ns (a look at the loader's counter of
  * loaded objects) on a machine with a GPU in a program that has not loaded its driver; after that one
  * driver query, a smaller one for an allocation that this thread has asked about lately. Nothing is
  * remembered about plain host addresses: a later allocation may be given the same ones.

@@ -8,6 +8,7 @@
 #include "cuda/backend.h"
 #include "cuda/copy.h"
 #include "cuda/pool.h"
+#include "cuda/tables.h"
 #include "memory/kind.h"
 #include "pack/pack.h"
 
@@ -196,6 +197,33 @@ void case_scarce_memory_means_smaller_pieces(const char *library)
     tempi_layout_release(layout);
 }
 
+/* Three tables, of which the second goes with its layout. */
+void case_tables_stay_as_long_as_their_layouts(const char *library)
+{
+    driver_begin(library);
+    tempi_cuda_device *device = tempi_cuda_device_get(0);
+    const tempi_layout *layouts[3];
+    tempi_device_table there[3], again;
+    int64_t used[3];
+    for (int i = 0; i < 3; i++) {
+        layouts[i] = layout_list(100 + i, 8);
+        CHECK(layouts[i]->nboxes == 1 && layouts[i]->boxes[0].table != NULL);
+        CHECK(tempi_cuda_table_get(device, layouts[i]->boxes[0].table, false, &there[i]) == TEMPI_OK);
+        used[i] = tempi_cuda_pool_used();
+        if (i == 1)
+            tempi_layout_release(layouts[1]);
+    }
+    CHECK(used[1] > used[0] && used[2] == used[1]);
+    CHECK(tempi_cuda_table_get(device, layouts[0]->boxes[0].table, false, &again) == TEMPI_OK);
+    CHECK(again.address == there[0].address && driver->copies == 3);
+    tempi_layout_release(layouts[0]);
+    tempi_layout_release(layouts[2]);
+    tempi_cuda_tables_trim();
+    CHECK(tempi_cuda_pool_used() == 0);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0);
+}
+
 /* ---- ends --------------------------------------------------------------------------------------------------- */
 
 static tempi_op simple_op(const tempi_layout *layout)
@@ -237,6 +265,7 @@ void case_a_driver_that_is_gone_is_silent(const char *library)
     driver->lost = TEMPI_CUDA_DEINITIALIZED;
     CHECK(tempi_memory_of(op.mem) == TEMPI_MEMORY_HOST);
     tempi_cuda_stop();
+    CHECK(tempi_cuda_state == TEMPI_CUDA_LOST && tempi_cuda_pool_used() == 0);
     tempi_layout_release(layout);
 }
 

@@ -17,6 +17,7 @@
     X(threads_submit_together)                                                                          \
     X(buffers_are_kept_within_bounds)                                                                   \
     X(scarce_memory_means_smaller_pieces)                                                               \
+    X(tables_stay_as_long_as_their_layouts)                                                             \
     X(copies_reach_every_kind)                                                                          \
     X(copies_come_after_both_devices_streams)                                                           \
     X(every_call_may_fail_once)                                                                         \

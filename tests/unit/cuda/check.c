@@ -56,9 +56,11 @@ const tempi_layout *layout_vector(int64_t count, int64_t run, int64_t stride)
 const tempi_layout *layout_list(int64_t count, int64_t run)
 {
     int64_t *places = malloc((size_t)count * sizeof *places), at = 3;
+    uint32_t chance = 12345; /* a period would make it regular */
     for (int64_t i = 0; i < count; i++) {
         places[i] = at;
-        at += run + 1 + (i * i * 7 + 5) % 11;
+        chance = chance * 1664525u + 1013904223u;
+        at += run + 1 + (chance >> 20) % 11;
     }
     tempi_layout *inner = bytes(1), *raw;
     CHECK(tempi_layout_hindexed_block(count, run, places, inner, &raw) == TEMPI_OK);

@@ -87,12 +87,34 @@ static range *range_of(const void *address)
     return NULL;
 }
 
+/* The one range that was freed last: a driver gives addresses out again. */
+static struct {
+    char *base;
+    size_t size;
+} spare;
+
+static char *base_new(size_t bytes)
+{
+    char *base = spare.base;
+    if (!base || spare.size != bytes)
+        return aligned_alloc(256, (bytes + 255) / 256 * 256);
+    spare.base = NULL;
+    return base;
+}
+
+static void base_free(char *base, size_t bytes)
+{
+    free(spare.base);
+    spare.base = base;
+    spare.size = bytes;
+}
+
 static int range_new(int kind, int device, size_t bytes, void **out)
 {
     if ((int64_t)bytes > fake.room)
         return NO_MEMORY;
     range *r = malloc(sizeof *r);
-    *r = (range){ranges, aligned_alloc(256, (bytes + 255) / 256 * 256), bytes, kind, device, ++last_id};
+    *r = (range){ranges, base_new(bytes), bytes, kind, device, ++last_id};
     memset(r->base, 0xdb, bytes);
     fake.room -= (int64_t)bytes;
     ranges = r;
@@ -107,7 +129,7 @@ static int range_free(const void *address)
             range *gone = *r;
             *r = gone->next;
             fake.room += (int64_t)gone->size;
-            free(gone->base);
+            base_free(gone->base, gone->size);
             free(gone);
             return OK;
         }
@@ -361,6 +383,7 @@ __attribute__((destructor)) static void finish(void)
 {
     for (int i = 0; i < FAKE_DEVICES; ++i)
         free(legacy[i].ops);
+    free(spare.base);
 }
 
 __attribute__((constructor)) static void start(void)

@@ -5,8 +5,9 @@
 #include "cuda/plan.h"
 #include "fake_plan.h"
 
-const tempi_kernel_image tempi_kernel_images[] = {{"sm_80", "other code", 11}, {"sm_90", "code", 5}, {"ptx", "code", 5}};
-const int tempi_kernel_image_count = 3;
+const tempi_kernel_image tempi_kernel_images[] = {{"sm_80", "older code", 11}, {"sm_90", "code", 5}, {"sm_90a", "one card's", 11},
+                                                    {"sm_100", "newer code", 11}, {"ptx", "text", 5}};
+const int tempi_kernel_image_count = 5;
 const char *const tempi_kernel_names[] = {"fake"};
 
 void fake_kernel(uint64_t *params)
