@@ -79,7 +79,8 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
     make(type, buffer, count, bytes, operation, out);
     tempi_memory memory;
     tempi_memory_describe((const char *)buffer + type->layout->true_lb, &memory);
-    if (memory.kind == TEMPI_MEMORY_DEVICE)
+    /* Managed memory may be read here, but kernels of the program may still be writing it. */
+    if (memory.kind == TEMPI_MEMORY_DEVICE || memory.kind == TEMPI_MEMORY_MANAGED)
         return plan_device(&memory, out);
     if (dense)
         return forced;

@@ -167,6 +167,8 @@ def truncated(comm: Any, how: str, datatype: Any) -> Any:
 @pytest.mark.parametrize("how", ["Recv", "Wait", "Wait late", "Waitall"])
 def test_a_users_error_handler_is_called_as_without_tempi(comm: Any, how: str) -> None:
     needs_host_memory()
+    if how == "Waitall" and "Open MPI v4" in MPI.Get_library_version():
+        pytest.skip("with threads Open MPI 4.1.4 itself never returns from a Waitall of what has failed")
     made = comm.Dup()
     seen = []
     for off in (True, False):
