@@ -58,11 +58,13 @@ class DeviceMemory:
         driver().cuMemFree_v2(u64(self.address))
 
     def write(self, data: Bytes) -> None:
-        call("cuMemcpyHtoD_v2", u64(self.address), data.ctypes.data_as(ctypes.c_void_p), size_t(data.size), on=self.device)
+        here = data.ctypes.data_as(ctypes.c_void_p)
+        call("cuMemcpyHtoD_v2", u64(self.address), here, size_t(data.size), on=self.device)
 
     def read(self) -> Bytes:
         data = np.empty(self.size, np.uint8)
-        call("cuMemcpyDtoH_v2", data.ctypes.data_as(ctypes.c_void_p), u64(self.address), size_t(self.size), on=self.device)
+        here = data.ctypes.data_as(ctypes.c_void_p)
+        call("cuMemcpyDtoH_v2", here, u64(self.address), size_t(self.size), on=self.device)
         return data
 
     def at(self, offset: int) -> Span:

@@ -98,9 +98,20 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
                         tempi_operation operation, tempi_message *out)
 {
-    if (type->layout->dense && !tempi_memory_mixed)
+    if (type->layout->dense)
         return false;
     return plan(type, buffer, count, operation, false, out);
+}
+
+/* A type of which it is not known whether it is committed is the library's to judge, but not with an
+ * address that it cannot read. */
+bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                              tempi_operation operation, tempi_message *out)
+{
+    const tempi_type *type = tempi_type_any(datatype);
+    if (!type && !tempi_library_aware() && tempi_memory_of(buffer) == TEMPI_MEMORY_DEVICE)
+        type = tempi_type_adopt(datatype);
+    return type && plan(type, buffer, count, operation, false, out);
 }
 
 bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datatype,

@@ -16,12 +16,18 @@ typedef struct tempi_message {
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
                         tempi_operation operation, tempi_message *out);
 
+/* The same from the start, where the buffer may be a device's. */
+bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                              tempi_operation operation, tempi_message *out);
+
 /* True: the message is carried by tempi and *out must be given back by tempi_message_drop or moved
  * into a record. False: everything goes to the library as it came. */
 static inline bool tempi_message_take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                                       tempi_operation operation, tempi_message *out)
 {
-    const tempi_type *type = tempi_memory_mixed ? tempi_type_any(datatype) : tempi_type_find(datatype);
+    if (tempi_memory_mixed)
+        return tempi_message_take_mixed(buffer, count, datatype, operation, out);
+    const tempi_type *type = tempi_type_find(datatype);
     return type && tempi_message_plan(type, buffer, count, operation, out);
 }
 

@@ -51,21 +51,55 @@ static int carry(tempi_message *message, void *packed, const tempi_memory *where
                                        : tempi_message_unpack(message, op->n, call);
 }
 
-/* Is the call ours, and if so, with what memory on the packed side? A device's packed side is always
- * ours where the library does not take its address. */
-static bool take(const void *buffer, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
+/* Whose is the call? */
+typedef enum verdict {
+    THEIRS,
+    OURS,
+    TO_JUDGE /* the library's to refuse, but it must not touch the device's memory on its way there */
+} verdict;
+
+/* *where: the memory on the packed side. A device's packed side is always ours where the library does
+ * not take its address. */
+static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
                  const void *packed, MPI_Count size, const MPI_Count *position, MPI_Comm comm,
                  tempi_message *message, tempi_memory *where)
 {
     *where = (tempi_memory){.kind = TEMPI_MEMORY_HOST};
     if (tempi_config.no_pack)
-        return false;
+        return THEIRS;
     if (tempi_memory_mixed && packed && position)
         tempi_memory_describe((const char *)packed + *position, where);
     const bool forced = where->kind == TEMPI_MEMORY_DEVICE && !tempi_library_aware();
     const bool ours = forced ? tempi_message_force(buffer, count, datatype, operation, message)
                              : tempi_message_take(buffer, count, datatype, operation, message);
-    return ours && fits(message, packed, size, position, comm);
+    if (!ours || fits(message, packed, size, position, comm))
+        return ours ? OURS : THEIRS;
+    return message->op.method == TEMPI_ON_HOST ? THEIRS : TO_JUDGE;
+}
+
+/* The same call with the same bytes in host memory, whose outcome is the library's own. */
+static int judge_pack(const struct tempi_mpi *to, tempi_message *message, void *outbuf, MPI_Count outsize,
+                      MPI_Count *position, MPI_Comm comm)
+{
+    message->op.method = TEMPI_STAGED;
+    if (!tempi_packed_get(&message->op, true))
+        return tempi_message_failed(comm);
+    const int rc = tempi_pack_run(&message->op, 1) == TEMPI_OK
+                       ? tempi_fwd_Pack(to, message->op.packed, message->op.n, MPI_BYTE, outbuf, outsize, position, comm)
+                       : tempi_message_failed(comm);
+    tempi_message_drop(message);
+    return rc;
+}
+
+static int judge_unpack(const struct tempi_mpi *to, tempi_message *message, const void *inbuf, MPI_Count insize,
+                        MPI_Count *position, MPI_Comm comm)
+{
+    message->op.method = TEMPI_STAGED;
+    if (!tempi_packed_get(&message->op, true))
+        return tempi_message_failed(comm);
+    const int rc = tempi_fwd_Unpack(to, inbuf, insize, position, message->op.packed, message->op.n, MPI_BYTE, comm);
+    tempi_message_drop(message);
+    return rc;
 }
 
 int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count incount,
@@ -74,8 +108,11 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
 {
     tempi_message message;
     tempi_memory where;
-    if (!take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message, &where))
-        return tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
+    switch (take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message, &where)) {
+    case THEIRS: return tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
+    case TO_JUDGE: return judge_pack(to, &message, outbuf, outsize, position, comm);
+    case OURS: break;
+    }
     if (carry(&message, (char *)outbuf + *position, &where, "MPI_Pack") != MPI_SUCCESS)
         return tempi_message_failed(comm);
     *position += message.op.n;
@@ -88,8 +125,11 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
 {
     tempi_message message;
     tempi_memory where;
-    if (!take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm, &message, &where))
-        return tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
+    switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm, &message, &where)) {
+    case THEIRS: return tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
+    case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm);
+    case OURS: break;
+    }
     if (carry(&message, (char *)(uintptr_t)inbuf + *position, &where, "MPI_Unpack") != MPI_SUCCESS)
         return tempi_message_failed(comm);
     *position += message.op.n;

@@ -208,9 +208,8 @@ void tempi_type_committed(MPI_Datatype handle)
         attach(handle);
 }
 
-int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out)
+static int adopt(MPI_Datatype handle, const tempi_type **out)
 {
-    const MPI_Datatype handle = tempi_datatype_of(datatype);
     if (!types.started)
         return TEMPI_ERR_NO_MPI;
     if (handle == MPI_DATATYPE_NULL)
@@ -222,8 +221,27 @@ int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out)
         make_ready(type);
     if (type->state != TEMPI_TYPE_READY)
         return TEMPI_ERR_UNSUPPORTED;
-    *out = type->layout;
+    *out = type;
     return TEMPI_OK;
+}
+
+const tempi_type *tempi_type_adopt(MPI_Datatype handle)
+{
+    const tempi_type *type = NULL;
+    int combiner;
+    if (handle == MPI_DATATYPE_NULL || tempi_combiner_of(handle, &combiner) != TEMPI_OK ||
+        combiner != MPI_COMBINER_DUP)
+        return NULL;
+    return adopt(handle, &type) == TEMPI_OK ? type : NULL;
+}
+
+int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out)
+{
+    const tempi_type *type;
+    const int status = adopt(tempi_datatype_of(datatype), &type);
+    if (status == TEMPI_OK)
+        *out = type->layout;
+    return status;
 }
 
 /* ---- one epoch of MPI --------------------------------------------------------------------------------- */

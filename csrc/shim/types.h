@@ -70,6 +70,10 @@ static inline const tempi_type *tempi_type_any(MPI_Datatype type)
     return tempi_type_lookup(type);
 }
 
+/* The same of a duplicate that was made behind tempi's back: it may be committed, and is else left to
+ * the library. NULL for others. */
+const tempi_type *tempi_type_adopt(MPI_Datatype type);
+
 /* Between init and finalize. Types are looked at only while this is set. */
 int tempi_types_start(tempi_library library);
 void tempi_types_stop(void);  /* before the library's finalize: frees the keyval */

@@ -10,7 +10,7 @@ import pytest
 
 import tempi
 from examples import strided
-from world import MPI, Memory, acted, committed, outcome, needs_host_memory, partners
+from world import MPI, Memory, acted, committed, needs_host_memory, outcome, partners
 
 N = 20
 

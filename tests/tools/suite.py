@@ -74,6 +74,11 @@ def pytest_of(*paths: str) -> tuple[str, ...]:
     return ("-P", "-m", "pytest", *plain, *paths)
 
 
+#: The same tests with their memory on the emulated device (tests/devices.py).
+DEVICE = {"TEMPI_FORCE": "1", "TEMPI_CUDA_DRIVER": "emulated", "MPITEST_MEMORY": "device"}
+FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
+ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
+
 #: MPI tests by the environment they need: what is set, which files, how many ranks.
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
@@ -90,6 +95,10 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     ),
     "staging": ({"TEMPI_FORCE": "1", "TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
     "by rule": ({}, ("test_completion.py", "test_status.py"), (2,)),
+    "device": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ON_DEVICE, (1, 2)),
+    "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
+    "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
+    "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
 }
 #: Tests that need a setting of another group, or assert what only forcing makes sure.
 ELSEWHERE = {"base": ("test_deferred.py", "test_stage.py"), "by rule": ()}
