@@ -75,8 +75,17 @@ static void arrivals_flush(arrivals *a)
     a->n = 0;
 }
 
-static void complete(tempi_record *record, const MPI_Status *status, bool good, arrivals *a)
+/* Open MPI frees a request that failed, even a persistent one: the next request may get its handle. */
+static void forget_freed(tempi_record *record, const MPI_Request requests[])
 {
+    if (record->role == TEMPI_REQUEST_PERSISTENT && requests[record->index] == MPI_REQUEST_NULL)
+        record->role = TEMPI_REQUEST_ATTACHED;
+}
+
+static void complete(tempi_record *record, const MPI_Request requests[], const MPI_Status *status, bool good,
+                     arrivals *a)
+{
+    forget_freed(record, requests);
     if (good && tempi_request_arrived(record, status, &a->ops[a->n])) {
         a->records[a->n++] = record;
         if (a->n == 64)
@@ -137,6 +146,7 @@ int tempi_act_Wait(const struct tempi_mpi *to, MPI_Request *request, MPI_Status 
     const int rc = to->Wait(request, c.receives ? known : status);
     if (rc == MPI_SUCCESS)
         tempi_request_settle(c.first, known);
+    forget_freed(c.first, request);
     tempi_request_finish(c.first);
     return failed != MPI_SUCCESS ? failed : rc;
 }
@@ -160,6 +170,7 @@ int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, 
     }
     if (rc == MPI_SUCCESS)
         tempi_request_settle(c.first, known);
+    forget_freed(c.first, request);
     tempi_request_finish(c.first);
     return failed != MPI_SUCCESS ? failed : rc;
 }
@@ -182,7 +193,7 @@ static void end_all(int rc, MPI_Request requests[], const MPI_Status given[], cl
         if (still)
             put_back(record, requests);
         else
-            complete(record, status, error == MPI_SUCCESS, &a);
+            complete(record, requests, status, error == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
 }
@@ -257,7 +268,7 @@ static int end_any(int rc, int which, MPI_Request requests[], const MPI_Status *
             continue;
         }
         failed = record->error;
-        complete(record, status, rc == MPI_SUCCESS, &a);
+        complete(record, requests, status, rc == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
     return rc == MPI_SUCCESS ? failed : rc;
@@ -327,7 +338,7 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
         const MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[at];
         const int error = rc == MPI_ERR_IN_STATUS && status ? status->MPI_ERROR : rc;
         failed = record->error != MPI_SUCCESS ? record->error : failed;
-        complete(record, status, error == MPI_SUCCESS, &a);
+        complete(record, requests, status, error == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
     return rc == MPI_SUCCESS ? failed : rc;
