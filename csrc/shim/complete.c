@@ -94,8 +94,17 @@ static void arrivals_flush(arrivals *a)
     a->n = 0;
 }
 
-static void complete(tempi_record *record, MPI_Status *status, bool good, arrivals *a)
+/* Open MPI frees a request that failed, even a persistent one: the next request may get its handle. */
+static void forget_freed(tempi_record *record, const MPI_Request requests[])
 {
+    if (record->role == TEMPI_REQUEST_PERSISTENT && requests[record->index] == MPI_REQUEST_NULL)
+        record->role = TEMPI_REQUEST_ATTACHED;
+}
+
+static void complete(tempi_record *record, const MPI_Request requests[], MPI_Status *status, bool good,
+                     arrivals *a)
+{
+    forget_freed(record, requests);
     if (good && tempi_request_arrived(record, status, &a->ops[a->n])) {
         a->statuses[a->n] = status;
         a->records[a->n++] = record;
@@ -163,6 +172,7 @@ int tempi_act_Wait(const struct tempi_mpi *to, MPI_Request *request, MPI_Status 
         return to->Wait(request, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
     const int rc = to->Wait(request, c.receives ? known : status);
+    forget_freed(c.first, request);
     return end_one(rc, c.first, known);
 }
 
@@ -182,6 +192,7 @@ int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, 
         put_back(c.first, request);
         return rc;
     }
+    forget_freed(c.first, request);
     return end_one(rc, c.first, known);
 }
 
@@ -203,7 +214,7 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
         if (still)
             put_back(record, requests);
         else
-            complete(record, status, error == MPI_SUCCESS, &a);
+            complete(record, requests, status, error == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
@@ -277,7 +288,7 @@ static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status
             put_back(record, requests);
             continue;
         }
-        complete(record, status, rc == MPI_SUCCESS, &a);
+        complete(record, requests, status, rc == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
@@ -346,7 +357,7 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
         start = at + 1;
         MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[at];
         const int error = rc == MPI_ERR_IN_STATUS && status ? status->MPI_ERROR : rc;
-        complete(record, status, error == MPI_SUCCESS, &a);
+        complete(record, requests, status, error == MPI_SUCCESS, &a);
     }
     arrivals_flush(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import faulthandler
 import io
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from world import DOOR, MPI, snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WATCHDOG_SECONDS = 60.0
+WATCHDOG_SECONDS = 600.0 if os.environ.get("MPITEST_BIG") == "1" else 60.0
 
 _stderr = sys.__stderr__ or sys.stderr
 _verdicts = MPI.COMM_WORLD.Dup()

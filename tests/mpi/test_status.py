@@ -123,11 +123,31 @@ def test_a_message_that_is_too_long_is_truncated_as_without_tempi(comm: Any, how
     assert "runcat" in str(result) or comm.size == 1  # Open MPI does not mind in a message to itself
 
 
+def test_a_failed_persistent_receive_leaves_its_handle_to_others(comm: Any) -> None:
+    """Open MPI frees it, and gives its handle to the next request."""
+    to, source = partners(comm)
+    with committed(strided(ROW)) as datatype:
+        failing = comm.Recv_init(Memory(strided(ROW), 1).message(datatype), source, 1)
+        failing.Start()
+        comm.Send(Memory(strided(ROW), 2).message(datatype), to, 1)
+        outcome(failing.Wait)
+        into = [Memory(strided(ROW), 1) for _ in range(8)]
+        requests = [comm.Irecv(m.message(datatype), source, 2) for m in into]
+        comm.Barrier()  # none of them is complete when it is posted
+        for i in range(len(into)):
+            comm.Send(Memory(strided(ROW), 1).fill(comm.rank + i).message(datatype), to, 2)
+        for i, (request, m) in enumerate(zip(requests, into, strict=True)):
+            request.Wait()
+            m.check(Memory(strided(ROW), 1).fill(source + i).packed)
+        if failing != MPI.REQUEST_NULL:
+            failing.Free()
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_truncation_in_an_array_is_told_by_its_status(comm: Any, after: bool) -> None:
     """`after`: the message is there before the receive is posted."""
-    if after and "Open MPI v4" in MPI.Get_library_version():
-        pytest.skip("Open MPI 4.1.4 itself never returns from this Waitall")
+    if (after or comm.size > 1) and "Open MPI v4" in MPI.Get_library_version():
+        pytest.skip("with threads Open MPI 4.1.4 itself never returns from a Waitall of what has failed")
     to, source = partners(comm)
     long = np.zeros(8 * ROW * 2, np.uint8)
 
@@ -163,6 +183,8 @@ def test_truncation_in_an_array_is_told_by_its_status(comm: Any, after: bool) ->
 @pytest.mark.parametrize("statuses", [None, 2])
 def test_an_error_elsewhere_leaves_pending_sends_alone(comm: Any, statuses: int | None) -> None:
     """A rendezvous send is still under way while a receive of the same Waitall fails."""
+    if comm.size > 1 and "Open MPI v4" in MPI.Get_library_version():
+        pytest.skip("with threads Open MPI 4.1.4 itself never returns from a Waitall of what has failed")
     to, source = partners(comm)
     many = 40_000
     with committed(strided(many)) as datatype:
