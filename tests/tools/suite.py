@@ -119,7 +119,8 @@ def mpi_steps(library: str) -> Iterator[Step]:
 
 def steps(library: str) -> Iterator[Step]:
     tests = ROOT / "tests"
-    yield Step("unit", pytest_of(*(str(tests / part) for part in ("unit", "cli", "bench"))), limit=400.0)
+    yield Step("unit", pytest_of(*(str(tests / part) for part in ("unit", "cli", "bench"))), limit=900.0)
+    yield Step("kernels", pytest_of(*(str(tests / part) for part in ("kernels", "emulator"))), limit=900.0)
     yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
     yield from mpi_steps(library)
     if os.environ.get("MPITEST_MPI4PY") != "1":
