@@ -117,10 +117,12 @@ def mpi_steps(library: str) -> Iterator[Step]:
                 yield Step(f"mpi {group}, {door}, {n} ranks", pytest_of(*files), n, own)
 
 
-def steps(library: str) -> Iterator[Step]:
+def steps(library: str, kind: str | None) -> Iterator[Step]:
     tests = ROOT / "tests"
     yield Step("unit", pytest_of(*(str(tests / part) for part in ("unit", "cli", "bench"))), limit=900.0)
-    yield Step("kernels", pytest_of(*(str(tests / part) for part in ("kernels", "emulator"))), limit=900.0)
+    if kind != "openmpi":  # no MPI in them, and a suite of two environments has done them in the other
+        for part in ("kernels", "emulator"):
+            yield Step(part, pytest_of(str(tests / part)), limit=600.0)
     yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
     yield from mpi_steps(library)
     if os.environ.get("MPITEST_MPI4PY") != "1":
@@ -198,7 +200,7 @@ def main(arguments: Sequence[str]) -> int:
     variables = {k: v for k, v in os.environ.items() if not re.match("TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$", k)}
     variables |= environment.settings
     library = installed_library(environment, variables)
-    chosen = [step for step in steps(library) if options.only in step.name]
+    chosen = [step for step in steps(library, options.mpi) if options.only in step.name]
     total, start = Tally(), time.monotonic()
     for step in chosen:
         if options.list:
