@@ -1,18 +1,26 @@
 #include "shim/aware.h"
 #include "base/config.h"
 #include "base/log.h"
-#include "tempi.h"
+#include "door/door.h"
 
 bool tempi_aware;
 
-/* Open MPI and MPICH both have it (mpi-ext.h, mpi.h). */
-static bool ask(void)
+static int (*query)(void);
+
+/* Open MPI and MPICH both have it (mpi-ext.h, mpi.h). Looked up at load: MPI may be initialised by then,
+ * and the door is not to be entered from within it. */
+void tempi_aware_find(const struct tempi_door *door)
 {
     union {
         void *address;
         int (*call)(void);
-    } query = {.address = tempi_engine_symbol("MPIX_Query_cuda_support")};
-    return query.address && query.call() == 1;
+    } found = {.address = door->lib("MPIX_Query_cuda_support")};
+    query = found.call;
+}
+
+static bool ask(void)
+{
+    return query && query() == 1;
 }
 
 void tempi_aware_learn(void)

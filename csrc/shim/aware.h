@@ -6,6 +6,10 @@
 
 extern bool tempi_aware;
 
+struct tempi_door;
+
+/* Finds what can be asked, when the shim is loaded. */
+void tempi_aware_find(const struct tempi_door *door);
 /* Asks it, or TEMPI_CUDA_AWARE, once MPI is there. */
 void tempi_aware_learn(void);
 

@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "base/hooks.h"
 #include "door/door.h"
+#include "shim/aware.h"
 #include "shim/lifecycle.h"
 #include "shim/types.h"
 #include "slots.h"
@@ -20,6 +21,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(const struct
         return NULL;
     if (!door->off) {
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
+        tempi_aware_find(door);
         tempi_lifecycle_loaded();
     }
     return tempi_shim_entries(door);
