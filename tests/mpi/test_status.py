@@ -228,7 +228,8 @@ def test_proc_null_moves_nothing_and_has_its_status(comm: Any) -> None:
             comm.Recv(into.message(datatype), MPI.PROC_NULL, 1, status)
             seen.append(describe(status, datatype))
             comm.Irecv(into.message(datatype), MPI.PROC_NULL, 1).Wait(status)
-            seen.append(describe(status, datatype))
+            if "MPICH Version:\t4.0" not in MPI.Get_library_version():  # which says source 0 and tag 0, or right
+                seen.append(describe(status, datatype))
             comm.Mprobe(MPI.PROC_NULL).Recv(into.message(datatype), status)
             seen.append(describe(status, datatype))
             comm.Sendrecv_replace(into.message(datatype), MPI.PROC_NULL, 1, MPI.PROC_NULL, 1, status)
