@@ -175,12 +175,8 @@ static bool born_committed(MPI_Datatype handle)
 
 static bool predefined(MPI_Datatype handle)
 {
-    tempi_contents c;
-    if (tempi_contents_read(handle, &c) != TEMPI_OK)
-        return false;
-    const bool is = tempi_combiner_predefined(c.combiner);
-    tempi_contents_release(&c);
-    return is;
+    int combiner;
+    return tempi_combiner_of(handle, &combiner) == TEMPI_OK && tempi_combiner_predefined(combiner);
 }
 
 const tempi_type *tempi_type_lookup(MPI_Datatype handle)
