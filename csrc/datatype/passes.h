@@ -32,7 +32,7 @@ int tempi_runs_resolve(const tempi_entry *entries, int64_t n, const tempi_box *a
                        bool *found);
 /* The best boxes for such a sequence, whatever it takes (derive.c). */
 int tempi_runs_boxes(const tempi_entry *entries, int64_t n, const tempi_box *around, tempi_draft *out);
-/* The same as one table: of equal pieces where that is faster (regular.c), else of variable runs. */
+/* The same as one table, of runs of one length or of variable ones. */
 int tempi_runs_table(const tempi_entry *entries, int64_t n, const tempi_box *around, tempi_draft *out);
 
 #endif

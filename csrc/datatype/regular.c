@@ -165,39 +165,15 @@ int tempi_runs_resolve(const tempi_entry *e, int64_t n, const tempi_box *around,
     return status || *found ? status : resolve_period(e, n, around, out, found);
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* More pieces than this are not worth cutting n runs for. Measured: copying a table of equal pieces of
- * up to 32 bytes is 1.2 to 4 times as fast as one of variable runs even at two pieces a run; from 64
- * bytes on the two are even, and the table of whole runs is smaller. */
-static int64_t pieces_most(int64_t n, int64_t unit)
-{
-    return unit <= 32 ? 2 * n : n + n / 8;
-}
-
-/* The length of equal pieces that these runs are better cut into; 0: none. */
+/* The length of all runs; 0: they differ. (Equal pieces of different runs would be as fast to copy and
+ * take up to twice the memory.) */
 static int64_t runs_unit(const tempi_entry *e, int64_t n)
 {
-    const int64_t total = e[n].packed - e[0].packed;
-    int64_t unit = run_length(e, 0);
-    for (int64_t i = 1; i < n; i++) {
-        if (total / unit > 2 * n)
+    const int64_t unit = run_length(e, 0);
+    for (int64_t i = 1; i < n; i++)
+        if (run_length(e, i) != unit)
             return 0;
-        const bool power = (unit & (unit - 1)) == 0; /* then no division is needed: most units are */
-        while (i < n && (power ? (run_length(e, i) & (unit - 1)) : run_length(e, i) % unit) == 0)
-            i++;
-        if (i < n)
-            unit = gcd(unit, run_length(e, i));
-    }
-    return total / unit > pieces_most(n, unit) ? 0 : unit;
+    return unit;
 }
 
 int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, tempi_draft *out)
@@ -216,18 +192,10 @@ int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, t
         tempi_table_settle(around->table);
         return tempi_draft_append(out, around);
     }
-    const int64_t units = variable ? n : (e[n].packed - e[0].packed) / unit;
-    tempi_shared_table *table = tempi_table_new(units, variable);
+    tempi_shared_table *table = tempi_table_new(n, variable);
     if (!table)
         return TEMPI_ERR_MEMORY;
-    if (variable) {
-        memcpy(table->entries, e, (size_t)(n + 1) * sizeof *e);
-    } else {
-        tempi_entry *next = table->entries;
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t at = 0; at < run_length(e, i); at += unit)
-                *next++ = (tempi_entry){e[i].offset + at, e[i].packed + at};
-    }
+    memcpy(table->entries, e, (size_t)(variable ? n + 1 : n) * sizeof *e);
     const tempi_entry first = tempi_table_seal(table, variable);
     tempi_table_settle(&table->pub);
     return tempi_draft_table(out, nest_box(around, first, unit, NULL, 0), table);

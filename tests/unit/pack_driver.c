@@ -76,14 +76,21 @@ static void make_regular(tempi_box *box)
     }
 }
 
+/* For a table of different runs: of any length, or all from a power of two to twice that. */
+static int64_t draw_length(int64_t power)
+{
+    return power ? draw(power, 2 * power) : draw_run();
+}
+
 static void make_table(tempi_box *box)
 {
+    const int64_t power = draw(0, 1) ? (int64_t)1 << draw(0, 5) : 0;
     box->run = draw(0, 2) ? draw_run() : 0;
     table.n = draw(1, ENTRIES);
     int64_t packed = 0;
     int64_t memory = 0;
     for (int64_t i = 0; i <= table.n; i++) {
-        const int64_t length = box->run ? box->run : draw_run();
+        const int64_t length = box->run ? box->run : draw_length(power);
         entries[i].offset = memory;
         entries[i].packed = packed;
         packed += length;

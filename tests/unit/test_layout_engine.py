@@ -165,6 +165,15 @@ def test_footprint_counts_the_table() -> None:
         assert 16 * 1000 <= footprint <= 16 * 1000 + 1024
 
 
+@pytest.mark.parametrize("lengths", [(1, 2), (1, 2, 3), (4, 5), (1, 40), (8, 16)])
+def test_runs_of_different_lengths_take_16_bytes_each(lengths: tuple[int, ...]) -> None:
+    n = 1000
+    blocks = tuple(lengths[(i * i) % 7 % len(lengths)] for i in range(n))
+    places = tuple(i * 1000 + i * i % 89 * 8 for i in range(n))
+    with canonical(oracle.Hindexed(blocks, places, Named("DOUBLE"))) as layout:
+        assert lib.tempi_layout_footprint(layout) <= 16 * n + 1024
+
+
 def test_threads_share_one_layout() -> None:
     tree = oracle.Subarray((9, 9, 9), (3, 4, 5), (1, 2, 3), Named("DOUBLE"))
     before, seen, errors = layouts.alive(), set(), []

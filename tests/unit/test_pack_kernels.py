@@ -119,7 +119,15 @@ def test_a_long_table() -> None:
     check(Hand.of([Box(run=8, entries=table(8, 40_000))]))
 
 
-@pytest.mark.parametrize("lengths", [[5], [1, 2, 3], list(range(1, 70)), [64, 65, 1024, 1025, 5000, 1]])
+# Groups of runs are copied in a way of their own where all their lengths are between a power of two and
+# twice that, and another where all are short.
+GROUPED = [list(range(n, 2 * n + 1)) * (50 // n + 1) for n in (1, 2, 4, 8, 16, 32)]
+MIXED = [[1, 32, 5] * 12, [*[8, 16] * 16, *[8, 300] * 16, 16, 8]]
+
+
+@pytest.mark.parametrize(
+    "lengths", [[5], [1, 2, 3], list(range(1, 70)), [64, 65, 1024, 1025, 5000, 1], *GROUPED, *MIXED]
+)
 def test_variable_runs(lengths: list[int]) -> None:
     entries, packed, offset = [], 0, 0
     for i, length in enumerate(lengths):
