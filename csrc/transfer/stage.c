@@ -3,6 +3,7 @@
 #include "base/budget.h"
 #include "base/config.h"
 #include "base/lock.h"
+#include "transfer/slab.h"
 
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ enum { SMALLEST_SHIFT = 8, STEPS = 4, CLASSES = (48 - SMALLEST_SHIFT) * STEPS, A
 
 typedef struct header {
     int64_t capacity;
+    tempi_slab *slab; /* that it is a piece of; NULL: memory of its own */
     int32_t class;
     struct header *next;
 } header;
@@ -45,6 +47,14 @@ static header *header_of(void *buffer)
     return (header *)((char *)buffer - ALIGNMENT);
 }
 
+static void drop(header *h)
+{
+    if (h->slab)
+        tempi_slab_release(h->slab);
+    else
+        free(h);
+}
+
 static void drop_cached(void)
 {
     for (int c = 0; c < CLASSES; ++c) {
@@ -52,17 +62,28 @@ static void drop_cached(void)
             header *h = pool.free[c];
             pool.free[c] = h->next;
             pool.cached -= h->capacity;
-            free(h);
+            drop(h);
         }
     }
 }
 
+static header *allocate(int64_t capacity)
+{
+    tempi_slab *slab = NULL;
+    const int64_t bytes = capacity + ALIGNMENT;
+    const bool in_slab = capacity >= TEMPI_SLAB_LEAST && capacity < TEMPI_SLAB_MOST;
+    header *h = in_slab ? tempi_slab_cut(bytes, &slab) : tempi_allocate((size_t)bytes);
+    if (h)
+        h->slab = slab;
+    return h;
+}
+
 static header *fresh(int class, int64_t capacity)
 {
-    header *h = tempi_allocate((size_t)(capacity + ALIGNMENT));
+    header *h = allocate(capacity);
     if (!h) {
         drop_cached();
-        h = tempi_allocate((size_t)(capacity + ALIGNMENT));
+        h = allocate(capacity);
     }
     if (h) {
         h->capacity = capacity;
