@@ -31,66 +31,64 @@ enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 /* MPICH 5.0.2 packs regular types at about half of the machine's rate where the runs are near one
  * another, and vectors of bytes at a tenth of it; where each run is on a line of its own both are bound by
- * the memory, and it is a little ahead when it packs runs of up to a line that lie pages apart. */
+ * the memory, and it is a little ahead with runs of up to a line that lie pages apart. */
 static tempi_window mpich_pack(shape s, tempi_operation operation)
 {
-    if (s.stride >= 4096 && s.run < 128)
-        return operation == TEMPI_OP_PACK ? never : (tempi_window){16 * KIB, INT64_MAX};
-    return always;
+    if (s.stride < 4096 || s.run >= 128)
+        return always;
+    if (operation == TEMPI_OP_PACK)
+        return never;
+    return (tempi_window){s.run > 16 ? 8 * MIB : 16 * KIB, INT64_MAX};
 }
 
-/* In messages above its cell size MPICH packs piece by piece and searches its place anew for each:
- * 1.2 to 16 times slower. It is faster where tempi's extra copy costs more than that search: long runs,
- * types of one run that are repeated by the count, and short messages whose every run is a page away.
- * How long a run must be depends on how fast the two processes' cores exchange lines, which on the
- * machine of the measurements is not always the same: the bounds are where neither answer loses much. */
+/* In messages above its cell size MPICH packs piece by piece and searches its place anew for each: 1.2 to
+ * 50 times slower, and from memory of small pages (transfer/slab.h). It is ahead only where every few bytes
+ * lie on a page of their own: then the packing takes all the time, and it packs a little faster. */
 static tempi_window mpich_message(shape s)
 {
     if (s.stride == 0 || s.transposed)
         return always;
-    if (s.lone)
-        return (tempi_window){1, 12 * KIB};
-    if (s.run >= 4096)
-        return (tempi_window){8 * MIB, INT64_MAX};
-    if (s.run >= 1024 || (s.run >= 512 && s.stride - s.run >= s.run / 2))
-        return (tempi_window){256 * KIB, INT64_MAX};
+    if (s.lone && s.run <= 16)
+        return (tempi_window){1, 2 * MIB};
     if (s.run <= 16 && s.stride >= 4096)
-        return (tempi_window){16 * KIB, INT64_MAX};
-    return always;
+        return s.run <= 8 ? never : (tempi_window){512 * KIB, INT64_MAX};
+    return s.run >= 4096 ? (tempi_window){2 * MIB, INT64_MAX} : always;
 }
 
-/* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs
- * near one another, irregular and transposed types; and by storing past the cache what is too large
- * for it. */
+/* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs near one
+ * another, those of about a line, irregular and transposed types; in short calls, and by storing past the
+ * cache what is too large for it. */
 static tempi_window openmpi_pack(shape s, tempi_operation operation)
 {
     if (s.stride == 0 || s.transposed)
         return always;
     if (s.run < 32 && s.stride < 256)
         return always;
+    if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
+        return always;
+    if (s.run < 32 && s.stride < 1024)
+        return (tempi_window){1, operation == TEMPI_OP_UNPACK ? 128 * KIB : 8 * KIB};
     if (operation == TEMPI_OP_UNPACK && s.run >= 64)
         return (tempi_window){12 * MIB, INT64_MAX};
-    if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
-        return (tempi_window){512 * KIB, INT64_MAX};
     return never;
 }
 
-/* Open MPI packs, sends and unpacks a message in overlapping pieces, which one message of packed
- * bytes cannot: tempi wins only where its packing is slow enough. */
+/* Open MPI packs, sends and unpacks a message in overlapping pieces, which one message of packed bytes
+ * cannot; but it copies between small pages where tempi's staging has huge ones (transfer/slab.h). Up to
+ * some 16 KiB neither matters and the additional call decides; above, tempi wins unless packing takes
+ * nearly all the time: few bytes a line, or a page away from one another. */
 static tempi_window openmpi_message(shape s)
 {
     if (s.transposed)
-        return never;
-    if (s.stride == 0)
-        return (tempi_window){2 * KIB, INT64_MAX};
-    if (s.lone && s.run <= 16)
-        return (tempi_window){2 * KIB, INT64_MAX};
-    if (s.run > 8 && s.run < 32 && s.stride < 256)
         return (tempi_window){32 * KIB, INT64_MAX};
-    if (s.run > 8 && s.run < 32 && s.stride < 1024)
-        return (tempi_window){32 * KIB, 128 * KIB};
-    if (s.run >= 32 && s.stride <= 2 * s.run)
-        return (tempi_window){768 * KIB, 4 * MIB};
+    if (s.stride == 0 || (s.lone && s.run <= 16))
+        return (tempi_window){8 * KIB, s.stride == 0 ? INT64_MAX : 8 * MIB};
+    if (s.run < 32 && s.stride < 256)
+        return (tempi_window){32 * KIB, 4 * MIB};
+    if (s.run < 32 && s.stride < 1024)
+        return (tempi_window){32 * KIB, 96 * KIB};
+    if (s.run >= 32 && s.run < 4096 && (s.stride < 1024 || s.run >= 256))
+        return (tempi_window){32 * KIB, 8 * MIB};
     return never;
 }
 
