@@ -1,6 +1,7 @@
 /* MPI_Pack and MPI_Unpack. Where the library's packed form is the type map's bytes (checked at
  * start), the two are interchangeable. */
 #include "base/config.h"
+#include "base/thread.h"
 #include "cuda/copy.h"
 #include "shim/act.h"
 #include "shim/aware.h"
@@ -119,12 +120,23 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
     return MPI_SUCCESS;
 }
 
+/* MPICH 4.0 divides by the size of the type, also where that is 0. */
+static bool nothing_to_unpack(MPI_Count insize, const MPI_Count *position, MPI_Count outcount,
+                              MPI_Datatype datatype, MPI_Comm comm)
+{
+    const tempi_type *type = tempi_config.no_pack || tempi_this_thread.disabled ? NULL : tempi_type_find(datatype);
+    return type && type->size == 0 && outcount >= 0 && position && *position >= 0 && *position <= insize &&
+           comm != MPI_COMM_NULL;
+}
+
 int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count insize,
                      MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype,
                      MPI_Comm comm)
 {
     tempi_message message;
     tempi_memory where;
+    if (nothing_to_unpack(insize, position, outcount, datatype, comm))
+        return MPI_SUCCESS;
     switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm, &message, &where)) {
     case THEIRS: return tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
     case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm);
