@@ -6,6 +6,7 @@
 
 typedef struct tempi_hooks {
     int (*datatype_layout)(uintptr_t datatype, const tempi_layout **out);
+    int (*library_aware)(void); /* tempi_engine_info.aware */
 } tempi_hooks;
 
 /* All NULL until the shim is loaded. */

@@ -75,6 +75,11 @@ void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
 /* Puts the batch's items into its stream (launch.c). The caller has entered the device. */
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
 
+/* The operation with the buffers, kernels and tables that it needs (backend.c). */
+int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *out);
+/* Counts it as done by a device. */
+void tempi_cuda_item_note(const tempi_cuda_item *item);
+
 /* Work of the back end that holds just that batch, whose reference it takes over; NULL: out of memory. */
 tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch);
 

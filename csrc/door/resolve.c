@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/hooks.h"
 #include "base/log.h"
 #include "door/door.h"
 #include "door/find.h"
@@ -234,6 +235,7 @@ int tempi_engine_query(tempi_engine_info *out)
         return TEMPI_ERR_ARG;
     resolve();
     *out = info;
+    out->aware = tempi_shim_hooks.library_aware ? tempi_shim_hooks.library_aware() : -1;
     return TEMPI_OK;
 }
 
