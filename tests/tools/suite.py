@@ -96,12 +96,17 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "staging": ({"TEMPI_FORCE": "1", "TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
     "by rule": ({}, ("test_completion.py", "test_status.py"), (2,)),
     "device": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ON_DEVICE, (1, 2)),
+    "device, drop-in": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_dropin_devices.py",), (1, 2)),
+    "device, aware": (DEVICE | {"TEMPI_CUDA_AWARE": "1"}, ("test_dropin_aware.py",), (1,)),
     "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
 }
 #: Tests that need a setting of another group, or assert what only forcing makes sure.
-ELSEWHERE = {"base": ("test_deferred.py", "test_stage.py"), "by rule": ()}
+ELSEWHERE = {
+    "base": ("test_deferred.py", "test_stage.py", "test_dropin_devices.py", "test_dropin_aware.py"),
+    "by rule": (),
+}
 
 
 def mpi_steps(library: str) -> Iterator[Step]:
