@@ -1,7 +1,8 @@
 """tempi makes MPI derived datatypes fast, for any MPI and without a change to the application.
 
 ``from tempi import MPI`` is mpi4py's MPI with the engine under it. `describe` shows the layout of a
-datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread.
+datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread. `pack`
+and `unpack` are the kernels alone, for NumPy's and device arrays, without MPI.
 
 Importing this package loads the engine; no MPI is needed for that, and none is loaded.
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Datatype
 
     from tempi import MPI
+    from tempi._packing import pack, unpack
     from tempi._stats import Stats, stats
     from tempi.layout import Layout
 
@@ -48,11 +50,19 @@ __all__ = [
     "__version__",
     "describe",
     "disabled",
+    "pack",
     "stats",
+    "unpack",
 ]
 
 # Made on first use: mpi4py and an MPI for MPI, NumPy for Layout.
-_LAZY = {"Layout": "tempi.layout", "Stats": "tempi._stats", "stats": "tempi._stats"}
+_LAZY = {
+    "Layout": "tempi.layout",
+    "Stats": "tempi._stats",
+    "pack": "tempi._packing",
+    "stats": "tempi._stats",
+    "unpack": "tempi._packing",
+}
 
 
 def __getattr__(name: str) -> Any:

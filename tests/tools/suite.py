@@ -128,6 +128,8 @@ def steps(library: str, kind: str | None) -> Iterator[Step]:
     if kind != "openmpi":  # no MPI in them, and a suite of two environments has done them in the other
         for part in ("kernels", "emulator"):
             yield Step(part, pytest_of(str(tests / part)), limit=600.0)
+    emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
+    yield Step("arrays", pytest_of(str(tests / "arrays")), settings=emulated, limit=600.0)
     yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
     yield from mpi_steps(library)
     if os.environ.get("MPITEST_MPI4PY") != "1":
