@@ -71,13 +71,10 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
 
 def look(array: object) -> Foreign | None:
     """What the array says of itself; None for what says nothing, or nothing that can be followed."""
-    # Whatever goes wrong in here, mpi4py's own look at the object finds it too, and says so in its words.
-    try:
-        interface = getattr(array, "__cuda_array_interface__", None)
-    except Exception:
-        interface = None
+    interface = _interface_of(array)
     named = interface is not None and interface.get("stream") is not None
     for protocol in (_by_interface, _by_dlpack) if named else (_by_dlpack, _by_interface):
+        # Whatever goes wrong in here, mpi4py's own look at the object finds it too, and says so in its words.
         try:
             found = protocol(array, interface)
         except Exception:
@@ -85,6 +82,14 @@ def look(array: object) -> Foreign | None:
         if found is not None:
             return found
     return None
+
+
+def _interface_of(array: object) -> dict[str, Any] | None:
+    try:  # PyTorch's raises what it likes for tensors that are not to be shared
+        interface = getattr(array, "__cuda_array_interface__", None)
+    except Exception:
+        return None
+    return interface if isinstance(interface, dict) else None
 
 
 # ---- the CUDA array interface -----------------------------------------------------------------------
