@@ -301,6 +301,33 @@ def test_many_packs_leave_nothing_behind() -> None:
     assert library.tempi_emulator_live(b"event") < 500
 
 
+CALLS = ["cuLaunchKernel", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuCtxPushCurrent", "cuCtxGetCurrent",
+         "cuPointerGetAttributes", "cuPointerGetAttribute", "cuEventQuery", "cuMemcpyAsync"]  # fmt: skip
+
+
+@needs_device
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_call_that_fails_once_is_made_good_or_an_error(call: str, nth: int) -> None:
+    host = np.arange(64 * 3.0).reshape(64, 3)
+    array, out, back = on_device(host), on_device(np.zeros(64)), on_device(np.zeros((64, 3)))
+    library = driver()
+    library.tempi_emulator_counts_reset()
+    assert library.tempi_emulator_fail(f"{call}:{nth}".encode()) == 0
+    try:
+        tempi.unpack(tempi.pack(array[:, 1], out), back[:, 2])
+        failed = False
+    except (tempi.EngineError, tempi.ArrayError):
+        failed = True
+    finally:
+        library.tempi_emulator_fail(b"")
+    if not failed:
+        assert out.to_numpy().tolist() == host[:, 1].tolist()
+        assert back.to_numpy()[:, 2].tolist() == host[:, 1].tolist()
+    tempi.pack(array[:, 2], out)  # and all is well again
+    assert out.to_numpy().tolist() == host[:, 2].tolist()
+
+
 # ---- the libraries' own arrays ------------------------------------------------------------------------
 
 
