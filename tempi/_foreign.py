@@ -2,8 +2,8 @@
 
 ``__cuda_array_interface__`` (CuPy, Numba, versions 0 to 3) and ``__dlpack__`` (PyTorch, JAX, ..., DLPack
 0.x and 1.x) both tell where an array's elements are, and both tell in which stream they become ready:
-the interface by a number (version 3), DLPack by making a stream of the consumer's choice wait, which here
-is the legacy default one. An array that says both is asked for its interface if that names a stream.
+the interface by a number (version 3), DLPack by making a stream of the consumer's choice wait. An array
+that says both is asked for its interface if that names a stream.
 
 Sources: numba-cuda's "CUDA Array Interface (Version 3)", its section on synchronization; dlpack.h 1.0;
 the Python array API standard, ``array.__dlpack__``.
@@ -69,14 +69,17 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
     return True
 
 
-def look(array: object) -> Foreign | None:
-    """What the array says of itself; None for what says nothing, or nothing that can be followed."""
+def look(array: object, stream: int = LEGACY_STREAM) -> Foreign | None:
+    """What the array says of itself; None for what says nothing, or nothing that can be followed.
+
+    `stream` is the one that DLPack's producers are asked to make wait.
+    """
     interface = _interface_of(array)
     named = interface is not None and interface.get("stream") is not None
     for protocol in (_by_interface, _by_dlpack) if named else (_by_dlpack, _by_interface):
         # Whatever goes wrong in here, mpi4py's own look at the object finds it too, and says so in its words.
         try:
-            found = protocol(array, interface)
+            found = protocol(array, interface, stream)
         except Exception:
             continue
         if found is not None:
@@ -95,7 +98,7 @@ def _interface_of(array: object) -> dict[str, Any] | None:
 # ---- the CUDA array interface -----------------------------------------------------------------------
 
 
-def _by_interface(array: object, interface: Mapping[str, Any] | None) -> Foreign | None:
+def _by_interface(array: object, interface: Mapping[str, Any] | None, _: int) -> Foreign | None:
     if interface is None or interface.get("mask") is not None:
         return None
     shape = tuple(map(int, interface["shape"]))
@@ -103,7 +106,7 @@ def _by_interface(array: object, interface: Mapping[str, Any] | None) -> Foreign
     dtype = np.dtype(descr if descr and typestr[1:2] == "V" and descr != [("", typestr)] else typestr)
     strides = interface.get("strides")
     pointer, readonly = interface["data"]
-    stream = interface.get("stream")
+    named = interface.get("stream")
     return Foreign(
         pointer=int(pointer or 0),
         dtype=dtype,
@@ -111,7 +114,7 @@ def _by_interface(array: object, interface: Mapping[str, Any] | None) -> Foreign
         strides=_c_strides(shape, dtype.itemsize) if strides is None else tuple(map(int, strides)),
         readonly=bool(readonly),
         # 0 is no valid number; from whoever says it all the same, it is the default stream.
-        stream=None if stream is None else int(stream) or LEGACY_STREAM,
+        stream=None if named is None else int(named) or LEGACY_STREAM,
         on_host=False,
         owner=array,
     )
@@ -176,13 +179,13 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 )
 
 
-def _capsule(export: Callable[..., object], device: int) -> object:
+def _capsule(export: Callable[..., object], device: int, stream: int) -> object:
     """The producer's capsule. A stream may be named for device memory only."""
-    stream = {"stream": LEGACY_STREAM} if device in (_CUDA, _CUDA_MANAGED) else {}
+    named = {"stream": stream} if device in (_CUDA, _CUDA_MANAGED) else {}
     try:
-        return export(max_version=(1, 0), copy=False, **stream)
+        return export(max_version=(1, 0), copy=False, **named)
     except TypeError:  # it knows DLPack 0.x
-        return export(**stream)
+        return export(**named)
 
 
 def _tensor(capsule: object) -> tuple[_Tensor, bool] | None:
@@ -208,13 +211,13 @@ def _dtype_of(tensor: _Tensor) -> np.dtype[Any] | None:
     return np.dtype(f"V{bits // 8}")
 
 
-def _by_dlpack(array: Any, _: object) -> Foreign | None:
+def _by_dlpack(array: Any, _: object, stream: int) -> Foreign | None:
     export = getattr(array, "__dlpack__", None)
     device = int(array.__dlpack_device__()[0]) if export is not None else 0
     if export is None or device not in (_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED):
         return None
     # Not taken, only looked at and kept: its own destructor gives the tensor back.
-    capsule = _capsule(export, device)
+    capsule = _capsule(export, device, stream)
     found = _tensor(capsule)
     dtype = _dtype_of(found[0]) if found is not None else None
     if found is None or dtype is None:
@@ -228,7 +231,7 @@ def _by_dlpack(array: Any, _: object) -> Foreign | None:
         shape=shape,
         strides=_c_strides(shape, dtype.itemsize) if strides is None else strides,
         readonly=readonly,
-        stream=None if device == _CPU else LEGACY_STREAM,
+        stream={_CPU: None, _CUDA_HOST: LEGACY_STREAM}.get(device, stream),
         on_host=device == _CPU,
         owner=(array, capsule),
     )

@@ -5,6 +5,7 @@ Each library is known by where the array's class was made, so nothing is importe
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,13 @@ __all__ = ["current_stream", "empty", "stream_number"]
 
 def _library(array: object) -> str:
     """The package that the array's class, or a class that it is derived from, belongs to; "" for others."""
-    for kind in type(array).__mro__:
-        root = kind.__module__.partition(".")[0]
+    return _library_of(type(array))  # type: ignore[arg-type]
+
+
+@functools.lru_cache(256)
+def _library_of(kind: type) -> str:
+    for each in kind.__mro__:
+        root = each.__module__.partition(".")[0]
         if root in _MAKERS:
             return root
     return ""
@@ -58,8 +64,9 @@ def _handle(stream: Any) -> int:
 
 
 def current_stream(array: Any) -> int | None:
-    """PyTorch's current stream on the array's device: its arrays' interface names none. None for others."""
-    if _library(array) != "torch":
+    """PyTorch's current stream on the array's device: its arrays name none themselves. None for others, and
+    for host memory."""
+    if _library(array) != "torch" or array.device.type != "cuda":
         return None
     torch = importlib.import_module("torch")
     return stream_number(torch.cuda.current_stream(array.device))

@@ -17,7 +17,8 @@ from numpy import ndarray
 
 from tempi import _engine
 from tempi._arrays import incoming_foreign, outgoing_foreign
-from tempi._foreign import look
+from tempi._foreign import LEGACY_STREAM, look
+from tempi._libraries import current_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,11 +69,11 @@ def arrive(buffer: Any, *, wait: bool = False) -> Any:
 
 def _look(buffer: Any) -> Foreign | None:
     """The array, or the one that an mpi4py specification (a list or tuple) starts with."""
-    if type(buffer) not in _SPECS:
-        return look(buffer)
-    if not buffer or isinstance(buffer[0], ndarray) or type(buffer[0]) in PLAIN or type(buffer[0]) in _SPECS:
-        return None
-    return look(buffer[0])
+    if type(buffer) in _SPECS:
+        if not buffer or isinstance(buffer[0], ndarray) or type(buffer[0]) in PLAIN or type(buffer[0]) in _SPECS:
+            return None
+        buffer = buffer[0]
+    return look(buffer, current_stream(buffer) or LEGACY_STREAM)
 
 
 def _order(found: Foreign, direction: int, wait: bool) -> None:

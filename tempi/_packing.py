@@ -48,16 +48,17 @@ def pack(array: Any, out: Any = None, stream: Any = None) -> Any:
         packed = tempi.pack(field[:, :, 0])
         tempi.unpack(packed, field[:, :, -1])
     """
-    source = _seen(array, "pack")
-    stream = _stream(array, source, stream)
-    made = empty(array, source, stream) if out is None else out
-    target = source if made is array else _seen(made, "pack into")
+    wanted = _wanted(array, stream)
+    source = _seen(array, "pack", wanted)
+    number = wanted or source.stream or LEGACY_STREAM
+    made = empty(array, source, number) if out is None else out
+    target = _seen(made, "pack into", number)
     _check_packed(target, source, "out")
     if target.readonly:
         raise ArrayError("cannot pack into out: it is read-only")
     _check_apart(source, target, "out")
     if source.nbytes:
-        _run(source, target, stream, packs=True)
+        _run(source, target, number, packs=True)
     return made
 
 
@@ -71,8 +72,10 @@ def unpack(packed: Any, array: Any, stream: Any = None) -> Any:
     Raises ArrayError (a ValueError), naming the axis and the rule, where the arrays do not allow it,
     UnsupportedError where there are no kernels for the device, EngineError where the device fails.
     """
-    target = _seen(array, "unpack into")
-    source = _seen(packed, "unpack")
+    wanted = _wanted(array, stream)
+    target = _seen(array, "unpack into", wanted)
+    number = wanted or target.stream or LEGACY_STREAM
+    source = _seen(packed, "unpack", number)
     _check_packed(source, target, "packed")
     if target.readonly:
         raise ArrayError("cannot unpack into this array: it is read-only")
@@ -80,16 +83,23 @@ def unpack(packed: Any, array: Any, stream: Any = None) -> Any:
         raise ArrayError(f"cannot unpack into this array: {reason}")
     _check_apart(target, source, "packed")
     if target.nbytes:
-        _run(target, source, _stream(array, target, stream), packs=False)
+        _run(target, source, number, packs=False)
     return array
 
 
 # ---- what may be packed ------------------------------------------------------------------------------
 
 
-def _seen(array: Any, doing: str) -> Foreign:
-    """What the array is. Raises ArrayError where it is none, or its elements are not bytes."""
-    found = _of_numpy(array) if isinstance(array, np.ndarray) else look(array)
+def _wanted(array: Any, stream: Any) -> int | None:
+    """The number of the stream in which to work, if it is not the one that the array will name."""
+    if stream is not None:
+        return stream_number(stream)  # also where it is of no use: it may be wrong
+    return None if isinstance(array, np.ndarray) else current_stream(array)
+
+
+def _seen(array: Any, doing: str, stream: int | None) -> Foreign:
+    """What the array is, for use in that stream. Raises ArrayError where it is none, or not of bytes."""
+    found = _of_numpy(array) if isinstance(array, np.ndarray) else look(array, stream or LEGACY_STREAM)
     if found is None:
         kind = type(array)
         raise ArrayError(
@@ -142,14 +152,6 @@ def _span(array: Foreign) -> tuple[int, int]:
 # ---- doing it -----------------------------------------------------------------------------------------
 
 
-def _stream(array: Any, found: Foreign, wanted: Any) -> int:
-    """The number of the stream in which to work."""
-    if wanted is not None:
-        return stream_number(wanted)  # also where it is of no use: it may be wrong
-    own = None if found.on_host else current_stream(array)
-    return own or found.stream or LEGACY_STREAM
-
-
 def _run(strided: Foreign, packed: Foreign, stream: int, *, packs: bool) -> None:
     """From the strided array to the packed one, or back."""
     layout = _layout((strided.dtype.itemsize, strided.shape, strided.strides))
@@ -164,7 +166,12 @@ def _run(strided: Foreign, packed: Foreign, stream: int, *, packs: bool) -> None
         if each not in (None, stream):
             _engine.check(_lib.tempi_stream_join(memory, each, stream), doing=doing)
     submit = _lib.tempi_device_pack if packs else _lib.tempi_device_unpack
-    _engine.check(submit(layout, 1, source, 0, strided.nbytes, target, stream), doing=doing)
+    status = submit(layout, 1, source, 0, strided.nbytes, target, stream)
+    if status == _lib.TEMPI_ERR_ARG:
+        raise ArrayError(f"{doing}: the array says that it is in CUDA memory, but the CUDA driver does not know it")
+    if status == _lib.TEMPI_ERR_UNSUPPORTED:
+        doing += ": the arrays are on two devices, or there are no kernels for the device (see tempi doctor)"
+    _engine.check(status, doing=doing)
 
 
 def _layout(key: Key) -> Any:

@@ -153,6 +153,13 @@ def test_what_is_no_array_is_refused() -> None:
 USE = "import sys, numpy, tempi; tempi.pack(numpy.zeros((3, 4))[:, 1])"
 
 
+@needs_device
+def test_what_claims_to_be_cuda_memory_and_is_not_is_refused() -> None:
+    host = np.zeros((4, 3))
+    claim = Interface(on_device(host)[:, 1], data=(host.ctypes.data, False))
+    refused(lambda: tempi.pack(claim, np.zeros(4)), "says that it is in CUDA memory, but the CUDA driver does not")
+
+
 def test_no_mpi_comes_with_it() -> None:
     code = f"{USE}; print('mpi4py' in sys.modules, tempi.stats().abi)"
     environment = {**os.environ, "LD_PRELOAD": "", "TEMPI_LIBRARY": _engine.library_path()}
@@ -278,7 +285,7 @@ def test_two_devices_each_pack_their_own_and_not_for_each_other() -> None:
     first, second = DeviceArray.from_numpy(host), DeviceArray.from_numpy(host, device=1)
     packed = tempi.pack(second[:, 2])
     assert (packed.device, packed.to_numpy().view(float).tolist()) == (1, [2, 6, 10])
-    with pytest.raises(tempi.UnsupportedError):
+    with pytest.raises(tempi.UnsupportedError, match="on two devices"):
         tempi.pack(first[:, 2], out=packed)
 
 

@@ -388,6 +388,35 @@ def test_what_is_received_comes_after_the_arrays_stream(
     del source
 
 
+class Tensor(Pack):
+    """PyTorch's, as far as it is looked at: by DLPack, in the stream that is current."""
+
+    __module__ = "torch"
+    device = types.SimpleNamespace(type="cuda")
+
+
+@pytest.mark.parametrize("index", [np.s_[::2], np.s_[:]])
+def test_pytorchs_tensors_are_ordered_by_its_current_stream(
+    ours: MPI.Intracomm, monkeypatch: pytest.MonkeyPatch, index: Any
+) -> None:
+    array, stream, other = on_device(np.zeros(64, np.uint8)), Stream(), on_device(np.zeros(64, np.uint8))
+    torch = types.ModuleType("torch")
+    current = types.SimpleNamespace(cuda_stream=stream.ptr)
+    torch.cuda = types.SimpleNamespace(current_stream=lambda device: current)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    got, idle = np.zeros(64, np.uint8)[index].copy(), Stream()
+    with patient():
+        kept = [overwrite(array, 7, stream.ptr), overwrite(other, 9, idle.ptr)]
+        tensor = Tensor(array[index], stream=stream.ptr)
+        request = ours.Irecv(got, ours.rank)
+        ours.Send(tensor, ours.rank)
+        request.Wait()
+        assert not idle.is_done()
+    assert (got == 7).all()
+    assert tensor.asked[0] == stream.ptr
+    del kept
+
+
 def test_the_order_ends_with_the_call(ours: MPI.Intracomm) -> None:
     """A later message of the same thread, of an array without a stream, does not wait for an earlier one's."""
     first, second, stream = on_device(np.zeros(64, np.uint8)), on_device(np.zeros(64, np.uint8)), Stream()
