@@ -85,17 +85,20 @@ int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream)
     return status;
 }
 
-/* All that tempi unpacks on the device from now on: a receive may end in a call that knows of no stream. */
-static int order_unpacks(int ordinal, uintptr_t stream)
+/* All that tempi does on the device from now on: a receive may end in a call that knows of no stream, and
+ * one from this very process is done when it is sent. */
+static int order_all(int ordinal, uintptr_t stream)
 {
     tempi_cuda_entry entry;
     tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
     int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
-    status = tempi_cuda_order_streams(device, stream_of(stream), device->streams[TEMPI_UNPACK]);
-    if (status == TEMPI_OK)
-        status = tempi_cuda_order_streams(device, stream_of(stream), device->copy_streams[TEMPI_UNPACK]);
+    for (int d = 0; d < 2 && status == TEMPI_OK; ++d) {
+        status = tempi_cuda_order_streams(device, stream_of(stream), device->streams[d]);
+        if (status == TEMPI_OK)
+            status = tempi_cuda_order_streams(device, stream_of(stream), device->copy_streams[d]);
+    }
     tempi_cuda_leave(&entry);
     return status;
 }
@@ -114,7 +117,7 @@ int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
     if (!is_for_kernels(kind) || !tempi_shim_hooks.datatype_layout)
         return tempi_cuda_wait_stream(ordinal, stream);
     if (direction == TEMPI_INCOMING && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
-        const int status = order_unpacks(ordinal, stream);
+        const int status = order_all(ordinal, stream);
         if (status != TEMPI_OK)
             return status;
     }

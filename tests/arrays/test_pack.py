@@ -168,6 +168,24 @@ def test_no_mpi_comes_with_it() -> None:
     assert done.stdout == "False none\n", done.stderr
 
 
+@needs_device
+def test_packs_go_on_after_mpi_has_ended() -> None:
+    pytest.importorskip("mpi4py")
+    code = (
+        "import numpy as np, tempi\n"
+        "from tempi import MPI\n"
+        "from tempi.emulator.array import DeviceArray\n"
+        "array = DeviceArray.from_numpy(np.arange(12.0).reshape(3, 4))\n"
+        "before = tempi.pack(array[:, 1])\n"
+        "MPI.Finalize()\n"
+        "print(before.to_numpy().view(float), tempi.pack(array[:, 2]).to_numpy().view(float))\n"
+    )
+    environment = {**os.environ, "LD_PRELOAD": "", "TEMPI_LIBRARY": _engine.library_path()}
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "[1. 5. 9.] [ 2.  6. 10.]\n", done.stderr
+
+
 def test_layouts_are_kept_up_to_a_bound_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_packing, "CACHE_SIZE", 4)
     _packing._layouts.clear()
