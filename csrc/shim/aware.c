@@ -5,8 +5,6 @@
 
 bool tempi_aware;
 
-static bool learnt;
-
 static int (*query)(void);
 
 /* Open MPI and MPICH both have it (mpi-ext.h, mpi.h). Looked up at load: MPI may be initialised by then,
@@ -27,12 +25,6 @@ static bool ask(void)
 
 void tempi_aware_learn(void)
 {
-    learnt = true;
     tempi_aware = tempi_config.cuda_aware >= 0 ? tempi_config.cuda_aware != 0 : ask();
     TEMPI_LOG(TEMPI_LOG_INFO, "the MPI library %s device addresses", tempi_aware ? "takes" : "does not take");
-}
-
-int tempi_aware_answer(void)
-{
-    return learnt ? tempi_aware : -1;
 }

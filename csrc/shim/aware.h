@@ -12,8 +12,6 @@ struct tempi_door;
 void tempi_aware_find(const struct tempi_door *door);
 /* Asks it, or TEMPI_CUDA_AWARE, once MPI is there. */
 void tempi_aware_learn(void);
-/* 1 or 0; -1 while it was not asked. */
-int tempi_aware_answer(void);
 
 static inline bool tempi_library_aware(void)
 {

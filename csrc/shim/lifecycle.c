@@ -1,5 +1,6 @@
 #include "shim/lifecycle.h"
 #include "base/config.h"
+#include "base/hooks.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -101,6 +102,11 @@ static void note_thread_level(void)
         tempi_threads_multiple = true;
 }
 
+static int library_aware(void)
+{
+    return tempi_library_aware();
+}
+
 static void world_began(void)
 {
     if (life.world)
@@ -109,6 +115,7 @@ static void world_began(void)
     life.world = true;
     tempi_queue_learn_tags();
     tempi_aware_learn();
+    tempi_shim_hooks.library_aware = library_aware;
     start();
 }
 

@@ -21,7 +21,6 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(const struct
         return NULL;
     if (!door->off) {
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
-        tempi_shim_hooks.library_aware = tempi_aware_answer;
         tempi_aware_find(door);
         tempi_lifecycle_loaded();
     }
