@@ -167,10 +167,13 @@ def test_matched_and_replacing_exchanges_take_device_views(ours: MPI.Intracomm) 
         np.testing.assert_array_equal(got.to_numpy()[..., 0], face(cube(source)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["Bcast", "Ibcast"])
-def test_broadcasts_take_managed_views(ours: MPI.Intracomm, name: str) -> None:
+def test_broadcasts_take_views(ours: MPI.Intracomm, name: str, kind: str) -> None:
+    if kind == "device" and "bounced" not in tempi.stats().counters:
+        pytest.skip("collectives of device memory are the library's, which cannot reach it")
     root = ours.size - 1
-    array = on_device(cube(7) if ours.rank == root else np.zeros((6, 7, 8), np.int64), "managed")
+    array = on_device(cube(7) if ours.rank == root else np.zeros((6, 7, 8), np.int64), kind)
     wait(getattr(ours, name)(face(array), root))
     np.testing.assert_array_equal(face(array).to_numpy(), face(cube(7)))
 
