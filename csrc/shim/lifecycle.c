@@ -9,6 +9,7 @@
 #include "cuda/backend.h"
 #include "shim/act.h"
 #include "shim/aware.h"
+#include "shim/bounce.h"
 #include "shim/narrow.h"
 #include "shim/report.h"
 #include "shim/types.h"
@@ -155,6 +156,7 @@ static void stop(void)
 static void clear(void)
 {
     tempi_types_clear();
+    tempi_bounce_clear();
     tempi_narrow_clear();
     tempi_stage_trim();
 }

@@ -15,7 +15,7 @@ def required() -> tuple[tuple[str, Signature], ...]:
     return tuple(
         (row.name, row.function.plain)
         for row in exported_rows()
-        if row.name not in overlay.OWN_IMPLEMENTATION
+        if row.name not in overlay.OWN_IMPLEMENTATION and row.name not in overlay.OPTIONAL
     )
 
 

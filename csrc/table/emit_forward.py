@@ -103,15 +103,16 @@ def forward_outputs(row: Row) -> str:
     names = {p.name: f"{p.name} == NULL ? NULL : &narrow_{p.name}" for p in outputs}
     tests, before, after = [], "", ""
     for parameter in parameters:
-        name, start = parameter.name, "0"
-        if parameter.poly and parameter not in outputs:
+        name, start, type_ = parameter.name, "0", parameter.type.rstrip(" *")
+        if parameter.poly and parameter not in outputs and type_ == "int":
             tests.append(f"TEMPI_FITS_INT({name})")
         if parameter not in outputs:
             continue
         if parameter.direction == "inout":
-            tests.append(f"({name} == NULL || TEMPI_FITS_INT(*{name}))")
-            start = f"{name} == NULL ? 0 : (int)*{name}"
-        before += f"        int narrow_{name} = {start};\n"
+            if type_ == "int":
+                tests.append(f"({name} == NULL || TEMPI_FITS_INT(*{name}))")
+            start = f"{name} == NULL ? 0 : ({type_})*{name}"
+        before += f"        {type_} narrow_{name} = {start};\n"
         after += (
             f"        if (result == MPI_SUCCESS && {name} != NULL)\n"
             f"            *{name} = narrow_{name};\n"

@@ -190,8 +190,12 @@ class DeviceArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return KINDS[self.memory.kind], self.device
 
-    def __dlpack__(self, *, stream: int | None = None, **_: object) -> object:
-        """A DLPack capsule; `stream` is ordered after the legacy default stream by waiting for that."""
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        """A DLPack capsule; `stream` is ordered after the legacy default stream by waiting for that.
+
+        Of version 0: consumers that know version 1 ask for it by a `max_version`, and go back to this form
+        when that is a TypeError (mpi4py takes any other answer for a capsule of version 1).
+        """
         with current(self.device):
             if stream != -1:
                 call_in(driver(), "cuStreamSynchronize", ctypes.c_void_p(LEGACY_STREAM))
