@@ -33,7 +33,7 @@ def _converted(argument: Any) -> Any:
         return ctypes.c_void_p(argument.ctypes.data)
     if isinstance(argument, Memory):
         return ctypes.c_void_p(argument.address)
-    if isinstance(argument, (MPI.Datatype, MPI.Comm, MPI.Request)):
+    if isinstance(argument, (MPI.Datatype, MPI.Comm, MPI.Request, MPI.Op, MPI.Win, MPI.File, MPI.Info)):
         size = MPI._sizeof(argument)
         handle = argument.handle & ((1 << 8 * size) - 1)
         return ctypes.c_void_p(handle) if size == 8 else ctypes.c_uint(handle)
