@@ -17,13 +17,14 @@ import numpy as np
 
 import calls
 import oracle
+from table.rows import Bounce, all_rows
 from tempi import _engine
 from world import MPI, Memory, committed, placement, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PLACES", "TYPES", "UNAVAILABLE", "Kit", "Places", "bounced_somewhere", "same_on_device", "xor"]
+__all__ = ["PLACES", "TYPES", "UNAVAILABLE", "Kit", "Places", "Requests", "bouncing", "same_on_device", "xor"]
 
 _int = oracle.Named("INT")
 
@@ -175,17 +176,17 @@ class Requests:
         calls.call("MPI_Waitall", len(self.handles), self.handles, self.statuses)
 
 
+def bouncing(kind: str) -> set[str]:
+    """The functions that the table says bounce, of those with a COMMUNICATOR, FILE or WINDOW; "": with none."""
+    rows = [row for row in all_rows() if row.bounce not in (Bounce.NONE, Bounce.REFUSED)]
+    kinds = ("FILE", "WINDOW", "COMMUNICATOR")
+    of = {row.name: next((k for k in kinds if row.function.of_kind(k)), "") for row in rows}
+    return {name for name, found in of.items() if found == kind}
+
+
 def bounced_somewhere(comm: Any, before: int) -> bool:
     """Some rank's call went through host memory since."""
     return any(comm.allgather(snapshot()["bounced"] > before))
-
-
-def _outcome(run: Callable[[Kit], None], kit: Kit) -> Any:
-    try:
-        run(kit)
-    except MPI.Exception as error:
-        return f"error {error.Get_error_class()}"
-    return kit.contents()
 
 
 def same_on_device(

@@ -15,7 +15,7 @@ import tempi
 from tempi import _engine
 from world import MPI, Memory, placement
 
-__all__ = ["call", "has", "library_agrees", "pack", "unchecked", "unpack"]
+__all__ = ["call", "code_of", "has", "library_agrees", "pack", "unchecked", "unpack"]
 
 
 def _address(name: str) -> int:
@@ -40,10 +40,15 @@ def _converted(argument: Any) -> Any:
     return argument
 
 
-def call(name: str, *arguments: Any) -> None:
-    """Raises MPI.Exception for an error that comes back. Counts are C ints: wrap longer ones."""
+def code_of(name: str, *arguments: Any) -> int:
+    """What the function returns. Counts are C ints: wrap longer ones."""
     function = ctypes.CFUNCTYPE(ctypes.c_int)(_address(name))
-    code = function(*(_converted(argument) for argument in arguments))
+    return int(function(*(_converted(argument) for argument in arguments)))
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Raises MPI.Exception for an error that comes back."""
+    code = code_of(name, *arguments)
     if code != MPI.SUCCESS:
         raise MPI.Exception(code)
 

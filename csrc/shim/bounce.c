@@ -359,7 +359,6 @@ static tempi_record *record_of(tempi_bounce *bounce, tempi_request_role role, MP
     if (!record)
         return NULL;
     record->role = role;
-    record->receives = true; /* what became of it must be known */
     record->active = role == TEMPI_REQUEST_ATTACHED;
     record->bounce = bounce;
     record->request = tempi_handle(request);

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from table import overlay
 from table.buffers import blocking_name
-from table.emit_abi import NOTICE, arguments, is_inline, narrowed, wide
+from table.emit_abi import NOTICE, arguments, declarable, is_inline, narrowed, wide
+from table.header import Header
 from table.rows import Row, exported_rows
 from table.standard import Parameter
 
@@ -173,8 +174,8 @@ def forward(row: Row) -> str:
     return forward_arrays(row) if arrays(row) else forward_outputs(row)
 
 
-def forwards() -> str:
-    body = "\n".join(forward(row) for row in exported_rows() if row.has_large)
+def forwards(header: Header) -> str:
+    body = "\n".join(forward(row) for row in exported_rows() if row.has_large and declarable(row, header))
     return f"""{NOTICE}#include "mpi_table.h"
 
 #include <stddef.h>

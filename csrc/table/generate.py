@@ -40,7 +40,7 @@ def abi_files(command: list[str]) -> dict[str, str]:
         "bounced.h": emit_bounce.prototypes(seen),
         "bounced.c": emit_bounce.functions(seen),
         "bind.c": emit_abi.bind(seen),
-        "forward.c": emit_forward.forwards(),
+        "forward.c": emit_forward.forwards(seen),
         "wrappers.c": emit_wrappers.wrappers(seen),
     }
 

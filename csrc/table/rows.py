@@ -93,7 +93,8 @@ def bounce_of(function: Function) -> Bounce:
     name = function.name
     if name in overlay.REFUSED:
         return Bounce.REFUSED
-    if name in overlay.ACTED or name.startswith(("T_", "Psend", "Precv")) or not buffers_of(function):
+    apart = name in overlay.ACTED or name in overlay.UNBOUNCED or name.startswith("T_")
+    if apart or not buffers_of(function):
         return Bounce.NONE
     endings = {"_init": Bounce.PERSISTENT, "_begin": Bounce.BEGIN, "_end": Bounce.END}
     for ending, bounce in endings.items():
