@@ -6,7 +6,7 @@ import hashlib
 
 from table.buffers import Buffer
 from table.emit_abi import NOTICE, blob
-from table.rows import Bounce, Row, all_rows, slots
+from table.rows import Bounce, Row, all_rows, extension_rows, slots
 
 
 def digest() -> str:
@@ -80,9 +80,9 @@ def functions_page() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| MPI_{row.name} | {'yes' if row.has_large else ''} | {row.kind} "
+        f"| {row.symbol} | {'yes' if row.has_large else ''} | {row.kind} "
         f"| {row.role if row.role != 'none' else ''}{' (array)' if row.many_requests else ''} "
         f"| {_cell(row)} | {_buffers(row)} | {row.reason} |"
-        for row in all_rows()
+        for row in (*all_rows(), *extension_rows())
     ]
     return "\n".join(lines) + "\n"

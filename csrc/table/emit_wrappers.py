@@ -5,7 +5,7 @@ from __future__ import annotations
 from table.emit_abi import NOTICE, declarable
 from table.emit_bounce import CARRIED, owner
 from table.header import Header
-from table.overlay import OPTIONAL, OWN_IMPLEMENTATION, REFUSED, SYNCHRONISES, Class, Role
+from table.overlay import EXTENSIONS, OPTIONAL, OWN_IMPLEMENTATION, REFUSED, SYNCHRONISES, Class, Role
 from table.rows import Bounce, Row, Slot, slots
 
 GUARDS = {
@@ -55,6 +55,8 @@ def acted_body(slot: Slot) -> str:
     row, table = slot.row, table_of(slot)
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
+    if row.name in EXTENSIONS:
+        return f"    return tempi_{row.name}({', '.join(form.names)});\n"
     outputs = [] if slot.large else narrow_outputs(row)
     passed = ", ".join(f"&wide_{n}" if n in outputs else n for n in form.names)
     passed = f", {passed}" if passed else ""
@@ -150,6 +152,7 @@ def wrappers(header: Header) -> str:
 #include "door/door.h"
 #include "shim/act.h"
 #include "shim/bounce.h"
+#include "shim/support.h"
 #include "slots.h"
 
 {entries}

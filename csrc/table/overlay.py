@@ -40,6 +40,7 @@ ACTED = frozenset(
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome
     Request_free Request_get_status Request_get_status_all Request_get_status_any
     Request_get_status_some Cancel Pack_external Unpack_external
+    Comm_get_info File_get_info Session_get_info
     """.split()
 )
 
@@ -63,7 +64,7 @@ OPTIONAL = dict.fromkeys(
     Exscan_init Gather_init Gatherv_init Reduce_init Reduce_scatter_init Reduce_scatter_block_init
     Scan_init Scatter_init Scatterv_init Neighbor_allgather_init Neighbor_allgatherv_init
     Neighbor_alltoall_init Neighbor_alltoallv_init Neighbor_alltoallw_init
-    Isendrecv Isendrecv_replace
+    Isendrecv Isendrecv_replace Session_get_info
     """.split(),
     _LACKS_41,
 ) | dict.fromkeys(("Comm_attach_buffer", "Session_attach_buffer"), _NEW_41)
@@ -300,3 +301,13 @@ SYNCHRONISES = {
 # Functions with buffers of messages that are left as they are.
 _PARTS = "partitions are packed and unpacked one by one, which nothing does yet"
 UNBOUNCED = {"Psend_init": _PARTS, "Precv_init": _PARTS}
+
+# Functions of the libraries' own, beside the standard: their parameters in C, and what tempi says of them.
+# They are exported whatever the library has: the shim's functions of the same names answer.
+EXTENSIONS = {
+    "MPIX_Query_cuda_support": ((), "1 where device memory works, by the library or by tempi"),
+    "MPIX_GPU_query_support": (
+        (("gpu_type", "int", "in"), ("is_supported", "int *", "out")),
+        "the same for CUDA; MPICH's own question, and its answer for other GPUs",
+    ),
+}

@@ -10,7 +10,7 @@ from pathlib import Path
 from table import overlay
 from table.buffers import Buffer, buffers_of
 from table.overlay import Class, Role
-from table.standard import Function, load
+from table.standard import Function, Parameter, Signature, load
 
 LIBRARIES = Path(__file__).parent / "libraries"
 
@@ -46,6 +46,11 @@ class Row:
     @property
     def name(self) -> str:
         return self.function.name
+
+    @property
+    def symbol(self) -> str:
+        """Its name in C: an extension's is whole."""
+        return self.name if self.name in overlay.EXTENSIONS else f"MPI_{self.name}"
 
     @property
     def has_large(self) -> bool:
@@ -145,6 +150,30 @@ def exported_rows() -> tuple[Row, ...]:
     return tuple(row for row in all_rows() if row.exported)
 
 
+def extension_of(name: str) -> Row:
+    parameters, reason = overlay.EXTENSIONS[name]
+    plain = Signature(
+        "int", tuple(Parameter(n, "", type_, False, "", way, None, False) for n, type_, way in parameters)
+    )
+    return Row(
+        function=Function(name, plain, None),
+        kind=Class.LOCAL,
+        role=Role.NONE,
+        many_requests=False,
+        buffers=(),
+        acted=True,
+        bounce=Bounce.NONE,
+        exported=True,
+        twin=False,
+        reason=reason,
+    )
+
+
+@cache
+def extension_rows() -> tuple[Row, ...]:
+    return tuple(extension_of(name) for name in overlay.EXTENSIONS)
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One exported symbol, in the order of the trampolines and of the shim's entries."""
@@ -155,14 +184,14 @@ class Slot:
 
     @property
     def symbol(self) -> str:
-        return f"{'P' if self.profiling else ''}MPI_{self.row.name}{'_c' if self.large else ''}"
+        return f"{'P' if self.profiling else ''}{self.row.symbol}{'_c' if self.large else ''}"
 
 
 @cache
 def slots() -> tuple[Slot, ...]:
     return tuple(
         Slot(row, profiling, large)
-        for row in exported_rows()
+        for row in (*exported_rows(), *extension_rows())
         for large in ((False, True) if row.has_large else (False,))
         for profiling in ((False, True) if row.twin else (False,))
     )
