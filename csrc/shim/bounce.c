@@ -10,6 +10,7 @@
 #include "transfer/shadow.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { BUFFERS = 3 }; /* Compare_and_swap has as many */
 
@@ -26,6 +27,9 @@ struct tempi_bounce {
     int n;
     held buffers[BUFFERS];
     int target;         /* of a lingering one-sided operation */
+    int partitions;     /* of a partitioned message; else 0 */
+    bool *moved;        /* of these: which came back since the start */
+    tempi_lock lock;    /* guards `moved`, and the moving of arrived partitions */
     tempi_bounce *next; /* in the list of those, and in a claim */
 };
 
@@ -230,14 +234,57 @@ void tempi_bounce_free(tempi_bounce *bounce)
         return;
     for (int i = 0; i < bounce->n; ++i)
         tempi_shadow_close(&bounce->buffers[i].shadow);
+    free(bounce->moved);
     free(bounce);
 }
 
 /* ---- moving --------------------------------------------------------------------------------------------- */
 
+/* The start of a partitioned message moves nothing yet. */
+static int start_partitions(tempi_bounce *bounce)
+{
+    memset(bounce->moved, 0, (size_t)bounce->partitions);
+    tempi_stat_add(TEMPI_STAT_bounced, 1);
+    return TEMPI_OK;
+}
+
+static int move_partition(const held *h, int partitions, int direction, int partition)
+{
+    int status = h->waits ? tempi_cuda_await_program(h->device) : TEMPI_OK;
+    const int64_t n = h->shadow.bytes / partitions;
+    if (status == TEMPI_OK && n > 0) {
+        status = tempi_shadow_move(&h->shadow, direction, partition * n, n);
+        tempi_stat_add(TEMPI_STAT_bounced_bytes, n);
+    }
+    return status;
+}
+
+/* Each comes back once: the program may be using it since. */
+static int bring_partition(tempi_bounce *bounce, int partition)
+{
+    int status = TEMPI_OK;
+    tempi_lock_acquire(&bounce->lock);
+    if (!bounce->moved[partition]) {
+        status = move_partition(&bounce->buffers[0], bounce->partitions, TEMPI_UNPACK, partition);
+        bounce->moved[partition] = true;
+    }
+    tempi_lock_release(&bounce->lock);
+    return status;
+}
+
+static int bring_partitions(tempi_bounce *bounce)
+{
+    int status = TEMPI_OK;
+    for (int i = 0; i < bounce->partitions && status == TEMPI_OK; ++i)
+        status = bring_partition(bounce, i);
+    return status;
+}
+
 static int fill(tempi_bounce *bounce)
 {
     int status = TEMPI_OK;
+    if (bounce->partitions)
+        return start_partitions(bounce);
     for (int i = 0; i < bounce->n && status == TEMPI_OK; ++i) {
         const held *h = &bounce->buffers[i];
         if (h->waits)
@@ -263,7 +310,9 @@ static int drain(tempi_bounce *bounce)
 {
     const double start = tempi_trace_begin();
     int status = TEMPI_OK;
-    for (int i = 0; i < bounce->n && status == TEMPI_OK; ++i) {
+    if (bounce->partitions && (bounce->buffers[0].does & TEMPI_WRITES))
+        status = bring_partitions(bounce);
+    for (int i = 0; i < bounce->n && status == TEMPI_OK && !bounce->partitions; ++i) {
         const held *h = &bounce->buffers[i];
         if (h->shadow.bytes == 0 || !(h->does & TEMPI_WRITES))
             continue;
@@ -410,6 +459,52 @@ int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request)
     const tempi_owner owner = bounce->owner;
     tempi_bounce_free(bounce);
     return raise_status(&owner, TEMPI_ERR_MEMORY);
+}
+
+int tempi_bounce_keep_partitions(tempi_bounce *bounce, int rc, int partitions, MPI_Request *request)
+{
+    if (bounce) {
+        bounce->partitions = partitions;
+        bounce->moved = calloc((size_t)partitions, sizeof *bounce->moved);
+    }
+    if (!bounce || rc != MPI_SUCCESS || bounce->moved)
+        return tempi_bounce_keep(bounce, rc, request);
+    tempi_lib.Request_free(request);
+    rc = raise_status(&bounce->owner, TEMPI_ERR_MEMORY);
+    tempi_bounce_free(bounce);
+    return rc;
+}
+
+/* Not claimed: several threads may be at partitions of one request. */
+static tempi_bounce *partitioned(MPI_Request request)
+{
+    tempi_bounce *bounce = NULL;
+    tempi_lock_acquire(&tempi_records.lock);
+    const tempi_record_slot *slot = tempi_records_find(tempi_handle(request));
+    if (slot)
+        bounce = slot->record->bounce;
+    tempi_lock_release(&tempi_records.lock);
+    return bounce && bounce->partitions ? bounce : NULL;
+}
+
+int tempi_bounce_ready(MPI_Request request, int first, int last)
+{
+    tempi_bounce *bounce = partitioned(request);
+    int status = TEMPI_OK;
+    if (!bounce || first < 0 || last >= bounce->partitions || !(bounce->buffers[0].does & TEMPI_READS))
+        return MPI_SUCCESS;
+    for (int i = first; i <= last && status == TEMPI_OK; ++i)
+        status = move_partition(&bounce->buffers[0], bounce->partitions, TEMPI_PACK, i);
+    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
+}
+
+int tempi_bounce_arrived(MPI_Request request, int partition)
+{
+    tempi_bounce *bounce = partitioned(request);
+    if (!bounce || partition < 0 || partition >= bounce->partitions || !(bounce->buffers[0].does & TEMPI_WRITES))
+        return MPI_SUCCESS;
+    const int status = bring_partition(bounce, partition);
+    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
 }
 
 /* ---- what lingers --------------------------------------------------------------------------------------- */

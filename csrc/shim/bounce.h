@@ -101,6 +101,14 @@ int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request);
 int tempi_bounce_linger(tempi_bounce *bounce, int rc, int target);
 int tempi_bounce_begin(tempi_bounce *bounce, int rc);
 
+/* The same as keep, for a buffer whose equal partitions come and go one by one. */
+int tempi_bounce_keep_partitions(tempi_bounce *bounce, int rc, int partitions, MPI_Request *request);
+/* Partitions [first, last] are ready to be sent, if the request is a bounced one: MPI_SUCCESS, or an error
+ * that was raised already. Any thread. */
+int tempi_bounce_ready(MPI_Request request, int first, int last);
+/* That one has arrived: the same, and the program may read it then. */
+int tempi_bounce_arrived(MPI_Request request, int partition);
+
 /* ---- what hangs on a request's record ------------------------------------------------------------------- */
 
 struct tempi_record;

@@ -105,8 +105,6 @@ int tempi_act_File_get_info(const struct tempi_mpi *to, MPI_File fh, MPI_Info *i
 #ifdef TEMPI_ACTS_IN_Session_get_info /* not with an mpi.h that has no MPI_Session */
 int tempi_act_Session_get_info(const struct tempi_mpi *to, MPI_Session session, MPI_Info *info_used)
 {
-    if (!to->Session_get_info)
-        return TEMPI_UNAVAILABLE;
     return add_kinds(to->Session_get_info(session, info_used), info_used);
 }
 #endif

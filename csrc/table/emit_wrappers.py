@@ -111,8 +111,7 @@ def synchronised(row: Row, call: str) -> str:
 def forwarded_body(slot: Slot) -> str:
     row, table = slot.row, table_of(slot)
     guard = GUARDS.get(row.kind, "")
-    body = f"    if ({table}.{row.name} == NULL)\n        return TEMPI_UNAVAILABLE;\n" if row.name in OPTIONAL else ""
-    body += f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
+    body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
     body += bounced(slot)
     if slot.large:
         assert row.function.large is not None
@@ -126,6 +125,8 @@ def entry(slot: Slot) -> str:
     form = slot.row.function.large if slot.large else slot.row.function.plain
     assert form is not None
     body = passed_on(slot) + acted_body(slot) if slot.row.acted else forwarded_body(slot)
+    if slot.row.name in OPTIONAL:
+        body = f"    if ({table_of(slot)}.{slot.row.name} == NULL)\n        return TEMPI_UNAVAILABLE;\n{body}"
     return f"static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
 
 

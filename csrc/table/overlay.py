@@ -41,6 +41,7 @@ ACTED = frozenset(
     Request_free Request_get_status Request_get_status_all Request_get_status_any
     Request_get_status_some Cancel Pack_external Unpack_external
     Comm_get_info File_get_info Session_get_info
+    Psend_init Precv_init Pready Pready_range Pready_list Parrived
     """.split()
 )
 
@@ -65,6 +66,7 @@ OPTIONAL = dict.fromkeys(
     Scan_init Scatter_init Scatterv_init Neighbor_allgather_init Neighbor_allgatherv_init
     Neighbor_alltoall_init Neighbor_alltoallv_init Neighbor_alltoallw_init
     Isendrecv Isendrecv_replace Session_get_info
+    Psend_init Precv_init Pready Pready_range Pready_list Parrived
     """.split(),
     _LACKS_41,
 ) | dict.fromkeys(("Comm_attach_buffer", "Session_attach_buffer"), _NEW_41)
@@ -78,7 +80,6 @@ EXPORTED_LOCAL = {
 # Not exported although their class asks for it, because nothing can serve them on a library that
 # lacks them. The rule finds them by the symbol lists; a test holds the two together.
 _SESSIONS = "Open MPI 4.1 has no sessions; it needs a group that comes from one"
-_PARTITIONED = "Open MPI 4.1 has no partitioned communication; partitions are never queued"
 _BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never queued"
 UNSERVED = {
     "Session_detach_buffer": _BUFFERS_41,
@@ -92,10 +93,6 @@ UNSERVED = {
     "Comm_create_from_group": _SESSIONS,
     "Intercomm_create_from_groups": _SESSIONS,
     "Comm_idup_with_info": "Open MPI 4.1 lacks it; it only begins, and Wait, which is ours, ends it",
-    "Pready": _PARTITIONED,
-    "Pready_range": _PARTITIONED,
-    "Pready_list": _PARTITIONED,
-    "Parrived": _PARTITIONED,
 }
 
 # Never exported: a symbol of that name in the process has a meaning of its own.
@@ -202,6 +199,9 @@ AUXILIARY = frozenset(
     """.split()
 )
 
+# Prototypes that some mpi.h has without the standard's const: the call is the same.
+WITHOUT_CONST = {"Pready_list": "Open MPI 5.0"}
+
 # Handle conversions are functions on some libraries and macros on others: both come out as
 # static inline tempi_<name>.
 CONVERSIONS = ("Comm_c2f", "Type_c2f", "Request_c2f", "Comm_f2c", "Type_f2c", "Request_f2c")
@@ -297,10 +297,6 @@ SYNCHRONISES = {
     "Win_unlock_all": "",
     "Win_free": "",
 }
-
-# Functions with buffers of messages that are left as they are.
-_PARTS = "partitions are packed and unpacked one by one, which nothing does yet"
-UNBOUNCED = {"Psend_init": _PARTS, "Precv_init": _PARTS}
 
 # Functions of the libraries' own, beside the standard: their parameters in C, and what tempi says of them.
 # They are exported whatever the library has: the shim's functions of the same names answer.

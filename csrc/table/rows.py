@@ -98,8 +98,7 @@ def bounce_of(function: Function) -> Bounce:
     name = function.name
     if name in overlay.REFUSED:
         return Bounce.REFUSED
-    apart = name in overlay.ACTED or name in overlay.UNBOUNCED or name.startswith("T_")
-    if apart or not buffers_of(function):
+    if name in overlay.ACTED or name.startswith("T_") or not buffers_of(function):
         return Bounce.NONE
     endings = {"_init": Bounce.PERSISTENT, "_begin": Bounce.BEGIN, "_end": Bounce.END}
     for ending, bounce in endings.items():

@@ -201,31 +201,45 @@ static int put(load *l, const tempi_shadow_piece *p, int64_t first, int64_t n)
     return TEMPI_OK;
 }
 
-static int move_piece(load *l, const tempi_shadow_piece *p)
+/* Bytes [first, end) of the piece's packed stream. */
+static int move_piece(load *l, const tempi_shadow_piece *p, int64_t first, int64_t end)
 {
-    const int64_t all = p->layout->size * p->count;
-    const int64_t step = is_one_run(p) ? all : FRAGMENT;
+    const int64_t step = is_one_run(p) ? end - first : FRAGMENT;
     int status = TEMPI_OK;
-    for (int64_t first = 0; first < all && status == TEMPI_OK; first += step) {
+    for (; first < end && status == TEMPI_OK; first += step) {
         if (l->n == OPERATIONS || l->bytes >= FRAGMENT)
             status = flush(l, status);
         if (status == TEMPI_OK)
-            status = put(l, p, first, all - first < step ? all - first : step);
+            status = put(l, p, first, end - first < step ? end - first : step);
     }
     return status;
+}
+
+static void load_open(load *l, const tempi_shadow *shadow, int direction)
+{
+    l->shadow = shadow;
+    l->direction = direction;
+    l->n = 0;
+    l->bytes = 0;
 }
 
 static int move(const tempi_shadow *shadow, int direction)
 {
     load l;
-    l.shadow = shadow;
-    l.direction = direction;
-    l.n = 0;
-    l.bytes = 0;
+    load_open(&l, shadow, direction);
     int status = TEMPI_OK;
-    for (int i = 0; i < shadow->npieces && status == TEMPI_OK; ++i)
-        status = move_piece(&l, piece(shadow, i));
+    for (int i = 0; i < shadow->npieces && status == TEMPI_OK; ++i) {
+        const tempi_shadow_piece *p = piece(shadow, i);
+        status = move_piece(&l, p, 0, p->layout->size * p->count);
+    }
     return flush(&l, status);
+}
+
+int tempi_shadow_move(const tempi_shadow *shadow, int direction, int64_t first, int64_t n)
+{
+    load l;
+    load_open(&l, shadow, direction);
+    return flush(&l, move_piece(&l, piece(shadow, 0), first, first + n));
 }
 
 int tempi_shadow_fill(const tempi_shadow *shadow)

@@ -49,4 +49,7 @@ int tempi_shadow_fill(const tempi_shadow *shadow);
 /* The shadow into the program's memory; returns when it is there. */
 int tempi_shadow_drain(const tempi_shadow *shadow);
 
+/* The same for n packed bytes from `first` on of a shadow of one piece; direction: TEMPI_PACK fills. */
+int tempi_shadow_move(const tempi_shadow *shadow, int direction, int64_t first, int64_t n);
+
 #endif

@@ -231,6 +231,68 @@ def test_other_function(comm: Any, name: str) -> None:
             same_on_device(comm, OTHERS[name], tree, places, large=(i + j) % 2 == 0)
 
 
+# -- partitions -------------------------------------------------------------------------------------------------
+
+PARTS = 5
+
+
+def partitioned(announce: str) -> Callable[[Kit], Any]:
+    """Three rounds of a message in partitions, made ready out of order; each is read once it has arrived."""
+
+    def run(k: Kit) -> Any:
+        to, source = (k.rank + 1) % k.size, (k.rank - 1) % k.size
+        out, into = k.input(2 * PARTS), k.recv(2 * PARTS)
+        requests, found = Requests(2), []
+        n, rest = ctypes.c_int64(2), [3, k.comm, MPI.INFO_NULL]
+        calls.call("MPI_Precv_init", into, PARTS, n, k.datatype, source, *rest, requests.at(0))
+        calls.call("MPI_Psend_init", out, PARTS, n, k.datatype, to, *rest, requests.at(1))
+        for seed in range(3):
+            calls.call("MPI_Startall", 2, requests.handles)
+            out.fill(10 * seed + k.rank)  # a partition counts as it is when it is ready
+            announced(announce, requests)
+            flag = ctypes.c_int()
+            for part in range(PARTS):
+                until(lambda part=part: arrived(requests, part, flag))
+            found += [into.packed]
+            into.fill(5)  # what has arrived is the program's
+            requests.wait()
+            found += k.contents()
+        for i in range(2):
+            calls.call("MPI_Request_free", requests.at(i))
+        return found
+
+    return run
+
+
+def announced(how: str, requests: Requests) -> None:
+    handle = MPI.Request.fromhandle(int(requests.handles[1]))
+    if how == "Pready":
+        for part in (3, 0, 4, 1, 2):
+            calls.call("MPI_Pready", part, handle)
+    elif how == "Pready_range":
+        calls.call("MPI_Pready_range", 2, 4, handle)
+        calls.call("MPI_Pready_range", 0, 1, handle)
+    else:
+        calls.call("MPI_Pready_list", PARTS, np.array([4, 2, 0, 3, 1], np.intc), handle)
+
+
+def arrived(requests: Requests, part: int, flag: Any) -> bool:
+    calls.call("MPI_Parrived", MPI.Request.fromhandle(int(requests.handles[0])), part, ctypes.byref(flag))
+    return bool(flag.value)
+
+
+@pytest.mark.parametrize("announce", ["Pready", "Pready_range", "Pready_list"])
+def test_partitions_come_one_by_one(comm: Any, announce: str) -> None:
+    if not calls.has("MPI_Psend_init"):
+        pytest.skip("this library has no partitioned communication")
+    if comm.size == 1:
+        pytest.skip("to itself Open MPI sends no partitions")
+    # By itself Open MPI 5.0.11 finds the partitions of a derived type by its size.
+    for tree in TYPES if MPICH else ("plain",):
+        for places in PLACES:
+            same_on_device(comm, partitioned(announce), tree, places)
+
+
 # -- managed and pinned memory --------------------------------------------------------------------------------
 
 
