@@ -45,6 +45,9 @@
     X(left_aware, "left to the library: device memory without gaps, which it takes itself")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory that took another method, because buffers were out")  \
+    X(bounced, "calls on device memory that went through host memory: the library takes no device addresses") \
+    X(bounced_bytes, "bytes copied for them, in and out")                                          \
+    X(bounce_errors, "of these, how many ended with an error: out of memory, a device, or not possible") \
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
     X(check_failures, "of these, how many differed")

@@ -58,6 +58,9 @@ void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event);
  * legacy default stream of this device, or the one that is named for the stream's direction. The caller
  * has entered the device. */
 int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream);
+/* The same for the host: returns when the program's stream of that device is through (any device's where
+ * managed memory has none). */
+int tempi_cuda_await_program(int ordinal);
 /* The stream that the calling thread's buffers are made ready in: a CUstream of the program, with
  * cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the default rule. */
 void tempi_cuda_set_stream(uintptr_t stream);

@@ -10,6 +10,7 @@
 #include "cuda/backend.h"
 #include "shim/act.h"
 #include "shim/aware.h"
+#include "shim/bounce.h"
 #include "shim/narrow.h"
 #include "shim/report.h"
 #include "shim/types.h"
@@ -162,6 +163,7 @@ static void stop(void)
 static void clear(void)
 {
     tempi_types_clear();
+    tempi_bounce_clear();
     tempi_narrow_clear();
     tempi_stage_trim();
 }

@@ -2,6 +2,7 @@
  * the record keeps until the request is freed. */
 #include "base/log.h"
 #include "shim/act.h"
+#include "shim/bounce.h"
 #include "shim/check.h"
 #include "shim/request.h"
 
@@ -61,7 +62,10 @@ static tempi_record *prepare(MPI_Request request)
     record->settled = false;
     record->cancelled = false;
     record->error = MPI_SUCCESS;
-    if (!record->receives && tempi_pack_run(&record->op, 1) != TEMPI_OK) {
+    if (record->bounce) {
+        record->error = tempi_bounce_fill(record->bounce);
+        record->active = record->error == MPI_SUCCESS;
+    } else if (!record->receives && tempi_pack_run(&record->op, 1) != TEMPI_OK) {
         record->active = false;
         record->error = tempi_message_failed(tempi_comm_of(record->comm));
     } else if (!record->receives) {

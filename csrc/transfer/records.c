@@ -26,6 +26,7 @@ tempi_record *tempi_record_new(void)
     record->op.layout = NULL;
     record->op.packed = NULL;
     record->typemap = NULL;
+    record->bounce = NULL;
     record->error = 0;
     record->next = record->beside = NULL;
     record->ticket = (tempi_ticket){NULL, NULL, TEMPI_OK};

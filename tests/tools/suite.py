@@ -79,6 +79,9 @@ DEVICE = {"TEMPI_FORCE": "1", "TEMPI_CUDA_DRIVER": "emulated", "MPITEST_MEMORY":
 FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
 ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
 
+#: Device memory where the library takes no device addresses; these tests place their memory themselves.
+BOUNCE = DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}
+
 #: MPI tests by the environment they need: what is set, which files, how many ranks.
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
@@ -98,13 +101,16 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "device": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ON_DEVICE, (1, 2)),
     "device, drop-in": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_dropin_devices.py",), (1, 2)),
     "device, aware": (DEVICE | {"TEMPI_CUDA_AWARE": "1"}, ("test_dropin_aware.py",), (1,)),
+    "bounce": (BOUNCE, ("test_bounce_*.py",), (1, 2)),
+    "bounce, 4 ranks of few": (BOUNCE, ("test_bounce_collectives.py",), (4,)),
     "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
 }
 #: Tests that need a setting of another group, or assert what only forcing makes sure.
+BOUNCED = tuple(f"test_bounce_{part}.py" for part in ("collectives", "files", "requests", "windows"))
 ELSEWHERE = {
-    "base": ("test_deferred.py", "test_stage.py", "test_dropin_devices.py", "test_dropin_aware.py"),
+    "base": ("test_deferred.py", "test_stage.py", "test_dropin_devices.py", "test_dropin_aware.py", *BOUNCED),
     "by rule": (),
 }
 
