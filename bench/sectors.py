@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
+
 from tempi.layout import Box, Layout
 
 SECTOR = 32
@@ -131,6 +132,13 @@ def touched(layout: Layout, count: int = 1, base: int = 0, sector: int = SECTOR)
 def contiguous(size: int, base: int = 0, sector: int = SECTOR) -> Touched:
     """Of `size` bytes in one piece."""
     return _Nest((), size, sector).count({}, 0, base % sector) if size else Touched(0, 0)
+
+
+def table_bytes(layout: Layout) -> int:
+    """What the offsets of irregular layouts take on the device, which every pack has to read: 4 bytes each
+    where they fit."""
+    tables = [box.table for box in layout.boxes if box.table is not None]
+    return sum(len(table) * (4 if abs(table.offsets).max(initial=0) < 1 << 32 else 8) for table in tables)
 
 
 @dataclass(frozen=True, slots=True)

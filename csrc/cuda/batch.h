@@ -75,6 +75,9 @@ void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
 /* Puts the batch's items into its stream (launch.c). The caller has entered the device. */
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
 
+/* The launches and copies of the plan that the last enqueue made, once more: where nothing is staged. */
+int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
+
 /* Work of the back end that holds just that batch, whose reference it takes over; NULL: out of memory. */
 tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch);
 

@@ -1,7 +1,8 @@
-"""``tempi bench``: measure packing, messages, overhead and a halo exchange."""
+"""``tempi bench``: measure packing, messages, overhead, a halo exchange, and a GPU."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -185,3 +186,34 @@ def halo(
         mpicc=mpicc,
     )
     _run(lambda: suite_halo.run(common, options))
+
+
+@bench.command()
+@_common
+@_seconds
+@click.option("--memory", type=click.FloatRange(min=0.01), help="GiB of device memory [default: half of the free].")
+@click.option("--part", "parts", multiple=True, help="rates, kernels, launches, messages, halo [default: all].")
+@click.option("--out", metavar="DIR", help="Where the records go [default: results/gpu/CARD].")
+@click.option("--mpicc", metavar="PATH", help="The MPI compiler for the halo [default: as for halo].")
+def gpu(
+    json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None,
+    parts: tuple[str, ...], out: str | None, mpicc: str | None,
+) -> None:  # fmt: skip
+    """An NVIDIA GPU: its memory, tempi's kernels against the sector bound, launches, messages, a halo.
+
+    Subjects: tempi, the driver's pitched copies, CuPy where it is installed, the MPI library where it takes
+    device addresses, and by hand. Every answer is checked before it is timed; the targets are printed last,
+    and a missed one is exit status 1. With TEMPI_CUDA_DRIVER=emulated everything is checked and nothing is
+    timed.
+    """
+    from tempi.bench import suite, suite_gpu
+
+    _alone("gpu")
+    unknown = [part for part in parts if part not in suite_gpu.PARTS]
+    if unknown:
+        raise click.UsageError(f"--part {unknown[0]}: choose one of {', '.join(suite_gpu.PARTS)}")
+    common = suite.Common(json, None, quick, mpirun)
+    chosen = parts or suite_gpu.PARTS
+    size = int(memory * (1 << 30)) if memory else 0
+    options = suite_gpu.Options(chosen, seconds or (0.1 if quick else 0.3), size, out, mpicc)
+    _run(lambda: suite_gpu.run(common, options) or sys.exit(1))

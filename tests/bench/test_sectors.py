@@ -98,7 +98,7 @@ def test_a_gigabyte_of_single_bytes_is_counted_at_once() -> None:
 def test_what_cannot_be_counted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sectors, "MOST_RUNS", 10)
     with pytest.raises(ValueError, match="too many"):
-        sectors.touched(layout_of("indexed_block(1, [%s], INT)" % ",".join(str(3 * i * i) for i in range(20))))
+        sectors.touched(layout_of("indexed_block(1, [{}], INT)".format(",".join(str(3 * i * i) for i in range(20)))))
 
 
 def test_the_bound_counts_both_sides() -> None:
