@@ -13,7 +13,7 @@ everything is checked, nothing is timed, and the folder is called "emulated".
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,14 @@ def read(folder: Path) -> list[Record]:
 
 
 def is_emulated(found: Sequence[Record]) -> bool:
-    return any(record.meta.get("emulated") for record in found)
+    """Does any record come from a test device, whatever else it says?"""
+    return any(_from_emulator(record.meta) for record in found)
+
+
+def _from_emulator(meta: Mapping[str, Any]) -> bool:
+    device = meta.get("device")
+    name = device.get("name", "") if isinstance(device, dict) else device or ""
+    return bool(meta.get("emulated")) or "EMULATED" in name
 
 
 def checked_table(found: dict[str, list[Record]]) -> Table:
@@ -149,10 +156,10 @@ def checked_table(found: dict[str, list[Record]]) -> Table:
     return made
 
 
-def kernels_table(found: Sequence[Row], measured: Rates) -> Table:
-    """The large shapes, or the largest that there are."""
+def kernels_table(found: Sequence[Row], least: int = 64 * MIB) -> Table:
+    """The shapes of `least` packed bytes and more (or the largest that there are), and the faces."""
     most = max((one.size for one in found), default=0)
-    shown = [one for one in found if one.size >= min(64 * MIB, most) or one.case.startswith("face")]
+    shown = [one for one in found if one.size >= min(least, most) or one.case.startswith("face")]
     made = Table(title="Packs and unpacks by device time; of bound: the sector bound over tempi's time")
     for name in ("case", "op"):
         made.add_column(name)
@@ -245,7 +252,7 @@ def _show_measured(console: Console, found: dict[str, list[Record]], everything:
         return not suite.refusals(everything)
     measured = gpu_verdict.rates(everything)
     if found.get("kernels"):
-        console.print(kernels_table(gpu_verdict.rows(everything, measured), measured))
+        console.print(kernels_table(gpu_verdict.rows(everything, measured)))
     bars = gpu_verdict.bars(everything)
     for bar in bars:
         for text in bar.missing:

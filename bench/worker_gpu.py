@@ -44,11 +44,33 @@ EMPTY_PTX = b""".version 7.0
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured: bytes of the copy and of the probes, shapes, a halo; or only checked."""
+
+    timed: bool
+    copy: int
+    probe: int
+    cases: Sequence[gpu_cases.Case]
+    halo: gpu_halo.Halo
+
+
+def plan_of(quick: bool, emulated: bool, memory: int) -> Plan:
+    """For a GPU, or for the emulated device, which is checked and not timed."""
+    cases = gpu_cases.chosen(quick, emulated)
+    if emulated:
+        return Plan(False, 64 * KIB, 8 * KIB, cases, gpu_halo.Halo(points=10, radius=2))
+    copy = min(gpu_cases.GIB, memory // 3 // MIB * MIB)
+    return Plan(True, copy, 64 * MIB, cases, gpu_halo.Halo(points=128, radius=3))
+
+
+@dataclass(frozen=True, slots=True)
 class Bench:
-    """The device, and what goes into every record."""
+    """The device, what is measured on it in how many seconds a line, and what goes into every record."""
 
     driver: Driver
-    options: GpuOptions
+    plan: Plan
+    seconds: float
+    memory: int
     meta: Mapping[str, Any]
 
     def record(
@@ -58,8 +80,8 @@ class Bench:
         return Record("gpu", case, op, subject, size, tuple(seconds), meta)
 
     def sample(self, timers: Sequence[_native.Timer], budget: float) -> list[list[float]]:
-        """Seconds of each subject in turns; none on the emulated device, where each runs once."""
-        if self.driver.emulated:
+        """Seconds of each subject in turns; none where nothing is timed and each runs once."""
+        if not self.plan.timed:
             for timer in timers:
                 timer(1)
             return [[] for _ in timers]
@@ -83,28 +105,27 @@ def rate_cases(size: int) -> list[tuple[str, str, gpu_cases.Vector, int]]:
 
 
 def rates(bench: Bench) -> Iterator[Record]:
-    size = 64 * KIB if bench.driver.emulated else min(GIB_OF_COPY, bench.options.memory // 3 // MIB * MIB)
+    size = bench.plan.copy
     memory = Memory(bench.driver, size, size)
     target = memory.packed
     timer = bench.driver.device_timer(_native.sequence(flat_copy_call(bench.driver, target, memory.strided, size)))
     timer(1)
     shown = memory.driver.read(target, min(size, gpu_memory.PERIOD))
     refused = {} if (shown == memory.pattern[: shown.size]).all() else {"refused": "copied wrong bytes"}
-    (seconds,) = bench.sample([timer], bench.options.seconds)
+    (seconds,) = bench.sample([timer], bench.seconds)
     yield bench.record("rates", f"copy of {size_name(size)}", "copy", "driver", 2 * size, seconds, **refused)
     memory.close()
-    yield from _probes(bench, 8 * KIB if bench.driver.emulated else 64 * MIB)
+    yield from _probes(bench)
 
 
-GIB_OF_COPY = gpu_cases.GIB
-
-
-def _probes(bench: Bench, size: int) -> Iterator[Record]:
+def _probes(bench: Bench) -> Iterator[Record]:
+    size = bench.plan.probe
     probes = rate_cases(size)
     memory = Memory(bench.driver, max(shape.span for _, _, shape, _ in probes) + 128, size)
     parts = [(gpu_cases.layout_of(shape), memory.strided + shift, memory.packed) for _, _, shape, shift in probes]
-    works = [gpu_subjects.work(op, [part], bench.driver.ordinal) for (_, op, _, _), part in zip(probes, parts, strict=True)]
-    taken = bench.sample([work.time for work in works], bench.options.seconds * len(works))
+    ops = [op for _, op, _, _ in probes]
+    works = [gpu_subjects.work(op, [part], bench.driver.ordinal) for op, part in zip(ops, parts, strict=True)]
+    taken = bench.sample([work.time for work in works], bench.seconds * len(works))
     for (name, op, shape, _), seconds in zip(probes, taken, strict=True):
         yield bench.record("rates", name, op, "tempi", shape.nbytes, seconds)
     memory.close()
@@ -145,25 +166,24 @@ def _measure(bench: Bench, memory: Memory, case: gpu_cases.Case, op: str, with_c
         wrong = check(memory, case, run)
         if wrong:
             yield bench.record("kernels", case.name, op, name, case.nbytes, (), refused=wrong, **meta)
-        elif bench.driver.emulated:
+        elif not bench.plan.timed:
             yield bench.record("kernels", case.name, op, name, case.nbytes, (), checked=True, **meta)
         else:
             once = timer(1)
-            if once > SLOW * bench.options.seconds:
+            if once > SLOW * bench.seconds:
                 yield bench.record("kernels", case.name, op, name, case.nbytes, (once,), slow=True, **meta)
             else:
                 timers[name] = timer
-    taken = bench.sample(list(timers.values()), bench.options.seconds) if timers else []
+    taken = bench.sample(list(timers.values()), bench.seconds) if timers else []
     for name, seconds in zip(timers, taken, strict=True):
         yield bench.record("kernels", case.name, op, name, case.nbytes, seconds, checked=True, **meta)
 
 
 def kernels(bench: Bench) -> Iterator[Record]:
-    chosen = gpu_cases.chosen(bench.options.quick, bench.driver.emulated)
-    fitting = [case for case in chosen if case.span + 2 * case.nbytes <= bench.options.memory]
-    left = len(chosen) - len(fitting)
+    fitting = [case for case in bench.plan.cases if case.span + 2 * case.nbytes <= bench.memory]
+    left = len(bench.plan.cases) - len(fitting)
     why = gpu_subjects.why_no_cupy(bench.driver)
-    yield bench.record("kernels", "cases", "choose", "tempi", 0, (), left_out=left, cupy=why or "takes part")
+    yield bench.record("kernels", "cases", "choose", "tempi", 0, (), not_fitting=left, cupy=why or "takes part")
     memory = Memory(bench.driver, max(case.span for case in fitting), max(case.nbytes for case in fitting))
     for case in fitting:
         for op in gpu_subjects.OPS:
@@ -182,9 +202,9 @@ def _host_timer(*calls: tuple[int, tuple[int, ...]]) -> _native.Timer:
     return _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))
 
 
-def _empty_kernel(driver: Driver) -> int | None:
-    """The emulated device has the kernels that were translated when tempi was built, and not this one."""
-    return None if driver.emulated else driver.function(EMPTY_PTX, "tempi_bench_empty")
+def _empty_kernel(bench: Bench) -> int | None:
+    """Only for timing: the emulated device has the kernels that were translated when tempi was built."""
+    return bench.driver.function(EMPTY_PTX, "tempi_bench_empty") if bench.plan.timed else None
 
 
 def latencies(bench: Bench) -> Iterator[Record]:
@@ -193,7 +213,7 @@ def latencies(bench: Bench) -> Iterator[Record]:
     case = gpu_cases.Vector(64 * KIB, 64, 128)
     memory = Memory(driver, case.span, case.nbytes)
     timers: dict[str, _native.Timer] = {}
-    empty = _empty_kernel(driver)
+    empty = _empty_kernel(bench)
     if empty is not None:
         timers["empty"] = _host_timer(_launch_call(driver, empty), wait_call(driver))
     works = {op: gpu_subjects.tempi_work(memory, case, op) for op in gpu_subjects.OPS}
@@ -204,7 +224,7 @@ def latencies(bench: Bench) -> Iterator[Record]:
             yield bench.record("launches", case.name, op, "tempi", case.nbytes, (), refused=wrong)
         else:
             timers[op] = _host_timer(work.call())
-    taken = bench.sample(list(timers.values()), bench.options.seconds)
+    taken = bench.sample(list(timers.values()), bench.seconds)
     for name, seconds in zip(timers, taken, strict=True):
         subject = "driver" if name == "empty" else "tempi"
         size = 0 if name == "empty" else case.nbytes
@@ -216,9 +236,9 @@ def latencies(bench: Bench) -> Iterator[Record]:
 def fused(bench: Bench) -> Iterator[Record]:
     """The 26 regions of 8 fields: as one piece of work, one by one, by the driver's copies, and the launches
     alone."""
-    halo = gpu_halo.Halo(points=10, radius=2) if bench.driver.emulated else gpu_halo.Halo(points=128, radius=3)
+    halo = bench.plan.halo
     bench_halo = gpu_halo.Bench(bench.driver, halo)
-    empty = _empty_kernel(bench.driver)
+    empty = _empty_kernel(bench)
     for op in gpu_subjects.OPS:
         whole = bench_halo.work(op)
         meta = {"messages": halo.messages, "launches": whole.launches()}
@@ -235,7 +255,7 @@ def fused(bench: Bench) -> Iterator[Record]:
         if empty is not None:
             launches = [_launch_call(bench.driver, empty)] * halo.messages
             timers["empty launches"] = _host_timer(*launches, wait_call(bench.driver))
-        taken = bench.sample(list(timers.values()), bench.options.seconds * len(timers))
+        taken = bench.sample(list(timers.values()), bench.seconds * len(timers))
         for name, seconds in zip(timers, taken, strict=True):
             yield bench.record("launches", halo.name, op, name, halo.nbytes, seconds, checked=True, **meta)
     bench_halo.close()
@@ -255,7 +275,7 @@ def run(options: GpuOptions) -> Iterator[Record]:
     free = driver.free_memory()
     memory = min(options.memory or free // 2, free)
     meta = {"device": driver.describe(), "emulated": driver.emulated, "machine": machine()}
-    bench = Bench(driver, GpuOptions(options.quick, options.seconds, memory, options.parts), meta)
+    bench = Bench(driver, plan_of(options.quick, driver.emulated, memory), options.seconds, memory, meta)
     for part in options.parts:
         yield from PARTS[part](bench)
 
