@@ -26,7 +26,7 @@ from tempi.bench.gpu_verdict import Bar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import suite  # noqa: E402  (beside this file, which -P does not look at)
+import suite
 
 
 def tested(environment: suite.Environment, variables: dict[str, str], emulated: bool) -> list[Bar]:
@@ -68,7 +68,8 @@ def table(found: Sequence[Bar], title: str) -> Table:
 
 
 def variables_of(environment: suite.Environment, emulated: bool) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not re.match("TEMPI_(?!LIBRARY|MPI_PREFIX|CACHE_DIR)|LD_PRELOAD$", k)}
+    others = "TEMPI_(?!LIBRARY|MPI_PREFIX|CACHE_DIR)|LD_PRELOAD$"
+    kept = {k: v for k, v in os.environ.items() if not re.match(others, k)}
     driver = {"TEMPI_CUDA_DRIVER": "emulated"} if emulated else {}
     return {**kept, **environment.settings, **driver}
 
