@@ -80,25 +80,20 @@ def _open() -> ctypes.CDLL:
         raise NoDeviceError(f"no NVIDIA GPU here: {error} ({hint})") from error
 
 
-class Driver:
-    """One device with its context current in the thread that made it."""
+class Card:
+    """A device as the driver knows it, without a context on it."""
 
     def __init__(self, ordinal: int = 0) -> None:
         self.library = _open()
         self.emulated = is_emulated()
-        self.ordinal = ordinal
-        count = c_int()
+        count, handle = c_int(), c_int()
         self._start("cuInit", c_uint(0))
         self._start("cuDeviceGetCount", ctypes.byref(count))
         if count.value == 0:
             raise NoDeviceError("no NVIDIA GPU here: the CUDA driver has no device")
-        handle, context = c_int(), c_void_p()
-        self.ordinal %= count.value
+        self.ordinal = ordinal % count.value
         self.call("cuDeviceGet", ctypes.byref(handle), self.ordinal)
         self.handle = handle.value
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.handle)
-        self.call("cuCtxSetCurrent", context)
-        self.stream = self._made("cuStreamCreate", 1)  # non-blocking
 
     def _start(self, name: str, *arguments: Any) -> None:
         code = getattr(self.library, name)(*arguments)
@@ -124,8 +119,6 @@ class Driver:
         """Of one of the driver's functions, for the timing loops in C."""
         return ctypes.cast(getattr(self.library, name), c_void_p).value or 0
 
-    # -- what it is --------------------------------------------------------------------------------
-
     def attribute(self, number: int) -> int:
         value = c_int()
         self.call("cuDeviceGetAttribute", ctypes.byref(value), number, self.handle)
@@ -136,6 +129,17 @@ class Driver:
         text = ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", text, len(text), self.handle)
         return text.value.decode()
+
+
+class Driver(Card):
+    """One device with its context current in the thread that made it."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        super().__init__(ordinal)
+        context = c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.handle)
+        self.call("cuCtxSetCurrent", context)
+        self.stream = self._made("cuStreamCreate", 1)  # non-blocking
 
     def describe(self) -> dict[str, Any]:
         """What a measurement on it depends on."""

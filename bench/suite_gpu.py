@@ -28,6 +28,7 @@ from tempi.bench.worker_options import GPU_PARTS, METHODS, GpuOptions, MessageOp
 
 PARTS = (*GPU_PARTS, "messages", "halo")
 RESULTS = Path("results/gpu")
+QUICK_METHODS = ("auto", "oneshot", "staged")
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only, no times"
 
 
@@ -70,7 +71,7 @@ def _alone(part: str) -> Callable[[Console, suite.Common, Options], list[Record]
 def _messages(console: Console, common: suite.Common, options: Options) -> list[Record]:
     launcher = launch.find_launcher(common.mpirun)
     found: list[Record] = []
-    for method in METHODS:
+    for method in QUICK_METHODS if common.quick and not gpu_driver.is_emulated() else METHODS:
         given = MessageOptions(common.quick, options.seconds, method)
         with suite.step(console, f"messages between two ranks: {method}"):
             found += suite.run_worker(launcher, "worker_gpu_messages", given.arguments(), 2, given.variables())
@@ -78,9 +79,9 @@ def _messages(console: Console, common: suite.Common, options: Options) -> list[
 
 
 def _halo(console: Console, common: suite.Common, options: Options) -> list[Record]:
-    points = "16" if gpu_driver.is_emulated() else "128" if common.quick else "256"
+    points = "16" if gpu_driver.is_emulated() else "96" if common.quick else "256"
     program = ("--memory", "device", "--points", points, "--fields", "8", "--radius", "3")
-    budget = 4.0 if common.quick else 20.0
+    budget = 3.0 if common.quick else 20.0
     return suite_halo.measure(console, common, suite_halo.Options(2, 0, budget, program, options.mpicc))
 
 
@@ -119,8 +120,8 @@ def measure(console: Console, common: suite.Common, options: Options) -> dict[st
 
 def card_name() -> str:
     """The folder of this card. Raises `NoDeviceError`."""
-    driver = gpu_driver.Driver()
-    return "emulated" if driver.emulated else gpu_driver.slug(driver.name)
+    card = gpu_driver.Card()
+    return "emulated" if card.emulated else gpu_driver.slug(card.name)
 
 
 def read(folder: Path) -> list[Record]:
@@ -230,7 +231,11 @@ def show(console: Console, found: dict[str, list[Record]]) -> bool:
     everything = [record for taken in found.values() for record in taken]
     for record in everything:
         if record.meta.get("left_out"):
-            console.print(f"left out: {record.case}, {record.subject}: {record.meta['left_out']}", highlight=False)
+            told = f"{record.case}, {record.op}, {record.subject}: {record.meta['left_out']}"
+            console.print(f"left out: {told}", highlight=False)
+        if record.meta.get("not_fitting"):
+            told = f"{record.meta['not_fitting']} shapes that do not fit into the memory"
+            console.print(f"left out: {told}", highlight=False)
     for text in suite.refusals(everything):
         console.print(f"WRONG: {text}", highlight=False)
     if is_emulated(everything):

@@ -215,5 +215,5 @@ def gpu(
     common = suite.Common(json, None, quick, mpirun)
     chosen = parts or suite_gpu.PARTS
     size = int(memory * (1 << 30)) if memory else 0
-    options = suite_gpu.Options(chosen, seconds or (0.1 if quick else 0.3), size, out, mpicc)
+    options = suite_gpu.Options(chosen, seconds or (0.05 if quick else 0.3), size, out, mpicc)
     _run(lambda: suite_gpu.run(common, options) or sys.exit(1))
