@@ -94,6 +94,7 @@ class Card:
         self.ordinal = ordinal % count.value
         self.call("cuDeviceGet", ctypes.byref(handle), self.ordinal)
         self.handle = handle.value
+        self.emulated = self.emulated or "EMULATED" in self.name  # by whatever way it came here
 
     def _start(self, name: str, *arguments: Any) -> None:
         code = getattr(self.library, name)(*arguments)

@@ -144,6 +144,7 @@ static int take_device(int rank)
     }
     must(cu.get(&handle, rank % count), "cuDeviceGet");
     must(cu.name(device.name, (int)sizeof device.name, handle), "cuDeviceGetName");
+    device.emulated = device.emulated || strstr(device.name, "EMULATED"); /* by whatever way it came here */
     must(cu.retain(&context, handle), "cuDevicePrimaryCtxRetain");
     must(cu.set(context), "cuCtxSetCurrent");
     must(cu.stream(&device.stream, STREAM_NON_BLOCKING), "cuStreamCreate");

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -128,6 +129,22 @@ def test_every_part_is_checked_on_the_emulated_device(emulated: dict[str, str], 
     if "messages" in taken:
         of_tempi = {r.subject for r in taken["messages"] if r.meta.get("checked") and "beside" not in r.subject}
         assert of_tempi == set(METHODS) - {"device"}
+
+
+def test_an_emulated_device_under_a_real_ones_name_is_not_timed(emulated: dict[str, str], tmp_path: Path) -> None:
+    """As if the test device were the machine's driver, libcuda.so.1."""
+    here, fake = Path(_engine.library_path()).parent, tmp_path / "libcuda.so.1"
+    shutil.copy(here / "libtempi-cuda.so", fake)
+    for module in here.glob("tempi-ptx-*.so"):
+        shutil.copy(module, tmp_path)
+    environment = {name: value for name, value in emulated.items() if name != "TEMPI_CUDA_DRIVER"}
+    environment |= {"LD_LIBRARY_PATH": str(tmp_path), "LD_PRELOAD": str(fake)}
+    done = bench(environment, tmp_path / "out", "--part", "launches")
+    assert done.returncode == 0, done.stderr
+    assert "EMULATED DEVICE (CUDA on the CPU): correctness only, no times" in done.stdout
+    found = records.read(tmp_path / "out" / "launches.json")
+    assert any(record.meta.get("checked") for record in found)
+    assert not any(record.seconds for record in found)
 
 
 @pytest.fixture
