@@ -245,6 +245,28 @@ const char *tempi_config_name(int i);
 const char *tempi_config_help(int i);
 const char *tempi_config_value(int i); /* as read from the environment; NULL if unset */
 
+/* ---- measuring a device ---------------------------------------------------------------------------- */
+
+/* One pack or unpack between device memory at `mem` and `packed`, which holds all count * layout->size bytes
+ * and is memory of the same device or pinned. The layout is a canonical one. */
+typedef struct tempi_device_op {
+    const tempi_layout *layout;
+    int64_t count;
+    void *mem;
+    void *packed;
+} tempi_device_op;
+
+enum { TEMPI_DEVICE_PACK = 0, TEMPI_DEVICE_UNPACK = 1 };
+
+/* All operations as one piece of work, as a burst of messages is; returns when it is done. They must not
+ * overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this process. */
+int tempi_device_run(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device);
+/* The same work `loops` times, one behind another, by CUDA events: seconds of the device's time, with no
+ * waiting of the host's in it while the device is the slower of the two. Planned once; *launches, which may
+ * be NULL, is the number of kernels and copies in one of the loops. */
+int tempi_device_time(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device, int64_t loops,
+                      double *seconds, int32_t *launches);
+
 #ifdef __cplusplus
 }
 #endif

@@ -63,6 +63,8 @@ void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item);
 /* Another buffer for the batch's time, in device memory or else *pinned; NULL: none to be had. */
 void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned);
 
+/* The launches and copies of the plan that the last enqueue made, once more: where nothing is staged. */
+int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING or, if it failed, DONE. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING behind what is in `stream`; `status`: of putting it there. */

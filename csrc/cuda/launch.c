@@ -64,6 +64,18 @@ static int place(tempi_cuda_batch *batch)
     return TEMPI_OK;
 }
 
+int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
+{
+    const tempi_plan *plan = &batch->plan;
+    int status = TEMPI_OK;
+    for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
+        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst, plan->copies[i].src,
+                      plan->copies[i].n);
+    for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
+        status = launch(batch, &plan->launches[i]);
+    return status;
+}
+
 static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
 {
     const tempi_plan_hooks hooks = {.context = batch->device, .table = table_hook,
@@ -73,12 +85,7 @@ static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
     if (n == 0 || status != TEMPI_OK)
         return status;
     status = place(batch);
-    for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
-        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst, plan->copies[i].src,
-                      plan->copies[i].n);
-    for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
-        status = launch(batch, &plan->launches[i]);
-    return status;
+    return status == TEMPI_OK ? tempi_cuda_batch_repeat(batch) : status;
 }
 
 static int run_whole(tempi_cuda_batch *batch)

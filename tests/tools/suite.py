@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,20 +106,26 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
+    "device, programs": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_device_programs.py",), (1, 2)),
 }
-#: Tests that need a setting of another group, or assert what only forcing makes sure.
-BOUNCED = tuple(f"test_bounce_{part}.py" for part in ("collectives", "files", "requests", "windows"))
-ELSEWHERE = {
-    "base": ("test_deferred.py", "test_stage.py", "test_dropin_devices.py", "test_dropin_aware.py", *BOUNCED),
-    "by rule": (),
-}
+#: Tests that need a setting of another group than base, which takes all files.
+APART = (
+    "test_bounce_*.py",
+    "test_deferred.py",
+    "test_device_*.py",
+    "test_dropin_aware.py",
+    "test_dropin_devices.py",
+    "test_stage.py",
+)
 
 
 def mpi_steps(library: str) -> Iterator[Step]:
     folder = ROOT / "tests" / "mpi"
     for group, (settings, patterns, ranks) in GROUPS.items():
-        apart = ELSEWHERE.get(group, ())
-        files = sorted({str(p) for pattern in patterns for p in folder.glob(pattern) if p.name not in apart})
+        found = {path for pattern in patterns for path in folder.glob(pattern)}
+        if group == "base":
+            found -= {path for pattern in APART for path in folder.glob(pattern)}
+        files = sorted(map(str, found))
         for door in ("preload", "import"):
             own = settings | {"MPITEST_DOOR": door}
             if door == "preload":
@@ -142,6 +148,21 @@ def steps(library: str, kind: str | None) -> Iterator[Step]:
         return  # minutes, and its process pools time out on a busy machine: by hand
     tool = str(tests / "tools" / "mpi4py_suite.py")
     yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0)
+
+
+def on_card(step: Step, emulated: bool) -> Step:
+    """The step with its memory on the machine's GPU, or on the emulated device as it is."""
+    kept = {k: v for k, v in step.settings.items() if emulated or not re.match("TEMPI_(CUDA_DRIVER|EMULATOR_)", k)}
+    return replace(step, settings=kept)
+
+
+def card_steps(library: str, emulated: bool) -> Iterator[Step]:
+    """What there is to test on a GPU: random datatypes, and the MPI tests whose memory is a device's."""
+    driver = {"TEMPI_CUDA_DRIVER": "emulated"} if emulated else {}
+    yield Step("datatypes on the card", pytest_of(str(ROOT / "tests" / "gpu")), settings=driver, limit=1500.0)
+    for step in mpi_steps(library):
+        if step.settings.get("MPITEST_MEMORY") == "device" and "TEMPI_CUDA_AWARE" not in step.settings:
+            yield replace(on_card(step, emulated), limit=900.0)
 
 
 # -- running it -------------------------------------------------------------------------------------------
