@@ -111,12 +111,15 @@ static int prepare_staged(tempi_cuda_item *item)
     item->host = item->op.packed;
     if (item->op.method == TEMPI_STAGED || item->op.n <= PIECE)
         item->buffer = tempi_cuda_buffer_get(item->op.device, item->op.n);
-    const int status = item->buffer ? TEMPI_OK : prepare_pipelined(item);
-    if (status == TEMPI_OK) {
-        item->op.packed = item->buffer;
-        tempi_stat_add(TEMPI_STAT_staged_bytes, item->op.n);
+    if (!item->buffer && prepare_pipelined(item) != TEMPI_OK) {
+        /* The kernel reaches pinned memory by itself. */
+        const bool pinned = tempi_cuda_pool_pinned(item->host);
+        item->host = NULL;
+        return pinned ? TEMPI_OK : TEMPI_ERR_MEMORY;
     }
-    return status;
+    item->op.packed = item->buffer;
+    tempi_stat_add(TEMPI_STAT_staged_bytes, item->op.n);
+    return TEMPI_OK;
 }
 
 static int prepare(const tempi_op *op, tempi_cuda_item *item)

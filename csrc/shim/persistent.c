@@ -17,10 +17,8 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
         record->comm = tempi_handle(comm);
         if (tempi_records_put(record))
             return true;
-        message->op = record->op;
-        record->op.packed = NULL;
         record->role = TEMPI_REQUEST_ATTACHED;
-        tempi_request_finish(record);
+        tempi_request_unrecord(record, message);
     }
     TEMPI_WARN_ONCE("out of memory for a persistent request: it is left to the library");
     tempi_lib.Request_free(request);

@@ -18,7 +18,16 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives)
     record->typemap = tempi_typemap_retain(message->type->typemap);
     tempi_layout_retain(message->op.layout);
     message->op.packed = NULL;
+    message->op.parts = NULL;
     return record;
+}
+
+void tempi_request_unrecord(tempi_record *record, tempi_message *message)
+{
+    message->op = record->op;
+    record->op.packed = NULL;
+    record->op.parts = NULL;
+    tempi_request_finish(record);
 }
 
 /* A receive that is complete brings its bytes in. */
@@ -63,9 +72,7 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, M
         record->comm = tempi_handle(comm);
         if (tempi_records_put(record))
             return MPI_SUCCESS;
-        message->op = record->op;
-        record->op.packed = NULL;
-        tempi_request_finish(record);
+        tempi_request_unrecord(record, message);
     }
     TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
     const int rc = finish_now(message, receives, comm, request);

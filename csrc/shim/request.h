@@ -13,6 +13,8 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, M
 /* A record made from a message: takes over its staging buffer, holds its layout. NULL: no memory,
  * and the message is still the caller's. */
 tempi_record *tempi_request_record(tempi_message *message, bool receives);
+/* The other way: the message owns all again, the record is gone. */
+void tempi_request_unrecord(tempi_record *record, tempi_message *message);
 
 /* True: a completed receive brought the bytes of *out, which are still to be unpacked. */
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out);

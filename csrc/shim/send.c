@@ -54,9 +54,7 @@ static started defer(const struct tempi_mpi *to, tempi_message *message, tempi_t
         record->comm = tempi_handle(comm); /* where it goes, too */
         if (tempi_queue_send(record, request) == MPI_SUCCESS)
             return STARTED_QUEUED;
-        message->op = record->op;
-        record->op.packed = NULL;
-        tempi_request_finish(record);
+        tempi_request_unrecord(record, message);
     }
     tempi_pack_wait(ticket);
     tempi_before_blocking();

@@ -1,5 +1,6 @@
 #include "transfer/records.h"
 #include "datatype/layout.h"
+#include "pack/parts.h"
 #include "transfer/packed.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ tempi_record *tempi_record_new(void)
     record->receives = record->active = record->settled = record->cancelled = record->posted = false;
     record->op.layout = NULL;
     record->op.packed = NULL;
+    record->op.parts = NULL;
     record->typemap = NULL;
     record->error = 0;
     record->next = record->beside = NULL;
@@ -35,6 +37,7 @@ tempi_record *tempi_record_new(void)
 void tempi_record_free(tempi_record *record)
 {
     tempi_packed_put(&record->op);
+    tempi_parts_free(record->op.parts);
     if (record->op.layout)
         tempi_layout_release(record->op.layout);
     tempi_lock_acquire(&spare.lock);

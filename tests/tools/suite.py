@@ -79,6 +79,15 @@ DEVICE = {"TEMPI_FORCE": "1", "TEMPI_CUDA_DRIVER": "emulated", "MPITEST_MEMORY":
 FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
 ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
 
+#: Tests that choose their memories themselves, on two devices.
+DEVICES = {
+    "TEMPI_FORCE": "1",
+    "TEMPI_CUDA_DRIVER": "emulated",
+    "TEMPI_EMULATOR_DEVICES": "2",
+    "TEMPI_EMULATOR_STREAMS": "random",
+}
+OF_DEVICES = ("test_mixed.py",)
+
 #: MPI tests by the environment they need: what is set, which files, how many ranks.
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
@@ -99,9 +108,13 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
+    "devices": (DEVICES, OF_DEVICES, (1, 2)),
+    "devices, aware": (DEVICES | {"TEMPI_CUDA_AWARE": "1"}, ("test_mixed.py",), (2,)),
+    "devices, staged": (DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, ("test_mixed.py",), (2,)),
+    "devices, pipelined": (DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, ("test_mixed.py",), (2,)),
 }
 #: Tests that need a setting of another group, or assert what only forcing makes sure.
-ELSEWHERE = {"base": ("test_deferred.py", "test_stage.py"), "by rule": ()}
+ELSEWHERE = {"base": ("test_deferred.py", "test_stage.py", *OF_DEVICES), "by rule": ()}
 
 
 def mpi_steps(library: str) -> Iterator[Step]:
