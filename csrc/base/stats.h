@@ -46,6 +46,7 @@
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory that took another method, because buffers were out")  \
     X(mixed, "messages whose bytes lie in several memories")                                      \
+    X(self_moves, "messages to oneself that went from strided memory to strided memory")          \
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
     X(check_failures, "of these, how many differed")

@@ -65,21 +65,38 @@ static int place(tempi_cuda_batch *batch)
     return TEMPI_OK;
 }
 
-static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
+static tempi_plan_hooks hooks_of(tempi_cuda_batch *batch)
 {
-    const tempi_plan_hooks hooks = {.context = batch->device, .table = table_hook,
-                                    .multiprocessors = batch->device->multiprocessors};
+    return (tempi_plan_hooks){.context = batch->device, .table = table_hook,
+                              .multiprocessors = batch->device->multiprocessors};
+}
+
+static int put_plan(tempi_cuda_batch *batch)
+{
     tempi_plan *plan = &batch->plan;
-    int status = n > 0 ? tempi_cuda_plan(ops, n, &hooks, plan) : TEMPI_OK;
-    if (n == 0 || status != TEMPI_OK)
-        return status;
-    status = place(batch);
+    int status = place(batch);
     for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
         status = copy(batch->device->streams[batch->direction], plan->copies[i].dst, plan->copies[i].src,
                       plan->copies[i].n);
     for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
         status = launch(batch, &plan->launches[i]);
     return status;
+}
+
+static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
+{
+    const tempi_plan_hooks hooks = hooks_of(batch);
+    if (n == 0)
+        return TEMPI_OK;
+    const int status = tempi_cuda_plan(ops, n, &hooks, &batch->plan);
+    return status == TEMPI_OK ? put_plan(batch) : status;
+}
+
+int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
+{
+    const tempi_plan_hooks hooks = hooks_of(batch);
+    const int status = tempi_cuda_plan_self(src, dst, n, &hooks, &batch->plan);
+    return status == TEMPI_OK ? put_plan(batch) : status;
 }
 
 static int run_whole(tempi_cuda_batch *batch)

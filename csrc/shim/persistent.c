@@ -4,6 +4,7 @@
 #include "shim/act.h"
 #include "shim/check.h"
 #include "shim/request.h"
+#include "shim/self.h"
 
 /* The request has just been made over message.op.packed. Without a record it could not be packed
  * at Start: it is undone, and the caller makes the library's own. */
@@ -36,10 +37,10 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
             const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, PEER, tag, comm, request); \
             if (rc != MPI_SUCCESS)                                                                 \
                 tempi_message_drop(&message);                                                      \
-            if (rc != MPI_SUCCESS || keep(&message, RECEIVES, comm, request))                            \
-                return rc;                                                                         \
+            if (rc != MPI_SUCCESS || keep(&message, RECEIVES, comm, request))                      \
+                return tempi_self_saw(rc, comm, PEER);                                             \
         }                                                                                          \
-        return tempi_fwd_##NAME(to, buf, count, datatype, PEER, tag, comm, request);               \
+        return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, PEER, tag, comm, request), comm, PEER); \
     }
 
 DEFINE_INIT(Send_init, const void *, dest, TEMPI_OP_SEND, false)

@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "shim/act.h"
 #include "shim/request.h"
+#include "shim/self.h"
 
 /* Forwards one blocking send in each mode: packed by us, or as it came. */
 #define DEFINE_SEND(NAME)                                                                          \
@@ -12,14 +13,14 @@
         if (tempi_pending_any())                                                                   \
             tempi_before_blocking();                                                               \
         if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) \
-            return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm);                    \
+            return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm), comm, dest); \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
         if (rc == MPI_SUCCESS)                                                                     \
             rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm); \
         else                                                                                       \
             rc = tempi_message_failed(comm);                                                       \
         tempi_message_drop(&message);                                                              \
-        return rc;                                                                                 \
+        return tempi_self_saw(rc, comm, dest);                                                     \
     }
 
 DEFINE_SEND(Send)
@@ -97,15 +98,15 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
         if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) { \
             if (tempi_pending_any())                                                               \
                 tempi_before_blocking();                                                           \
-            return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request);           \
+            return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request), comm, dest); \
         }                                                                                          \
         const started how = start_pack(to, &message, MODE, dest, tag, comm, request);              \
         if (how == STARTED_QUEUED)                                                                 \
-            return MPI_SUCCESS;                                                                    \
+            return tempi_self_saw(MPI_SUCCESS, comm, dest);                                        \
         const int rc = how == STARTED_FAILED                                                       \
                            ? tempi_message_failed(comm)                                            \
                            : tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request); \
-        if (rc == MPI_SUCCESS)                                                                     \
+        if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)                                         \
             return tempi_request_attach(&message, false, comm, *request);                          \
         tempi_message_drop(&message);                                                              \
         return rc;                                                                                 \
@@ -123,13 +124,13 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
     if (tempi_pending_any())
         tempi_before_blocking();
     if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message))
-        return tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request);
+        return tempi_self_saw(tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request), comm, dest);
     int rc = tempi_message_pack(&message, "MPI_Ibsend");
     if (rc == MPI_SUCCESS)
         rc = tempi_fwd_Ibsend(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request);
     else
         rc = tempi_message_failed(comm);
-    if (rc == MPI_SUCCESS)
+    if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)
         return tempi_request_attach(&message, false, comm, *request);
     tempi_message_drop(&message);
     return rc;

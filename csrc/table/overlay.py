@@ -36,7 +36,7 @@ ACTED = frozenset(
     Init Init_thread Session_init Finalize Session_finalize Type_commit Type_free Pack Unpack
     Send Ssend Rsend Bsend Recv Sendrecv Sendrecv_replace
     Isend Issend Irsend Ibsend Irecv Mrecv Imrecv
-    Send_init Ssend_init Rsend_init Bsend_init Recv_init Start Startall
+    Isendrecv Isendrecv_replace Send_init Ssend_init Rsend_init Bsend_init Recv_init Start Startall
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome
     Request_free Request_get_status Request_get_status_all Request_get_status_any
     Request_get_status_some Cancel
@@ -49,6 +49,8 @@ OWN_IMPLEMENTATION = {
     "Request_get_status_all": "new in MPI-4.1; made from Request_get_status",
     "Request_get_status_any": "new in MPI-4.1; made from Request_get_status",
     "Request_get_status_some": "new in MPI-4.1; made from Request_get_status",
+    "Isendrecv": "new in MPI-4.0; must not overtake a queued send; without it: TEMPI_UNAVAILABLE",
+    "Isendrecv_replace": "as Isendrecv",
     "Session_init": "new in MPI-4.0; begins an epoch; without it: TEMPI_UNAVAILABLE",
     "Session_finalize": "new in MPI-4.0; ends an epoch; without it: TEMPI_UNAVAILABLE",
 }
@@ -76,8 +78,6 @@ UNSERVED = {
     "Comm_create_from_group": _SESSIONS,
     "Intercomm_create_from_groups": _SESSIONS,
     "Comm_idup_with_info": "Open MPI 4.1 lacks it; it only begins, and Wait, which is ours, ends it",
-    "Isendrecv": "Open MPI 4.1 lacks it; no other calls make one request of a send and a receive",
-    "Isendrecv_replace": "Open MPI 4.1 lacks it, as Isendrecv",
     "Pready": _PARTITIONED,
     "Pready_range": _PARTITIONED,
     "Pready_list": _PARTITIONED,
