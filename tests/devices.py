@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tempi import _engine
 
-__all__ = ["DEVICES", "EMULATED", "KINDS", "DeviceMemory", "call", "context", "driver"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["DEVICES", "EMULATED", "KINDS", "DeviceMemory", "call", "context", "count", "driver", "failing", "live"]
 
 Bytes = NDArray[np.uint8]
 u64, size_t = ctypes.c_uint64, ctypes.c_size_t
@@ -51,6 +55,32 @@ def call(name: str, *arguments: Any, on: int | None) -> None:
     result = getattr(driver(), name)(*arguments)
     driver().cuCtxSetCurrent(before)
     assert result == 0, f"{name}: CUDA error {result}"
+
+
+def count(name: str) -> int:
+    """Calls of that driver function so far, by anybody in this process. No version suffix."""
+    found = driver().tempi_emulator_count
+    found.restype = ctypes.c_uint64
+    return int(found(name.encode()))
+
+
+def live(kind: str) -> int:
+    """How much of that kind the driver has handed out: device, pool, host, stream, event, module ..."""
+    found = driver().tempi_emulator_live
+    found.restype = ctypes.c_int64
+    return int(found(kind.encode()))
+
+
+@contextlib.contextmanager
+def failing(name: str, calls: int = 30, error: str = "") -> Iterator[None]:
+    """In the block the next so many calls of that function fail."""
+    first = count(name) + 1
+    rules = ",".join(f"{name}:{first + i}{error and ':'}{error}" for i in range(calls))
+    assert driver().tempi_emulator_fail(rules.encode()) == 0
+    try:
+        yield
+    finally:
+        driver().tempi_emulator_fail(b"")
 
 
 def _allocate(kind: str, size: int, device: int) -> tuple[int, list[tuple[Any, ...]]]:

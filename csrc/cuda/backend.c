@@ -1,4 +1,5 @@
 #include "cuda/backend.h"
+#include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/pool.h"
@@ -220,7 +221,7 @@ static int hand_over(const tempi_cuda_item *items, int n, tempi_work *work)
     if (!batch)
         return TEMPI_ERR_MEMORY;
     work->batches[work->n++] = batch;
-    if (is_idle(device, direction))
+    if (tempi_config.launch_at_once && is_idle(device, direction))
         launch_open(device, direction);
     return TEMPI_OK;
 }
@@ -298,7 +299,8 @@ static int test(tempi_work *work, int *status)
 {
     while (work->n > 0) {
         tempi_cuda_batch *batch = work->batches[work->n - 1];
-        if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_OPEN && is_idle(batch->device, batch->direction))
+        if (tempi_config.launch_at_once && tempi_cuda_batch_state(batch) == TEMPI_BATCH_OPEN &&
+            is_idle(batch->device, batch->direction))
             launch_open(batch->device, batch->direction);
         if (!tempi_cuda_batch_poll(batch))
             return 0;

@@ -28,13 +28,13 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
 {
     tempi_message message;
     if (tempi_pending_any())
-        tempi_progress();
+        tempi_progress_gathering();
     if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
         return tempi_self_saw(tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request), comm, source);
     const int rc = tempi_self_saw(
         tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request), comm, source);
     if (rc == MPI_SUCCESS)
-        return tempi_request_attach(&message, true, comm, *request);
+        return tempi_request_attach(&message, true, comm, request);
     tempi_message_drop(&message);
     return rc;
 }
@@ -60,12 +60,12 @@ int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI
 {
     tempi_message message;
     if (tempi_pending_any())
-        tempi_progress();
+        tempi_progress_gathering();
     if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
         return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
     const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
     if (rc == MPI_SUCCESS)
-        return tempi_request_attach(&message, true, MPI_COMM_SELF, *request);
+        return tempi_request_attach(&message, true, MPI_COMM_SELF, request);
     tempi_message_drop(&message);
     return rc;
 }

@@ -94,7 +94,7 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
     {                                                                                              \
         tempi_message message;                                                                     \
         if (tempi_pending_any())                                                                   \
-            tempi_progress();                                                                      \
+            tempi_progress_gathering();                                                            \
         if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) { \
             if (tempi_pending_any())                                                               \
                 tempi_before_blocking();                                                           \
@@ -107,7 +107,7 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
                            ? tempi_message_failed(comm)                                            \
                            : tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request); \
         if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)                                         \
-            return tempi_request_attach(&message, false, comm, *request);                          \
+            return tempi_request_attach(&message, false, comm, request);                          \
         tempi_message_drop(&message);                                                              \
         return rc;                                                                                 \
     }
@@ -131,7 +131,7 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
     else
         rc = tempi_message_failed(comm);
     if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)
-        return tempi_request_attach(&message, false, comm, *request);
+        return tempi_request_attach(&message, false, comm, request);
     tempi_message_drop(&message);
     return rc;
 }

@@ -29,6 +29,7 @@ tempi_record *tempi_record_new(void)
     record->op.parts = NULL;
     record->typemap = NULL;
     record->error = 0;
+    record->told = false;
     record->next = record->beside = NULL;
     record->ticket = (tempi_ticket){NULL, NULL, TEMPI_OK};
     return record;

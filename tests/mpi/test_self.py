@@ -45,7 +45,8 @@ def send_to_self(comm: Any, out: Memory, into: Memory, *, recvtag: int = 7, **ex
 
 ONE_LAUNCH = {"self_moves": 1, "sends": 1, "recvs": 1, "launches": 1, "device_packs": 0, "device_unpacks": 0}
 PAIRS = {"blocks to column": (BLOCKS, COLUMN), "column to blocks": (COLUMN, BLOCKS), "rows to rows": (ROWS, ROWS),
-         "list to itself": (LIST, LIST), "column to dense": (COLUMN, DENSE), "dense to column": (DENSE, COLUMN)}  # fmt: skip
+         "list to itself": (LIST, LIST), "column to dense": (COLUMN, DENSE),
+         "dense to column": (DENSE, COLUMN)}  # fmt: skip
 UNLIKE = {"rows to blocks": (ROWS, BLOCKS), "list to column": (LIST, COLUMN)}
 
 
