@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "cuda/backend.h"
+#include "shim/check.h"
 #include "shim/request.h"
 
 #include <time.h>
@@ -132,6 +133,8 @@ static void post(tempi_record *record)
         __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
         return;
     }
+    if (record->typemap)
+        tempi_check_op(record->typemap, &record->op, "a nonblocking send");
     const struct tempi_mpi *to = record->door;
     const MPI_Comm comm = tempi_comm_of(record->comm);
     MPI_Request inner = MPI_REQUEST_NULL;

@@ -91,6 +91,7 @@ static bool move(const tempi_message *out, const tempi_message *in, const char *
     tempi_message_note(TEMPI_OP_SEND, &out->op);
     tempi_message_note(TEMPI_OP_RECV, &came);
     tempi_stat_add(TEMPI_STAT_self_moves, 1);
+    tempi_check_move(in->type->typemap, &came, out->type->typemap, &out->op, call);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* Blocking and nonblocking sends. */
 #include "base/config.h"
 #include "shim/act.h"
+#include "shim/check.h"
 #include "shim/request.h"
 #include "shim/self.h"
 
@@ -35,9 +36,12 @@ typedef enum started {
     STARTED_FAILED  /* a device failed */
 } started;
 
-static started packed_or_failed(int status)
+static started packed_or_failed(int status, const tempi_message *message)
 {
-    return status == TEMPI_OK ? STARTED_PACKED : STARTED_FAILED;
+    if (status != TEMPI_OK)
+        return STARTED_FAILED;
+    tempi_check_op(message->type->typemap, &message->op, "a nonblocking send");
+    return STARTED_PACKED;
 }
 
 /* The pack is still running: the send waits in the queue and the program gets a proxy; if it cannot be
@@ -59,7 +63,7 @@ static started defer(const struct tempi_mpi *to, tempi_message *message, tempi_t
     }
     tempi_pack_wait(ticket);
     tempi_before_blocking();
-    return packed_or_failed(tempi_pack_error(ticket));
+    return packed_or_failed(tempi_pack_error(ticket), message);
 }
 
 /* Without queueing. */
@@ -83,7 +87,7 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
     /* A finished pack behind a running one waits too: messages must not overtake. */
     tempi_message_note(TEMPI_OP_SEND, &message->op);
     if (!tempi_queue_any() && tempi_pack_test(&ticket))
-        return packed_or_failed(tempi_pack_error(&ticket));
+        return packed_or_failed(tempi_pack_error(&ticket), message);
     return defer(to, message, &ticket, mode, dest, tag, comm, request);
 }
 

@@ -110,11 +110,17 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
     "devices": (DEVICES, OF_DEVICES, (1, 2)),
     "devices, aware": (DEVICES | {"TEMPI_CUDA_AWARE": "1"}, ("test_mixed.py",), (2,)),
+    "devices, checked": (
+        DEVICES | {"TEMPI_CHECK": "1"},
+        ("test_checked.py", "test_mixed.py", "test_self.py", "test_bursts.py"),
+        (2,),
+    ),
+    "device, checked": (DEVICE | {"TEMPI_CHECK": "1"}, FEW_ON_DEVICE, (2,)),
     "devices, staged": (DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, ("test_mixed.py",), (2,)),
     "devices, pipelined": (DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, ("test_mixed.py",), (2,)),
 }
 #: Tests that need a setting of another group, or assert what only forcing makes sure.
-ELSEWHERE = {"base": ("test_deferred.py", "test_stage.py", *OF_DEVICES), "by rule": ()}
+ELSEWHERE = {"base": ("test_deferred.py", "test_stage.py", *OF_DEVICES, "test_checked.py"), "by rule": ()}
 
 
 def mpi_steps(library: str) -> Iterator[Step]:
