@@ -20,6 +20,12 @@ import oracle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+#: TEMPI_DATATYPE_*, one for each rank in turn, set before the engine reads its settings.
+METHODS = [name for name in os.environ.get("MPITEST_METHODS", "").split(",") if name]
+if METHODS:
+    _rank = int(os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
+    os.environ[f"TEMPI_DATATYPE_{METHODS[_rank % len(METHODS)]}"] = "1"
+
 DOOR = os.environ.get("MPITEST_DOOR", "import")
 if DOOR == "preload":
     from mpi4py import MPI
@@ -36,6 +42,7 @@ __all__ = [
     "DELAY",
     "DOOR",
     "FORCED",
+    "METHODS",
     "MPI",
     "Memory",
     "acted",

@@ -86,7 +86,7 @@ DEVICES = {
     "TEMPI_EMULATOR_DEVICES": "2",
     "TEMPI_EMULATOR_STREAMS": "random",
 }
-OF_DEVICES = ("test_mixed.py", "test_self.py", "test_bursts.py", "test_device_errors.py")
+OF_DEVICES = ("test_memories.py", "test_mixed.py", "test_self.py", "test_bursts.py", "test_device_errors.py")
 
 #: MPI tests by the environment they need: what is set, which files, how many ranks.
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
@@ -109,6 +109,12 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
     "devices": (DEVICES, OF_DEVICES, (1, 2)),
+    "device, unlike": (DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, FEW_ON_DEVICE, (2,)),
+    "devices, unlike": (
+        DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"},
+        ("test_memories.py", "test_mixed.py", "test_bursts.py"),
+        (2,),
+    ),
     "devices, aware": (DEVICES | {"TEMPI_CUDA_AWARE": "1"}, ("test_mixed.py",), (2,)),
     "devices, checked": (
         DEVICES | {"TEMPI_CHECK": "1"},
