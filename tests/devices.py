@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tempi import _engine
 
-__all__ = ["DEVICES", "DeviceMemory"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["DEVICES", "EMULATED", "KINDS", "DeviceMemory", "call", "context", "count", "driver", "failing", "live"]
 
 Bytes = NDArray[np.uint8]
 u64, size_t = ctypes.c_uint64, ctypes.c_size_t
 
 #: Emulated devices of each process.
 DEVICES = int(os.environ.get("TEMPI_EMULATOR_DEVICES", "1"))
+EMULATED = os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
+
+#: Ways to allocate: cuMemAlloc, a stream-ordered pool, virtual memory in two mappings, managed, pinned.
+KINDS = ("device", "pool", "mapped", "managed", "pinned")
+GRANULE = 2 << 20  # of virtual memory
 
 
 @functools.cache
@@ -42,24 +51,94 @@ def context(device: int) -> ctypes.c_void_p:
 
 
 def call(name: str, *arguments: Any, on: int | None) -> None:
-    """A driver call that must not fail, with that device's context current."""
+    """A driver call that must not fail, with that device's context current meanwhile."""
+    before = ctypes.c_void_p()
+    driver().cuCtxGetCurrent(ctypes.byref(before))
     if on is not None:
         assert driver().cuCtxSetCurrent(context(on)) == 0
     result = getattr(driver(), name)(*arguments)
+    driver().cuCtxSetCurrent(before)
     assert result == 0, f"{name}: CUDA error {result}"
 
 
-class DeviceMemory:
-    """Bytes on a device, freed with the object."""
+def count(name: str) -> int:
+    """Calls of that driver function so far, by anybody in this process. No version suffix."""
+    found = driver().tempi_emulator_count
+    found.restype = ctypes.c_uint64
+    return int(found(name.encode()))
 
-    def __init__(self, size: int, device: int = 0) -> None:
-        made = u64()
-        call("cuMemAlloc_v2", ctypes.byref(made), size_t(size), on=device)
-        self.address, self.size, self.device = made.value, size, device
+
+def live(kind: str) -> int:
+    """How much of that kind the driver has handed out: device, pool, host, stream, event, module ..."""
+    found = driver().tempi_emulator_live
+    found.restype = ctypes.c_int64
+    return int(found(kind.encode()))
+
+
+@contextlib.contextmanager
+def failing(name: str, calls: int = 30, error: str = "") -> Iterator[None]:
+    """In the block the next so many calls of that function fail."""
+    first = count(name) + 1
+    rules = ",".join(f"{name}:{first + i}{error and ':'}{error}" for i in range(calls))
+    assert driver().tempi_emulator_fail(rules.encode()) == 0
+    try:
+        yield
+    finally:
+        driver().tempi_emulator_fail(b"")
+
+
+def _allocate(kind: str, size: int, device: int) -> tuple[int, list[tuple[Any, ...]]]:
+    """The address, and the calls that give it back."""
+    made = u64()
+    out = ctypes.byref(made)
+    if kind == "device":
+        call("cuMemAlloc_v2", out, size_t(size), on=device)
+        return made.value, [("cuMemFree_v2", made)]
+    if kind == "pool":
+        call("cuMemAllocAsync", out, size_t(size), None, on=device)
+        call("cuStreamSynchronize", None, on=device)
+        return made.value, [("cuMemFreeAsync", made, None)]
+    if kind == "managed":
+        call("cuMemAllocManaged", out, size_t(size), 1, on=device)
+        return made.value, [("cuMemFree_v2", made)]
+    if kind == "pinned":
+        call("cuMemHostAlloc", out, size_t(size), 3, on=device)
+        return made.value, [("cuMemFreeHost", made)]
+    assert kind == "mapped"
+    return _map(size, device)
+
+
+def _map(size: int, device: int) -> tuple[int, list[tuple[Any, ...]]]:
+    """Such that the bytes lie in two mappings, if there are two of them."""
+    base = u64()
+    call("cuMemAddressReserve", ctypes.byref(base), size_t(2 * GRANULE), size_t(0), u64(0), u64(0), on=device)
+    properties = (ctypes.c_int * 8)(1, 0, 1, device)
+    undo: list[tuple[Any, ...]] = [("cuMemUnmap", base, size_t(2 * GRANULE))]
+    for half in range(2):
+        handle = u64()
+        call("cuMemCreate", ctypes.byref(handle), size_t(GRANULE), properties, u64(0), on=device)
+        call("cuMemMap", u64(base.value + half * GRANULE), size_t(GRANULE), size_t(0), handle, u64(0), on=device)
+        undo.append(("cuMemRelease", handle))
+    call("cuMemSetAccess", base, size_t(2 * GRANULE), (ctypes.c_int * 3)(1, device, 3), size_t(1), on=device)
+    undo.append(("cuMemAddressFree", base, size_t(2 * GRANULE)))
+    assert size // 2 <= GRANULE
+    return base.value + GRANULE - size // 2 // 256 * 256, undo
+
+
+class DeviceMemory:
+    """Bytes of one of the KINDS on a device, freed with the object."""
+
+    def __init__(self, size: int, device: int = 0, kind: str = "device") -> None:
+        self.size, self.device = size, device
+        self.address, self._undo = _allocate(kind, size, device)
 
     def __del__(self) -> None:
+        before = ctypes.c_void_p()
+        driver().cuCtxGetCurrent(ctypes.byref(before))
         driver().cuCtxSetCurrent(context(self.device))
-        driver().cuMemFree_v2(u64(self.address))
+        for name, *arguments in self._undo:
+            getattr(driver(), name)(*arguments)
+        driver().cuCtxSetCurrent(before)
 
     def write(self, data: Bytes) -> None:
         here = data.ctypes.data_as(ctypes.c_void_p)

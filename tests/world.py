@@ -20,6 +20,12 @@ import oracle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+#: TEMPI_DATATYPE_*, one for each rank in turn, set before the engine reads its settings.
+METHODS = [name for name in os.environ.get("MPITEST_METHODS", "").split(",") if name]
+if METHODS:
+    _rank = int(os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
+    os.environ[f"TEMPI_DATATYPE_{METHODS[_rank % len(METHODS)]}"] = "1"
+
 DOOR = os.environ.get("MPITEST_DOOR", "import")
 if DOOR == "preload":
     from mpi4py import MPI
@@ -36,6 +42,7 @@ __all__ = [
     "DELAY",
     "DOOR",
     "FORCED",
+    "METHODS",
     "MPI",
     "Memory",
     "acted",
@@ -148,10 +155,11 @@ class Memory:
     """The memory around `count` elements of a tree, with guards on both sides.
 
     `shift` misaligns the buffer argument by that many bytes. Filled with POISON, or by `fill`. It is host
-    memory, or, in a run that says so (MPITEST_MEMORY), a device's with a copy here.
+    memory, or, in a run that says so (MPITEST_MEMORY), a device's with a copy here. `where` decides for
+    this one: "host", or one of devices.KINDS, with ":1" behind it for the second device.
     """
 
-    def __init__(self, tree: oracle.Tree, count: int, *, shift: int = 0) -> None:
+    def __init__(self, tree: oracle.Tree, count: int, *, shift: int = 0, where: str | None = None) -> None:
         low, high = oracle.span(tree, count)
         below = GUARD + max(0, -low)
         below += -below % 64
@@ -161,8 +169,13 @@ class Memory:
         start = -raw.ctypes.data % 64 + shift
         self._whole = raw[start : start + size]
         self._shift = shift
-        self._device = DeviceMemory(size + shift) if placement.device else None
+        self._device = self._allocate(size + shift, where or ("device" if placement.device else "host"))
         self._put(np.full(size, POISON, np.uint8))
+
+    @staticmethod
+    def _allocate(size: int, where: str) -> DeviceMemory | None:
+        kind, _, device = where.partition(":")
+        return None if kind == "host" else DeviceMemory(size, int(device or 0), kind)
 
     def _put(self, data: Any) -> None:
         self._whole[:] = data

@@ -75,6 +75,9 @@ static const variable variables[] = {
      "device memory: the same in pieces, packing and copying at the same time"},
     {"TEMPI_DATATYPE_AUTO", FLAG, &tempi_config.automatic,
      "device memory: the method is chosen for each message (default)"},
+    {"TEMPI_LAUNCH_AT_ONCE", FLAG, &tempi_config.launch_at_once,
+     "device memory: a nonblocking send's kernel starts at once if its stream is idle, instead of with all others "
+     "of a burst at the first call that is no nonblocking send or receive"},
     {"TEMPI_CONTIGUOUS_STAGED", ELSEWHERE, NULL, "method for device memory; none on host memory"},
     {"TEMPI_CONTIGUOUS_AUTO", ELSEWHERE, NULL, "method for device memory; none on host memory"},
     {"TEMPI_NO_ALLTOALLV", ELSEWHERE, NULL, "accepted for compatibility; Alltoallv is the library's"},

@@ -48,6 +48,8 @@
     X(bounced, "calls on device memory that went through host memory: the library takes no device addresses") \
     X(bounced_bytes, "bytes copied for them, in and out")                                          \
     X(bounce_errors, "of these, how many ended with an error: out of memory, a device, or not possible") \
+    X(mixed, "messages whose bytes lie in several memories")                                      \
+    X(self_moves, "messages to oneself that went from strided memory to strided memory")          \
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
     X(check_failures, "of these, how many differed")

@@ -1,4 +1,5 @@
 #include "cuda/backend.h"
+#include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/pool.h"
@@ -112,12 +113,15 @@ static int prepare_staged(tempi_cuda_item *item)
     item->host = item->op.packed;
     if (item->op.method == TEMPI_STAGED || item->op.n <= PIECE)
         item->buffer = tempi_cuda_buffer_get(item->op.device, item->op.n);
-    const int status = item->buffer ? TEMPI_OK : prepare_pipelined(item);
-    if (status == TEMPI_OK) {
-        item->op.packed = item->buffer;
-        tempi_stat_add(TEMPI_STAT_staged_bytes, item->op.n);
+    if (!item->buffer && prepare_pipelined(item) != TEMPI_OK) {
+        /* The kernel reaches pinned memory by itself. */
+        const bool pinned = tempi_cuda_pool_pinned(item->host);
+        item->host = NULL;
+        return pinned ? TEMPI_OK : TEMPI_ERR_MEMORY;
     }
-    return status;
+    item->op.packed = item->buffer;
+    tempi_stat_add(TEMPI_STAT_staged_bytes, item->op.n);
+    return TEMPI_OK;
 }
 
 int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
@@ -218,7 +222,7 @@ static int hand_over(const tempi_cuda_item *items, int n, tempi_work *work)
     if (!batch)
         return TEMPI_ERR_MEMORY;
     work->batches[work->n++] = batch;
-    if (is_idle(device, direction))
+    if (tempi_config.launch_at_once && is_idle(device, direction))
         launch_open(device, direction);
     return TEMPI_OK;
 }
@@ -296,7 +300,8 @@ static int test(tempi_work *work, int *status)
 {
     while (work->n > 0) {
         tempi_cuda_batch *batch = work->batches[work->n - 1];
-        if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_OPEN && is_idle(batch->device, batch->direction))
+        if (tempi_config.launch_at_once && tempi_cuda_batch_state(batch) == TEMPI_BATCH_OPEN &&
+            is_idle(batch->device, batch->direction))
             launch_open(batch->device, batch->direction);
         if (!tempi_cuda_batch_poll(batch))
             return 0;

@@ -76,6 +76,9 @@ void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
 
 /* Puts the batch's items into its stream (launch.c). The caller has entered the device. */
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
+/* Puts a move from strided memory to strided memory into it (plan.h: tempi_cuda_plan_self). TEMPI_ERR_UNSUPPORTED:
+ * there is no such plan, and nothing was put. */
+int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n);
 
 /* The operation with the buffers, kernels and tables that it needs (backend.c). */
 int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *out);

@@ -279,12 +279,6 @@ int tempi_cuda_settle(int direction)
 
 int tempi_cuda_await_program(int ordinal)
 {
-    tempi_cuda_entry entry;
-    tempi_cuda_device *device = tempi_cuda_device_get(ordinal >= 0 && ordinal < TEMPI_CUDA_DEVICES ? ordinal : 0);
-    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
-    if (status != TEMPI_OK)
-        return status;
-    status = TEMPI_CU(StreamSynchronize, named_stream ? (tempi_cuda_stream)named_stream : TEMPI_CUDA_LEGACY_STREAM);
-    tempi_cuda_leave(&entry);
-    return status;
+    const uintptr_t theirs = tempi_cuda_get_stream();
+    return tempi_cuda_wait_stream(ordinal, theirs ? theirs : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM);
 }

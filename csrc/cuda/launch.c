@@ -9,6 +9,7 @@
 #include "cuda/batch.h"
 #include "cuda/pool.h"
 #include "cuda/tables.h"
+#include "pack/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,16 +77,32 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
     return status;
 }
 
+static tempi_plan_hooks hooks_of(tempi_cuda_batch *batch)
+{
+    return (tempi_plan_hooks){.context = batch->device, .table = table_hook,
+                              .multiprocessors = batch->device->multiprocessors};
+}
+
+static int put_plan(tempi_cuda_batch *batch)
+{
+    const int status = place(batch);
+    return status == TEMPI_OK ? tempi_cuda_batch_repeat(batch) : status;
+}
+
 static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
 {
-    const tempi_plan_hooks hooks = {.context = batch->device, .table = table_hook,
-                                    .multiprocessors = batch->device->multiprocessors};
-    tempi_plan *plan = &batch->plan;
-    int status = n > 0 ? tempi_cuda_plan(ops, n, &hooks, plan) : TEMPI_OK;
-    if (n == 0 || status != TEMPI_OK)
-        return status;
-    status = place(batch);
-    return status == TEMPI_OK ? tempi_cuda_batch_repeat(batch) : status;
+    const tempi_plan_hooks hooks = hooks_of(batch);
+    if (n == 0)
+        return TEMPI_OK;
+    const int status = tempi_cuda_plan(ops, n, &hooks, &batch->plan);
+    return status == TEMPI_OK ? put_plan(batch) : status;
+}
+
+int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
+{
+    const tempi_plan_hooks hooks = hooks_of(batch);
+    const int status = tempi_cuda_plan_self(src, dst, n, &hooks, &batch->plan);
+    return status == TEMPI_OK ? put_plan(batch) : status;
 }
 
 static int run_whole(tempi_cuda_batch *batch)
@@ -104,6 +121,27 @@ static int run_whole(tempi_cuda_batch *batch)
 
 /* ---- staged -------------------------------------------------------------------------------------------- */
 
+/* Packed bytes between a device buffer and the host. Where the layout covers only some of them, the
+ * others in the host's buffer are somebody else's. */
+typedef struct move {
+    tempi_cuda_stream stream;
+    uint64_t host, device; /* of packed byte `first` */
+    int64_t first;
+    bool packs;
+} move;
+
+static int move_stretch(void *context, int64_t first, int64_t n)
+{
+    const move *m = context;
+    const uint64_t at = (uint64_t)(first - m->first);
+    return copy(m->stream, (m->packs ? m->host : m->device) + at, (m->packs ? m->device : m->host) + at, n);
+}
+
+static int move_packed(const tempi_op *op, int64_t n, move *m)
+{
+    return op->partial ? tempi_stretches_visit(op->layout, m->first, n, move_stretch, m) : move_stretch(m, m->first, n);
+}
+
 static int move_staged(tempi_cuda_batch *batch)
 {
     int status = TEMPI_OK;
@@ -111,9 +149,9 @@ static int move_staged(tempi_cuda_batch *batch)
         const tempi_cuda_item *item = &batch->items[i];
         if (!item->host || item->piece)
             continue;
-        const uint64_t host = address_of(item->host), device = address_of(item->buffer);
-        const bool packs = batch->direction == TEMPI_PACK;
-        status = copy(batch->device->streams[batch->direction], packs ? host : device, packs ? device : host, item->op.n);
+        move m = {.stream = batch->device->streams[batch->direction], .host = address_of(item->host),
+                  .device = address_of(item->buffer), .first = item->op.first, .packs = batch->direction == TEMPI_PACK};
+        status = move_packed(&item->op, item->op.n, &m);
     }
     return status;
 }
@@ -150,9 +188,9 @@ static int copy_piece(const pipe *p, int64_t k, char *slot)
 {
     const int64_t at = k * p->item->piece, left = p->item->op.n - at;
     const int64_t n = left < p->item->piece ? left : p->item->piece;
-    const uint64_t host = address_of(p->item->host) + (uint64_t)at, device = address_of(slot);
-    const bool packs = p->batch->direction == TEMPI_PACK;
-    return copy(p->copies, packs ? host : device, packs ? device : host, n);
+    move m = {.stream = p->copies, .host = address_of(p->item->host) + (uint64_t)at, .device = address_of(slot),
+              .first = p->item->op.first + at, .packs = p->batch->direction == TEMPI_PACK};
+    return move_packed(&p->item->op, n, &m);
 }
 
 /* The first user fills the slot, hands it to the second, which frees it for the next piece but SLOTS. */

@@ -68,7 +68,9 @@ static int load_image(tempi_cuda_device *device, const tempi_kernel_image *image
     const int result = tempi_cu.ModuleLoadData(&device->module, image->data);
     if (is_not_for_it(result))
         return TEMPI_ERR_UNSUPPORTED;
-    const int status = tempi_cuda_check(result, "cuModuleLoadData");
+    int status = tempi_cuda_check(result, "cuModuleLoadData");
+    if (status == TEMPI_ERR_DEVICE && tempi_cuda_up()) /* without kernels there is no other way: once more */
+        status = TEMPI_CU(ModuleLoadData, &device->module, image->data);
     if (status == TEMPI_OK)
         TEMPI_LOG(TEMPI_LOG_INFO, "device %d: kernels for %s", device->ordinal, image->target);
     return status;

@@ -8,6 +8,21 @@
 
 #include <stdlib.h>
 
+/* A range of virtual addresses may be mapped piece by piece: what adjoins is one to a copy. */
+static bool holds(const tempi_emu_range *range, uint64_t address, size_t extent)
+{
+    size_t left = range->size - (address - range->base);
+    while (extent > left) {
+        const tempi_emu_range *const next = tempi_emu_range_find(range->base + range->size);
+        if (!tempi_emu_range_on_device(next) || next->bytes != range->bytes + range->size)
+            return false;
+        range = next;
+        extent -= left;
+        left = range->size;
+    }
+    return true;
+}
+
 CUresult tempi_emu_place_of(uint64_t address, size_t extent, tempi_emu_place *place)
 {
     tempi_emu_range *const range = tempi_emu_range_find(address);
@@ -16,7 +31,7 @@ CUresult tempi_emu_place_of(uint64_t address, size_t extent, tempi_emu_place *pl
         return tempi_emu_space_holds(address) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     }
     const bool device = tempi_emu_range_on_device(range);
-    if (device && extent > range->size - (address - range->base))
+    if (device && !holds(range, address, extent))
         return CUDA_ERROR_INVALID_VALUE;
     *place = (tempi_emu_place){range, range->bytes + (address - range->base)};
     return CUDA_SUCCESS;

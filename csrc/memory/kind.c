@@ -4,7 +4,9 @@
 #include "base/stats.h"
 #include "cuda/driver.h"
 
+#include <errno.h>
 #include <stddef.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 bool tempi_memory_mixed;
@@ -61,13 +63,15 @@ static tempi_memory_kind query(const void *address, tempi_memory *out)
     for (int i = 0; i < ATTRIBUTES; ++i)
         data[i] = &cells[i];
     tempi_stat_add(TEMPI_STAT_pointer_queries, 1);
-    const int result = tempi_cu.PointerGetAttributes(ATTRIBUTES, names, data, (uintptr_t)address);
-    if (result != TEMPI_CUDA_SUCCESS) {
-        if (means_host(result))
-            return TEMPI_MEMORY_HOST;
+    int result = TEMPI_CUDA_SUCCESS;
+    for (int tries = 0; tries < 2; ++tries) { /* a wrong answer would end the program */
+        result = tempi_cu.PointerGetAttributes(ATTRIBUTES, names, data, (uintptr_t)address);
+        if (result == TEMPI_CUDA_SUCCESS || means_host(result))
+            break;
         (void)tempi_cuda_check(result, "cuPointerGetAttributes");
-        return TEMPI_MEMORY_FOREIGN;
     }
+    if (result != TEMPI_CUDA_SUCCESS)
+        return means_host(result) ? TEMPI_MEMORY_HOST : TEMPI_MEMORY_FOREIGN;
     const tempi_memory_kind kind = kind_of(cells);
     if (kind == TEMPI_MEMORY_HOST || kind == TEMPI_MEMORY_FOREIGN)
         return kind;
@@ -118,6 +122,25 @@ void tempi_memory_forget(void)
         recent.of[i].size = 0;
 }
 
+/* ---- after a device was lost ---------------------------------------------------------------------------- */
+
+/* A system call on an address that the CPU does not reach fails, where a load would end the program. */
+static bool host_reaches(const void *address)
+{
+    char byte;
+    struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;
+}
+
+/* The driver answers no more. What the CPU cannot reach was a device's: the operation will fail, but
+ * neither tempi nor the library touches it. */
+static tempi_memory_kind ask_lost(const void *address, tempi_memory *out)
+{
+    if (!host_reaches(address))
+        *out = (tempi_memory){.kind = TEMPI_MEMORY_DEVICE, .device = 0};
+    return out->kind;
+}
+
 tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
 {
     *out = (tempi_memory){.kind = TEMPI_MEMORY_HOST, .device = -1};
@@ -128,11 +151,16 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
     switch (tempi_cuda_look()) {
     case TEMPI_CUDA_ABSENT: return TEMPI_MEMORY_HOST;
     case TEMPI_CUDA_OFF: return out->kind = TEMPI_MEMORY_FOREIGN;
+    case TEMPI_CUDA_LOST: return ask_lost(address, out);
     default: break;
     }
     if (recent_find(address, out))
         return out->kind;
     out->kind = query(address, out);
+    if (out->kind == TEMPI_MEMORY_FOREIGN && !tempi_cuda_up()) { /* lost by this very question */
+        out->kind = TEMPI_MEMORY_HOST;
+        return ask_lost(address, out);
+    }
     recent_note(out);
     return out->kind;
 }

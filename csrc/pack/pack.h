@@ -8,6 +8,8 @@
 #define TEMPI_PACK_PACK_H
 #include "tempi.h"
 
+#include <stdbool.h>
+
 enum { TEMPI_PACK = 0, TEMPI_UNPACK = 1 };
 
 /* How an operation is done. On the host: mem and packed are host memory. All others: mem is device
@@ -17,8 +19,11 @@ enum {
     TEMPI_ON_DEVICE = 1, /* packed is memory of the same device */
     TEMPI_ONE_SHOT = 2,  /* packed is pinned host memory, which the kernel writes or reads itself */
     TEMPI_STAGED = 3,    /* packed is host memory; the kernel works in a device buffer, copied in one piece */
-    TEMPI_PIPELINED = 4  /* the same in pieces, so that kernel and copy overlap */
+    TEMPI_PIPELINED = 4, /* the same in pieces, so that kernel and copy overlap */
+    TEMPI_MIXED = 5      /* mem is of several memories: each of the op's parts has a method of its own */
 };
+
+struct tempi_parts;
 
 /* Bytes [first, first + n) of the packed stream of `count` elements at mem, to (TEMPI_PACK) or from
  * (TEMPI_UNPACK) `packed`, which holds just those n bytes. */
@@ -32,6 +37,8 @@ typedef struct tempi_op {
     int32_t direction;
     int32_t method;
     int32_t device; /* ordinal; of no meaning on the host */
+    bool partial;   /* the layout covers only some of the packed bytes: the others are not to be touched */
+    struct tempi_parts *parts; /* TEMPI_MIXED: one operation for each memory (parts.h); else NULL */
 } tempi_op;
 
 typedef struct tempi_work tempi_work;

@@ -2,6 +2,7 @@
  * host's with its work put off, so that what waits for packs can be tested without a device. Whoever
  * has devices registers a back end for the operations that are not for the host. */
 #include "pack/pack.h"
+#include "pack/parts.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -122,10 +123,30 @@ static int device_submit(const tempi_op *ops, int n, tempi_ticket *out)
     return TEMPI_OK;
 }
 
+/* A back end sees the parts of what is mixed, and copies what it needs of the list. */
+static int mixed_submit(const tempi_op *ops, int n, int all, tempi_ticket *out)
+{
+    tempi_op *list = malloc((size_t)all * sizeof *list);
+    if (!list)
+        return TEMPI_ERR_MEMORY;
+    tempi_parts_expand(ops, n, list);
+    const int status = tempi_pack_submit(list, all, out);
+    free(list);
+    return status;
+}
+
+static int is_mixed(const tempi_op *ops, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ops[i].method == TEMPI_MIXED)
+            return 1;
+    return 0;
+}
+
 int tempi_pack_submit(const tempi_op *ops, int n, tempi_ticket *out)
 {
     if (!for_host(ops, n))
-        return device_submit(ops, n, out);
+        return is_mixed(ops, n) ? mixed_submit(ops, n, tempi_parts_count(ops, n), out) : device_submit(ops, n, out);
     const int delayed = atomic_load_explicit(&delay_tests, memory_order_relaxed) > 0;
     const tempi_backend *backend = delayed ? &delayed_backend : &host_backend;
     tempi_work *work;

@@ -1,8 +1,11 @@
 #include "shim/check.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "cuda/copy.h"
+#include "memory/kind.h"
 #include "shim/decode.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,6 +187,20 @@ static int map_of(MPI_Datatype type, tempi_typemap *map)
     return status;
 }
 
+/* For the report: the name that the program gave it, if any, and what it looks like. */
+static void describe(MPI_Datatype type, tempi_typemap *map)
+{
+    char name[MPI_MAX_OBJECT_NAME] = "";
+    int length = 0;
+    int64_t size = 0;
+    for (int64_t l = 0; l < map->n; ++l)
+        size += map->leaves[l].size;
+    if (tempi_lib.Type_get_name(type, name, &length) != MPI_SUCCESS || length == 0)
+        snprintf(name, sizeof name, "a datatype");
+    snprintf(map->name, sizeof map->name, "%.60s (%lld bytes in %lld leaves, extent %lld)", name, (long long)size,
+             (long long)map->n, (long long)map->extent);
+}
+
 int tempi_typemap_make(MPI_Datatype type, tempi_typemap **out)
 {
     tempi_typemap *map = calloc(1, sizeof *map);
@@ -192,6 +209,7 @@ int tempi_typemap_make(MPI_Datatype type, tempi_typemap **out)
     map->holders = 1;
     const int status = map_of(type, map);
     if (status == TEMPI_OK) {
+        describe(type, map);
         *out = map;
         return status;
     }
@@ -216,30 +234,138 @@ void tempi_typemap_free(tempi_typemap *map)
     free(map);
 }
 
+/* ---- bytes, wherever they are -------------------------------------------------------------------------- */
+
+/* What the host cannot read is copied here, a stretch at a time. */
+typedef struct reader {
+    bool plain; /* all of it is the host's: nobody need be asked */
+    char *copy;
+    uintptr_t from;
+    int64_t n;
+} reader;
+
+enum { WINDOW = 1 << 18 };
+
+/* *n bytes from the address on, or fewer, which *n then says; NULL: they cannot be had. */
+static const char *reader_at(reader *r, uintptr_t address, int64_t *n)
+{
+    tempi_memory memory;
+    if (address - r->from < (uintptr_t)r->n) {
+        const int64_t left = r->n - (int64_t)(address - r->from);
+        *n = *n < left ? *n : left;
+        return r->copy + (address - r->from);
+    }
+    if (r->plain || tempi_memory_host_readable(tempi_memory_describe((const void *)address, &memory)))
+        return (const char *)address;
+    if (memory.kind != TEMPI_MEMORY_DEVICE || (!r->copy && !(r->copy = malloc(WINDOW))))
+        return NULL;
+    const int64_t known = memory.base ? memory.size - (int64_t)(address - memory.base) : *n;
+    r->from = address;
+    r->n = known < WINDOW ? known : WINDOW;
+    if (tempi_cuda_copy(r->copy, (const void *)address, r->n) != TEMPI_OK) {
+        r->n = 0;
+        return NULL;
+    }
+    *n = *n < r->n ? *n : r->n;
+    return r->copy;
+}
+
+/* ---- walks ----------------------------------------------------------------------------------------------- */
+
+/* Through the bytes of a message in type-map order, or, without a map, through contiguous ones. */
+typedef struct walk {
+    const tempi_typemap *map;
+    uintptr_t base;
+    int64_t element, leaf, done; /* bytes of the leaf that are behind */
+    reader reader;
+} walk;
+
+static uintptr_t walk_address(const walk *w)
+{
+    if (!w->map)
+        return w->base + (uintptr_t)w->done;
+    return w->base + (uintptr_t)(w->element * w->map->extent + w->map->leaves[w->leaf].offset + w->done);
+}
+
+static int64_t walk_left(const walk *w)
+{
+    return w->map ? w->map->leaves[w->leaf].size - w->done : INT64_MAX;
+}
+
+static void walk_by(walk *w, int64_t n)
+{
+    w->done += n;
+    if (!w->map || w->done < w->map->leaves[w->leaf].size)
+        return;
+    w->done = 0;
+    if (++w->leaf == w->map->n) {
+        w->leaf = 0;
+        ++w->element;
+    }
+}
+
+static void walk_skip(walk *w, int64_t n)
+{
+    while (n > 0) {
+        const int64_t step = walk_left(w) < n ? walk_left(w) : n;
+        walk_by(w, step);
+        n -= step;
+    }
+}
+
+static void report(const walk *w, int64_t position, const char *call)
+{
+    tempi_stat_add(TEMPI_STAT_check_failures, 1);
+    TEMPI_LOG(TEMPI_LOG_ERROR,
+              "TEMPI_CHECK: %s: byte %lld of the packed stream (element %lld, leaf %lld) of %s differs from the type map",
+              call, (long long)position, (long long)w->element, (long long)w->leaf, w->map->name);
+}
+
+/* n bytes from the packed position on. */
+static void compare(walk *a, walk *b, int64_t position, int64_t n, const char *call)
+{
+    tempi_stat_add(TEMPI_STAT_checks, 1);
+    for (const int64_t end = position + n; position < end;) {
+        int64_t step = end - position;
+        step = step < walk_left(a) ? step : walk_left(a);
+        step = step < walk_left(b) ? step : walk_left(b);
+        const char *left = reader_at(&a->reader, walk_address(a), &step);
+        const char *right = left ? reader_at(&b->reader, walk_address(b), &step) : NULL;
+        if (!right) {
+            TEMPI_WARN_ONCE("TEMPI_CHECK: some memory cannot be read: not checked");
+            break;
+        }
+        for (int64_t i = 0; memcmp(left, right, (size_t)step) != 0 && i < step; ++i) {
+            if (left[i] == right[i])
+                continue;
+            report(a, position + i, call);
+            goto done;
+        }
+        walk_by(a, step);
+        walk_by(b, step);
+        position += step;
+    }
+done:
+    free(a->reader.copy);
+    free(b->reader.copy);
+}
+
 void tempi_check_op(const tempi_typemap *map, const tempi_op *op, const char *call)
 {
-    if (op->method != TEMPI_ON_HOST) /* this walk cannot touch a device's memory */
+    if (!map || map->n == 0 || op->n <= 0)
         return;
-    if (!map)
+    const bool plain = op->method == TEMPI_ON_HOST;
+    walk memory = {.map = map, .base = (uintptr_t)op->mem, .reader.plain = plain};
+    walk packed = {.base = (uintptr_t)op->packed, .reader.plain = op->method != TEMPI_ON_DEVICE};
+    walk_skip(&memory, op->first);
+    compare(&memory, &packed, op->first, op->n, call);
+}
+
+void tempi_check_move(const tempi_typemap *to, const tempi_op *into, const tempi_typemap *from, const tempi_op *out,
+                      const char *call)
+{
+    if (!to || !from || to->n == 0 || from->n == 0)
         return;
-    tempi_stat_add(TEMPI_STAT_checks, 1);
-    const char *packed = op->packed;
-    int64_t position = 0; /* in the packed stream */
-    for (int64_t element = 0; element < op->count && position < op->first + op->n; ++element) {
-        for (int64_t l = 0; l < map->n; ++l) {
-            const char *memory = (const char *)op->mem + element * map->extent + map->leaves[l].offset;
-            for (int64_t b = 0; b < map->leaves[l].size; ++b, ++position) {
-                if (position < op->first || position >= op->first + op->n)
-                    continue;
-                if (memory[b] == packed[position - op->first])
-                    continue;
-                tempi_stat_add(TEMPI_STAT_check_failures, 1);
-                TEMPI_LOG(TEMPI_LOG_ERROR,
-                          "TEMPI_CHECK: %s: byte %lld of the packed stream (element %lld, leaf %lld) "
-                          "differs from the type map",
-                          call, (long long)position, (long long)element, (long long)l);
-                return;
-            }
-        }
-    }
+    walk a = {.map = to, .base = (uintptr_t)into->mem}, b = {.map = from, .base = (uintptr_t)out->mem};
+    compare(&a, &b, 0, out->n, call);
 }

@@ -11,6 +11,7 @@
 #include "shim/request.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- claims -------------------------------------------------------------------------------------------- */
 
@@ -60,26 +61,39 @@ static void put_back(tempi_record *record, MPI_Request requests[])
 }
 
 /* What completed, collected so that all of it is unpacked as one piece of work. */
+enum { FEW = 64 };
 typedef struct arrivals {
-    int n;
-    int failed; /* the last error of ours: a send that was not posted, an unpack that a device broke */
-    tempi_op ops[64];
-    tempi_record *records[64];
-    MPI_Status *statuses[64];
+    int n, room;
+    bool several;  /* the call completes several requests: errors go into their statuses */
+    int failed;    /* what the call returns for the first error of ours: a send that was not posted, an
+                      unpack that a device broke */
+    tempi_op *ops; /* the few, or one block of memory for all three */
+    tempi_record **records;
+    MPI_Status **statuses;
+    tempi_op few_ops[FEW];
+    tempi_record *few_records[FEW];
+    MPI_Status *few_statuses[FEW];
 } arrivals;
 
 /* The arrays stay as they are: clearing them takes longer than a short Waitall. */
-static void arrivals_open(arrivals *a)
+static void arrivals_open(arrivals *a, bool several)
 {
     a->n = 0;
+    a->room = FEW;
+    a->several = several;
     a->failed = MPI_SUCCESS;
+    a->ops = a->few_ops;
+    a->records = a->few_records;
+    a->statuses = a->few_statuses;
 }
 
 static void finish(tempi_record *record, MPI_Status *status, arrivals *a)
 {
     if (record->error != MPI_SUCCESS) {
-        a->failed = record->error;
-        if (status)
+        const int code = a->several ? MPI_ERR_IN_STATUS : record->error;
+        if (a->failed == MPI_SUCCESS)
+            a->failed = tempi_request_tell(record, code); /* one call, one error */
+        if (status && a->several)
             status->MPI_ERROR = record->error;
     }
     tempi_request_finish(record);
@@ -94,6 +108,43 @@ static void arrivals_flush(arrivals *a)
     a->n = 0;
 }
 
+static void arrivals_close(arrivals *a)
+{
+    arrivals_flush(a);
+    if (a->ops != a->few_ops)
+        free(a->ops);
+}
+
+/* Twice the room; false: out of memory. */
+static bool arrivals_grow(arrivals *a)
+{
+    const size_t room = 2 * (size_t)a->room, n = (size_t)a->n;
+    tempi_op *ops = malloc(room * (sizeof *ops + sizeof *a->records + sizeof *a->statuses));
+    if (!ops)
+        return false;
+    tempi_record **records = (tempi_record **)(void *)(ops + room);
+    MPI_Status **statuses = (MPI_Status **)(void *)(records + room);
+    memcpy(ops, a->ops, n * sizeof *ops);
+    memcpy(records, a->records, n * sizeof *records);
+    memcpy(statuses, a->statuses, n * sizeof *statuses);
+    if (a->ops != a->few_ops)
+        free(a->ops);
+    a->ops = ops;
+    a->records = records;
+    a->statuses = statuses;
+    a->room = (int)room;
+    return true;
+}
+
+/* However many there are, a device unpacks them in one launch. */
+static void arrivals_make_room(arrivals *a)
+{
+    if (a->n < a->room)
+        return;
+    if (!tempi_memory_mixed || !arrivals_grow(a))
+        arrivals_flush(a);
+}
+
 /* Open MPI frees a request that failed, even a persistent one: the next request may get its handle. */
 static void forget_freed(tempi_record *record, const MPI_Request requests[])
 {
@@ -105,11 +156,10 @@ static void complete(tempi_record *record, const MPI_Request requests[], MPI_Sta
                      arrivals *a)
 {
     forget_freed(record, requests);
+    arrivals_make_room(a);
     if (good && tempi_request_arrived(record, status, &a->ops[a->n])) {
         a->statuses[a->n] = status;
         a->records[a->n++] = record;
-        if (a->n == 64)
-            arrivals_flush(a);
         return;
     }
     finish(record, status, a);
@@ -155,7 +205,7 @@ static int end_one(int rc, tempi_record *record, const MPI_Status *status)
 {
     if (rc == MPI_SUCCESS)
         tempi_request_settle(record, status);
-    const int failed = record->error;
+    const int failed = tempi_request_tell(record, record->error);
     tempi_request_finish(record);
     return failed != MPI_SUCCESS ? failed : rc;
 }
@@ -205,7 +255,7 @@ int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, 
 static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c)
 {
     arrivals a;
-    arrivals_open(&a);
+    arrivals_open(&a, true);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
@@ -218,7 +268,7 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
         else
             complete(record, requests, status, error == MPI_SUCCESS || (!told && record->bounce), &a);
     }
-    arrivals_flush(&a);
+    arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
 }
 
@@ -277,13 +327,68 @@ int tempi_act_Testall(const struct tempi_mpi *to, int count, MPI_Request request
     return rc;
 }
 
+/* ---- what failed before the library had it -------------------------------------------------------------------- */
+
+/* A queued send that could not be posted: the library has no request of it to wait for, so it must be
+ * found here before the library is asked for one or some that are complete. */
+static bool failed_early(const tempi_record *record)
+{
+    return proxied(record) && record->error != MPI_SUCCESS && tempi_request_of(record->inner) == MPI_REQUEST_NULL;
+}
+
+static bool any_failed_early(const claims *c)
+{
+    if (!tempi_memory_mixed)
+        return false;
+    for (const tempi_record *record = c->first; record; record = record->beside)
+        if (failed_early(record))
+            return true;
+    return false;
+}
+
+/* A send's own status says nothing. */
+static void empty_status(const struct tempi_mpi *to, MPI_Status *status)
+{
+    MPI_Request none = MPI_REQUEST_NULL;
+    if (status && status != MPI_STATUS_IGNORE)
+        (void)to->Wait(&none, status);
+}
+
+/* Ends up to `most` of these; the other requests go back. Returns how many. */
+static int end_failed(const struct tempi_mpi *to, int most, MPI_Request requests[], int indices[], MPI_Status given[],
+                      claims *c, arrivals *a)
+{
+    int n = 0;
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        if (n == most || !failed_early(record)) {
+            put_back(record, requests);
+            continue;
+        }
+        MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[n];
+        empty_status(to, status);
+        requests[record->index] = MPI_REQUEST_NULL;
+        indices[n++] = (int)record->index;
+        finish(record, status, a);
+    }
+    return n;
+}
+
+static int end_one_failed(const struct tempi_mpi *to, MPI_Request requests[], int *index, MPI_Status *status, claims *c)
+{
+    arrivals a;
+    arrivals_open(&a, false);
+    (void)end_failed(to, 1, requests, index, status == MPI_STATUS_IGNORE ? MPI_STATUSES_IGNORE : status, c, &a);
+    return a.failed;
+}
+
 /* ---- any -------------------------------------------------------------------------------------------------------- */
 
 /* `which` completed with rc (none if it is no index); the others go back. */
 static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, claims *c)
 {
     arrivals a;
-    arrivals_open(&a);
+    arrivals_open(&a, false);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         if (record->index != which) {
@@ -292,7 +397,7 @@ static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status
         }
         complete(record, requests, status, rc == MPI_SUCCESS, &a);
     }
-    arrivals_flush(&a);
+    arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
 }
 
@@ -306,6 +411,8 @@ int tempi_act_Waitany(const struct tempi_mpi *to, int count, MPI_Request request
     claim_all(requests, count, &c);
     if (!c.first)
         return to->Waitany(count, requests, index, status);
+    if (any_failed_early(&c))
+        return end_one_failed(to, requests, index, status, &c);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
     *index = MPI_UNDEFINED;
     const int rc = to->Waitany(count, requests, index, known);
@@ -322,6 +429,10 @@ int tempi_act_Testany(const struct tempi_mpi *to, int count, MPI_Request request
     claim_all(requests, count, &c);
     if (!c.first)
         return to->Testany(count, requests, index, flag, status);
+    if (any_failed_early(&c)) {
+        *flag = 1;
+        return end_one_failed(to, requests, index, status, &c);
+    }
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
     *index = MPI_UNDEFINED;
     const int rc = to->Testany(count, requests, index, flag, known);
@@ -348,7 +459,7 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
     const bool told = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
     int start = 0;
     arrivals a;
-    arrivals_open(&a);
+    arrivals_open(&a, true);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         const int at = told ? position_of(record->index, indices, n, start) : -1;
@@ -361,13 +472,13 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
         const int error = rc == MPI_ERR_IN_STATUS && status ? status->MPI_ERROR : rc;
         complete(record, requests, status, error == MPI_SUCCESS, &a);
     }
-    arrivals_flush(&a);
+    arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
 }
 
 typedef int (*some_function)(int, MPI_Request[], int *, int[], MPI_Status[]);
 
-static int complete_some(some_function function, int count, MPI_Request requests[], int *outcount,
+static int complete_some(const struct tempi_mpi *to, some_function function, int count, MPI_Request requests[], int *outcount,
                          int indices[], MPI_Status given[])
 {
     if (!tempi_records_any() || count <= 0 || !requests || !outcount || !indices)
@@ -380,7 +491,16 @@ static int complete_some(some_function function, int count, MPI_Request requests
     if (!statuses_open(&s, given, count, c.receives))
         return out_of_memory(requests, &c);
     *outcount = 0;
+    if (any_failed_early(&c)) {
+        arrivals a;
+        arrivals_open(&a, true);
+        *outcount = end_failed(to, count, requests, indices, given, &c, &a);
+        statuses_close(&s);
+        return a.failed;
+    }
     int rc = function(count, requests, outcount, indices, s.use);
+    if (*outcount > 0)
+        clear_errors(s.use, *outcount, rc);
     rc = end_some(rc, *outcount, indices, requests, s.use, &c);
     statuses_close(&s);
     return rc;
@@ -390,12 +510,12 @@ int tempi_act_Waitsome(const struct tempi_mpi *to, int count, MPI_Request reques
 {
     if (tempi_pending_any())
         tempi_before_blocking();
-    return complete_some(to->Waitsome, count, requests, outcount, indices, given);
+    return complete_some(to, to->Waitsome, count, requests, outcount, indices, given);
 }
 
 int tempi_act_Testsome(const struct tempi_mpi *to, int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[])
 {
     if (tempi_pending_any())
         tempi_progress();
-    return complete_some(to->Testsome, count, requests, outcount, indices, given);
+    return complete_some(to, to->Testsome, count, requests, outcount, indices, given);
 }

@@ -13,6 +13,7 @@
 #include "shim/bounce.h"
 #include "shim/narrow.h"
 #include "shim/report.h"
+#include "shim/self.h"
 #include "shim/types.h"
 #include "transfer/stage.h"
 
@@ -76,7 +77,7 @@ static void after_fork(void)
     tempi_cuda_after_fork();
 }
 
-static void start(void)
+static void start(bool seen)
 {
     static bool registered;
     const tempi_library library = identify();
@@ -88,6 +89,7 @@ static void start(void)
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library gives no type attributes: all messages are left to it");
         return;
     }
+    tempi_self_start(seen && life.world);
     life.owner = getpid();
     if (!registered)
         registered = pthread_atfork(NULL, NULL, after_fork) == 0;
@@ -108,7 +110,8 @@ static int library_aware(void)
     return tempi_library_aware();
 }
 
-static void world_began(void)
+/* `seen`: just now, and not before tempi was there. */
+static void world_began(bool seen)
 {
     if (life.world)
         return;
@@ -117,7 +120,7 @@ static void world_began(void)
     tempi_queue_learn_tags();
     tempi_aware_learn();
     tempi_shim_hooks.library_aware = library_aware;
-    start();
+    start(seen);
 }
 
 void tempi_lifecycle_loaded(void)
@@ -130,14 +133,14 @@ void tempi_lifecycle_loaded(void)
     tempi_lib.Finalized(&finalized);
     if (!initialized || finalized)
         return;
-    world_began();
+    world_began(false);
 }
 
 int tempi_act_Init(const struct tempi_mpi *to, int *argc, char ***argv)
 {
     const int rc = to->Init(argc, argv);
     if (rc == MPI_SUCCESS)
-        world_began();
+        world_began(true);
     return rc;
 }
 
@@ -145,7 +148,7 @@ int tempi_act_Init_thread(const struct tempi_mpi *to, int *argc, char ***argv, i
 {
     const int rc = to->Init_thread(argc, argv, required, provided);
     if (rc == MPI_SUCCESS)
-        world_began();
+        world_began(true);
     return rc;
 }
 
@@ -156,6 +159,7 @@ static void stop(void)
 {
     tempi_cuda_stop();
     tempi_trace_close();
+    tempi_self_stop();
     tempi_types_stop();
 }
 
@@ -207,7 +211,7 @@ int tempi_act_Session_init(const struct tempi_mpi *to, MPI_Info hints, MPI_Errha
     const int rc = to->Session_init(hints, errhandler, session);
     if (rc == MPI_SUCCESS && life.sessions++ == 0 && !life.world) {
         tempi_threads_multiple = true; /* its thread level is in its info, or the library's default */
-        start();
+        start(false);
     }
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "base/thread.h"
 #include "base/trace.h"
 #include "cuda/device.h"
+#include "memory/spread.h"
 #include "model/method.h"
 #include "shim/aware.h"
 #include "shim/check.h"
@@ -68,6 +69,26 @@ static bool plan_device(const tempi_memory *memory, tempi_message *out)
     return true;
 }
 
+/* A message of several memories: no library has it in its hands as a whole, so it is ours. The packed
+ * bytes are the host's, which all of them reach. */
+static bool plan_mixed(tempi_parts *parts, tempi_message *out)
+{
+    tempi_op *op = &out->op;
+    const int method = tempi_method_choose(op->n, false, tempi_library_aware());
+    for (int p = 0; p < parts->n; ++p)
+        if (parts->part[p].method != TEMPI_ON_HOST)
+            op->device = parts->part[p].device;
+    tempi_parts_set_method(parts, method == TEMPI_ON_DEVICE ? TEMPI_ONE_SHOT : method);
+    op->method = TEMPI_MIXED;
+    op->parts = parts;
+    if (sends_or_receives(out->operation) && !tempi_packed_get(op, true)) {
+        tempi_message_drop(out);
+        return leave(TEMPI_STAT_left_stage);
+    }
+    tempi_stat_add(TEMPI_STAT_mixed, 1);
+    return true;
+}
+
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, tempi_operation operation,
                  bool forced, tempi_message *out)
 {
@@ -83,6 +104,14 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
     make(type, buffer, count, bytes, operation, out);
     tempi_memory memory;
     tempi_memory_describe((const char *)buffer + type->layout->true_lb, &memory);
+    if (tempi_memory_mixed && tempi_memory_may_spread(type->layout, count, buffer, &memory)) {
+        tempi_parts *parts;
+        switch (tempi_memory_spread(type->layout, count, buffer, &memory, &parts)) {
+        case TEMPI_SPREAD_MIXED: return plan_mixed(parts, out);
+        case TEMPI_SPREAD_UNKNOWN: return leave(TEMPI_STAT_left_memory);
+        case TEMPI_SPREAD_ONE: break;
+        }
+    }
     /* Managed memory may be read here, but kernels of the program may still be writing it. */
     if (memory.kind == TEMPI_MEMORY_DEVICE || memory.kind == TEMPI_MEMORY_MANAGED)
         return plan_device(&memory, out);
@@ -131,6 +160,8 @@ bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datat
 void tempi_message_drop(tempi_message *message)
 {
     tempi_packed_put(&message->op);
+    tempi_parts_free(message->op.parts);
+    message->op.parts = NULL;
 }
 
 static int run(const tempi_op *op, const tempi_message *message, const char *call)

@@ -3,6 +3,7 @@
 #include "base/config.h"
 #include "base/thread.h"
 #include "cuda/copy.h"
+#include "pack/parts.h"
 #include "shim/act.h"
 #include "shim/aware.h"
 #include "shim/message.h"
@@ -16,13 +17,21 @@ static bool fits(const tempi_message *message, const void *packed, MPI_Count siz
            message->op.n <= size - *position;
 }
 
+/* How what is not the host's is done. */
+static void set_method(tempi_op *op, int method)
+{
+    if (op->method == TEMPI_MIXED)
+        tempi_parts_set_method(op->parts, method);
+    else if (op->method != TEMPI_ON_HOST)
+        op->method = method;
+}
+
 /* The packed side is a device's and the other one is not that device's: the bytes go through the host. */
 static int through_host(const tempi_message *message, void *packed, const char *call)
 {
     tempi_message via = *message;
     const bool packs = via.op.direction == TEMPI_PACK;
-    if (via.op.method != TEMPI_ON_HOST)
-        via.op.method = TEMPI_STAGED;
+    set_method(&via.op, TEMPI_STAGED);
     if (!tempi_packed_get(&via.op, true))
         return MPI_ERR_NO_MEM;
     int rc = MPI_SUCCESS;
@@ -32,7 +41,7 @@ static int through_host(const tempi_message *message, void *packed, const char *
         rc = packs ? tempi_message_pack(&via, call) : tempi_message_unpack(&via, via.op.n, call);
     if (rc == MPI_SUCCESS && packs && tempi_cuda_copy(packed, via.op.packed, via.op.n) != TEMPI_OK)
         rc = MPI_ERR_OTHER;
-    tempi_message_drop(&via);
+    tempi_packed_put(&via.op);
     return rc;
 }
 
@@ -41,13 +50,13 @@ static int carry(tempi_message *message, void *packed, const tempi_memory *where
 {
     tempi_op *op = &message->op;
     const bool device = where->kind == TEMPI_MEMORY_DEVICE;
-    if (device && (op->method == TEMPI_ON_HOST || op->device != where->device))
+    if (device && (op->method == TEMPI_ON_HOST || op->method == TEMPI_MIXED || op->device != where->device))
         return through_host(message, packed, call);
     op->packed = packed;
     if (device)
         op->method = TEMPI_ON_DEVICE;
-    else if (op->method != TEMPI_ON_HOST)
-        op->method = where->kind == TEMPI_MEMORY_PINNED ? TEMPI_ONE_SHOT : TEMPI_STAGED;
+    else
+        set_method(op, where->kind == TEMPI_MEMORY_PINNED ? TEMPI_ONE_SHOT : TEMPI_STAGED);
     return op->direction == TEMPI_PACK ? tempi_message_pack(message, call)
                                        : tempi_message_unpack(message, op->n, call);
 }
@@ -82,7 +91,7 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype, 
 static int judge_pack(const struct tempi_mpi *to, tempi_message *message, void *outbuf, MPI_Count outsize,
                       MPI_Count *position, MPI_Comm comm)
 {
-    message->op.method = TEMPI_STAGED;
+    set_method(&message->op, TEMPI_STAGED);
     if (!tempi_packed_get(&message->op, true))
         return tempi_message_failed(comm);
     const int rc = tempi_pack_run(&message->op, 1) == TEMPI_OK
@@ -95,7 +104,7 @@ static int judge_pack(const struct tempi_mpi *to, tempi_message *message, void *
 static int judge_unpack(const struct tempi_mpi *to, tempi_message *message, const void *inbuf, MPI_Count insize,
                         MPI_Count *position, MPI_Comm comm)
 {
-    message->op.method = TEMPI_STAGED;
+    set_method(&message->op, TEMPI_STAGED);
     if (!tempi_packed_get(&message->op, true))
         return tempi_message_failed(comm);
     const int rc = tempi_fwd_Unpack(to, inbuf, insize, position, message->op.packed, message->op.n, MPI_BYTE, comm);
@@ -114,7 +123,9 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
     case TO_JUDGE: return judge_pack(to, &message, outbuf, outsize, position, comm);
     case OURS: break;
     }
-    if (carry(&message, (char *)outbuf + *position, &where, "MPI_Pack") != MPI_SUCCESS)
+    const int rc = carry(&message, (char *)outbuf + *position, &where, "MPI_Pack");
+    tempi_parts_free(message.op.parts);
+    if (rc != MPI_SUCCESS)
         return tempi_message_failed(comm);
     *position += message.op.n;
     return MPI_SUCCESS;
@@ -142,7 +153,9 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
     case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm);
     case OURS: break;
     }
-    if (carry(&message, (char *)(uintptr_t)inbuf + *position, &where, "MPI_Unpack") != MPI_SUCCESS)
+    const int rc = carry(&message, (char *)(uintptr_t)inbuf + *position, &where, "MPI_Unpack");
+    tempi_parts_free(message.op.parts);
+    if (rc != MPI_SUCCESS)
         return tempi_message_failed(comm);
     *position += message.op.n;
     return MPI_SUCCESS;

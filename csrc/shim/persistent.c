@@ -5,6 +5,9 @@
 #include "shim/bounce.h"
 #include "shim/check.h"
 #include "shim/request.h"
+#include "shim/self.h"
+
+#include <stdlib.h>
 
 /* The request has just been made over message.op.packed. Without a record it could not be packed
  * at Start: it is undone, and the caller makes the library's own. */
@@ -18,10 +21,8 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
         record->comm = tempi_handle(comm);
         if (tempi_records_put(record))
             return true;
-        message->op = record->op;
-        record->op.packed = NULL;
         record->role = TEMPI_REQUEST_ATTACHED;
-        tempi_request_finish(record);
+        tempi_request_unrecord(record, message);
     }
     TEMPI_WARN_ONCE("out of memory for a persistent request: it is left to the library");
     tempi_lib.Request_free(request);
@@ -39,10 +40,10 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
             const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, PEER, tag, comm, request); \
             if (rc != MPI_SUCCESS)                                                                 \
                 tempi_message_drop(&message);                                                      \
-            if (rc != MPI_SUCCESS || keep(&message, RECEIVES, comm, request))                            \
-                return rc;                                                                         \
+            if (rc != MPI_SUCCESS || keep(&message, RECEIVES, comm, request))                      \
+                return tempi_self_saw(rc, comm, PEER);                                             \
         }                                                                                          \
-        return tempi_fwd_##NAME(to, buf, count, datatype, PEER, tag, comm, request);               \
+        return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, PEER, tag, comm, request), comm, PEER); \
     }
 
 DEFINE_INIT(Send_init, const void *, dest, TEMPI_OP_SEND, false)
@@ -62,19 +63,80 @@ static tempi_record *prepare(MPI_Request request)
     record->settled = false;
     record->cancelled = false;
     record->error = MPI_SUCCESS;
-    if (record->bounce) {
-        record->error = tempi_bounce_fill(record->bounce);
-        record->active = record->error == MPI_SUCCESS;
-    } else if (!record->receives && tempi_pack_run(&record->op, 1) != TEMPI_OK) {
-        record->active = false;
-        record->error = tempi_message_failed(tempi_comm_of(record->comm));
-    } else if (!record->receives) {
-        tempi_message_note(TEMPI_OP_SEND, &record->op);
-        tempi_check_op(record->typemap, &record->op, "MPI_Start");
-    }
+    record->told = false;
     if (!tempi_records_put(record))
         TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a persistent request lost its record");
     return record;
+}
+
+static void packed(tempi_record *record)
+{
+    tempi_message_note(TEMPI_OP_SEND, &record->op);
+    tempi_check_op(record->typemap, &record->op, "MPI_Start");
+}
+
+/* What failed together is done again one by one. Returns the first error. */
+static int pack_each(const tempi_op *ops, tempi_record *const *records, int n)
+{
+    for (int i = 0; i < n; ++i) {
+        if (tempi_pack_run(&ops[i], 1) != TEMPI_OK)
+            return tempi_message_failed(tempi_comm_of(records[i]->comm));
+        packed(records[i]);
+    }
+    return MPI_SUCCESS;
+}
+
+static int pack_all(const tempi_op *ops, tempi_record *const *records, int n)
+{
+    if (n == 0)
+        return MPI_SUCCESS;
+    if (n > 1 && tempi_pack_run(ops, n) == TEMPI_OK) {
+        for (int i = 0; i < n; ++i)
+            packed(records[i]);
+        return MPI_SUCCESS;
+    }
+    return pack_each(ops, records, n);
+}
+
+/* Packs what the requests send, on a device in one launch. With an error none may be started: the others'
+ * packed bytes do no harm. */
+static int prepare_all(int count, const MPI_Request requests[])
+{
+    enum { FEW = 64 };
+    tempi_op few_ops[FEW], *many = count > FEW ? malloc((size_t)count * (sizeof *many + sizeof(tempi_record *))) : NULL;
+    tempi_record *few_records[FEW];
+    tempi_op *ops = many ? many : few_ops;
+    tempi_record **records = many ? (tempi_record **)(void *)(many + count) : few_records;
+    int n = 0, rc = MPI_SUCCESS;
+    for (int i = 0; i < count && rc == MPI_SUCCESS; ++i) {
+        tempi_record *record = prepare(requests[i]);
+        if (record && record->bounce)
+            rc = tempi_bounce_fill(record->bounce);
+        if (!record || record->bounce || record->receives)
+            continue;
+        ops[n] = record->op;
+        records[n++] = record;
+        if (many || n < FEW)
+            continue;
+        rc = pack_all(ops, records, n);
+        n = 0;
+    }
+    if (rc == MPI_SUCCESS)
+        rc = pack_all(ops, records, n);
+    free(many);
+    return rc;
+}
+
+/* They rest: nothing was started. */
+static void undo(int count, const MPI_Request requests[])
+{
+    tempi_lock_acquire(&tempi_records.lock);
+    for (int i = 0; i < count; ++i) {
+        tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
+        if (slot)
+            slot->record->active = false;
+    }
+    tempi_lock_release(&tempi_records.lock);
 }
 
 int tempi_act_Start(const struct tempi_mpi *to, MPI_Request *request)
@@ -83,12 +145,11 @@ int tempi_act_Start(const struct tempi_mpi *to, MPI_Request *request)
         tempi_before_blocking();
     if (!tempi_records_any())
         return to->Start(request);
-    tempi_record *record = prepare(*request);
-    if (record && record->error != MPI_SUCCESS)
-        return record->error;
-    const int rc = to->Start(request);
-    if (rc != MPI_SUCCESS && record)
-        record->active = false;
+    int rc = prepare_all(1, request);
+    if (rc == MPI_SUCCESS)
+        rc = to->Start(request);
+    if (rc != MPI_SUCCESS)
+        undo(1, request);
     return rc;
 }
 
@@ -96,10 +157,10 @@ int tempi_act_Startall(const struct tempi_mpi *to, int count, MPI_Request reques
 {
     if (tempi_pending_any())
         tempi_before_blocking();
-    for (int i = 0; tempi_records_any() && requests && i < count; ++i) {
-        const tempi_record *record = prepare(requests[i]);
-        if (record && record->error != MPI_SUCCESS)
-            return record->error; /* none is started: the others' packed bytes do no harm */
+    const int rc = tempi_records_any() && requests ? prepare_all(count, requests) : MPI_SUCCESS;
+    if (rc != MPI_SUCCESS) {
+        undo(count, requests);
+        return rc;
     }
     return to->Startall(count, requests);
 }

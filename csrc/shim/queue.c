@@ -2,6 +2,8 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "cuda/backend.h"
+#include "shim/check.h"
 #include "shim/request.h"
 
 #include <time.h>
@@ -72,21 +74,39 @@ bool tempi_queue_takes(int destination, int tag, MPI_Comm comm)
     return rc == MPI_SUCCESS && destination < size;
 }
 
-int tempi_queue_send(tempi_record *record, MPI_Request *request)
+/* Another thread may complete the request as soon as the table has the record. */
+static int put_proxy(tempi_record *record, MPI_Request inner, MPI_Request *proxy)
 {
-    MPI_Request proxy;
-    const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, &proxy);
+    const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, proxy);
     if (rc != MPI_SUCCESS)
         return rc;
     record->role = TEMPI_REQUEST_PROXY;
-    record->request = tempi_handle(proxy);
-    record->inner = tempi_handle(MPI_REQUEST_NULL);
+    record->request = tempi_handle(*proxy);
+    record->inner = tempi_handle(inner);
     record->next = NULL;
-    if (!tempi_records_put(record)) {
-        tempi_queue_retire(record);
-        record->role = TEMPI_REQUEST_ATTACHED;
-        return MPI_ERR_OTHER;
-    }
+    if (tempi_records_put(record))
+        return MPI_SUCCESS;
+    tempi_queue_retire(record);
+    record->role = TEMPI_REQUEST_ATTACHED;
+    return MPI_ERR_OTHER;
+}
+
+int tempi_queue_arrived(tempi_record *record, MPI_Request *request)
+{
+    MPI_Request proxy;
+    record->posted = true;
+    const int rc = put_proxy(record, *request, &proxy);
+    if (rc == MPI_SUCCESS)
+        *request = proxy;
+    return rc;
+}
+
+int tempi_queue_send(tempi_record *record, MPI_Request *request)
+{
+    MPI_Request proxy;
+    const int rc = put_proxy(record, MPI_REQUEST_NULL, &proxy);
+    if (rc != MPI_SUCCESS)
+        return rc;
     tempi_stat_add(TEMPI_STAT_deferred, 1);
     /* Counted before another thread can post it: its -1 must not hide what else is pending. */
     pending_add(1);
@@ -109,10 +129,12 @@ bool tempi_queue_any(void)
 static void post(tempi_record *record)
 {
     if (tempi_pack_error(&record->ticket) != TEMPI_OK) {
-        record->error = tempi_message_failed(tempi_comm_of(record->comm));
+        record->error = MPI_ERR_OTHER; /* its handler is called when the request completes */
         __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
         return;
     }
+    if (record->typemap)
+        tempi_check_op(record->typemap, &record->op, "a nonblocking send");
     const struct tempi_mpi *to = record->door;
     const MPI_Comm comm = tempi_comm_of(record->comm);
     MPI_Request inner = MPI_REQUEST_NULL;
@@ -129,6 +151,7 @@ static void post(tempi_record *record)
         record->error = tempi_fwd_Irsend(to, buffer, n, MPI_PACKED, record->destination, record->tag, comm, &inner);
         break;
     }
+    record->told = record->error != MPI_SUCCESS;
     record->inner = tempi_handle(inner);
     __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
 }
@@ -191,6 +214,7 @@ static bool finish_orphan(tempi_record *record)
         tempi_request_settle(record, &status);
     if (!done)
         return false;
+    (void)tempi_request_tell(record, record->error);
     if (record->role == TEMPI_REQUEST_PERSISTENT) {
         tempi_lib.Request_free(&request);
         record->role = TEMPI_REQUEST_ATTACHED;
@@ -216,14 +240,26 @@ static void drain_orphans(void)
 
 /* ---- doors ------------------------------------------------------------------------------------------------- */
 
-void tempi_progress(void)
+static void progress(bool gathering)
 {
     if (tempi_this_thread.posting || !tempi_lock_try(&queue.posting))
         return;
+    if (!gathering)
+        tempi_cuda_flush();
     post_queued(false);
     if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&queue.posting);
+}
+
+void tempi_progress(void)
+{
+    progress(false);
+}
+
+void tempi_progress_gathering(void)
+{
+    progress(true);
 }
 
 void tempi_before_blocking(void)
@@ -231,6 +267,7 @@ void tempi_before_blocking(void)
     if (tempi_this_thread.posting)
         return;
     tempi_lock_acquire(&queue.posting);
+    tempi_cuda_flush(); /* every device's, before the first is waited for */
     post_queued(true);
     if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
         drain_orphans();

@@ -24,8 +24,11 @@ static inline bool tempi_pending_any(void)
     return __atomic_load_n(&tempi_pending, __ATOMIC_RELAXED) != 0;
 }
 
-/* Posts what is packed, drains what has completed. Never blocks. */
+/* Launches the packs that were gathered, posts what is packed, drains what has completed. Never blocks. */
 void tempi_progress(void);
+/* The same from a call that may be in the middle of a burst: a nonblocking send or receive. It launches
+ * nothing, so that a burst is one launch. */
+void tempi_progress_gathering(void);
 
 /* Before a call that may wait for another process, or that sends: everything queued is posted. */
 void tempi_before_blocking(void);
@@ -44,6 +47,11 @@ bool tempi_queue_any(void);
 
 /* A request that the program gave up while it was active: finished behind its back. */
 void tempi_queue_orphan(tempi_record *record);
+
+/* The library's request of a receive that has brought its bytes already; they are unpacked when the
+ * program completes the generalized request that it gets instead. On failure the record is still the
+ * caller's. */
+int tempi_queue_arrived(tempi_record *record, MPI_Request *request);
 
 /* A completed proxy: completes and frees the generalized request. */
 void tempi_queue_retire(tempi_record *record);

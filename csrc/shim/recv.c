@@ -1,6 +1,10 @@
 /* Blocking and nonblocking receives, matched probes, and the combined calls. */
+#include "door/door.h"
+#include "bounced.h"
 #include "shim/act.h"
+#include "shim/bounce.h"
 #include "shim/request.h"
+#include "shim/self.h"
 
 /* The program's status, or a place for one: we need to know how many bytes came. */
 #define STATUS_OR_OWN(status, own) ((status) == MPI_STATUS_IGNORE ? (own) : (status))
@@ -26,12 +30,13 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
 {
     tempi_message message;
     if (tempi_pending_any())
-        tempi_progress();
+        tempi_progress_gathering();
     if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
-        return tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request);
-    const int rc = tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request);
+        return tempi_self_saw(tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request), comm, source);
+    const int rc = tempi_self_saw(
+        tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request), comm, source);
     if (rc == MPI_SUCCESS)
-        return tempi_request_attach(&message, true, comm, *request);
+        return tempi_request_attach(&message, true, comm, request);
     tempi_message_drop(&message);
     return rc;
 }
@@ -57,12 +62,12 @@ int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI
 {
     tempi_message message;
     if (tempi_pending_any())
-        tempi_progress();
+        tempi_progress_gathering();
     if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
         return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
     const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
     if (rc == MPI_SUCCESS)
-        return tempi_request_attach(&message, true, MPI_COMM_SELF, *request);
+        return tempi_request_attach(&message, true, MPI_COMM_SELF, request);
     tempi_message_drop(&message);
     return rc;
 }
@@ -117,12 +122,18 @@ int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Coun
 {
     if (tempi_pending_any())
         tempi_before_blocking();
+    const bool own = tempi_memory_mixed && tempi_self_matches(comm, dest, sendtag, source, recvtag);
+    int64_t bytes;
+    if (own && tempi_self_move(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, &bytes, "MPI_Sendrecv")) {
+        tempi_self_status(status, dest, sendtag, bytes);
+        return MPI_SUCCESS;
+    }
     half out = half_take(sendbuf, sendcount, sendtype, dest, TEMPI_OP_SEND);
     half in = half_take(recvbuf, recvcount, recvtype, source, TEMPI_OP_RECV);
     const int rc = exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status, "MPI_Sendrecv");
     half_end(&out);
     half_end(&in);
-    return rc;
+    return own ? rc : tempi_self_saw(rc, comm, dest);
 }
 
 /* The library would need a buffer of its own here; both of ours are packed already. Each half that takes
@@ -133,6 +144,12 @@ int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count 
 {
     if (tempi_pending_any())
         tempi_before_blocking();
+    const bool own = tempi_memory_mixed && tempi_self_matches(comm, dest, sendtag, source, recvtag);
+    int64_t bytes;
+    if (own && tempi_self_stays(buf, count, datatype, &bytes)) {
+        tempi_self_status(status, dest, sendtag, bytes);
+        return MPI_SUCCESS;
+    }
     half out = half_take(buf, count, datatype, dest, TEMPI_OP_SEND);
     half in = half_take(buf, count, datatype, source, TEMPI_OP_RECV);
     const bool ours = (out.ours || in.ours) && (out.ours || dest == MPI_PROC_NULL) &&
@@ -143,5 +160,34 @@ int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count 
                                                      comm, status);
     half_end(&out);
     half_end(&in);
-    return rc;
+    return own ? rc : tempi_self_saw(rc, comm, dest);
 }
+
+#ifdef TEMPI_ACTS_IN_Isendrecv /* not with an mpi.h that has it not */
+/* The library's: no other calls make one request of a send and a receive. */
+int tempi_act_Isendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Count sendcount,
+                        MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount,
+                        MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request)
+{
+    if (!to->Isendrecv)
+        return TEMPI_UNAVAILABLE;
+    if (tempi_pending_any())
+        tempi_before_sending(comm);
+    const int rc = tempi_bounces() ? tempi_bounced_Isendrecv_c(to, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request)
+                                   : tempi_fwd_Isendrecv(to, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request);
+    return tempi_self_saw(tempi_self_saw(rc, comm, source), comm, dest);
+}
+
+int tempi_act_Isendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_Datatype datatype,
+                                int dest, int sendtag, int source, int recvtag, MPI_Comm comm,
+                                MPI_Request *request)
+{
+    if (!to->Isendrecv_replace)
+        return TEMPI_UNAVAILABLE;
+    if (tempi_pending_any())
+        tempi_before_sending(comm);
+    const int rc = tempi_bounces() ? tempi_bounced_Isendrecv_replace_c(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, request)
+                                   : tempi_fwd_Isendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
+    return tempi_self_saw(tempi_self_saw(rc, comm, source), comm, dest);
+}
+#endif

@@ -19,7 +19,16 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives)
     record->typemap = tempi_typemap_retain(message->type->typemap);
     tempi_layout_retain(message->op.layout);
     message->op.packed = NULL;
+    message->op.parts = NULL;
     return record;
+}
+
+void tempi_request_unrecord(tempi_record *record, tempi_message *message)
+{
+    message->op = record->op;
+    record->op.packed = NULL;
+    record->op.parts = NULL;
+    tempi_request_finish(record);
 }
 
 /* A receive that is complete brings its bytes in. */
@@ -44,32 +53,45 @@ static int finish_now(tempi_message *message, bool receives, MPI_Comm comm, MPI_
     return unpack_now(message, receives, comm, &status);
 }
 
-int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request request)
+/* False: it is to be finished now. */
+static bool leave_arrived(tempi_message *message, MPI_Comm comm, MPI_Request *request)
+{
+    tempi_record *record = message->op.method == TEMPI_ON_HOST ? NULL : tempi_request_record(message, true);
+    if (!record)
+        return false;
+    record->comm = tempi_handle(comm);
+    if (tempi_queue_arrived(record, request) == MPI_SUCCESS)
+        return true;
+    tempi_request_unrecord(record, message);
+    return false;
+}
+
+int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
 {
     MPI_Status status;
     int done = 0;
     status.MPI_ERROR = MPI_SUCCESS;
     /* Complete requests share handles; only an incomplete one has a handle of its own. */
-    if (tempi_lib.Request_get_status(request, &done, receives ? &status : MPI_STATUS_IGNORE) !=
+    if (tempi_lib.Request_get_status(*request, &done, receives ? &status : MPI_STATUS_IGNORE) !=
         MPI_SUCCESS)
         done = 0;
     if (done) {
+        if (receives && leave_arrived(message, comm, request))
+            return MPI_SUCCESS;
         const int rc = unpack_now(message, receives, comm, &status);
         tempi_message_drop(message);
         return rc;
     }
     tempi_record *record = tempi_request_record(message, receives);
     if (record) {
-        record->request = tempi_handle(request);
+        record->request = tempi_handle(*request);
         record->comm = tempi_handle(comm);
         if (tempi_records_put(record))
             return MPI_SUCCESS;
-        message->op = record->op;
-        record->op.packed = NULL;
-        tempi_request_finish(record);
+        tempi_request_unrecord(record, message);
     }
     TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
-    const int rc = finish_now(message, receives, comm, request);
+    const int rc = finish_now(message, receives, comm, *request);
     tempi_message_drop(message);
     return rc;
 }
@@ -94,22 +116,39 @@ bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi
     return true;
 }
 
+static void unpacked(const tempi_op *op, tempi_record *record, bool failed)
+{
+    if (failed) {
+        tempi_stat_add(TEMPI_STAT_device_errors, 1);
+        record->error = MPI_ERR_OTHER;
+        return;
+    }
+    tempi_message_note(TEMPI_OP_RECV, op);
+    if (record->typemap)
+        tempi_check_op(record->typemap, op, "a nonblocking receive");
+}
+
+/* What failed together is done again one by one: an error is that of the request which it hits. */
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n)
 {
     int64_t bytes = 0;
     const double start = tempi_trace_begin();
-    const bool failed = tempi_pack_run(ops, n) != TEMPI_OK;
+    const bool together = tempi_pack_run(ops, n) == TEMPI_OK;
     for (int i = 0; i < n; ++i) {
-        if (failed) {
-            records[i]->error = tempi_message_failed(tempi_comm_of(records[i]->comm));
-            continue;
-        }
+        unpacked(&ops[i], records[i], !together && (n == 1 || tempi_pack_run(&ops[i], 1) != TEMPI_OK));
         bytes += ops[i].n;
-        tempi_message_note(TEMPI_OP_RECV, &ops[i]);
-        if (records[i]->typemap)
-            tempi_check_op(records[i]->typemap, &ops[i], "a nonblocking receive");
     }
     tempi_trace_end(start, "unpack", "completion", bytes);
+}
+
+int tempi_request_tell(tempi_record *record, int code)
+{
+    if (record->error == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    if (!record->told)
+        tempi_lib.Comm_call_errhandler(tempi_comm_of(record->comm), code);
+    record->told = true;
+    return code;
 }
 
 void tempi_request_settle(tempi_record *record, const MPI_Status *status)

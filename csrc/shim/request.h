@@ -6,13 +6,16 @@
 #include "transfer/records.h"
 
 /* The nonblocking operation of `message` was just posted in `comm` and returned `request`. Complete
- * already: it is finished here and now. Else it gets a record. Takes the message over. Returns what the
+ * already: it is finished here and now, but for a receive into device memory, which is not to be waited
+ * for: that gets another *request. Else it gets a record. Takes the message over. Returns what the
  * call that posted it returns. */
-int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request request);
+int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request);
 
 /* A record made from a message: takes over its staging buffer, holds its layout. NULL: no memory,
  * and the message is still the caller's. */
 tempi_record *tempi_request_record(tempi_message *message, bool receives);
+/* The other way: the message owns all again, the record is gone. */
+void tempi_request_unrecord(tempi_record *record, tempi_message *message);
 
 /* True: a completed receive brought the bytes of *out, which are still to be unpacked. What came through
  * host memory in place of a device's goes there now. */
@@ -21,6 +24,10 @@ bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n);
 /* Both, for one request. */
 void tempi_request_settle(tempi_record *record, const MPI_Status *status);
+
+/* Hands the record's error to its communicator's handler as `code`, unless the handler knows of it; returns
+ * code, or MPI_SUCCESS if there is no error. */
+int tempi_request_tell(tempi_record *record, int code);
 
 /* After settling: the record is freed, or rests until the next MPI_Start. */
 void tempi_request_finish(tempi_record *record);

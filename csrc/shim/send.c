@@ -1,7 +1,9 @@
 /* Blocking and nonblocking sends. */
 #include "base/config.h"
 #include "shim/act.h"
+#include "shim/check.h"
 #include "shim/request.h"
+#include "shim/self.h"
 
 /* Forwards one blocking send in each mode: packed by us, or as it came. */
 #define DEFINE_SEND(NAME)                                                                          \
@@ -12,14 +14,14 @@
         if (tempi_pending_any())                                                                   \
             tempi_before_blocking();                                                               \
         if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) \
-            return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm);                    \
+            return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm), comm, dest); \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
         if (rc == MPI_SUCCESS)                                                                     \
             rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm); \
         else                                                                                       \
             rc = tempi_message_failed(comm);                                                       \
         tempi_message_drop(&message);                                                              \
-        return rc;                                                                                 \
+        return tempi_self_saw(rc, comm, dest);                                                     \
     }
 
 DEFINE_SEND(Send)
@@ -34,9 +36,12 @@ typedef enum started {
     STARTED_FAILED  /* a device failed */
 } started;
 
-static started packed_or_failed(int status)
+static started packed_or_failed(int status, const tempi_message *message)
 {
-    return status == TEMPI_OK ? STARTED_PACKED : STARTED_FAILED;
+    if (status != TEMPI_OK)
+        return STARTED_FAILED;
+    tempi_check_op(message->type->typemap, &message->op, "a nonblocking send");
+    return STARTED_PACKED;
 }
 
 /* The pack is still running: the send waits in the queue and the program gets a proxy; if it cannot be
@@ -54,13 +59,11 @@ static started defer(const struct tempi_mpi *to, tempi_message *message, tempi_t
         record->comm = tempi_handle(comm); /* where it goes, too */
         if (tempi_queue_send(record, request) == MPI_SUCCESS)
             return STARTED_QUEUED;
-        message->op = record->op;
-        record->op.packed = NULL;
-        tempi_request_finish(record);
+        tempi_request_unrecord(record, message);
     }
     tempi_pack_wait(ticket);
     tempi_before_blocking();
-    return packed_or_failed(tempi_pack_error(ticket));
+    return packed_or_failed(tempi_pack_error(ticket), message);
 }
 
 /* Without queueing. */
@@ -84,7 +87,7 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
     /* A finished pack behind a running one waits too: messages must not overtake. */
     tempi_message_note(TEMPI_OP_SEND, &message->op);
     if (!tempi_queue_any() && tempi_pack_test(&ticket))
-        return packed_or_failed(tempi_pack_error(&ticket));
+        return packed_or_failed(tempi_pack_error(&ticket), message);
     return defer(to, message, &ticket, mode, dest, tag, comm, request);
 }
 
@@ -95,20 +98,20 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
     {                                                                                              \
         tempi_message message;                                                                     \
         if (tempi_pending_any())                                                                   \
-            tempi_progress();                                                                      \
+            tempi_progress_gathering();                                                            \
         if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) { \
             if (tempi_pending_any())                                                               \
                 tempi_before_blocking();                                                           \
-            return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request);           \
+            return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request), comm, dest); \
         }                                                                                          \
         const started how = start_pack(to, &message, MODE, dest, tag, comm, request);              \
         if (how == STARTED_QUEUED)                                                                 \
-            return MPI_SUCCESS;                                                                    \
+            return tempi_self_saw(MPI_SUCCESS, comm, dest);                                        \
         const int rc = how == STARTED_FAILED                                                       \
                            ? tempi_message_failed(comm)                                            \
                            : tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request); \
-        if (rc == MPI_SUCCESS)                                                                     \
-            return tempi_request_attach(&message, false, comm, *request);                          \
+        if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)                                         \
+            return tempi_request_attach(&message, false, comm, request);                          \
         tempi_message_drop(&message);                                                              \
         return rc;                                                                                 \
     }
@@ -125,14 +128,14 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
     if (tempi_pending_any())
         tempi_before_blocking();
     if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message))
-        return tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request);
+        return tempi_self_saw(tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request), comm, dest);
     int rc = tempi_message_pack(&message, "MPI_Ibsend");
     if (rc == MPI_SUCCESS)
         rc = tempi_fwd_Ibsend(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request);
     else
         rc = tempi_message_failed(comm);
-    if (rc == MPI_SUCCESS)
-        return tempi_request_attach(&message, false, comm, *request);
+    if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)
+        return tempi_request_attach(&message, false, comm, request);
     tempi_message_drop(&message);
     return rc;
 }

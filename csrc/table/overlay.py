@@ -36,7 +36,7 @@ ACTED = frozenset(
     Init Init_thread Session_init Finalize Session_finalize Type_commit Type_free Pack Unpack
     Send Ssend Rsend Bsend Recv Sendrecv Sendrecv_replace
     Isend Issend Irsend Ibsend Irecv Mrecv Imrecv
-    Send_init Ssend_init Rsend_init Bsend_init Recv_init Start Startall
+    Isendrecv Isendrecv_replace Send_init Ssend_init Rsend_init Bsend_init Recv_init Start Startall
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome
     Request_free Request_get_status Request_get_status_all Request_get_status_any
     Request_get_status_some Cancel Pack_external Unpack_external
@@ -45,12 +45,17 @@ ACTED = frozenset(
     """.split()
 )
 
+# Of these, those that hand device buffers to the generated bounce themselves.
+BOUNCES_ITSELF = frozenset({"Isendrecv", "Isendrecv_replace"})
+
 # Exported although some supported library has no such function, because the shim's own functions
 # do without it, or say what mpi4py says of a name that is not there.
 OWN_IMPLEMENTATION = {
     "Request_get_status_all": "new in MPI-4.1; made from Request_get_status",
     "Request_get_status_any": "new in MPI-4.1; made from Request_get_status",
     "Request_get_status_some": "new in MPI-4.1; made from Request_get_status",
+    "Isendrecv": "new in MPI-4.0; must not overtake a queued send; without it: TEMPI_UNAVAILABLE",
+    "Isendrecv_replace": "as Isendrecv",
     "Session_init": "new in MPI-4.0; begins an epoch; without it: TEMPI_UNAVAILABLE",
     "Session_finalize": "new in MPI-4.0; ends an epoch; without it: TEMPI_UNAVAILABLE",
 }
@@ -65,7 +70,7 @@ OPTIONAL = dict.fromkeys(
     Exscan_init Gather_init Gatherv_init Reduce_init Reduce_scatter_init Reduce_scatter_block_init
     Scan_init Scatter_init Scatterv_init Neighbor_allgather_init Neighbor_allgatherv_init
     Neighbor_alltoall_init Neighbor_alltoallv_init Neighbor_alltoallw_init
-    Isendrecv Isendrecv_replace Session_get_info
+    Session_get_info
     Psend_init Precv_init Pready Pready_range Pready_list Parrived
     """.split(),
     _LACKS_41,

@@ -98,7 +98,8 @@ def bounce_of(function: Function) -> Bounce:
     name = function.name
     if name in overlay.REFUSED:
         return Bounce.REFUSED
-    if name in overlay.ACTED or name.startswith("T_") or not buffers_of(function):
+    by_hand = name in overlay.ACTED - overlay.BOUNCES_ITSELF
+    if by_hand or name.startswith("T_") or not buffers_of(function):
         return Bounce.NONE
     endings = {"_init": Bounce.PERSISTENT, "_begin": Bounce.BEGIN, "_end": Bounce.END}
     for ending, bounce in endings.items():

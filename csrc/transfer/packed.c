@@ -1,6 +1,7 @@
 #include "transfer/packed.h"
 #include "base/stats.h"
 #include "cuda/pool.h"
+#include "pack/parts.h"
 #include "transfer/stage.h"
 
 static bool get(tempi_op *op)
@@ -27,7 +28,10 @@ bool tempi_packed_get(tempi_op *op, bool must)
     }
     if (op->method == TEMPI_ON_HOST)
         return false;
-    op->method = TEMPI_STAGED;
+    if (op->method == TEMPI_MIXED)
+        tempi_parts_set_method(op->parts, TEMPI_STAGED);
+    else
+        op->method = TEMPI_STAGED;
     tempi_stat_add(TEMPI_STAT_method_changed, 1);
     op->packed = tempi_stage_get(op->n);
     if (!op->packed && must)

@@ -1,5 +1,6 @@
 #include "transfer/records.h"
 #include "datatype/layout.h"
+#include "pack/parts.h"
 #include "transfer/packed.h"
 
 #include <stdlib.h>
@@ -25,9 +26,11 @@ tempi_record *tempi_record_new(void)
     record->receives = record->active = record->settled = record->cancelled = record->posted = false;
     record->op.layout = NULL;
     record->op.packed = NULL;
+    record->op.parts = NULL;
     record->typemap = NULL;
     record->bounce = NULL;
     record->error = 0;
+    record->told = false;
     record->next = record->beside = NULL;
     record->ticket = (tempi_ticket){NULL, NULL, TEMPI_OK};
     return record;
@@ -36,6 +39,7 @@ tempi_record *tempi_record_new(void)
 void tempi_record_free(tempi_record *record)
 {
     tempi_packed_put(&record->op);
+    tempi_parts_free(record->op.parts);
     if (record->op.layout)
         tempi_layout_release(record->op.layout);
     tempi_lock_acquire(&spare.lock);

@@ -28,7 +28,8 @@ typedef struct tempi_record {
     tempi_op op;    /* op.packed is a buffer that the record owns (packed.h) */
     void *typemap;  /* under TEMPI_CHECK: the shim's, released by it */
     void *bounce;   /* host memory in place of device buffers: the shim's, released by it; op is empty then */
-    int error;      /* an MPI error of ours: posting or unpacking failed */
+    int error;      /* an MPI error: packing, posting or unpacking failed */
+    bool told;      /* the communicator's error handler has heard of it */
     uintptr_t comm; /* whose error handler hears of it */
     int64_t index;  /* while claimed from an array of requests: its place there */
     struct tempi_record *next; /* in the queue, the orphans, or the free list */

@@ -101,9 +101,16 @@ def buffered() -> Iterator[None]:
     MPI.Detach_buffer()
 
 
+@pytest.fixture
+def mismatches() -> int:
+    """For a test that provokes a failure of TEMPI_CHECK: how many there were before it."""
+    return snapshot()["check_failures"]
+
+
 @pytest.fixture(autouse=True)
-def nothing_lost() -> Iterator[None]:
+def nothing_lost(request: pytest.FixtureRequest) -> Iterator[None]:
     """No check of TEMPI_CHECK failed, and no test left the engine disabled."""
     before = snapshot()
     yield
-    assert snapshot()["check_failures"] == before["check_failures"]
+    if "mismatches" not in request.fixturenames:
+        assert snapshot()["check_failures"] == before["check_failures"]

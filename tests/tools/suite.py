@@ -81,6 +81,14 @@ ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", 
 
 #: Device memory where the library takes no device addresses; these tests place their memory themselves.
 BOUNCE = DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}
+#: Tests that choose their memories themselves, on two devices.
+DEVICES = {
+    "TEMPI_FORCE": "1",
+    "TEMPI_CUDA_DRIVER": "emulated",
+    "TEMPI_EMULATOR_DEVICES": "2",
+    "TEMPI_EMULATOR_STREAMS": "random",
+}
+OF_DEVICES = ("test_memories.py", "test_mixed.py", "test_self.py", "test_bursts.py", "test_device_errors.py")
 
 #: MPI tests by the environment they need: what is set, which files, how many ranks.
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
@@ -107,10 +115,28 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, programs": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_device_programs.py",), (1, 2)),
+    "devices": (DEVICES, OF_DEVICES, (1, 2)),
+    "device, unlike": (DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, FEW_ON_DEVICE, (2,)),
+    "devices, unlike": (
+        DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"},
+        ("test_memories.py", "test_mixed.py", "test_bursts.py"),
+        (2,),
+    ),
+    "devices, aware": (DEVICES | {"TEMPI_CUDA_AWARE": "1"}, ("test_mixed.py",), (2,)),
+    "devices, checked": (
+        DEVICES | {"TEMPI_CHECK": "1"},
+        ("test_checked.py", "test_mixed.py", "test_self.py", "test_bursts.py"),
+        (2,),
+    ),
+    "device, checked": (DEVICE | {"TEMPI_CHECK": "1"}, FEW_ON_DEVICE, (2,)),
+    "devices, staged": (DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, ("test_mixed.py",), (2,)),
+    "devices, pipelined": (DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, ("test_mixed.py",), (2,)),
 }
 #: Tests that need a setting of another group than base, which takes all files.
 APART = (
+    *OF_DEVICES,
     "test_bounce_*.py",
+    "test_checked.py",
     "test_deferred.py",
     "test_device_*.py",
     "test_dropin_aware.py",

@@ -18,7 +18,8 @@ def build(compiler: str, folder: Path, *flags: str) -> Path:
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} here")
     program = folder / f"pack_driver_{compiler}"
-    sources = [HERE / "pack_driver.c", CSRC / "base" / "log.c", *sorted((CSRC / "pack").glob("*.c"))]
+    others = [CSRC / name for name in ("base/log.c", "datatype/box.c", "datatype/table.c")]
+    sources = [HERE / "pack_driver.c", *others, *sorted((CSRC / "pack").glob("*.c"))]
     command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
     subprocess.run([*command, *flags, *sources, "-o", program], check=True, timeout=300)
     return program

@@ -1,6 +1,7 @@
 /* The device back end: methods, gathering, order, contexts, threads. */
 #include <pthread.h>
 #include <string.h>
+#include "base/config.h"
 #include "base/lock.h"
 #include "cases.h"
 #include "cuda/backend.h"
@@ -122,6 +123,32 @@ void case_a_burst_is_two_launches(const char *library)
     tempi_cuda_flush();
     CHECK(driver->launches == 2);
     for (int i = BURST - 1; i >= 0; i--) {
+        tempi_pack_wait(&tickets[i]);
+        CHECK(tempi_pack_error(&tickets[i]) == TEMPI_OK);
+        expect_packed(&messages[i]);
+        message_free(&messages[i]);
+    }
+    tempi_layout_release(layout);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0);
+}
+
+void case_a_burst_waits_for_the_flush(const char *library)
+{
+    driver_begin(library);
+    tempi_config.launch_at_once = false;
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    message messages[BURST];
+    tempi_ticket tickets[BURST];
+    for (int i = 0; i < BURST; i++) {
+        messages[i] = message_new(layout, 1, TEMPI_ONE_SHOT, i % 2);
+        tickets[i] = submit(&messages[i], TEMPI_PACK);
+        CHECK(!tempi_pack_test(&tickets[i]));
+        CHECK(driver->launches == 0 && tempi_cuda_waiting == i + 1);
+    }
+    tempi_cuda_flush(); /* one for each device */
+    CHECK(driver->launches == 2 && tempi_cuda_waiting == 0);
+    for (int i = 0; i < BURST; i++) {
         tempi_pack_wait(&tickets[i]);
         CHECK(tempi_pack_error(&tickets[i]) == TEMPI_OK);
         expect_packed(&messages[i]);

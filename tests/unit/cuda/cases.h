@@ -9,6 +9,7 @@
     X(plain_addresses_are_asked_about_each_time)                                                        \
     X(every_method_packs_and_unpacks)                                                                   \
     X(a_burst_is_two_launches)                                                                          \
+    X(a_burst_waits_for_the_flush)                                                                      \
     X(a_test_launches_when_the_stream_is_idle)                                                          \
     X(host_and_device_go_together)                                                                      \
     X(packs_come_after_the_programs_stream)                                                             \

@@ -25,6 +25,7 @@ void driver_begin(const char *path)
 {
     driver_load(path);
     tempi_config_load();
+    tempi_config.launch_at_once = true;
     tempi_memory_start();
     tempi_cuda_backend_start();
     CHECK(tempi_cuda_look() == TEMPI_CUDA_UP);

@@ -1,0 +1,228 @@
+"""Messages whose bytes lie in several memories: MPI_BOTTOM with the host's and devices' addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import calls
+import oracle
+import tempi
+from devices import DEVICES, EMULATED
+from examples import strided
+from transfers import Side, exchange
+from world import MPI, Memory, acted, outcome, partners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+pytestmark = pytest.mark.skipif(not EMULATED or DEVICES < 2, reason="needs two emulated devices")
+
+#: The library says that it takes device addresses; without a GPU it would fault on one.
+AWARE = os.environ.get("TEMPI_CUDA_AWARE") == "1"
+_double = oracle.Named("DOUBLE")
+DENSE = oracle.Contiguous(100, _double)
+IRREGULAR = oracle.Hindexed((3, 1, 2, 5), (400, 0, 64, 208), _double)
+TREES = (DENSE, strided(57), IRREGULAR)
+
+
+class Mixed:
+    """Pieces of memory in several places as one message."""
+
+    def __init__(self, places: Sequence[str], trees: Sequence[oracle.Tree]) -> None:
+        self.pieces = [Memory(tree, 1, where=place) for place, tree in zip(places, trees, strict=True)]
+
+    def fill(self, seed: int) -> Mixed:
+        for i, piece in enumerate(self.pieces):
+            piece.fill(100 * seed + i)
+        return self
+
+    def message(self, datatype: Any) -> list[Any]:
+        return [MPI.BOTTOM, 1, datatype]
+
+    @property
+    def packed(self) -> Any:
+        return np.concatenate([piece.packed for piece in self.pieces])
+
+    def check(self, packed: Any) -> None:
+        at = 0
+        for piece in self.pieces:
+            size = len(piece.packed)
+            piece.check(packed[at : at + size])
+            at += size
+
+    @contextlib.contextmanager
+    def datatype(self, base: int = 0) -> Iterator[Any]:
+        inner = [oracle.as_mpi(piece.tree, MPI) for piece in self.pieces]
+        places = [piece.address - base for piece in self.pieces]
+        made = MPI.Datatype.Create_struct([1] * len(inner), places, inner).Commit()
+        try:
+            yield made
+        finally:
+            for one in (made, *(t for t in inner if not t.is_predefined)):
+                one.Free()
+
+
+PLACES = {
+    "host and device": ("host", "device"),
+    "device and host": ("device", "host"),
+    "two devices": ("device", "device:1"),
+    "all": ("pinned", "device", "host", "managed", "device:1", "mapped", "pool"),
+}
+
+
+def trees_for(places: Sequence[str]) -> list[oracle.Tree]:
+    return [TREES[i % len(TREES)] for i in range(len(places))]
+
+
+@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("pair", [("Send", "Recv"), ("Isend", "Irecv"), ("Send_init", "Recv_init"), ("Bsend", "Mrecv"),
+                                  ("Issend", "Imrecv")], ids="-".join)  # fmt: skip
+@pytest.mark.usefixtures("buffered")
+def test_sends_and_receives(comm: Any, places: tuple[str, ...], pair: tuple[str, str]) -> None:
+    out, into = Mixed(places, trees_for(places)).fill(comm.rank), Mixed(places, trees_for(places))
+    with out.datatype() as sent, into.datatype() as received, acted(sends=1, recvs=1, mixed=2):
+        status = exchange(comm, pair[0], Side(out, sent), pair[1], Side(into, received))
+    assert status.Get_count(MPI.BYTE) == len(out.packed)
+    into.check(Mixed(places, trees_for(places)).fill(partners(comm)[1]).packed)
+
+
+@pytest.mark.parametrize("receive", ["Recv", "Irecv", "Recv_init"])
+def test_a_short_message_fills_the_first_pieces(comm: Any, receive: str) -> None:
+    places = ("host", "device", "host", "device:1")
+    trees = trees_for(places)
+    out, into = Memory(oracle.Contiguous(110, _double), 1).fill(comm.rank), Mixed(places, trees)
+    with into.datatype() as received:
+        exchange(comm, "Isend", Side(out, MPI.DOUBLE.Create_contiguous(110).Commit()), receive, Side(into, received))
+    came = Memory(oracle.Contiguous(110, _double), 1).fill(partners(comm)[1]).packed
+    into.pieces[0].check(came[:800])
+    expected = Memory(trees[1], 1).copy()
+    whole = np.full(57 * 8, 0xA5, np.uint8)
+    whole[:80] = came[800:]
+    oracle.unpack(trees[1], 1, whole, expected, into.pieces[1].origin)
+    np.testing.assert_array_equal(into.pieces[1].copy(), expected)
+    into.pieces[2].check(np.full(len(into.pieces[2].packed), 0xA5, np.uint8))
+
+
+@pytest.mark.parametrize("tree", TREES, ids=["dense", "strided", "irregular"])
+def test_equal_pieces_that_the_passes_join_are_told_apart(comm: Any, tree: oracle.Tree) -> None:
+    """Two of a kind are one regular box, whatever is between them."""
+    places = ("host", "device")
+    out, into = Mixed(places, [tree] * 2).fill(comm.rank), Mixed(places, [tree] * 2)
+    with out.datatype() as sent, into.datatype() as received, acted(mixed=2):
+        exchange(comm, "Send", Side(out, sent), "Irecv", Side(into, received))
+    into.check(Mixed(places, [tree] * 2).fill(partners(comm)[1]).packed)
+
+
+def alternating(comm: Any, memories: Sequence[Memory], rows: Any) -> Any:
+    """Runs of 16 bytes in turn from each memory."""
+    n = len(memories)
+    places = [memories[i % n].address + 16 * int(row) for i, row in enumerate(rows)]
+    return MPI.BYTE.Create_hindexed([16] * len(rows), places).Commit()
+
+
+def test_a_table_that_goes_back_and_forth(comm: Any) -> None:
+    rows = np.random.default_rng(5).permutation(90)
+    tree = oracle.Contiguous(16 * 90, oracle.Named("BYTE"))
+    seeds = (partners(comm)[1], 7)
+    outs = [Memory(tree, 1, where=w).fill(comm.rank + 10 * i) for i, w in enumerate(("host", "device"))]
+    into = [Memory(tree, 1, where=w) for w in ("device", "host")]
+    sent, received = alternating(comm, outs, rows), alternating(comm, into, rows)
+    to, source = partners(comm)
+    with acted(mixed=2):
+        comm.Sendrecv([MPI.BOTTOM, 1, sent], to, 1, [MPI.BOTTOM, 1, received], source, 1)
+    for i, memory in enumerate(into):
+        expected = np.full(16 * 90, 0xA5, np.uint8)
+        came = Memory(tree, 1).fill(seeds[0] + 10 * i).packed
+        for k, row in enumerate(rows):
+            if k % 2 == i:
+                expected[16 * row : 16 * row + 16] = came[16 * row : 16 * row + 16]
+        memory.check(expected)
+    sent.Free()
+    received.Free()
+
+
+@pytest.mark.parametrize("packed_in", ["host", "pinned", "device", "device:1"])
+def test_pack_and_unpack(comm: Any, packed_in: str) -> None:
+    places = PLACES["all"]
+    out, into = Mixed(places, trees_for(places)).fill(3), Mixed(places, trees_for(places))
+    size = len(out.packed)
+    between = Memory(oracle.Contiguous(size + 5, oracle.Named("BYTE")), 1, where=packed_in)
+    at = np.array([5], "i")
+    with out.datatype() as datatype, acted(packs=1):
+        calls.call("MPI_Pack", None, 1, datatype, between, size + 5, at, comm)
+    assert at[0] == size + 5
+    np.testing.assert_array_equal(between.packed[5:], out.packed)
+    at[0] = 5
+    with into.datatype() as datatype, acted(unpacks=1):
+        calls.call("MPI_Unpack", between, size + 5, at, None, 1, datatype, comm)
+    into.check(out.packed)
+
+
+def test_a_pack_without_room_ends_as_the_library_says(comm: Any) -> None:
+    def pack_into_little(places: tuple[str, str]) -> Any:
+        at = np.zeros(1, "i")
+        small = np.zeros(99, np.uint8)
+        with Mixed(places, (DENSE, DENSE)).fill(3).datatype() as datatype:
+            return outcome(lambda: calls.call("MPI_Pack", None, 1, datatype, small, 99, at, comm))
+
+    with tempi.disabled():
+        plain = pack_into_little(("host", "host"))
+    assert pack_into_little(("host", "device")) == plain
+
+
+def test_an_array_reached_from_anothers_address(comm: Any) -> None:
+    """Not by the standard, but programs do it."""
+    places = ("host", "device")
+    out, into = Mixed(places, TREES[:2]).fill(comm.rank), Mixed(places, TREES[:2])
+    to, source = partners(comm)
+    with out.datatype(out.pieces[0].address) as sent, into.datatype(into.pieces[0].address) as received:
+        send = comm.Isend([out.pieces[0].message(None)[0], 1, sent], to, 1)
+        with acted(recvs=1, mixed=1):
+            comm.Recv([into.pieces[0].message(None)[0], 1, received], source, 1)
+        send.Wait()
+    into.check(Mixed(places, TREES[:2]).fill(source).packed)
+
+
+def test_absolute_addresses_of_one_memory_are_not_mixed(comm: Any) -> None:
+    for place in ("host",) if AWARE else ("host", "device", "device:1"):
+        out, into = Mixed([place] * 3, TREES).fill(comm.rank), Mixed([place] * 3, TREES)
+        with out.datatype() as sent, into.datatype() as received, acted(mixed=0, sends=1, recvs=1):
+            exchange(comm, "Isend", Side(out, sent), "Recv", Side(into, received))
+        into.check(Mixed([place] * 3, TREES).fill(partners(comm)[1]).packed)
+
+
+def test_many_elements(comm: Any) -> None:
+    """The count is outside of the types: each element lies in both memories."""
+    wide = oracle.Contiguous(300, _double)
+    outs = [Memory(wide, 1, where=w).fill(comm.rank + i) for i, w in enumerate(("host", "device"))]
+    into = [Memory(wide, 1, where=w) for w in ("host", "device")]
+
+    def pairs(memories: Sequence[Memory]) -> Any:
+        places = [m.address for m in memories]
+        return MPI.DOUBLE.Create_hindexed([1, 1], places).Create_resized(0, 24).Commit()
+
+    to, source = partners(comm)
+    sent, received = pairs(outs), pairs(into)
+    with acted(mixed=2):
+        comm.Sendrecv([MPI.BOTTOM, 100, sent], to, 1, [MPI.BOTTOM, 100, received], source, 1)
+    for i, memory in enumerate(into):
+        came = Memory(wide, 1).fill(source + i).packed.reshape(-1, 24)
+        expected = np.full_like(came, 0xA5)
+        expected[:, :8] = came[:, :8]
+        memory.check(expected.reshape(-1))
+    sent.Free()
+    received.Free()
+
+
+def test_a_large_one(comm: Any) -> None:
+    """Beyond a piece of the pipeline."""
+    places, tree = ("device", "host", "device:1"), strided(100_000)
+    out, into = Mixed(places, [tree] * 3).fill(comm.rank), Mixed(places, [tree] * 3)
+    with out.datatype() as sent, into.datatype() as received, acted(mixed=2):
+        exchange(comm, "Isend", Side(out, sent), "Irecv", Side(into, received))
+    into.check(Mixed(places, [tree] * 3).fill(partners(comm)[1]).packed)

@@ -1,0 +1,150 @@
+"""Each call of the CUDA driver fails once, or loses the device, under messages of an MPI program: what arrives is
+right, or MPI says that it failed, and nothing is left behind. On the emulated device.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from preload.toolchains import ENGINE, HERE, Toolchain, preloaded, toolchains
+
+DRIVER = HERE.parents[1] / "csrc" / "cuda" / "driver.h"
+LIBRARY = ENGINE.with_name("libtempi-cuda.so")
+STEPS = 48
+
+pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="this build has no emulated CUDA")
+
+#: What a failure of each driver function may lead to. "right": every message arrives all the same. A kind of
+#: thing: that is not given back, since its very end failed. "unused": no message calls it, and why.
+FUNCTIONS = {
+    "Init": "unused: the program has done it; for tempi doctor",
+    "GetErrorName": "unused: names the failures of others, and is not asked for a failure of its own",
+    "DriverGetVersion": "unused: for tempi doctor",
+    "DeviceGetCount": "unused: for tempi doctor",
+    "DeviceGetName": "unused: for tempi doctor",
+    "DevicePrimaryCtxGetState": "unused: for tempi doctor",
+    "Memcpy2DAsync": "unused: kernels do what it does",
+    "DeviceGet": "right",
+    "DeviceGetAttribute": "right",
+    "DeviceTotalMem": "right",
+    "DevicePrimaryCtxRetain": "right",
+    "DevicePrimaryCtxRelease": "right",
+    "CtxGetCurrent": "right",
+    "CtxPushCurrent": "right, unused: the program's context is the one",
+    "CtxPopCurrent": "right, unused: as CtxPushCurrent",
+    "PointerGetAttribute": "right",
+    "PointerGetAttributes": "right",
+    "MemAlloc": "right",
+    "MemFree": "device",
+    "MemHostAlloc": "right",
+    "MemFreeHost": "host",
+    "MemcpyAsync": "right",
+    "StreamCreate": "right",
+    "StreamDestroy": "stream",
+    "StreamSynchronize": "right, unused: only after a failure",
+    "StreamWaitEvent": "right",
+    "EventCreate": "right",
+    "EventDestroy": "event",
+    "EventRecord": "right",
+    "EventQuery": "right",
+    "EventSynchronize": "right",
+    "ModuleLoadData": "right",
+    "ModuleUnload": "module",
+    "ModuleGetFunction": "right",
+    "LaunchKernel": "right",
+    "ThreadExchangeStreamCaptureMode": "right",
+}
+TRIED = [name for name, outcome in FUNCTIONS.items() if not outcome.startswith("unused")]
+USED = [name for name, outcome in FUNCTIONS.items() if "unused" not in outcome]
+
+
+def chains() -> list[Toolchain]:
+    """One of each MPI."""
+    return list({chain.abi: chain for chain in toolchains() if chain.abi != "standard"}.values())
+
+
+every_mpi = pytest.mark.parametrize("mpi", chains(), ids=lambda chain: chain.name)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("failing")
+
+
+class Outcome:
+    """What one run of the program printed, and what the driver says was called and left."""
+
+    def __init__(self, mpi: Toolchain, folder: Path, *rule: str, **settings: str) -> None:
+        program, report = folder / f"failing-{mpi.name}", folder / f"report-{mpi.name}.json"
+        report.unlink(missing_ok=True)
+        if not program.exists():
+            mpi.compile(program, HERE / "failing.c", f"-I{HERE}")
+        settings = {"TEMPI_FORCE": "1", "TEMPI_EMULATOR_REPORT": str(report)} | settings
+        settings |= {"TEMPI_CUDA_DRIVER": "emulated", "DEVICE_LIBRARY": str(LIBRARY), "LD_PRELOAD": preloaded()}
+        self.run = mpi.run(program, *rule, **settings)
+        assert self.run.returncode == 0, self.run.stdout + self.run.stderr
+        assert self.run.stdout.endswith("end\n"), self.run.stdout
+        self.steps = Counter(line.split()[0] for line in self.run.stdout.splitlines() if " of " in line)
+        assert sum(self.steps.values()) == STEPS
+        assert self.steps["WRONG"] == 0, self.run.stdout
+        told = json.loads(report.read_text())
+        self.left = {kind: n for kind, n in told["live"].items() if n}
+        self.calls = {re.sub(r"^cu|_v2$", "", name): n for name, n in told["calls"].items()}
+
+
+@pytest.fixture(scope="module")
+def clean(programs: Path) -> dict[str, Outcome]:
+    """Runs without a failure."""
+    return {mpi.name: Outcome(mpi, programs) for mpi in chains()}
+
+
+def test_every_function_of_the_driver_has_a_case() -> None:
+    members = re.findall(r"^    X\([01], (\w+), ", DRIVER.read_text(), re.MULTILINE)
+    assert sorted(members) == sorted(FUNCTIONS)
+
+
+@every_mpi
+def test_without_failures_all_is_right_and_every_used_function_is_called(
+    mpi: Toolchain, clean: dict[str, Outcome]
+) -> None:
+    done = clean[mpi.name]
+    assert done.steps == {"right": STEPS}
+    assert done.left == {}
+    assert [name for name in USED if not done.calls.get(name)] == []
+
+
+@every_mpi
+@pytest.mark.parametrize("name", TRIED)
+def test_one_failure(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, name: str) -> None:
+    made = clean[mpi.name].calls.get(name, 0)
+    for k in sorted({1, max(1, made // 2)}):
+        done = Outcome(mpi, programs, f"cu{name}", str(k))
+        assert done.steps == {"right": STEPS}, (k, done.run.stdout)
+        kind = FUNCTIONS[name].split(",")[0]
+        assert done.left in ({}, {kind: 1}), k
+
+
+@every_mpi
+@pytest.mark.parametrize(
+    "name", ["PointerGetAttributes", "MemAlloc", "MemHostAlloc", "MemcpyAsync", "StreamCreate", "EventRecord",
+             "EventQuery", "EventSynchronize", "ModuleLoadData", "LaunchKernel"]
+)  # fmt: skip
+def test_a_lost_device(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, name: str) -> None:
+    """The message at hand ends with an error, and so do all later ones; the program goes on to its end."""
+    for k in sorted({1, max(1, clean[mpi.name].calls[name] // 3)}):
+        done = Outcome(mpi, programs, f"cu{name}", str(k), "lost")
+        assert set(done.steps) <= {"right", "error", "gone"}
+        assert done.steps["gone"] or done.steps["error"]
+        assert "device memory is left to the MPI library from now on" in done.run.stderr
+
+
+@every_mpi
+def test_failures_of_streams_that_run_at_any_time(mpi: Toolchain, programs: Path) -> None:
+    for k in ("5", "40", "160"):
+        done = Outcome(mpi, programs, "any", k, "999", TEMPI_EMULATOR_STREAMS="random")
+        assert set(done.steps) <= {"right", "error"}
