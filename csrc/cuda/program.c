@@ -267,6 +267,8 @@ static int run(tempi_op *op, uintptr_t stream)
         return op->n == 0 ? TEMPI_OK : TEMPI_ERR_ARG;
     tempi_threads_multiple = true; /* no MPI speaks for this program's threads */
     const tempi_memory_kind kind = describe((const char *)op->mem + op->layout->true_lb, &memory);
+    if (atomic_load(&tempi_cuda_state) == TEMPI_CUDA_LOST)
+        return TEMPI_ERR_DEVICE;
     if (kind == TEMPI_MEMORY_FOREIGN)
         return TEMPI_ERR_UNSUPPORTED;
     if (kind == TEMPI_MEMORY_HOST || !tempi_cuda_up())

@@ -186,6 +186,30 @@ def test_packs_go_on_after_mpi_has_ended() -> None:
     assert done.stdout == "[1. 5. 9.] [ 2.  6. 10.]\n", done.stderr
 
 
+LOST = """
+import numpy as np, tempi
+from tempi.emulator.array import DeviceArray
+array, out = DeviceArray.from_numpy(np.zeros((4, 3))), DeviceArray.empty((4,))
+for _ in range(3):
+    try:
+        tempi.pack(array[:, 1], out)
+    except tempi.ArgumentError:
+        raise
+    except tempi.EngineError as error:
+        print(error)
+"""
+
+
+@needs_device
+def test_a_lost_device_is_an_error_each_time() -> None:
+    environment = {**os.environ, "TEMPI_LIBRARY": _engine.library_path(), "LD_PRELOAD": ""}
+    environment |= {"TEMPI_EMULATOR_FAIL": "cuLaunchKernel:1:lost"}
+    command = [sys.executable, "-P", "-c", LOST]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["tempi.pack(): a GPU or its driver failed"] * 3, done.stdout
+
+
 def test_layouts_are_kept_up_to_a_bound_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_packing, "CACHE_SIZE", 4)
     _packing._layouts.clear()
