@@ -233,11 +233,12 @@ static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream theirs, t
 
 /* An event can be recorded only in a stream of its own device. The stream that the program named may be
  * another's: that, and whatever else goes wrong with the event, is made good by waiting here. */
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream)
+int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs)
 {
-    const tempi_cuda_stream theirs = named_stream ? (tempi_cuda_stream)named_stream : TEMPI_CUDA_LEGACY_STREAM;
-    const int status = order_by_event(device, theirs, stream);
+    const uintptr_t named = named_stream ? named_stream : theirs;
+    const tempi_cuda_stream after = named ? (tempi_cuda_stream)named : TEMPI_CUDA_LEGACY_STREAM;
+    const int status = order_by_event(device, after, stream);
     if (status == TEMPI_OK || !tempi_cuda_up())
         return status;
-    return TEMPI_CU(StreamSynchronize, theirs);
+    return TEMPI_CU(StreamSynchronize, after);
 }

@@ -54,9 +54,10 @@ void tempi_cuda_leave(tempi_cuda_entry *entry);
 int tempi_cuda_event_get(tempi_cuda_device *device, tempi_cuda_event *out);
 void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event);
 
-/* Makes `stream` wait for what the program has put into its stream so far: the legacy default stream
- * of this device, or the one that tempi_cuda_set_stream names. The caller has entered the device. */
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream);
+/* Makes `stream` wait for what the program has put into its stream so far: the one that tempi_cuda_set_stream
+ * names, or else `theirs`, or, if that is 0, the legacy default stream of this device. The caller has entered
+ * the device. */
+int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs);
 /* The stream that the calling thread's buffers are made ready in: a CUstream of the program, with
  * cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the default rule. */
 void tempi_cuda_set_stream(uintptr_t stream);

@@ -12,6 +12,7 @@
 #include "shim/narrow.h"
 #include "shim/report.h"
 #include "shim/self.h"
+#include "shim/stream.h"
 #include "shim/types.h"
 #include "transfer/stage.h"
 
@@ -88,6 +89,7 @@ static void start(bool seen)
         return;
     }
     tempi_self_start(seen && life.world);
+    tempi_stream_start();
     life.owner = getpid();
     if (!registered)
         registered = pthread_atfork(NULL, NULL, after_fork) == 0;
@@ -152,6 +154,7 @@ static void stop(void)
     tempi_cuda_stop();
     tempi_trace_close();
     tempi_self_stop();
+    tempi_stream_stop();
     tempi_types_stop();
 }
 
