@@ -228,6 +228,14 @@ void *tempi_engine_entry(const char *name);
  * long as the datatype does. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out);
 
+/* Messages of that communicator are ordered after what the program has put into `stream` when the call is
+ * made, instead of into the legacy default stream: device memory is packed when that is done, and unpacked
+ * when what was in the stream at the completing call's time no longer uses the buffer. `stream` is a
+ * CUstream of the program, with cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to
+ * the default. It must outlive its use. Duplicates of the communicator do not inherit it.
+ * TEMPI_ERR_NO_MPI before MPI_Init. */
+int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream);
+
 /* Off and on for the calling thread, nesting. What is already tracked is still finished. */
 void tempi_disable(void);
 void tempi_enable(void);

@@ -1,8 +1,9 @@
 """tempi makes MPI derived datatypes fast, for any MPI and without a change to the application.
 
 ``from tempi import MPI`` is mpi4py's MPI with the engine under it. `describe` shows the layout of a
-datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread. `pack`
-and `unpack` are the kernels alone, for NumPy's and device arrays, without MPI.
+datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread, and
+`set_stream` names the CUDA stream that a communicator's messages come after. `pack` and `unpack` are the
+kernels alone, for NumPy's and device arrays, without MPI.
 
 Importing this package loads the engine; no MPI is needed for that, and none is loaded.
 """
@@ -27,7 +28,7 @@ from tempi._errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mpi4py.MPI import Datatype
+    from mpi4py.MPI import Comm, Datatype
 
     from tempi import MPI
     from tempi._packing import pack, unpack
@@ -51,6 +52,7 @@ __all__ = [
     "describe",
     "disabled",
     "pack",
+    "set_stream",
     "stats",
     "unpack",
 ]
@@ -92,11 +94,38 @@ def describe(datatype: Datatype | int) -> Layout:
     return layout.from_engine(out[0])
 
 
-def _handle(datatype: Datatype) -> int:
+def _handle(thing: Datatype | Comm) -> int:
     """The handle as the engine takes it: zero-extended, where mpi4py sign-extends MPICH's ints."""
     from mpi4py.MPI import _sizeof
 
-    return datatype.handle & ((1 << 8 * _sizeof(datatype)) - 1)
+    return thing.handle & ((1 << 8 * _sizeof(thing)) - 1)
+
+
+def set_stream(comm: Comm | int, stream: Any) -> None:
+    """Order the communicator's messages of device memory after a CUDA stream of the program, instead of
+    after the legacy default stream.
+
+    `stream` is the number of a CUstream, or an object that has it: by ``__cuda_stream__``, as `ptr` (CuPy) or
+    as `cuda_stream` (PyTorch). 0 or None: the default again. The stream must live as long as it is used;
+    duplicates of the communicator do not inherit it.
+
+    Raises NoMPIError before MPI_Init or where no engine is under this process's MPI.
+    """
+    from tempi import _engine
+
+    handle = comm if isinstance(comm, int) else _handle(comm)
+    _engine.check(_engine.lib.tempi_comm_set_stream(handle, _stream(stream)), doing="tempi.set_stream()")
+
+
+def _stream(stream: Any) -> int:
+    if stream is None:
+        return 0
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("ptr", "cuda_stream"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    return int(stream)
 
 
 @contextlib.contextmanager

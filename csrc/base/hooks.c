@@ -4,6 +4,13 @@
 
 tempi_hooks tempi_shim_hooks;
 
+int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream)
+{
+    if (!tempi_shim_hooks.comm_set_stream)
+        return TEMPI_ERR_NO_MPI;
+    return tempi_shim_hooks.comm_set_stream(comm, stream);
+}
+
 int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out)
 {
     if (!tempi_shim_hooks.datatype_layout)

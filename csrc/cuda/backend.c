@@ -199,14 +199,26 @@ static tempi_cuda_batch *gather(tempi_cuda_device *device, const tempi_cuda_item
     return batch;
 }
 
-/* Our stream waits for the program's before the items join what will be launched in it. */
-static int order(tempi_cuda_device *device, int direction)
+static bool stream_is_new(const tempi_cuda_item *items, int i)
+{
+    for (int j = 0; j < i; ++j)
+        if (belongs(&items[j], &items[0]) && items[j].op.stream == items[i].op.stream)
+            return false;
+    return true;
+}
+
+/* Our stream waits for the program's before the items like the first join what will be launched in it. */
+static int order(tempi_cuda_device *device, const tempi_cuda_item *items, int n)
 {
     tempi_cuda_entry entry;
+    const tempi_cuda_stream stream = device->streams[items[0].op.direction];
     int status = tempi_cuda_enter(device, &entry);
     if (status != TEMPI_OK)
         return status;
-    status = tempi_cuda_order(device, device->streams[direction]);
+    for (int i = 0; i < n && status == TEMPI_OK; ++i)
+        if (i == 0 || (items[i].op.stream != items[0].op.stream && belongs(&items[i], &items[0]) &&
+                       stream_is_new(items, i)))
+            status = tempi_cuda_order(device, stream, items[i].op.stream);
     tempi_cuda_leave(&entry);
     return status;
 }
@@ -215,7 +227,7 @@ static int hand_over(const tempi_cuda_item *items, int n, tempi_work *work)
 {
     tempi_cuda_device *device = tempi_cuda_device_peek(items[0].op.device);
     const int direction = items[0].op.direction;
-    const int status = order(device, direction);
+    const int status = order(device, items, n);
     if (status != TEMPI_OK)
         return status;
     tempi_cuda_batch *batch = gather(device, items, n);

@@ -31,7 +31,7 @@ static int order_after(int ordinal, tempi_cuda_stream stream)
     int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
-    status = tempi_cuda_order(device, stream);
+    status = tempi_cuda_order(device, stream, 0);
     tempi_cuda_leave(&entry);
     return status;
 }

@@ -252,11 +252,11 @@ int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
     return TEMPI_CU(StreamSynchronize, first);
 }
 
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream)
+int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs)
 {
     const bool unpacks = stream == device->streams[TEMPI_UNPACK] || stream == device->copy_streams[TEMPI_UNPACK];
-    const uintptr_t theirs = named[unpacks ? TEMPI_UNPACK : TEMPI_PACK].stream;
-    return tempi_cuda_order_streams(device, theirs ? (tempi_cuda_stream)theirs : TEMPI_CUDA_LEGACY_STREAM, stream);
+    const uintptr_t own = named[unpacks ? TEMPI_UNPACK : TEMPI_PACK].stream, after = own ? own : theirs;
+    return tempi_cuda_order_streams(device, after ? (tempi_cuda_stream)after : TEMPI_CUDA_LEGACY_STREAM, stream);
 }
 
 int tempi_cuda_wait_stream(int ordinal, uintptr_t stream)

@@ -55,9 +55,9 @@ int tempi_cuda_event_get(tempi_cuda_device *device, tempi_cuda_event *out);
 void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event);
 
 /* Makes `stream`, one of the device's own, wait for what the program has put into its stream so far: the
- * legacy default stream of this device, or the one that is named for the stream's direction. The caller
- * has entered the device. */
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream);
+ * one that is named for the stream's direction, or else `theirs`, or, if that is 0, the legacy default stream
+ * of this device. The caller has entered the device. */
+int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs);
 /* The same for the host: returns when the program's stream of that device is through (any device's where
  * managed memory has none). */
 int tempi_cuda_await_program(int ordinal);

@@ -5,7 +5,7 @@
 /* Doing it again does no harm: the source is not written. */
 static int put(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
 {
-    int status = tempi_cuda_order(batch->device, batch->device->streams[batch->direction]);
+    int status = tempi_cuda_order(batch->device, batch->device->streams[batch->direction], 0);
     if (status == TEMPI_OK)
         status = tempi_cuda_batch_move(batch, src, dst, n);
     if (status == TEMPI_OK || status == TEMPI_ERR_UNSUPPORTED || !tempi_cuda_up())

@@ -14,6 +14,7 @@
 #include "shim/narrow.h"
 #include "shim/report.h"
 #include "shim/self.h"
+#include "shim/stream.h"
 #include "shim/types.h"
 #include "transfer/stage.h"
 
@@ -90,6 +91,7 @@ static void start(bool seen)
         return;
     }
     tempi_self_start(seen && life.world);
+    tempi_stream_start();
     life.owner = getpid();
     if (!registered)
         registered = pthread_atfork(NULL, NULL, after_fork) == 0;
@@ -160,6 +162,7 @@ static void stop(void)
     tempi_cuda_stop();
     tempi_trace_close();
     tempi_self_stop();
+    tempi_stream_stop();
     tempi_types_stop();
 }
 

@@ -4,6 +4,7 @@
 #include "door/door.h"
 #include "shim/aware.h"
 #include "shim/lifecycle.h"
+#include "shim/stream.h"
 #include "shim/support.h"
 #include "shim/types.h"
 #include "slots.h"
@@ -24,6 +25,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(const struct
     tempi_support_find(door);
     if (!door->off) {
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
+        tempi_shim_hooks.comm_set_stream = tempi_stream_set;
         tempi_lifecycle_loaded();
     }
     return tempi_shim_entries(door);

@@ -7,6 +7,7 @@
 #include "shim/act.h"
 #include "shim/aware.h"
 #include "shim/message.h"
+#include "shim/stream.h"
 #include "transfer/packed.h"
 
 /* The buffer has room for the message behind the position; anything else is the library's to say. */
@@ -123,7 +124,9 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
     case TO_JUDGE: return judge_pack(to, &message, outbuf, outsize, position, comm);
     case OURS: break;
     }
+    const uintptr_t before = tempi_stream_enter(comm);
     const int rc = carry(&message, (char *)outbuf + *position, &where, "MPI_Pack");
+    tempi_stream_leave(before);
     tempi_parts_free(message.op.parts);
     if (rc != MPI_SUCCESS)
         return tempi_message_failed(comm);
@@ -153,7 +156,9 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
     case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm);
     case OURS: break;
     }
+    const uintptr_t before = tempi_stream_enter(comm);
     const int rc = carry(&message, (char *)(uintptr_t)inbuf + *position, &where, "MPI_Unpack");
+    tempi_stream_leave(before);
     tempi_parts_free(message.op.parts);
     if (rc != MPI_SUCCESS)
         return tempi_message_failed(comm);

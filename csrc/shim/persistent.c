@@ -6,6 +6,7 @@
 #include "shim/check.h"
 #include "shim/request.h"
 #include "shim/self.h"
+#include "shim/stream.h"
 
 #include <stdlib.h>
 
@@ -64,6 +65,7 @@ static tempi_record *prepare(MPI_Request request)
     record->cancelled = false;
     record->error = MPI_SUCCESS;
     record->told = false;
+    record->op.stream = tempi_stream_of(tempi_comm_of(record->comm));
     if (!tempi_records_put(record))
         TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a persistent request lost its record");
     return record;

@@ -5,6 +5,7 @@
 #include "shim/bounce.h"
 #include "shim/request.h"
 #include "shim/self.h"
+#include "shim/stream.h"
 
 /* The program's status, or a place for one: we need to know how many bytes came. */
 #define STATUS_OR_OWN(status, own) ((status) == MPI_STATUS_IGNORE ? (own) : (status))
@@ -17,6 +18,7 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
         tempi_before_blocking();
     if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
         return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
+    message.op.stream = tempi_stream_of(comm);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
     int rc = tempi_fwd_Recv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, known);
     if (rc == MPI_SUCCESS && tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Recv") != MPI_SUCCESS)
@@ -33,6 +35,7 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
         tempi_progress_gathering();
     if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
         return tempi_self_saw(tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request), comm, source);
+    message.op.stream = tempi_stream_of(comm);
     const int rc = tempi_self_saw(
         tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request), comm, source);
     if (rc == MPI_SUCCESS)
@@ -81,12 +84,13 @@ typedef struct half {
     MPI_Datatype datatype;
 } half;
 
-static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer,
+static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer, MPI_Comm comm,
                       tempi_operation operation)
 {
     half h = {.buffer = (void *)(uintptr_t)buffer, .count = count, .datatype = datatype};
     h.ours = peer != MPI_PROC_NULL && tempi_message_take(buffer, count, datatype, operation, &h.message);
     if (h.ours) {
+        h.message.op.stream = tempi_stream_of(comm);
         h.buffer = h.message.op.packed;
         h.count = h.message.op.n;
         h.datatype = MPI_PACKED;
@@ -124,12 +128,12 @@ int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Coun
         tempi_before_blocking();
     const bool own = tempi_memory_mixed && tempi_self_matches(comm, dest, sendtag, source, recvtag);
     int64_t bytes;
-    if (own && tempi_self_move(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, &bytes, "MPI_Sendrecv")) {
+    if (own && tempi_self_move(comm, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, &bytes, "MPI_Sendrecv")) {
         tempi_self_status(status, dest, sendtag, bytes);
         return MPI_SUCCESS;
     }
-    half out = half_take(sendbuf, sendcount, sendtype, dest, TEMPI_OP_SEND);
-    half in = half_take(recvbuf, recvcount, recvtype, source, TEMPI_OP_RECV);
+    half out = half_take(sendbuf, sendcount, sendtype, dest, comm, TEMPI_OP_SEND);
+    half in = half_take(recvbuf, recvcount, recvtype, source, comm, TEMPI_OP_RECV);
     const int rc = exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status, "MPI_Sendrecv");
     half_end(&out);
     half_end(&in);
@@ -150,8 +154,8 @@ int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count 
         tempi_self_status(status, dest, sendtag, bytes);
         return MPI_SUCCESS;
     }
-    half out = half_take(buf, count, datatype, dest, TEMPI_OP_SEND);
-    half in = half_take(buf, count, datatype, source, TEMPI_OP_RECV);
+    half out = half_take(buf, count, datatype, dest, comm, TEMPI_OP_SEND);
+    half in = half_take(buf, count, datatype, source, comm, TEMPI_OP_RECV);
     const bool ours = (out.ours || in.ours) && (out.ours || dest == MPI_PROC_NULL) &&
                       (in.ours || source == MPI_PROC_NULL);
     const int rc = ours ? exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status,

@@ -5,6 +5,7 @@
 #include "shim/check.h"
 #include "shim/message.h"
 #include "shim/queue.h"
+#include "shim/stream.h"
 
 static int keyval = MPI_KEYVAL_INVALID;
 static _Atomic bool known; /* every call was seen */
@@ -79,11 +80,14 @@ static tempi_side side_of(const tempi_op *op)
     return (tempi_side){.layout = op->layout, .count = op->count, .mem = (uintptr_t)op->mem};
 }
 
-static bool move(const tempi_message *out, const tempi_message *in, const char *call)
+static bool move(MPI_Comm comm, const tempi_message *out, const tempi_message *in, const char *call)
 {
     const tempi_side from = side_of(&out->op), to = side_of(&in->op);
     const double start = tempi_trace_begin();
-    if (tempi_cuda_move(out->op.device, &from, &to, out->op.n) != TEMPI_OK)
+    const uintptr_t before = tempi_stream_enter(comm);
+    const int status = tempi_cuda_move(out->op.device, &from, &to, out->op.n);
+    tempi_stream_leave(before);
+    if (status != TEMPI_OK)
         return false;
     tempi_trace_end(start, "move", call, out->op.n);
     tempi_op came = in->op;
@@ -96,7 +100,7 @@ static bool move(const tempi_message *out, const tempi_message *in, const char *
 }
 
 /* Taken as for MPI_Pack and MPI_Unpack: no packed buffer is needed. */
-bool tempi_self_move(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+bool tempi_self_move(MPI_Comm comm, const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                      MPI_Count recvcount, MPI_Datatype recvtype, int64_t *bytes, const char *call)
 {
     tempi_message out, in;
@@ -105,7 +109,7 @@ bool tempi_self_move(const void *sendbuf, MPI_Count sendcount, MPI_Datatype send
         return false;
     if (tempi_message_take(recvbuf, recvcount, recvtype, TEMPI_OP_UNPACK, &in)) {
         done = by_kernel(&out.op) && by_kernel(&in.op) && out.op.device == in.op.device && out.op.n <= in.op.n &&
-               move(&out, &in, call);
+               move(comm, &out, &in, call);
         tempi_message_drop(&in);
     }
     *bytes = out.op.n;

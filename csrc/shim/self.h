@@ -38,7 +38,7 @@ static inline int tempi_self_saw(int rc, MPI_Comm comm, int peer)
 bool tempi_self_matches(MPI_Comm comm, int dest, int sendtag, int source, int recvtag);
 
 /* Moves one message; false: it could not be done so, and nothing was. */
-bool tempi_self_move(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+bool tempi_self_move(MPI_Comm comm, const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                      MPI_Count recvcount, MPI_Datatype recvtype, int64_t *bytes, const char *call);
 /* The same where both are one: nothing is left to move. */
 bool tempi_self_stays(const void *buffer, MPI_Count count, MPI_Datatype datatype, int64_t *bytes);

@@ -4,6 +4,7 @@
 #include "shim/check.h"
 #include "shim/request.h"
 #include "shim/self.h"
+#include "shim/stream.h"
 
 /* Forwards one blocking send in each mode: packed by us, or as it came. */
 #define DEFINE_SEND(NAME)                                                                          \
@@ -15,6 +16,7 @@
             tempi_before_blocking();                                                               \
         if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) \
             return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm), comm, dest); \
+        message.op.stream = tempi_stream_of(comm);                                                 \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
         if (rc == MPI_SUCCESS)                                                                     \
             rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm); \
@@ -104,6 +106,7 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
                 tempi_before_blocking();                                                           \
             return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request), comm, dest); \
         }                                                                                          \
+        message.op.stream = tempi_stream_of(comm);                                                 \
         const started how = start_pack(to, &message, MODE, dest, tag, comm, request);              \
         if (how == STARTED_QUEUED)                                                                 \
             return tempi_self_saw(MPI_SUCCESS, comm, dest);                                        \
@@ -129,6 +132,7 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
         tempi_before_blocking();
     if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message))
         return tempi_self_saw(tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request), comm, dest);
+    message.op.stream = tempi_stream_of(comm);
     int rc = tempi_message_pack(&message, "MPI_Ibsend");
     if (rc == MPI_SUCCESS)
         rc = tempi_fwd_Ibsend(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request);

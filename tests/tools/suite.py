@@ -88,7 +88,14 @@ DEVICES = {
     "TEMPI_EMULATOR_DEVICES": "2",
     "TEMPI_EMULATOR_STREAMS": "random",
 }
-OF_DEVICES = ("test_memories.py", "test_mixed.py", "test_self.py", "test_bursts.py", "test_device_errors.py")
+OF_DEVICES = (
+    "test_memories.py",
+    "test_mixed.py",
+    "test_self.py",
+    "test_bursts.py",
+    "test_device_errors.py",
+    "test_streams.py",
+)
 
 #: MPI tests by the environment they need: what is set, which files, how many ranks.
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
