@@ -61,7 +61,15 @@ static tempi_memory_kind query(const void *address, tempi_memory *out)
     for (int i = 0; i < ATTRIBUTES; ++i)
         data[i] = &cells[i];
     tempi_stat_add(TEMPI_STAT_pointer_queries, 1);
-    const int result = tempi_cu.PointerGetAttributes(ATTRIBUTES, names, data, (uintptr_t)address);
+    int result = tempi_cu.PointerGetAttributes(ATTRIBUTES, names, data, (uintptr_t)address);
+    if (result != TEMPI_CUDA_SUCCESS) {
+        if (means_host(result))
+            return TEMPI_MEMORY_HOST;
+        /* An MPI library that takes no device addresses must not get one for a failure that passes. */
+        (void)tempi_cuda_check(result, "cuPointerGetAttributes");
+        if (tempi_cuda_up())
+            result = tempi_cu.PointerGetAttributes(ATTRIBUTES, names, data, (uintptr_t)address);
+    }
     if (result != TEMPI_CUDA_SUCCESS) {
         if (means_host(result))
             return TEMPI_MEMORY_HOST;
