@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def path() -> Iterator[str]:
     yield made
     comm.Barrier()
     if comm.rank == 0:
-        os.unlink(made)
+        Path(made).unlink()
 
 
 def content(comm: Any, path: str, size: int) -> None:

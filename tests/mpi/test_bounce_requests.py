@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import resource
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,9 +252,8 @@ def partitioned(announce: str) -> Callable[[Kit], Any]:
             calls.call("MPI_Startall", 2, requests.handles)
             out.fill(10 * seed + k.rank)  # a partition counts as it is when it is ready
             announced(announce, requests)
-            flag = ctypes.c_int()
             for part in range(PARTS):
-                until(lambda part=part: arrived(requests, part, flag))
+                await_part(requests, part)
             found += [into.packed]
             into.fill(5)  # what has arrived is the program's
             requests.wait()
@@ -276,9 +277,11 @@ def announced(how: str, requests: Requests) -> None:
         calls.call("MPI_Pready_list", PARTS, np.array([4, 2, 0, 3, 1], np.intc), handle)
 
 
-def arrived(requests: Requests, part: int, flag: Any) -> bool:
-    calls.call("MPI_Parrived", MPI.Request.fromhandle(int(requests.handles[0])), part, ctypes.byref(flag))
-    return bool(flag.value)
+def await_part(requests: Requests, part: int) -> None:
+    flag = ctypes.c_int()
+    handle = MPI.Request.fromhandle(int(requests.handles[0]))
+    while not flag.value:
+        calls.call("MPI_Parrived", handle, part, ctypes.byref(flag))
 
 
 @pytest.mark.parametrize("announce", ["Pready", "Pready_range", "Pready_list"])
@@ -329,6 +332,25 @@ def test_arguments_that_are_wrong_are_the_library_s_to_refuse(comm: Any) -> None
     with pytest.raises(MPI.Exception):
         calls.call("MPI_Bcast", ctypes.c_void_p(memory.address), 3, MPI.INT, comm.size + 5, comm)
     comm.Barrier()
+
+
+def test_out_of_memory_is_an_error_of_the_communicator() -> None:
+    comm = MPI.COMM_SELF.Dup()
+    comm.Set_errhandler(MPI.ERRORS_RETURN)
+    large = DeviceMemory(64 << 20)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    before = snapshot()["bounce_errors"]
+    resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), limits[1]))
+    try:
+        with pytest.raises(MPI.Exception) as raised:
+            comm.Bcast([large.at(0), large.size, MPI.BYTE], 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert raised.value.Get_error_class() == MPI.ERR_NO_MEM
+    assert snapshot()["bounce_errors"] == before + 1
+    comm.Bcast([large.at(0), large.size, MPI.BYTE], 0)
+    comm.Free()
 
 
 def test_what_the_library_lacks_is_unavailable() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,14 @@ from preload.toolchains import ENGINE, HERE, Toolchain, counter, preloaded, tool
 every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 DRIVER = str(ENGINE.with_name("libtempi-cuda.so"))
 EMULATED = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random"}
+
+
+def own_toolchain() -> Toolchain:
+    """The environment's own, else the first."""
+    found = sorted(toolchains(), key=lambda mpi: (not mpi.mpicc.startswith(sys.prefix), mpi.abi == "standard"))
+    if not found:
+        pytest.skip("no mpicc")
+    return found[0]
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +104,65 @@ def test_a_library_that_is_said_to_take_none_gets_none(mpi: Toolchain, programs:
     assert steps == plain(mpi, programs)[0]
     assert answers["MPIX_Query_cuda_support"] == "1"
     assert (counter(stderr, "bounced") or 0) > 0
+
+
+# -- a driver that fails ------------------------------------------------------------------------------------------
+
+FAILURES = ("cuMemcpyAsync:1", "cuMemcpyAsync:4", "cuMemcpyAsync:3:lost", "cuEventRecord:2", "cuStreamWaitEvent:2",
+            "cuEventCreate:1", "cuStreamCreate:1", "cuPointerGetAttributes:1", "cuPointerGetAttributes:3",
+            "cuEventQuery:1", "cuDeviceGet:1", "cuDevicePrimaryCtxRetain:2", "cuMemHostAlloc:1")  # fmt: skip
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_call_that_fails_is_made_good_or_an_mpi_error(programs: Path, failure: str) -> None:
+    mpi = own_toolchain()
+    target = programs / f"device-{mpi.name}"
+    if not target.exists():
+        mpi.compile(target, HERE / "device.c")
+    on = {"LD_PRELOAD": preloaded(), "TEMPI_EMULATOR_FAIL": failure} | EMULATED
+    done = mpi.run(target, DRIVER, programs / "file", **on)
+    output = done.stdout + done.stderr
+    assert not re.search(r"segmentation fault|signal", output, re.IGNORECASE)
+    if done.returncode == 0:
+        assert "BAD" not in done.stdout
+        assert done.stdout.count("ok ") >= 6
+    else:
+        assert re.search(r"MPI_Abort|MPI_ERR|fatal", output, re.IGNORECASE)
+
+
+# -- an unchanged mpi4py program ------------------------------------------------------------------------------------
+
+ARRAYS = """
+import numpy as np
+from mpi4py import MPI
+from tempi.emulator.array import DeviceArray
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+x = DeviceArray.from_numpy(np.arange(1000.0) + rank)
+y = DeviceArray.from_numpy(np.zeros(1000))
+comm.Allreduce(x, y)
+assert np.array_equal(y.to_numpy(), size * np.arange(1000.0) + sum(range(size)))
+comm.Bcast(x, root=0)
+assert np.array_equal(x.to_numpy(), np.arange(1000.0))
+z = DeviceArray.from_numpy(np.zeros((size, 1000)))
+comm.Allgather(x, z)
+assert np.array_equal(z.to_numpy(), np.tile(np.arange(1000.0), (size, 1)))
+into = DeviceArray.from_numpy(np.zeros(1000))
+MPI.Request.Waitall([comm.Irecv(into, (rank - 1) % size), comm.Isend(y, (rank + 1) % size)])
+assert np.array_equal(into.to_numpy(), y.to_numpy())
+print("right")
+"""
+
+
+def arrays(tmp_path: Path, *launcher: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "arrays.py"
+    program.write_text(ARRAYS)
+    return own_toolchain().run(*launcher, sys.executable, "-P", program, ranks=2, **EMULATED, **settings)
+
+
+def test_an_mpi4py_program_with_device_arrays_just_works(tmp_path: Path, script: Path) -> None:
+    pytest.importorskip("mpi4py")
+    done = arrays(tmp_path, script, "run")
+    assert done.stdout.split() == ["right", "right"], done.stderr
+    assert arrays(tmp_path).returncode != 0, "without tempi it crashes"
