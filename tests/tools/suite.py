@@ -20,8 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import groups
+
 ROOT = Path(__file__).resolve().parents[2]
-RANKS = (1, 2, 4)
 SHOWN = 200  # lines of a step that failed
 TALLY = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 
@@ -74,97 +77,16 @@ def pytest_of(*paths: str) -> tuple[str, ...]:
     return ("-P", "-m", "pytest", *plain, *paths)
 
 
-#: The same tests with their memory on the emulated device (tests/devices.py).
-DEVICE = {"TEMPI_FORCE": "1", "TEMPI_CUDA_DRIVER": "emulated", "MPITEST_MEMORY": "device"}
-FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
-ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
-
-#: Device memory where the library takes no device addresses; these tests place their memory themselves.
-BOUNCE = DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}
-#: Tests that choose their memories themselves, on two devices.
-DEVICES = {
-    "TEMPI_FORCE": "1",
-    "TEMPI_CUDA_DRIVER": "emulated",
-    "TEMPI_EMULATOR_DEVICES": "2",
-    "TEMPI_EMULATOR_STREAMS": "random",
-}
-OF_DEVICES = (
-    "test_memories.py",
-    "test_mixed.py",
-    "test_self.py",
-    "test_bursts.py",
-    "test_device_errors.py",
-    "test_streams.py",
-)
-
-#: MPI tests by the environment they need: what is set, which files, how many ranks.
-#: Deferred sends concern whatever posts and completes, so those files run once more with them.
-GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
-    "base": ({"TEMPI_FORCE": "1"}, ("test_*.py",), RANKS),
-    "checked": (
-        {"TEMPI_FORCE": "1", "TEMPI_CHECK": "1"},
-        ("test_pack.py", "test_completion.py", "test_pairings.py"),
-        (2,),
-    ),
-    "deferred": (
-        {"TEMPI_FORCE": "1", "TEMPI_TEST_DELAY": "7"},
-        ("test_deferred.py", "test_completion.py", "test_status.py", "test_pairings.py"),
-        RANKS,
-    ),
-    "staging": ({"TEMPI_FORCE": "1", "TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
-    "by rule": ({}, ("test_completion.py", "test_status.py"), (2,)),
-    "device": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ON_DEVICE, (1, 2)),
-    "device, drop-in": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_dropin_devices.py",), (1, 2)),
-    "device, aware": (DEVICE | {"TEMPI_CUDA_AWARE": "1"}, ("test_dropin_aware.py",), (1,)),
-    "bounce": (BOUNCE, ("test_bounce_*.py",), (1, 2)),
-    "bounce, 4 ranks of few": (BOUNCE, ("test_bounce_collectives.py",), (4,)),
-    "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
-    "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
-    "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
-    "device, programs": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_device_programs.py",), (1, 2)),
-    "devices": (DEVICES, OF_DEVICES, (1, 2)),
-    "device, unlike": (DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, FEW_ON_DEVICE, (2,)),
-    "devices, unlike": (
-        DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"},
-        ("test_memories.py", "test_mixed.py", "test_bursts.py"),
-        (2,),
-    ),
-    "devices, aware": (DEVICES | {"TEMPI_CUDA_AWARE": "1"}, ("test_mixed.py",), (2,)),
-    "devices, checked": (
-        DEVICES | {"TEMPI_CHECK": "1"},
-        ("test_checked.py", "test_mixed.py", "test_self.py", "test_bursts.py"),
-        (2,),
-    ),
-    "device, checked": (DEVICE | {"TEMPI_CHECK": "1"}, FEW_ON_DEVICE, (2,)),
-    "devices, staged": (DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, ("test_mixed.py",), (2,)),
-    "devices, pipelined": (DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, ("test_mixed.py",), (2,)),
-}
-#: Tests that need a setting of another group than base, which takes all files.
-APART = (
-    *OF_DEVICES,
-    "test_bounce_*.py",
-    "test_checked.py",
-    "test_deferred.py",
-    "test_device_*.py",
-    "test_dropin_aware.py",
-    "test_dropin_devices.py",
-    "test_stage.py",
-)
-
-
-def mpi_steps(library: str) -> Iterator[Step]:
+def mpi_steps(library: str, kind: str | None) -> Iterator[Step]:
     folder = ROOT / "tests" / "mpi"
-    for group, (settings, patterns, ranks) in GROUPS.items():
-        found = {path for pattern in patterns for path in folder.glob(pattern)}
-        if group == "base":
-            found -= {path for pattern in APART for path in folder.glob(pattern)}
-        files = sorted(map(str, found))
-        for door in ("preload", "import"):
-            own = settings | {"MPITEST_DOOR": door}
+    for name, group in groups.GROUPS.items():
+        files = sorted(map(str, group.files(folder)))
+        for door in group.doors(kind):
+            own = dict(group.settings) | {"MPITEST_DOOR": door}
             if door == "preload":
                 own["LD_PRELOAD"] = library
-            for n in ranks:
-                yield Step(f"mpi {group}, {door}, {n} ranks", pytest_of(*files), n, own)
+            for n in group.ranks:
+                yield Step(f"mpi {name}, {door}, {n} ranks", pytest_of(*files), n, own)
 
 
 def steps(library: str, kind: str | None) -> Iterator[Step]:
@@ -176,7 +98,7 @@ def steps(library: str, kind: str | None) -> Iterator[Step]:
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
     yield Step("arrays", pytest_of(str(tests / "arrays")), settings=emulated, limit=600.0)
     yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
-    yield from mpi_steps(library)
+    yield from mpi_steps(library, kind)
     if os.environ.get("MPITEST_MPI4PY") != "1":
         return  # minutes, and its process pools time out on a busy machine: by hand
     tool = str(tests / "tools" / "mpi4py_suite.py")
@@ -193,7 +115,7 @@ def card_steps(library: str, emulated: bool) -> Iterator[Step]:
     """What there is to test on a GPU: random datatypes, and the MPI tests whose memory is a device's."""
     driver = {"TEMPI_CUDA_DRIVER": "emulated"} if emulated else {}
     yield Step("datatypes on the card", pytest_of(str(ROOT / "tests" / "gpu")), settings=driver, limit=1500.0)
-    for step in mpi_steps(library):
+    for step in mpi_steps(library, None):
         if step.settings.get("MPITEST_MEMORY") == "device" and "TEMPI_CUDA_AWARE" not in step.settings:
             yield replace(on_card(step, emulated), limit=900.0)
 

@@ -1,0 +1,100 @@
+"""The groups of MPI tests: what is set in their processes, which files, how many ranks, by which doors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+RANKS = (1, 2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    settings: Mapping[str, str]
+    patterns: tuple[str, ...]
+    ranks: tuple[int, ...] = (2,)
+    apart: tuple[str, ...] = ()  # patterns of files that are not taken
+    both_doors: bool = True
+
+    def files(self, folder: Path) -> set[Path]:
+        taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
+        return taken - {path for pattern in self.apart for path in folder.glob(pattern)}
+
+    def doors(self, kind: str | None) -> tuple[str, ...]:
+        """A variation goes by one door, another one on Open MPI than elsewhere."""
+        if self.both_doors:
+            return ("preload", "import")
+        return ("import",) if kind == "openmpi" else ("preload",)
+
+
+def variation(settings: Mapping[str, str], *patterns: str, ranks: tuple[int, ...] = (2,)) -> Group:
+    """Tests that run by both doors elsewhere, with something else set."""
+    return Group(settings, patterns, ranks, both_doors=False)
+
+
+FORCED = {"TEMPI_FORCE": "1"}
+EMULATED = FORCED | {"TEMPI_CUDA_DRIVER": "emulated"}
+RANDOM = {"TEMPI_EMULATOR_STREAMS": "random"}
+
+#: The same tests with their memory on the emulated device (tests/devices.py).
+DEVICE = EMULATED | {"MPITEST_MEMORY": "device"}
+FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
+ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
+
+#: Tests that choose their memories themselves, on two devices.
+DEVICES = EMULATED | RANDOM | {"TEMPI_EMULATOR_DEVICES": "2"}
+OF_DEVICES = (
+    "test_memories.py",
+    "test_mixed.py",
+    "test_self.py",
+    "test_bursts.py",
+    "test_device_errors.py",
+    "test_streams.py",
+)
+
+#: Tests that need a setting of another group than base, which takes all files.
+APART = (
+    *OF_DEVICES,
+    "test_bounce_*.py",
+    "test_checked.py",
+    "test_deferred.py",
+    "test_device_*.py",
+    "test_dropin_aware.py",
+    "test_dropin_devices.py",
+    "test_stage.py",
+)
+
+#: Deferred sends concern whatever posts and completes, so those files run once more with them.
+GROUPS: dict[str, Group] = {
+    "base": Group(FORCED, ("test_*.py",), RANKS, APART),
+    "checked": Group(FORCED | {"TEMPI_CHECK": "1"}, ("test_pack.py", "test_completion.py", "test_pairings.py")),
+    "deferred": Group(
+        FORCED | {"TEMPI_TEST_DELAY": "7"},
+        ("test_deferred.py", "test_completion.py", "test_status.py", "test_pairings.py"),
+        RANKS,
+    ),
+    "staging": Group(FORCED | {"TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
+    "by rule": Group({}, ("test_completion.py", "test_status.py")),
+    "device": Group(DEVICE | RANDOM, ON_DEVICE, (1, 2)),
+    "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
+    "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
+    "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,)),
+    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE),
+    "device, staged": variation(DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, *FEW_ON_DEVICE),
+    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE),
+    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, *FEW_ON_DEVICE),
+    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE),
+    "bounce": Group(DEVICE | RANDOM, ("test_bounce_*.py",), (1, 2)),
+    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,)),
+    "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
+    "devices, unlike": variation(
+        DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
+    ),
+    "devices, aware": variation(DEVICES | {"TEMPI_CUDA_AWARE": "1"}, "test_mixed.py"),
+    "devices, checked": variation(
+        DEVICES | {"TEMPI_CHECK": "1"}, "test_checked.py", "test_mixed.py", "test_self.py", "test_bursts.py"
+    ),
+    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py"),
+    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py"),
+}
