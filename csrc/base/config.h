@@ -19,6 +19,7 @@ typedef struct tempi_settings {
     int64_t cuda_aware;   /* the MPI library takes device addresses: 0, 1, or -1: ask it */
     bool oneshot, device, staged, pipelined, automatic; /* TEMPI_DATATYPE_*: the method for device memory */
     int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
+    const char *model;    /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */
     const char *trace;    /* file name of the Chrome trace, or NULL */
 } tempi_settings;
 

@@ -10,6 +10,7 @@
 #include "shim/act.h"
 #include "shim/aware.h"
 #include "shim/narrow.h"
+#include "shim/peer.h"
 #include "shim/report.h"
 #include "shim/types.h"
 #include "transfer/stage.h"
@@ -28,10 +29,10 @@ static struct {
 
 /* ---- what is the library like? ----------------------------------------------------------------------- */
 
-static tempi_library identify(void)
+static tempi_library identify(char version[MPI_MAX_LIBRARY_VERSION_STRING])
 {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length;
+    version[0] = '\0';
     if (!tempi_lib.Get_library_version || tempi_lib.Get_library_version(version, &length) != MPI_SUCCESS)
         return TEMPI_LIBRARY_UNKNOWN;
     if (strstr(version, "Open MPI v4"))
@@ -77,11 +78,16 @@ static void after_fork(void)
 static void start(void)
 {
     static bool registered;
-    const tempi_library library = identify();
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    const tempi_library library = identify(version);
+    int rank = 0;
     if (life.world && !packs_plainly()) {
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library does not pack plainly: all messages are left to it");
         return;
     }
+    if (life.world && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS)
+        rank = 0;
+    tempi_model_start(version, rank == 0);
     if (tempi_types_start(library) != MPI_SUCCESS) {
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library gives no type attributes: all messages are left to it");
         return;
@@ -89,8 +95,7 @@ static void start(void)
     life.owner = getpid();
     if (!registered)
         registered = pthread_atfork(NULL, NULL, after_fork) == 0;
-    int rank = 0;
-    if (life.world && tempi_config.trace && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS)
+    if (life.world && tempi_config.trace)
         tempi_trace_open(tempi_config.trace, rank);
 }
 
@@ -108,6 +113,7 @@ static void world_began(void)
     note_thread_level(); /* a launcher's setting can give more than was asked for */
     life.world = true;
     tempi_queue_learn_tags();
+    tempi_peer_learn();
     tempi_aware_learn();
     start();
 }

@@ -11,7 +11,8 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
     tempi_message message;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (source == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message))
         return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
     int rc = tempi_fwd_Recv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, known);
@@ -27,7 +28,8 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     tempi_message message;
     if (tempi_pending_any())
         tempi_progress();
-    if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (source == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message))
         return tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request);
     const int rc = tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request);
     if (rc == MPI_SUCCESS)
@@ -42,7 +44,7 @@ int tempi_act_Mrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     tempi_message message;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
         return tempi_fwd_Mrecv(to, buf, count, datatype, matched, status);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
     int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);
@@ -58,7 +60,7 @@ int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI
     tempi_message message;
     if (tempi_pending_any())
         tempi_progress();
-    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
         return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
     const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
     if (rc == MPI_SUCCESS)
@@ -77,10 +79,10 @@ typedef struct half {
 } half;
 
 static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer,
-                      tempi_operation operation)
+                      MPI_Comm comm, tempi_operation operation)
 {
     half h = {.buffer = (void *)(uintptr_t)buffer, .count = count, .datatype = datatype};
-    h.ours = peer != MPI_PROC_NULL && tempi_message_take(buffer, count, datatype, operation, &h.message);
+    h.ours = peer != MPI_PROC_NULL && tempi_message_take(buffer, count, datatype, operation, tempi_other_of(comm, peer), &h.message);
     if (h.ours) {
         h.buffer = h.message.op.packed;
         h.count = h.message.op.n;
@@ -117,8 +119,8 @@ int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Coun
 {
     if (tempi_pending_any())
         tempi_before_blocking();
-    half out = half_take(sendbuf, sendcount, sendtype, dest, TEMPI_OP_SEND);
-    half in = half_take(recvbuf, recvcount, recvtype, source, TEMPI_OP_RECV);
+    half out = half_take(sendbuf, sendcount, sendtype, dest, comm, TEMPI_OP_SEND);
+    half in = half_take(recvbuf, recvcount, recvtype, source, comm, TEMPI_OP_RECV);
     const int rc = exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status, "MPI_Sendrecv");
     half_end(&out);
     half_end(&in);
@@ -133,8 +135,8 @@ int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count 
 {
     if (tempi_pending_any())
         tempi_before_blocking();
-    half out = half_take(buf, count, datatype, dest, TEMPI_OP_SEND);
-    half in = half_take(buf, count, datatype, source, TEMPI_OP_RECV);
+    half out = half_take(buf, count, datatype, dest, comm, TEMPI_OP_SEND);
+    half in = half_take(buf, count, datatype, source, comm, TEMPI_OP_RECV);
     const bool ours = (out.ours || in.ours) && (out.ours || dest == MPI_PROC_NULL) &&
                       (in.ours || source == MPI_PROC_NULL);
     const int rc = ours ? exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status,

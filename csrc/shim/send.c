@@ -11,7 +11,8 @@
         tempi_message message;                                                                     \
         if (tempi_pending_any())                                                                   \
             tempi_before_blocking();                                                               \
-        if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) \
+        if (dest == MPI_PROC_NULL ||                                                               \
+            !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message)) \
             return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm);                    \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
         if (rc == MPI_SUCCESS)                                                                     \
@@ -96,7 +97,8 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
         tempi_message message;                                                                     \
         if (tempi_pending_any())                                                                   \
             tempi_progress();                                                                      \
-        if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) { \
+        if (dest == MPI_PROC_NULL ||                                                               \
+            !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message)) { \
             if (tempi_pending_any())                                                               \
                 tempi_before_blocking();                                                           \
             return tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request);           \
@@ -124,7 +126,8 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
     tempi_message message;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message))
+    if (dest == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message))
         return tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request);
     int rc = tempi_message_pack(&message, "MPI_Ibsend");
     if (rc == MPI_SUCCESS)
