@@ -94,7 +94,7 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
         RANKS,
     ),
     "staging": ({"TEMPI_FORCE": "1", "TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
-    "by rule": ({}, ("test_completion.py", "test_status.py"), (2,)),
+    "by rule": ({"TEMPI_MODEL": "0"}, ("test_completion.py", "test_status.py"), (2,)),
     "device": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ON_DEVICE, (1, 2)),
     "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
