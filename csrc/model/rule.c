@@ -1,6 +1,8 @@
 #include "model/rule.h"
 #include "model/shape.h"
 
+#include <string.h>
+
 static const tempi_window never = {1, 0};
 static const tempi_window always = {1, INT64_MAX};
 enum { KIB = 1 << 10, MIB = 1 << 20 };
@@ -66,6 +68,22 @@ static tempi_window openmpi_message(tempi_shape s)
     if (s.run >= 32 && s.run < 4096 && (s.stride < 1024 || s.run >= 256))
         return (tempi_window){32 * KIB, 8 * MIB};
     return never;
+}
+
+tempi_library tempi_library_of(const char *version)
+{
+    if (strstr(version, "Open MPI v4"))
+        return TEMPI_LIBRARY_OPENMPI4;
+    if (strstr(version, "Open MPI v"))
+        return TEMPI_LIBRARY_OPENMPI5;
+    return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
+}
+
+int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation)
+{
+    if (!version || !layout || operation < 0 || operation >= TEMPI_OPERATIONS)
+        return 0;
+    return tempi_window_has(tempi_rule_window(layout, tempi_library_of(version), (tempi_operation)operation), bytes);
 }
 
 tempi_window tempi_rule_window(const tempi_layout *layout, tempi_library library,

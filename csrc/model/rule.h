@@ -23,6 +23,9 @@ typedef enum tempi_library {
     TEMPI_LIBRARY_OPENMPI5
 } tempi_library;
 
+/* By what the library says of itself. */
+tempi_library tempi_library_of(const char *version);
+
 /* tempi acts on messages of packed size in [first, last]; first > last: never. */
 typedef struct tempi_window {
     int64_t first;

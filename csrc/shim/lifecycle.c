@@ -35,11 +35,7 @@ static tempi_library identify(char version[MPI_MAX_LIBRARY_VERSION_STRING])
     version[0] = '\0';
     if (!tempi_lib.Get_library_version || tempi_lib.Get_library_version(version, &length) != MPI_SUCCESS)
         return TEMPI_LIBRARY_UNKNOWN;
-    if (strstr(version, "Open MPI v4"))
-        return TEMPI_LIBRARY_OPENMPI4;
-    if (strstr(version, "Open MPI v"))
-        return TEMPI_LIBRARY_OPENMPI5;
-    return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
+    return tempi_library_of(version);
 }
 
 /* On the wire tempi sends MPI_PACKED bytes. That equals the library's own packing only if it adds no
