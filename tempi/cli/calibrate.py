@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 _SHOWN = 12  # unstable points that are listed
+_BUSY = 0.25  # more unstable points than that share are the machine's doing
 
 
 def _summary(path: Path, found: Calibration) -> dict[str, object]:
@@ -186,6 +187,8 @@ def _measure(quick: bool, seconds: float | None, mpirun: str | None, json_file: 
         write_json(json_file, [_summary(path, found)])
     _head(console, path, found)
     _unstable(console, found)
+    if len(found.unstable) > _BUSY * len(found.points):
+        console.print("much of it is not stable: calibrate again when the machine is quiet", style="yellow")
     if not whole:
         raise click.ClickException("interrupted: what was measured is kept")
 

@@ -111,6 +111,27 @@ def test_export_and_import_ship_it(calibrated: Path, tmp_path: Path) -> None:
         assert only(tmp_path / "new", suffix).read_bytes() == only(calibrated, suffix).read_bytes()
 
 
+def test_explain_predicts_every_method_and_names_the_choice(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    own = made_up(0.5)
+    store.write(tmp_path / "own.json", own)
+    vector = "vector(1024,1,8,DOUBLE)"
+    without = tempi(tmp_path / "cache", "explain", vector, "--peer", "same-node").stdout
+    assert "This machine is not calibrated" in without
+    assert tempi(tmp_path / "cache", "calibrate", "--import", tmp_path / "own.json").returncode == 0
+    told = tempi(tmp_path / "cache", "explain", vector, "--peer", "same-node", "--json", tmp_path / "json").stdout
+    assert f"Predicted with {own.machine.mpi}" in told
+    assert "a message of 8,192 B to a rank of the same node: tempi carries it" in told
+    assert "pack 4.1 us + message 4.1 us + unpack 8.19 us" in told
+    records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
+    sends = [record for record in records if record.get("operation") == "send"]
+    assert [record["acts"] for record in sends] == [True]
+    assert sends[0]["prediction"]["library"] == pytest.approx(4e-9 * 8192)
+    assert sends[0]["prediction"]["host"] == pytest.approx(2e-9 * 8192)
+    other = tempi(tmp_path / "cache", "explain", vector, "--peer", "other-node").stdout
+    assert "not calibrated for this shape or peer" in other
+
+
 def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) -> None:
     own = made_up(1.0)
     other = store.Calibration(store.Machine("abacus", 1, own.machine.mpi, own.machine.tempi), own.points)
