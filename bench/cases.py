@@ -354,7 +354,8 @@ def _held_out_vectors(sizes: tuple[int, ...], runs: tuple[int, ...]) -> Iterator
 def held_out(quick: bool) -> list[Case]:
     """None of the points that `tempi calibrate` measures: sizes, runs and strides between its own, and real
     shapes."""
-    halo = [step for step in itertools.product((-1, 0, 1), repeat=3) if any(step)]
+    steps = (-1, 0, 1)
+    halo = [step for step in itertools.product(steps, steps, steps) if any(step)]
     if quick:
         cases = list(_held_out_vectors((24 * KIB, 1500 * KIB), (24, 512)))
         return [*cases, Face(130, 2), Indexed(24 * KIB), *(Halo(64, 2, step) for step in halo[::5])]

@@ -44,11 +44,11 @@ def _summary(path: Path, found: Calibration) -> dict[str, object]:
 def _head(console: Console, path: Path, found: Calibration) -> None:
     told = _summary(path, found)
     console.print(f"[bold]{path}[/]", highlight=False, soft_wrap=True)
-    console.print(f"  {told['mpi']}", highlight=False)
+    console.print(f"  {told['mpi']}", highlight=False, soft_wrap=True)
     console.print(f"  {told['cpu']}, {told['cores']} cores, tempi {told['tempi']}, {told['when']}", highlight=False)
     text = f"  peers: {', '.join(found.peers)}; {told['points']} points of {told['samples']} samples, "
     text += f"{told['unstable']} not stable" + ("" if told["complete"] else "; interrupted")
-    console.print(text, highlight=False)
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def _table(console: Console, found: Calibration, peer: str) -> None:
@@ -97,7 +97,7 @@ def _near(plain: dict[int, float], size: int) -> float | None:
 def _unstable(console: Console, found: Calibration) -> None:
     for point in found.unstable[:_SHOWN]:
         where = f"{point.quantity}, {point.column.name}, {point.size:,} B" + (f", {point.peer}" if point.peer else "")
-        console.print(f"  not stable: {where}: {point.trouble}", highlight=False)
+        console.print(f"  not stable: {where}: {point.trouble}", highlight=False, soft_wrap=True)
     more = len(found.unstable) - _SHOWN
     if more > 0:
         console.print(f"  and {more} more", highlight=False)
