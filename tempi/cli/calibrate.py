@@ -57,7 +57,7 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
 
     from tempi.model import grid, store
 
-    known = store.medians(found.points)
+    known = store.typical(found.points)
     columns = sorted({p.column for p in found.points if p.quantity == "library_message" and p.peer == peer})
     sizes = sorted({p.size for p in found.points if p.quantity == "library_message" and p.peer == peer})
     plain = {size: v for (quantity, _, size, whose), v in known.items() if (quantity, whose) == ("contiguous", peer)}

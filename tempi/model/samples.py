@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-__all__ = ["LEAST", "MOST", "TOLERANCE", "dependent", "interval", "median", "settled", "spread", "trouble"]
+__all__ = ["LEAST", "MOST", "TOLERANCE", "dependent", "interval", "lower_quartile", "median", "settled", "spread", "trouble"]
 
 LEAST, MOST = 7, 61
 #: Half the width of the median's 95% interval, over the median.
@@ -44,6 +44,11 @@ def dependent(values: Sequence[float]) -> bool:
     mean = 1 + 2 * above * below / n
     variance = (mean - 1) * (mean - 2) / (n - 1)
     return abs(runs - mean) > _TWO_SIDED_99 * math.sqrt(variance)
+
+
+def lower_quartile(values: Sequence[float]) -> float:
+    """A quarter of the samples is at most that."""
+    return sorted(values)[(len(values) - 1) // 4]
 
 
 def spread(values: Sequence[float]) -> float:

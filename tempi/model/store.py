@@ -88,6 +88,12 @@ class Point:
         return samples.median(self.seconds)
 
     @property
+    def typical(self) -> float:
+        """What the tables take: the median; where that is not known, the lower quartile, because other work
+        on the machine only ever adds time."""
+        return self.median if self.trouble is None else samples.lower_quartile(self.seconds)
+
+    @property
     def trouble(self) -> str | None:
         """Why it is marked as unstable; None where it is not."""
         return samples.trouble(self.seconds)
@@ -232,7 +238,7 @@ def write(path: str | os.PathLike[str], calibration: Calibration) -> None:
 
 def call_seconds(points: Iterable[Point]) -> float:
     """What tempi's decision adds to a pack: its MPI_Pack less its packing, where both are shortest."""
-    found = {(point.quantity, point.column, point.size): point.median for point in points}
+    found = {(point.quantity, point.column, point.size): point.typical for point in points}
     extra = [
         found["own_pack", column, size] - seconds
         for (quantity, column, size), seconds in found.items()
@@ -241,14 +247,14 @@ def call_seconds(points: Iterable[Point]) -> float:
     return max(0.0, samples.median(extra)) if extra else 0.0
 
 
-def medians(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
+def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
     """Seconds by (quantity, column, size, peer), the plain messages corrected.
 
     Ping-pong of bytes that nobody writes is faster than the same of bytes that were just packed: they are
     where the other rank left them. What a whole message takes beyond its pack and unpack, as the median
     over all shapes of that size, is set against the plain message; in between the ratio is interpolated.
     """
-    found = {point.key: point.median for point in points}
+    found = {point.key: point.typical for point in points}
     plain = [key for key in found if key[0] == "contiguous"]
     for peer in {key[3] for key in plain}:
         own = {key[2]: found[key] for key in plain if key[3] == peer}
@@ -285,7 +291,7 @@ def _ratio_at(known: Mapping[float, float], size: int) -> float:
 def table_of(calibration: Calibration) -> bytes:
     """The engine's file."""
     own = calibration.machine
-    made = tables.build(medians(calibration.points))
+    made = tables.build(typical(calibration.points))
     return tables.encode(made, call_seconds(calibration.points), own.cores, (own.tempi, own.cpu, own.mpi))
 
 

@@ -1,4 +1,4 @@
-"""From medians to the tables that the engine maps (csrc/model/table.h).
+"""From one time a point to the tables that the engine maps (csrc/model/table.h).
 
 1. A table of one quantity, family and peer has the runs, strides and sizes that were measured. A run with
    fewer strides than others has its last one again: equal neighbours are one node to the interpolation.
@@ -94,10 +94,10 @@ def _table(quantity: str, family: str, peer: str | None, found: Mapping[grid.Col
     )
 
 
-def build(medians: Mapping[tuple[Any, ...], float]) -> list[Table]:
+def build(typical: Mapping[tuple[Any, ...], float]) -> list[Table]:
     """Tables from seconds by (quantity, column, size, peer)."""
     found: dict[tuple[str, str, str | None], dict[grid.Column, dict[int, float]]] = {}
-    for (quantity, column, size, peer), seconds in medians.items():
+    for (quantity, column, size, peer), seconds in typical.items():
         rows = found.setdefault((quantity, column.family, peer), {})
         rows.setdefault(column, {})[size] = seconds
     return [_table(*key, rows) for key, rows in sorted(found.items(), key=str)]

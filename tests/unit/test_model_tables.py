@@ -137,7 +137,7 @@ def test_whole_messages_correct_the_plain_ones() -> None:
         for n in SIZES
     ]
     plain = [point for point in points() if point.quantity == "contiguous"]
-    found = store.medians([*whole, *parts, *plain])
+    found = store.typical([*whole, *parts, *plain])
     for n in SIZES:
         expected = 2 * seconds("contiguous", grid.PLAIN, n)
         assert found["contiguous", grid.PLAIN, n, "node"] == pytest.approx(expected)
@@ -170,6 +170,14 @@ def test_unstable_points_say_why() -> None:
     assert samples.trouble([1.0] * 3) == "only 3 samples"
     assert "known to" in str(samples.trouble([1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 3.0]))
     assert "depend" in str(samples.trouble([1.0] * 10 + [1.5] * 10 + [1.2]))
+
+
+def test_tables_take_the_median_and_where_it_is_not_known_the_lower_quartile() -> None:
+    steady = store.Point("own_pack", COLUMNS[0], 256, None, (1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0))
+    assert steady.typical == 1.0
+    disturbed = store.Point("own_pack", COLUMNS[0], 256, None, (1.0, 9.0, 1.1, 8.0, 1.2, 7.0, 6.0))
+    assert disturbed.trouble
+    assert disturbed.typical == 1.1
 
 
 def test_every_column_of_the_grid_can_be_measured_once() -> None:
