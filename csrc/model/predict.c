@@ -36,8 +36,7 @@ bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, in
     const tempi_family f = family_of(tempi_shape_of(layout));
     if (messages(operation))
         return model->tables[TEMPI_LIBRARY_MESSAGE][f][peer] && model->tables[TEMPI_STAGE_PACK][f][0] &&
-               model->tables[TEMPI_STAGE_UNPACK][f][0] &&
-               model->tables[TEMPI_CONTIGUOUS][TEMPI_FAMILY_REGULAR][peer];
+               model->tables[TEMPI_STAGE_UNPACK][f][0] && model->tables[TEMPI_CONTIGUOUS][f][peer];
     return operation == TEMPI_OP_PACK
                ? model->tables[TEMPI_LIBRARY_PACK][f][0] && model->tables[TEMPI_OWN_PACK][f][0]
                : model->tables[TEMPI_LIBRARY_UNPACK][f][0] && model->tables[TEMPI_OWN_UNPACK][f][0];
@@ -59,7 +58,7 @@ static tempi_prediction message(const tempi_model *model, tempi_family family, i
 {
     tempi_prediction p = {.library = at(model, TEMPI_LIBRARY_MESSAGE, family, peer, place),
                           .pack = at(model, TEMPI_STAGE_PACK, family, 0, place),
-                          .message = at(model, TEMPI_CONTIGUOUS, TEMPI_FAMILY_REGULAR, peer, place),
+                          .message = at(model, TEMPI_CONTIGUOUS, family, peer, place),
                           .unpack = at(model, TEMPI_STAGE_UNPACK, family, 0, place)};
     p.pack += model->header->call;
     p.unpack += model->header->call;

@@ -25,7 +25,7 @@ typedef enum tempi_quantity {
     TEMPI_OWN_UNPACK,
     TEMPI_STAGE_PACK,       /* into staging, with a message behind it */
     TEMPI_STAGE_UNPACK,     /* out of staging, with a message before it */
-    TEMPI_CONTIGUOUS,       /* a message of packed bytes between staging buffers; by peer */
+    TEMPI_CONTIGUOUS,       /* a message of the bytes that such a pack left in staging; by peer */
     TEMPI_LIBRARY_MESSAGE,  /* a message with the datatype on both sides; by peer */
     TEMPI_QUANTITIES
 } tempi_quantity;

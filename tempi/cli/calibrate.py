@@ -60,12 +60,10 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
     known = store.typical(found.points)
     columns = sorted({p.column for p in found.points if p.quantity == "library_message" and p.peer == peer})
     sizes = sorted({p.size for p in found.points if p.quantity == "library_message" and p.peer == peer})
-    plain = {size: v for (quantity, _, size, whose), v in known.items() if (quantity, whose) == ("contiguous", peer)}
-
     def cell(column: Column, size: int) -> str:
         library = known.get(("library_message", column, size, peer))
         parts = [known.get(("stage_pack", column, size, None)), known.get(("stage_unpack", column, size, None))]
-        wire = _near(plain, size)
+        wire = _near({n: v for (q, c, n, p), v in known.items() if (q, c, p) == ("contiguous", column, peer)}, size)
         if library is None or None in parts or wire is None:
             return ""
         host = sum(part for part in parts if part is not None) + wire
@@ -85,13 +83,13 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
         console.print(table)
 
 
-def _near(plain: dict[int, float], size: int) -> float | None:
-    """The plain message of that size, between those measured."""
+def _near(known: dict[int, float], size: int) -> float | None:
+    """The message of that size, between those that are known."""
     from math import exp, log
 
     from tempi.model import tables
 
-    return exp(tables.fill({log(s): log(v) for s, v in plain.items()}, [log(size)])[0]) if plain else None
+    return exp(tables.fill({log(s): log(v) for s, v in known.items()}, [log(size)])[0]) if known else None
 
 
 def _unstable(console: Console, found: Calibration) -> None:

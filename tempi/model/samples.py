@@ -15,7 +15,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-__all__ = ["LEAST", "MOST", "TOLERANCE", "dependent", "interval", "lower_quartile", "median", "settled", "spread", "trouble"]
+__all__ = [
+    "LEAST",
+    "MOST",
+    "TOLERANCE",
+    "dependent",
+    "interval",
+    "lower_quartile",
+    "median",
+    "settled",
+    "spread",
+    "trouble",
+]
 
 LEAST, MOST = 7, 61
 #: Half the width of the median's 95% interval, over the median.

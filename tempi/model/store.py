@@ -248,36 +248,50 @@ def call_seconds(points: Iterable[Point]) -> float:
 
 
 def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
-    """Seconds by (quantity, column, size, peer), the plain messages corrected.
+    """Seconds by (quantity, column, size, peer), as the tables have them.
 
     Ping-pong of bytes that nobody writes is faster than the same of bytes that were just packed: they are
-    where the other rank left them. What a whole message takes beyond its pack and unpack, as the median
-    over all shapes of that size, is set against the plain message; in between the ratio is interpolated.
+    where the other rank left them. So the message of a shape is what its whole message takes beyond pack and
+    unpack; between the sizes that were measured it follows the plain one. Where it is small beside them
+    the difference is mostly their noise, and the median over the other shapes of that size stands in.
     """
     found = {point.key: point.typical for point in points}
-    plain = [key for key in found if key[0] == "contiguous"]
-    for peer in {key[3] for key in plain}:
-        own = {key[2]: found[key] for key in plain if key[3] == peer}
-        known = {math.log(size): math.log(seconds) for size, seconds in own.items()}
-        ratio = {
-            math.log(size): math.log(samples.median(beyond)) - tables.fill(known, [math.log(size)])[0]
-            for size, beyond in _beyond(found, peer).items()
-        }
-        for size, seconds in own.items():
-            found["contiguous", grid.PLAIN, size, peer] = seconds * _ratio_at(ratio, size)
-    return {key: seconds for key, seconds in found.items() if key[0] in grid.QUANTITIES}
+    made = {key: value for key, value in found.items() if key[0] in grid.QUANTITIES and key[0] != "contiguous"}
+    for peer in {key[3] for key in found if key[0] == "contiguous"}:
+        plain = {key[2]: value for key, value in found.items() if key[0] == "contiguous" and key[3] == peer}
+        beyond = _beyond(found, peer)
+        ratios = {column: _ratios(own, plain) for column, own in beyond.items()}
+        usual = _usual(ratios)
+        for column in {key[1] for key in found if key[0] == "library_message" and key[3] == peer}:
+            ratio = usual | ratios.get(column, {})
+            for size, seconds in plain.items():
+                made["contiguous", column, size, peer] = seconds * _ratio_at(ratio, size)
+    return made
 
 
-def _beyond(found: Mapping[tuple[Any, ...], float], peer: str | None) -> dict[int, list[float]]:
-    """By size: what whole messages took beyond pack and unpack, where these were not most of it."""
-    sizes: dict[int, list[float]] = {}
+def _beyond(found: Mapping[tuple[Any, ...], float], peer: str | None) -> dict[grid.Column, dict[int, float]]:
+    """By column and size: what whole messages took beyond pack and unpack, where that is a good part."""
+    made: dict[grid.Column, dict[int, float]] = {}
     for (quantity, column, size, whose), seconds in found.items():
         parts = [found.get((part, column, size, None)) for part in ("stage_pack", "stage_unpack")]
         if quantity == "host_message" and whose == peer and None not in parts:
             rest = seconds - sum(part for part in parts if part is not None)
-            if rest > seconds / 2:
-                sizes.setdefault(size, []).append(rest)
-    return sizes
+            if rest > seconds / 4:
+                made.setdefault(column, {})[size] = rest
+    return made
+
+
+def _ratios(own: Mapping[int, float], plain: Mapping[int, float]) -> dict[float, float]:
+    """Over the plain message; logarithms of both size and ratio."""
+    known = {math.log(size): math.log(seconds) for size, seconds in plain.items()}
+    places = {math.log(size): math.log(seconds) for size, seconds in own.items()}
+    return {place: value - tables.fill(known, [place])[0] for place, value in places.items()}
+
+
+def _usual(ratios: Mapping[grid.Column, Mapping[float, float]]) -> dict[float, float]:
+    """The median over the columns, size by size."""
+    places = {place for own in ratios.values() for place in own}
+    return {place: samples.median([own[place] for own in ratios.values() if place in own]) for place in places}
 
 
 def _ratio_at(known: Mapping[float, float], size: int) -> float:

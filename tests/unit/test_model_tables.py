@@ -123,24 +123,39 @@ def test_without_tables_nothing_is_predicted(model: predict.Model) -> None:
     assert model.predict(dense.canonical(), 4096) is None
 
 
-def test_whole_messages_correct_the_plain_ones() -> None:
-    """Twice as slow with packed bytes as without: the plain message counts twice."""
-    whole = [
-        store.Point("host_message", column, n, "node", (2 * seconds("contiguous", grid.PLAIN, n) + 2e-12 * n,) * 9)
-        for column in COLUMNS
-        for n in SIZES
-    ]
-    parts = [
-        store.Point(part, column, n, None, (1e-12 * n,) * 9)
-        for part in ("stage_pack", "stage_unpack")
-        for column in COLUMNS
-        for n in SIZES
-    ]
-    plain = [point for point in points() if point.quantity == "contiguous"]
-    found = store.typical([*whole, *parts, *plain])
+def whole_messages(beyond: float, parts: float) -> list[store.Point]:
+    """By column: `beyond` times the plain message, and two parts of so many picoseconds a byte."""
+    made = [point for point in points() if point.quantity in ("contiguous", "library_message")]
+    for column, n in itertools.product(COLUMNS, SIZES):
+        part, plain = parts * 1e-12 * n, seconds("contiguous", grid.PLAIN, n)
+        factor = beyond if column.run == 8 else 1.0
+        whole = {"host_message": factor * plain + 2 * part, "stage_pack": part, "stage_unpack": part}
+        for name, value in whole.items():
+            made.append(store.Point(name, column, n, "node" if name == "host_message" else None, (value,) * 9))
+    return made
+
+
+def test_a_message_takes_what_the_whole_took_beyond_its_parts() -> None:
+    found = store.typical(whole_messages(2.0, 1.0))
+    for column, n in itertools.product(COLUMNS, SIZES):
+        expected = (2 if column.run == 8 else 1) * seconds("contiguous", grid.PLAIN, n)
+        assert found["contiguous", column, n, "node"] == pytest.approx(expected)
+
+
+def test_where_parts_are_nearly_all_a_whole_tells_nothing_of_its_message() -> None:
+    few = store.typical(whole_messages(2.0, 1e5))
+    for column, n in itertools.product(COLUMNS, SIZES):
+        assert few["contiguous", column, n, "node"] == pytest.approx(seconds("contiguous", grid.PLAIN, n))
+
+
+def test_the_other_shapes_of_a_size_stand_in() -> None:
+    """One shape's whole is nearly all pack and unpack; the others' messages take twice the plain one."""
+    odd = COLUMNS[0]
+    both = [*whole_messages(2.0, 1.0), *(p for p in whole_messages(2.0, 1e5) if p.column == odd)]
+    usual = [p for p in both if p.column.run == 8 or p.quantity != "host_message"]
+    found = store.typical(usual)
     for n in SIZES:
-        expected = 2 * seconds("contiguous", grid.PLAIN, n)
-        assert found["contiguous", grid.PLAIN, n, "node"] == pytest.approx(expected)
+        assert found["contiguous", odd, n, "node"] == pytest.approx(2 * seconds("contiguous", grid.PLAIN, n))
 
 
 def test_call_seconds_is_what_the_shim_adds() -> None:
