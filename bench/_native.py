@@ -52,6 +52,31 @@ class Message(ctypes.Structure):
     )
 
 
+class Parts(ctypes.Structure):
+    """struct bench_parts"""
+
+    _fields_ = (
+        ("pack", c_void_p),
+        ("unpack", c_void_p),
+        ("send", c_void_p),
+        ("receive", c_void_p),
+        ("irecv", c_void_p),
+        ("wait", c_void_p),
+        ("layout", c_void_p),
+        ("type", c_size_t),
+        ("comm", c_size_t),
+        ("source", c_void_p),
+        ("target", c_void_p),
+        ("send_packed", c_void_p),
+        ("receive_packed", c_void_p),
+        ("spent", c_void_p),
+        ("bytes", c_int64),
+        ("count", c_int32),
+        ("peer", c_int32),
+        ("tag", c_int32),
+    )
+
+
 class Calls(ctypes.Structure):
     """struct bench_calls"""
 

@@ -7,6 +7,8 @@ in it, `scatter` puts packed bytes there. Both know nothing of tempi, so they ch
 from __future__ import annotations
 
 import abc
+import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -295,3 +297,70 @@ def quick_cases() -> list[Case]:
 def chosen(quick: bool) -> list[Case]:
     """The cases of a run."""
     return quick_cases() if quick else all_cases()
+
+
+@dataclass(frozen=True, slots=True)
+class Halo(Case):
+    """What one rank of a 3-D halo exchange sends in one of 26 directions: `radius` layers of a cube of
+    `points`^3 doubles with as many around it."""
+
+    points: int
+    radius: int
+    direction: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        return f"halo {self.points}^3 radius {self.radius} to {','.join(map('{:+d}'.format, self.direction))}"
+
+    @property
+    def _edge(self) -> int:
+        return self.points + 2 * self.radius
+
+    @property
+    def _subsizes(self) -> list[int]:
+        return [self.radius if step else self.points for step in self.direction]
+
+    @property
+    def _starts(self) -> list[int]:
+        return [self.points if step > 0 else self.radius for step in self.direction]
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * math.prod(self._subsizes)
+
+    @property
+    def span(self) -> int:
+        return 8 * self._edge**3
+
+    @property
+    def run(self) -> int:
+        return 8 * self._subsizes[2]
+
+    def datatype(self, mpi: Any) -> Any:
+        return _committed(mpi.DOUBLE.Create_subarray([self._edge] * 3, self._subsizes, self._starts))
+
+    def view(self, buffer: Bytes) -> npt.NDArray[Any]:
+        cube = buffer[: self.span].view("u8").reshape([self._edge] * 3)
+        inner = (slice(start, start + size) for start, size in zip(self._starts, self._subsizes, strict=True))
+        return cube[tuple(inner)]
+
+
+def _held_out_vectors(sizes: tuple[int, ...], runs: tuple[int, ...]) -> Iterator[Case]:
+    for run in runs:
+        for stride in sorted({3 * run, max(1536, 3 * run), max(6144, 3 * run)}):
+            yield from (Vector(size // run * run, run, stride) for size in sizes if size >= run)
+
+
+def held_out(quick: bool) -> list[Case]:
+    """None of the points that `tempi calibrate` measures: sizes, runs and strides between its own, and real
+    shapes."""
+    steps = (-1, 0, 1)
+    halo = [step for step in itertools.product(steps, steps, steps) if any(step)]
+    if quick:
+        cases = list(_held_out_vectors((24 * KIB, 1500 * KIB), (24, 512)))
+        return [*cases, Face(130, 2), Indexed(24 * KIB), *(Halo(64, 2, step) for step in halo[::5])]
+    cases = list(_held_out_vectors((720, 6 * KIB, 24 * KIB, 160 * KIB, 1500 * KIB, 6 * MIB), (24, 40, 128, 512, 2048)))
+    cases += [Face(edge, axis) for edge in FACES for axis in range(3)]
+    cases += [kind(size) for kind in (Indexed, Field) for size in (1536, 24 * KIB, 400 * KIB, 3 * MIB)]
+    cases += [Transpose(edge) for edge in (17, 60, 250, 1000)]
+    return cases + [Halo(128, 2, step) for step in halo]

@@ -200,6 +200,56 @@ typedef struct tempi_gpu_device {
 /* 0 <= ordinal < devices. Makes no context. */
 int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
 
+/* ---- the calibrated model ------------------------------------------------------------------------ */
+
+/* Where the other rank of a message is. */
+enum { TEMPI_PEER_SELF = 0, TEMPI_PEER_NODE = 1, TEMPI_PEER_OTHER = 2 };
+enum { TEMPI_MODEL_PACK = 0, TEMPI_MODEL_UNPACK = 1, TEMPI_MODEL_SEND = 2, TEMPI_MODEL_RECV = 3 };
+
+/* What a calibration depends on. */
+typedef struct tempi_machine {
+    char cpu[128];
+    char mpi[256]; /* first line of what the library says of itself */
+    char tempi[32];
+    int32_t cores;
+} tempi_machine;
+
+/* This machine with the MPI library whose MPI_Get_library_version is `version`. */
+int tempi_machine_describe(const char *version, tempi_machine *out);
+/* Where its calibration lies: in TEMPI_CACHE_DIR, else in the user's cache folder. */
+int tempi_machine_file(const tempi_machine *machine, char *out, size_t size);
+
+typedef struct tempi_model tempi_model;
+
+/* Maps a file of tables; NULL: *fault says why not. */
+tempi_model *tempi_model_open(const char *path, const char **fault);
+void tempi_model_close(tempi_model *model);
+/* Why the tables are not for that machine; NULL: they are. */
+const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *machine);
+
+/* Seconds. Of MPI_Pack and MPI_Unpack `host` is the whole; of a message, one way, it is the sum of the
+ * other three, with the same datatype on both sides. */
+typedef struct tempi_prediction {
+    double library;
+    double host;
+    double pack;
+    double message;
+    double unpack;
+    int32_t ours; /* tempi's way is predicted to be faster, by more than the margin */
+} tempi_prediction;
+
+/* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer. `operation`: TEMPI_MODEL_*;
+ * `bytes`: packed size of the message. */
+int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, int64_t bytes, int operation,
+                        int peer, tempi_prediction *out);
+/* Whether the engine would act on that message: 1, 0, or -1 where the built-in rule decides. */
+int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int64_t bytes, int operation,
+                       int peer);
+/* The same by the built-in rule for the MPI library that says so of itself: 1 or 0. */
+int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation);
+/* Path of the tables that choose in this process; NULL: the built-in rule does. */
+const char *tempi_model_in_force(void);
+
 /* ---- the engine in this process ----------------------------------------------------------------- */
 
 enum {

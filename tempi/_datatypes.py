@@ -72,13 +72,14 @@ class Datatype:
 
     def layout(self) -> Layout:
         """The canonical form."""
+        return from_engine(self.canonical())
+
+    def canonical(self) -> Any:
+        """The engine's own object of the canonical form; it lives as long as what is returned."""
         ffi, lib = _engine.ffi, _engine.lib
         out = ffi.new("tempi_layout const **")
         _engine.check(lib.tempi_layout_canonical(self.pointer, ffi.NULL, ffi.NULL, out), doing=self.text)
-        try:
-            return from_engine(out[0])
-        finally:
-            lib.tempi_layout_release(out[0])
+        return ffi.gc(out[0], lib.tempi_layout_release)
 
 
 # -- basic types ------------------------------------------------------------------------------------

@@ -60,6 +60,33 @@ int bench_pingpong_second(const void *message);
 int bench_hand_first(const void *message);
 int bench_hand_second(const void *message);
 
+/* A message as tempi carries it, by its parts: pack, a message of packed bytes, unpack. With one rank the
+ * receive is posted before the send. */
+struct bench_parts {
+    void *pack; /* tempi_pack, tempi_unpack; NULL: the packed bytes alone are sent */
+    void *unpack;
+    void *send;
+    void *receive;
+    void *irecv;
+    void *wait;
+    const tempi_layout *layout;
+    uintptr_t type; /* of the contents: MPI_PACKED, or the datatype for bench_typed_self */
+    uintptr_t comm;
+    char *source;
+    char *target;
+    char *send_packed;
+    char *receive_packed;
+    double *spent; /* seconds of pack and of unpack are added to these two */
+    int64_t bytes;
+    int32_t count;
+    int32_t peer;
+    int32_t tag;
+};
+int bench_parts_first(const void *parts);
+int bench_parts_second(const void *parts);
+int bench_parts_self(const void *parts);
+int bench_typed_self(const void *parts);
+
 /* Calls whose own cost is looked at: everything stays in this process. */
 struct bench_calls {
     void *barrier;

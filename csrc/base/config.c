@@ -54,7 +54,11 @@ static const variable variables[] = {
     {"TEMPI_EMULATOR_MODULES", ELSEWHERE, NULL, "emulated CUDA: folder of further translated PTX"},
     {"TEMPI_EMULATOR_FAIL", ELSEWHERE, NULL, "emulated CUDA: calls that are made to fail"},
     {"TEMPI_EMULATOR_REPORT", ELSEWHERE, NULL, "emulated CUDA: file that gets a report of what was left at the end"},
-    {"TEMPI_CACHE_DIR", ELSEWHERE, NULL, "folder for files that tempi makes (Python, tempi bench)"},
+    {"TEMPI_MODEL", TEXT, &tempi_config.model,
+     "0: the built-in rule chooses; a file: the tables to choose by (default: those of `tempi calibrate` "
+     "for this machine and MPI)"},
+    {"TEMPI_CACHE_DIR", ELSEWHERE, NULL,
+     "folder for files that tempi makes: calibrations, programs of `tempi bench` (default: the user's cache folder)"},
     {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of libtempi.so to use (Python)"},
     {"TEMPI_MPI_PREFIX", ELSEWHERE, NULL, "MPI installations to build for (setup.py)"},
     {"TEMPI_CUDA_DRIVER", TEXT, &tempi_config.cuda_driver,

@@ -20,6 +20,7 @@ typedef struct tempi_settings {
     bool oneshot, device, staged, pipelined, automatic; /* TEMPI_DATATYPE_*: the method for device memory */
     bool launch_at_once;  /* kernels start when their stream is idle, not when the program has posted all */
     int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
+    const char *model;    /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */
     const char *trace;    /* file name of the Chrome trace, or NULL */
 } tempi_settings;
 

@@ -19,7 +19,9 @@
     X(deferred, "sends that waited in the queue for their pack")                                   \
     X(types, "datatypes decoded")                                                                  \
     X(calls_seen, "calls with a derived datatype that tempi looked at")                            \
-    X(left_rule, "left to the library: the rule expects it to be as fast")                         \
+    X(model_choices, "choices that were predicted from the calibrated tables, each then kept")      \
+    X(model_outside, "of these, how many for messages larger than any that was calibrated")        \
+    X(left_rule, "left to the library: it is expected to be as fast")                              \
     X(left_disabled, "left to the library: tempi was disabled by the thread")                      \
     X(left_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \
     X(left_memory, "left to the library: the buffer is not plain host memory")                     \

@@ -1,29 +1,7 @@
 #include "model/rule.h"
+#include "model/shape.h"
 
-/* What the rule looks at: one number for each thing that the measurements depend on. */
-typedef struct shape {
-    int64_t run;    /* bytes of the typical run */
-    int64_t stride; /* bytes between neighbouring runs; 0: not regular */
-    bool lone;      /* one run an element: only the message's count makes more of them */
-    bool transposed; /* the fastest dimension of the packed stream is not that of the memory */
-} shape;
-
-static int64_t size_of(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
-
-static shape shape_of(const tempi_layout *layout)
-{
-    const tempi_box *box = layout->boxes;
-    shape s = {.run = layout->runs > 0 ? layout->size / layout->runs : 0};
-    if (layout->nboxes != 1 || box->table)
-        return s;
-    s.lone = box->ndims == 0;
-    s.stride = size_of(s.lone ? layout->extent : box->dims[box->ndims - 1].stride);
-    s.transposed = box->ndims > 1 && size_of(box->dims[box->ndims - 2].stride) < s.stride;
-    return s;
-}
+#include <string.h>
 
 static const tempi_window never = {1, 0};
 static const tempi_window always = {1, INT64_MAX};
@@ -32,7 +10,7 @@ enum { KIB = 1 << 10, MIB = 1 << 20 };
 /* MPICH 5.0.2 packs regular types at about half of the machine's rate where the runs are near one
  * another, and vectors of bytes at a tenth of it; where each run is on a line of its own both are bound by
  * the memory, and it is a little ahead with runs of up to a line that lie pages apart. */
-static tempi_window mpich_pack(shape s, tempi_operation operation)
+static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
 {
     if (s.stride < 4096 || s.run >= 128)
         return always;
@@ -44,7 +22,7 @@ static tempi_window mpich_pack(shape s, tempi_operation operation)
 /* In messages above its cell size MPICH packs piece by piece and searches its place anew for each: 1.2 to
  * 50 times slower, and from memory of small pages (transfer/slab.h). It is ahead only where every few bytes
  * lie on a page of their own: then the packing takes all the time, and it packs a little faster. */
-static tempi_window mpich_message(shape s)
+static tempi_window mpich_message(tempi_shape s)
 {
     if (s.stride == 0 || s.transposed)
         return always;
@@ -58,7 +36,7 @@ static tempi_window mpich_message(shape s)
 /* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs near one
  * another, those of about a line, irregular and transposed types; in short calls, and by storing past the
  * cache what is too large for it. */
-static tempi_window openmpi_pack(shape s, tempi_operation operation)
+static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
 {
     if (s.stride == 0 || s.transposed)
         return always;
@@ -77,7 +55,7 @@ static tempi_window openmpi_pack(shape s, tempi_operation operation)
  * cannot; but it copies between small pages where tempi's staging has huge ones (transfer/slab.h). Up to
  * some 16 KiB neither matters and the additional call decides; above, tempi wins unless packing takes
  * nearly all the time: few bytes a line, or a page away from one another. */
-static tempi_window openmpi_message(shape s)
+static tempi_window openmpi_message(tempi_shape s)
 {
     if (s.transposed)
         return (tempi_window){32 * KIB, INT64_MAX};
@@ -92,12 +70,28 @@ static tempi_window openmpi_message(shape s)
     return never;
 }
 
+tempi_library tempi_library_of(const char *version)
+{
+    if (strstr(version, "Open MPI v4"))
+        return TEMPI_LIBRARY_OPENMPI4;
+    if (strstr(version, "Open MPI v"))
+        return TEMPI_LIBRARY_OPENMPI5;
+    return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
+}
+
+int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation)
+{
+    if (!version || !layout || operation < 0 || operation >= TEMPI_OPERATIONS)
+        return 0;
+    return tempi_window_has(tempi_rule_window(layout, tempi_library_of(version), (tempi_operation)operation), bytes);
+}
+
 tempi_window tempi_rule_window(const tempi_layout *layout, tempi_library library,
                                tempi_operation operation)
 {
     if (layout->dense || layout->size == 0)
         return never;
-    const shape s = shape_of(layout);
+    const tempi_shape s = tempi_shape_of(layout);
     const bool message = operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
     switch (library) {
     case TEMPI_LIBRARY_OPENMPI4:

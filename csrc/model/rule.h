@@ -1,6 +1,6 @@
 /* The built-in rule: where tempi is expected to beat the MPI library, by library, operation and
- * shape. The only place that holds such knowledge; a calibrated model will stand behind the same
- * function. */
+ * shape. The only place that holds such knowledge; where this machine is calibrated its tables choose
+ * instead (model/model.h). */
 #ifndef TEMPI_MODEL_RULE_H
 #define TEMPI_MODEL_RULE_H
 
@@ -22,6 +22,9 @@ typedef enum tempi_library {
     TEMPI_LIBRARY_OPENMPI4,
     TEMPI_LIBRARY_OPENMPI5
 } tempi_library;
+
+/* By what the library says of itself. */
+tempi_library tempi_library_of(const char *version);
 
 /* tempi acts on messages of packed size in [first, last]; first > last: never. */
 typedef struct tempi_window {

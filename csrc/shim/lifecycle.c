@@ -12,6 +12,7 @@
 #include "shim/aware.h"
 #include "shim/bounce.h"
 #include "shim/narrow.h"
+#include "shim/peer.h"
 #include "shim/report.h"
 #include "shim/self.h"
 #include "shim/stream.h"
@@ -32,17 +33,13 @@ static struct {
 
 /* ---- what is the library like? ----------------------------------------------------------------------- */
 
-static tempi_library identify(void)
+static tempi_library identify(char version[MPI_MAX_LIBRARY_VERSION_STRING])
 {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length;
+    version[0] = '\0';
     if (!tempi_lib.Get_library_version || tempi_lib.Get_library_version(version, &length) != MPI_SUCCESS)
         return TEMPI_LIBRARY_UNKNOWN;
-    if (strstr(version, "Open MPI v4"))
-        return TEMPI_LIBRARY_OPENMPI4;
-    if (strstr(version, "Open MPI v"))
-        return TEMPI_LIBRARY_OPENMPI5;
-    return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
+    return tempi_library_of(version);
 }
 
 /* On the wire tempi sends MPI_PACKED bytes. That equals the library's own packing only if it adds no
@@ -81,11 +78,16 @@ static void after_fork(void)
 static void start(bool seen)
 {
     static bool registered;
-    const tempi_library library = identify();
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    const tempi_library library = identify(version);
+    int rank = 0;
     if (life.world && !packs_plainly()) {
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library does not pack plainly: all messages are left to it");
         return;
     }
+    if (life.world && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS)
+        rank = 0;
+    tempi_model_start(version, rank == 0);
     if (tempi_types_start(library) != MPI_SUCCESS) {
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library gives no type attributes: all messages are left to it");
         return;
@@ -95,8 +97,7 @@ static void start(bool seen)
     life.owner = getpid();
     if (!registered)
         registered = pthread_atfork(NULL, NULL, after_fork) == 0;
-    int rank = 0;
-    if (life.world && tempi_config.trace && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS)
+    if (life.world && tempi_config.trace)
         tempi_trace_open(tempi_config.trace, rank);
 }
 
@@ -120,6 +121,7 @@ static void world_began(bool seen)
     note_thread_level(); /* a launcher's setting can give more than was asked for */
     life.world = true;
     tempi_queue_learn_tags();
+    tempi_peer_learn();
     tempi_aware_learn();
     tempi_shim_hooks.library_aware = library_aware;
     start(seen);

@@ -8,6 +8,7 @@
 #include "model/method.h"
 #include "shim/aware.h"
 #include "shim/check.h"
+#include "shim/peer.h"
 #include "transfer/packed.h"
 
 static bool leave(int reason)
@@ -89,8 +90,20 @@ static bool plan_mixed(tempi_parts *parts, tempi_message *out)
     return true;
 }
 
+/* Is tempi's way expected to be the faster one? */
+static bool wins(const tempi_type *type, tempi_operation operation, tempi_other other, int64_t bytes)
+{
+    if (type->modelled == 0)
+        return tempi_window_has(type->windows[operation], bytes);
+    const int peer = sends_or_receives(operation) ? tempi_peer_of(other.comm, other.rank) : 0;
+    if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
+        return tempi_window_has(type->windows[operation], bytes);
+    tempi_choices *choices = &((tempi_type *)(uintptr_t)type)->choices[operation][peer]; /* a cache in it */
+    return tempi_model_acts(type->layout, operation, peer, bytes, choices);
+}
+
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, tempi_operation operation,
-                 bool forced, tempi_message *out)
+                 tempi_other other, bool forced, tempi_message *out)
 {
     int64_t bytes;
     const bool dense = type->layout->dense;
@@ -119,7 +132,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         return forced;
     if (!tempi_memory_host_readable(memory.kind))
         return leave(TEMPI_STAT_left_memory);
-    if (!forced && !tempi_window_has(type->windows[operation], bytes))
+    if (!forced && !wins(type, operation, other, bytes))
         return leave(TEMPI_STAT_left_rule);
     if (sends_or_receives(operation) && !tempi_packed_get(&out->op, false))
         return leave(TEMPI_STAT_left_stage);
@@ -129,22 +142,22 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
 }
 
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                        tempi_operation operation, tempi_message *out)
+                        tempi_operation operation, tempi_other other, tempi_message *out)
 {
     if (type->layout->dense)
         return false;
-    return plan(type, buffer, count, operation, false, out);
+    return plan(type, buffer, count, operation, other, false, out);
 }
 
 /* A type of which it is not known whether it is committed is the library's to judge, but not with an
  * address that it cannot read. What is left to the library must be ready when it gets it. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                              tempi_operation operation, tempi_message *out)
+                              tempi_operation operation, tempi_other other, tempi_message *out)
 {
     const tempi_type *type = tempi_type_any(datatype);
     if (!type && !tempi_library_aware() && tempi_memory_of(buffer) == TEMPI_MEMORY_DEVICE)
         type = tempi_type_adopt(datatype);
-    if (type && plan(type, buffer, count, operation, false, out))
+    if (type && plan(type, buffer, count, operation, other, false, out))
         return true;
     (void)tempi_cuda_settle(direction_of(operation));
     return false;
@@ -154,7 +167,7 @@ bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datat
                          tempi_operation operation, tempi_message *out)
 {
     const tempi_type *type = tempi_type_any(datatype);
-    return type && plan(type, buffer, count, operation, true, out);
+    return type && plan(type, buffer, count, operation, tempi_other_none(), true, out);
 }
 
 void tempi_message_drop(tempi_message *message)

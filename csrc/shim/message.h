@@ -12,23 +12,47 @@ typedef struct tempi_message {
     tempi_op op; /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
 } tempi_message;
 
+/* Whom a message goes to or comes from, as the call names it. */
+typedef struct tempi_other {
+    MPI_Comm comm; /* MPI_COMM_NULL: the call does not tell */
+    int rank;
+} tempi_other;
+
+/* MPI_Pack and MPI_Unpack have none. */
+static inline tempi_other tempi_other_none(void)
+{
+    tempi_other none;
+    none.comm = MPI_COMM_NULL;
+    none.rank = -1;
+    return none;
+}
+
+static inline tempi_other tempi_other_of(MPI_Comm comm, int rank)
+{
+    tempi_other other;
+    other.comm = comm;
+    other.rank = rank;
+    return other;
+}
+
 /* The decision past the first look; takes the staging buffer. */
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                        tempi_operation operation, tempi_message *out);
+                        tempi_operation operation, tempi_other other, tempi_message *out);
 
 /* The same from the start, where the buffer may be a device's. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                              tempi_operation operation, tempi_message *out);
+                              tempi_operation operation, tempi_other other, tempi_message *out);
 
 /* True: the message is carried by tempi and *out must be given back by tempi_message_drop or moved
  * into a record. False: everything goes to the library as it came. */
 static inline bool tempi_message_take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                                      tempi_operation operation, tempi_message *out)
+                                      tempi_operation operation, tempi_other other,
+                                      tempi_message *out)
 {
     if (tempi_memory_mixed)
-        return tempi_message_take_mixed(buffer, count, datatype, operation, out);
+        return tempi_message_take_mixed(buffer, count, datatype, operation, other, out);
     const tempi_type *type = tempi_type_find(datatype);
-    return type && tempi_message_plan(type, buffer, count, operation, out);
+    return type && tempi_message_plan(type, buffer, count, operation, other, out);
 }
 
 /* The same for a message that tempi can carry, whether or not it wins: for MPI_Pack and MPI_Unpack of

@@ -82,7 +82,7 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype, 
         tempi_memory_describe((const char *)packed + *position, where);
     const bool forced = where->kind == TEMPI_MEMORY_DEVICE && !tempi_library_aware();
     const bool ours = forced ? tempi_message_force(buffer, count, datatype, operation, message)
-                             : tempi_message_take(buffer, count, datatype, operation, message);
+                             : tempi_message_take(buffer, count, datatype, operation, tempi_other_none(), message);
     if (!ours || fits(message, packed, size, position, comm))
         return ours ? OURS : THEIRS;
     return message->op.method == TEMPI_ON_HOST ? THEIRS : TO_JUDGE;

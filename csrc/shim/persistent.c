@@ -37,7 +37,8 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
                          MPI_Request *request)                                                     \
     {                                                                                              \
         tempi_message message;                                                                     \
-        if (PEER != MPI_PROC_NULL && tempi_message_take(buf, count, datatype, OPERATION, &message)) { \
+        if (PEER != MPI_PROC_NULL &&                                                               \
+            tempi_message_take(buf, count, datatype, OPERATION, tempi_other_of(comm, PEER), &message)) { \
             const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, PEER, tag, comm, request); \
             if (rc != MPI_SUCCESS)                                                                 \
                 tempi_message_drop(&message);                                                      \

@@ -16,7 +16,8 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
     tempi_message message;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (source == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message))
         return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
     message.op.stream = tempi_stream_of(comm);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
@@ -33,7 +34,8 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     tempi_message message;
     if (tempi_pending_any())
         tempi_progress_gathering();
-    if (source == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (source == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message))
         return tempi_self_saw(tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request), comm, source);
     message.op.stream = tempi_stream_of(comm);
     const int rc = tempi_self_saw(
@@ -50,7 +52,7 @@ int tempi_act_Mrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     tempi_message message;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
         return tempi_fwd_Mrecv(to, buf, count, datatype, matched, status);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
     int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);
@@ -66,7 +68,7 @@ int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI
     tempi_message message;
     if (tempi_pending_any())
         tempi_progress_gathering();
-    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, &message))
+    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
         return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
     const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
     if (rc == MPI_SUCCESS)
@@ -88,7 +90,8 @@ static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype
                       tempi_operation operation)
 {
     half h = {.buffer = (void *)(uintptr_t)buffer, .count = count, .datatype = datatype};
-    h.ours = peer != MPI_PROC_NULL && tempi_message_take(buffer, count, datatype, operation, &h.message);
+    h.ours = peer != MPI_PROC_NULL &&
+             tempi_message_take(buffer, count, datatype, operation, tempi_other_of(comm, peer), &h.message);
     if (h.ours) {
         h.message.op.stream = tempi_stream_of(comm);
         h.buffer = h.message.op.packed;

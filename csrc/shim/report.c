@@ -26,6 +26,8 @@ static void print_rank(int rank, const uint64_t *c)
 
 static void print_sum(int size, const uint64_t *sum)
 {
+    const char *model = tempi_model_in_force();
+    fprintf(stderr, "tempi: chosen by %s\n", model ? model : "the built-in rule");
     fprintf(stderr, "tempi: over %d ranks:\n", size);
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
         if (sum[i] != 0)

@@ -105,9 +105,9 @@ bool tempi_self_move(MPI_Comm comm, const void *sendbuf, MPI_Count sendcount, MP
 {
     tempi_message out, in;
     bool done = false;
-    if (!tempi_message_take(sendbuf, sendcount, sendtype, TEMPI_OP_PACK, &out))
+    if (!tempi_message_take(sendbuf, sendcount, sendtype, TEMPI_OP_PACK, tempi_other_none(), &out))
         return false;
-    if (tempi_message_take(recvbuf, recvcount, recvtype, TEMPI_OP_UNPACK, &in)) {
+    if (tempi_message_take(recvbuf, recvcount, recvtype, TEMPI_OP_UNPACK, tempi_other_none(), &in)) {
         done = by_kernel(&out.op) && by_kernel(&in.op) && out.op.device == in.op.device && out.op.n <= in.op.n &&
                move(comm, &out, &in, call);
         tempi_message_drop(&in);
@@ -120,7 +120,7 @@ bool tempi_self_move(MPI_Comm comm, const void *sendbuf, MPI_Count sendcount, MP
 bool tempi_self_stays(const void *buffer, MPI_Count count, MPI_Datatype datatype, int64_t *bytes)
 {
     tempi_message message;
-    if (!tempi_message_take(buffer, count, datatype, TEMPI_OP_PACK, &message))
+    if (!tempi_message_take(buffer, count, datatype, TEMPI_OP_PACK, tempi_other_none(), &message))
         return false;
     const bool stays = message.op.method != TEMPI_ON_HOST;
     *bytes = message.op.n;

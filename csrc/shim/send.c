@@ -14,7 +14,8 @@
         tempi_message message;                                                                     \
         if (tempi_pending_any())                                                                   \
             tempi_before_blocking();                                                               \
-        if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) \
+        if (dest == MPI_PROC_NULL ||                                                               \
+            !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message)) \
             return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm), comm, dest); \
         message.op.stream = tempi_stream_of(comm);                                                 \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
@@ -101,7 +102,8 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
         tempi_message message;                                                                     \
         if (tempi_pending_any())                                                                   \
             tempi_progress_gathering();                                                            \
-        if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message)) { \
+        if (dest == MPI_PROC_NULL ||                                                               \
+            !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message)) { \
             if (tempi_pending_any())                                                               \
                 tempi_before_blocking();                                                           \
             return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm, request), comm, dest); \
@@ -130,7 +132,8 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
     tempi_message message;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (dest == MPI_PROC_NULL || !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, &message))
+    if (dest == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message))
         return tempi_self_saw(tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request), comm, dest);
     message.op.stream = tempi_stream_of(comm);
     int rc = tempi_message_pack(&message, "MPI_Ibsend");

@@ -98,6 +98,7 @@ static int decode(tempi_type *type)
         return status;
     type->size = type->layout->size;
     type->known_wrong = tempi_wrong_class(&traits, type->layout, types.library);
+    type->modelled = type->known_wrong || tempi_config.force ? 0 : tempi_model_covers(type->layout);
     for (int op = 0; op < TEMPI_OPERATIONS; ++op)
         type->windows[op] = type->known_wrong || tempi_config.force
                                 ? (tempi_window){1, INT64_MAX}
@@ -119,6 +120,7 @@ static const tempi_type *make_ready(tempi_type *type)
         type->typemap = fresh.typemap;
         type->size = fresh.size;
         type->known_wrong = fresh.known_wrong;
+        type->modelled = fresh.modelled;
         for (int op = 0; op < TEMPI_OPERATIONS; ++op)
             type->windows[op] = fresh.windows[op];
         tempi_stat_add(TEMPI_STAT_types, 1);

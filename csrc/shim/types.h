@@ -6,7 +6,7 @@
 #ifndef TEMPI_SHIM_TYPES_H
 #define TEMPI_SHIM_TYPES_H
 
-#include "model/rule.h"
+#include "model/model.h"
 #include "shim/abi.h"
 #include "tempi.h"
 
@@ -21,7 +21,9 @@ typedef struct tempi_type {
     int state;
     bool known_wrong; /* this library packs it otherwise than the type map says */
     int64_t size;     /* packed bytes of one element */
+    unsigned modelled; /* TEMPI_MODEL_BIT: where the calibrated tables choose; elsewhere the windows do */
     tempi_window windows[TEMPI_OPERATIONS];
+    tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEER_OTHER + 1];
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_type *next, *previous;

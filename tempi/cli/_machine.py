@@ -17,7 +17,7 @@ from tempi import _elf, _engine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Finding", "ask", "engine", "environment", "mpi_abi", "mpis", "probe_environment"]
+__all__ = ["Finding", "ask", "engine", "environment", "model", "mpi_abi", "mpis", "probe_environment"]
 
 Status = Literal["ok", "note", "warning", "problem"]
 _COMMANDS = ("mpicc", "mpirun", "mpiexec", "mpicc.openmpi", "mpicc.mpich")
@@ -54,6 +54,31 @@ def engine() -> Iterator[Finding]:
     if any(c in str(path) for c in " :"):
         text = "its path has a space or a colon, which LD_PRELOAD cannot hold"
         yield Finding("engine", "problem", text, "install tempi elsewhere, or use `from tempi import MPI`")
+
+
+def model() -> Iterator[Finding]:
+    """The calibrations of this machine, one for each MPI library, and what is wrong with others."""
+    from tempi.model import store
+
+    forced = os.environ.get("TEMPI_MODEL")
+    if forced == "0":
+        yield Finding("model", "note", "TEMPI_MODEL=0: the built-in rule chooses")
+    usable = 0
+    for path, found in store.local():
+        if isinstance(found, store.StoreError):
+            yield Finding("model", "warning", str(found), "run `tempi calibrate` again")
+            continue
+        data = {"file": str(path), "mpi": found.machine.mpi, "when": found.about.get("when"), "peers": found.peers}
+        why = found.mismatch()
+        if why:
+            yield Finding("model", "warning", f"{path}: {why}", "run `tempi calibrate` again", data)
+            continue
+        usable += 1
+        text = f"calibrated with {found.machine.mpi}, {data['when']}, peers {', '.join(found.peers)}"
+        yield Finding("model", "ok", text, data=data)
+    if not usable:
+        text = "this machine is not calibrated: built-in rules choose (`tempi calibrate` measures it)"
+        yield Finding("model", "note", text)
 
 
 def environment() -> Iterator[Finding]:

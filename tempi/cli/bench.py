@@ -124,6 +124,25 @@ def pingpong(
 @bench.command()
 @_common
 @_seconds
+@_memory
+def model(json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None) -> None:
+    """How well `tempi calibrate` predicts and chooses, on shapes that it did not measure.
+
+    Each method (library, tempi) is run; its time is set beside the prediction, and the method that the
+    model chooses, and the built-in rule, beside the best.
+    """
+    from tempi.bench import suite, suite_model
+    from tempi.bench.worker_options import PackOptions
+
+    _alone("model")
+    common = suite.Common(json, None, quick, mpirun)
+    options = PackOptions(quick, seconds or (0.1 if quick else 0.25), _bytes(memory, 8))
+    _run(lambda: suite_model.run(common, options))
+
+
+@bench.command()
+@_common
+@_seconds
 def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float | None) -> None:
     """Nanoseconds that tempi adds to calls, microseconds to a type's first use and a process's start."""
     from tempi.bench import suite, suite_overhead

@@ -27,6 +27,7 @@ def _findings(programs: tuple[str, ...]) -> Iterator[Finding]:
 
     yield from _machine.engine()
     yield from _gpu.gpu()
+    yield from _machine.model()
     yield from _machine.environment()
     if programs:
         for each in programs:

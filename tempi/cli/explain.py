@@ -188,27 +188,39 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
 @click.command()
 @click.argument("expression")
 @click.option("--count", type=click.IntRange(min=1), default=1, help="Elements of the message.")
+@click.option(
+    "--peer",
+    type=click.Choice(["self", "same-node", "other-node"]),
+    help="Also what each method is predicted to take, to a rank there.",
+)
 @click.option("--png", type=click.Path(dir_okay=False), help="Draw memory and packed stream to a file.")
 @json_option
-def explain(expression: str, count: int, png: str | None, json_file: str | None) -> None:
+def explain(expression: str, count: int, peer: str | None, png: str | None, json_file: str | None) -> None:
     """Show the layout of a datatype, before and after each pass that changed it.
 
     \b
     tempi explain 'subarray([258,258,258],[1,256,256],[1,1,1],DOUBLE)'
     tempi explain 'vector(100,1,128,hvector(4,1,4096,FLOAT))' --png vector.png
-    tempi explain 'struct([2,1],[0,16],[INT,DOUBLE])' --count 3
+    tempi explain 'struct([2,1],[0,16],[INT,DOUBLE])' --count 3 --peer same-node
 
     Every MPI type constructor is there under its own name, with MPI's arguments.
     """
     from rich.console import Console
 
+    from tempi.cli import _predicted
     from tempi.expression import parse
 
-    states = parse(expression).states()
+    datatype = parse(expression)
+    states = datatype.states()
     if json_file is not None:
-        write_json(json_file, _records(expression, states, count))
+        predicted = _predicted.records(datatype, count, peer) if peer is not None else ()
+        write_json(json_file, [*_records(expression, states, count), *predicted])
     if json_file != "-":
         _print(Console(soft_wrap=False), expression, states, count)
+        if peer is not None:
+            click.echo()
+            for line in _predicted.lines(datatype, count, peer):
+                click.echo(line)
     if png is not None:
         _save_png(png, expression, states[-1].layout, count)
         if json_file != "-":

@@ -17,6 +17,7 @@ __all__ = ["main"]
 #: command: (module that defines a click command of that name, one line of help)
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("tempi.cli.bench", "Measure packing, messages, overhead, halo exchange."),
+    "calibrate": ("tempi.cli.calibrate", "Measure this machine, so that tempi chooses by measurement."),
     "compare": ("tempi.cli.compare", "Compare two files of benchmark records."),
     "doctor": ("tempi.cli.doctor", "Say what is here, what works, and what to do about the rest."),
     "explain": ("tempi.cli.explain", "Show the layout of a datatype, pass by pass."),

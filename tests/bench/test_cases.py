@@ -86,6 +86,14 @@ def test_scatter_undoes_gather_and_leaves_the_rest(case: cases.Case) -> None:
     assert np.array_equal(rest, buffer)
 
 
+def test_a_halo_gathers_its_layers() -> None:
+    case = cases.Halo(3, 1, (0, 1, -1))
+    buffer = _buffer(case)
+    cube = buffer.view("u8").reshape(5, 5, 5)
+    assert np.array_equal(case.gather(buffer).view("u8"), cube[1:4, 3, 1])
+    assert (case.nbytes, case.run) == (24, 8)
+
+
 def test_names_tell_cases_apart() -> None:
     everything = cases.all_cases()
     assert len({case.name for case in everything}) == len(everything)

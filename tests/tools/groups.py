@@ -75,7 +75,7 @@ GROUPS: dict[str, Group] = {
         RANKS,
     ),
     "staging": Group(FORCED | {"TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
-    "by rule": Group({}, ("test_completion.py", "test_status.py")),
+    "by rule": Group({"TEMPI_MODEL": "0"}, ("test_completion.py", "test_status.py")),
     "device": Group(DEVICE | RANDOM, ON_DEVICE, (1, 2)),
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),

@@ -1,0 +1,330 @@
+"""Measures a calibration's points: ``mpirun -n 2 python -m tempi.bench.worker_calibrate OPTIONS``.
+
+One group of subjects at a time, taken in turns: on rank 0 alone MPI_Pack and MPI_Unpack by the library and
+by tempi, and messages to itself; between rank 0 and the nearest rank of each further peer class messages
+with the datatype, and the same packed by the engine, by parts. tempi acts always here (TEMPI_FORCE). The
+coarse grid comes first, then columns between; a column is told when all its sizes are done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import addressof, c_double
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tempi.bench import _native, adaptive, shapes, worker
+from tempi.bench.records import Record, machine
+
+import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
+from tempi.model import grid
+
+TAG = 9
+SPAN = 128 << 20  # of memory that one point may touch
+HUGE_PAGE = 2 << 20
+LONGEST = 0.9  # seconds of one group
+BENCH = "calibrate"
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrateOptions:
+    """`seconds`: for everything."""
+
+    quick: bool
+    seconds: float
+
+    def arguments(self) -> list[str]:
+        return [*(["--quick"] * self.quick), "--seconds", str(self.seconds)]
+
+
+def parse(arguments: Sequence[str] | None = None) -> CalibrateOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    return CalibrateOptions(**vars(parser.parse_args(arguments)))
+
+
+def staging(size: int) -> worker.Bytes:
+    """Memory as the engine's staging has it: huge pages, where the kernel gives them."""
+    whole = (size + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
+    block = mmap.mmap(-1, whole + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block.madvise(mmap.MADV_HUGEPAGE)
+    raw = np.frombuffer(block, np.uint8)
+    start = -raw.ctypes.data % HUGE_PAGE
+    raw[start : start + whole] = 0x5A
+    return raw[start : start + size]
+
+
+# -- what is done ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One group: a shape (None: plain bytes) at one size, locally or with a peer."""
+
+    column: grid.Column
+    size: int
+    peer: str | None
+
+    @property
+    def plain(self) -> bool:
+        return self.column == grid.PLAIN
+
+
+def _local_sizes(column: grid.Column, quick: bool) -> list[int]:
+    sizes = grid.contiguous_sizes(quick) if column == grid.PLAIN else grid.sizes(column, quick)
+    return [size for size in sizes if shapes.Shape(column, size).span <= SPAN]
+
+
+def jobs(quick: bool, peers: Sequence[str]) -> list[list[Job]]:
+    """Columns of jobs, in order. To itself a rank sends little: the coarse grid is enough."""
+    made: list[list[Job]] = []
+    for coarse in (True,) if quick else (True, False):
+        kinds = [peer for peer in peers if coarse or peer != "self" or len(peers) == 1]
+        for column in (grid.PLAIN, *grid.columns(True), *([] if coarse else grid.columns(False))):
+            sizes = _local_sizes(column, coarse)
+            where = kinds if column == grid.PLAIN else [None, *kinds]
+            made.append([Job(column, size, peer) for size in sizes for peer in where])
+    return [column for column in made if column]
+
+
+# -- this process ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Rank:
+    """Memory, communicators and functions of this process."""
+
+    mpi: Any
+    comm: Any
+    pairs: Mapping[str, Any]  # with rank 0 first; this rank's only
+    source: worker.Bytes
+    target: worker.Bytes
+    packed: tuple[worker.Bytes, worker.Bytes]
+    library: Any
+    functions: Mapping[str, int | None]
+    spent: Any = field(default_factory=lambda: (c_double * 2)())
+
+    @property
+    def first(self) -> bool:
+        return int(self.comm.rank) == 0
+
+
+def _functions() -> dict[str, int | None]:
+    names = ("Send", "Recv", "Irecv", "Wait", "Pack", "Unpack")
+    found: dict[str, int | None] = {name: worker.library_function(f"PMPI_{name}") for name in names}
+    found |= {"own Pack": worker.tempi_function("MPI_Pack"), "own Unpack": worker.tempi_function("MPI_Unpack")}
+    for name in ("pack", "unpack"):
+        found[name] = worker.engine_function(f"tempi_{name}")
+    return found
+
+
+def _classes(comm: Any, mpi: Any) -> dict[str, int]:
+    """The rank that stands for each peer class, by rank 0's view."""
+    names = comm.allgather(mpi.Get_processor_name())
+    found = {"self": 0}
+    for rank in range(1, comm.size):
+        found.setdefault("node" if names[rank] == names[0] else "other", rank)
+    return found
+
+
+def _rank(mpi: Any, size: int) -> tuple[Rank, list[str]]:
+    comm = mpi.COMM_WORLD
+    classes = _classes(comm, mpi)
+    pairs = {}
+    for peer, other in classes.items():
+        part = comm.Split(0 if comm.rank in (0, other) else mpi.UNDEFINED, comm.rank)
+        if part != mpi.COMM_NULL:
+            pairs[peer] = part
+    takes_part = bool(pairs)
+    span = SPAN if takes_part else worker.ALIGNMENT
+    room = size if takes_part else worker.ALIGNMENT
+    rank = Rank(
+        mpi, comm, pairs, worker.arena(span), worker.arena(span), (staging(room), staging(room)), _native.load(),
+        _functions(),
+    )  # fmt: skip
+    return rank, list(classes)
+
+
+# -- subjects ---------------------------------------------------------------------------------------------------
+
+
+def _timed(timer: _native.Timer) -> adaptive.Run:
+    return lambda loops: (timer(loops),)
+
+
+def _by_parts(rank: Rank, timer: _native.Timer) -> adaptive.Run:
+    def run(loops: int) -> tuple[float, ...]:
+        rank.spent[0] = rank.spent[1] = 0.0
+        total = timer(loops)
+        return (total, rank.spent[0], rank.spent[1])
+
+    return run
+
+
+def _transfers(rank: Rank, job: Job, handle: int, layout: int, count: int) -> dict[str, adaptive.Run]:
+    """On this rank alone: MPI_Pack and MPI_Unpack."""
+
+    def made(op: str, function: int | None) -> adaptive.Run:
+        transfer = _native.Transfer(
+            function=function, layout=layout, type=handle, comm=worker.handle(rank.mpi, rank.mpi.COMM_SELF),
+            memory=rank.source.ctypes.data, packed=rank.packed[0].ctypes.data, bytes=job.size, count=count,
+        )  # fmt: skip
+        return _timed(_native.timer(rank.library, op, transfer))
+
+    found = {
+        "library_pack": made("bench_mpi_pack", rank.functions["Pack"]),
+        "own_pack": made("bench_mpi_pack", rank.functions["own Pack"]),
+        "library_unpack": made("bench_mpi_unpack", rank.functions["Unpack"]),
+        "own_unpack": made("bench_mpi_unpack", rank.functions["own Unpack"]),
+    }
+    if job.size <= 256:
+        found["engine_pack"] = made("bench_engine_pack", rank.functions["pack"])
+    return found
+
+
+def _parts(rank: Rank, job: Job, layout: int, count: int, packs: bool) -> _native.Parts:
+    functions, pair = rank.functions, rank.pairs[str(job.peer)]
+    return _native.Parts(
+        pack=functions["pack"] if packs else None, unpack=functions["unpack"] if packs else None,
+        send=functions["Send"], receive=functions["Recv"], irecv=functions["Irecv"], wait=functions["Wait"],
+        layout=layout, type=worker.handle(rank.mpi, rank.mpi.PACKED), comm=worker.handle(rank.mpi, pair),
+        source=rank.source.ctypes.data, target=rank.target.ctypes.data,
+        send_packed=rank.packed[0].ctypes.data, receive_packed=rank.packed[1].ctypes.data,
+        spent=addressof(rank.spent), bytes=job.size, count=count, peer=pair.size - 1 - pair.rank,
+        tag=TAG,
+    )  # fmt: skip
+
+
+def _messages(rank: Rank, job: Job, handle: int, layout: int, count: int) -> dict[str, adaptive.Run]:
+    """With the peer: the library's message, and the same by parts."""
+    parts = _parts(rank, job, layout, count, packs=True)
+    alone = job.peer == "self"
+    side = "self" if alone else "first" if rank.first else "second"
+    host = _by_parts(rank, _native.timer(rank.library, f"bench_parts_{side}", parts))
+    if alone:
+        typed = _parts(rank, job, layout, count, packs=False)
+        typed.type = handle
+        return {"library": _timed(_native.timer(rank.library, "bench_typed_self", typed)), "host": host}
+    message = _native.Message(
+        send=rank.functions["Send"], receive=rank.functions["Recv"], type=handle, comm=parts.comm, layout=layout,
+        source=parts.source, target=parts.target, bytes=job.size, count=count, peer=parts.peer, tag=TAG,
+    )  # fmt: skip
+    return {"library": _timed(_native.timer(rank.library, f"bench_pingpong_{side}", message)), "host": host}
+
+
+def _plain(rank: Rank, job: Job) -> dict[str, adaptive.Run]:
+    """Packed bytes alone."""
+    side = "self" if job.peer == "self" else "first" if rank.first else "second"
+    parts = _parts(rank, job, 0, 0, packs=False)
+    return {"contiguous": _timed(_native.timer(rank.library, f"bench_parts_{side}", parts))}
+
+
+# -- records ------------------------------------------------------------------------------------------------------
+
+
+def _record(job: Job, quantity: str, seconds: Sequence[float]) -> Record:
+    column = job.column
+    meta = {"family": column.family, "run": column.run, "stride": column.stride, "peer": job.peer}
+    return Record(BENCH, column.name, quantity, job.peer or "here", job.size, tuple(seconds), meta)
+
+
+def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
+    """One way, where a round trip was timed; pack and unpack happen once a trip on this side, and are told
+    of one peer class only."""
+    nearest = next(peer for peer in ("node", "other", "self") if peer in rank.pairs)
+    share = 1.0 if job.peer in (None, "self") else 0.5
+    for name, found in taken.items():
+        whole = [share * sample[0] for sample in found]
+        if name == "library":
+            yield _record(job, "library_message", whole)
+            continue
+        yield _record(job, "host_message" if name == "host" else name, whole)
+        if name == "host" and job.peer == nearest:
+            yield _record(job, "stage_pack", [sample[1] for sample in found])
+            yield _record(job, "stage_unpack", [sample[2] for sample in found])
+
+
+def _agree(comm: Any) -> Any:
+    return lambda value: comm.bcast(value, root=0)
+
+
+def _check(rank: Rank, job: Job, subjects: Mapping[str, adaptive.Run]) -> None:
+    """The library's packed bytes and tempi's are the same, or nothing is timed."""
+    subjects["library_pack"](1)
+    expected = rank.packed[0][: job.size].copy()
+    rank.packed[0][: job.size] = 0
+    subjects["own_pack"](1)
+    if not np.array_equal(expected, rank.packed[0][: job.size]):
+        raise worker.WorkerError(f"{job.column.name}, {job.size} bytes: the library and tempi pack differently")
+
+
+def _measure(rank: Rank, job: Job, datatype: Any, budget: float) -> dict[str, list[tuple[float, ...]]]:
+    if job.plain:
+        return adaptive.measure(_plain(rank, job), budget, _agree(rank.pairs[str(job.peer)]))
+    handle = worker.handle(rank.mpi, datatype)
+    layout, count = worker.layout(handle), shapes.Shape(job.column, job.size).count
+    if job.peer is None:
+        subjects = _transfers(rank, job, handle, layout, count)
+        _check(rank, job, subjects)
+        return adaptive.measure(subjects, budget)
+    return adaptive.measure(
+        _messages(rank, job, handle, layout, count), budget, _agree(rank.pairs[str(job.peer)])
+    )
+
+
+def _takes_part(rank: Rank, job: Job) -> bool:
+    return rank.first if job.peer is None else job.peer in rank.pairs
+
+
+def _first_record(mpi: Any, peers: Sequence[str], total: int) -> Record:
+    version = mpi.Get_library_version()
+    meta = {"version": version, "machine": machine(), "host": mpi.Get_processor_name(), "peers": list(peers)}
+    return Record(BENCH, "start", "machine", "here", 0, (), {**meta, "columns": total})
+
+
+def run(options: CalibrateOptions) -> Iterator[Record]:
+    """All records, column by column; on every rank, and of worth on rank 0."""
+    from mpi4py import MPI
+
+    start = time.monotonic()
+    if not MPI.COMM_WORLD.allreduce(worker.active(), MPI.LAND):
+        raise worker.WorkerError("tempi does not act in this program, so there is nothing to calibrate")
+    rank, peers = _rank(MPI, 16 << 20)
+    if len(peers) == 1 and MPI.COMM_WORLD.size > 1:
+        raise worker.WorkerError("no peer was found")
+    plan = jobs(options.quick, [peer for peer in grid.PEERS if peer in peers])
+    yield _first_record(MPI, peers, len(plan))
+    left = sum(map(len, plan))
+    for column in plan:
+        told: list[Record] = []
+        datatype, made = None, None
+        for job in column:
+            # Short messages need little of it and leave the rest to long ones.
+            share = 3 * max(0.0, options.seconds - (time.monotonic() - start)) / left
+            left -= 1
+            if not _takes_part(rank, job):
+                continue
+            if not job.plain and made != job.size:
+                if datatype is not None:
+                    datatype.Free()
+                datatype, made = shapes.Shape(job.column, job.size).datatype(MPI), job.size
+            told += _told(rank, job, _measure(rank, job, datatype, min(share, LONGEST)))
+        if datatype is not None:
+            datatype.Free()
+        yield from told
+        yield Record(BENCH, column[0].column.name, "done", "here", 0, (), {})
+
+
+def main() -> None:
+    from mpi4py import MPI
+
+    worker.emit(run(parse()), MPI.COMM_WORLD.rank)
+
+
+if __name__ == "__main__":
+    main()

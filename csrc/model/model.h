@@ -1,0 +1,58 @@
+/* The calibrated model: which method is predicted to be faster for a message of host memory.
+ *
+ *   T_library = the library's message with the datatype
+ *   T_host    = pack + message of packed bytes + unpack + twice the cost of the decision itself
+ *
+ * tempi acts where T_host is at least TEMPI_MODEL_MARGIN below T_library. Without tables for a shape or a
+ * peer nothing is predicted and the built-in rule (model/rule.h) stands. */
+#ifndef TEMPI_MODEL_MODEL_H
+#define TEMPI_MODEL_MODEL_H
+
+#include "model/rule.h"
+#include "tempi.h"
+
+#include <stdbool.h>
+
+/* Predictions are good to some percent; between equals the library's way is the plainer one. */
+#define TEMPI_MODEL_MARGIN 0.03
+
+/* The choice for messages of one type, operation and peer class: two steps an octave of packed size,
+ * each decided when its first message comes. */
+typedef struct tempi_choices {
+    uint64_t known;
+    uint64_t ours;
+} tempi_choices;
+
+/* Reads the tables for this machine and the given MPI, as TEMPI_MODEL says; tells of a file that is
+ * refused if `tells`. `version`: what the MPI library says of itself. */
+void tempi_model_start(const char *version, bool tells);
+
+/* For which operations and peers tables choose: bit TEMPI_MODEL_BIT. */
+#define TEMPI_MODEL_BIT(operation, peer) (1u << (3 * (int)(operation) + (peer)))
+unsigned tempi_model_covers(const tempi_layout *layout);
+
+/* Steps of packed size: [2^k, 1.5 * 2^k) and [1.5 * 2^k, 2^(k+1)). */
+static inline int tempi_choice_step(int64_t bytes)
+{
+    const int octave = 63 - __builtin_clzll((unsigned long long)bytes | 1);
+    const int half = octave > 0 ? (int)(bytes >> (octave - 1) & 1) : 0;
+    return octave > 31 ? 63 : 2 * octave + half;
+}
+
+/* The packed size that stands for a step: its geometric middle. */
+int64_t tempi_choice_middle(int step);
+
+/* The choice for that step; noted in `cache`. */
+bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,
+                        tempi_choices *cache);
+
+static inline bool tempi_model_acts(const tempi_layout *layout, tempi_operation operation, int peer,
+                                    int64_t bytes, tempi_choices *cache)
+{
+    const int step = tempi_choice_step(bytes);
+    if (__atomic_load_n(&cache->known, __ATOMIC_ACQUIRE) >> step & 1)
+        return __atomic_load_n(&cache->ours, __ATOMIC_RELAXED) >> step & 1;
+    return tempi_model_choose(layout, operation, peer, step, cache);
+}
+
+#endif

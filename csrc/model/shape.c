@@ -1,0 +1,18 @@
+#include "model/shape.h"
+
+static int64_t size_of(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+tempi_shape tempi_shape_of(const tempi_layout *layout)
+{
+    const tempi_box *box = layout->boxes;
+    tempi_shape s = {.run = layout->runs > 0 ? layout->size / layout->runs : 0};
+    if (layout->nboxes != 1 || box->table)
+        return s;
+    s.lone = box->ndims == 0;
+    s.stride = size_of(s.lone ? layout->extent : box->dims[box->ndims - 1].stride);
+    s.transposed = box->ndims > 1 && size_of(box->dims[box->ndims - 2].stride) < s.stride;
+    return s;
+}

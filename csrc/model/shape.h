@@ -1,0 +1,18 @@
+/* What the choice looks at: one number for each thing that measurements depend on. */
+#ifndef TEMPI_MODEL_SHAPE_H
+#define TEMPI_MODEL_SHAPE_H
+
+#include "tempi.h"
+
+#include <stdbool.h>
+
+typedef struct tempi_shape {
+    int64_t run;     /* bytes of the typical run */
+    int64_t stride;  /* bytes between neighbouring runs; 0: not regular */
+    bool lone;       /* one run an element: only the message's count makes more of them */
+    bool transposed; /* the fastest dimension of the packed stream is not that of the memory */
+} tempi_shape;
+
+tempi_shape tempi_shape_of(const tempi_layout *layout);
+
+#endif

@@ -1,0 +1,222 @@
+"""``tempi calibrate``: measure this machine, so that tempi chooses by measurement."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tempi.cli._output import json_option, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from tempi.model.grid import Column
+    from tempi.model.store import Calibration
+
+__all__ = ["calibrate"]
+
+_SHOWN = 12  # unstable points that are listed
+_BUSY = 0.25  # more unstable points than that share are the machine's doing
+
+
+def _summary(path: Path, found: Calibration) -> dict[str, object]:
+    own = found.machine
+    return {
+        "file": str(path),
+        "cpu": own.cpu,
+        "cores": own.cores,
+        "mpi": own.mpi,
+        "tempi": own.tempi,
+        "when": found.about.get("when"),
+        "complete": found.about.get("complete"),
+        "peers": found.peers,
+        "points": len(found.points),
+        "samples": sum(len(point.seconds) for point in found.points),
+        "unstable": len(found.unstable),
+    }
+
+
+def _head(console: Console, path: Path, found: Calibration) -> None:
+    told = _summary(path, found)
+    console.print(f"[bold]{path}[/]", highlight=False, soft_wrap=True)
+    console.print(f"  {told['mpi']}", highlight=False, soft_wrap=True)
+    console.print(f"  {told['cpu']}, {told['cores']} cores, tempi {told['tempi']}, {told['when']}", highlight=False)
+    text = f"  peers: {', '.join(found.peers)}; {told['points']} points of {told['samples']} samples, "
+    text += f"{told['unstable']} not stable" + ("" if told["complete"] else "; interrupted")
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def _table(console: Console, found: Calibration, peer: str) -> None:
+    """Messages: microseconds of the library and of tempi's way; the better one is marked."""
+    from rich.table import Table
+
+    from tempi.model import grid, store
+
+    known = store.typical(found.points)
+    columns = sorted({p.column for p in found.points if p.quantity == "library_message" and p.peer == peer})
+    sizes = sorted({p.size for p in found.points if p.quantity == "library_message" and p.peer == peer})
+    def cell(column: Column, size: int) -> str:
+        library = known.get(("library_message", column, size, peer))
+        parts = [known.get(("stage_pack", column, size, None)), known.get(("stage_unpack", column, size, None))]
+        wire = _near({n: v for (q, c, n, p), v in known.items() if (q, c, p) == ("contiguous", column, peer)}, size)
+        if library is None or None in parts or wire is None:
+            return ""
+        host = sum(part for part in parts if part is not None) + wire
+        return f"{1e6 * library:.3g} {'>' if host < library else '<'} {1e6 * host:.3g}"
+
+    for family in grid.FAMILIES:
+        own = [column for column in columns if column.family == family]
+        shown = [size for size in sizes if any(cell(column, size) for column in own)]
+        if not shown:
+            continue
+        table = Table(title=f"{family}, peer {peer}: us of the library <|> tempi", title_justify="left")
+        table.add_column("shape")
+        for size in shown:
+            table.add_column(f"{size:,} B", justify="right", no_wrap=True)
+        for column in own:
+            table.add_row(column.name.removeprefix(f"{family} "), *(cell(column, size) for size in shown))
+        console.print(table)
+
+
+def _near(known: dict[int, float], size: int) -> float | None:
+    """The message of that size, between those that are known."""
+    from math import exp, log
+
+    from tempi.model import tables
+
+    return exp(tables.fill({log(s): log(v) for s, v in known.items()}, [log(size)])[0]) if known else None
+
+
+def _unstable(console: Console, found: Calibration) -> None:
+    for point in found.unstable[:_SHOWN]:
+        where = f"{point.quantity}, {point.column.name}, {point.size:,} B" + (f", {point.peer}" if point.peer else "")
+        console.print(f"  not stable: {where}: {point.trouble}", highlight=False, soft_wrap=True)
+    more = len(found.unstable) - _SHOWN
+    if more > 0:
+        console.print(f"  and {more} more", highlight=False)
+
+
+def _mine() -> Iterator[tuple[Path, Calibration]]:
+    """What the cache folder has, with a line about each that cannot be used."""
+    from tempi.model import store
+
+    for path, found in store.local():
+        if isinstance(found, store.StoreError):
+            click.echo(f"not used: {found}", err=True)
+        elif why := found.mismatch():
+            click.echo(f"not used: {path}: {why}", err=True)
+        else:
+            yield path, found
+
+
+def _show(json_file: str | None) -> None:
+    from rich.console import Console
+
+    found = list(_mine())
+    if json_file is not None:
+        write_json(json_file, (_summary(path, one) for path, one in found))
+    if json_file == "-":
+        return
+    if not found:
+        click.echo("no calibration for this machine: run `tempi calibrate`")
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 200)
+    for path, one in found:
+        _head(console, path, one)
+        for peer in one.peers:
+            _table(console, one, peer)
+        _unstable(console, one)
+
+
+def _export(target: Path, mpi: str | None) -> None:
+    from tempi.model import store
+
+    found = [one for _, one in _mine() if mpi is None or mpi.lower() in one.machine.mpi.lower()]
+    if not found:
+        raise click.ClickException("no such calibration for this machine: run `tempi calibrate`")
+    if len(found) > 1:
+        names = "; ".join(one.machine.mpi for one in found)
+        raise click.ClickException(f"several MPI libraries are calibrated: choose one by --mpi WORD ({names})")
+    try:
+        store.write(target, found[0])
+    except OSError as error:
+        raise click.ClickException(f"{target}: {error.strerror}") from error
+    click.echo(f"{target} written: {found[0].machine.mpi}")
+
+
+def _import(source: Path) -> None:
+    from tempi.model import store
+
+    found = store.read(source)
+    if why := found.mismatch():
+        raise click.ClickException(f"{source}: {why}")
+    try:
+        path = store.save(found)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+    click.echo(f"{path} written: {found.machine.mpi}")
+
+
+def _measure(quick: bool, seconds: float | None, mpirun: str | None, json_file: str | None) -> None:
+    from rich.console import Console
+
+    from tempi.bench import calibrate as measuring
+    from tempi.bench.launch import LaunchError
+    from tempi.bench.worker import WorkerError
+    from tempi.bench.worker_calibrate import CalibrateOptions
+
+    os.environ["TEMPI_FORCE"] = "1"  # read when the first MPI function is called
+    console = Console(stderr=True)
+    options = CalibrateOptions(quick, seconds or (measuring.QUICK if quick else measuring.FULL))
+    try:
+        made = measuring.run(options, mpirun, console)
+    except (LaunchError, WorkerError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if made is None:
+        return
+    found, path, whole = made
+    if json_file is not None:
+        write_json(json_file, [_summary(path, found)])
+    _head(console, path, found)
+    _unstable(console, found)
+    if len(found.unstable) > _BUSY * len(found.points):
+        console.print("much of it is not stable: calibrate again when the machine is quiet", style="yellow")
+    if not whole:
+        raise click.ClickException("interrupted: what was measured is kept")
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A coarser grid, below 40 seconds.")
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="For all of it [default: 150; 30].")
+@click.option("--mpirun", metavar="PATH", help="The MPI launcher [default: that of this Python, then PATH].")
+@click.option("--show", is_flag=True, help="Show what was measured on this machine, and stop.")
+@click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path), help="Write it to a file.")
+@click.option("--import", "source", metavar="FILE", type=click.Path(path_type=Path), help="Take it from a file.")
+@click.option("--mpi", metavar="WORD", help="With --export: of the MPI library that has this in its name.")
+@json_option
+def calibrate(
+    quick: bool, seconds: float | None, mpirun: str | None, show: bool, target: Path | None, source: Path | None,
+    mpi: str | None, json_file: str | None,
+) -> None:  # fmt: skip
+    """Measure this machine and its MPI, so that tempi chooses by measurement.
+
+    Starts two ranks itself, or takes part as the ranks of mpirun -n 2: to measure messages between nodes,
+    start it on two of them. A cluster measures one node of each type and ships the file (--export,
+    --import). Without a calibration, built-in rules choose.
+    """
+    if show + (target is not None) + (source is not None) > 1:
+        raise click.UsageError("--show, --export and --import: one at a time")
+    if show:
+        _show(json_file)
+    elif target is not None:
+        _export(target, mpi)
+    elif source is not None:
+        _import(source)
+    else:
+        _measure(quick, seconds, mpirun, json_file)

@@ -1,0 +1,101 @@
+"""The points that are measured: quantities, shapes, sizes, peers. Numbers are those of csrc/model/table.h."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = [
+    "BESIDE",
+    "FAMILIES",
+    "MESSAGES",
+    "PEERS",
+    "PLAIN",
+    "QUANTITIES",
+    "Column",
+    "columns",
+    "contiguous_sizes",
+    "sizes",
+]
+
+#: What is timed.
+QUANTITIES = (
+    "library_pack", "library_unpack", "own_pack", "own_unpack", "stage_pack", "stage_unpack", "contiguous",
+    "library_message",
+)  # fmt: skip
+#: Timed as well, without tables of their own: `engine_pack`, beside `own_pack`, tells what the decision
+#: costs; `host_message`, the whole of tempi's message, corrects `contiguous`.
+BESIDE = ("engine_pack", "host_message")
+#: Those that differ from peer to peer.
+MESSAGES = ("contiguous", "library_message", "host_message")
+FAMILIES = ("regular", "elements", "transposed", "irregular")
+PEERS = ("self", "node", "other")
+
+KIB, MIB = 1 << 10, 1 << 20
+_SIZES = {
+    "regular": (64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
+    "elements": (64, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
+    "irregular": (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
+    # Squares of doubles. Edges that are no powers of two: a stride of one would be the cache's worst case.
+    "transposed": tuple(8 * edge * edge for edge in (5, 12, 23, 45, 91, 181, 362, 724, 1448)),
+}
+_COARSE = (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+_COARSE_EDGES = tuple(8 * edge * edge for edge in (5, 23, 91, 362, 1448))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Column:
+    """One shape at all its sizes: `run` bytes every `stride`. `stride` 0: no regular one."""
+
+    family: str
+    run: int
+    stride: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.family} run {self.run}" + (f" stride {self.stride}" if self.stride else "")
+
+
+#: Packed bytes themselves.
+PLAIN = Column("regular", 1, 0)
+
+
+def _regular(runs: tuple[int, ...]) -> Iterator[Column]:
+    """Near one another, one in some lines, and one a page; what coincides is one column."""
+    for run in runs:
+        for stride in sorted({2 * run, max(512, 2 * run), max(4096, 2 * run)}):
+            yield Column("regular", run, stride)
+
+
+def columns(quick: bool) -> list[Column]:
+    """The coarse grid; or what the full one adds to it."""
+    coarse = [
+        *_regular((8, 64, 1024)),
+        Column("elements", 8, 40),
+        Column("transposed", 8, 0),
+        Column("irregular", 16, 0),
+    ]
+    if quick:
+        return coarse
+    fine = [*_regular((4, 16, 256, 4096)), Column("elements", 8, 4096), Column("elements", 64, 128)]
+    fine += [Column("elements", 1024, 2048), Column("irregular", 256, 0)]
+    return fine
+
+
+def sizes(column: Column, quick: bool) -> list[int]:
+    """Packed sizes of a column in the coarse grid, or those that the full grid adds to them."""
+    every = _SIZES[column.family]
+    coarse = _COARSE_EDGES if column.family == "transposed" else _COARSE
+    first = column in columns(True)
+    if quick:
+        chosen = [size for size in every if size in coarse]
+    else:
+        chosen = [size for size in every if not (first and size in coarse)]
+    return [size for size in chosen if size >= column.run]
+
+
+def contiguous_sizes(quick: bool) -> list[int]:
+    """Packed sizes of the plain messages."""
+    every = [64 << step for step in range(19)]
+    coarse = every[::3]
+    return coarse if quick else [size for size in every if size not in coarse]

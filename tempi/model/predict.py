@@ -1,0 +1,58 @@
+"""What the engine predicts and would choose by a file of tables; one binding to its own code."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tempi import _engine
+from tempi.model import grid
+from tempi.model.store import Machine, StoreError
+
+__all__ = ["OPERATIONS", "Model", "Prediction"]
+
+OPERATIONS = ("pack", "unpack", "send", "recv")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Seconds. `host` is tempi's way; for a message the sum of `pack`, `message` and `unpack`."""
+
+    library: float
+    host: float
+    pack: float
+    message: float
+    unpack: float
+    acts: bool
+
+
+class Model:
+    """A file of tables, mapped. Raises `StoreError` where it is none."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        fault = _engine.ffi.new("char const **")
+        self._pointer = _engine.lib.tempi_model_open(os.fsencode(path), fault)
+        if self._pointer == _engine.ffi.NULL:
+            raise StoreError(f"{os.fspath(path)}: {_engine.text(fault[0])}")
+        self._pointer = _engine.ffi.gc(self._pointer, _engine.lib.tempi_model_close)
+
+    def mismatch(self, machine: Machine) -> str | None:
+        """Why the tables are not for that machine; None where they are."""
+        return _engine.text(_engine.lib.tempi_model_mismatch(self._pointer, machine.engine()))
+
+    def predict(self, layout: Any, size: int, operation: str = "send", peer: str = "node") -> Prediction | None:
+        """For a message of `size` packed bytes of that engine layout; None where there are no tables."""
+        out = _engine.ffi.new("tempi_prediction *")
+        numbers = (OPERATIONS.index(operation), grid.PEERS.index(peer))
+        status = _engine.lib.tempi_model_predict(self._pointer, layout, size, *numbers, out)
+        if status == _engine.lib.TEMPI_ERR_UNSUPPORTED:
+            return None
+        _engine.check(status, doing="prediction")
+        return Prediction(out.library, out.host, out.pack, out.message, out.unpack, bool(out.ours))
+
+    def acts(self, layout: Any, size: int, operation: str = "send", peer: str = "node") -> bool | None:
+        """Whether the engine would carry that message; None where the built-in rule decides."""
+        numbers = (OPERATIONS.index(operation), grid.PEERS.index(peer))
+        choice = _engine.lib.tempi_model_choice(self._pointer, layout, size, *numbers)
+        return None if choice < 0 else bool(choice)

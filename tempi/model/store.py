@@ -1,0 +1,327 @@
+"""Calibrations on disk: every raw sample, and what it was measured on.
+
+A text file: the first line is an object with the format, the machine and the SHA-256 of all that follows;
+then one point a line. Beside it lies the table that the engine reads (`tables`), made from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tempi import _engine
+from tempi._errors import TempiError
+from tempi.model import grid, samples, tables
+
+__all__ = ["Calibration", "Machine", "Point", "StoreError", "local", "machine", "merge", "read", "save"]
+
+FORMAT = 1
+_NAMES = (*grid.BESIDE, *grid.QUANTITIES)
+
+
+class StoreError(TempiError):
+    """A calibration that cannot be used: names the file and why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a calibration is valid for."""
+
+    cpu: str
+    cores: int
+    mpi: str
+    tempi: str
+
+    def engine(self) -> Any:
+        """The same as the engine has it."""
+        made = _engine.ffi.new("tempi_machine *")
+        for name in ("cpu", "mpi", "tempi"):
+            setattr(made, name, getattr(self, name).encode())
+        made.cores = self.cores
+        return made
+
+    @property
+    def table(self) -> Path:
+        """Where the engine looks for its table."""
+        room = _engine.ffi.new("char[4096]")
+        status = _engine.lib.tempi_machine_file(self.engine(), room, 4096)
+        _engine.check(status, doing="place of the calibration (set TEMPI_CACHE_DIR)")
+        return Path(_engine.text(room) or "")
+
+    @property
+    def file(self) -> Path:
+        """Where its samples are kept."""
+        return self.table.with_suffix(".json")
+
+
+def machine(mpi_version: str) -> Machine:
+    """This machine with the MPI library that says so of itself."""
+    found = _engine.ffi.new("tempi_machine *")
+    _engine.check(_engine.lib.tempi_machine_describe(mpi_version.encode(), found), doing="looking at the machine")
+    texts = {name: _engine.text(getattr(found, name)) or "" for name in ("cpu", "mpi", "tempi")}
+    return Machine(cores=int(found.cores), **texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One quantity at one place, in raw seconds of one operation; one way, for messages."""
+
+    quantity: str
+    column: grid.Column
+    size: int
+    peer: str | None
+    seconds: tuple[float, ...]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.quantity, self.column, self.size, self.peer)
+
+    @property
+    def median(self) -> float:
+        return samples.median(self.seconds)
+
+    @property
+    def typical(self) -> float:
+        """What the tables take: the median; where that is not known, the lower quartile, because other work
+        on the machine only ever adds time."""
+        return self.median if self.trouble is None else samples.lower_quartile(self.seconds)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it is marked as unstable; None where it is not."""
+        return samples.trouble(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All points of one machine and MPI. `about`: what a later reader may want to know."""
+
+    machine: Machine
+    points: tuple[Point, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def peers(self) -> list[str]:
+        """The peer classes that were measured, in order."""
+        found = {point.peer for point in self.points}
+        return [peer for peer in grid.PEERS if peer in found]
+
+    @property
+    def unstable(self) -> list[Point]:
+        return [point for point in self.points if point.trouble]
+
+    def mismatch(self) -> str | None:
+        """Why it is not for this machine and version, whatever the MPI; None where it is."""
+        own, here = self.machine, machine(self.machine.mpi)
+        if own.tempi != here.tempi:
+            return f"it was measured by tempi {own.tempi}, this is {here.tempi}"
+        if (own.cpu, own.cores) != (here.cpu, here.cores):
+            return f"it was measured on another machine ({own.cpu}, {own.cores} cores)"
+        return None
+
+
+def merge(old: Calibration | None, new: Calibration) -> Calibration:
+    """The new one, and what the old one knows of peer classes that the new one has not seen."""
+    if old is None or old.machine != new.machine:
+        return new
+    kept = [point for point in old.points if point.peer is not None and point.peer not in new.peers]
+    return Calibration(new.machine, (*new.points, *kept), new.about)
+
+
+# -- the file -----------------------------------------------------------------------------------------------
+
+
+def _line(point: Point) -> str:
+    column = point.column
+    return json.dumps(
+        {
+            "quantity": point.quantity,
+            "family": column.family,
+            "run": column.run,
+            "stride": column.stride,
+            "size": point.size,
+            "peer": point.peer,
+            "unstable": point.trouble,
+            "seconds": list(point.seconds),
+        }
+    )
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{value!r} is no size")
+    return value
+
+
+def _point(line: str) -> Point:
+    data = json.loads(line)
+    if data["quantity"] not in _NAMES or data["family"] not in grid.FAMILIES:
+        raise ValueError("a quantity or family that is not known")
+    if data["peer"] is not None and data["peer"] not in grid.PEERS:
+        raise ValueError("a peer that is not known")
+    seconds = tuple(float(value) for value in data["seconds"])
+    if not seconds or not all(0 < value < math.inf for value in seconds):
+        raise ValueError("seconds that are none")
+    column = grid.Column(data["family"], _whole(data["run"], 1), _whole(data["stride"]))
+    return Point(data["quantity"], column, _whole(data["size"], 1), data["peer"], seconds)
+
+
+def _text(calibration: Calibration) -> str:
+    body = "".join(_line(point) + "\n" for point in calibration.points)
+    own = calibration.machine
+    header = {
+        "tempi_calibration": FORMAT,
+        "machine": {"cpu": own.cpu, "cores": own.cores, "mpi": own.mpi, "tempi": own.tempi},
+        "about": dict(calibration.about),
+        "points": len(calibration.points),
+        "sha256": hashlib.sha256(body.encode()).hexdigest(),
+    }
+    return json.dumps(header) + "\n" + body
+
+
+def _parse(text: str) -> Calibration:
+    first, _, body = text.partition("\n")
+    header = json.loads(first)
+    if not isinstance(header, dict) or "tempi_calibration" not in header:
+        raise ValueError("it is no calibration of tempi's")
+    if header["tempi_calibration"] != FORMAT:
+        raise ValueError("it is of another version")
+    if header["sha256"] != hashlib.sha256(body.encode()).hexdigest():
+        raise ValueError("it is damaged")
+    own = header["machine"]
+    found = Machine(str(own["cpu"]), _whole(own["cores"], 1), str(own["mpi"]), str(own["tempi"]))
+    return Calibration(found, tuple(map(_point, body.splitlines())), header.get("about", {}))
+
+
+def read(path: str | os.PathLike[str]) -> Calibration:
+    """Raises `StoreError` when the file is missing, damaged or none of ours."""
+    try:
+        return _parse(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+    except json.JSONDecodeError:
+        raise StoreError(f"{path}: it is no calibration of tempi's") from None
+    except UnicodeDecodeError:
+        raise StoreError(f"{path}: it is no calibration of tempi's") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = str(error) if isinstance(error, ValueError) else "it is damaged"
+        raise StoreError(f"{path}: {what}") from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """All of it or nothing: a reader never sees half a file, nor does a crash leave one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write(path: str | os.PathLike[str], calibration: Calibration) -> None:
+    """Writes the samples alone."""
+    write_whole(Path(path), _text(calibration).encode())
+
+
+def call_seconds(points: Iterable[Point]) -> float:
+    """What tempi's decision adds to a pack: its MPI_Pack less its packing, where both are shortest."""
+    found = {(point.quantity, point.column, point.size): point.typical for point in points}
+    extra = [
+        found["own_pack", column, size] - seconds
+        for (quantity, column, size), seconds in found.items()
+        if quantity == "engine_pack" and ("own_pack", column, size) in found
+    ]
+    return max(0.0, samples.median(extra)) if extra else 0.0
+
+
+def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
+    """Seconds by (quantity, column, size, peer), as the tables have them.
+
+    Ping-pong of bytes that nobody writes is faster than the same of bytes that were just packed: they are
+    where the other rank left them. So the message of a shape is what its whole message takes beyond pack and
+    unpack; between the sizes that were measured it follows the plain one. Where it is small beside them
+    the difference is mostly their noise, and the median over the other shapes of that size stands in.
+    """
+    found = {point.key: point.typical for point in points}
+    made = {key: value for key, value in found.items() if key[0] in grid.QUANTITIES and key[0] != "contiguous"}
+    for peer in {key[3] for key in found if key[0] == "contiguous"}:
+        plain = {key[2]: value for key, value in found.items() if key[0] == "contiguous" and key[3] == peer}
+        beyond = _beyond(found, peer)
+        ratios = {column: _ratios(own, plain) for column, own in beyond.items()}
+        usual = _usual(ratios)
+        for column in {key[1] for key in found if key[0] == "library_message" and key[3] == peer}:
+            ratio = usual | ratios.get(column, {})
+            for size, seconds in plain.items():
+                made["contiguous", column, size, peer] = seconds * _ratio_at(ratio, size)
+    return made
+
+
+def _beyond(found: Mapping[tuple[Any, ...], float], peer: str | None) -> dict[grid.Column, dict[int, float]]:
+    """By column and size: what whole messages took beyond pack and unpack, where that is a good part."""
+    made: dict[grid.Column, dict[int, float]] = {}
+    for (quantity, column, size, whose), seconds in found.items():
+        parts = [found.get((part, column, size, None)) for part in ("stage_pack", "stage_unpack")]
+        if quantity == "host_message" and whose == peer and None not in parts:
+            rest = seconds - sum(part for part in parts if part is not None)
+            if rest > seconds / 4:
+                made.setdefault(column, {})[size] = rest
+    return made
+
+
+def _ratios(own: Mapping[int, float], plain: Mapping[int, float]) -> dict[float, float]:
+    """Over the plain message; logarithms of both size and ratio."""
+    known = {math.log(size): math.log(seconds) for size, seconds in plain.items()}
+    places = {math.log(size): math.log(seconds) for size, seconds in own.items()}
+    return {place: value - tables.fill(known, [place])[0] for place, value in places.items()}
+
+
+def _usual(ratios: Mapping[grid.Column, Mapping[float, float]]) -> dict[float, float]:
+    """The median over the columns, size by size."""
+    places = {place for own in ratios.values() for place in own}
+    return {place: samples.median([own[place] for own in ratios.values() if place in own]) for place in places}
+
+
+def _ratio_at(known: Mapping[float, float], size: int) -> float:
+    """Interpolated, and beyond the ends that of the end; 1 where nothing is known."""
+    if not known:
+        return 1.0
+    place = min(max(math.log(size), min(known)), max(known))
+    return math.exp(tables.fill(known, [place])[0])
+
+
+def table_of(calibration: Calibration) -> bytes:
+    """The engine's file."""
+    own = calibration.machine
+    made = tables.build(typical(calibration.points))
+    return tables.encode(made, call_seconds(calibration.points), own.cores, (own.tempi, own.cpu, own.mpi))
+
+
+def save(calibration: Calibration) -> Path:
+    """Puts samples and table where they are looked for; returns the path of the samples."""
+    own = calibration.machine
+    write(own.file, calibration)
+    write_whole(own.table, table_of(calibration))
+    return own.file
+
+
+def local() -> Iterable[tuple[Path, Calibration | StoreError]]:
+    """Every calibration in the cache folder, and what is wrong with those that cannot be read."""
+    folder = machine("").file.parent
+    for path in sorted(folder.glob("model-*.json")):
+        try:
+            yield path, read(path)
+        except StoreError as error:
+            yield path, error

@@ -1,0 +1,144 @@
+"""Adaptive sampling, and what is kept of a calibration that is interrupted; with times that are made up."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tempi.bench import adaptive, calibrate, shapes
+from tempi.bench.records import Record
+from tempi.bench.worker_calibrate import SPAN, Job, jobs
+
+from tempi.model import grid, samples, store
+
+STEADY = 300e-6
+
+
+def steady(loops: int) -> tuple[float, ...]:
+    return (loops * STEADY, loops * STEADY / 3)
+
+
+def test_a_steady_subject_needs_the_fewest_samples() -> None:
+    taken = adaptive.measure({"a": steady, "b": steady}, 10.0)
+    assert {len(found) for found in taken.values()} == {samples.LEAST}
+    assert taken["a"][0] == pytest.approx((STEADY, STEADY / 3))
+
+
+def test_an_unsteady_subject_takes_more_until_the_most() -> None:
+    draws = iter(range(100000))
+
+    def unsteady(loops: int) -> tuple[float, ...]:
+        return (loops * STEADY * (1 + next(draws) * 7919 % 13),)
+
+    taken = adaptive.measure({"a": steady, "b": unsteady}, 1000.0)
+    assert len(taken["a"]) == len(taken["b"])
+    assert len(taken["a"]) >= samples.MOST
+
+
+def test_the_budget_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws, clock = iter(range(100000)), iter(range(0, 1000, 2))
+    monkeypatch.setattr(adaptive.time, "monotonic", lambda: float(next(clock)))
+
+    def unsteady(loops: int) -> tuple[float, ...]:
+        return (loops * STEADY * (1 + next(draws) * 7919 % 13),)
+
+    assert len(adaptive.measure({"a": unsteady}, 5.0)["a"]) == samples.LEAST + 2 * adaptive.ROUND
+
+
+def test_all_ranks_take_the_word_of_one() -> None:
+    said: list[float] = []
+
+    def agree(value: float) -> float:
+        said.append(value)
+        return 1.0 if len(said) > 4 else value
+
+    assert len(adaptive.measure({"a": steady}, 10.0, agree)["a"]) >= samples.LEAST
+    assert len(said) >= 2
+
+
+def test_jobs_come_coarse_first_and_each_once() -> None:
+    plan = [job for column in jobs(False, ["self", "node"]) for job in column]
+    assert len(set(plan)) == len(plan)
+    first = [job for column in jobs(True, ["self", "node"]) for job in column]
+    assert plan[: len(first)] == first
+    assert {job.peer for job in plan} == {None, "self", "node"}
+    assert all(shapes.Shape(job.column, job.size).span <= SPAN for job in plan)
+
+
+def test_plain_bytes_are_sent_to_every_peer() -> None:
+    plan = [job for column in jobs(True, ["self", "node", "other"]) for job in column]
+    plain = [job for job in plan if job.plain]
+    assert {job.peer for job in plain} == {"self", "node", "other"}
+    assert Job(grid.PLAIN, 64, "node") in plain
+
+
+def start(columns: int) -> Record:
+    meta = {"version": "some MPI 1.0", "machine": {}, "host": "here", "columns": columns, "peers": ["node"]}
+    return Record("calibrate", "start", "machine", "here", 0, (), meta)
+
+
+def measured(size: int, quantity: str = "library_message") -> Record:
+    meta = {"family": "regular", "run": 8, "stride": 16, "peer": "node"}
+    return Record("calibrate", "regular", quantity, "node", size, (1e-6,) * 7, meta)
+
+
+def done() -> Record:
+    return Record("calibrate", "regular", "done", "here", 0, (), {})
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TEMPI_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO())
+
+
+def test_an_interrupted_calibration_keeps_what_it_has(cache: Path) -> None:
+    def records() -> Iterator[Record]:
+        yield from (start(2), measured(64), measured(256, "stage_pack"), done())
+        raise KeyboardInterrupt
+
+    collected = calibrate.Collected()
+    assert not calibrate.watch(records(), collected, 10.0, quiet())
+    path = collected.save()
+    assert path is not None
+    found = store.read(path)
+    assert [(point.quantity, point.size, point.peer) for point in found.points] == [
+        ("library_message", 64, "node"),
+        ("stage_pack", 256, None),
+    ]
+    assert found.about["complete"] is False
+    assert path.with_suffix(".table").is_file()
+
+
+def test_a_launcher_that_ends_the_ranks_interrupts_too(cache: Path) -> None:
+    def records() -> Iterator[Record]:
+        yield from (start(1), measured(64))
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield measured(256)
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert not calibrate.watch(records(), calibrate.Collected(), 10.0, quiet())
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_whole_calibration_says_so(cache: Path) -> None:
+    collected = calibrate.Collected()
+    assert calibrate.watch([start(1), measured(64), done()], collected, 10.0, quiet())
+    assert collected.calibration is not None
+    assert collected.calibration.about["complete"] is True
+
+
+def test_nothing_is_saved_of_nothing(cache: Path) -> None:
+    collected = calibrate.Collected()
+    assert calibrate.watch([start(1)], collected, 10.0, quiet())
+    assert collected.save() is None
+    assert not list(cache.iterdir())

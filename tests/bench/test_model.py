@@ -1,0 +1,75 @@
+"""Scores of choosers from records that were made up, and shapes that are held out."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from tempi.bench import cases, suite_model
+from tempi.bench.records import Record
+
+from tempi.model import grid
+
+
+def pair(
+    library: list[float], tempi: list[float], *, model: bool, rule: bool, case: str = "c", predicted: bool = True
+) -> list[Record]:
+    told = {"library": 2e-6, "tempi": 1e-6} if predicted else None
+    meta = {"model": model, "rule": rule, "predicted": told}
+    both = {"library": library, "tempi": tempi}
+    return [Record("model", case, "one way", name, 64, tuple(taken), meta) for name, taken in both.items()]
+
+
+def test_regret_is_the_chosen_time_over_the_best() -> None:
+    (row,) = suite_model.rows(pair([2e-6] * 8, [1e-6] * 8, model=True, rule=False))
+    assert row.regret("model") == 1.0
+    assert row.regret("rule") == pytest.approx(2.0)
+    assert row.regret("perfect") == 1.0
+    assert row.slowdown("model") == pytest.approx(0.5)
+
+
+def test_the_best_is_picked_on_other_samples_than_are_scored() -> None:
+    """By the even samples tempi is faster, by the odd ones it is not: the pick itself has regret."""
+    (row,) = suite_model.rows(pair([2e-6] * 8, [1e-6, 3e-6] * 4, model=False, rule=True))
+    assert row.chosen["perfect"] == "tempi"
+    assert row.regret("perfect") == pytest.approx(1.5)
+    assert row.regret("model") == 1.0
+
+
+def test_errors_are_relative_to_what_was_measured() -> None:
+    (row,) = suite_model.rows(pair([2e-6] * 8, [0.8e-6] * 8, model=True, rule=True))
+    assert row.error("library") == pytest.approx(0.0)
+    assert row.error("tempi") == pytest.approx(0.25)
+    (without,) = suite_model.rows(pair([2e-6] * 8, [1e-6] * 8, model=True, rule=True, predicted=False))
+    assert without.error("tempi") is None
+
+
+def test_a_case_without_one_method_is_left_out() -> None:
+    assert suite_model.rows(pair([2e-6] * 8, [], model=True, rule=True)) == []
+
+
+def test_what_is_shown_names_every_chooser() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    found = pair([2e-6] * 8, [1e-6] * 8, model=True, rule=False)
+    assert len(suite_model.show(console, found)) == 1
+    text = console.export_text()
+    assert all(name in text for name in suite_model.TEXTS.values())
+    assert "one way, tempi: predictions off by 0%" in text
+    assert suite_model.show(console, []) == []
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_held_out_shapes_are_none_of_the_grids(quick: bool) -> None:
+    columns = {*grid.columns(True), *grid.columns(False)}
+    measured = {(column.run, column.stride) for column in columns}
+    vectors = [case for case in cases.held_out(quick) if isinstance(case, cases.Vector)]
+    assert vectors
+    assert not {(case.length, case.stride) for case in vectors} & measured
+    assert not {case.length for case in vectors} & {column.run for column in columns}
+    assert len({case.name for case in cases.held_out(quick)}) == len(cases.held_out(quick))
+
+
+def test_the_halo_has_all_its_directions() -> None:
+    halo = [case for case in cases.held_out(False) if isinstance(case, cases.Halo)]
+    assert len({case.direction for case in halo}) == 26

@@ -1,0 +1,49 @@
+"""Two ranks that exchange types of many shapes, each with the tables that its own variable names; prints a
+line of counters a rank. Started by test_calibrate.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+RANK = next(int(os.environ[name]) for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK") if name in os.environ)
+if f"MODEL_OF_{RANK}" in os.environ:
+    os.environ["TEMPI_MODEL"] = os.environ[f"MODEL_OF_{RANK}"]
+
+import numpy as np  # noqa: E402
+
+import tempi  # noqa: E402
+from tempi import MPI, _engine  # noqa: E402
+
+ROUNDS = 2
+
+
+def exchange(comm: MPI.Comm, run: int, stride: int, size: int) -> None:
+    blocks = size // run
+    datatype = MPI.BYTE.Create_vector(blocks, run, stride).Commit()
+    sent = np.random.default_rng(size + comm.rank).integers(0, 256, blocks * stride, np.uint8)
+    expected = np.random.default_rng(size + 1 - comm.rank).integers(0, 256, blocks * stride, np.uint8)
+    got = np.zeros_like(sent)
+    for _ in range(ROUNDS):
+        request = comm.Irecv([got, 1, datatype], 1 - comm.rank)
+        comm.Send([sent, 1, datatype], 1 - comm.rank)
+        request.Wait()
+    inside = np.arange(blocks * stride) % stride < run
+    assert np.array_equal(got[inside], expected[inside])
+    assert not got[~inside].any()
+    datatype.Free()
+
+
+def main() -> None:
+    comm = MPI.COMM_WORLD
+    for size in (128, 4096, 1 << 16):
+        for run, stride in ((8, 16), (64, 512)):
+            exchange(comm, run, stride, size)
+    own, stats = _engine.text(_engine.lib.tempi_model_in_force()), tempi.stats()
+    counters = [stats[name] for name in ("sends", "recvs", "left_rule", "model_choices")]
+    line = f"rank {comm.rank}: {own} {' '.join(map(str, counters))}\n"
+    sys.stdout.write("".join(comm.allgather(line)) if comm.rank == 0 else "" * len(comm.allgather(line)))
+
+
+main()

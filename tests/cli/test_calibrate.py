@@ -1,0 +1,201 @@
+"""``tempi calibrate`` as a person uses it, and programs that choose by what it wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tempi.bench import launch
+
+from tempi.model import grid, samples, store
+
+RANKS = Path(__file__).resolve().parent / "model_ranks.py"
+
+
+def environment(cache: Path, **variables: str) -> dict[str, str]:
+    apart = r"TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PMI|OMPI_COMM_WORLD"
+    own = {name: value for name, value in launch.environment(launcher().path).items() if not re.match(apart, name)}
+    return own | {"TEMPI_CACHE_DIR": str(cache)} | variables
+
+
+def launcher() -> launch.Launcher:
+    try:
+        return launch.find_launcher()
+    except launch.LaunchError as error:
+        pytest.skip(str(error))
+
+
+def tempi(cache: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "tempi", *map(str, words)]
+    return subprocess.run(
+        command, env=environment(cache, **variables), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def ranks(cache: Path, **variables: str) -> tuple[list[list[str]], str]:
+    """Per rank: tables in force, sends, receives, left to the library, choices made; and stderr."""
+    line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], variables)
+    done = subprocess.run(line, env=environment(cache), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.split()[2:] for line in done.stdout.splitlines() if line.startswith("rank ")], done.stderr
+
+
+def version() -> str:
+    code = "from tempi import MPI; print(MPI.Get_library_version())"
+    own = environment(Path("/nonexistent"))
+    command = [sys.executable, "-P", "-c", code]
+    return subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout
+
+
+def made_up(host: float) -> store.Calibration:
+    """One in which tempi's way takes `host` times as long as the library's, whatever the message."""
+    points = []
+    factors = {"library_message": 4.0, "contiguous": host, "stage_pack": host, "stage_unpack": 2 * host}
+    for quantity, factor in factors.items():
+        peer = "node" if quantity in grid.MESSAGES else None
+        column = grid.PLAIN if quantity == "contiguous" else grid.Column("regular", 8, 64)
+        for size in (64, 1 << 20):
+            points.append(store.Point(quantity, column, size, peer, (1e-9 * size * factor,) * 9))
+    return store.Calibration(store.machine(version()), tuple(points), {"when": "now", "complete": True})
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with a tiny calibration."""
+    cache = tmp_path_factory.mktemp("calibrated")
+    done = tempi(cache, "calibrate", "--quick", "--seconds", "2", "--json", cache / "summary")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((cache / "summary").read_text())["complete"] is True
+    return cache
+
+
+def only(cache: Path, suffix: str) -> Path:
+    (found,) = cache.glob(f"model-*{suffix}")
+    return found
+
+
+def test_a_calibration_has_every_quantity_and_raw_sample(calibrated: Path) -> None:
+    found = store.read(only(calibrated, ".json"))
+    assert {point.quantity for point in found.points} == {*grid.QUANTITIES, *grid.BESIDE}
+    assert {point.column.family for point in found.points} == set(grid.FAMILIES)
+    assert found.peers == ["self", "node"]
+    assert all(len(point.seconds) >= samples.LEAST for point in found.points)
+    assert found.about["machine"]["cpu"] == found.machine.cpu
+    assert only(calibrated, ".table").read_bytes() == store.table_of(found)
+
+
+def test_a_program_chooses_by_it(calibrated: Path) -> None:
+    for found in ranks(calibrated)[0]:
+        assert found[0] == str(only(calibrated, ".table"))
+        assert int(found[4]) == 12  # six types, sent and received; a second message asks no more
+
+
+def test_show_and_doctor_tell_of_it(calibrated: Path) -> None:
+    shown = tempi(calibrated, "calibrate", "--show").stdout
+    assert "regular, peer node" in shown
+    assert "run 64 stride 512" in shown
+    told = tempi(calibrated, "doctor", sys.executable).stdout
+    assert "model: calibrated with" in told
+
+
+def test_export_and_import_ship_it(calibrated: Path, tmp_path: Path) -> None:
+    shipped = tmp_path / "shipped.json"
+    assert tempi(calibrated, "calibrate", "--export", shipped).returncode == 0
+    done = tempi(tmp_path / "new", "calibrate", "--import", shipped)
+    assert done.returncode == 0, done.stderr
+    for suffix in (".json", ".table"):
+        assert only(tmp_path / "new", suffix).read_bytes() == only(calibrated, suffix).read_bytes()
+
+
+def test_explain_predicts_every_method_and_names_the_choice(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    own = made_up(0.5)
+    store.write(tmp_path / "own.json", own)
+    vector = "vector(1024,1,8,DOUBLE)"
+    without = tempi(tmp_path / "cache", "explain", vector, "--peer", "same-node").stdout
+    assert "This machine is not calibrated" in without
+    assert tempi(tmp_path / "cache", "calibrate", "--import", tmp_path / "own.json").returncode == 0
+    told = tempi(tmp_path / "cache", "explain", vector, "--peer", "same-node", "--json", tmp_path / "json").stdout
+    assert f"Predicted with {own.machine.mpi}" in told
+    assert "a message of 8,192 B to a rank of the same node: tempi carries it" in told
+    assert "pack 4.1 us + message 4.1 us + unpack 8.19 us" in told
+    records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
+    sends = [record for record in records if record.get("operation") == "send"]
+    assert [record["acts"] for record in sends] == [True]
+    assert sends[0]["prediction"]["library"] == pytest.approx(4e-9 * 8192)
+    assert sends[0]["prediction"]["host"] == pytest.approx(2e-9 * 8192)
+    other = tempi(tmp_path / "cache", "explain", vector, "--peer", "other-node").stdout
+    assert "not calibrated for this shape or peer" in other
+
+
+def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) -> None:
+    own = made_up(1.0)
+    other = store.Calibration(store.Machine("abacus", 1, own.machine.mpi, own.machine.tempi), own.points)
+    store.write(tmp_path / "other.json", other)
+    (tmp_path / "damaged.json").write_text((tmp_path / "other.json").read_text()[:-9])
+    for name, why in (("other.json", "another machine"), ("damaged.json", "damaged"), ("none.json", "No such file")):
+        done = tempi(tmp_path / "new", "calibrate", "--import", tmp_path / name)
+        assert done.returncode == 1
+        assert why in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: Path) -> None:
+    """By the intervals of both runs, widened by a factor of two: the machine may be busy with other work in
+    one of them. Most points agree even then; a wrong unit or a wrong shape in one would not."""
+    assert tempi(tmp_path, "calibrate", "--quick", "--seconds", "2").returncode == 0
+    first = {point.key: point for point in store.read(only(calibrated, ".json")).points}
+    again = {point.key: point for point in store.read(only(tmp_path, ".json")).points}
+    assert first.keys() == again.keys()
+    agree = 0
+    for key, one in first.items():
+        (low, high), (lower, higher) = samples.interval(one.seconds), samples.interval(again[key].seconds)
+        agree += low / 2 <= higher and lower <= 2 * high
+    assert agree >= 0.8 * len(first)
+
+
+@pytest.mark.parametrize(("host", "acts"), [(0.5, True), (2.0, False)])
+def test_the_cheaper_way_is_taken(tmp_path: Path, host: float, acts: bool) -> None:
+    path = tmp_path / "made.table"
+    path.write_bytes(store.table_of(made_up(host)))
+    for found in ranks(tmp_path, TEMPI_MODEL=str(path))[0]:
+        assert found == [str(path), *(["12", "12", "0"] if acts else ["0", "0", "24"]), "12"]
+
+
+def test_ranks_that_choose_differently_still_match(tmp_path: Path) -> None:
+    for name, host in (("yes", 0.5), ("no", 2.0)):
+        (tmp_path / name).write_bytes(store.table_of(made_up(host)))
+    found, _ = ranks(tmp_path, MODEL_OF_0=str(tmp_path / "yes"), MODEL_OF_1=str(tmp_path / "no"))
+    assert [each[1:4] for each in found] == [["12", "12", "0"], ["0", "0", "24"]]
+
+
+def test_a_refused_table_is_one_line_and_the_rule_applies(tmp_path: Path) -> None:
+    by_rule, _ = ranks(tmp_path, TEMPI_MODEL="0")
+    assert [each[0] for each in by_rule] == ["None", "None"]
+    own = made_up(0.5)
+    foreign = store.Calibration(store.Machine("abacus", 1, own.machine.mpi, own.machine.tempi), own.points)
+    old = store.Calibration(store.Machine(own.machine.cpu, own.machine.cores, own.machine.mpi, "0.0"), own.points)
+    (tmp_path / "foreign").write_bytes(store.table_of(foreign))
+    (tmp_path / "old").write_bytes(store.table_of(old))
+    (tmp_path / "damaged").write_bytes(store.table_of(own)[:-1])
+    for name in ("foreign", "old", "damaged", "missing"):
+        found, said = ranks(tmp_path, TEMPI_MODEL=str(tmp_path / name))
+        assert found == by_rule
+        lines = [line for line in said.splitlines() if "is not used" in line]
+        assert len(lines) == 1
+        assert str(tmp_path / name) in lines[0]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    own = made_up(1.0)
+    store.write(tmp_path / "own.json", own)
+    done = tempi(blocked, "calibrate", "--import", tmp_path / "own.json")
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr

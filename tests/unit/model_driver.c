@@ -1,0 +1,99 @@
+/* model_driver.c: tables that were tampered with, for the sanitizers. A good file comes as the argument; bytes
+ * of it are changed, cut off and added, with the checksum put right in half of the cases, and whatever is
+ * still taken for a table must give finite positive seconds for any place. Exits with 1 at the first error. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/table.h"
+
+enum { MOST = 1 << 20, STEPS = 30000 };
+
+static uint64_t state = 88172645463325252u;
+
+static uint64_t draw(uint64_t below)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state % below;
+}
+
+static double draw_log(void)
+{
+    return (double)draw(1000) / 20 - 5;
+}
+
+static void use(const struct tempi_model *model)
+{
+    for (int q = 0; q < TEMPI_QUANTITIES; q++)
+        for (int f = 0; f < TEMPI_FAMILIES; f++)
+            for (int p = 0; p < TEMPI_PEERS; p++) {
+                const tempi_table_head *table = model->tables[q][f][p];
+                const tempi_place place = {draw_log(), draw_log(), draw_log()};
+                const double seconds = table ? tempi_table_at(model, table, place) : 1;
+                if (!(seconds > 0) || !isfinite(seconds))
+                    exit(1);
+            }
+}
+
+static void repair(char *data, size_t bytes)
+{
+    tempi_table_header *h = (void *)data;
+    const size_t unsummed = offsetof(tempi_table_header, call);
+    if (bytes < sizeof *h)
+        return;
+    h->magic = TEMPI_TABLE_MAGIC;
+    h->format = TEMPI_TABLE_FORMAT;
+    h->bytes = bytes;
+    h->checksum = tempi_table_checksum(data + unsummed, bytes - unsummed);
+}
+
+/* Early bytes are the ones that can do harm. */
+static size_t draw_place(size_t bytes)
+{
+    return (size_t)draw(draw(2) ? bytes : bytes < 1200 ? bytes : 1200);
+}
+
+static bool try(const char *good, size_t bytes)
+{
+    const size_t cut = draw(4) ? bytes : (size_t)draw(bytes + 1), size = cut + (draw(8) ? 0 : (size_t)draw(64));
+    char *data = malloc(size ? size : 1);
+    if (!data)
+        exit(1);
+    memset(data, 0x7F, size);
+    memcpy(data, good, cut);
+    for (uint64_t n = draw(4); n > 0 && size > 0; n--)
+        data[draw_place(size)] = (char)draw(256);
+    const bool repaired = draw(2);
+    if (repaired)
+        repair(data, size);
+    const bool taken = tempi_table_fault(data, size) == NULL;
+    if (taken && !repaired && (size != bytes || memcmp(data, good, bytes) != 0))
+        exit(1);
+    if (taken) {
+        struct tempi_model model = {.header = (const void *)data};
+        tempi_table_index(&model);
+        use(&model);
+    }
+    free(data);
+    return taken;
+}
+
+int main(int argc, char **argv)
+{
+    static _Alignas(8) char good[MOST];
+    FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
+    if (!file)
+        return 1;
+    const size_t bytes = fread(good, 1, sizeof good, file);
+    fclose(file);
+    if (tempi_table_fault(good, bytes) != NULL)
+        return 1;
+    int taken = 0;
+    for (int step = 0; step < STEPS; step++)
+        taken += try(good, bytes);
+    printf("%d of %d taken\n", taken, STEPS);
+    return taken > STEPS / 20 && taken < STEPS ? 0 : 1;
+}

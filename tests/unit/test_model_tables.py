@@ -1,0 +1,205 @@
+"""Fit, tables and interpolation, against functions that are known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from tempi.expression import parse
+from tempi.model import grid, predict, samples, store, tables
+
+HERE = store.machine("some MPI 1.0")
+SIZES = (256, 4096, 65536, 1 << 20)
+FACTORS = {"own_pack": 2.0, "library_unpack": 4.0, "library_message": 3.0}
+COLUMNS = [grid.Column("regular", run, stride) for run in (8, 64) for stride in (2 * run, 512, 4096)]
+
+
+def seconds(quantity: str, column: grid.Column, size: int) -> float:
+    """Power laws, which straight lines in logarithms meet everywhere."""
+    return 1e-9 * FACTORS.get(quantity, 1.0) * size * column.run**-0.5 * max(column.stride, 1) ** 0.25
+
+
+def points() -> list[store.Point]:
+    made = []
+    for quantity in grid.QUANTITIES:
+        peer = "node" if quantity in grid.MESSAGES else None
+        for column in [grid.PLAIN] if quantity == "contiguous" else COLUMNS:
+            made += [store.Point(quantity, column, n, peer, (seconds(quantity, column, n),) * 9) for n in SIZES]
+    return made
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> predict.Model:
+    path = tmp_path / "model.table"
+    path.write_bytes(store.table_of(store.Calibration(HERE, tuple(points()))))
+    return predict.Model(path)
+
+
+def vector(size: int, run: int, stride: int) -> tuple[object, object]:
+    """The engine's layout, and what keeps it alive."""
+    kept = parse(f"hvector({size // run},1,{stride},contiguous({run},BYTE))")
+    return kept.canonical(), kept
+
+
+def test_fill_is_exact_at_nodes_and_straight_between() -> None:
+    known = {1.0: 5.0, 3.0: 9.0}
+    assert tables.fill(known, [1.0, 2.0, 3.0]) == [5.0, 7.0, 9.0]
+
+
+def test_fill_is_latency_before_and_throughput_behind() -> None:
+    assert tables.fill({1.0: 5.0, 3.0: 9.0}, [0.0, 4.5]) == [5.0, 10.5]
+
+
+def test_monotone_keeps_what_does_not_fall_and_pools_what_does() -> None:
+    assert tables.monotone([1.0, 2.0, 2.0, 5.0]) == [1.0, 2.0, 2.0, 5.0]
+    assert tables.monotone([1.0, 4.0, 2.0, 5.0]) == [1.0, 3.0, 3.0, 5.0]
+    assert tables.monotone([3.0, 2.0, 1.0]) == [2.0, 2.0, 2.0]
+
+
+def test_predictions_are_exact_at_the_nodes(model: predict.Model) -> None:
+    for column, size in itertools.product(COLUMNS, SIZES):
+        layout, _kept = vector(size, column.run, column.stride)
+        told = model.predict(layout, size)
+        assert told is not None
+        assert told.library == pytest.approx(seconds("library_message", column, size))
+        assert told.pack == pytest.approx(seconds("stage_pack", column, size))
+        assert told.message == pytest.approx(seconds("contiguous", grid.PLAIN, size))
+        assert told.host == pytest.approx(told.pack + told.message + told.unpack)
+        local = model.predict(layout, size, "unpack")
+        assert local is not None
+        assert local.library == pytest.approx(seconds("library_unpack", column, size))
+        assert local.host == pytest.approx(seconds("own_unpack", column, size))
+
+
+def test_predictions_follow_a_power_law_between_the_nodes(model: predict.Model) -> None:
+    for size, run, stride in ((1024, 16, 700), (100 * 48, 48, 96 * 9), (1 << 18, 32, 2048)):
+        layout, _kept = vector(size, run, stride)
+        told = model.predict(layout, size)
+        assert told is not None
+        expected = seconds("library_message", grid.Column("regular", run, stride), size)
+        assert told.library == pytest.approx(expected, rel=1e-6)
+
+
+def test_predictions_are_positive_and_grow_with_the_size(model: predict.Model) -> None:
+    layout, _kept = vector(1 << 20, 24, 100)
+    told = [model.predict(layout, size) for size in range(24, 1 << 22, 9973)]
+    times = [one.host for one in told if one is not None]
+    assert len(times) == len(told)
+    assert times[0] > 0
+    assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(times))
+
+
+def test_outside_the_table_shapes_are_clamped_and_sizes_extrapolated(model: predict.Model) -> None:
+    layout, _kept = vector(1 << 20, 4096, 1 << 20)
+    told = model.predict(layout, 1 << 22)
+    assert told is not None
+    edge = seconds("library_message", grid.Column("regular", 64, 4096), 1 << 20)
+    assert told.library == pytest.approx(4 * edge)
+
+
+def test_the_choice_is_the_least_prediction_less_the_margin(model: predict.Model) -> None:
+    seen = set()
+    for operation, run, size in itertools.product(predict.OPERATIONS, (8, 16, 64), (300, 5000, 1 << 19)):
+        layout, _kept = vector(size // run * run, run, 1024)
+        told = model.predict(layout, size, operation)
+        assert told is not None
+        assert told.acts == (told.host < 0.97 * told.library)
+        acts = model.acts(layout, size, operation)
+        assert acts == told.acts  # power laws: the same at the step's middle
+        seen.add(acts)
+    assert seen == {True, False}
+
+
+def test_without_tables_nothing_is_predicted(model: predict.Model) -> None:
+    layout, _kept = vector(4096, 8, 512)
+    assert model.predict(layout, 4096, peer="other") is None
+    assert model.acts(layout, 4096, peer="other") is None
+    irregular = parse("indexed([1,1,1,1,1,1],[0,3,4,9,11,30],DOUBLE)")
+    assert model.predict(irregular.canonical(), 4096) is None
+    dense = parse("contiguous(8,DOUBLE)")
+    assert model.predict(dense.canonical(), 4096) is None
+
+
+def whole_messages(beyond: float, parts: float) -> list[store.Point]:
+    """By column: `beyond` times the plain message, and two parts of so many picoseconds a byte."""
+    made = [point for point in points() if point.quantity in ("contiguous", "library_message")]
+    for column, n in itertools.product(COLUMNS, SIZES):
+        part, plain = parts * 1e-12 * n, seconds("contiguous", grid.PLAIN, n)
+        factor = beyond if column.run == 8 else 1.0
+        whole = {"host_message": factor * plain + 2 * part, "stage_pack": part, "stage_unpack": part}
+        for name, value in whole.items():
+            made.append(store.Point(name, column, n, "node" if name == "host_message" else None, (value,) * 9))
+    return made
+
+
+def test_a_message_takes_what_the_whole_took_beyond_its_parts() -> None:
+    found = store.typical(whole_messages(2.0, 1.0))
+    for column, n in itertools.product(COLUMNS, SIZES):
+        expected = (2 if column.run == 8 else 1) * seconds("contiguous", grid.PLAIN, n)
+        assert found["contiguous", column, n, "node"] == pytest.approx(expected)
+
+
+def test_where_parts_are_nearly_all_a_whole_tells_nothing_of_its_message() -> None:
+    few = store.typical(whole_messages(2.0, 1e5))
+    for column, n in itertools.product(COLUMNS, SIZES):
+        assert few["contiguous", column, n, "node"] == pytest.approx(seconds("contiguous", grid.PLAIN, n))
+
+
+def test_the_other_shapes_of_a_size_stand_in() -> None:
+    """One shape's whole is nearly all pack and unpack; the others' messages take twice the plain one."""
+    odd = COLUMNS[0]
+    both = [*whole_messages(2.0, 1.0), *(p for p in whole_messages(2.0, 1e5) if p.column == odd)]
+    usual = [p for p in both if p.column.run == 8 or p.quantity != "host_message"]
+    found = store.typical(usual)
+    for n in SIZES:
+        assert found["contiguous", odd, n, "node"] == pytest.approx(2 * seconds("contiguous", grid.PLAIN, n))
+
+
+def test_call_seconds_is_what_the_shim_adds() -> None:
+    own = store.Point("own_pack", COLUMNS[0], 256, None, (3e-7,) * 9)
+    engine = store.Point("engine_pack", COLUMNS[0], 256, None, (2e-7,) * 9)
+    assert store.call_seconds([own, engine]) == pytest.approx(1e-7)
+    assert store.call_seconds([own]) == 0.0
+
+
+def test_interval_of_the_median_needs_no_distribution() -> None:
+    values = [float(n) for n in range(1, 42)]
+    low, high = samples.interval(values)
+    assert (low, high) == (15.0, 27.0)  # of 41 samples: ranks 15 and 27
+    assert samples.interval([2.0, 1.0, 3.0]) == (1.0, 3.0)
+
+
+def test_samples_that_drift_or_alternate_are_dependent() -> None:
+    assert samples.dependent([1.0] * 10 + [1.5] * 9 + [1.2])
+    assert samples.dependent([1.0, 2.0] * 10 + [1.5])
+    mixed = [1.0, 1.1, 2.0, 2.2, 1.2, 2.1, 1.0, 1.3, 2.5, 1.1, 2.0, 2.3, 2.4, 1.2, 1.1]
+    assert not samples.dependent(mixed)
+    assert not samples.dependent([1.0] * 20)
+
+
+def test_unstable_points_say_why() -> None:
+    assert samples.trouble([1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0]) is None
+    assert samples.trouble([1.0] * 3) == "only 3 samples"
+    assert "known to" in str(samples.trouble([1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 3.0]))
+    assert "depend" in str(samples.trouble([1.0] * 10 + [1.5] * 10 + [1.2]))
+
+
+def test_tables_take_the_median_and_where_it_is_not_known_the_lower_quartile() -> None:
+    steady = store.Point("own_pack", COLUMNS[0], 256, None, (1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0))
+    assert steady.typical == 1.0
+    disturbed = store.Point("own_pack", COLUMNS[0], 256, None, (1.0, 9.0, 1.1, 8.0, 1.2, 7.0, 6.0))
+    assert disturbed.trouble
+    assert disturbed.typical == 1.1
+
+
+def test_every_column_of_the_grid_can_be_measured_once() -> None:
+    coarse, fine = grid.columns(True), grid.columns(False)
+    assert len({*coarse, *fine}) == len(coarse) + len(fine)
+    for column in coarse:
+        assert grid.sizes(column, True)
+        assert not {*grid.sizes(column, True)} & {*grid.sizes(column, False)}
+    assert not {*grid.contiguous_sizes(True)} & {*grid.contiguous_sizes(False)}
+    assert all(math.log2(size // 64).is_integer() for size in grid.contiguous_sizes(False))
