@@ -91,6 +91,9 @@ GROUPS: dict[str, Group] = {
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
     ),
+    "devices, at once": variation(
+        DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"}, "test_bursts.py", "test_memories.py", "test_mixed.py"
+    ),
     "devices, aware": variation(DEVICES | {"TEMPI_CUDA_AWARE": "1"}, "test_mixed.py"),
     "devices, checked": variation(
         DEVICES | {"TEMPI_CHECK": "1"}, "test_checked.py", "test_mixed.py", "test_self.py", "test_bursts.py"
