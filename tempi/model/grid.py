@@ -39,6 +39,7 @@ _SIZES = {
     # Squares of doubles. Edges that are no powers of two: a stride of one would be the cache's worst case.
     "transposed": tuple(8 * edge * edge for edge in (5, 12, 23, 45, 91, 181, 362, 724, 1448)),
 }
+LINE = 64  # each of the short runs on a cache line of its own: from there on a run costs a line
 _COARSE = (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 _COARSE_EDGES = tuple(8 * edge * edge for edge in (5, 23, 91, 362, 1448))
 
@@ -77,8 +78,8 @@ def columns(quick: bool) -> list[Column]:
     ]
     if quick:
         return coarse
-    fine = [*_regular((4, 16, 256, 4096)), Column("elements", 8, 4096), Column("elements", 64, 128)]
-    fine += [Column("elements", 1024, 2048), Column("irregular", 256, 0)]
+    fine = [*_regular((4, 16, 256, 4096)), *(Column("regular", run, LINE) for run in (4, 8, 16))]
+    fine += [Column("elements", 8, 4096), Column("elements", 64, 128), Column("elements", 1024, 2048), Column("irregular", 256, 0)]
     return fine
 
 
