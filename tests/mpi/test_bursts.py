@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 pytestmark = pytest.mark.skipif(not EMULATED or DEVICES < 2, reason="needs two emulated devices")
+
+AT_ONCE = os.environ.get("TEMPI_LAUNCH_AT_ONCE") == "1"
+gathers = pytest.mark.skipif(AT_ONCE, reason="TEMPI_LAUNCH_AT_ONCE is set")
 
 _double = oracle.Named("DOUBLE")
 TREES = (
@@ -65,6 +69,7 @@ def launches() -> int:
     return count("cuLaunchKernel")
 
 
+@gathers
 @pytest.mark.parametrize("n", [1, 2, 5, 63, 64, 65, 208])
 def test_one_launch_each_way(comm: Any, n: int) -> None:
     burst = Burst(comm, n)
@@ -81,6 +86,7 @@ def test_one_launch_each_way(comm: Any, n: int) -> None:
     burst.check()
 
 
+@gathers
 def test_all_in_one_waitall(comm: Any) -> None:
     burst = Burst(comm, 26)
     before = launches()
@@ -89,6 +95,7 @@ def test_all_in_one_waitall(comm: Any) -> None:
     burst.check()
 
 
+@gathers
 def test_receives_posted_between_the_sends(comm: Any) -> None:
     """The order of most halo exchanges: neighbour by neighbour."""
     burst = Burst(comm, 26)
@@ -102,6 +109,7 @@ def test_receives_posted_between_the_sends(comm: Any) -> None:
     burst.check()
 
 
+@gathers
 def test_receives_of_what_has_arrived(comm: Any) -> None:
     """They are complete when they are posted, and still wait to be unpacked together."""
     burst = Burst(comm, 12)
@@ -117,6 +125,7 @@ def test_receives_of_what_has_arrived(comm: Any) -> None:
     burst.check()
 
 
+@gathers
 def test_one_more_for_each_further_device(comm: Any) -> None:
     burst = Burst(comm, 24, ("device", "device:1", "managed", "pool", "mapped", "host"))
     receives = burst.receive()
@@ -153,6 +162,7 @@ NEXT_CALLS = {
 }
 
 
+@gathers
 @pytest.mark.parametrize("call", NEXT_CALLS)
 def test_the_next_call_of_another_kind_starts_it(comm: Any, call: str) -> None:
     burst = Burst(comm, 1)
@@ -187,4 +197,19 @@ def test_the_engine_counts_as_the_driver_does(comm: Any) -> None:
     burst = Burst(comm, 9)
     MPI.Request.Waitall([*burst.receive(), *burst.send()])
     assert launches() - snapshot()["launches"] == before
+    burst.check()
+
+
+@pytest.mark.skipif(not AT_ONCE, reason="TEMPI_LAUNCH_AT_ONCE is not set")
+def test_at_once_a_lone_send_starts_and_a_burst_still_shares_launches(comm: Any) -> None:
+    burst = Burst(comm, 30)
+    receives = burst.receive()
+    comm.Barrier()
+    before = launches()
+    first = comm.Isend(burst.out[0].message(burst.type(0)), burst.to, 0)
+    assert launches() == before + 1
+    rest = [comm.Isend(burst.out[i].message(burst.type(i)), burst.to, i) for i in range(1, 30)]
+    MPI.Request.Waitall([first, *rest])
+    assert launches() - before <= 30
+    MPI.Request.Waitall(receives)
     burst.check()

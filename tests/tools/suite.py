@@ -122,6 +122,11 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
         ("test_memories.py", "test_mixed.py", "test_bursts.py"),
         (2,),
     ),
+    "devices, at once": (
+        DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"},
+        ("test_bursts.py", "test_memories.py", "test_mixed.py"),
+        (2,),
+    ),
     "devices, aware": (DEVICES | {"TEMPI_CUDA_AWARE": "1"}, ("test_mixed.py",), (2,)),
     "devices, checked": (
         DEVICES | {"TEMPI_CHECK": "1"},
