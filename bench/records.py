@@ -165,5 +165,7 @@ def _machine() -> tuple[tuple[str, Any], ...]:
 
 
 def machine() -> dict[str, Any]:
-    """What a measurement depends on and a later reader cannot know."""
+    """What a measurement depends on and a later reader cannot know; that a device was none, above all."""
+    if os.environ.get("TEMPI_CUDA_DRIVER") == "emulated":
+        return {**dict(_machine()), "cuda": "EMULATED: CUDA on the CPU, a test device"}
     return dict(_machine())

@@ -7,6 +7,9 @@
 4. It is timed without any preload ("plain"), to show that "library" in step 3 is the library as it is.
    The machine changes between launches, so both are held against the hand-packed exchange that took
    turns with them.
+
+With the fields in device memory the library takes part where it says that it takes device addresses. On
+the emulated device (docs/emulator.md) cells are verified and nothing is timed.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ PHASES = ("post", "send", "wait")
 ORDER = ("plain", "library", "tempi", "hand")
 BESIDE_PLAIN = "hand beside plain"
 TURNS = 2
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only, no times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,16 @@ def exchange_group(found: Sequence[Record]) -> dict[str, list[Record]]:
     return next(iter(groups.values()), {})
 
 
+def baseline(exchange: Mapping[str, list[Record]]) -> str:
+    """What speed-ups are over: the library, or by hand where it cannot reach the memory."""
+    return "library" if suite.samples(exchange.get("library")) else "hand"
+
+
 def _speedup(exchange: Mapping[str, list[Record]], subject: str) -> Interval | None:
-    """Over the library; that of the plain run by way of the hand-packed exchange beside each."""
-    library, seconds = suite.samples(exchange.get("library")), suite.samples(exchange[subject])
-    if subject == "library" or not library:
+    """Over the baseline; that of the plain run by way of the hand-packed exchange beside each."""
+    base = baseline(exchange)
+    library, seconds = suite.samples(exchange.get(base)), suite.samples(exchange[subject])
+    if subject == base or not library:
         return None
     if subject != "plain":
         return stats.ratio(library, seconds)
@@ -108,13 +118,27 @@ def accelerated(counters: Mapping[str, int]) -> str:
     if counters.get("runs"):
         text += f" ({counters['runs']:,} separate copies)"
     left = sum(value for name, value in counters.items() if name.startswith("left_"))
+    if counters.get("launches"):
+        text += f", {counters['launches']} kernel launches"
     return text + (f"; {left} left to the library" if left else "")
 
 
-def table(found: Sequence[Row], title: str) -> Table:
+def checked_table(found: Sequence[Record], title: str) -> Table:
+    """What was right on an emulated device. It has no times and no speed-up."""
+    made = Table(title=f"{title}\n{EMULATED}", title_justify="left")
+    for name in ("subject", "cells", "wrong", "accelerated"):
+        made.add_column(name)
+    for record in found:
+        counters = record.meta.get("counters", {})
+        told = accelerated(counters) if record.subject == "tempi" else ""
+        made.add_row(record.subject, f"{record.meta['cells']:,}", f"{record.meta['wrong']:,}", told)
+    return made
+
+
+def table(found: Sequence[Row], title: str, over: str = "library") -> Table:
     made = Table(title=title, title_justify="left")
     made.add_column("subject")
-    for name in (*(f"{phase} us" for phase in PHASES), "exchange us [95%]", "speed-up [95%]"):
+    for name in (*(f"{phase} us" for phase in PHASES), "exchange us [95%]", f"over {over} [95%]"):
         made.add_column(name, justify="right", no_wrap=True)
     made.add_column("accelerated")
     for one in found:
@@ -123,7 +147,7 @@ def table(found: Sequence[Row], title: str) -> Table:
             one.subject,
             *(suite.format_time(one.phases[phase]) if phase in one.phases else "-" for phase in PHASES),
             suite.format_interval(micro, 0 if micro.value >= 100 else 1),
-            suite.format_interval(one.speedup) if one.speedup else "1" * (one.subject == "library"),
+            suite.format_interval(one.speedup) if one.speedup else "1" * (one.subject == over),
             accelerated(one.counters) if one.subject == "tempi" else "",
         )
     return made
@@ -156,6 +180,11 @@ def _check(console: Console, found: Sequence[Record], ranks: int) -> None:
     console.print(f"{checks[0].meta['cells']:,} cells right on {ranks} ranks: {subjects}", highlight=False)
 
 
+def emulated(found: Sequence[Record]) -> bool:
+    """Was the device a test device, which has no times?"""
+    return any(record.meta.get("emulated") for record in found)
+
+
 def _time(
     console: Console,
     run_program: Callable[[Sequence[str], Mapping[str, str]], Iterator[Record]],
@@ -169,6 +198,9 @@ def _time(
     with suite.step(console, f"timing on {options.ranks} ranks: library, tempi, hand {of}"):
         timed = list(run_program(timing, _preload()))
     _check(console, timed, options.ranks)
+    if not any(record.subject == "library" for record in timed):  # nor would it be there in the next launch
+        yield from (record.with_meta(repeat=turn) for record in timed)
+        return
     plain = [*options.program, "--seconds", str(0.3 * budget), "--label", "plain"]
     with suite.step(console, f"timing the same program without tempi in the process {of}"):
         untouched = list(run_program(plain, {}))
@@ -176,6 +208,28 @@ def _time(
     for record in untouched:
         subject = BESIDE_PLAIN if record.subject == "hand" else record.subject
         yield replace(record, subject=subject).with_meta(repeat=turn)
+
+
+def demo_name(memory: str | None) -> str:
+    """Of the files that a demonstration writes. What was emulated says so."""
+    if memory != "device":
+        return "halo"
+    return "halo-emulated" if os.environ.get("TEMPI_CUDA_DRIVER") == "emulated" else "halo-device"
+
+
+def _on_emulator(options: Options) -> bool:
+    """Will the ranks take the emulated device?"""
+    return "device" in options.program and os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
+
+
+def _rehearse(
+    console: Console, run_program: Callable[[Sequence[str], Mapping[str, str]], Iterator[Record]], options: Options
+) -> list[Record]:
+    """Exchanges that nobody times, verified before and after them."""
+    with suite.step(console, f"exchanging on {options.ranks} ranks"):
+        found = list(run_program(options.program, _preload()))
+    _check(console, found, options.ranks)
+    return found
 
 
 def measure(console: Console, common: suite.Common, options: Options) -> list[Record]:
@@ -197,6 +251,8 @@ def measure(console: Console, common: suite.Common, options: Options) -> list[Re
             )
         _check(console, checked, options.check_ranks)
         found += checked
+    if _on_emulator(options):
+        return found + _rehearse(console, partial(_run, launcher, program, options.ranks), options)
     for turn in range(TURNS):
         found += _time(console, partial(_run, launcher, program, options.ranks), options, turn)
     return found
@@ -204,18 +260,30 @@ def measure(console: Console, common: suite.Common, options: Options) -> list[Re
 
 def _title(found: Sequence[Record]) -> str:
     record = next(record for record in found if record.op == "exchange")
-    return f"{record.case}; {record.meta['ranks']} ranks\n{record.meta['mpi'].split(',')[0]}"
+    device = f", {record.meta['device']}" if "device" in record.meta else ""
+    return f"{record.case}; {record.meta['ranks']} ranks{device}\n{record.meta['mpi'].split(',')[0]}"
 
 
 def _draw(found: Sequence[Row], path: str, title: str) -> None:
     """The subjects that took turns; "plain" ran at another time."""
     exchange = {one.subject: one.exchange for one in found if one.subject != "plain"}
     phases = {one.subject: one.phases for one in found}
-    plots.save(path, title, [partial(plots.draw_halo, exchange=exchange, phases=phases)], height=3.2)
+    base = "library" if "library" in exchange else "hand"
+    plots.save(path, title, [partial(plots.draw_halo, exchange=exchange, phases=phases, baseline=base)], height=3.2)
+
+
+def _show_checked(console: Console, found: Sequence[Record]) -> list[Row]:
+    last = {record.subject: record for record in found if record.op == "check"}
+    record = next(iter(last.values()))
+    title = f"{record.case}; {record.meta['ranks']} ranks, {record.meta['device']}\n{record.meta['mpi'].split(',')[0]}"
+    console.print(checked_table(list(last.values()), title))
+    return []
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
     """Prints the one table, with what makes its figures doubtful."""
+    if emulated(found):
+        return _show_checked(console, found)
     timed = [record for record in found if record.op != "check"]
     made = rows(timed)
     for subject, group in exchange_group(timed).items():
@@ -224,7 +292,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
             console.print(f"not stable: {subject}: {warning}", highlight=False)
     if not any(one.subject == "tempi" for one in made):
         console.print("tempi did not take part (TEMPI_DISABLE, or no engine for this MPI: `tempi doctor`)")
-    console.print(table(made, _title(timed)))
+    console.print(table(made, _title(timed), baseline(exchange_group(timed))))
     return made
 
 
@@ -235,9 +303,9 @@ def run(common: suite.Common, options: Options) -> list[Record]:
     if common.json:
         records.write(common.json, found)
     made = show(console, found)
-    if common.png:
+    if common.png and made:
         _draw(made, common.png, _title(found))
-    written = [path for path in (common.json, common.png) if path and path != "-"]
+    written = [path for path in (common.json, common.png if made else None) if path and path != "-"]
     if written:
         console.print("written: " + ", ".join(written), highlight=False)
     return found

@@ -33,6 +33,60 @@ class OverheadOptions:
         return [*flags, "--seconds", str(self.seconds)]
 
 
+GPU_PARTS = ("rates", "kernels", "launches")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOptions:
+    """`seconds`: budget of one line; `memory`: bytes of device memory to use, 0: half of what is free."""
+
+    quick: bool
+    seconds: float
+    memory: int = 0
+    parts: tuple[str, ...] = GPU_PARTS
+
+    def arguments(self) -> list[str]:
+        flags = ["--quick"] * self.quick
+        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), "--parts", *self.parts]
+
+
+METHODS = ("auto", "oneshot", "device", "staged", "pipelined")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOptions:
+    """`seconds`: budget of one case; `method`: how tempi is told to carry it, by the environment."""
+
+    quick: bool
+    seconds: float
+    method: str
+
+    def arguments(self) -> list[str]:
+        flags = ["--quick"] * self.quick
+        return [*flags, "--seconds", str(self.seconds), "--method", self.method]
+
+    def variables(self) -> dict[str, str]:
+        return {f"TEMPI_DATATYPE_{self.method.upper()}": "1", "TEMPI_FORCE": "1"}
+
+
+def parse_messages(arguments: Sequence[str] | None = None) -> MessageOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--method", choices=METHODS, required=True)
+    return MessageOptions(**vars(parser.parse_args(arguments)))
+
+
+def parse_gpu(arguments: Sequence[str] | None = None) -> GpuOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--memory", type=int, default=0)
+    parser.add_argument("--parts", nargs="+", choices=GPU_PARTS, default=GPU_PARTS)
+    given = vars(parser.parse_args(arguments))
+    return GpuOptions(**{**given, "parts": tuple(given["parts"])})
+
+
 def parse_pack(arguments: Sequence[str] | None = None) -> PackOptions:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")

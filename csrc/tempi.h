@@ -140,6 +140,66 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
 /* Name of the host kernel level in use ("avx512", "avx2", "sse2", "neon", "scalar"). */
 const char *tempi_cpu_level(void);
 
+/* ---- device memory ------------------------------------------------------------------------------- */
+
+/* A stream is a CUstream, with cuda.h's numbers for the default ones: 1 legacy, 2 the calling thread's.
+ * None of these functions needs MPI, and none brings CUDA into the process, but for tempi_gpu_query. */
+
+enum {
+    TEMPI_MEMORY_KIND_HOST = 0,
+    TEMPI_MEMORY_KIND_PINNED = 1,
+    TEMPI_MEMORY_KIND_MANAGED = 2,
+    TEMPI_MEMORY_KIND_DEVICE = 3,
+    TEMPI_MEMORY_KIND_FOREIGN = 4 /* not CUDA's, and not the host's: out of tempi's reach */
+};
+
+/* Whose memory an address is in, and of which device; -1: of none. */
+int tempi_memory_query(const void *address, int32_t *kind, int32_t *device);
+/* 1 where this process can have device memory at all; the answer stays. */
+int tempi_gpu_possible(void);
+
+enum { TEMPI_OUTGOING = 0, TEMPI_INCOMING = 1 };
+
+/* Until tempi_stream_end, this thread's MPI calls take the memory at `address` to be ready when what
+ * `stream` holds now is done: tempi's packs from it (OUTGOING) or unpacks into it (INCOMING, also those
+ * that only end in a later call) wait for that on the device. What is left to the library waits here. */
+int tempi_stream_begin(const void *address, uintptr_t stream, int direction);
+void tempi_stream_end(void);
+/* Waits here for what `stream` holds; `address` tells the device. */
+int tempi_stream_wait(const void *address, uintptr_t stream);
+/* What is put into `stream` from now on waits for what `first` holds. */
+int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream);
+
+/* As tempi_pack and tempi_unpack, by the kernels of the device that `base` is in (device, managed or
+ * pinned memory), and in the order of `stream`: after what it holds, before what it is given later. The
+ * layout is a canonical one. Returns at once where `packed` is memory that the device reaches, too; with
+ * plain host memory, when the bytes are there. TEMPI_ERR_ARG: `base` is plain host memory;
+ * TEMPI_ERR_UNSUPPORTED: `packed` is another device's, or there are no kernels for this one. */
+int tempi_device_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
+                      int64_t n, void *packed, uintptr_t stream);
+int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
+                        int64_t n, void *base, uintptr_t stream);
+
+/* What there is of CUDA on this machine; loads the driver. */
+typedef struct tempi_gpu_info {
+    const char *driver; /* "none", "libcuda.so.1", or the emulator's name */
+    int32_t emulated;   /* 1: CUDA on the CPU, a test device */
+    int32_t version;    /* CUDA version of the driver, 1000 * major + 10 * minor; 0: no driver */
+    int32_t devices;
+    const char *error;  /* why there are none though there is a driver, or NULL */
+} tempi_gpu_info;
+int tempi_gpu_query(tempi_gpu_info *out);
+
+typedef struct tempi_gpu_device {
+    char name[128];
+    int32_t capability;  /* 10 * major + minor */
+    int32_t multiprocessors;
+    int64_t memory;      /* bytes */
+    const char *kernels; /* what of this build it runs: "sm_90" and such machine code, "ptx", NULL: none */
+} tempi_gpu_device;
+/* 0 <= ordinal < devices. Makes no context. */
+int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
+
 /* ---- the engine in this process ----------------------------------------------------------------- */
 
 enum {
@@ -154,6 +214,7 @@ typedef struct tempi_engine_info {
     int32_t active;        /* 1: the engine for that ABI is loaded and acting */
     const char *library;   /* path of the MPI library, or NULL */
     const char *reason;    /* why not active, or NULL */
+    int32_t aware;         /* whether the library takes device addresses: 1, 0; -1: not known before MPI_Init */
 } tempi_engine_info;
 
 /* Looks for the MPI in this process (as the first MPI call would) and tells what was found. */
@@ -191,6 +252,28 @@ int tempi_config_count(void);
 const char *tempi_config_name(int i);
 const char *tempi_config_help(int i);
 const char *tempi_config_value(int i); /* as read from the environment; NULL if unset */
+
+/* ---- measuring a device ---------------------------------------------------------------------------- */
+
+/* One pack or unpack between device memory at `mem` and `packed`, which holds all count * layout->size bytes
+ * and is memory of the same device or pinned. The layout is a canonical one. */
+typedef struct tempi_device_op {
+    const tempi_layout *layout;
+    int64_t count;
+    void *mem;
+    void *packed;
+} tempi_device_op;
+
+enum { TEMPI_DEVICE_PACK = 0, TEMPI_DEVICE_UNPACK = 1 };
+
+/* All operations as one piece of work, as a burst of messages is; returns when it is done. They must not
+ * overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this process. */
+int tempi_device_run(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device);
+/* The same work `loops` times, one behind another, by CUDA events: seconds of the device's time, with no
+ * waiting of the host's in it while the device is the slower of the two. Planned once; *launches, which may
+ * be NULL, is the number of kernels and copies in one of the loops. */
+int tempi_device_time(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device, int64_t loops,
+                      double *seconds, int32_t *launches);
 
 #ifdef __cplusplus
 }

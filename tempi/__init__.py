@@ -2,7 +2,8 @@
 
 ``from tempi import MPI`` is mpi4py's MPI with the engine under it. `describe` shows the layout of a
 datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread, and
-`set_stream` names the CUDA stream that a communicator's messages come after.
+`set_stream` names the CUDA stream that a communicator's messages come after. `pack` and `unpack` are the
+kernels alone, for NumPy's and device arrays, without MPI.
 
 Importing this package loads the engine; no MPI is needed for that, and none is loaded.
 """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Datatype
 
     from tempi import MPI
+    from tempi._packing import pack, unpack
     from tempi._stats import Stats, stats
     from tempi.layout import Layout
 
@@ -49,12 +51,20 @@ __all__ = [
     "__version__",
     "describe",
     "disabled",
+    "pack",
     "set_stream",
     "stats",
+    "unpack",
 ]
 
 # Made on first use: mpi4py and an MPI for MPI, NumPy for Layout.
-_LAZY = {"Layout": "tempi.layout", "Stats": "tempi._stats", "stats": "tempi._stats"}
+_LAZY = {
+    "Layout": "tempi.layout",
+    "Stats": "tempi._stats",
+    "pack": "tempi._packing",
+    "stats": "tempi._stats",
+    "unpack": "tempi._packing",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,18 @@
-"""NumPy views as MPI messages: the datatype of a view, made from its shape and strides.
+"""Views of arrays as MPI messages: the datatype of a view, made from its shape and strides.
 
 A view goes out and comes in in the order of its indices (C order), so it pairs with a contiguous
 array of the same shape on the other side. A message of a view is mpi4py's ``(buffer, 1, datatype)``
 with the view's first element as the buffer. mpi4py keeps that message until the request completes:
 the element keeps the array's memory alive, and the datatype is freed when its last user has gone.
+
+Arrays that are not NumPy's come as `Foreign` (see there), their first element as an object of this
+module's that has its address: nothing in here touches the elements, which may be in device memory.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,23 +21,24 @@ import numpy as np
 from mpi4py import MPI
 
 from tempi._errors import ArrayError
+from tempi._strides import fold, overlap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from tempi._foreign import Foreign
+
     Array = NDArray[Any]
-    Message = tuple[Array, int, MPI.Datatype]
+    Message = tuple[Any, int, MPI.Datatype]
     Key = tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...]]
 
-__all__ = ["clear", "incoming", "outgoing"]
+__all__ = ["clear", "incoming", "incoming_foreign", "outgoing", "outgoing_foreign"]
 
 #: Datatypes kept. A halo exchange of many fields uses some hundreds; one takes about a kilobyte.
 #: With some 500 alive, those that they are made of included, MPICH 4.0.2 packs nothing of a new duplicate.
 CACHE_SIZE = 64 if "MPICH Version:\t4.0" in MPI.Get_library_version() else 1024
-#: Bound on the search for two indices with one address, for axes that do not nest (NumPy's unit).
-_OVERLAP_WORK = 1_000_000
 
 
 class _ViewType(MPI.Datatype):
@@ -59,23 +64,58 @@ _lock = threading.Lock()
 _teardown_ready = False
 
 
+class _Address(ctypes.Structure):
+    """An address as a buffer, for mpi4py; `owner` keeps the memory alive."""
+
+    _fields_ = (("byte", ctypes.c_char),)
+    owner: object
+
+
+def _first(array: Foreign) -> _Address:
+    found: _Address = _Address.from_address(array.pointer)
+    found.owner = array.owner
+    return found
+
+
 def outgoing(array: Array) -> Message:
     """The message that sends this non-contiguous array. Raises ArrayError where it cannot be one."""
-    view = _views.get((array.dtype, array.shape, array.strides)) or _make(array)
+    key = (array.dtype, array.shape, array.strides)
+    view = _views.get(key) or _make(key)
     return np.ndarray.__getitem__(array, view.first), 1, view.datatype
+
+
+def outgoing_foreign(array: Foreign) -> Message:
+    """The same for an array that is not NumPy's."""
+    key = (array.dtype, array.shape, array.strides)
+    view = _views.get(key) or _make(key)
+    return _first(array), 1, view.datatype
 
 
 def incoming(array: Array) -> Message:
     """The message that receives into this array: it must be writable and not overlap itself."""
-    view = _views.get((array.dtype, array.shape, array.strides)) or _make(array)
+    key = (array.dtype, array.shape, array.strides)
+    view = _views.get(key) or _make(key)
+    _check_writable(view, array, array.flags.writeable)
+    return np.ndarray.__getitem__(array, view.first), 1, view.datatype
+
+
+def incoming_foreign(array: Foreign) -> Message:
+    """The same for an array that is not NumPy's."""
+    key = (array.dtype, array.shape, array.strides)
+    view = _views.get(key) or _make(key)
+    _check_writable(view, array, not array.readonly)
+    return _first(array), 1, view.datatype
+
+
+def _check_writable(view: _View, array: Array | Foreign, writable: bool) -> None:
+    """Raises ArrayError where the array cannot be received into."""
     if not view.examined:
-        view.refusal = _overlap(array)
+        view.refusal = overlap(array if isinstance(array, np.ndarray) else array.stand_in())
         view.examined = True
     if view.refusal is not None:
-        raise ArrayError(view.refusal)
-    if not array.flags.writeable:
+        raise ArrayError(f"cannot receive into this array: {view.refusal}; receive into a copy")
+    if not writable:
         raise ArrayError("cannot receive into this array: it is read-only")
-    return np.ndarray.__getitem__(array, view.first), 1, view.datatype
 
 
 def clear() -> None:
@@ -84,10 +124,8 @@ def clear() -> None:
         _views.clear()
 
 
-def _make(array: Array) -> _View:
-    key = (array.dtype, array.shape, array.strides)
-    datatype = _datatype(*key)
-    view = _View(datatype, (0,) * array.ndim + (Ellipsis,))
+def _make(key: Key) -> _View:
+    view = _View(_datatype(*key), (0,) * len(key[1]) + (Ellipsis,))
     with _lock:
         _prepare_teardown()
         while len(_views) >= CACHE_SIZE:  # the oldest goes; a request that uses it keeps it
@@ -122,29 +160,10 @@ def _element(dtype: np.dtype[Any]) -> tuple[MPI.Datatype, int]:
     return MPI.BYTE, dtype.itemsize
 
 
-def _fold(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[tuple[int, int]]:
-    """The axes as (count, stride), innermost first, without those of one entry.
-
-    Neighbours that step through memory as one axis would are one, and so is a dense innermost axis
-    and the element: that one comes as (count, itemsize).
-    """
-    axes: list[tuple[int, int]] = []
-    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if count == 1:
-            continue
-        if axes and stride == axes[-1][0] * axes[-1][1]:
-            axes[-1] = (axes[-1][0] * count, axes[-1][1])
-        else:
-            axes.append((count, stride))
-    if not axes or axes[0][1] != itemsize:
-        axes.insert(0, (1, itemsize))
-    return axes
-
-
 def _datatype(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int]) -> _ViewType:
     """A committed datatype of the elements in index order, relative to the first one's address."""
     named, repeat = _element(dtype)
-    (run, _), *axes = _fold(shape, strides, dtype.itemsize)
+    (run, _), *axes = fold(shape, strides, dtype.itemsize)
     current = named.Create_contiguous(run * repeat)
     for count, stride in axes:
         inner = current
@@ -153,35 +172,3 @@ def _datatype(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int]
         finally:
             inner.Free()
     return _ViewType(current.Commit())
-
-
-def _overlap(array: Array) -> str | None:
-    """Why two indices share bytes, naming the axis; None if none do.
-
-    If all axes nest, one's step outside the span of the finer ones, none do. If not, axis by axis:
-    two indices that differ along it may be moved so that one of them has 0 there.
-    """
-    span = array.itemsize
-    for stride, count in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)):
-        if count > 1:
-            if stride < span:
-                break
-            span += (count - 1) * stride
-    else:
-        return None
-    for axis, (count, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        if count == 1:
-            continue
-        head = (slice(None),) * axis
-        try:
-            first, rest = array[(*head, slice(0, 1))], array[(*head, slice(1, None))]
-            shared = np.shares_memory(first, rest, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
-            verdict = "share memory"
-        except np.exceptions.TooHardError:
-            shared, verdict = True, "cannot be shown not to share memory"
-        if shared:
-            return (
-                f"cannot receive into this array: along axis {axis} ({count} entries, {stride} bytes "
-                f"apart) elements {verdict}; receive into a copy"
-            )
-    return None

@@ -1,4 +1,4 @@
-"""mpi4py's communicators and matched messages, which also take non-contiguous NumPy arrays.
+"""mpi4py's communicators and matched messages, which also take non-contiguous arrays.
 
 mpi4py's classes cannot be changed, so each has a subclass of the same name here, and each method
 that makes a communicator returns one of ours. What mpi4py makes by itself (for mpi4py.futures, say,
@@ -9,7 +9,8 @@ an object by the first extension type among the bases, so a Cartcomm made throug
 miss mpi4py's check that there is a grid. ``issubclass(Cartcomm, Intracomm)`` is answered by `_Kind`.
 
 The check that an array is contiguous stands written out in each method: it is on the way of every
-message, and a call costs more than the check.
+message, and a call costs more than the check. Arrays that are not NumPy's take the longer way of
+`tempi._ordered`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from mpi4py.MPI import ANY_SOURCE, ANY_TAG, PROC_NULL
 from numpy import ndarray
 
 from tempi._arrays import incoming, outgoing
+from tempi._ordered import PLAIN, arrive, call, depart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,63 +104,99 @@ class _Methods(_AnyComm):
             _Base.free(self)
 
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Send, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Send(self, buf, dest, tag)
 
     def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Bsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Bsend(self, buf, dest, tag)
 
     def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Ssend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Ssend(self, buf, dest, tag)
 
     def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Rsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Rsend(self, buf, dest, tag)
 
     def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Isend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Isend(self, buf, dest, tag)
 
     def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Ibsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Ibsend(self, buf, dest, tag)
 
     def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Issend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Issend(self, buf, dest, tag)
 
     def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(_Base.Irsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
         return _Base.Irsend(self, buf, dest, tag)
 
     def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            buf = depart(buf, wait=True)
         return _Base.Send_init(self, buf, dest, tag)
 
     def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            buf = depart(buf, wait=True)
         return _Base.Bsend_init(self, buf, dest, tag)
 
     def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            buf = depart(buf, wait=True)
         return _Base.Ssend_init(self, buf, dest, tag)
 
     def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and dest != PROC_NULL:
-            buf = outgoing(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            buf = depart(buf, wait=True)
         return _Base.Rsend_init(self, buf, dest, tag)
 
     def Recv(
@@ -168,18 +206,27 @@ class _Methods(_AnyComm):
         tag: int = ANY_TAG,
         status: Status | None = None,
     ) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc and source != PROC_NULL:
-            buf = incoming(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and source != PROC_NULL:
+                buf = incoming(buf)
+        elif type(buf) not in PLAIN and source != PROC_NULL:
+            return call(_Base.Recv, self, arrive(buf), source, tag, status)  # type: ignore[no-any-return]
         return _Base.Recv(self, buf, source, tag, status)
 
     def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and source != PROC_NULL:
-            buf = incoming(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and source != PROC_NULL:
+                buf = incoming(buf)
+        elif type(buf) not in PLAIN and source != PROC_NULL:
+            return call(_Base.Irecv, self, arrive(buf), source, tag)  # type: ignore[no-any-return]
         return _Base.Irecv(self, buf, source, tag)
 
     def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest:
-        if isinstance(buf, ndarray) and not buf.flags.forc and source != PROC_NULL:
-            buf = incoming(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and source != PROC_NULL:
+                buf = incoming(buf)
+        elif type(buf) not in PLAIN and source != PROC_NULL:
+            buf = arrive(buf, wait=True)
         return _Base.Recv_init(self, buf, source, tag)
 
     def Sendrecv(
@@ -192,10 +239,16 @@ class _Methods(_AnyComm):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> None:
-        if isinstance(sendbuf, ndarray) and not sendbuf.flags.forc and dest != PROC_NULL:
-            sendbuf = outgoing(sendbuf)
-        if isinstance(recvbuf, ndarray) and not recvbuf.flags.forc and source != PROC_NULL:
-            recvbuf = incoming(recvbuf)
+        if isinstance(sendbuf, ndarray):
+            if not sendbuf.flags.forc and dest != PROC_NULL:
+                sendbuf = outgoing(sendbuf)
+        elif type(sendbuf) not in PLAIN and dest != PROC_NULL:
+            sendbuf = depart(sendbuf, wait=True)
+        if isinstance(recvbuf, ndarray):
+            if not recvbuf.flags.forc and source != PROC_NULL:
+                recvbuf = incoming(recvbuf)
+        elif type(recvbuf) not in PLAIN and source != PROC_NULL:
+            recvbuf = arrive(recvbuf, wait=True)
         return _Base.Sendrecv(self, sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
 
     def Isendrecv(
@@ -207,10 +260,16 @@ class _Methods(_AnyComm):
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
     ) -> Request:
-        if isinstance(sendbuf, ndarray) and not sendbuf.flags.forc and dest != PROC_NULL:
-            sendbuf = outgoing(sendbuf)
-        if isinstance(recvbuf, ndarray) and not recvbuf.flags.forc and source != PROC_NULL:
-            recvbuf = incoming(recvbuf)
+        if isinstance(sendbuf, ndarray):
+            if not sendbuf.flags.forc and dest != PROC_NULL:
+                sendbuf = outgoing(sendbuf)
+        elif type(sendbuf) not in PLAIN and dest != PROC_NULL:
+            sendbuf = depart(sendbuf, wait=True)
+        if isinstance(recvbuf, ndarray):
+            if not recvbuf.flags.forc and source != PROC_NULL:
+                recvbuf = incoming(recvbuf)
+        elif type(recvbuf) not in PLAIN and source != PROC_NULL:
+            recvbuf = arrive(recvbuf, wait=True)
         return _Base.Isendrecv(self, sendbuf, dest, sendtag, recvbuf, source, recvtag)
 
     def Sendrecv_replace(
@@ -222,20 +281,23 @@ class _Methods(_AnyComm):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc and (dest, source) != _NOBODY:
-            buf = incoming(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and (dest, source) != _NOBODY:
+                buf = incoming(buf)
+        elif type(buf) not in PLAIN and (dest, source) != _NOBODY:
+            buf = arrive(buf, wait=True)
         return _Base.Sendrecv_replace(self, buf, dest, sendtag, source, recvtag, status)
 
     # Isendrecv_replace stays mpi4py's: MPICH 5.0.2 itself receives wrong bytes into a strided type there,
     # and a view that is refused is better than a view that is spoilt.
 
     def Bcast(self, buf: BufSpec, root: int = 0) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc:
+        if not buf.flags.forc if isinstance(buf, ndarray) else type(buf) not in PLAIN:
             buf = _broadcast(self, buf, root)
         return _Base.Bcast(self, buf, root)
 
     def Ibcast(self, buf: BufSpec, root: int = 0) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc:
+        if not buf.flags.forc if isinstance(buf, ndarray) else type(buf) not in PLAIN:
             buf = _broadcast(self, buf, root)
         return _Base.Ibcast(self, buf, root)
 
@@ -248,64 +310,72 @@ def _broadcast(comm: MPI.Comm, array: Any, root: int) -> BufSpec:
             return array  # type: ignore[no-any-return]  # not looked at
     else:
         sends = root == comm.Get_rank()
-    return outgoing(array) if sends else incoming(array)
+    if isinstance(array, ndarray):
+        return outgoing(array) if sends else incoming(array)
+    return (depart if sends else arrive)(array, wait=True)  # type: ignore[no-any-return]
 
 
 class Comm(_Methods, MPI.Comm, metaclass=_Kind):
-    """As mpi4py\'s Comm; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s Comm; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
 
 class Intracomm(_Methods, MPI.Intracomm, metaclass=_Kind):
-    """As mpi4py\'s Intracomm; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s Intracomm; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
 
 class Topocomm(_Methods, MPI.Topocomm, metaclass=_Kind):
-    """As mpi4py\'s Topocomm; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s Topocomm; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
 
 class Cartcomm(_Methods, MPI.Cartcomm, metaclass=_Kind):
-    """As mpi4py\'s Cartcomm; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s Cartcomm; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
 
 class Graphcomm(_Methods, MPI.Graphcomm, metaclass=_Kind):
-    """As mpi4py\'s Graphcomm; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s Graphcomm; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
 
 class Distgraphcomm(_Methods, MPI.Distgraphcomm, metaclass=_Kind):
-    """As mpi4py\'s Distgraphcomm; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s Distgraphcomm; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
 
 class Intercomm(_Methods, MPI.Intercomm, metaclass=_Kind):
-    """As mpi4py\'s Intercomm; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s Intercomm; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
 
 class Message(MPI.Message, metaclass=_Kind):
-    """As mpi4py\'s matched Message; buffers may also be non-contiguous NumPy arrays."""
+    """As mpi4py\'s matched Message; buffers may also be non-contiguous arrays."""
 
     __slots__ = ()
 
     def Recv(self, buf: BufSpec, status: Status | None = None) -> None:
-        if isinstance(buf, ndarray) and not buf.flags.forc and self != MPI.MESSAGE_NO_PROC:
-            buf = incoming(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and self != MPI.MESSAGE_NO_PROC:
+                buf = incoming(buf)
+        elif type(buf) not in PLAIN and self != MPI.MESSAGE_NO_PROC:
+            return call(MPI.Message.Recv, self, arrive(buf), status)  # type: ignore[no-any-return]
         return MPI.Message.Recv(self, buf, status)
 
     def Irecv(self, buf: BufSpec) -> Request:
-        if isinstance(buf, ndarray) and not buf.flags.forc and self != MPI.MESSAGE_NO_PROC:
-            buf = incoming(buf)
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and self != MPI.MESSAGE_NO_PROC:
+                buf = incoming(buf)
+        elif type(buf) not in PLAIN and self != MPI.MESSAGE_NO_PROC:
+            return call(MPI.Message.Irecv, self, arrive(buf))  # type: ignore[no-any-return]
         return MPI.Message.Irecv(self, buf)
 
 
@@ -351,6 +421,8 @@ def _register(cls: type, base: type) -> None:
 
 for _each in (Comm, Intracomm, Topocomm, Cartcomm, Graphcomm, Distgraphcomm, Intercomm, Message):
     _register(_each, getattr(MPI, _each.__name__))
+
+
 def _twin(cls: type[Any], constant: MPI.Comm) -> Any:
     """Our object for the handle of a constant, made by no MPI call: MPI may not have started yet."""
     made = cls()

@@ -15,7 +15,7 @@ import tempi
 from tempi import _engine
 from world import MPI, Memory, placement
 
-__all__ = ["call", "has", "library_agrees", "pack", "unchecked", "unpack"]
+__all__ = ["call", "code_of", "has", "library_agrees", "pack", "unchecked", "unpack"]
 
 
 def _address(name: str) -> int:
@@ -33,17 +33,22 @@ def _converted(argument: Any) -> Any:
         return ctypes.c_void_p(argument.ctypes.data)
     if isinstance(argument, Memory):
         return ctypes.c_void_p(argument.address)
-    if isinstance(argument, (MPI.Datatype, MPI.Comm, MPI.Request)):
+    if isinstance(argument, (MPI.Datatype, MPI.Comm, MPI.Request, MPI.Op, MPI.Win, MPI.File, MPI.Info)):
         size = MPI._sizeof(argument)
         handle = argument.handle & ((1 << 8 * size) - 1)
         return ctypes.c_void_p(handle) if size == 8 else ctypes.c_uint(handle)
     return argument
 
 
-def call(name: str, *arguments: Any) -> None:
-    """Raises MPI.Exception for an error that comes back. Counts are C ints: wrap longer ones."""
+def code_of(name: str, *arguments: Any) -> int:
+    """What the function returns. Counts are C ints: wrap longer ones."""
     function = ctypes.CFUNCTYPE(ctypes.c_int)(_address(name))
-    code = function(*(_converted(argument) for argument in arguments))
+    return int(function(*(_converted(argument) for argument in arguments)))
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Raises MPI.Exception for an error that comes back."""
+    code = code_of(name, *arguments)
     if code != MPI.SUCCESS:
         raise MPI.Exception(code)
 

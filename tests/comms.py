@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tempi import MPI
 
-__all__ = ["graph", "halves", "ring"]
+__all__ = ["COMMS", "graph", "halves", "make", "ring"]
+
+#: What `make` makes.
+COMMS = ["Intracomm", "Cartcomm", "Graphcomm", "Distgraphcomm", "Split", "Dup"]
 
 
 def ring(comm: MPI.Intracomm) -> tuple[list[int], list[int]]:
@@ -22,3 +25,17 @@ def halves(comm: MPI.Intracomm) -> MPI.Intercomm:
     made = local.Create_intercomm(0, comm, 1 - comm.rank % 2)
     local.Free()
     return made
+
+
+def make(kind: str, comm: MPI.Intracomm) -> MPI.Comm:
+    match kind:
+        case "Cartcomm":
+            return comm.Create_cart([comm.size], [True])
+        case "Graphcomm":
+            return graph(comm)
+        case "Distgraphcomm":
+            return comm.Create_dist_graph_adjacent(*ring(comm))
+        case "Split":
+            return comm.Split(0, comm.rank)
+        case _:
+            return comm.Dup()

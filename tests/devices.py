@@ -1,4 +1,4 @@
-"""Memory of the emulated CUDA device, for tests: what a CUDA program would do, by ctypes."""
+"""Memory of a CUDA device, emulated or real, for tests: what a CUDA program would do, by ctypes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,13 @@ GRANULE = 2 << 20  # of virtual memory
 
 @functools.cache
 def driver() -> ctypes.CDLL:
-    """The driver's library, initialised."""
-    library = ctypes.CDLL(str(Path(_engine.library_path()).with_name("libtempi-cuda.so")))
-    assert library.cuInit(0) == 0
+    """The driver's library, initialised: the emulated one where the run says so, or the machine's own."""
+    if os.environ.get("TEMPI_CUDA_DRIVER") == "emulated":
+        library = ctypes.CDLL(str(Path(_engine.library_path()).with_name("libtempi-cuda.so")))
+    else:
+        library = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
+    result = library.cuInit(0)
+    assert result == 0, f"no CUDA device: cuInit: CUDA error {result}"
     return library
 
 

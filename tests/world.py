@@ -187,6 +187,10 @@ class Memory:
             self._whole[:] = self._device.read()[self._shift :]
         return self._whole
 
+    @property
+    def on_device(self) -> bool:
+        return self._device is not None
+
     def fill(self, seed: int) -> Memory:
         """Bytes that differ from seed to seed, the same on every rank."""
         self._put(np.random.default_rng(seed).integers(0, 256, len(self._whole), np.uint8))

@@ -3,6 +3,7 @@
 #include "tempi.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct {
@@ -15,6 +16,7 @@ static struct {
     const char *(*name)(int);
     uint64_t (*value)(int);
     int (*query)(tempi_engine_info *);
+    void *(*symbol)(const char *);
 } engine;
 
 /* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same. */
@@ -33,7 +35,8 @@ int engine_found(void)
     if (!(bind_symbol("tempi_disable", &engine.disable) && bind_symbol("tempi_enable", &engine.enable) &&
           bind_symbol("tempi_stats_count", &engine.count) && bind_symbol("tempi_stats_name", &engine.name) &&
           bind_symbol("tempi_stats_value", &engine.value) &&
-          bind_symbol("tempi_engine_query", &engine.query))) {
+          bind_symbol("tempi_engine_query", &engine.query) &&
+          bind_symbol("tempi_engine_symbol", &engine.symbol))) {
         snprintf(engine.reason, sizeof engine.reason, "tempi is not preloaded");
         return 0;
     }
@@ -61,6 +64,23 @@ void engine_enable(void)
 {
     if (engine.active)
         engine.enable();
+}
+
+/* tempi answers for itself when a program asks, so the library is asked past it. */
+int engine_library_aware(void)
+{
+    static const char name[] = "MPIX_Query_cuda_support";
+    const char *said = getenv("TEMPI_CUDA_AWARE");
+    int (*query)(void) = NULL;
+    if (said)
+        return strcmp(said, "0") != 0;
+    if (engine.symbol) {
+        void *symbol = engine.symbol(name);
+        memcpy(&query, &symbol, sizeof symbol);
+    } else {
+        (void)bind_symbol(name, &query);
+    }
+    return query && query() == 1;
 }
 
 int engine_counters(void)

@@ -1,7 +1,6 @@
 /* exchange.c: the exchange with datatypes, and the one packed by hand. */
 #include "halo.h"
 
-#include <string.h>
 #include <time.h>
 
 const char *const phase_names[PHASES] = {"post", "send", "wait", "exchange"};
@@ -40,51 +39,9 @@ void exchange_with_types(struct halo *h, double seconds[PHASES])
     set_phases(seconds, t0, t1, t2, now());
 }
 
-/* Rows of N doubles with N known to the compiler: what one writes when the radius is fixed. */
-#define COPY_ROWS(N)                                                        \
-    for (int y = 0; y < rows; y++) {                                        \
-        memcpy(to, from, (N) * sizeof(double));                             \
-        to += to_stride;                                                    \
-        from += from_stride;                                                \
-    }
-
-static void copy_rows(double *to, size_t to_stride, const double *from, size_t from_stride, int rows,
-                      int length)
+static void pack(const struct halo *h, const struct message *m)
 {
-    switch (length) {
-    case 1: COPY_ROWS(1) return;
-    case 2: COPY_ROWS(2) return;
-    case 3: COPY_ROWS(3) return;
-    case 4: COPY_ROWS(4) return;
-    default: COPY_ROWS((size_t)length) return;
-    }
-}
-
-static size_t region_offset(const struct halo *h, const struct region *g, int field, int z)
-{
-    const size_t ny = (size_t)h->dims[1], nx = (size_t)h->dims[2];
-    return (size_t)field * h->cells + ((size_t)(g->start[0] + z) * ny + (size_t)g->start[1]) * nx +
-           (size_t)g->start[2];
-}
-
-void region_pack(const struct halo *h, const struct region *g, int field, int fields, void *out)
-{
-    const size_t row = (size_t)g->size[2], plane = row * (size_t)g->size[1];
-    double *to = out;
-    for (int f = field; f < field + fields; f++)
-        for (int z = 0; z < g->size[0]; z++, to += plane)
-            copy_rows(to, row, h->data + region_offset(h, g, f, z), (size_t)h->dims[2], g->size[1],
-                      g->size[2]);
-}
-
-void region_unpack(struct halo *h, const struct region *g, int field, int fields, const void *in)
-{
-    const size_t row = (size_t)g->size[2], plane = row * (size_t)g->size[1];
-    const double *from = in;
-    for (int f = field; f < field + fields; f++)
-        for (int z = 0; z < g->size[0]; z++, from += plane)
-            copy_rows(h->data + region_offset(h, g, f, z), (size_t)h->dims[2], from, row, g->size[1],
-                      g->size[2]);
+    region_pack(h, &m->inner, m->field, m->fields, m->send_staging);
 }
 
 void exchange_by_hand(struct halo *h, double seconds[PHASES])
@@ -96,9 +53,15 @@ void exchange_by_hand(struct halo *h, double seconds[PHASES])
                   &h->requests[i]);
     }
     const double t1 = now();
+    if (h->options.memory->copy) { /* all copies at once: a wait for each would cost more than it hides */
+        for (int i = 0; i < h->messages; i++)
+            pack(h, &h->message[i]);
+        region_wait(h);
+    }
     for (int i = 0; i < h->messages; i++) {
         const struct message *m = &h->message[i];
-        region_pack(h, &m->inner, m->field, m->fields, m->send_staging);
+        if (!h->options.memory->copy)
+            pack(h, m);
         MPI_Isend(m->send_staging, (int)m->bytes, MPI_BYTE, m->peer, m->send_tag, h->comm,
                   &h->requests[h->messages + i]);
     }
@@ -108,6 +71,7 @@ void exchange_by_hand(struct halo *h, double seconds[PHASES])
         const struct message *m = &h->message[i];
         region_unpack(h, &m->outer, m->field, m->fields, m->receive_staging);
     }
+    region_wait(h);
     MPI_Waitall(h->messages, h->requests + h->messages, MPI_STATUSES_IGNORE);
     set_phases(seconds, t0, t1, t2, now());
 }

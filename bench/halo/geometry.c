@@ -72,8 +72,8 @@ static void add_direction(struct halo *h, int d)
         m.field = f;
         m.send_tag = d * h->options.fields + f;
         m.receive_tag = (DIRECTIONS - 1 - d) * h->options.fields + f;
-        m.send_staging = checked_alloc(m.bytes);
-        m.receive_staging = checked_alloc(m.bytes);
+        m.send_staging = h->options.memory->staging(m.bytes);
+        m.receive_staging = h->options.memory->staging(m.bytes);
         h->message[h->messages++] = m;
     }
 }
@@ -111,12 +111,18 @@ static void setup_fields(struct halo *h)
         h->cells *= (size_t)h->dims[a];
     }
     const size_t bytes = h->cells * (size_t)h->options.fields * sizeof(double);
+    const char *missing = h->options.memory->start ? h->options.memory->start(h->comm) : NULL;
+    if (missing) {
+        fprintf(stderr, "halo: rank %d: no %s memory: %s\n", h->rank, h->options.memory->name, missing);
+        MPI_Abort(h->comm, 1);
+    }
     h->data = h->options.memory->allocate(bytes);
     if (!h->data) {
         fprintf(stderr, "halo: rank %d has no %s memory for %zu bytes\n", h->rank, h->options.memory->name,
                 bytes);
         MPI_Abort(h->comm, 1);
     }
+    h->host = h->options.memory->copy ? checked_alloc(bytes) : h->data;
 }
 
 void halo_setup(struct halo *h, const struct options *options)
@@ -140,11 +146,13 @@ void halo_free(struct halo *h)
             MPI_Type_free(&m->send_type);
             MPI_Type_free(&m->receive_type);
         }
-        free(m->send_staging);
-        free(m->receive_staging);
+        h->options.memory->staging_release(m->send_staging);
+        h->options.memory->staging_release(m->receive_staging);
     }
     free(h->message);
     free(h->requests);
+    if (h->host != h->data)
+        free(h->host);
     h->options.memory->release(h->data);
     MPI_Comm_free(&h->comm);
 }

@@ -19,10 +19,16 @@ extern const char *const phase_names[PHASES];
 
 enum subject { SUBJECT_LIBRARY, SUBJECT_TEMPI, SUBJECT_HAND, SUBJECTS };
 
+/* Where the fields live. `start` may be NULL, and tells why there is no such memory here; the copies are
+ * NULL where the CPU reads and writes the memory itself. */
 struct memory_kind {
     const char *name;
+    const char *(*start)(MPI_Comm comm);
     void *(*allocate)(size_t bytes); /* NULL when there is none left */
     void (*release)(void *data);
+    void *(*staging)(size_t bytes); /* what the hand-written exchange packs into, in host memory */
+    void (*staging_release)(void *data);
+    void (*copy)(void *to, const void *from, size_t bytes); /* to or from host memory */
 };
 const struct memory_kind *memory_kind_find(const char *name);
 
@@ -73,6 +79,7 @@ struct halo {
     int dims[AXES];      /* points + 2 * radius */
     size_t cells;        /* of one field, halo included */
     double *data;        /* fields one after another */
+    double *host;        /* the same, where the CPU fills and verifies them: `data`, or a copy */
     int messages;
     struct message *message;
     MPI_Request *requests; /* receives, then sends */
@@ -84,11 +91,15 @@ void halo_free(struct halo *h);
 void exchange_with_types(struct halo *h, double seconds[PHASES]);
 void exchange_by_hand(struct halo *h, double seconds[PHASES]);
 
+/* By hand. In device memory both only start the copies: region_wait waits for them. */
 void region_pack(const struct halo *h, const struct region *region, int field, int fields, void *out);
 void region_unpack(struct halo *h, const struct region *region, int field, int fields, const void *in);
+void region_wait(const struct halo *h);
 
 /* Interior from global coordinates, field and generation; halo poisoned. */
 void verify_fill(struct halo *h, int generation);
+/* Spoils one cell of this rank, to see the check fail. */
+void verify_spoil(struct halo *h, long long cell);
 /* Number of wrong cells over all ranks; the first of them is told on stderr. */
 long long verify_check(const struct halo *h, int generation, const char *subject);
 
@@ -97,6 +108,8 @@ int engine_found(void);        /* 1: interposed and acting */
 const char *engine_reason(void); /* why not */
 void engine_disable(void);
 void engine_enable(void);
+/* Whether the MPI library itself takes device addresses, as it says or TEMPI_CUDA_AWARE does. */
+int engine_library_aware(void);
 int engine_counters(void);
 const char *engine_counter_name(int i);
 uint64_t engine_counter(int i);

@@ -1,15 +1,33 @@
 /* main.c: the halo exchange benchmark. A plain MPI program: run it as it is, or under `tempi run`,
  * where tempi is one more subject beside the library's own datatypes and a hand-packed exchange. */
+#include "cuda.h"
 #include "halo.h"
+
+/* The library takes part where it can reach the memory: no library knows addresses of the emulator. */
+static int library_reaches(const struct options *options)
+{
+    return !options->memory->copy || (engine_library_aware() && !cuda_emulated());
+}
 
 static int choose_subjects(const struct options *options, struct timing timings[SUBJECTS])
 {
     int n = 0;
-    timings[n++] = (struct timing){.subject = SUBJECT_LIBRARY, .name = options->label};
+    if (library_reaches(options))
+        timings[n++] = (struct timing){.subject = SUBJECT_LIBRARY, .name = options->label};
     if (engine_found())
         timings[n++] = (struct timing){.subject = SUBJECT_TEMPI, .name = "tempi"};
     timings[n++] = (struct timing){.subject = SUBJECT_HAND, .name = "hand"};
     return n;
+}
+
+static void tell_missing(const struct options *options)
+{
+    if (!library_reaches(options))
+        printf("no subject %s: this MPI does not take device addresses\n", options->label);
+    if (!engine_found())
+        printf("no subject tempi: %s\n", engine_reason());
+    if (cuda_emulated())
+        printf("EMULATED DEVICE (CUDA on the CPU): correctness only, nothing is timed\n");
 }
 
 static int run(const struct options *options)
@@ -19,8 +37,8 @@ static int run(const struct options *options)
     int failed = 0;
     halo_setup(&h, options);
     const int n = choose_subjects(options, timings);
-    if (h.rank == 0 && !engine_found() && !options->json)
-        printf("no subject tempi: %s\n", engine_reason());
+    if (h.rank == 0 && !options->json)
+        tell_missing(options);
     timing_run(&h, timings, n);
     for (int i = 0; i < n; i++)
         failed |= timings[i].wrong > 0;

@@ -1,4 +1,5 @@
 /* memory.c: kinds of memory that the fields may live in. */
+#include "cuda.h"
 #include "halo.h"
 
 #include <stdlib.h>
@@ -11,7 +12,9 @@ static void *host_allocate(size_t bytes)
 }
 
 static const struct memory_kind kinds[] = {
-    {"host", host_allocate, free},
+    {.name = "host", .allocate = host_allocate, .release = free, .staging = checked_alloc, .staging_release = free},
+    {.name = "device", .start = cuda_start, .allocate = cuda_allocate, .release = cuda_release,
+     .staging = cuda_pinned_allocate, .staging_release = cuda_pinned_release, .copy = cuda_copy},
 };
 
 const struct memory_kind *memory_kind_find(const char *name)

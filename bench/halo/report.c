@@ -1,4 +1,5 @@
 /* report.c: JSON lines (one record a phase and subject) or a text table, from rank 0. */
+#include "cuda.h"
 #include "halo.h"
 
 #include <stdlib.h>
@@ -71,6 +72,12 @@ static void put_meta(FILE *out, const struct halo *h, const struct timing *t)
     fprintf(out, "{\"ranks\":%d,\"messages\":%d,\"memory\":\"%s\",\"interposed\":%s,\"wrong\":%lld,\"mpi\":",
             h->ranks, h->messages, h->options.memory->name, engine_found() ? "true" : "false", t->wrong);
     put_string(out, version);
+    if (h->options.memory->copy) {
+        fputs(",\"device\":", out);
+        put_string(out, cuda_device_name());
+        fprintf(out, ",\"emulated\":%s,\"library_aware\":%s", cuda_emulated() ? "true" : "false",
+                engine_library_aware() ? "true" : "false");
+    }
     fprintf(out, ",\"cells\":%lld", (long long)h->cells * h->options.fields * h->ranks);
     if (t->counters)
         put_counters(out, t->counters);

@@ -52,7 +52,27 @@ static void expected_row(const struct halo *h, int field, int z, int y, int exch
 static double *row_at(const struct halo *h, int field, int z, int y)
 {
     const size_t line = (size_t)z * (size_t)h->dims[1] + (size_t)y;
-    return h->data + (size_t)field * h->cells + line * (size_t)h->dims[2];
+    return h->host + (size_t)field * h->cells + line * (size_t)h->dims[2];
+}
+
+/* What the CPU has filled to where the fields live, and back. */
+static void put(struct halo *h)
+{
+    if (h->options.memory->copy)
+        h->options.memory->copy(h->data, h->host, h->cells * (size_t)h->options.fields * sizeof(double));
+}
+
+static void get(const struct halo *h)
+{
+    if (h->options.memory->copy)
+        h->options.memory->copy(h->host, h->data, h->cells * (size_t)h->options.fields * sizeof(double));
+}
+
+void verify_spoil(struct halo *h, long long cell)
+{
+    get(h);
+    h->host[cell] += 1.0;
+    put(h);
 }
 
 void verify_fill(struct halo *h, int generation)
@@ -61,6 +81,7 @@ void verify_fill(struct halo *h, int generation)
         for (int z = 0; z < h->dims[0]; z++)
             for (int y = 0; y < h->dims[1]; y++)
                 expected_row(h, f, z, y, 0, generation, row_at(h, f, z, y));
+    put(h);
 }
 
 static void tell_first(const struct halo *h, const char *subject, int f, int z, int y, int x, double want)
@@ -74,6 +95,7 @@ long long verify_check(const struct halo *h, int generation, const char *subject
     const size_t bytes = (size_t)h->dims[2] * sizeof(double);
     double *want = checked_alloc(bytes);
     long long wrong = 0, total = 0;
+    get(h);
     for (int f = 0; f < h->options.fields; f++)
         for (int z = 0; z < h->dims[0]; z++)
             for (int y = 0; y < h->dims[1]; y++) {

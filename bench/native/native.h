@@ -87,6 +87,18 @@ int bench_burst(const void *calls);
 /* The Waitalls alone, in seconds for `loops` of them; posting and sending is not timed. */
 double bench_waitall(const struct bench_calls *calls, int64_t loops);
 
+/* Calls of any functions that return 0 when all is well, one behind another. */
+enum { BENCH_ARGUMENTS = 11 };
+struct bench_call {
+    void *function;
+    uintptr_t arguments[BENCH_ARGUMENTS];
+};
+struct bench_sequence {
+    const struct bench_call *calls;
+    int64_t n;
+};
+int bench_calls_in_turn(const void *sequence);
+
 /* Seconds for tempi_datatype_layout on n datatypes that were not in use before. */
 double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **), const uintptr_t *types,
                        int64_t n);

@@ -45,6 +45,9 @@
     X(left_aware, "left to the library: device memory without gaps, which it takes itself")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory that took another method, because buffers were out")  \
+    X(bounced, "calls on device memory that went through host memory: the library takes no device addresses") \
+    X(bounced_bytes, "bytes copied for them, in and out")                                          \
+    X(bounce_errors, "of these, how many ended with an error: out of memory, a device, or not possible") \
     X(mixed, "messages whose bytes lie in several memories")                                      \
     X(self_moves, "messages to oneself that went from strided memory to strided memory")          \
     X(orphans, "requests freed by the program while active")                                       \

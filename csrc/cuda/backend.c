@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/pool.h"
+#include "cuda/program.h"
 #include "cuda/tables.h"
 
 #include <stdlib.h>
@@ -123,7 +124,7 @@ static int prepare_staged(tempi_cuda_item *item)
     return TEMPI_OK;
 }
 
-static int prepare(const tempi_op *op, tempi_cuda_item *item)
+int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
 {
     tempi_cuda_device *device = tempi_cuda_device_get(op->device);
     *item = (tempi_cuda_item){.op = *op};
@@ -150,7 +151,7 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
     for (int i = 0; i < n; ++i) {
         if (ops[i].method == TEMPI_ON_HOST || ops[i].n == 0)
             continue;
-        const int status = ops[i].method > TEMPI_PIPELINED ? TEMPI_ERR_ARG : prepare(&ops[i], &items[ready]);
+        const int status = ops[i].method > TEMPI_PIPELINED ? TEMPI_ERR_ARG : tempi_cuda_item_prepare(&ops[i], &items[ready]);
         if (status != TEMPI_OK) {
             give_back(items, ready);
             return status;
@@ -163,7 +164,7 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
 
 /* ---- handing over -------------------------------------------------------------------------------------- */
 
-static void note(const tempi_cuda_item *item)
+void tempi_cuda_item_note(const tempi_cuda_item *item)
 {
     const bool packs = item->op.direction == TEMPI_PACK;
     tempi_stat_add(packs ? TEMPI_STAT_device_packs : TEMPI_STAT_device_unpacks, 1);
@@ -189,7 +190,7 @@ static tempi_cuda_batch *gather(tempi_cuda_device *device, const tempi_cuda_item
         if (!belongs(&items[i], &items[0]))
             continue;
         tempi_cuda_batch_add(batch, &items[i]);
-        note(&items[i]);
+        tempi_cuda_item_note(&items[i]);
         atomic_fetch_add(&tempi_cuda_waiting, 1);
     }
     if (batch)
@@ -384,6 +385,7 @@ static void finish_last(tempi_cuda_device *device, int direction)
 void tempi_cuda_stop(void)
 {
     tempi_cuda_flush_waiting();
+    tempi_cuda_program_stop();
     for (int i = 0; i < TEMPI_CUDA_DEVICES; ++i) {
         tempi_cuda_device *device = tempi_cuda_device_peek(i);
         for (int d = 0; device && d < 2; ++d)

@@ -63,6 +63,8 @@ void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item);
 /* Another buffer for the batch's time, in device memory or else *pinned; NULL: none to be had. */
 void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned);
 
+/* The launches and copies of the plan that the last enqueue made, once more: where nothing is staged. */
+int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING or, if it failed, DONE. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING behind what is in `stream`; `status`: of putting it there. */
@@ -77,6 +79,11 @@ int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
 /* Puts a move from strided memory to strided memory into it (plan.h: tempi_cuda_plan_self). TEMPI_ERR_UNSUPPORTED:
  * there is no such plan, and nothing was put. */
 int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n);
+
+/* The operation with the buffers, kernels and tables that it needs (backend.c). */
+int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *out);
+/* Counts it as done by a device. */
+void tempi_cuda_item_note(const tempi_cuda_item *item);
 
 /* Work of the back end that holds just that batch, whose reference it takes over; NULL: out of memory. */
 tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch);

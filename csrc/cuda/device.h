@@ -54,19 +54,34 @@ void tempi_cuda_leave(tempi_cuda_entry *entry);
 int tempi_cuda_event_get(tempi_cuda_device *device, tempi_cuda_event *out);
 void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event);
 
-/* Makes `stream` wait for what the program has put into its stream so far: the one that tempi_cuda_set_stream
- * names, or else `theirs`, or, if that is 0, the legacy default stream of this device. The caller has entered
- * the device. */
+/* Makes `stream`, one of the device's own, wait for what the program has put into its stream so far: the
+ * one that is named for the stream's direction, or else `theirs`, or, if that is 0, the legacy default stream
+ * of this device. The caller has entered the device. */
 int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs);
+/* The same for the host: returns when the program's stream of that device is through (any device's where
+ * managed memory has none). */
+int tempi_cuda_await_program(int ordinal);
 /* The stream that the calling thread's buffers are made ready in: a CUstream of the program, with
  * cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the default rule. */
 void tempi_cuda_set_stream(uintptr_t stream);
 uintptr_t tempi_cuda_get_stream(void);
+/* The same for one direction, TEMPI_PACK or TEMPI_UNPACK; `ordinal` is the device of the buffer. */
+void tempi_cuda_name_stream(int direction, int ordinal, uintptr_t stream);
+/* Makes `then` wait for what `first` holds, on the device or, where that cannot be, by waiting here. */
+int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first, tempi_cuda_stream then);
+/* Waits here for what a program's stream holds. */
+int tempi_cuda_wait_stream(int ordinal, uintptr_t stream);
+/* The same for the stream that is named for the direction, if one is: before somebody else than tempi
+ * uses the buffer. */
+int tempi_cuda_settle(int direction);
 
 /* The kernel's function, its module loaded on first use. The caller has entered the device. */
 int tempi_cuda_function_get(tempi_cuda_device *device, int kernel, tempi_cuda_function *out);
 /* Whether there are kernels for the device, loading them if need be: TEMPI_ERR_UNSUPPORTED if not. */
 int tempi_cuda_kernels_ready(tempi_cuda_device *device);
+/* Which of this build's kernels a device of that capability (10 * major + minor) runs: "sm_90", "ptx", or
+ * NULL for none. */
+const char *tempi_cuda_kernels_target(int capability);
 
 /* At MPI_Finalize: everything back to the driver, if it is still there. */
 void tempi_cuda_devices_stop(void);

@@ -132,6 +132,8 @@ typedef struct tempi_cuda_copy2d {
     X(1, EventRecord, "cuEventRecord", (tempi_cuda_event event, tempi_cuda_stream stream))         \
     X(1, EventQuery, "cuEventQuery", (tempi_cuda_event event))                                     \
     X(1, EventSynchronize, "cuEventSynchronize", (tempi_cuda_event event))                         \
+    X(0, EventElapsedTime, "cuEventElapsedTime",                                                   \
+      (float *milliseconds, tempi_cuda_event start, tempi_cuda_event end))                         \
     X(0, ModuleLoadData, "cuModuleLoadData", (tempi_cuda_module *out, const void *image))          \
     X(0, ModuleUnload, "cuModuleUnload", (tempi_cuda_module module))                               \
     X(0, ModuleGetFunction, "cuModuleGetFunction",                                                 \

@@ -65,6 +65,18 @@ static int place(tempi_cuda_batch *batch)
     return TEMPI_OK;
 }
 
+int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
+{
+    const tempi_plan *plan = &batch->plan;
+    int status = TEMPI_OK;
+    for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
+        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst, plan->copies[i].src,
+                      plan->copies[i].n);
+    for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
+        status = launch(batch, &plan->launches[i]);
+    return status;
+}
+
 static tempi_plan_hooks hooks_of(tempi_cuda_batch *batch)
 {
     return (tempi_plan_hooks){.context = batch->device, .table = table_hook,
@@ -73,14 +85,8 @@ static tempi_plan_hooks hooks_of(tempi_cuda_batch *batch)
 
 static int put_plan(tempi_cuda_batch *batch)
 {
-    tempi_plan *plan = &batch->plan;
-    int status = place(batch);
-    for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
-        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst, plan->copies[i].src,
-                      plan->copies[i].n);
-    for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
-        status = launch(batch, &plan->launches[i]);
-    return status;
+    const int status = place(batch);
+    return status == TEMPI_OK ? tempi_cuda_batch_repeat(batch) : status;
 }
 
 static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)

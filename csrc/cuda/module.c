@@ -46,6 +46,14 @@ static const tempi_kernel_image *text(void)
     return NULL;
 }
 
+const char *tempi_cuda_kernels_target(int capability)
+{
+    const tempi_kernel_image *image = tempi_cuda_emulated() ? NULL : best_code(capability);
+    if (!image)
+        image = text();
+    return image ? image->target : NULL;
+}
+
 /* An image that is not for this device or driver is no failure: there is another one to try. */
 static bool is_not_for_it(int result)
 {

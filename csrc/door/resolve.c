@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/hooks.h"
 #include "base/log.h"
 #include "door/door.h"
 #include "door/find.h"
@@ -42,6 +43,11 @@ static int answer_zero(int *flag)
     return 0;
 }
 
+static int answer_no(void)
+{
+    return 0;
+}
+
 static int answer_error(void)
 {
     return TEMPI_UNAVAILABLE;
@@ -61,6 +67,8 @@ static void *without_mpi(unsigned slot)
     name += name[0] == 'P';
     if (strcmp(name, "MPI_Initialized") == 0 || strcmp(name, "MPI_Finalized") == 0)
         return (void *)answer_zero;
+    if (strcmp(name, "MPIX_Query_cuda_support") == 0)
+        return (void *)answer_no;
     TEMPI_LOG(TEMPI_LOG_ERROR, "%s was called, but no MPI library is loaded in this process", name);
     return (void *)answer_error;
 }
@@ -234,6 +242,7 @@ int tempi_engine_query(tempi_engine_info *out)
         return TEMPI_ERR_ARG;
     resolve();
     *out = info;
+    out->aware = tempi_shim_hooks.library_aware ? tempi_shim_hooks.library_aware() : -1;
     return TEMPI_OK;
 }
 

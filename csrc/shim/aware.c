@@ -18,13 +18,13 @@ void tempi_aware_find(const struct tempi_door *door)
     query = found.call;
 }
 
-static bool ask(void)
+bool tempi_aware_says(void)
 {
     return query && query() == 1;
 }
 
 void tempi_aware_learn(void)
 {
-    tempi_aware = tempi_config.cuda_aware >= 0 ? tempi_config.cuda_aware != 0 : ask();
+    tempi_aware = tempi_config.cuda_aware >= 0 ? tempi_config.cuda_aware != 0 : tempi_aware_says();
     TEMPI_LOG(TEMPI_LOG_INFO, "the MPI library %s device addresses", tempi_aware ? "takes" : "does not take");
 }

@@ -47,7 +47,7 @@ static void claim_all(MPI_Request requests[], int64_t n, claims *out)
         record->beside = NULL;
         *out->last = record;
         out->last = &record->beside;
-        out->receives |= record->receives;
+        out->receives |= record->receives || record->cancelled;
         substitute(record, &requests[i]);
     }
     tempi_lock_release(&tempi_records.lock);
@@ -249,7 +249,9 @@ int tempi_act_Test(const struct tempi_mpi *to, MPI_Request *request, int *flag, 
 /* ---- all ------------------------------------------------------------------------------------------------------ */
 
 /* Each record's fate after a Waitall or Testall that returned rc (MPI-5.0 section 3.7.5: only with
- * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). */
+ * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). A bounced
+ * operation needs no status of ours: where some operation failed and none is told, what it brought goes
+ * back, and if it was this one nobody looks at it. */
 static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c)
 {
     arrivals a;
@@ -264,7 +266,7 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
         if (still)
             put_back(record, requests);
         else
-            complete(record, requests, status, error == MPI_SUCCESS, &a);
+            complete(record, requests, status, error == MPI_SUCCESS || (!told && record->bounce), &a);
     }
     arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;

@@ -1,5 +1,6 @@
 #include "shim/lifecycle.h"
 #include "base/config.h"
+#include "base/hooks.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -9,6 +10,7 @@
 #include "cuda/backend.h"
 #include "shim/act.h"
 #include "shim/aware.h"
+#include "shim/bounce.h"
 #include "shim/narrow.h"
 #include "shim/report.h"
 #include "shim/self.h"
@@ -105,6 +107,11 @@ static void note_thread_level(void)
         tempi_threads_multiple = true;
 }
 
+static int library_aware(void)
+{
+    return tempi_library_aware();
+}
+
 /* `seen`: just now, and not before tempi was there. */
 static void world_began(bool seen)
 {
@@ -114,6 +121,7 @@ static void world_began(bool seen)
     life.world = true;
     tempi_queue_learn_tags();
     tempi_aware_learn();
+    tempi_shim_hooks.library_aware = library_aware;
     start(seen);
 }
 
@@ -162,6 +170,7 @@ static void stop(void)
 static void clear(void)
 {
     tempi_types_clear();
+    tempi_bounce_clear();
     tempi_narrow_clear();
     tempi_stage_trim();
 }

@@ -5,6 +5,7 @@
 #include "shim/aware.h"
 #include "shim/lifecycle.h"
 #include "shim/stream.h"
+#include "shim/support.h"
 #include "shim/types.h"
 #include "slots.h"
 
@@ -20,10 +21,11 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(const struct
     *reason = tempi_mpi_bind(door);
     if (*reason != NULL)
         return NULL;
+    tempi_aware_find(door);
+    tempi_support_find(door);
     if (!door->off) {
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
         tempi_shim_hooks.comm_set_stream = tempi_stream_set;
-        tempi_aware_find(door);
         tempi_lifecycle_loaded();
     }
     return tempi_shim_entries(door);

@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "base/trace.h"
+#include "cuda/device.h"
 #include "memory/spread.h"
 #include "model/method.h"
 #include "shim/aware.h"
@@ -38,6 +39,11 @@ static bool sends_or_receives(tempi_operation operation)
     return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
 }
 
+static int direction_of(tempi_operation operation)
+{
+    return operation == TEMPI_OP_SEND || operation == TEMPI_OP_PACK ? TEMPI_PACK : TEMPI_UNPACK;
+}
+
 static void make(const tempi_type *type, const void *buffer, MPI_Count count, int64_t bytes,
                  tempi_operation operation, tempi_message *out)
 {
@@ -45,9 +51,7 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
         .type = type,
         .operation = operation,
         .op = {.layout = type->layout, .count = count, .mem = (void *)(uintptr_t)buffer, .first = 0, .n = bytes,
-               .direction = operation == TEMPI_OP_SEND || operation == TEMPI_OP_PACK ? TEMPI_PACK
-                                                                                      : TEMPI_UNPACK,
-               .method = TEMPI_ON_HOST}};
+               .direction = direction_of(operation), .method = TEMPI_ON_HOST}};
 }
 
 /* A message of device memory. A library that does not take device addresses cannot have it, so there it
@@ -133,14 +137,17 @@ bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count co
 }
 
 /* A type of which it is not known whether it is committed is the library's to judge, but not with an
- * address that it cannot read. */
+ * address that it cannot read. What is left to the library must be ready when it gets it. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                               tempi_operation operation, tempi_message *out)
 {
     const tempi_type *type = tempi_type_any(datatype);
     if (!type && !tempi_library_aware() && tempi_memory_of(buffer) == TEMPI_MEMORY_DEVICE)
         type = tempi_type_adopt(datatype);
-    return type && plan(type, buffer, count, operation, false, out);
+    if (type && plan(type, buffer, count, operation, false, out))
+        return true;
+    (void)tempi_cuda_settle(direction_of(operation));
+    return false;
 }
 
 bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datatype,

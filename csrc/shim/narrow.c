@@ -102,7 +102,7 @@ static int neighbours(MPI_Comm comm, int *in, int *out)
     return result;
 }
 
-static int entries_of(MPI_Comm comm, enum tempi_narrow_length length, int *n)
+int tempi_narrow_entries(MPI_Comm comm, enum tempi_narrow_length length, int *n)
 {
     int in = 0, out = 0, inter = 0;
     if (length == TEMPI_NARROW_IN || length == TEMPI_NARROW_OUT) {
@@ -191,7 +191,7 @@ static int *narrow_room(struct tempi_narrow *narrow, const void *from,
 {
     if (from == NULL || ignored || narrow->failed != MPI_SUCCESS || narrow->comm == MPI_COMM_NULL)
         return NULL;
-    narrow->failed = entries_of(narrow->comm, length, n);
+    narrow->failed = tempi_narrow_entries(narrow->comm, length, n);
     if (narrow->failed != MPI_SUCCESS)
         return NULL;
     int *room = malloc((size_t)(*n > 0 ? *n : 1) * sizeof *room);

@@ -27,6 +27,9 @@ enum tempi_narrow_length {
 
 enum { TEMPI_NARROW_ARRAYS = 4 };
 
+/* How many that is in this communicator, which is valid. An MPI error code, already raised. */
+int tempi_narrow_entries(MPI_Comm comm, enum tempi_narrow_length length, int *n);
+
 /* The narrowed arrays of one call; start with comm and kept, the rest zero. */
 struct tempi_narrow {
     MPI_Comm comm;

@@ -2,6 +2,7 @@
  * the record keeps until the request is freed. */
 #include "base/log.h"
 #include "shim/act.h"
+#include "shim/bounce.h"
 #include "shim/check.h"
 #include "shim/request.h"
 #include "shim/self.h"
@@ -111,7 +112,9 @@ static int prepare_all(int count, const MPI_Request requests[])
     int n = 0, rc = MPI_SUCCESS;
     for (int i = 0; i < count && rc == MPI_SUCCESS; ++i) {
         tempi_record *record = prepare(requests[i]);
-        if (!record || record->receives)
+        if (record && record->bounce)
+            rc = tempi_bounce_fill(record->bounce);
+        if (!record || record->bounce || record->receives)
             continue;
         ops[n] = record->op;
         records[n++] = record;

@@ -1,6 +1,8 @@
 /* Blocking and nonblocking receives, matched probes, and the combined calls. */
 #include "door/door.h"
+#include "bounced.h"
 #include "shim/act.h"
+#include "shim/bounce.h"
 #include "shim/request.h"
 #include "shim/self.h"
 #include "shim/stream.h"
@@ -175,8 +177,8 @@ int tempi_act_Isendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Cou
         return TEMPI_UNAVAILABLE;
     if (tempi_pending_any())
         tempi_before_sending(comm);
-    const int rc = tempi_fwd_Isendrecv(to, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
-                                       source, recvtag, comm, request);
+    const int rc = tempi_bounces() ? tempi_bounced_Isendrecv_c(to, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request)
+                                   : tempi_fwd_Isendrecv(to, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request);
     return tempi_self_saw(tempi_self_saw(rc, comm, source), comm, dest);
 }
 
@@ -188,7 +190,8 @@ int tempi_act_Isendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count
         return TEMPI_UNAVAILABLE;
     if (tempi_pending_any())
         tempi_before_sending(comm);
-    const int rc = tempi_fwd_Isendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
+    const int rc = tempi_bounces() ? tempi_bounced_Isendrecv_replace_c(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, request)
+                                   : tempi_fwd_Isendrecv_replace(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
     return tempi_self_saw(tempi_self_saw(rc, comm, source), comm, dest);
 }
 #endif

@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "base/trace.h"
 #include "datatype/layout.h"
+#include "shim/bounce.h"
 #include "shim/check.h"
 #include "shim/queue.h"
 
@@ -97,6 +98,10 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, M
 
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
 {
+    if (record->bounce) {
+        tempi_bounce_settle(record, status);
+        return false;
+    }
     if (record->settled || !record->receives)
         return false;
     record->settled = true;
@@ -164,5 +169,6 @@ void tempi_request_finish(tempi_record *record)
     if (record->role == TEMPI_REQUEST_PROXY)
         tempi_queue_retire(record);
     tempi_typemap_free(record->typemap);
+    tempi_bounce_free(record->bounce);
     tempi_record_free(record);
 }

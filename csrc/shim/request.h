@@ -17,7 +17,8 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives);
 /* The other way: the message owns all again, the record is gone. */
 void tempi_request_unrecord(tempi_record *record, tempi_message *message);
 
-/* True: a completed receive brought the bytes of *out, which are still to be unpacked. */
+/* True: a completed receive brought the bytes of *out, which are still to be unpacked. What came through
+ * host memory in place of a device's goes there now. */
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out);
 /* Unpacks what arrived for several requests, as one piece of work; records->error where that failed. */
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n);

@@ -34,6 +34,7 @@ class Buffer:
     unit: str  # of the displacements: "extent", "byte", or "" without any
     type: str
     pieces: str  # how many counts there are: "one", or a length of overlay.ARRAY_LENGTH
+    times: str  # how often the one count is meant: "one", or a length too
     root_only: bool
     in_place: bool
     bottom: bool
@@ -47,7 +48,7 @@ def blocking_name(name: str) -> str:
     return stem
 
 
-_COLLECTIVES = frozenset((*overlay.IN_PLACE, *overlay.ARRAY_LENGTH)) | {
+_COLLECTIVES = frozenset((*overlay.IN_PLACE, *overlay.ARRAY_LENGTH, *overlay.TIMES)) | {
     "Bcast",
     "Neighbor_allgather",
     "Neighbor_alltoall",
@@ -93,7 +94,9 @@ def _one(function: Function, index: int) -> Buffer:
         unit=unit if displacements else "",
         type=type_.name if type_ else "",
         pieces=lengths[count.name] if count and count.is_array else "one",
-        root_only=parameter.root_only,
+        times=overlay.TIMES.get(base, {}).get(parameter.name, "one"),
+        # The standard's data marks Scatterv_init's recvbuf too, which every process has.
+        root_only=parameter.root_only and overlay.IN_PLACE.get(base) != parameter.name,
         in_place=overlay.IN_PLACE.get(base) == parameter.name,
         bottom=type_ is not None,
     )

@@ -15,7 +15,7 @@ def required() -> tuple[tuple[str, Signature], ...]:
     return tuple(
         (row.name, row.function.plain)
         for row in exported_rows()
-        if row.name not in overlay.OWN_IMPLEMENTATION
+        if row.name not in overlay.OWN_IMPLEMENTATION and row.name not in overlay.OPTIONAL
     )
 
 
@@ -196,11 +196,17 @@ def blob(names: list[str]) -> str:
     return "\n".join(f'    "{name}\\0"' for name in names)
 
 
+def agrees(name: str, signature: Signature) -> str:
+    """The header's prototype is the table's, or, where a library is known to leave them out, but for consts."""
+    declared = pointer("", signature)
+    forms = [declared, declared.replace("const ", "")] if name in overlay.WITHOUT_CONST else [declared]
+    return " || ".join(f"__builtin_types_compatible_p(__typeof__(&MPI_{name}), {form})" for form in forms)
+
+
 def bind(header: Header) -> str:
     """bind.c: fills the tables, and proves the prototypes against the header's own."""
     checks = "".join(
-        f"_Static_assert(__builtin_types_compatible_p(__typeof__(&MPI_{name}), "
-        f"{pointer('', s)}),\n               \"MPI_{name}: this mpi.h declares it otherwise\");\n"
+        f"_Static_assert({agrees(name, s)},\n               \"MPI_{name}: this mpi.h declares it otherwise\");\n"
         for name, s in members(header)
         if f"MPI_{name}" in header.functions
     )

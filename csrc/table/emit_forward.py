@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from table import overlay
 from table.buffers import blocking_name
-from table.emit_abi import NOTICE, arguments, is_inline, narrowed, wide
+from table.emit_abi import NOTICE, arguments, declarable, is_inline, narrowed, wide
+from table.header import Header
 from table.rows import Row, exported_rows
 from table.standard import Parameter
 
@@ -103,15 +104,16 @@ def forward_outputs(row: Row) -> str:
     names = {p.name: f"{p.name} == NULL ? NULL : &narrow_{p.name}" for p in outputs}
     tests, before, after = [], "", ""
     for parameter in parameters:
-        name, start = parameter.name, "0"
-        if parameter.poly and parameter not in outputs:
+        name, start, type_ = parameter.name, "0", parameter.type.rstrip(" *")
+        if parameter.poly and parameter not in outputs and type_ == "int":
             tests.append(f"TEMPI_FITS_INT({name})")
         if parameter not in outputs:
             continue
         if parameter.direction == "inout":
-            tests.append(f"({name} == NULL || TEMPI_FITS_INT(*{name}))")
-            start = f"{name} == NULL ? 0 : (int)*{name}"
-        before += f"        int narrow_{name} = {start};\n"
+            if type_ == "int":
+                tests.append(f"({name} == NULL || TEMPI_FITS_INT(*{name}))")
+            start = f"{name} == NULL ? 0 : ({type_})*{name}"
+        before += f"        {type_} narrow_{name} = {start};\n"
         after += (
             f"        if (result == MPI_SUCCESS && {name} != NULL)\n"
             f"            *{name} = narrow_{name};\n"
@@ -172,8 +174,8 @@ def forward(row: Row) -> str:
     return forward_arrays(row) if arrays(row) else forward_outputs(row)
 
 
-def forwards() -> str:
-    body = "\n".join(forward(row) for row in exported_rows() if row.has_large)
+def forwards(header: Header) -> str:
+    body = "\n".join(forward(row) for row in exported_rows() if row.has_large and declarable(row, header))
     return f"""{NOTICE}#include "mpi_table.h"
 
 #include <stddef.h>

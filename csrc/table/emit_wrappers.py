@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from table.emit_abi import NOTICE, declarable
+from table.emit_bounce import CARRIED, owner
 from table.header import Header
-from table.overlay import OWN_IMPLEMENTATION, Class, Role
-from table.rows import Row, Slot, slots
+from table.overlay import EXTENSIONS, OPTIONAL, OWN_IMPLEMENTATION, REFUSED, SYNCHRONISES, Class, Role
+from table.rows import Bounce, Row, Slot, slots
 
 GUARDS = {
     Class.MAY_BLOCK: "tempi_before_blocking()",
@@ -54,6 +55,8 @@ def acted_body(slot: Slot) -> str:
     row, table = slot.row, table_of(slot)
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
+    if row.name in EXTENSIONS:
+        return f"    return tempi_{row.name}({', '.join(form.names)});\n"
     outputs = [] if slot.large else narrow_outputs(row)
     passed = ", ".join(f"&wide_{n}" if n in outputs else n for n in form.names)
     passed = f", {passed}" if passed else ""
@@ -64,7 +67,44 @@ def acted_body(slot: Slot) -> str:
     return (
         f"    if ({name} == NULL)\n        return {table}.{row.name}({', '.join(form.names)});\n"
         f"    MPI_Count wide_{name} = *{name};\n    int result = {call};\n"
-        f"    *{name} = (int)wide_{name};\n    return result;\n"
+        f"    *{name} = ({row.function.parameter(name).type.rstrip(' *')})wide_{name};\n    return result;\n"
+    )
+
+
+def bounced(slot: Slot) -> str:
+    """Device buffers of a library that takes no device addresses: another function's work (emit_bounce.py)."""
+    row = slot.row
+    form = row.function.large if slot.large else row.function.plain
+    assert form is not None
+    if row.bounce is Bounce.REFUSED:
+        base, size = REFUSED[row.name]
+        return (
+            f"    if (tempi_bounces() && tempi_bounce_refuses({base}, {size}))\n"
+            f'        return tempi_bounce_refuse({owner(row)}, "MPI_{row.name}");\n'
+        )
+    if row.bounce not in CARRIED:
+        return ""
+    condition = "tempi_bounce_lingers()" if row.bounce is Bounce.END else "tempi_bounces()"
+    name = f"tempi_bounced_{row.name}{'_c' if slot.large else ''}"
+    return f"    if ({condition})\n        return {name}(&{table_of(slot)}, {', '.join(form.names)});\n"
+
+
+def synchronised(row: Row, call: str) -> str:
+    """What lingers on a window, or a file, ends with the call."""
+    if row.name == "File_close":
+        return (
+            "    if (tempi_bounce_lingers() && fh != NULL) {\n        const MPI_File file = *fh;\n"
+            f"        const int result = {call};\n        if (result == MPI_SUCCESS)\n"
+            "            tempi_bounce_closed(file);\n        return result;\n    }\n"
+        )
+    if row.name not in SYNCHRONISES:
+        return ""
+    freed = row.name == "Win_free"
+    target = SYNCHRONISES[row.name] or "TEMPI_ALL_TARGETS"
+    return (
+        f"    if (tempi_bounce_lingers(){' && win != NULL' if freed else ''}) {{\n"
+        f"        tempi_bounce *claimed = tempi_bounce_claim({'*win' if freed else 'win'}, {target});\n"
+        f"        return tempi_bounce_{'forget' if freed else 'synchronised'}(claimed, {call});\n    }}\n"
     )
 
 
@@ -72,24 +112,29 @@ def forwarded_body(slot: Slot) -> str:
     row, table = slot.row, table_of(slot)
     guard = GUARDS.get(row.kind, "")
     body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
+    body += bounced(slot)
     if slot.large:
         assert row.function.large is not None
         names = ", ".join(row.function.large.names)
         return f"{body}    return tempi_fwd_{row.name}(&{table}, {names});\n"
-    return f"{body}    return {table}.{row.name}({', '.join(row.function.plain.names)});\n"
+    call = f"{table}.{row.name}({', '.join(row.function.plain.names)})"
+    return f"{body}{synchronised(row, call)}    return {call};\n"
 
 
 def entry(slot: Slot) -> str:
     form = slot.row.function.large if slot.large else slot.row.function.plain
     assert form is not None
     body = passed_on(slot) + acted_body(slot) if slot.row.acted else forwarded_body(slot)
+    if slot.row.name in OPTIONAL:
+        body = f"    if ({table_of(slot)}.{slot.row.name} == NULL)\n        return TEMPI_UNAVAILABLE;\n{body}"
     return f"static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
 
 
 def is_entered(slot: Slot, header: Header) -> bool:
     """Whether there is anything to do in it, in words that this mpi.h knows."""
-    idle = slot.row.kind is Class.LOCAL and not slot.row.acted and not slot.large
-    return declarable(slot.row, header) and not idle
+    row = slot.row
+    idle = row.kind is Class.LOCAL and not row.acted and row.bounce is Bounce.NONE and not slot.large
+    return declarable(row, header) and not idle
 
 
 def wrappers(header: Header) -> str:
@@ -104,8 +149,11 @@ def wrappers(header: Header) -> str:
 #include <string.h>
 
 #include "act_prototypes.h"
+#include "bounced.h"
 #include "door/door.h"
 #include "shim/act.h"
+#include "shim/bounce.h"
+#include "shim/support.h"
 #include "slots.h"
 
 {entries}

@@ -16,7 +16,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from table import emit_abi, emit_door, emit_forward, emit_trampolines, emit_wrappers, header
+from table import emit_abi, emit_bounce, emit_door, emit_forward, emit_trampolines, emit_wrappers, header
 
 
 def neutral_files() -> dict[str, str]:
@@ -37,8 +37,10 @@ def abi_files(command: list[str]) -> dict[str, str]:
         "mpi_table.h": emit_abi.mpi_table(seen),
         "predefined_openmpi.h": emit_abi.predefined(seen),
         "act_prototypes.h": emit_abi.act_prototypes(seen),
+        "bounced.h": emit_bounce.prototypes(seen),
+        "bounced.c": emit_bounce.functions(seen),
         "bind.c": emit_abi.bind(seen),
-        "forward.c": emit_forward.forwards(),
+        "forward.c": emit_forward.forwards(seen),
         "wrappers.c": emit_wrappers.wrappers(seen),
     }
 

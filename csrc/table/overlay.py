@@ -39,9 +39,14 @@ ACTED = frozenset(
     Isendrecv Isendrecv_replace Send_init Ssend_init Rsend_init Bsend_init Recv_init Start Startall
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome
     Request_free Request_get_status Request_get_status_all Request_get_status_any
-    Request_get_status_some Cancel
+    Request_get_status_some Cancel Pack_external Unpack_external
+    Comm_get_info File_get_info Session_get_info
+    Psend_init Precv_init Pready Pready_range Pready_list Parrived
     """.split()
 )
+
+# Of these, those that hand device buffers to the generated bounce themselves.
+BOUNCES_ITSELF = frozenset({"Isendrecv", "Isendrecv_replace"})
 
 # Exported although some supported library has no such function, because the shim's own functions
 # do without it, or say what mpi4py says of a name that is not there.
@@ -55,6 +60,22 @@ OWN_IMPLEMENTATION = {
     "Session_finalize": "new in MPI-4.0; ends an epoch; without it: TEMPI_UNAVAILABLE",
 }
 
+# Exported although some supported library has no such function: in them device buffers are bounced, and
+# where the library has none they answer TEMPI_UNAVAILABLE, as mpi4py does for a name that is not there.
+_LACKS_41 = "Open MPI 4.1 lacks it: TEMPI_UNAVAILABLE there"
+_NEW_41 = "new in MPI-4.1; on older libraries TEMPI_UNAVAILABLE"
+OPTIONAL = dict.fromkeys(
+    """
+    Allgather_init Allgatherv_init Allreduce_init Alltoall_init Alltoallv_init Alltoallw_init Bcast_init
+    Exscan_init Gather_init Gatherv_init Reduce_init Reduce_scatter_init Reduce_scatter_block_init
+    Scan_init Scatter_init Scatterv_init Neighbor_allgather_init Neighbor_allgatherv_init
+    Neighbor_alltoall_init Neighbor_alltoallv_init Neighbor_alltoallw_init
+    Session_get_info
+    Psend_init Precv_init Pready Pready_range Pready_list Parrived
+    """.split(),
+    _LACKS_41,
+) | dict.fromkeys(("Comm_attach_buffer", "Session_attach_buffer"), _NEW_41)
+
 # Exported although local: law 4.
 EXPORTED_LOCAL = {
     "Initialized": "answers 0 while no MPI is loaded",
@@ -64,7 +85,6 @@ EXPORTED_LOCAL = {
 # Not exported although their class asks for it, because nothing can serve them on a library that
 # lacks them. The rule finds them by the symbol lists; a test holds the two together.
 _SESSIONS = "Open MPI 4.1 has no sessions; it needs a group that comes from one"
-_PARTITIONED = "Open MPI 4.1 has no partitioned communication; partitions are never queued"
 _BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never queued"
 UNSERVED = {
     "Session_detach_buffer": _BUFFERS_41,
@@ -78,10 +98,6 @@ UNSERVED = {
     "Comm_create_from_group": _SESSIONS,
     "Intercomm_create_from_groups": _SESSIONS,
     "Comm_idup_with_info": "Open MPI 4.1 lacks it; it only begins, and Wait, which is ours, ends it",
-    "Pready": _PARTITIONED,
-    "Pready_range": _PARTITIONED,
-    "Pready_list": _PARTITIONED,
-    "Parrived": _PARTITIONED,
 }
 
 # Never exported: a symbol of that name in the process has a meaning of its own.
@@ -169,14 +185,14 @@ AUXILIARY = frozenset(
     Type_get_true_extent_x Type_size Type_size_x Type_create_keyval Type_free_keyval Type_set_attr
     Type_get_attr Type_delete_attr Type_contiguous Type_vector Type_create_struct
     Type_create_hvector Type_create_hindexed Type_create_resized Type_dup Type_get_name
-    Type_set_name Pack_size Get_address
+    Type_set_name Pack_size Pack_external_size Get_address
     Grequest_start Grequest_complete
     Get_count Get_elements Get_elements_x Status_set_elements Status_set_elements_x
     Status_set_cancelled Test_cancelled
     Comm_rank Comm_size Comm_group Comm_compare Comm_test_inter Comm_remote_size Comm_remote_group
     Comm_get_attr Comm_set_attr Comm_delete_attr Comm_create_keyval Comm_free_keyval
     Comm_get_errhandler Comm_set_errhandler Comm_call_errhandler Comm_get_parent Comm_get_name
-    Errhandler_free Error_class Error_string Add_error_class Add_error_code
+    Errhandler_free Error_class Error_string Add_error_class Add_error_code Add_error_string
     File_call_errhandler Win_call_errhandler
     Group_size Group_rank Group_translate_ranks Group_free
     Topo_test Cartdim_get Cart_get Cart_shift Cart_rank Graphdims_get Graph_neighbors_count
@@ -187,6 +203,9 @@ AUXILIARY = frozenset(
     Buffer_attach Put Get Accumulate
     """.split()
 )
+
+# Prototypes that some mpi.h has without the standard's const: the call is the same.
+WITHOUT_CONST = {"Pready_list": "Open MPI 5.0"}
 
 # Handle conversions are functions on some libraries and macros on others: both come out as
 # static inline tempi_<name>.
@@ -213,6 +232,26 @@ ARRAY_LENGTH = {
     },
     "Neighbor_alltoallw": {"sendcounts": "out", "recvcounts": "in"},
 }
+
+# How often a buffer's one count is meant, by the name of the blocking form; lengths as above.
+TIMES = {
+    "Allgather": {"recvbuf": "peers"},
+    "Alltoall": {"sendbuf": "peers", "recvbuf": "peers"},
+    "Gather": {"recvbuf": "root_peers"},
+    "Scatter": {"sendbuf": "root_peers"},
+    "Reduce_scatter_block": {"sendbuf": "local"},
+    "Neighbor_allgather": {"recvbuf": "in"},
+    "Neighbor_alltoall": {"sendbuf": "out", "recvbuf": "in"},
+}
+
+# Output buffers of which a part, or all, may stay as it was: neighbours that are MPI_PROC_NULL, the first
+# rank's result, files that end, messages that are shorter than expected.
+PARTIAL = frozenset(
+    """
+    Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw
+    Exscan Isendrecv
+    """.split()
+)
 
 # MPI_IN_PLACE: the buffer that may be it (MPI-5.0 chapter 6), by the name of the blocking form.
 IN_PLACE = {
@@ -241,3 +280,35 @@ NOT_A_MESSAGE = frozenset(
     Win_allocate Win_allocate_shared Win_shared_query
     """.split()
 )
+
+# Memory that is handed over for good, or for others to use: nothing can stand in for a device's.
+REFUSED = {
+    "Win_create": ("base", "size"),
+    "Win_attach": ("base", "size"),
+    "Buffer_attach": ("buffer", "size"),
+    "Comm_attach_buffer": ("buffer", "size"),
+    "Session_attach_buffer": ("buffer", "size"),
+}
+
+# What completes one-sided operations at this process: those to the target that an argument names, or all.
+SYNCHRONISES = {
+    "Win_fence": "",
+    "Win_complete": "",
+    "Win_flush": "rank",
+    "Win_flush_local": "rank",
+    "Win_flush_all": "",
+    "Win_flush_local_all": "",
+    "Win_unlock": "rank",
+    "Win_unlock_all": "",
+    "Win_free": "",
+}
+
+# Functions of the libraries' own, beside the standard: their parameters in C, and what tempi says of them.
+# They are exported whatever the library has: the shim's functions of the same names answer.
+EXTENSIONS = {
+    "MPIX_Query_cuda_support": ((), "1 where device memory works, by the library or by tempi"),
+    "MPIX_GPU_query_support": (
+        (("gpu_type", "int", "in"), ("is_supported", "int *", "out")),
+        "the same for CUDA; MPICH's own question, and its answer for other GPUs",
+    ),
+}

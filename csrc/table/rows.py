@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 from table import overlay
 from table.buffers import Buffer, buffers_of
 from table.overlay import Class, Role
-from table.standard import Function, load
+from table.standard import Function, Parameter, Signature, load
 
 LIBRARIES = Path(__file__).parent / "libraries"
+
+
+class Bounce(StrEnum):
+    """How long host memory stands in for device buffers, on a library that takes no device addresses."""
+
+    NONE = "none"
+    CALL = "call"  # until the function returns
+    REQUEST = "request"  # until its request completes
+    PERSISTENT = "persistent"  # anew from each start of its request to its completion
+    WINDOW = "window"  # until the window's operations are complete
+    BEGIN = "begin"  # until the split collective's second half
+    END = "end"  # that half
+    REFUSED = "refused"  # nothing can stand in
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +38,7 @@ class Row:
     many_requests: bool
     buffers: tuple[Buffer, ...]
     acted: bool
+    bounce: Bounce
     exported: bool
     twin: bool  # whether PMPI_<name> is exported beside MPI_<name>
     reason: str
@@ -31,6 +46,11 @@ class Row:
     @property
     def name(self) -> str:
         return self.function.name
+
+    @property
+    def symbol(self) -> str:
+        """Its name in C: an extension's is whole."""
+        return self.name if self.name in overlay.EXTENSIONS else f"MPI_{self.name}"
 
     @property
     def has_large(self) -> bool:
@@ -73,9 +93,26 @@ def role_of(function: Function) -> Role:
     return Role.INSPECTS if directions else Role.NONE
 
 
+def bounce_of(function: Function) -> Bounce:
+    """Every function with buffers that tempi does not act in itself, but for the tool interface."""
+    name = function.name
+    if name in overlay.REFUSED:
+        return Bounce.REFUSED
+    by_hand = name in overlay.ACTED - overlay.BOUNCES_ITSELF
+    if by_hand or name.startswith("T_") or not buffers_of(function):
+        return Bounce.NONE
+    endings = {"_init": Bounce.PERSISTENT, "_begin": Bounce.BEGIN, "_end": Bounce.END}
+    for ending, bounce in endings.items():
+        if name.endswith(ending):
+            return bounce
+    if function.of_kind("REQUEST"):
+        return Bounce.REQUEST
+    return Bounce.WINDOW if function.of_kind("WINDOW") else Bounce.CALL
+
+
 def reason_of(name: str, wanted: bool, exported: bool) -> str:
     """Why a function is exported although its class does not ask for it, or not although it does."""
-    for table in (overlay.NEVER, overlay.OWN_IMPLEMENTATION, overlay.EXPORTED_LOCAL):
+    for table in (overlay.NEVER, overlay.OWN_IMPLEMENTATION, overlay.OPTIONAL, overlay.EXPORTED_LOCAL):
         if name in table:
             return table[name]
     return overlay.UNSERVED[name] if wanted and not exported else ""
@@ -84,8 +121,10 @@ def reason_of(name: str, wanted: bool, exported: bool) -> str:
 def row_of(function: Function) -> Row:
     name, kind = function.name, class_of(function.name)
     acted = name in overlay.ACTED
-    wanted = acted or kind is not Class.LOCAL or name in overlay.EXPORTED_LOCAL
-    served = everywhere(f"MPI_{name}") or name in overlay.OWN_IMPLEMENTATION
+    bounce = bounce_of(function)
+    wanted = acted or kind is not Class.LOCAL or bounce is not Bounce.NONE or name in overlay.EXPORTED_LOCAL
+    ours = name in overlay.OWN_IMPLEMENTATION or name in overlay.OPTIONAL
+    served = everywhere(f"MPI_{name}") or ours
     exported = wanted and served and name not in overlay.NEVER
     return Row(
         function=function,
@@ -94,8 +133,9 @@ def row_of(function: Function) -> Row:
         many_requests=any(p.is_array for p in function.of_kind("REQUEST")),
         buffers=buffers_of(function),
         acted=acted,
+        bounce=bounce,
         exported=exported,
-        twin=exported and (everywhere(f"PMPI_{name}") or name in overlay.OWN_IMPLEMENTATION),
+        twin=exported and (everywhere(f"PMPI_{name}") or ours),
         reason=reason_of(name, wanted, exported),
     )
 
@@ -110,6 +150,30 @@ def exported_rows() -> tuple[Row, ...]:
     return tuple(row for row in all_rows() if row.exported)
 
 
+def extension_of(name: str) -> Row:
+    parameters, reason = overlay.EXTENSIONS[name]
+    plain = Signature(
+        "int", tuple(Parameter(n, "", type_, False, "", way, None, False) for n, type_, way in parameters)
+    )
+    return Row(
+        function=Function(name, plain, None),
+        kind=Class.LOCAL,
+        role=Role.NONE,
+        many_requests=False,
+        buffers=(),
+        acted=True,
+        bounce=Bounce.NONE,
+        exported=True,
+        twin=False,
+        reason=reason,
+    )
+
+
+@cache
+def extension_rows() -> tuple[Row, ...]:
+    return tuple(extension_of(name) for name in overlay.EXTENSIONS)
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One exported symbol, in the order of the trampolines and of the shim's entries."""
@@ -120,14 +184,14 @@ class Slot:
 
     @property
     def symbol(self) -> str:
-        return f"{'P' if self.profiling else ''}MPI_{self.row.name}{'_c' if self.large else ''}"
+        return f"{'P' if self.profiling else ''}{self.row.symbol}{'_c' if self.large else ''}"
 
 
 @cache
 def slots() -> tuple[Slot, ...]:
     return tuple(
         Slot(row, profiling, large)
-        for row in exported_rows()
+        for row in (*exported_rows(), *extension_rows())
         for large in ((False, True) if row.has_large else (False,))
         for profiling in ((False, True) if row.twin else (False,))
     )

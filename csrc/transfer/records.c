@@ -28,6 +28,7 @@ tempi_record *tempi_record_new(void)
     record->op.packed = NULL;
     record->op.parts = NULL;
     record->typemap = NULL;
+    record->bounce = NULL;
     record->error = 0;
     record->told = false;
     record->next = record->beside = NULL;

@@ -27,6 +27,7 @@ typedef struct tempi_record {
     bool cancelled; /* MPI_Cancel was called */
     tempi_op op;    /* op.packed is a buffer that the record owns (packed.h) */
     void *typemap;  /* under TEMPI_CHECK: the shim's, released by it */
+    void *bounce;   /* host memory in place of device buffers: the shim's, released by it; op is empty then */
     int error;      /* an MPI error: packing, posting or unpacking failed */
     bool told;      /* the communicator's error handler has heard of it */
     uintptr_t comm; /* whose error handler hears of it */

@@ -1,4 +1,4 @@
-"""What `tempi doctor` looks at: the engine, the MPIs, the GPU, the environment, a program."""
+"""What `tempi doctor` looks at: the engine, the MPIs, the environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tempi import _elf, _engine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Finding", "engine", "environment", "gpu", "mpi_abi", "mpis"]
+__all__ = ["Finding", "ask", "engine", "environment", "mpi_abi", "mpis", "probe_environment"]
 
 Status = Literal["ok", "note", "warning", "problem"]
 _COMMANDS = ("mpicc", "mpirun", "mpiexec", "mpicc.openmpi", "mpicc.mpich")
@@ -42,7 +42,7 @@ def engine() -> Iterator[Finding]:
     version = _engine.text(_engine.lib.tempi_version())
     level = _engine.text(_engine.lib.tempi_cpu_level())
     abis = sorted(each.stem.removeprefix("libtempi-") for each in path.parent.glob("libtempi-*.so"))
-    abis = [each for each in abis if each != "bench"]
+    abis = [each for each in abis if each not in ("bench", "cuda")]
     how = "preloaded" if _engine.preloaded else "loaded"
     yield Finding("engine", "ok", f"{path} {version} ({how})", data={"path": str(path), "version": version})
     if abis:
@@ -54,19 +54,6 @@ def engine() -> Iterator[Finding]:
     if any(c in str(path) for c in " :"):
         text = "its path has a space or a colon, which LD_PRELOAD cannot hold"
         yield Finding("engine", "problem", text, "install tempi elsewhere, or use `from tempi import MPI`")
-
-
-def gpu() -> Iterator[Finding]:
-    """The NVIDIA devices and driver, as far as files tell."""
-    devices = sorted(each.name for each in Path("/dev").glob("nvidia[0-9]*"))
-    data = {"devices": devices}
-    if not devices:
-        yield Finding("gpu", "note", "none: host memory only", data=data)
-        return
-    driver = Path("/proc/driver/nvidia/version")
-    words = driver.read_text(encoding="utf-8").split("\n")[0] if driver.is_file() else "no driver"
-    text = f"{', '.join(devices)} ({words}); buffers in GPU memory are left to the MPI library"
-    yield Finding("gpu", "note", text, data=data)
 
 
 def environment() -> Iterator[Finding]:
@@ -136,7 +123,7 @@ def _libraries() -> Iterator[tuple[Path, str]]:
                     yield path, abi
 
 
-def _ask(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
+def ask(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
     """The answer of tempi.cli._probe, started with `words` (see there)."""
     command = [sys.executable, "-P", "-m", "tempi.cli._probe", *words]
     try:
@@ -151,16 +138,22 @@ def _ask(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
         return {"error": f"exit status {done.returncode}: {lines[-1] if lines else 'no output'}"}
 
 
-def _prove(words: list[str], path: Path | None, *, preload: bool) -> tuple[dict[str, Any], str | None]:
-    """The probe's answer, and the OPAL_PREFIX that it needed where it failed without."""
+def probe_environment() -> dict[str, str]:
+    """That of a probe: this tempi, acting on all that it can."""
     package = str(Path(__file__).resolve().parents[2])
     python_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     base = {**os.environ, "TEMPI_FORCE": "1", "TEMPI_STATS": "0", "PYTHONPATH": python_path}
     base["TEMPI_LIBRARY"] = _engine.library_path()
     base.pop("TEMPI_DISABLE", None)
+    return base
+
+
+def _prove(words: list[str], path: Path | None, *, preload: bool) -> tuple[dict[str, Any], str | None]:
+    """The probe's answer, and the OPAL_PREFIX that it needed where it failed without."""
+    base = probe_environment()
     if preload:
         base["LD_PRELOAD"] = _engine.library_path()
-    answer = _ask(words, base)
+    answer = ask(words, base)
     if not answer.get("error") or path is None:
         return answer, None
     prefix = path.parent.parent
@@ -169,8 +162,15 @@ def _prove(words: list[str], path: Path | None, *, preload: bool) -> tuple[dict[
         other["OPAL_PREFIX"] = str(prefix)
     if other == base:
         return answer, None
-    again = _ask(words, other)
+    again = ask(words, other)
     return (answer, None) if again.get("error") else (again, other.get("OPAL_PREFIX", ""))
+
+
+def _aware(answer: Mapping[str, Any]) -> str:
+    """What becomes of device memory over this library."""
+    if answer.get("aware") == 1:
+        return "CUDA-aware: contiguous device memory is left to it, strided is packed by kernels"
+    return "not CUDA-aware: tempi carries device memory for it"
 
 
 def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None) -> Finding:
@@ -182,7 +182,8 @@ def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None)
         return Finding(topic, "warning", f"{label}: cannot be tried here: {answer['error']}", None, data)
     label = f"{label}: {answer['version']}, ABI {answer['abi']}"
     if answer["packs"]:
-        return Finding(topic, "ok", f"{label}; interposed: packs counted {answer['packs']}", data=data)
+        text = f"{label}; interposed: packs counted {answer['packs']}; {_aware(answer)}"
+        return Finding(topic, "ok", text, data=data)
     advice = "install tempi again where this MPI's mpi.h is found: mpicc on the PATH, or TEMPI_MPI_PREFIX"
     reason = answer.get("reason") or "its calls do not reach the engine"
     return Finding(topic, "problem", f"{label}; not interposed: {reason}", advice, data)

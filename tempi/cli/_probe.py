@@ -2,7 +2,10 @@
 
 ``python -m tempi.cli._probe load PATH``: load the MPI library at PATH as a linked program has it, and
 pack a strided type under the preloaded engine. ``python -m tempi.cli._probe mpi4py``: the same through
-``from tempi import MPI``. One JSON object on stdout: {"abi", "library", "version", "packs", "error"}.
+``from tempi import MPI``. One JSON object on stdout: {"abi", "library", "version", "packs", "aware", "error"}.
+
+``python -m tempi.cli._probe gpu``: what there is of CUDA, in a process that may do without it afterwards:
+{"driver", "emulated", "version", "devices": [...], "error"}.
 """
 
 from __future__ import annotations
@@ -84,8 +87,44 @@ def _pack_mpi4py() -> str:
     return _first_line(MPI.Get_library_version())
 
 
+def _aware() -> int:
+    """1 or 0: whether the MPI library takes device addresses; -1 where it was not asked."""
+    info = _engine.ffi.new("tempi_engine_info *")
+    _engine.check(_engine.lib.tempi_engine_query(info), doing="the probe")
+    return int(info.aware)
+
+
+def gpu() -> dict[str, object]:
+    """What the CUDA driver says, which is loaded for it; no context is made on any device."""
+    ffi, lib = _engine.ffi, _engine.lib
+    info, device = ffi.new("tempi_gpu_info *"), ffi.new("tempi_gpu_device *")
+    _engine.check(lib.tempi_gpu_query(info), doing="the probe")
+    devices: list[dict[str, object]] = []
+    for ordinal in range(info.devices):
+        _engine.check(lib.tempi_gpu_device_query(ordinal, device), doing=f"device {ordinal}")
+        devices.append(
+            {
+                "name": _engine.text(device.name),
+                "capability": f"{device.capability // 10}.{device.capability % 10}",
+                "multiprocessors": device.multiprocessors,
+                "memory": device.memory,
+                "kernels": _engine.text(device.kernels),
+            }
+        )
+    return {
+        "driver": _engine.text(info.driver),
+        "emulated": bool(info.emulated),
+        "version": f"{info.version // 1000}.{info.version % 1000 // 10}" if info.version else None,
+        "devices": devices,
+        "error": _engine.text(info.error),
+    }
+
+
 def main(arguments: list[str]) -> int:
     """Run the probe; the exit status is 0 where an answer was printed."""
+    if arguments == ["gpu"]:
+        sys.stdout.write(json.dumps(gpu()) + "\n")
+        return 0
     result: dict[str, object] = {"version": None, "error": None}
     with contextlib.redirect_stdout(sys.stderr):
         try:
@@ -94,7 +133,7 @@ def main(arguments: list[str]) -> int:
             result["error"] = f"{type(error).__name__}: {error}"
         seen = _stats.stats()
     result |= {"abi": seen.abi, "library": seen.library, "packs": seen["packs"]}
-    result["reason"] = seen.reason
+    result |= {"reason": seen.reason, "aware": _aware()}
     result["engine"] = _engine.library_path()
     sys.stdout.write(json.dumps(result) + "\n")
     return 0

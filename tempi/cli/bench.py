@@ -1,7 +1,8 @@
-"""``tempi bench``: measure packing, messages, overhead and a halo exchange."""
+"""``tempi bench``: measure packing, messages, overhead, a halo exchange, and a GPU."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -146,9 +147,10 @@ def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float |
 @click.option("--radius", type=int, help="Layers of halo [default: 2].")
 @click.option("--fields", type=int, help="Fields of doubles [default: 3].")
 @click.option("--no-periodic", is_flag=True, help="Open boundaries.")
+@click.option("--memory", type=click.Choice(["host", "device"]), help="Where the fields live [default: host].")
 @click.option("--combine", is_flag=True, help="One message a neighbour with all fields, not one for each.")
 @click.option("--paper", is_flag=True, help="256^3 points, 8 fields, radius 3: 1.15 GB a rank.")
-@click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo.json and .png.")
+@click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo[-device].json and .png.")
 @click.option("--build", is_flag=True, help="Only compile the program and print its path.")
 def halo(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, mpicc: str | None,
@@ -158,6 +160,9 @@ def halo(
 
     Subjects: library, tempi and hand-packed in turns in one program, and "plain": the library without
     tempi in the process. Every cell is verified before and after the timing.
+
+    With --memory device the fields are in CUDA device memory, and hand-packed means one cuMemcpy3DAsync a
+    region and field into pinned memory. With TEMPI_CUDA_DRIVER=emulated nothing is timed.
     """
     from tempi.bench import halo_program, launch, suite, suite_halo
 
@@ -169,11 +174,8 @@ def halo(
             "started under a launcher: run the program itself instead, mpirun ... tempi run $(tempi bench halo --build)"
         )
     if demo:
-        json, png, check_ranks = (
-            json or "results/halo.json",
-            png or "results/halo.png",
-            check_ranks or 4,
-        )
+        name = suite_halo.demo_name(program["memory"])
+        json, png, check_ranks = json or f"results/{name}.json", png or f"results/{name}.png", check_ranks or 4
     common = suite.Common(json, png, quick, mpirun)
     arguments = {name.replace("_", "-"): value for name, value in program.items()}
     options = suite_halo.Options(
@@ -184,3 +186,34 @@ def halo(
         mpicc=mpicc,
     )
     _run(lambda: suite_halo.run(common, options))
+
+
+@bench.command()
+@_common
+@_seconds
+@click.option("--memory", type=click.FloatRange(min=0.01), help="GiB of device memory [default: half of the free].")
+@click.option("--part", "parts", multiple=True, help="rates, kernels, launches, messages, halo [default: all].")
+@click.option("--out", metavar="DIR", help="Where the records go [default: results/gpu/CARD].")
+@click.option("--mpicc", metavar="PATH", help="The MPI compiler for the halo [default: as for halo].")
+def gpu(
+    json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None,
+    parts: tuple[str, ...], out: str | None, mpicc: str | None,
+) -> None:  # fmt: skip
+    """An NVIDIA GPU: its memory, tempi's kernels against the sector bound, launches, messages, a halo.
+
+    Subjects: tempi, the driver's pitched copies, CuPy where it is installed, the MPI library where it takes
+    device addresses, and by hand. Every answer is checked before it is timed; the targets are printed last,
+    and a missed one is exit status 1. With TEMPI_CUDA_DRIVER=emulated everything is checked and nothing is
+    timed.
+    """
+    from tempi.bench import suite, suite_gpu
+
+    _alone("gpu")
+    unknown = [part for part in parts if part not in suite_gpu.PARTS]
+    if unknown:
+        raise click.UsageError(f"--part {unknown[0]}: choose one of {', '.join(suite_gpu.PARTS)}")
+    common = suite.Common(json, None, quick, mpirun)
+    chosen = parts or suite_gpu.PARTS
+    size = int(memory * (1 << 30)) if memory else 0
+    options = suite_gpu.Options(chosen, seconds or (0.05 if quick else 0.3), size, out, mpicc)
+    _run(lambda: suite_gpu.run(common, options) or sys.exit(1))

@@ -23,10 +23,10 @@ _MARKS = {"ok": ("+", "green"), "note": ("-", None), "warning": ("!", "yellow"),
 
 
 def _findings(programs: tuple[str, ...]) -> Iterator[Finding]:
-    from tempi.cli import _machine, _program
+    from tempi.cli import _gpu, _machine, _program
 
     yield from _machine.engine()
-    yield from _machine.gpu()
+    yield from _gpu.gpu()
     yield from _machine.environment()
     if programs:
         for each in programs:

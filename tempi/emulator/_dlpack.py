@@ -1,4 +1,4 @@
-"""Makes DLPack capsules (version 0 of the protocol) by ctypes; layouts after dlpack.h."""
+"""Makes DLPack capsules (of DLPack 0.x and 1.x) by ctypes; layouts after dlpack.h."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-NAME = b"dltensor"
+NAME, VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
+READ_ONLY = 1
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
@@ -38,8 +39,21 @@ class Managed(ctypes.Structure):
     _fields_ = (("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", Deleter))
 
 
+class Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned"""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", Deleter),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Tensor),
+    )
+
+
 # What capsules point to, until their consumers call the deleter.
-kept: dict[int, tuple[Managed, object, object, object]] = {}
+kept: dict[int, tuple[Managed | Versioned, object, object, object]] = {}
 
 
 def delete(address: int) -> None:
@@ -58,8 +72,9 @@ api.PyCapsule_GetPointer.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
 
 def destroy(made: int) -> None:
     """A capsule that nobody has taken; a consumer that takes one renames it."""
-    if api.PyCapsule_IsValid(made, NAME):
-        kept.pop(api.PyCapsule_GetPointer(made, NAME), None)
+    for name in (NAME, VERSIONED_NAME):
+        if api.PyCapsule_IsValid(made, name):
+            kept.pop(api.PyCapsule_GetPointer(made, name), None)
 
 
 DESTROY = Destructor(destroy)
@@ -72,6 +87,9 @@ def capsule(
     strides: Sequence[int],
     dtype: np.dtype[Any],
     device: tuple[int, int],
+    *,
+    versioned: bool = False,
+    readonly: bool = False,
 ) -> object:
     """A capsule that keeps `owner` alive until its consumer is done. BufferError for other dtypes or strides."""
     if dtype.kind not in CODES or any(s % dtype.itemsize for s in strides):
@@ -79,7 +97,7 @@ def capsule(
     n = len(shape)
     sizes = (ctypes.c_int64 * max(1, n))(*shape)
     steps = (ctypes.c_int64 * max(1, n))(*(s // dtype.itemsize for s in strides))
-    managed = Managed()
+    managed = Versioned(1, 0, flags=READ_ONLY * readonly) if versioned else Managed()
     managed.tensor = Tensor(
         pointer, *device, n, CODES[dtype.kind], 8 * dtype.itemsize, 1,
         ctypes.cast(sizes, ctypes.POINTER(ctypes.c_int64)), ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64)), 0,
@@ -87,5 +105,5 @@ def capsule(
     managed.deleter = DELETE
     address = ctypes.addressof(managed)
     kept[address] = (managed, owner, sizes, steps)
-    made: object = api.PyCapsule_New(address, NAME, DESTROY)
+    made: object = api.PyCapsule_New(address, VERSIONED_NAME if versioned else NAME, DESTROY)
     return made

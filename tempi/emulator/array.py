@@ -190,9 +190,13 @@ class DeviceArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return KINDS[self.memory.kind], self.device
 
-    def __dlpack__(self, *, stream: int | None = None, **_: object) -> object:
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, **_: object
+    ) -> object:
         """A DLPack capsule; `stream` is ordered after the legacy default stream by waiting for that."""
         with current(self.device):
             if stream != -1:
                 call_in(driver(), "cuStreamSynchronize", ctypes.c_void_p(LEGACY_STREAM))
-        return capsule(self, self.pointer, self.shape, self.strides, self.dtype, self.__dlpack_device__())
+        versioned = max_version is not None and max_version[0] >= 1
+        where = self.__dlpack_device__()
+        return capsule(self, self.pointer, self.shape, self.strides, self.dtype, where, versioned=versioned)

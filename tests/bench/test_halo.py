@@ -186,3 +186,60 @@ def test_tempi_disabled_is_no_subject(program: Program) -> None:
     done = program(1, *SMALL, variables=_preload(TEMPI_DISABLE="1"))
     assert done.checks() == {"library": 0, "hand": 0}, done.err
     assert not done.records[0].meta["interposed"]
+
+
+EMULATED = {"TEMPI_CUDA_DRIVER": "emulated"}
+
+
+@pytest.fixture(scope="module")
+def emulator() -> None:
+    """The emulated device with the kernels that run on it, or a skip."""
+    here = Path(_engine.library_path()).parent
+    if not (here / "libtempi-cuda.so").is_file() or not list(here.glob("tempi-ptx-*.so")):
+        pytest.skip("this build has no emulated CUDA device, or no kernels")
+
+
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--no-periodic",), ("--combine",), ("--radius", "5", "--fields", "1")],
+    ids=["periodic", "open", "combined", "radius as thick as the block"],
+)
+def test_every_cell_in_device_memory_is_right(program: Program, ranks: int, options: tuple[str, ...]) -> None:
+    """No library takes the emulator's addresses, so it is no subject."""
+    done = program(ranks, *SMALL, "--memory", "device", *options, variables=_preload(**EMULATED))
+    assert done.status == 0, done.err
+    assert done.checks() == {"tempi": 0, "hand": 0}
+    record = done.records[0]
+    assert record.meta["emulated"]
+    assert "EMULATED" in record.meta["device"]
+    if ranks > 1 or "--no-periodic" not in options:
+        assert record.meta["counters"]["launches"] > 0
+
+
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize("cell", [0, 2 * 990 + 4 * 110 + 4 * 11 + 5])
+def test_one_spoiled_cell_in_device_memory_is_found(program: Program, cell: int) -> None:
+    arguments = (*SMALL, "--memory", "device", "--corrupt", str(cell))
+    done = program(2, *arguments, variables=_preload(**EMULATED))
+    assert done.status == 1
+    assert done.checks() == {"tempi": 1, "hand": 1}
+
+
+@pytest.mark.usefixtures("emulator")
+def test_an_emulated_device_is_never_timed(program: Program) -> None:
+    arguments = ("--points", "6", "--seconds", "0.05", "--memory", "device")
+    done = program(2, *arguments, variables=_preload(**EMULATED))
+    assert done.status == 0, done.err
+    assert {record.op for record in done.records} == {"check"}
+    assert not any(record.seconds for record in done.records)
+    told = program(1, *arguments, variables=_preload(**EMULATED), json=False).out
+    assert "EMULATED DEVICE" in told
+    assert "no subject library: this MPI does not take device addresses" in told
+
+
+def test_device_memory_without_a_device_is_told(program: Program) -> None:
+    done = program(1, *SMALL, "--memory", "device", variables=EMULATED)
+    assert done.status != 0
+    assert "no device memory: TEMPI_CUDA_DRIVER=emulated: the emulated device is found beside tempi" in done.err

@@ -82,3 +82,10 @@ def test_the_machine_is_described() -> None:
     assert all(machine[name] for name in ("cpu", "kernel", "python"))
     machine["cores"] = -1
     assert records.machine()["cores"] >= 1
+
+
+def test_every_record_says_when_the_device_was_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEMPI_CUDA_DRIVER", raising=False)
+    assert "cuda" not in records.machine()
+    monkeypatch.setenv("TEMPI_CUDA_DRIVER", "emulated")
+    assert records.machine()["cuda"] == "EMULATED: CUDA on the CPU, a test device"

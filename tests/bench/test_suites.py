@@ -155,6 +155,35 @@ def test_unstable_figures_are_told(make_record: Make) -> None:
     assert "not stable: hand: 95% interval" in printed(suite_halo.show, found)
 
 
+def test_halo_on_an_emulated_device_has_no_times(make_record: Make) -> None:
+    meta = {"ranks": 2, "mpi": "MPICH", "cells": 1000, "wrong": 0, "device": "E", "emulated": True}
+    counters = {"sends": 4, "recvs": 4, "launches": 2}
+    found = [make_record("tempi", op="check", counters=counters, **meta), make_record("hand", op="check", **meta)]
+    text = printed(suite_halo.show, found)
+    assert "EMULATED DEVICE (CUDA on the CPU): correctness only, no times" in text
+    assert "4 sends, 4 receives, 2 kernel launches" in text
+    assert " us" not in text
+    assert "over" not in text
+
+
+def test_halo_without_the_library_is_held_against_hand(make_record: Make) -> None:
+    found = [record for record in halo_records(make_record, 0.5e-3) if record.subject != "library"]
+    rows = {row.subject: row for row in suite_halo.rows(found)}
+    assert rows["tempi"].speedup is not None
+    assert rows["tempi"].speedup.value == pytest.approx(2.0)
+    assert rows["hand"].speedup is None
+    assert "over hand" in printed(suite_halo.show, found)
+
+
+def test_halo_demonstrations_are_named_by_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEMPI_CUDA_DRIVER", raising=False)
+    assert suite_halo.demo_name(None) == "halo"
+    assert suite_halo.demo_name("device") == "halo-device"
+    monkeypatch.setenv("TEMPI_CUDA_DRIVER", "emulated")
+    assert suite_halo.demo_name("host") == "halo"
+    assert suite_halo.demo_name("device") == "halo-emulated"
+
+
 def test_program_options_are_passed_on() -> None:
     given = {"grid": "1,1,2", "paper": True, "combine": False, "radius": None, "fields": 2}
     assert suite_halo.program_arguments(given) == ("--grid", "1,1,2", "--paper", "--fields", "2")

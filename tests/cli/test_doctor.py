@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tempi import _elf, _engine
-from tempi.cli import _machine, _program
+from tempi.cli import _gpu, _machine, _program
 from tempi.cli.main import main
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ def test_the_engine_and_its_kernels_are_told(library: Path) -> None:
     texts = [each.text for each in _machine.engine()]
     assert str(library) in texts[0]
     assert f"host kernels for {_engine.text(_engine.lib.tempi_cpu_level())}" in texts
+    abis = next(each.data["abis"] for each in _machine.engine() if "abis" in each.data)
+    assert set(abis) <= {"mpich", "openmpi", "standard"}
 
 
 def test_the_exit_status_says_whether_there_is_a_problem(build: Callable[..., Path]) -> None:
@@ -185,3 +187,76 @@ def test_the_mpis_of_this_environment_are_interposed() -> None:
     proved = [each for each in found if each.data.get("packs")]
     assert any(each.topic == "mpi4py" for each in proved), statuses(found)
     assert any(each.topic == "mpi" for each in proved), statuses(found)
+
+
+# ---- the GPU ----------------------------------------------------------------------------------------
+
+CARD = {"name": "NVIDIA H100", "capability": "9.0", "multiprocessors": 132, "memory": 80 << 30, "kernels": "sm_90"}
+DRIVER = {"driver": "libcuda.so.1", "emulated": False, "version": "12.4", "devices": [CARD], "error": None}
+
+
+def told(answer: dict[str, Any], *nodes: str) -> list[tuple[str, str, str]]:
+    return [(each.status, each.text, each.advice or "") for each in _gpu.findings(answer, list(nodes))]
+
+
+def test_a_device_is_told_with_the_kernels_that_fit() -> None:
+    first, device, _ = told(DRIVER, "nvidia0")
+    assert first[:2] == ("ok", "CUDA driver libcuda.so.1, CUDA 12.4, 1 device")
+    assert device[:2] == (
+        "ok",
+        "device 0: NVIDIA H100, compute capability 9.0, 80.0 GiB; kernels: machine code for sm_90",
+    )
+    newer = told({**DRIVER, "devices": [{**CARD, "kernels": "ptx"}]})[1]
+    assert newer[0] == "ok"
+    assert newer[1].endswith("kernels: PTX, which the driver compiles at first use")
+    none = told({**DRIVER, "devices": [{**CARD, "kernels": None}]})[1]
+    assert (none[0], "no kernels" in none[1], "TEMPI_NO_KERNELS" in none[2]) == ("warning", True, True)
+
+
+def test_a_driver_without_devices_says_why() -> None:
+    status, text, advice = told({**DRIVER, "devices": [], "error": "CUDA_ERROR_NO_DEVICE"})[0]
+    assert (status, text) == ("warning", "CUDA driver libcuda.so.1, CUDA 12.4, 0 devices: CUDA_ERROR_NO_DEVICE")
+    assert "nvidia-smi" in advice
+
+
+def test_a_machine_without_a_driver_is_no_problem() -> None:
+    nothing = {**DRIVER, "driver": "none", "version": None, "devices": []}
+    assert told(nothing)[0][:2] == ("note", "no CUDA driver and no NVIDIA device: host memory only")
+    status, text, advice = told(nothing, "nvidia0")[0]
+    assert (status, "libcuda.so.1 cannot be loaded" in text, "driver" in advice) == ("warning", True, True)
+
+
+def test_a_driver_that_takes_its_process_down_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gpu, "ask", lambda *_: {"error": "exit status -11: no output"})
+    assert only(_gpu.gpu()).text == "the CUDA driver cannot be asked: exit status -11: no output"
+
+
+def test_array_libraries_are_told_and_the_extra_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gpu, "_version", lambda packages: None)
+    for version, extra in (("12.4", "cuda12"), ("13.0", "cuda13"), ("14.1", "cuda13")):
+        assert told({**DRIVER, "version": version})[-1][2] == f"pip install 'tempi[{extra}]'"
+    monkeypatch.setattr(_gpu, "_version", lambda packages: "1.2" if "torch" in packages else None)
+    assert told(DRIVER)[-1][:2] == ("ok", "device arrays in Python: PyTorch 1.2")
+
+
+def test_the_emulator_is_named_loudly(library: Path) -> None:
+    if not (library.parent / "libtempi-cuda.so").is_file():
+        pytest.skip("this build has no emulated CUDA")
+    answer = probe("gpu", TEMPI_LIBRARY=str(library), TEMPI_CUDA_DRIVER="emulated", TEMPI_EMULATOR_DEVICES="2")
+    found = told(answer)
+    assert (found[0][0], "EMULATED" in found[0][1], "no GPU" in found[0][1]) == ("warning", True, True)
+    assert "EMULATED device 1" in found[2][1]
+    assert "PTX" in found[2][1]
+
+
+def test_without_cuda_the_probe_answers_all_the_same(library: Path) -> None:
+    answer = probe("gpu", TEMPI_LIBRARY=str(library), TEMPI_CUDA_DRIVER="none")
+    assert (answer["driver"], answer["version"], answer["devices"]) == ("none", None, [])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
+def test_the_proof_tells_whether_the_library_is_cuda_aware(library: Path) -> None:
+    for aware, text in (("1", "; CUDA-aware: "), ("0", "; not CUDA-aware: tempi carries")):
+        answer = probe("mpi4py", TEMPI_LIBRARY=str(library), TEMPI_FORCE="1", LD_PRELOAD="", TEMPI_CUDA_AWARE=aware)
+        assert answer["aware"] == int(aware)
+        assert text in _machine._verdict("mpi4py", "x", answer, None).text

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tempi
-from comms import graph, halves, ring
+from comms import COMMS, halves, make
 from examples import examples
-from tempi import MPI, _arrays
+from tempi import MPI, _arrays, _strides
 
 SENDS = ["Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend"]
 SEND_INITS = ["Send_init", "Ssend_init", "Bsend_init", "Rsend_init"]
-COMMS = ["Intracomm", "Cartcomm", "Graphcomm", "Distgraphcomm", "Split", "Dup"]
 
 
 @pytest.fixture
@@ -36,20 +35,6 @@ def face(array: Any) -> Any:
 
 def neighbours(comm: MPI.Comm) -> tuple[int, int]:
     return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-
-
-def make(kind: str, comm: MPI.Intracomm) -> MPI.Comm:
-    match kind:
-        case "Cartcomm":
-            return comm.Create_cart([comm.size], [True])
-        case "Graphcomm":
-            return graph(comm)
-        case "Distgraphcomm":
-            return comm.Create_dist_graph_adjacent(*ring(comm))
-        case "Split":
-            return comm.Split(0, comm.rank)
-        case _:
-            return comm.Dup()
 
 
 @pytest.mark.parametrize("kind", COMMS)
@@ -344,12 +329,12 @@ def test_a_dropped_datatype_is_freed_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_axes_that_step_as_one_are_one() -> None:
-    assert _arrays._fold((4, 5, 6), (240, 48, 8), 8) == [(120, 8)]
-    assert _arrays._fold((4, 1, 6), (96, 7, 8), 8) == [(6, 8), (4, 96)]
-    assert _arrays._fold((4, 5), (80, 16), 8) == [(1, 8), (20, 16)]
-    assert _arrays._fold((4, 5), (-80, -16), 8) == [(1, 8), (20, -16)]
-    assert _arrays._fold((4, 5), (80, -16), 8) == [(1, 8), (5, -16), (4, 80)]
-    assert _arrays._fold((), (), 8) == [(1, 8)]
+    assert _strides.fold((4, 5, 6), (240, 48, 8), 8) == [(120, 8)]
+    assert _strides.fold((4, 1, 6), (96, 7, 8), 8) == [(6, 8), (4, 96)]
+    assert _strides.fold((4, 5), (80, 16), 8) == [(1, 8), (20, 16)]
+    assert _strides.fold((4, 5), (-80, -16), 8) == [(1, 8), (20, -16)]
+    assert _strides.fold((4, 5), (80, -16), 8) == [(1, 8), (5, -16), (4, 80)]
+    assert _strides.fold((), (), 8) == [(1, 8)]
 
 
 def test_a_received_view_touches_nothing_else(ours: MPI.Intracomm) -> None:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +79,8 @@ DEVICE = {"TEMPI_FORCE": "1", "TEMPI_CUDA_DRIVER": "emulated", "MPITEST_MEMORY":
 FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
 ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
 
+#: Device memory where the library takes no device addresses; these tests place their memory themselves.
+BOUNCE = DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}
 #: Tests that choose their memories themselves, on two devices.
 DEVICES = {
     "TEMPI_FORCE": "1",
@@ -112,9 +114,14 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "staging": ({"TEMPI_FORCE": "1", "TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
     "by rule": ({}, ("test_completion.py", "test_status.py"), (2,)),
     "device": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ON_DEVICE, (1, 2)),
+    "device, drop-in": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_dropin_devices.py",), (1, 2)),
+    "device, aware": (DEVICE | {"TEMPI_CUDA_AWARE": "1"}, ("test_dropin_aware.py",), (1,)),
+    "bounce": (BOUNCE, ("test_bounce_*.py",), (1, 2)),
+    "bounce, 4 ranks of few": (BOUNCE, ("test_bounce_collectives.py",), (4,)),
     "device, one-shot": (DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, FEW_ON_DEVICE, (2,)),
     "device, staged": (DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, FEW_ON_DEVICE, (2,)),
     "device, pipelined": (DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, FEW_ON_DEVICE, (2,)),
+    "device, programs": (DEVICE | {"TEMPI_EMULATOR_STREAMS": "random"}, ("test_device_programs.py",), (1, 2)),
     "devices": (DEVICES, OF_DEVICES, (1, 2)),
     "device, unlike": (DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, FEW_ON_DEVICE, (2,)),
     "devices, unlike": (
@@ -137,15 +144,26 @@ GROUPS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[int, ...]]] = {
     "devices, staged": (DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, ("test_mixed.py",), (2,)),
     "devices, pipelined": (DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, ("test_mixed.py",), (2,)),
 }
-#: Tests that need a setting of another group, or assert what only forcing makes sure.
-ELSEWHERE = {"base": ("test_deferred.py", "test_stage.py", *OF_DEVICES, "test_checked.py"), "by rule": ()}
+#: Tests that need a setting of another group than base, which takes all files.
+APART = (
+    *OF_DEVICES,
+    "test_bounce_*.py",
+    "test_checked.py",
+    "test_deferred.py",
+    "test_device_*.py",
+    "test_dropin_aware.py",
+    "test_dropin_devices.py",
+    "test_stage.py",
+)
 
 
 def mpi_steps(library: str) -> Iterator[Step]:
     folder = ROOT / "tests" / "mpi"
     for group, (settings, patterns, ranks) in GROUPS.items():
-        apart = ELSEWHERE.get(group, ())
-        files = sorted({str(p) for pattern in patterns for p in folder.glob(pattern) if p.name not in apart})
+        found = {path for pattern in patterns for path in folder.glob(pattern)}
+        if group == "base":
+            found -= {path for pattern in APART for path in folder.glob(pattern)}
+        files = sorted(map(str, found))
         for door in ("preload", "import"):
             own = settings | {"MPITEST_DOOR": door}
             if door == "preload":
@@ -160,12 +178,29 @@ def steps(library: str, kind: str | None) -> Iterator[Step]:
     if kind != "openmpi":  # no MPI in them, and a suite of two environments has done them in the other
         for part in ("kernels", "emulator"):
             yield Step(part, pytest_of(str(tests / part)), limit=600.0)
+    emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
+    yield Step("arrays", pytest_of(str(tests / "arrays")), settings=emulated, limit=600.0)
     yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
     yield from mpi_steps(library)
     if os.environ.get("MPITEST_MPI4PY") != "1":
         return  # minutes, and its process pools time out on a busy machine: by hand
     tool = str(tests / "tools" / "mpi4py_suite.py")
     yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0)
+
+
+def on_card(step: Step, emulated: bool) -> Step:
+    """The step with its memory on the machine's GPU, or on the emulated device as it is."""
+    kept = {k: v for k, v in step.settings.items() if emulated or not re.match("TEMPI_(CUDA_DRIVER|EMULATOR_)", k)}
+    return replace(step, settings=kept)
+
+
+def card_steps(library: str, emulated: bool) -> Iterator[Step]:
+    """What there is to test on a GPU: random datatypes, and the MPI tests whose memory is a device's."""
+    driver = {"TEMPI_CUDA_DRIVER": "emulated"} if emulated else {}
+    yield Step("datatypes on the card", pytest_of(str(ROOT / "tests" / "gpu")), settings=driver, limit=1500.0)
+    for step in mpi_steps(library):
+        if step.settings.get("MPITEST_MEMORY") == "device" and "TEMPI_CUDA_AWARE" not in step.settings:
+            yield replace(on_card(step, emulated), limit=900.0)
 
 
 # -- running it -------------------------------------------------------------------------------------------

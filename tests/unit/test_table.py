@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import build
-from table import emit_abi, emit_door, emit_trampolines, emit_wrappers, generate, overlay
+from table import emit_abi, emit_bounce, emit_door, emit_trampolines, emit_wrappers, generate, overlay
 from table.overlay import Class, Role
-from table.rows import Row, all_rows, exported_rows, library_symbols, slots
+from table.rows import Bounce, Row, all_rows, exported_rows, library_symbols, slots
 
 CSRC = Path(build.__file__).parent
 ROWS = {row.name: row for row in all_rows()}
@@ -23,8 +23,9 @@ STRICT = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wconvers
 
 def overlay_names() -> set[str]:
     sets = (overlay.ACTED, overlay.ENDS, overlay.SENDS, overlay.PROGRESS, overlay.MAY_BLOCK)
-    tables = (overlay.NEVER, overlay.UNSERVED, overlay.OWN_IMPLEMENTATION, overlay.EXPORTED_LOCAL)
-    others = (overlay.ROLES, overlay.ARRAY_LENGTH, overlay.IN_PLACE, overlay.AUXILIARY)
+    tables = (overlay.NEVER, overlay.UNSERVED, overlay.OWN_IMPLEMENTATION, overlay.OPTIONAL, overlay.EXPORTED_LOCAL)
+    others = (overlay.ROLES, overlay.ARRAY_LENGTH, overlay.IN_PLACE, overlay.AUXILIARY, overlay.TIMES)
+    others += (overlay.PARTIAL, overlay.REFUSED, overlay.SYNCHRONISES)
     return set().union(*sets, *tables, *others, overlay.NOT_A_MESSAGE)
 
 
@@ -97,7 +98,7 @@ def test_rows_that_one_can_check_by_eye() -> None:
 
 def test_exports_are_what_every_library_has_or_what_we_implement() -> None:
     for row in exported_rows():
-        if row.name not in overlay.OWN_IMPLEMENTATION:
+        if row.name not in overlay.OWN_IMPLEMENTATION and row.name not in overlay.OPTIONAL:
             for library, symbols in library_symbols().items():
                 assert f"MPI_{row.name}" in symbols, library
                 assert f"PMPI_{row.name}" in symbols or not row.twin, library
@@ -131,7 +132,7 @@ def test_what_has_nothing_to_do_is_passed_on_at_once() -> None:
 
 def test_each_exception_has_its_reason() -> None:
     for row in ROWS.values():
-        asks = row.kind is not Class.LOCAL or row.acted
+        asks = row.kind is not Class.LOCAL or row.acted or row.bounce is not Bounce.NONE
         assert bool(row.reason) or row.exported == asks, row.name
     wanted = {r.name for r in ROWS.values() if r.kind is not Class.LOCAL and not r.exported}
     assert wanted == set(overlay.UNSERVED)
@@ -147,16 +148,51 @@ def test_no_data_no_callback_and_no_probe_is_exported() -> None:
 def test_export_map_slots_and_trampolines_name_the_same_symbols() -> None:
     names = [slot.symbol for slot in slots()]
     assert len(names) == len(set(names))
-    assert re.findall(r"^    (P?MPI_\w+);$", emit_door.exports(), re.MULTILINE) == names
-    assert re.findall(r'"(P?MPI_\w+)\\0"', emit_door.slots_header()) == names
+    assert re.findall(r"^    (P?MPIX?_\w+);$", emit_door.exports(), re.MULTILINE) == names
+    assert re.findall(r'"(P?MPIX?_\w+)\\0"', emit_door.slots_header()) == names
     for text in (emit_trampolines.x86_64(), emit_trampolines.aarch64()):
-        assert re.findall(r"\.globl (P?MPI_\w+)", text) == names
+        assert re.findall(r"\.globl (P?MPIX?_\w+)", text) == names
 
 
 def test_the_page_has_a_line_for_every_function() -> None:
     lines = [line for line in emit_door.functions_page().splitlines() if line.startswith("| MPI_")]
     assert len(lines) == len(ROWS)
     assert any("MPI_Isendrecv " in line and "must not overtake" in line for line in lines)
+
+
+def test_every_buffer_is_acted_in_or_bounced() -> None:
+    """A function with a buffer that neither packs nor bounces would hand a device address to the library."""
+    left = {row.name for row in ROWS.values() if row.buffers and not row.acted and row.bounce is Bounce.NONE}
+    assert {name for name in left if not name.startswith("T_")} == set()
+
+
+def test_bounced_buffers_that_one_can_check_by_eye() -> None:
+    def text(name: str) -> list[str]:
+        return [emit_bounce.described(ROWS[name], buffer) for buffer in ROWS[name].buffers]
+
+    assert text("Bcast") == [
+        "{.address = buffer, .does = tempi_bounce_broadcasts(comm, root), .count = count, .type = datatype, "
+        ".times = TEMPI_ONCE}"
+    ]
+    send, recv = text("Gather")
+    assert "!tempi_bounce_at_leaf(comm, root) ? 0 : sendbuf == MPI_IN_PLACE ? 0 : TEMPI_READS" in send
+    assert "!tempi_bounce_at_root(comm, root) ? 0 : sendbuf == MPI_IN_PLACE ? TEMPI_READS | TEMPI_WRITES" in recv
+    assert ".times = TEMPI_NARROW_PEERS" in recv
+    assert ".does = TEMPI_WRITES | TEMPI_KEEPS" in text("File_read_all_begin")[0]
+    assert "tempi_bounce_at_leaf" in text("Scatterv_init")[1]
+    send, recv = text("Ireduce_scatter")
+    assert ".own = !(sendbuf == MPI_IN_PLACE)" in recv
+    assert ".own" not in send
+    assert ".in_bytes = true, .types = recvtypes" in text("Neighbor_alltoallw")[1]
+    assert "op == MPI_NO_OP ? 0" in text("Rget_accumulate")[0]
+    assert "op == MPI_NO_OP" not in text("Accumulate")[0]
+
+
+def test_what_waits_for_one_sided_operations_ends_their_bounce() -> None:
+    """All of the standard's completions at the origin: MPI-5.0 section 12.5."""
+    asked = {n for n in ROWS if n.startswith(("Win_flush", "Win_unlock", "Win_fence", "Win_complete", "Win_free"))}
+    assert set(overlay.SYNCHRONISES) == asked - {"Win_free_keyval"}
+    assert all(ROWS[name].exported for name in asked - {"Win_free_keyval"})
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -188,7 +224,7 @@ def test_some_mpi_header_is_here() -> None:
 @pytest.mark.parametrize("mpi", MPIS, ids=lambda m: m.label)
 def test_generated_code_compiles_without_a_warning(mpi: build.Mpi, tmp_path: Path) -> None:
     directory = generated(mpi, tmp_path)
-    for name in ("bind.c", "forward.c", "wrappers.c"):
+    for name in ("bind.c", "bounced.c", "forward.c", "wrappers.c"):
         run = compiles(directory / name, directory, mpi)
         assert run.returncode == 0, run.stderr
 

@@ -1,11 +1,14 @@
 """Packs and unpacks random datatypes on the emulated device: `python emulated.py SEED CASES [DEVICES]`.
 
+Without TEMPI_CUDA_DRIVER=emulated it is the machine's own GPU.
+
 Prints one line with the counters. The program's side of CUDA is ctypes on the driver's library; the
 answers are the type map's, by the offsets of `tempi_pack` on host memory (which other tests prove)."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import random
 import sys
 from pathlib import Path
@@ -21,6 +24,7 @@ CSRC = Path(__file__).resolve().parents[3] / "csrc"
 ON_DEVICE, ONE_SHOT, STAGED, PIPELINED = 1, 2, 3, 4
 PACK, UNPACK = 0, 1
 GUARD = 4096
+MOST = 64 << 20  # bytes of memory that a message may span
 Bytes = NDArray[np.uint8]
 
 ffi = FFI()
@@ -42,7 +46,9 @@ int64_t tempi_cuda_pool_used(void);
 int tempi_cuda_copy(uintptr_t dst, uintptr_t src, int64_t n);
 """)
 lib = ffi.dlopen(_engine.library_path())
-cuda = ctypes.CDLL(str(Path(_engine.library_path()).with_name("libtempi-cuda.so")))
+EMULATED = os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
+DRIVER = str(Path(_engine.library_path()).with_name("libtempi-cuda.so")) if EMULATED else "libcuda.so.1"
+cuda = ctypes.CDLL(DRIVER)
 u64 = ctypes.c_uint64
 
 
@@ -204,9 +210,14 @@ def submit(messages: list[Message], direction: int, rng: random.Random) -> list[
     return tickets
 
 
+def reach(layout: Any) -> int:
+    """Bytes that a few elements span at most."""
+    return int(layout.true_ub - layout.true_lb + 4 * abs(layout.extent))
+
+
 def burst(devices: list[Device], rng: random.Random) -> int:
     layouts = [random_layout(rng) if rng.random() < 0.9 else transpose(rng.choice((5, 33, 64)), 8) for _ in range(4)]
-    layouts = [layout for layout in layouts if layout.size]
+    layouts = [layout for layout in layouts if layout.size and reach(layout) < MOST]
     methods = (ON_DEVICE, ONE_SHOT, STAGED, PIPELINED)
     messages = [Message(layout, rng.choice(devices), rng.choice(methods), rng) for layout in layouts]
     finish(submit(messages, PACK, rng), rng)
@@ -227,7 +238,8 @@ def check_kinds(device: Device) -> None:
     address = device.array(np.zeros(1000, np.uint8))
     plain = np.zeros(10, np.uint8)
     assert lib.tempi_memory_ask(address + 999, memory) == 3
-    assert (memory.base, memory.size, memory.device) == (address, 1000, device.ordinal)
+    assert (memory.base, memory.device) == (address, device.ordinal)
+    assert memory.size == 1000 or (memory.size > 1000 and not EMULATED)  # a real driver may round up
     assert lib.tempi_memory_ask(plain.ctypes.data, memory) == 0
     device.write(address, np.arange(1000, dtype=np.uint8))
     assert lib.tempi_cuda_copy(plain.ctypes.data, address + 90, 10) == lib.TEMPI_OK

@@ -1,0 +1,30 @@
+/* cuda.h: the CUDA driver API, as far as the benchmark uses it, found at run time: no CUDA header or
+ * library is needed to compile the program. */
+#ifndef TEMPI_BENCH_HALO_CUDA_H
+#define TEMPI_BENCH_HALO_CUDA_H
+#include <mpi.h>
+#include <stddef.h>
+
+/* A box in memory: `pitch` bytes from row to row, `height` rows from plane to plane. */
+struct cuda_box {
+    void *base;
+    int on_host;
+    size_t pitch, height;
+    size_t x, y, z; /* where it starts: x in bytes, y in rows, z in planes */
+};
+
+/* Loads the driver and takes a device for this rank, in turns on each node. NULL, or why there is none. */
+const char *cuda_start(MPI_Comm comm);
+int cuda_emulated(void);
+const char *cuda_device_name(void);
+
+void *cuda_allocate(size_t bytes);
+void cuda_release(void *data);
+void *cuda_pinned_allocate(size_t bytes);
+void cuda_pinned_release(void *data);
+
+/* These abort the job when the driver fails. */
+void cuda_copy(void *to, const void *from, size_t bytes);
+void cuda_copy_box(const struct cuda_box *to, const struct cuda_box *from, size_t width, size_t rows, size_t planes);
+void cuda_wait(void); /* for the box copies */
+#endif

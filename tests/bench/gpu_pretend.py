@@ -1,0 +1,34 @@
+"""Runs the GPU worker's timing on the emulated device, as if it were one that has times, and prints the
+records: `python gpu_pretend.py FOLDER`. The sizes are tiny, and the times mean nothing: what is looked at is
+that they are taken. FOLDER is where the empty kernel is translated to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tempi.bench import worker_gpu
+from tempi.bench.gpu_cases import Face, Indexed, Vector
+from tempi.bench.gpu_driver import Driver
+from tempi.bench.gpu_halo import Halo
+
+from tempi import emulator
+
+CASES = (Vector(4096, 8, 64), Vector(4096, 16, 32, True), Face(10, 1), Face(10, 2), Indexed(4096))
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    emulator.compile_ptx(worker_gpu.EMPTY_PTX.rstrip(b"\0").decode(), folder)
+    os.environ["TEMPI_EMULATOR_MODULES"] = str(folder)
+    driver = Driver()
+    plan = worker_gpu.Plan(True, 1 << 16, 1 << 12, CASES, Halo(points=6, radius=2))
+    bench = worker_gpu.Bench(driver, plan, 0.01, 1 << 21, {"device": driver.describe()})
+    for part in worker_gpu.PARTS.values():
+        for record in part(bench):
+            print(record.line())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""What made-up records of `tempi bench gpu` say, and what is never said of the emulated device."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tempi.bench import gpu_page, gpu_verdict, records, suite_gpu
+from tempi.bench.gpu_verdict import Rates
+from tempi.bench.records import Record
+
+RATE = 4e12
+CARD = {
+    "name": "NVIDIA H200",
+    "emulated": False,
+    "capability": "9.0",
+    "multiprocessors": 132,
+    "memory": 141 << 30,
+    "cuda": "12.8",
+}
+MACHINE = {"cpu": "some CPU", "commit": "abc"}
+MIB = 1 << 20
+
+
+def make(part: str, case: str, op: str, subject: str, size: int, seconds: float | None, **meta: Any) -> Record:
+    taken = () if seconds is None else tuple(seconds * (1 + 1e-3 * (i % 3)) for i in range(9))
+    common = {"part": part, "device": CARD, "machine": MACHINE, "emulated": False}
+    return Record("gpu", case, op, subject, size, taken, {**common, **meta})
+
+
+def memory_rates(granule: int, fill: float) -> list[Record]:
+    """As a card of RATE with that granule and that cost of partial writes would give them."""
+    size = 64 * MIB
+    pieces = size // 32
+    fetched = {32: (32, 64, 64), 64: (64, 64, 128)}[granule]
+    found = [make("rates", "copy of 1 GiB", "copy", "driver", 2 << 30, (2 << 30) / RATE)]
+    for shift, each in zip((0, 16, 48), fetched, strict=True):
+        name = f"32 of 128 bytes, from {shift} on"
+        found.append(make("rates", name, "pack", "tempi", size, (size + pieces * each) / RATE))
+    for run in (16, 32):
+        touched = size // run * granule
+        filled = touched if run < granule else 0
+        seconds = (size + touched + fill * filled) / RATE
+        found.append(make("rates", f"{run} of 128 bytes", "unpack", "tempi", size, seconds))
+    return found
+
+
+def kernel(op: str, run: int, share: float, memcpy: float = 2.0, cupy: float = 1.5) -> list[Record]:
+    """tempi at that share of the bound; the others take so many times tempi's time."""
+    size = 64 * MIB
+    moved, filled = 3 * size, size if op == "unpack" else 0
+    meta = {"run": run, "moved": {"32": [moved, filled], "64": [2 * moved, filled]}, "checked": True}
+    seconds = (moved + 0.5 * filled) / RATE / share
+    name = f"vector run {run} stride {2 * run}, {size // MIB} MiB"
+    subjects = {"tempi": seconds, "memcpy": memcpy * seconds, "cupy": cupy * seconds}
+    return [make("kernels", name, op, subject, size, value, **meta) for subject, value in subjects.items()]
+
+
+def launches(more: float, fused: int = 1) -> list[Record]:
+    found = [make("launches", "an empty kernel", "empty and wait", "driver", 0, 8e-6)]
+    for op in ("pack", "unpack"):
+        found.append(make("launches", "64 KiB", f"{op} and wait", "tempi", 65536, 8e-6 + more))
+        found.append(make("launches", "halo", op, "fused", 1000, 2e-5, launches=fused, checked=True))
+    return found
+
+
+def everything() -> list[Record]:
+    found = [*memory_rates(32, 0.5), *launches(1e-6)]
+    return found + kernel("pack", 64, 0.95) + kernel("unpack", 64, 0.93) + kernel("pack", 8, 0.85)
+
+
+def bar(found: Sequence[Record], word: str) -> gpu_verdict.Bar:
+    (one,) = [bar for bar in gpu_verdict.bars(found) if word in bar.text]
+    return one
+
+
+@pytest.mark.parametrize("granule", [32, 64])
+@pytest.mark.parametrize("fill", [0.0, 0.5, 1.0])
+def test_the_rates_of_a_card_are_found_again(granule: int, fill: float) -> None:
+    found = gpu_verdict.rates(memory_rates(granule, fill))
+    assert found.copy == pytest.approx(RATE, rel=0.01)
+    assert found.granule == granule
+    assert found.fill == pytest.approx(fill, abs=0.05)
+
+
+def test_a_slow_kernel_does_not_look_like_costly_writes() -> None:
+    """Both probes take twice their time, so it is the kernel and not the memory."""
+    found = memory_rates(32, 0.0)
+    slow = [
+        make("rates", record.case, "unpack", "tempi", record.bytes, 2 * record.seconds[0])
+        for record in found
+        if record.op == "unpack"
+    ]
+    found = [record for record in found if record.op != "unpack"] + slow
+    assert gpu_verdict.rates(found).fill == pytest.approx(0, abs=0.05)
+
+
+def test_without_a_copy_there_are_no_rates() -> None:
+    with pytest.raises(gpu_verdict.NoRatesError):
+        gpu_verdict.rates(launches(0))
+
+
+def test_the_share_is_of_the_bound_at_the_measured_granule() -> None:
+    measured = Rates(RATE, 32, 0.5)
+    pack, unpack = gpu_verdict.rows(kernel("pack", 64, 0.95) + kernel("unpack", 64, 0.9), measured)
+    assert pack.share.value == pytest.approx(0.95, rel=0.01)
+    assert unpack.share.value == pytest.approx(0.9, rel=0.01)
+    (wide,) = gpu_verdict.rows(kernel("pack", 64, 0.95), Rates(RATE, 64, 0.0))
+    assert wide.share.value == pytest.approx(1.9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("size", "run", "wanted"),
+    [(64, 16, 0.9), (64, 4096, 0.9), (256, 4, 0.8), (64, 8, 0.8), (64, 2, None), (16, 64, None)],
+)
+def test_the_wanted_share_depends_on_size_and_run(size: int, run: int, wanted: float | None) -> None:
+    assert gpu_verdict.wanted_share(size * MIB, run) == wanted
+
+
+def test_all_targets_are_met() -> None:
+    assert all(one.met for one in gpu_verdict.bars(everything()))
+
+
+def test_a_share_that_is_missed_is_named() -> None:
+    found = everything() + kernel("pack", 256, 0.7)
+    missed = bar(found, "90% of")
+    assert missed.met is False
+    assert missed.measured.startswith("2 of 3; least 70%")
+    assert missed.missing == ("pack of vector run 256 stride 512, 64 MiB: 70%",)
+    assert bar(found, "80% of").met
+
+
+@pytest.mark.parametrize(("memcpy", "met"), [(1.5, True), (0.99, True), (0.8, False)])
+def test_slower_than_the_driver_is_missed(memcpy: float, met: bool) -> None:
+    found = everything() + kernel("pack", 1024, 0.95, memcpy=memcpy)
+    assert bar(found, "cudaMemcpy").met is met
+    assert bar(found, "CuPy").met
+
+
+@pytest.mark.parametrize(("more", "met"), [(1e-6, True), (3e-6, False)])
+def test_latency_is_held_against_an_empty_launch(more: float, met: bool) -> None:
+    found = memory_rates(32, 0) + launches(more)
+    assert bar(found, "64 KiB pack").met is met
+    assert bar(found, "64 KiB pack").measured == f"{1e6 * more:+.1f} us"
+
+
+def test_more_than_one_launch_is_missed() -> None:
+    assert bar(memory_rates(32, 0) + launches(0, fused=2), "halo unpack").met is False
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+    bars = gpu_verdict.bars(memory_rates(32, 0))
+    assert {one.met for one in bars if "right" not in one.text} == {None}
+
+
+def test_a_wrong_answer_is_missed() -> None:
+    wrong = make("kernels", "c", "pack", "tempi", 8, None, refused="3 wrong packed bytes")
+    assert bar([*everything(), wrong], "right").met is False
+
+
+def printed(found: Sequence[Record]) -> tuple[str, bool]:
+    parts: dict[str, list[Record]] = {}
+    for record in found:
+        parts.setdefault(record.meta["part"], []).append(record)
+    console = Console(file=io.StringIO(), width=160)
+    good = suite_gpu.show(console, parts)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue(), good
+
+
+def test_the_targets_are_printed_last() -> None:
+    text, good = printed(everything())
+    assert good
+    assert text.rstrip().splitlines()[-2].startswith("│ fused halo unpack in one launch")
+    assert "copies at 3996" in text
+    assert not printed(everything() + kernel("pack", 256, 0.7))[1]
+
+
+def test_no_time_is_shown_of_an_emulated_device() -> None:
+    """Not even where records have some, and only their device's name tells."""
+    card = {**CARD, "name": "tempi EMULATED device 0 (CUDA on the CPU)"}
+    found = [record.with_meta(device=card) for record in everything()]
+    text, good = printed(found)
+    assert "EMULATED DEVICE (CUDA on the CPU): correctness only, no times" in text
+    assert good
+    assert not any(word in text for word in (" us", "GB/s", "%", "bound"))
+
+
+def written(folder: Path, found: Sequence[Record]) -> Path:
+    for part in ("rates", "kernels", "launches"):
+        records.write(folder / f"{part}.json", [record for record in found if record.meta["part"] == part])
+    return folder
+
+
+def test_the_page_has_the_figures_of_each_card(tmp_path: Path) -> None:
+    page = gpu_page.text([written(tmp_path, everything() + kernel("pack", 256, 0.7))])
+    assert page.startswith("# GPU performance")
+    assert "### NVIDIA H200, driver for CUDA 12.8" in page
+    assert "It copies at 3996" in page
+    assert "- 90% of the sector bound" in page
+    assert "to be measured" not in page.lower()
+
+
+def test_the_page_refuses_an_emulated_device(tmp_path: Path) -> None:
+    found = [record.with_meta(emulated=True) for record in everything()]
+    with pytest.raises(gpu_page.PageError, match="emulated device"):
+        gpu_page.text([written(tmp_path, found)])
+
+
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(records.RecordError, match="no records"):
+        gpu_page.text([tmp_path])
+
+
+def test_the_page_in_docs_is_the_present_one() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text()
+    assert page.startswith(gpu_page.METHOD), "run scripts/gpu"
+    if "To be measured" in page:
+        assert page == gpu_page.text([])
