@@ -6,13 +6,17 @@
 
 #include <math.h>
 
+enum { PAGE = 4096 };
+
 static tempi_family family_of(tempi_shape shape)
 {
     if (shape.stride == 0)
         return TEMPI_FAMILY_IRREGULAR;
     if (shape.transposed)
         return TEMPI_FAMILY_TRANSPOSED;
-    return shape.lone ? TEMPI_FAMILY_ELEMENTS : TEMPI_FAMILY_REGULAR;
+    if (shape.lone)
+        return TEMPI_FAMILY_ELEMENTS;
+    return shape.stride % PAGE == 0 ? TEMPI_FAMILY_ALIASED : TEMPI_FAMILY_REGULAR;
 }
 
 static double logarithm(int64_t bytes)

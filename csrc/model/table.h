@@ -35,6 +35,7 @@ typedef enum tempi_family {
     TEMPI_FAMILY_ELEMENTS,  /* one run an element */
     TEMPI_FAMILY_TRANSPOSED,
     TEMPI_FAMILY_IRREGULAR,
+    TEMPI_FAMILY_ALIASED, /* regular, but all runs at the same place of a page: they share a few sets of the cache */
     TEMPI_FAMILIES
 } tempi_family;
 

@@ -28,12 +28,13 @@ QUANTITIES = (
 BESIDE = ("engine_pack", "host_message")
 #: Those that differ from peer to peer.
 MESSAGES = ("contiguous", "library_message", "host_message")
-FAMILIES = ("regular", "elements", "transposed", "irregular")
+FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased")
 PEERS = ("self", "node", "other")
 
 KIB, MIB = 1 << 10, 1 << 20
 _SIZES = {
     "regular": (64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
+    "aliased": (64, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
     "elements": (64, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
     "irregular": (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
     # Squares of doubles. Edges that are no powers of two: a stride of one would be the cache's worst case.
@@ -61,10 +62,15 @@ class Column:
 PLAIN = Column("regular", 1, 0)
 
 
+#: Strides of an odd number of lines: with a power of two the runs would share few of the cache's sets.
+SOME_LINES, A_PAGE = 9 * LINE, 65 * LINE
+PAGE = 4096
+
+
 def _regular(runs: tuple[int, ...]) -> Iterator[Column]:
     """Near one another, one in some lines, and one a page; what coincides is one column."""
     for run in runs:
-        for stride in sorted({2 * run, max(512, 2 * run), max(4096, 2 * run)}):
+        for stride in sorted({2 * run, max(SOME_LINES, 2 * run), max(A_PAGE, 2 * run)}):
             yield Column("regular", run, stride)
 
 
@@ -75,12 +81,14 @@ def columns(quick: bool) -> list[Column]:
         Column("elements", 8, 40),
         Column("transposed", 8, 0),
         Column("irregular", 16, 0),
+        Column("aliased", 8, PAGE),
+        Column("aliased", 256, PAGE),
     ]
     if quick:
         return coarse
     fine = [*_regular((4, 16, 256, 4096)), *(Column("regular", run, LINE) for run in (4, 8, 16))]
-    fine += [Column("elements", 8, 4096), Column("elements", 64, 128), Column("elements", 1024, 2048), Column("irregular", 256, 0)]
-    return fine
+    fine += [Column("elements", run, stride) for run, stride in ((8, A_PAGE), (64, 128), (1024, 2048))]
+    return [*fine, Column("irregular", 256, 0), Column("aliased", 64, PAGE), Column("aliased", 1024, PAGE)]
 
 
 def sizes(column: Column, quick: bool) -> list[int]:

@@ -97,7 +97,7 @@ def test_a_program_chooses_by_it(calibrated: Path) -> None:
 def test_show_and_doctor_tell_of_it(calibrated: Path) -> None:
     shown = tempi(calibrated, "calibrate", "--show").stdout
     assert "regular, peer node" in shown
-    assert "run 64 stride 512" in shown
+    assert "run 64 stride 576" in shown
     told = tempi(calibrated, "doctor", sys.executable).stdout
     assert "model: calibrated with" in told
 

@@ -14,7 +14,7 @@ from tempi.model import grid, predict, samples, store, tables
 HERE = store.machine("some MPI 1.0")
 SIZES = (256, 4096, 65536, 1 << 20)
 FACTORS = {"own_pack": 2.0, "library_unpack": 4.0, "library_message": 3.0}
-COLUMNS = [grid.Column("regular", run, stride) for run in (8, 64) for stride in (2 * run, 512, 4096)]
+COLUMNS = [grid.Column("regular", run, stride) for run in (8, 64) for stride in (2 * run, 576, 4160)]
 
 
 def seconds(quantity: str, column: grid.Column, size: int) -> float:
@@ -93,10 +93,10 @@ def test_predictions_are_positive_and_grow_with_the_size(model: predict.Model) -
 
 
 def test_outside_the_table_shapes_are_clamped_and_sizes_extrapolated(model: predict.Model) -> None:
-    layout, _kept = vector(1 << 20, 4096, 1 << 20)
+    layout, _kept = vector(1 << 20, 4096, (1 << 20) + 64)
     told = model.predict(layout, 1 << 22)
     assert told is not None
-    edge = seconds("library_message", grid.Column("regular", 64, 4096), 1 << 20)
+    edge = seconds("library_message", grid.Column("regular", 64, 4160), 1 << 20)
     assert told.library == pytest.approx(4 * edge)
 
 
@@ -119,6 +119,8 @@ def test_without_tables_nothing_is_predicted(model: predict.Model) -> None:
     assert model.acts(layout, 4096, peer="other") is None
     irregular = parse("indexed([1,1,1,1,1,1],[0,3,4,9,11,30],DOUBLE)")
     assert model.predict(irregular.canonical(), 4096) is None
+    aliased, _kept = vector(4096, 8, 8192)
+    assert model.predict(aliased, 4096) is None
     dense = parse("contiguous(8,DOUBLE)")
     assert model.predict(dense.canonical(), 4096) is None
 
