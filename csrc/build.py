@@ -249,7 +249,7 @@ def build_neutral(cc: list[str], out: Path, work: Path) -> bool:
     changed = compile_all(units)
     script = f"-Wl,--version-script={made / 'exports.map'}"
     objects = [str(u.target) for u in units]
-    libraries = ["-lpthread", "-ldl", "-lm"]
+    libraries = ["-lpthread", "-ldl"]
     command = [*cc, *LINK, "-Wl,-soname,libtempi.so", script, *objects, *libraries]
     link(command, out / "libtempi.so", changed)
     return changed
@@ -268,7 +268,7 @@ def build_shim(cc: list[str], mpi: Mpi, out: Path, work: Path, engine_changed: b
     changed = compile_all(units) or engine_changed
     name = f"libtempi-{mpi.abi}.so"
     objects = [str(u.target) for u in units]
-    engine = [str(out / "libtempi.so"), "-Wl,-rpath,$ORIGIN", "-lpthread", "-lm"]
+    engine = [str(out / "libtempi.so"), "-Wl,-rpath,$ORIGIN", "-lpthread"]
     link([*cc, *LINK, f"-Wl,-soname,{name}", *objects, *engine], out / name, changed)
 
 

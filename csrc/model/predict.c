@@ -1,10 +1,9 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "model/model.h"
+#include "model/number.h"
 #include "model/shape.h"
 #include "model/table.h"
-
-#include <math.h>
 
 enum { PAGE = 4096 };
 
@@ -21,7 +20,7 @@ static tempi_family family_of(tempi_shape shape)
 
 static double logarithm(int64_t bytes)
 {
-    return log(bytes > 1 ? (double)bytes : 1.0);
+    return tempi_number_log(bytes > 1 ? (double)bytes : 1.0);
 }
 
 static double at(const tempi_model *model, tempi_quantity quantity, tempi_family family, int peer,
@@ -55,7 +54,7 @@ static void note_outside(const tempi_model *model, tempi_family family, int peer
         return;
     tempi_stat_add(TEMPI_STAT_model_outside, 1);
     TEMPI_WARN_ONCE("a message of %.0f bytes is larger than any that was calibrated (%.0f): its time is extrapolated",
-                    exp(place.size), exp(sizes[table->nsizes - 1]));
+                    tempi_number_exp(place.size), tempi_number_exp(sizes[table->nsizes - 1]));
 }
 
 static tempi_prediction message(const tempi_model *model, tempi_family family, int peer, tempi_place place)

@@ -1,6 +1,6 @@
 #include "model/table.h"
+#include "model/number.h"
 
-#include <math.h>
 #include <string.h>
 
 _Static_assert(sizeof(tempi_table_header) == 456 && sizeof(tempi_table_head) == 32,
@@ -25,7 +25,7 @@ static int64_t numbers_of(const tempi_table_head *t)
 static bool ascending(const double *at, int n, bool strictly)
 {
     for (int i = 0; i < n; ++i)
-        if (!isfinite(at[i]) || (i > 0 && (strictly ? at[i] <= at[i - 1] : at[i] < at[i - 1])))
+        if (!__builtin_isfinite(at[i]) || (i > 0 && (strictly ? at[i] <= at[i - 1] : at[i] < at[i - 1])))
             return false;
     return true;
 }
@@ -50,7 +50,7 @@ static bool head_good(const tempi_table_head *t, const char *data, size_t bytes)
         return false;
     const double *at = (const double *)(const void *)data + t->first;
     for (int64_t i = 0; i < n; ++i)
-        if (!isfinite(at[i]) || fabs(at[i]) > 700)
+        if (!__builtin_isfinite(at[i]) || __builtin_fabs(at[i]) > 700)
             return false;
     return axes_good(t, at);
 }
@@ -71,7 +71,7 @@ const char *tempi_table_fault(const void *data, size_t bytes)
     if (h->bytes != bytes || h->checksum != tempi_table_checksum((const char *)data + unsummed, bytes - unsummed))
         return "it is damaged";
     if (!terminated(h->tempi, sizeof h->tempi) || !terminated(h->cpu, sizeof h->cpu) ||
-        !terminated(h->mpi, sizeof h->mpi) || !isfinite(h->call) || h->call < 0 ||
+        !terminated(h->mpi, sizeof h->mpi) || !__builtin_isfinite(h->call) || h->call < 0 ||
         h->heads > (bytes - sizeof *h) / sizeof(tempi_table_head))
         return "it is damaged";
     const tempi_table_head *heads = (const void *)(h + 1);
@@ -132,5 +132,5 @@ double tempi_table_at(const struct tempi_model *model, const tempi_table_head *t
         by_run[r] = along(by_stride, (span){0, stride.part});
     }
     const double beyond = place.size - sizes[t->nsizes - 1];
-    return exp(along(by_run, (span){0, run.part}) + (beyond > 0 ? beyond : 0));
+    return tempi_number_exp(along(by_run, (span){0, run.part}) + (beyond > 0 ? beyond : 0));
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/number.h"
 #include "model/table.h"
 
 enum { MOST = 1 << 20, STEPS = 30000 };
@@ -23,6 +24,25 @@ static uint64_t draw(uint64_t below)
 static double draw_log(void)
 {
     return (double)draw(1000) / 20 - 5;
+}
+
+/* Against libm: a few units of the last place. */
+static void compare(double x)
+{
+    const double size = exp(x), power = tempi_number_exp(x), logarithm = tempi_number_log(size);
+    if (fabs(power - size) > 4e-15 * (1 + fabs(x)) * size || fabs(logarithm - log(size)) > 1e-15 * (1 + fabs(x)))
+        exit(1);
+}
+
+static void compare_all(void)
+{
+    for (double x = -690; x < 690; x += 0.01)
+        compare(x);
+    for (double x = -2; x < 2; x += 0.0001)
+        compare(x);
+    if (tempi_number_exp(0) != 1 || tempi_number_log(1) != 0 || !isfinite(tempi_number_exp(1e6)) ||
+        !(tempi_number_exp(-1e6) > 0))
+        exit(1);
 }
 
 static void use(const struct tempi_model *model)
@@ -83,6 +103,7 @@ static bool try(const char *good, size_t bytes)
 
 int main(int argc, char **argv)
 {
+    compare_all();
     static _Alignas(8) char good[MOST];
     FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
     if (!file)
