@@ -37,8 +37,8 @@ typedef struct tempi_op {
     int32_t direction;
     int32_t method;
     int32_t device; /* ordinal; of no meaning on the host */
-    uintptr_t stream; /* the program's, after which a device does it (cuda/device.h: tempi_cuda_order); 0: by default */
     bool partial;   /* the layout covers only some of the packed bytes: the others are not to be touched */
+    uintptr_t stream; /* the program's, after which a device does it (cuda/device.h: tempi_cuda_order); 0: by default */
     struct tempi_parts *parts; /* TEMPI_MIXED: one operation for each memory (parts.h); else NULL */
 } tempi_op;
 

@@ -15,9 +15,9 @@ static tempi_box *boxes_of(const tempi_part *part)
     return (tempi_box *)(uintptr_t)part->layout.boxes;
 }
 
-void tempi_parts_free(tempi_parts *parts)
+void tempi_parts_delete(tempi_parts *parts)
 {
-    for (int i = 0; parts && i < parts->n; ++i) {
+    for (int i = 0; i < parts->n; ++i) {
         for (int b = 0; b < parts->part[i].layout.nboxes; ++b)
             tempi_table_release(parts->part[i].layout.boxes[b].table);
         free(boxes_of(&parts->part[i]));

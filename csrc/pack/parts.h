@@ -21,8 +21,13 @@ typedef struct tempi_parts {
 
 /* Room for so many parts, none of which has a box; NULL: out of memory. */
 tempi_parts *tempi_parts_new(int most);
-/* NULL is allowed. */
-void tempi_parts_free(tempi_parts *parts);
+void tempi_parts_delete(tempi_parts *parts);
+/* NULL is allowed, and most common. */
+static inline void tempi_parts_free(tempi_parts *parts)
+{
+    if (parts)
+        tempi_parts_delete(parts);
+}
 /* Adds a box, whose table gets another holder; false: out of memory. */
 bool tempi_part_add(tempi_part *part, const tempi_box *box);
 /* The method of all parts that are not the host's. */
