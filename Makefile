@@ -50,7 +50,7 @@ demo: .venv/tempi-$(DEMO_MPI)
 test: $(TEST_MPIS:%=test-%)
 
 $(KINDS:%=test-%): test-%: .venv-%/tempi
-	$(call run_$*,.venv-$*) scripts/test .venv-$* $*
+	$(call run_$*,.venv-$*) scripts/test .venv-$* $* $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second)
 
 gpu: gpu-here .venv-gpu/tempi
 	$(call run_$(DEMO_MPI),.venv-gpu) .venv-gpu/bin/python -P tests/tools/gpu.py .venv-gpu $(DEMO_MPI) \

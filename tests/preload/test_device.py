@@ -164,5 +164,5 @@ def arrays(tmp_path: Path, *launcher: str | Path, **settings: str) -> subprocess
 def test_an_mpi4py_program_with_device_arrays_just_works(tmp_path: Path, script: Path) -> None:
     pytest.importorskip("mpi4py")
     done = arrays(tmp_path, script, "run")
-    assert done.stdout.split() == ["right", "right"], done.stderr
+    assert done.stdout.replace("\n", "") == "rightright", done.stderr  # two ranks' lines may run into one another
     assert arrays(tmp_path).returncode != 0, "without tempi it crashes"

