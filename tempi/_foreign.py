@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tempi._dlpack import KINDS, NAME, READ_ONLY, VERSIONED_NAME, Managed, Tensor, Versioned
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -131,46 +133,6 @@ def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 # ---- DLPack -----------------------------------------------------------------------------------------
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
-#: DLDataTypeCode to NumPy's kind.
-_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
-_READ_ONLY = 1
-
-
-class _Tensor(ctypes.Structure):
-    """DLTensor"""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Managed(ctypes.Structure):
-    """DLManagedTensor: DLPack 0.x"""
-
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
-
-
-class _ManagedVersioned(ctypes.Structure):
-    """DLManagedTensorVersioned: DLPack 1.x"""
-
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
-    )
-
 
 # Prototypes of our own: those of ctypes.pythonapi are shared by the whole process.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
@@ -188,24 +150,24 @@ def _capsule(export: Callable[..., object], device: int, stream: int) -> object:
         return export(**named)
 
 
-def _tensor(capsule: object) -> tuple[_Tensor, bool] | None:
+def _tensor(capsule: object) -> tuple[Tensor, bool] | None:
     """The capsule's tensor and whether it is read-only."""
-    if _is_valid(capsule, b"dltensor_versioned"):
-        versioned = _ManagedVersioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
-        return (versioned.tensor, bool(versioned.flags & _READ_ONLY)) if versioned.major == 1 else None
-    if _is_valid(capsule, b"dltensor"):
-        return _Managed.from_address(_get_pointer(capsule, b"dltensor")).tensor, False
+    if _is_valid(capsule, VERSIONED_NAME):
+        versioned = Versioned.from_address(_get_pointer(capsule, VERSIONED_NAME))
+        return (versioned.tensor, bool(versioned.flags & READ_ONLY)) if versioned.major == 1 else None
+    if _is_valid(capsule, NAME):
+        return Managed.from_address(_get_pointer(capsule, NAME)).tensor, False
     return None
 
 
-def _dtype_of(tensor: _Tensor) -> np.dtype[Any] | None:
+def _dtype_of(tensor: Tensor) -> np.dtype[Any] | None:
     """NumPy's name of the element; bytes where it has none (bfloat16, vectors); None below a byte."""
     bits = tensor.bits * tensor.lanes
     if bits % 8 or bits == 0:
         return None
-    if tensor.lanes == 1 and tensor.code in _KINDS:
+    if tensor.lanes == 1 and tensor.code in KINDS:
         try:
-            return np.dtype(f"{_KINDS[tensor.code]}{bits // 8}")
+            return np.dtype(f"{KINDS[tensor.code]}{bits // 8}")
         except TypeError:  # a float of 8 bits, say
             pass
     return np.dtype(f"V{bits // 8}")

@@ -1,4 +1,4 @@
-"""Makes DLPack capsules (of DLPack 0.x and 1.x) by ctypes; layouts after dlpack.h."""
+"""Makes DLPack capsules (of DLPack 0.x and 1.x) by ctypes."""
 
 from __future__ import annotations
 
@@ -8,49 +8,9 @@ from typing import Any
 
 import numpy as np
 
-NAME, VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
-READ_ONLY = 1
-CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+from tempi._dlpack import KINDS, NAME, READ_ONLY, VERSIONED_NAME, Deleter, Managed, Tensor, Versioned
 
-
-class Tensor(ctypes.Structure):
-    """DLTensor"""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class Managed(ctypes.Structure):
-    """DLManagedTensor"""
-
-    _fields_ = (("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", Deleter))
-
-
-class Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned"""
-
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("deleter", Deleter),
-        ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
-    )
-
+CODES = {kind: code for code, kind in KINDS.items()}
 
 # What capsules point to, until their consumers call the deleter.
 kept: dict[int, tuple[Managed | Versioned, object, object, object]] = {}
