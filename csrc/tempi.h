@@ -245,7 +245,8 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
 /* Whether the engine would act on that message: 1, 0, or -1 where the built-in rule decides. */
 int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int64_t bytes, int operation,
                        int peer);
-/* The same by the built-in rule for the MPI library that says so of itself: 1 or 0. */
+/* The same by the built-in rule for the MPI library that says so of itself, for a type of elements of
+ * unknown size: 1 or 0. */
 int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation);
 /* Path of the tables that choose in this process; NULL: the built-in rule does. */
 const char *tempi_model_in_force(void);

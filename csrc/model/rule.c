@@ -3,8 +3,14 @@
 
 #include <string.h>
 
-static const tempi_window never = {1, 0};
-static const tempi_window always = {1, INT64_MAX};
+static const tempi_window never = {.first = 1, .last = 0};
+static const tempi_window always = {.first = 1, .last = INT64_MAX};
+
+static tempi_window from_to(int64_t first, int64_t last)
+{
+    return (tempi_window){.first = first, .last = last};
+}
+
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 /* MPICH 5.0.2 packs regular types at about half of the machine's rate where the runs are near one
@@ -16,21 +22,21 @@ static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
         return always;
     if (operation == TEMPI_OP_PACK)
         return never;
-    return (tempi_window){s.run > 16 ? 8 * MIB : 16 * KIB, INT64_MAX};
+    return from_to(s.run > 16 ? 8 * MIB : 16 * KIB, INT64_MAX);
 }
 
 /* In messages above its cell size MPICH packs piece by piece and searches its place anew for each: 1.2 to
  * 50 times slower, and from memory of small pages (transfer/slab.h). It is ahead only where every few bytes
- * lie on a page of their own: then the packing takes all the time, and it packs a little faster. */
+ * lie on a page of their own: then packing and unpacking take all the time, and its pieces overlap them. */
 static tempi_window mpich_message(tempi_shape s)
 {
     if (s.stride == 0 || s.transposed)
         return always;
     if (s.lone && s.run <= 16)
-        return (tempi_window){1, 2 * MIB};
-    if (s.run <= 16 && s.stride >= 4096)
-        return s.run <= 8 ? never : (tempi_window){512 * KIB, INT64_MAX};
-    return s.run >= 4096 ? (tempi_window){2 * MIB, INT64_MAX} : always;
+        return from_to(1, 2 * MIB);
+    if (s.run <= 8 && s.stride >= 4096)
+        return from_to(1, 32 * KIB);
+    return s.run >= 4096 ? from_to(2 * MIB, INT64_MAX) : always;
 }
 
 /* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs near one
@@ -45,9 +51,9 @@ static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
     if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
         return always;
     if (s.run < 32 && s.stride < 1024)
-        return (tempi_window){1, operation == TEMPI_OP_UNPACK ? 128 * KIB : 8 * KIB};
+        return from_to(1, operation == TEMPI_OP_UNPACK ? 128 * KIB : 8 * KIB);
     if (operation == TEMPI_OP_UNPACK && s.run >= 64)
-        return (tempi_window){12 * MIB, INT64_MAX};
+        return from_to(12 * MIB, INT64_MAX);
     return never;
 }
 
@@ -55,16 +61,36 @@ static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
  * cannot; but it copies between small pages where tempi's staging has huge ones (transfer/slab.h). Which of the
  * two counts for more depends on how fast the two processes' cores exchange lines: from 32 KiB on, vectors
  * were measured to be 1.5 times faster in one state of the machine and 1.6 times slower in the other.
- * So the rule takes only what wins in both, and leaves the rest to a calibration of the machine. */
-static tempi_window openmpi_message(tempi_shape s)
+ * So the rule takes only what wins in both, and leaves the rest to a calibration of the machine. A run
+ * of more than 8 elements is copied by a call of memcpy each, twice as slow as loops if the run is short. */
+static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
 {
     if (s.transposed)
         return never;
     if (s.stride == 0)
-        return (tempi_window){8 * KIB, INT64_MAX};
+        return from_to(8 * KIB, INT64_MAX);
+    if (s.run > 8 * element && s.run < 24 && element > 0)
+        return from_to(32 * KIB, 2 * MIB);
     if (s.lone && s.run <= 16)
-        return (tempi_window){8 * KIB, 8 * MIB};
+        return from_to(8 * KIB, 8 * MIB);
     return never;
+}
+
+/* Up to its eager limit, 4 KiB with a header where ranks share memory, a message goes in one piece and nothing
+ * overlaps: tempi's packing is ahead from some tens of bytes on, 1.3 to 6 times by 3 KiB. */
+enum { EAGER_FIRST = 64, EAGER_LAST = 3584 };
+
+static tempi_window openmpi_message(tempi_shape s, int64_t element)
+{
+    tempi_window window = openmpi_pieces(s, element);
+    if (s.run > 64 || (s.stride >= 4096 && !s.transposed))
+        return window;
+    if (window.first > window.last)
+        return from_to(EAGER_FIRST, EAGER_LAST);
+    window.gap = EAGER_LAST + 1;
+    window.resume = window.first;
+    window.first = EAGER_FIRST;
+    return window;
 }
 
 tempi_library tempi_library_of(const char *version)
@@ -80,10 +106,11 @@ int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t b
 {
     if (!version || !layout || operation < 0 || operation >= TEMPI_OPERATIONS)
         return 0;
-    return tempi_window_has(tempi_rule_window(layout, tempi_library_of(version), (tempi_operation)operation), bytes);
+    const tempi_window window = tempi_rule_window(layout, 0, tempi_library_of(version), (tempi_operation)operation);
+    return tempi_window_has(window, bytes);
 }
 
-tempi_window tempi_rule_window(const tempi_layout *layout, tempi_library library,
+tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,
                                tempi_operation operation)
 {
     if (layout->dense || layout->size == 0)
@@ -93,7 +120,7 @@ tempi_window tempi_rule_window(const tempi_layout *layout, tempi_library library
     switch (library) {
     case TEMPI_LIBRARY_OPENMPI4:
     case TEMPI_LIBRARY_OPENMPI5:
-        return message ? openmpi_message(s) : openmpi_pack(s, operation);
+        return message ? openmpi_message(s, element) : openmpi_pack(s, operation);
     case TEMPI_LIBRARY_MPICH:
     case TEMPI_LIBRARY_UNKNOWN:
         break;

@@ -26,18 +26,22 @@ typedef enum tempi_library {
 /* By what the library says of itself. */
 tempi_library tempi_library_of(const char *version);
 
-/* tempi acts on messages of packed size in [first, last]; first > last: never. */
+/* tempi acts on messages of packed size in [first, last], but for those in [gap, resume); first > last:
+ * never. */
 typedef struct tempi_window {
     int64_t first;
     int64_t last;
+    int64_t gap;
+    int64_t resume;
 } tempi_window;
 
 static inline bool tempi_window_has(tempi_window window, int64_t bytes)
 {
-    return bytes >= window.first && bytes <= window.last;
+    return bytes >= window.first && bytes <= window.last && !(bytes >= window.gap && bytes < window.resume);
 }
 
-tempi_window tempi_rule_window(const tempi_layout *layout, tempi_library library,
+/* `element`: bytes of the largest predefined type that it is made of; 0: not known. */
+tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,
                                tempi_operation operation);
 
 #endif

@@ -210,6 +210,9 @@ static int decode_predefined(MPI_Datatype type, int combiner, tempi_layout **out
     const int status = tempi_type_leaves(type, combiner, &leaves);
     if (status != TEMPI_OK)
         return status;
+    for (int i = 0; i < leaves.n; ++i)
+        if (leaves.size[i] > traits->element)
+            traits->element = leaves.size[i];
     if (leaves.n == 1)
         return tempi_layout_bytes(leaves.size[0], out);
     return tempi_layout_pair(leaves.size[0], leaves.offset[1], leaves.size[1], leaves.extent, out);

@@ -24,11 +24,13 @@ void tempi_contents_release(tempi_contents *contents);
 int tempi_combiner_of(MPI_Datatype type, int *combiner);
 bool tempi_combiner_predefined(int combiner);
 
-/* What a datatype is made of, beyond its bytes, at any depth: the marks that tempi_wrong_class goes by. */
+/* What a datatype is made of, beyond its bytes, at any depth: the marks that tempi_wrong_class and
+ * tempi_rule_window go by. */
 typedef struct tempi_traits {
     bool complex;         /* a predefined complex type */
     bool stride_minus_1;  /* a vector of more than one block, one byte backwards apart */
     bool negative_extent; /* contiguous copies of a type whose extent is negative */
+    int64_t element;      /* bytes of the largest predefined member */
 } tempi_traits;
 
 /* The raw (not canonical) layout; the caller frees it with tempi_layout_free. Marks found are added

@@ -88,7 +88,7 @@ static int on_type_deleted(MPI_Datatype handle, int keyval, void *value, void *s
 static int decode(tempi_type *type)
 {
     tempi_layout *raw;
-    tempi_traits traits = {.complex = false};
+    tempi_traits traits = {.element = 0};
     int status = tempi_type_decode(type->handle, &raw, &traits);
     if (status != TEMPI_OK)
         return status;
@@ -101,8 +101,8 @@ static int decode(tempi_type *type)
     type->modelled = type->known_wrong || tempi_config.force ? 0 : tempi_model_covers(type->layout);
     for (int op = 0; op < TEMPI_OPERATIONS; ++op)
         type->windows[op] = type->known_wrong || tempi_config.force
-                                ? (tempi_window){1, INT64_MAX}
-                                : tempi_rule_window(type->layout, types.library, (tempi_operation)op);
+                                ? (tempi_window){.first = 1, .last = INT64_MAX}
+                                : tempi_rule_window(type->layout, traits.element, types.library, (tempi_operation)op);
     return tempi_config.check ? tempi_typemap_make(type->handle, &type->typemap) : TEMPI_OK;
 }
 
