@@ -299,6 +299,14 @@ def chosen(quick: bool) -> list[Case]:
     return quick_cases() if quick else all_cases()
 
 
+def messages(quick: bool) -> list[Case]:
+    """The same, and short ones: a library may treat them otherwise (eager messages)."""
+    runs = (8,) if quick else (4, 8, 16, 64)
+    sizes = (KIB,) if quick else (256, KIB, 3 * KIB)
+    short = [Vector(size, run, stride) for size in sizes for run in runs for stride in (2 * run, 512)]
+    return [*short, *chosen(quick)]
+
+
 @dataclass(frozen=True, slots=True)
 class Halo(Case):
     """What one rank of a 3-D halo exchange sends in one of 26 directions: `radius` layers of a cube of

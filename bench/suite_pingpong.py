@@ -155,7 +155,7 @@ def run(common: suite.Common, options: PackOptions, repeats: int, forced: bool) 
     if launch.under_launcher():
         found = _as_rank(options)
     else:
-        total = len(cases.chosen(options.quick))
+        total = len(cases.messages(options.quick))
         found = suite.gather(_records(common, options, repeats, forced), total, "pingpong")
     if found is None:
         return []

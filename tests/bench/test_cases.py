@@ -95,9 +95,9 @@ def test_a_halo_gathers_its_layers() -> None:
 
 
 def test_names_tell_cases_apart() -> None:
-    everything = cases.all_cases()
+    everything = cases.messages(quick=False)
     assert len({case.name for case in everything}) == len(everything)
-    assert {case.name for case in cases.quick_cases()} <= {case.name for case in everything}
+    assert {case.name for case in cases.messages(quick=True)} <= {case.name for case in everything}
 
 
 def test_all_targets_are_covered() -> None:
