@@ -5,6 +5,7 @@
 #include <string.h>
 
 uint64_t tempi_stats[TEMPI_STATS_COUNT];
+static uint64_t reset_at[TEMPI_STATS_COUNT]; /* a thread's counters are its own to write */
 
 static const struct {
     const char *name, *help;
@@ -31,11 +32,16 @@ const char *tempi_stats_help(int i)
 
 uint64_t tempi_stats_value(int i)
 {
-    return i >= 0 && i < TEMPI_STATS_COUNT ? __atomic_load_n(&tempi_stats[i], __ATOMIC_RELAXED) : 0;
+    if (i < 0 || i >= TEMPI_STATS_COUNT)
+        return 0;
+    return __atomic_load_n(&tempi_stats[i], __ATOMIC_RELAXED) + tempi_keep_count(i) -
+           __atomic_load_n(&reset_at[i], __ATOMIC_RELAXED);
 }
 
 void tempi_stats_reset(void)
 {
-    for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
+    for (int i = 0; i < TEMPI_STATS_COUNT; ++i) {
         __atomic_store_n(&tempi_stats[i], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&reset_at[i], tempi_keep_count(i), __ATOMIC_RELAXED);
+    }
 }

@@ -2,7 +2,7 @@
 #ifndef TEMPI_BASE_STATS_H
 #define TEMPI_BASE_STATS_H
 
-#include "base/lock.h"
+#include "base/keep.h"
 
 #include <stdint.h>
 
@@ -60,14 +60,22 @@
 enum { TEMPI_STATS_TABLE(TEMPI_STATS_ENUM) TEMPI_STATS_COUNT };
 #undef TEMPI_STATS_ENUM
 
+_Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_KEEP_COUNTS, "a thread keeps all of them");
+
+/* What was counted outside of tempi_keep; tempi_stats_value adds up. */
 extern uint64_t tempi_stats[TEMPI_STATS_COUNT];
 
 static inline void tempi_stat_add(int which, int64_t amount)
 {
-    if (tempi_threads_multiple)
-        __atomic_fetch_add(&tempi_stats[which], (uint64_t)amount, __ATOMIC_RELAXED);
-    else
+    if (!tempi_threads_multiple) {
         tempi_stats[which] += (uint64_t)amount;
+        return;
+    }
+    tempi_keep *keep = tempi_keep_mine();
+    if (keep)
+        __atomic_store_n(&keep->counts[which], keep->counts[which] + (uint64_t)amount, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_add(&tempi_stats[which], (uint64_t)amount, __ATOMIC_RELAXED);
 }
 
 #endif

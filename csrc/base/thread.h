@@ -8,6 +8,7 @@
 typedef struct tempi_thread {
     int disabled; /* nesting of tempi_disable() */
     int posting;  /* inside the posting of queued sends: a callback must not start another */
+    struct tempi_keep *keep; /* keep.h; NULL: nothing yet */
 } tempi_thread;
 
 extern _Thread_local tempi_thread tempi_this_thread __attribute__((tls_model("initial-exec")));

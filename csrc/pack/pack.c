@@ -103,8 +103,6 @@ static int64_t stream_period(const tempi_layout *layout, int64_t count)
 static void copy_message(const tempi_layout *layout, int64_t count, char *mem, int64_t first,
                          int64_t n, char *packed, int direction)
 {
-    if (count == 1 && n == layout->size && tempi_layout_copy(layout, mem, packed, direction))
-        return;
     const int64_t period = layout->nboxes > 1 && n > PIECE_BYTES ? stream_period(layout, count) : 0;
     if (period == 0 || period > PIECE_BYTES / 2) {
         copy_piece(layout, count, mem, first, n, packed, direction);
@@ -122,10 +120,17 @@ static void copy_message(const tempi_layout *layout, int64_t count, char *mem, i
     }
 }
 
+/* One whole element, by the plan that is kept with the layout. */
+static inline bool copy_kept(const tempi_layout *layout, int64_t count, char *mem, int64_t n, char *packed,
+                             int direction)
+{
+    return count == 1 && n == layout->size && tempi_layout_copy(layout, mem, packed, direction);
+}
+
 void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
                 int64_t n, void *packed)
 {
-    if (n <= 0 || count <= 0)
+    if (n <= 0 || count <= 0 || copy_kept(layout, count, (char *)(uintptr_t)base, n, packed, TEMPI_PACK))
         return;
     if (layout->dense)
         tempi_kernels_get()->copy(packed, (const char *)base + layout->true_lb + first, n);
@@ -136,7 +141,7 @@ void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int
 void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
                   int64_t n, void *base)
 {
-    if (n <= 0 || count <= 0)
+    if (n <= 0 || count <= 0 || copy_kept(layout, count, base, n, (char *)(uintptr_t)packed, TEMPI_UNPACK))
         return;
     if (layout->dense)
         tempi_kernels_get()->copy((char *)base + layout->true_lb + first, packed, n);

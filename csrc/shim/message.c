@@ -101,6 +101,32 @@ static bool plan_mixed(tempi_parts *parts, tempi_message *out)
     return true;
 }
 
+/* What memory of devices has to do with it. False: `*ours` is the answer; true: it is all plain memory. */
+static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count, tempi_message *out, bool *ours)
+{
+    tempi_memory memory;
+    tempi_memory_ask((const char *)buffer + type->layout->true_lb, &memory);
+    *ours = false;
+    if (tempi_memory_may_spread(type->layout, count, buffer, &memory)) {
+        tempi_parts *parts;
+        switch (tempi_memory_spread(type->layout, count, buffer, &memory, &parts)) {
+        case TEMPI_SPREAD_MIXED: *ours = plan_mixed(parts, out); return false;
+        case TEMPI_SPREAD_UNKNOWN: leave(TEMPI_STAT_left_memory); return false;
+        case TEMPI_SPREAD_ONE: break;
+        }
+    }
+    /* Managed memory may be read here, but kernels of the program may still be writing it. */
+    if (memory.kind == TEMPI_MEMORY_DEVICE || memory.kind == TEMPI_MEMORY_MANAGED) {
+        *ours = plan_device(&memory, out);
+        return false;
+    }
+    if (!type->layout->dense && !tempi_memory_host_readable(memory.kind)) {
+        leave(TEMPI_STAT_left_memory);
+        return false;
+    }
+    return true;
+}
+
 /* Is tempi's way expected to be the faster one? */
 static bool wins(const tempi_type *type, tempi_operation operation, tempi_other other, int64_t bytes)
 {
@@ -126,23 +152,11 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         !plausible(buffer, type->layout))
         return dense ? false : leave(TEMPI_STAT_left_argument);
     make(type, buffer, count, bytes, operation, out);
-    tempi_memory memory;
-    tempi_memory_describe((const char *)buffer + type->layout->true_lb, &memory);
-    if (tempi_memory_mixed && tempi_memory_may_spread(type->layout, count, buffer, &memory)) {
-        tempi_parts *parts;
-        switch (tempi_memory_spread(type->layout, count, buffer, &memory, &parts)) {
-        case TEMPI_SPREAD_MIXED: return plan_mixed(parts, out);
-        case TEMPI_SPREAD_UNKNOWN: return leave(TEMPI_STAT_left_memory);
-        case TEMPI_SPREAD_ONE: break;
-        }
-    }
-    /* Managed memory may be read here, but kernels of the program may still be writing it. */
-    if (memory.kind == TEMPI_MEMORY_DEVICE || memory.kind == TEMPI_MEMORY_MANAGED)
-        return plan_device(&memory, out);
+    bool ours;
+    if (tempi_memory_mixed && !on_host(type, buffer, count, out, &ours))
+        return ours;
     if (dense)
         return forced;
-    if (!tempi_memory_host_readable(memory.kind))
-        return leave(TEMPI_STAT_left_memory);
     if (!forced && !wins(type, operation, other, bytes))
         return leave(TEMPI_STAT_left_rule);
     if (sends_or_receives(operation) && !tempi_packed_get(&out->op, false))

@@ -2,6 +2,7 @@
 #include "base/allocate.h"
 #include "base/budget.h"
 #include "base/config.h"
+#include "base/keep.h"
 #include "base/lock.h"
 #include "transfer/slab.h"
 
@@ -19,11 +20,19 @@ typedef struct header {
 
 _Static_assert(sizeof(header) <= ALIGNMENT, "the header fits in front of the aligned buffer");
 
+/* A short message is over in the time of a few divisions and locks, so its buffers are of one class and stay
+ * counted in the budget while they are free: at most so many, and no more than a share of the bound. */
+enum { SHORT = 1 << 10, SHORT_CLASS = 2 * STEPS, SHORTS = 256, SHORTS_SHARE = 16 };
+/* With less than this as bound, threads keep none for themselves. */
+enum { ROOM_FOR_THREADS = 16 << 20 };
+
 static struct {
     tempi_lock lock;
-    int64_t used;   /* bytes handed out */
+    int64_t used;   /* bytes handed out, free short ones included */
     int64_t cached; /* bytes in the free lists */
     header *free[CLASSES];
+    header *shorts;
+    int64_t nshorts; /* free ones */
 } pool;
 
 static int64_t class_capacity(int class)
@@ -34,8 +43,8 @@ static int64_t class_capacity(int class)
 
 static int class_of(int64_t bytes)
 {
-    if (bytes <= (int64_t)1 << SMALLEST_SHIFT)
-        return 0;
+    if (bytes <= SHORT)
+        return SHORT_CLASS;
     const int log = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
     const int64_t base = (int64_t)1 << log;
     const int step = (int)((bytes - 1 - base) / (base / STEPS));
@@ -53,6 +62,20 @@ static void drop(header *h)
         tempi_slab_release(h->slab);
     else
         free(h);
+}
+
+/* Gives their part of the budget back; returns its bytes. */
+static int64_t drop_shorts(void)
+{
+    const int64_t bytes = pool.nshorts * class_capacity(SHORT_CLASS);
+    while (pool.shorts) {
+        header *h = pool.shorts;
+        pool.shorts = h->next;
+        drop(h);
+    }
+    pool.nshorts = 0;
+    pool.used -= bytes;
+    return bytes;
 }
 
 static void drop_cached(void)
@@ -92,18 +115,63 @@ static header *fresh(int class, int64_t capacity)
     return h;
 }
 
+static header *short_get(void)
+{
+    header *mine = tempi_kept_take(TEMPI_KEPT_STAGING);
+    if (mine)
+        return mine;
+    tempi_lock_acquire(&pool.lock);
+    header *h = pool.shorts;
+    if (h) {
+        pool.shorts = h->next;
+        --pool.nshorts;
+    }
+    tempi_lock_release(&pool.lock);
+    return h;
+}
+
+/* False: it goes the way of all buffers. */
+static bool short_put(header *h)
+{
+    tempi_lock_acquire(&pool.lock);
+    const int64_t share = tempi_config.stage_max / SHORTS_SHARE / SHORT;
+    const bool kept = pool.nshorts < (share < SHORTS ? share : SHORTS);
+    if (kept) {
+        h->next = pool.shorts;
+        pool.shorts = h;
+        ++pool.nshorts;
+    }
+    tempi_lock_release(&pool.lock);
+    return kept;
+}
+
+/* The budget may be short of what free short buffers hold. */
+static bool budget_take(int64_t bytes, int64_t capacity)
+{
+    if (tempi_budget_take(capacity, capacity))
+        return true;
+    tempi_lock_acquire(&pool.lock);
+    const int64_t freed = drop_shorts();
+    tempi_lock_release(&pool.lock);
+    tempi_budget_give(freed);
+    return tempi_budget_take(bytes, capacity);
+}
+
 void *tempi_stage_get(int64_t bytes)
 {
+    header *h = (uint64_t)bytes <= SHORT ? short_get() : NULL;
+    if (h)
+        return (char *)h + ALIGNMENT;
     if (bytes < 0 || bytes > tempi_config.stage_max)
         return NULL;
     const int class = class_of(bytes);
     if (class >= CLASSES)
         return NULL;
     const int64_t capacity = class_capacity(class);
-    if (!tempi_budget_take(bytes, capacity))
+    if (!budget_take(bytes, capacity))
         return NULL;
     tempi_lock_acquire(&pool.lock);
-    header *h = pool.free[class];
+    h = pool.free[class];
     if (h) {
         pool.free[class] = h->next;
         pool.cached -= capacity;
@@ -131,11 +199,12 @@ void *tempi_stage_get_beyond(int64_t bytes)
     return (char *)h + ALIGNMENT;
 }
 
-void tempi_stage_put(void *buffer)
+/* Back to the pool, from wherever. */
+static void put(void *object)
 {
-    if (!buffer)
+    header *h = object;
+    if (h->class == SHORT_CLASS && short_put(h))
         return;
-    header *h = header_of(buffer);
     if (h->class == BEYOND) {
         free(h);
         return;
@@ -150,9 +219,22 @@ void tempi_stage_put(void *buffer)
     tempi_budget_give(capacity);
 }
 
+void tempi_stage_put(void *buffer)
+{
+    if (!buffer)
+        return;
+    header *h = header_of(buffer);
+    if (h->class == SHORT_CLASS && tempi_config.stage_max >= ROOM_FOR_THREADS &&
+        tempi_kept_give(TEMPI_KEPT_STAGING, h, put))
+        return;
+    put(h);
+}
+
 void tempi_stage_trim(void)
 {
     tempi_lock_acquire(&pool.lock);
+    const int64_t freed = drop_shorts();
     drop_cached();
     tempi_lock_release(&pool.lock);
+    tempi_budget_give(freed);
 }

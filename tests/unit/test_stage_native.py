@@ -1,4 +1,4 @@
-"""The pool of staging buffers, from C under the sanitizers."""
+"""Pools of buffers and records, from C under the sanitizers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,34 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
-SOURCES = ("base/budget.c", "transfer/slab.c", "transfer/stage.c")
+SOURCES = (
+    "base/budget.c",
+    "base/keep.c",
+    "base/stats.c",
+    "base/thread.c",
+    "transfer/records.c",
+    "transfer/slab.c",
+    "transfer/stage.c",
+)
+SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 
 
-def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+def build(driver: str, sanitizer: str, into: Path) -> Path:
+    program = into / driver
+    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g", "-pthread")
+    checks = (f"-fsanitize={SANITIZERS[sanitizer]}", "-fno-sanitize-recover=all")
+    sources = [HERE / f"{driver}.c", *(CSRC / name for name in SOURCES)]
+    subprocess.run(["gcc", *flags, *checks, *sources, "-o", program], check=True, timeout=300)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("driver", "sanitizer"), [("stage_driver", "address"), ("keep_driver", "address"), ("keep_driver", "thread")]
+)
+def test_sanitizers_find_nothing(driver: str, sanitizer: str, tmp_path: Path) -> None:
     """Leaks are looked for when the program ends."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
-    program = tmp_path / "stage_driver"
-    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
-    sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    sources = [HERE / "stage_driver.c", *(CSRC / name for name in SOURCES)]
-    subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", program], check=True, timeout=300)
+    program = build(driver, sanitizer, tmp_path)
     done = subprocess.run([program], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
