@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tempi import _engine
-from tempi.model import predict, store
+from tempi.model import methods, predict, store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.axes import Axes
 
     from tempi._datatypes import Datatype
 
-__all__ = ["PEERS", "lines", "records"]
+__all__ = ["PEERS", "Told", "draw", "lines", "predictions", "records"]
 
 #: As a person says it, and as the tables have it.
 PEERS = {"self": "self", "same-node": "node", "other-node": "other"}
@@ -33,16 +35,52 @@ def _models() -> Iterator[tuple[str, predict.Model]]:
                 continue  # `tempi doctor` tells
 
 
-def records(datatype: Datatype, count: int, peer: str) -> Iterator[dict[str, Any]]:
-    """One object for each MPI and operation; `prediction` is None where there are no tables."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One message or call with one MPI. `prediction` is None where there are no tables for it."""
+
+    mpi: str
+    operation: str
+    peer: str
+    bytes: int
+    prediction: predict.Prediction | None
+    acts: bool | None
+
+    @property
+    def title(self) -> str:
+        """What it is, and what is chosen."""
+        what, where = _OPERATIONS[self.operation], _WHERE[self.peer] if self.operation == "send" else ""
+        if self.prediction is None:
+            return f"{what}{where}: not calibrated for this shape or peer; the built-in rule chooses"
+        choice = "tempi carries it" if self.acts else "it is left to the library"
+        return f"{what} of {self.bytes:,} B{where}: {choice}"
+
+    @property
+    def chosen(self) -> str:
+        """The method's name."""
+        assert self.prediction is not None
+        return methods.chosen(replace(self.prediction, acts=bool(self.acts)))
+
+    def record(self) -> dict[str, Any]:
+        """One object of JSON."""
+        made: dict[str, Any] = {"mpi": self.mpi, "operation": self.operation, "peer": self.peer, "bytes": self.bytes}
+        return made | {"prediction": asdict(self.prediction) if self.prediction else None, "acts": self.acts}
+
+
+def predictions(datatype: Datatype, count: int, peer: str) -> Iterator[Told]:
+    """For each MPI that is calibrated and each operation."""
     layout = datatype.canonical()
     size = int(layout.size) * count
     for mpi, model in _models() if size else ():
         for operation in _OPERATIONS:
             told = model.predict(layout, size, operation, PEERS[peer])
             acts = model.acts(layout, size, operation, PEERS[peer])
-            record: dict[str, Any] = {"mpi": mpi, "operation": operation, "peer": peer, "bytes": size}
-            yield record | {"prediction": asdict(told) if told else None, "acts": acts}
+            yield Told(mpi, operation, peer, size, told, acts)
+
+
+def records(datatype: Datatype, count: int, peer: str) -> Iterator[dict[str, Any]]:
+    """The same as objects of JSON."""
+    return (told.record() for told in predictions(datatype, count, peer))
 
 
 def _time(seconds: float) -> str:
@@ -50,27 +88,33 @@ def _time(seconds: float) -> str:
     return f"{micro:,.0f} us" if micro >= 1000 else f"{micro:.3g} us"
 
 
-def _bars(told: dict[str, Any]) -> Iterator[str]:
-    slower = max(told["library"], told["host"])
-    for method, name in (("library", "library"), ("host", "tempi")):
-        bar = "#" * max(1, round(_BAR * told[method] / slower))
-        yield f"  {name:<8}{bar:<{_BAR}} {_time(told[method])}"
+def _bars(ways: Sequence[methods.Way]) -> Iterator[str]:
+    slowest = max(way.seconds for way in ways)
+    for way in ways:
+        bar = "#" * max(1, round(_BAR * way.seconds / slowest))
+        yield f"  {way.name:<8}{bar:<{_BAR}} {_time(way.seconds)}"
 
 
-def _block(record: dict[str, Any]) -> Iterator[str]:
-    what = _OPERATIONS[record["operation"]]
-    sends = record["operation"] == "send"
-    where = _WHERE[record["peer"]] if sends else ""
-    told = record["prediction"]
-    if told is None:
-        yield f"{what}{where}: not calibrated for this shape or peer; the built-in rule chooses"
+def _block(told: Told) -> Iterator[str]:
+    yield told.title
+    if told.prediction is None:
         return
-    choice = "tempi carries it" if record["acts"] else "it is left to the library"
-    yield f"{what} of {record['bytes']:,} B{where}: {choice}"
-    yield from _bars(told)
-    if sends:
-        parts = (f"{name} {_time(told[name])}" for name in ("pack", "message", "unpack"))
-        yield f"  {'':<8}tempi: {' + '.join(parts)}"
+    ways = methods.ways(told.prediction)
+    yield from _bars(ways)
+    for way in ways:
+        if len(way.parts) > 1:
+            yield f"  {'':<8}{way.name}: {' + '.join(f'{name} {_time(seconds)}' for name, seconds in way.parts)}"
+
+
+def draw(axes: Sequence[Axes], found: Sequence[Told]) -> None:
+    """An axis for each that there is a prediction for."""
+    from tempi.model import plot
+
+    for axis, told in zip(axes, found, strict=True):
+        assert told.prediction is not None
+        plot.draw_ways(axis, methods.ways(told.prediction), told.chosen, f"{told.mpi.split(',')[0]}: {told.title}")
+    for axis in axes[-1:]:
+        axis.set_xlabel("predicted time", fontsize=9)
 
 
 def _by_rule(datatype: Datatype, count: int) -> Iterator[str]:
@@ -82,12 +126,12 @@ def _by_rule(datatype: Datatype, count: int) -> Iterator[str]:
 
 def lines(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
     """In words, with a bar for each method."""
-    found = list(records(datatype, count, peer))
+    found = list(predictions(datatype, count, peer))
     if not found:
         yield "This machine is not calibrated (`tempi calibrate`). By the built-in rule, a message:"
         yield from _by_rule(datatype, count)
         return
-    for number, record in enumerate(found):
-        if number == 0 or found[number - 1]["mpi"] != record["mpi"]:
-            yield f"Predicted with {record['mpi']}:"
-        yield from _block(record)
+    for number, told in enumerate(found):
+        if number == 0 or found[number - 1].mpi != told.mpi:
+            yield f"Predicted with {told.mpi}:"
+        yield from _block(told)

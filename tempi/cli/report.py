@@ -56,6 +56,8 @@ def _calibration(named: Path | None, mpi: str | None, force: bool) -> Part | Non
     from tempi.report.calibrated import Part
 
     chosen = _named(named, force) if named is not None else _stored(mpi)
+    if chosen is None and mpi is not None:
+        raise click.ClickException(f"--mpi {mpi}: no calibration of this machine has that in its MPI's name")
     if chosen is None:
         return None
     path, found, warning = chosen
@@ -82,12 +84,26 @@ def _records(paths: Sequence[str]) -> dict[str, list[Record]]:
     return made
 
 
+def _check_writable(output: Path) -> None:
+    """Before half a minute of drawing, not after it."""
+    import tempfile
+
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output.parent):
+            pass
+    except OSError as error:
+        raise click.ClickException(f"{output}: {error.strerror}") from error
+    if output.is_dir():
+        raise click.ClickException(f"{output}: it is a folder")
+
+
 def _title(part: Part | None) -> tuple[str, str]:
-    from datetime import datetime, timezone
+    from datetime import UTC, datetime
 
     import tempi
 
-    when = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"Written by tempi {tempi.__version__} on {when}. Nothing in this page is fetched from anywhere."
     if part is None:
         return "tempi report", made
@@ -140,9 +156,10 @@ def _objects(
 @click.option("--calibration", "named", metavar="FILE", type=click.Path(path_type=Path),
               help="Samples to draw [default: the newest of this machine].")  # fmt: skip
 @click.option("--mpi", metavar="WORD", help="Of the MPI library that has this in its name.")
-@click.option("--bench", "benches", metavar="FILE", multiple=True, help="Records of `tempi bench ... --json`; repeatable.")
+@click.option("--bench", "benches", metavar="FILE", multiple=True,
+              help="Records of `tempi bench ... --json`; repeatable.")  # fmt: skip
 @click.option("--stats", "runs", metavar="FILE", multiple=True,
-              help="What a run with TEMPI_STATS_FILE wrote, or one with TEMPI_STATS=1 printed; repeatable.")  # fmt: skip
+              help="What a run with TEMPI_STATS_FILE wrote, or with TEMPI_STATS=1 printed; repeatable.")  # fmt: skip
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), default="report.html", show_default=True)
 @click.option("--png", metavar="DIR", type=click.Path(path_type=Path), help="Also write each picture there.")
 @click.option("--force", is_flag=True, help="Draw a calibration of another machine or version all the same.")
@@ -172,13 +189,17 @@ def report(
     part = _calibration(named, mpi, force)
     if part is None and not found and not told:
         raise click.ClickException("nothing to report: this machine is not calibrated: run `tempi calibrate`")
+    _check_writable(output)
     gallery = Gallery(png)
     try:
         with Console(stderr=True).status("drawing") as status:
             html = _page(part, found, told, gallery, lambda text: status.update(f"drawing: {text}"))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or png}: {error.strerror}") from error
+    try:
         store.write_whole(output, html.encode())
     except OSError as error:
-        raise click.ClickException(f"{error.filename or output}: {error.strerror}") from error
+        raise click.ClickException(f"{output}: {error.strerror}") from error
     if json_file is not None:
         write_json(json_file, _objects(part, found, told))
     if json_file != "-":

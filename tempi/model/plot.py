@@ -126,7 +126,14 @@ def draw_curves(axis: Axes, below: Axes, own: Slice, columns: Sequence[Column]) 
     lines = survey.curve(own)
     for number, (shade, column) in enumerate(zip(shades, columns, strict=False)):
         nodes = lines[column]
-        axis.plot(*zip(*nodes, strict=True), color=shade, linewidth=1.3, label=row_name(column), zorder=3)
+        axis.plot(
+            [size for size, _ in nodes],
+            [value for _, value in nodes],
+            color=shade,
+            linewidth=1.3,
+            label=row_name(column),
+            zorder=3,
+        )
         points = [(own.at[column, size], fitted) for size, fitted in nodes]
         apart = 1.18 ** (number - (len(columns) - 1) / 2)  # points of one size stand beside one another
         _draw_points(axis, [(point.size, point, 1.0) for point, _ in points], shade)
@@ -143,6 +150,7 @@ def draw_curves(axis: Axes, below: Axes, own: Slice, columns: Sequence[Column]) 
         each.set_axisbelow(True)
         each.spines[["top", "right"]].set_visible(False)
         each.tick_params(labelsize=8)
+        each.minorticks_off()  # hundreds of them take most of the time of a picture
     axis.tick_params(labelbottom=False)
     seconds_axis(axis.yaxis)
 
@@ -158,12 +166,12 @@ def _draw_points(axis: Axes, points: Sequence[tuple[float, Any, float]], shade: 
     axis.scatter(places, samples, s=5, color=shade, alpha=0.35, linewidths=0)
     for shaky in (False, True):
         kept = [(place, at(point.median, fitted)) for place, point, fitted in points if bool(point.trouble) == shaky]
-        if kept and shaky:
-            axis.scatter(*zip(*kept, strict=True), marker="x", s=28, color=[shade], linewidths=1.2, zorder=4)
-        elif kept:
-            axis.scatter(
-                *zip(*kept, strict=True), marker="o", s=18, edgecolors=[shade], facecolors="white", linewidths=1, zorder=4
-            )
+        places, values = [place for place, _ in kept], [value for _, value in kept]
+        if shaky:
+            axis.scatter(places, values, marker="x", s=28, color=[shade], linewidths=1.2, zorder=4)
+        else:
+            ring: dict[str, Any] = {"edgecolors": [shade], "facecolors": "white"}
+            axis.scatter(places, values, marker="o", s=18, linewidths=1, zorder=4, **ring)
 
 
 # -- which way wins where ------------------------------------------------------------------------------------
@@ -199,7 +207,16 @@ def draw_winners(axis: Axes, own: Field, palette: Mapping[str, str]) -> None:
     axis.pcolormesh(_edges(own.sizes), _edges(own.runs), picture, rasterized=True)
     if len(own.runs) > 1:
         _borders(axis, own, number)
-    axis.scatter(*zip(*own.nodes, strict=True), s=7, color="black", alpha=0.6, linewidths=0, clip_on=False)
+    nodes = sorted(own.nodes)
+    axis.scatter(
+        [size for size, _ in nodes],
+        [run for _, run in nodes],
+        s=7,
+        color="black",
+        alpha=0.6,
+        linewidths=0,
+        clip_on=False,
+    )
     axis.set(xscale="log", yscale="log")
     axis.set_title(own.title.replace(" (", "\n("), fontsize=9)
     measured_sizes, runs = (sorted({node[k] for node in own.nodes}) for k in (0, 1))
@@ -239,7 +256,7 @@ def draw_ways(axis: Axes, ways: Sequence[Way], chosen: str, title: str) -> None:
     for row, way in enumerate(ways):
         left = 0.0
         for place, (part, seconds) in enumerate(way.parts):
-            shade = _SHADES.get(part, 1.0)
+            shade = _SHADES.get(part, 1.0) if len(way.parts) > 1 else 1.0
             axis.barh(
                 row, seconds, left=left, color=palette[way.name], alpha=shade, edgecolor="white", height=0.62,
                 hatch=_HATCHES[place % len(_HATCHES)], linewidth=0.8,
@@ -249,14 +266,14 @@ def draw_ways(axis: Axes, ways: Sequence[Way], chosen: str, title: str) -> None:
                 axis.text(left + seconds / 2, row, part, ha="center", va="center", fontsize=8, bbox=box)
             left += seconds
         mark = "  chosen" if way.name == chosen else ""
-        axis.text(left, row, f"  {_units.seconds(left)}{mark}", va="center", fontsize=9, weight="bold" if mark else None)
+        weight = "bold" if mark else "normal"
+        axis.text(left, row, f"  {_units.seconds(way.seconds)}{mark}", va="center", fontsize=9, weight=weight)
         if len(way.parts) > 1:
             text = " + ".join(f"{part} {_units.seconds(seconds)}" for part, seconds in way.parts)
             axis.text(0, row + 0.33, f" {text}", va="top", fontsize=7.5, color="#444444")
     axis.set_yticks(range(len(ways)), [way.name for way in ways])
     axis.set(ylim=(len(ways) - 0.3, -0.6), xlim=(0, 1.3 * slowest))
     axis.set_title(title, fontsize=9, loc="left")
-    axis.set_xlabel("predicted time", fontsize=8)
     axis.xaxis.set_major_formatter(lambda value, _place: _units.seconds(value) if value else "0")
     axis.tick_params(labelsize=8)
     axis.spines[["top", "right"]].set_visible(False)

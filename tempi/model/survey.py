@@ -72,7 +72,9 @@ def _place(column: grid.Column) -> int:
     if column == grid.PLAIN:
         return 0
     if column.family == "regular":
-        return 3 if column.stride >= grid.PAGE and column.stride > 2 * column.run else 1 + (column.stride > 2 * column.run)
+        return (
+            3 if column.stride >= grid.PAGE and column.stride > 2 * column.run else 1 + (column.stride > 2 * column.run)
+        )
     return {"aliased": 4, "elements": 5, "transposed": 6, "irregular": 7}.get(column.family, len(_KINDS))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tempi import _units
@@ -55,7 +57,10 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
     shaky = len(found.unstable)
     state = "complete" if found.about.get("complete") else "interrupted: what was done is here"
     return [
-        ("machine", f"{own.cpu}, {own.cores} cores" + (f", host {found.about['host']}" if "host" in found.about else "")),
+        (
+            "machine",
+            f"{own.cpu}, {own.cores} cores" + (f", host {found.about['host']}" if "host" in found.about else ""),
+        ),
         ("MPI", own.mpi),
         ("tempi", own.tempi),
         ("measured", f"{found.about.get('when', 'at a time that is not told')}, {state}"),
@@ -76,16 +81,17 @@ def about(part: Part) -> str:
 
 
 def _in_short(part: Part) -> Iterator[str]:
-    """One sentence for each peer class."""
+    """One sentence for each peer class, the method that is chosen most often first."""
     for peer in part.calibration.peers:
         maps = [each for each in part.fields if each.peer == peer]
         cells = [won for each in maps for place in each.told if (won := each.winner(*place)) is not None]
-        for name in dict.fromkeys(name for each in maps for name in each.names):
+        texts = []
+        for name, _ in Counter(name for name, _ in cells).most_common():
             factors = sorted(factor for winner, factor in cells if winner == name)
-            if factors:
-                share = 100 * len(factors) / len(cells)
-                text = f"A message {_PEERS.get(peer, peer)}: {name} is chosen on {share:.0f}% of the maps below, "
-                yield text + f"there {max(1.0, factors[len(factors) // 2]):.2f} times as fast as the next in the median."
+            text = f"{name} is chosen on {100 * len(factors) / len(cells):.0f}% of the maps below"
+            texts.append(f"{text} ({max(1.0, median(factors)):.2f} times as fast as the next way in the median)")
+        if texts:
+            yield f"A message {_PEERS.get(peer, peer)}: {', '.join(texts)}."
 
 
 # -- which way wins where ------------------------------------------------------------------------------------
@@ -144,7 +150,9 @@ def _slice(own: Slice, gallery: figures.Gallery) -> str:
     heat = gallery.png(f"table-{name}", figures.heat(own))
     curves = gallery.png(f"curves-{name}", figures.curves(own))
     text = "Small dots: raw samples; ring: median; cross: median of a point that is not stable; line: what the tables "
-    text += "say. Below: how far samples and medians are off the line. Along the size tables never fall, which can part "
+    text += (
+        "say. Below: how far samples and medians are off the line. Along the size tables never fall, which can part "
+    )
     text += "line and median too."
     numbers = page.table(_head(own), _rows(own), words=2)
     return (

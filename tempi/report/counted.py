@@ -1,4 +1,4 @@
-"""The part of the page that tells what a program's run was counted to do: files of TEMPI_STATS_FILE, or saved stderr."""
+"""The part of the page that tells what a run did: files of TEMPI_STATS_FILE, or what TEMPI_STATS=1 printed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read(path: str) -> Statistics:
     """Raises `StatisticsError`."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
-        if text.lstrip().startswith("{"):
+        if text.lstrip().startswith("{") and '"tempi_statistics"' in text:
             return _of_json(path, json.loads(text))
         return _of_text(path, text)
     except OSError as error:
@@ -94,11 +94,13 @@ def _draw(axis: Axes, found: Statistics) -> None:
     for row, name in enumerate(names):
         value = found.sum[name]
         ours = name in _CARRIED
-        axis.barh(row, value, color=_OURS if ours else _THEIRS, hatch="" if ours else "///", edgecolor="white", height=0.7)
+        axis.barh(
+            row, value, color=_OURS if ours else _THEIRS, hatch="" if ours else "///", edgecolor="white", height=0.7
+        )
         axis.text(value, row, f" {value:,}", va="center", fontsize=9)
-    axis.set_yticks(range(len(names)), [told.get(name, name).split(":  ")[0] for name in names], fontsize=8.5)
+    axis.set_yticks(range(len(names)), [told.get(name, name) for name in names], fontsize=8.5)
     axis.set(xscale="log", xlim=(0.7, 4 * max(found.sum[name] for name in names)), ylim=(len(names) - 0.4, -0.6))
-    axis.set_xlabel("calls, all ranks together")
+    axis.set_xlabel("calls, all ranks together (logarithmic)")
     axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     axis.spines[["top", "right"]].set_visible(False)
 
@@ -106,7 +108,9 @@ def _draw(axis: Axes, found: Statistics) -> None:
 def _more(name: str, value: Any) -> Iterator[str]:
     """Whatever else the file has, in the form that it has."""
     if isinstance(value, dict):
-        rows = [(str(key), json.dumps(each) if isinstance(each, (dict, list)) else str(each)) for key, each in value.items()]
+        rows = [
+            (str(key), json.dumps(each) if isinstance(each, (dict, list)) else str(each)) for key, each in value.items()
+        ]
         yield page.table((name, "value"), rows)
     elif isinstance(value, list):
         yield page.paragraph(name) + page.bullets(json.dumps(each) for each in value)

@@ -49,9 +49,17 @@ def draw_predicted(axis: Axes, own: Sequence[Row], title: str) -> None:
     told = [row for row in own if row.predicted is not None]
     palette = plot.colours(method for row in own for method in row.seconds)
     for (method, colour), marker in zip(palette.items(), "o^sDvP*", strict=False):
-        pairs = [(row.seconds[method], row.predicted[method]) for row in told if row.predicted and method in row.predicted]
-        if pairs:
-            axis.scatter(*zip(*pairs, strict=True), s=22, marker=marker, color=colour, alpha=0.8, label=method, linewidths=0)
+        kept = [row for row in told if row.predicted and method in row.predicted]
+        predicted = [row.predicted[method] for row in kept if row.predicted]
+        look: dict[str, Any] = {
+            "marker": marker,
+            "color": colour,
+            "s": 22,
+            "alpha": 0.8,
+            "linewidths": 0,
+            "label": method,
+        }
+        axis.scatter([row.seconds[method] for row in kept], predicted, **look)
     low, high = _limits([value for row in told for value in (*row.seconds.values(), *(row.predicted or {}).values())])
     line = np.array([low, high])
     axis.fill_between(line, line / 1.2, line * 1.2, color="#dddddd", zorder=0)
@@ -78,7 +86,7 @@ def draw_regret(axis: Axes, own: Sequence[Row], title: str) -> None:
         share = 100 * np.arange(1, len(ratios) + 1) / len(ratios)
         look = _CHOOSERS.get(chooser, {"color": "#777777"})
         axis.step([0, *share], [ratios[0], *ratios], where="pre", label=suite_model.TEXTS[chooser], **look)
-    axis.set(yscale="log", xlim=(0, 100), title=title)
+    axis.set(yscale="log", xlim=(0, 100), ylim=(0.95, max(1.5, 1.1 * axis.get_ylim()[1])), title=title)
     axis.title.set_fontsize(10)
     axis.yaxis.set_major_formatter(lambda value, _place: f"{value:g}x")
     axis.yaxis.set_minor_formatter(lambda value, _place: f"{value:g}x" if _few(axis) else "")
@@ -110,8 +118,8 @@ def _choices(found: Sequence[Record], gallery: figures.Gallery) -> str:
     if not rows:
         return page.paragraph("No case was measured often enough.", "quiet")
     caption = (
-        "Above: predicted against measured time; a point on the line is a right prediction, the grey band is 20% to both "
-        "sides. Below: the time of the chosen way over the best one's, from the best case to the worst; the "
+        "Above: predicted against measured time; a point on the line is a right prediction, the grey band is 20% to "
+        "both sides. Below: the time of the chosen way over the best one's, from the best case to the worst; the "
         "perfect chooser, which knows half of the samples, is the floor that noise sets."
     )
     body = page.picture(
@@ -121,8 +129,16 @@ def _choices(found: Sequence[Record], gallery: figures.Gallery) -> str:
     body += page.bullets(suite_model.errors(rows))
     worst = sorted(rows, key=lambda row: row.regret("model"), reverse=True)
     methods = list(dict.fromkeys(method for row in rows for method in row.seconds))
-    head = ("case", "operation", "chosen", "over best", *(f"{m}, {k}" for m in methods for k in ("measured", "predicted")))
-    return body + page.details("Every case, the worst choice first", page.table(head, _case_rows(worst, methods), words=3))
+    head = (
+        "case",
+        "operation",
+        "chosen",
+        "over best",
+        *(f"{m}, {k}" for m in methods for k in ("measured", "predicted")),
+    )
+    return body + page.details(
+        "Every case, the worst choice first", page.table(head, _case_rows(worst, methods), words=3)
+    )
 
 
 _SCORE = ("cases", "geometric mean", "95th percentile", "worst", "over the library")
@@ -215,7 +231,11 @@ def _halo(found: Sequence[Record], gallery: figures.Gallery) -> str:
     draw(figure.subplots())
     head = ("subject", "exchange", *(phase for phase in rows[0].phases))
     table = [
-        (one.subject, _units.seconds(one.exchange.value), *(_units.seconds(one.phases.get(phase, 0)) for phase in head[2:]))
+        (
+            one.subject,
+            _units.seconds(one.exchange.value),
+            *(_units.seconds(one.phases.get(phase, 0)) for phase in head[2:]),
+        )
         for one in rows
     ]
     title = f"halo: {timed[0].case}"
@@ -232,7 +252,10 @@ def _stamp(found: Sequence[Record]) -> str:
     """What the records say of where they were taken."""
     meta = found[0].meta
     machine = meta.get("machine") or {}
-    texts = [str(meta.get("mpi", "")).split(",")[0], f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores"]
+    texts = [
+        str(meta.get("mpi", "")).split(",")[0],
+        f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores",
+    ]
     texts += [f"tempi {machine.get('tempi', '?')}", str(machine.get("cuda", ""))]
     return "; ".join(text for text in texts if text)
 
@@ -246,7 +269,9 @@ def section(name: str, found: Sequence[Record], gallery: figures.Gallery) -> str
     body = page.paragraph(f"{name}: {_stamp(found)}", "quiet")
     kept = [record for record in found if not _emulated(record)]
     if len(kept) < len(found):
-        text = f"{len(found) - len(kept)} records are of CUDA on the CPU, a test device, which has no times to be shown."
+        text = (
+            f"{len(found) - len(kept)} records are of CUDA on the CPU, a test device, which has no times to be shown."
+        )
         body += page.paragraph(text, "note")
     for bench in dict.fromkeys(record.bench for record in kept):
         own = [record for record in kept if record.bench == bench]

@@ -14,8 +14,9 @@ _STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; color: #1b1b1b; background: #fff;
   max-width: 1180px; margin: 0 auto; padding: 1rem 1.5rem 4rem; }
-h1 { font-size: 1.7rem; margin: 0.6rem 0 0; } h2 { font-size: 1.3rem; margin: 2.6rem 0 0.4rem; border-top: 1px solid #ccc;
-  padding-top: 1.2rem; } h3 { font-size: 1.05rem; margin: 1.6rem 0 0.3rem; }
+h1 { font-size: 1.7rem; margin: 0.6rem 0 0; }
+h2 { font-size: 1.3rem; margin: 2.6rem 0 0.4rem; border-top: 1px solid #ccc; padding-top: 1.2rem; }
+h3 { font-size: 1.05rem; margin: 1.6rem 0 0.3rem; }
 p, li { max-width: 50rem; } .quiet { color: #555; }
 nav ul { list-style: none; padding: 0; margin: 0.6rem 0; display: flex; flex-wrap: wrap; gap: 0.3rem 1.2rem; }
 a { color: #00508c; } a:focus-visible, summary:focus-visible { outline: 3px solid #00508c; outline-offset: 2px; }
@@ -80,7 +81,8 @@ class Page:
     def html(self) -> str:
         links = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in self._sections)
         body = "".join(
-            f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{text}</section>\n' for name, title, text in self._sections
+            f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{text}</section>\n'
+            for name, title, text in self._sections
         )
         return (
             f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -88,5 +90,5 @@ class Page:
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(self._title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
             f'<header>\n<h1>{escape(self._title)}</h1>\n<p class="quiet">{escape(self._subtitle)}</p>\n'
-            f"<nav aria-label=\"Sections\"><ul>{links}</ul></nav>\n</header>\n<main>\n{body}</main>\n</body>\n</html>\n"
+            f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n</header>\n<main>\n{body}</main>\n</body>\n</html>\n'
         )
