@@ -312,10 +312,11 @@ def test_a_calibration_of_another_machine_is_drawn_by_force_only(cache: Path) ->
 def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
     _, run = files(cache)
     for output in (run / "report.html", cache):
-        done = tempi("report", "--stats", run, "--output", output)
+        done = tempi("report", "--stats", run, "--output", output, "--png", cache / "png")
         assert done.exit_code == 1
         assert len(done.output.strip().splitlines()) == 1, done.output
         assert str(output) in done.output
+        assert not (cache / "png").exists()  # it is said before anything is drawn
     refused(cache, str(run), "--stats", run, "--png", run)
 
 

@@ -49,6 +49,8 @@ def test_the_bars_of_all_methods_are_their_parts_and_one_is_chosen() -> None:
     plot.draw_ways(axis, FIVE, "device", "a message")
     widths = [patch.get_width() for patch in axis.patches]  # type: ignore[attr-defined]
     assert widths == pytest.approx([seconds for way in FIVE for _, seconds in way.parts])
+    ends = {round(patch.get_y()): patch.get_x() + patch.get_width() for patch in axis.patches}  # type: ignore[attr-defined]
+    assert list(ends.values()) == pytest.approx([way.seconds for way in FIVE])
     assert [label.get_text() for label in axis.get_yticklabels()] == [way.name for way in FIVE]
     texts = [text.get_text() for text in axis.texts]
     assert [text for text in texts if "chosen" in text] == ["  4 µs  chosen"]
