@@ -30,6 +30,7 @@ _MORE = ("#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
 _SHADES = {"pack": 1.0, "message": 0.6, "unpack": 0.85}
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx")
 _CLIP = 0.5  # residuals are drawn to here
+_UPRIGHT = 12  # columns of a table whose text is not turned
 #: A method that wins by this factor has its full colour in the maps.
 FULL = 8.0
 
@@ -49,8 +50,8 @@ def row_name(column: Column) -> str:
 
 
 def bytes_axis(axis: Any, ticks: Sequence[int]) -> None:
-    """A logarithmic axis of bytes (``axis.xaxis`` or ``axis.yaxis``) with these ticks."""
-    axis.set_major_locator(_fixed(ticks))
+    """A logarithmic axis of bytes (``axis.xaxis`` or ``axis.yaxis``) with these ticks, as far as there is room."""
+    axis.set_major_locator(_fixed(_apart(ticks)))
     axis.set_minor_locator(_fixed([]))
     axis.set_major_formatter(lambda value, _place: _units.size(round(value)))
 
@@ -58,6 +59,16 @@ def bytes_axis(axis: Any, ticks: Sequence[int]) -> None:
 def seconds_axis(axis: Any) -> None:
     """The same for seconds, at powers of ten."""
     axis.set_major_formatter(lambda value, _place: _units.seconds(value))
+
+
+def _apart(ticks: Sequence[int]) -> list[int]:
+    """Those that stand a sixth of the whole from one another."""
+    room = math.log(max(ticks) / min(ticks)) / 6 if ticks else 0.0
+    kept: list[int] = []
+    for tick in ticks:
+        if not kept or math.log(tick / kept[-1]) >= room:
+            kept.append(tick)
+    return kept
 
 
 def _fixed(ticks: Sequence[int]) -> Any:
@@ -78,6 +89,7 @@ def draw_heat(axis: Axes, own: Slice, columns: Sequence[Column], norm: Any, colo
     at = own.at
     sizes = sorted({size for column, size in at if column in columns})
     values = np.full((len(columns), len(sizes)), np.nan)
+    turned = 90 if len(sizes) > _UPRIGHT else 0
     for row, column in enumerate(columns):
         for place, size in enumerate(sizes):
             point = at.get((column, size))
@@ -86,14 +98,15 @@ def draw_heat(axis: Axes, own: Slice, columns: Sequence[Column], norm: Any, colo
             values[row, place] = size / point.median
             dark = float(np.dot(to_rgb(colormap(norm(values[row, place]))), (0.3, 0.59, 0.11))) < 0.5
             colour = "white" if dark else "black"
-            axis.text(place, row, _units.seconds(point.median), ha="center", va="center", fontsize=8, color=colour)
+            text = _units.seconds(point.median)
+            axis.text(place, row, text, ha="center", va="center", fontsize=8, color=colour, rotation=turned)
             if point.trouble:
                 corner = [(place + 0.5, row - 0.5), (place + 0.34, row - 0.5), (place + 0.5, row - 0.1)]
                 axis.fill(*zip(*corner, strict=True), facecolor="#ee7733", edgecolor="white", linewidth=0.5)
     image = axis.imshow(np.ma.masked_invalid(values), norm=norm, cmap=colormap, aspect="auto")
     _name_kinds(axis, columns, len(sizes))
     axis.set_facecolor("#f0f0f0")
-    axis.set_xticks(range(len(sizes)), [_units.size(size) for size in sizes])
+    axis.set_xticks(range(len(sizes)), [_units.size(size) for size in sizes], rotation=turned)
     axis.set_yticks(range(len(columns)), [row_name(column) for column in columns])
     axis.tick_params(length=0, labelsize=9)
     axis.spines[:].set_visible(False)
@@ -145,7 +158,7 @@ def draw_curves(axis: Axes, below: Axes, own: Slice, columns: Sequence[Column]) 
     below.yaxis.set_major_formatter(lambda value, _place: f"{value:+.0f}%" if value else "0")
     sizes = sorted({size for column in columns for size, _ in lines[column]})
     for each in (axis, below):
-        bytes_axis(each.xaxis, sizes[:: max(1, round(len(sizes) / 5))])
+        bytes_axis(each.xaxis, sizes)
         each.grid(color="#dddddd", linewidth=0.5)
         each.set_axisbelow(True)
         each.spines[["top", "right"]].set_visible(False)
@@ -220,7 +233,7 @@ def draw_winners(axis: Axes, own: Field, palette: Mapping[str, str]) -> None:
     axis.set(xscale="log", yscale="log")
     axis.set_title(own.title.replace(" (", "\n("), fontsize=9)
     measured_sizes, runs = (sorted({node[k] for node in own.nodes}) for k in (0, 1))
-    bytes_axis(axis.xaxis, measured_sizes[:: max(1, round(len(measured_sizes) / 5))])
+    bytes_axis(axis.xaxis, measured_sizes)
     bytes_axis(axis.yaxis, runs)
     axis.tick_params(labelsize=8)
     axis.spines[:].set_visible(False)

@@ -64,18 +64,20 @@ class Kind:
 
 _KINDS = (
     "bytes in one piece", "regular, close together", "regular, lines apart", "regular, pages apart",
-    "regular, whole pages apart", "one run an element", "transposed", "irregular",
+    "regular, whole pages apart", "one run an element", "one run an element, pages apart", "transposed", "irregular",
 )  # fmt: skip
 
 
 def _place(column: grid.Column) -> int:
     if column == grid.PLAIN:
         return 0
+    if column.family == "elements":
+        return 6 if column.stride >= grid.PAGE and column.stride > 2 * column.run else 5
     if column.family == "regular":
         return (
             3 if column.stride >= grid.PAGE and column.stride > 2 * column.run else 1 + (column.stride > 2 * column.run)
         )
-    return {"aliased": 4, "elements": 5, "transposed": 6, "irregular": 7}.get(column.family, len(_KINDS))
+    return {"aliased": 4, "transposed": 7, "irregular": 8}.get(column.family, len(_KINDS))
 
 
 def kind(column: grid.Column) -> tuple[Kind, grid.Column]:
@@ -178,7 +180,9 @@ def fields_of(calibration: store.Calibration, *, quantity: str = "library_messag
             if stride and len(columns) < 2 and own.place == 2:
                 continue  # a stride that few runs were measured with
             measured = [point for point in points if point.column in columns]
-            yield _field(model, own.title, peer, measured)
+            made = _field(model, own.title, peer, measured)
+            if made.told:  # an interrupted calibration may have only a part of what is needed
+                yield made
 
 
 def _field(model: predict.Model, title: str, peer: str, measured: list[store.Point]) -> Field:

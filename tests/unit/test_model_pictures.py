@@ -71,7 +71,7 @@ def test_every_column_that_is_calibrated_has_a_kind() -> None:
     kinds: dict[str, list[grid.Column]] = {}
     for column in columns:
         kinds.setdefault(survey.kind(column)[0].title, []).append(column)
-    assert len(kinds) == 8
+    assert len(kinds) == 9
     assert all(column.stride <= 2 * column.run for column in kinds["regular, close together"])
     assert all(column.stride >= grid.PAGE for column in kinds["regular, pages apart"])
     assert {column.family for column in kinds["regular, whole pages apart"]} == {"aliased"}
@@ -122,6 +122,10 @@ def test_maps_are_the_engines_choice(factor: float, name: str, times: float) -> 
     assert {field.winner(*place)[0] for place in field.told} == {name}  # type: ignore[index]
     assert field.winner(4096, 8) == pytest.approx((name, times))
     assert survey.winners(field) == {name: (1.0, pytest.approx(times))}
+
+
+def test_there_is_no_map_where_a_part_is_missing() -> None:
+    assert not list(survey.fields_of(calibration({name: EVEN[name] for name in list(EVEN)[:3]})))
 
 
 def test_a_map_has_the_winners_colour_paler_where_it_gains_less() -> None:
