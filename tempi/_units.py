@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["rate", "seconds", "size"]
+__all__ = ["cores", "rate", "seconds", "size"]
+
+
+def cores(n: int) -> str:
+    """``2 cores``"""
+    return f"{n} core" + ("" if n == 1 else "s")
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:

@@ -102,13 +102,14 @@ def _title(part: Part | None) -> tuple[str, str]:
     from datetime import UTC, datetime
 
     import tempi
+    from tempi import _units
 
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"Written by tempi {tempi.__version__} on {when}. Nothing in this page is fetched from anywhere."
     if part is None:
         return "tempi report", made
     own = part.calibration.machine
-    return f"tempi on {own.cpu}, {own.cores} cores, with {own.mpi.split(',')[0]}", made
+    return f"tempi on {own.cpu}, {_units.cores(own.cores)}, with {own.mpi.split(',')[0]}", made
 
 
 def _page(

@@ -224,12 +224,24 @@ def _stride_text(strides: Mapping[int, int]) -> str:
     return f"every {times.pop():g} runs" if len(times) == 1 else f"every {min(strides.values()):,} B and more"
 
 
-def winners(own: Field) -> dict[str, tuple[float, float]]:
-    """Of the methods that win anywhere: the share of the map, and the median factor there."""
-    found: dict[str, list[float]] = {}
-    for size, run in own.told:
-        won = own.winner(size, run)
-        if won is not None:
-            found.setdefault(won[0], []).append(won[1])
-    total = sum(map(len, found.values()))
-    return {name: (len(values) / total, sorted(values)[len(values) // 2]) for name, values in found.items()}
+def winners(*maps: Field) -> dict[str, tuple[float, float]]:
+    """Of the methods that win anywhere, most often first: the share of the maps, which count alike however many
+    places they have, and the median factor there."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for own in maps:
+        for place in own.told:
+            won = own.winner(*place)
+            if won is not None:
+                found.setdefault(won[0], []).append((won[1], 1 / len(own.told)))
+    made = {name: (sum(weight for _, weight in won) / len(maps), _middle(won)) for name, won in found.items()}
+    return dict(sorted(made.items(), key=lambda each: -each[1][0]))
+
+
+def _middle(weighted: list[tuple[float, float]]) -> float:
+    """The median of (value, weight)."""
+    half = sum(weight for _, weight in weighted) / 2
+    for value, weight in sorted(weighted):
+        half -= weight
+        if half <= 0:
+            return value
+    return max(weighted)[0]

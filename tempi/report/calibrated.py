@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tempi import _units
@@ -59,7 +57,8 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
     return [
         (
             "machine",
-            f"{own.cpu}, {own.cores} cores" + (f", host {found.about['host']}" if "host" in found.about else ""),
+            f"{own.cpu}, {_units.cores(own.cores)}"
+            + (f", host {found.about['host']}" if "host" in found.about else ""),
         ),
         ("MPI", own.mpi),
         ("tempi", own.tempi),
@@ -81,15 +80,14 @@ def about(part: Part) -> str:
 
 
 def _in_short(part: Part) -> Iterator[str]:
-    """One sentence for each peer class, the method that is chosen most often first."""
+    """One sentence for each peer class."""
     for peer in part.calibration.peers:
         maps = [each for each in part.fields if each.peer == peer]
-        cells = [won for each in maps for place in each.told if (won := each.winner(*place)) is not None]
-        texts = []
-        for name, _ in Counter(name for name, _ in cells).most_common():
-            factors = sorted(factor for winner, factor in cells if winner == name)
-            text = f"{name} is chosen on {100 * len(factors) / len(cells):.0f}% of the maps below"
-            texts.append(f"{text} ({max(1.0, median(factors)):.2f} times as fast as the next way in the median)")
+        texts = [
+            f"{name} is chosen on {100 * share:.0f}% of the maps below ({max(1.0, factor):.2f} times as fast as the "
+            "next way in the median)"
+            for name, (share, factor) in survey.winners(*maps).items()
+        ]
         if texts:
             yield f"A message {_PEERS.get(peer, peer)}: {', '.join(texts)}."
 
@@ -101,7 +99,8 @@ def choices(part: Part, gallery: figures.Gallery) -> str:
     """A picture and a table for each peer class."""
     body = page.paragraph(
         "What the engine predicts from the tables and would choose, for a message of each packed size and run. "
-        "Dots are the points that were measured; all else is interpolated between them."
+        "Dots are the points that were measured; all else is interpolated between them. What tempi would win by less "
+        "than its margin of 3% is left to the library."
     )
     for peer in part.calibration.peers:
         maps = [each for each in part.fields if each.peer == peer]

@@ -89,17 +89,16 @@ def draw_regret(axis: Axes, own: Sequence[Row], title: str) -> None:
     axis.set(yscale="log", xlim=(0, 100), ylim=(0.95, max(1.5, 1.1 * axis.get_ylim()[1])), title=title)
     axis.title.set_fontsize(10)
     axis.yaxis.set_major_formatter(lambda value, _place: f"{value:g}x")
-    axis.yaxis.set_minor_formatter(lambda value, _place: f"{value:g}x" if _few(axis) else "")
+    axis.yaxis.set_minor_formatter(lambda value, _place: f"{value:g}x" if _few(axis.get_ylim()) else "")
     axis.tick_params(labelsize=8, which="both")
     axis.set_xlabel("share of the cases, %", fontsize=9)
     axis.set_ylabel("chosen over best", fontsize=9)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _few(axis: Axes) -> bool:
-    """Whether less than a power of ten is in sight, so that its parts need names."""
-    low, high = axis.get_ylim()
-    return bool(high / low < 12)
+def _few(limits: tuple[float, float]) -> bool:
+    """Whether about a power of ten is in sight, so that its parts need names."""
+    return limits[1] / limits[0] < 12
 
 
 def _judged(rows: Sequence[Row]) -> Figure:
@@ -181,7 +180,7 @@ def draw_cases(axis: Axes, found: Mapping[str, Mapping[str, stats.Interval]]) ->
     subjects = list(dict.fromkeys(subject for each in found.values() for subject in each))
     for (number, subject), marker in zip(enumerate(subjects), "o^sDvP*Xd<>", strict=False):
         rows = [(row, each[subject]) for row, each in enumerate(found.values()) if subject in each]
-        places = [row + 0.5 * (number / max(1, len(subjects) - 1) - 0.5) for row, _ in rows]
+        places = [row + 0.5 * ((number + 0.5) / len(subjects) - 0.5) for row, _ in rows]
         values = [interval.value for _, interval in rows]
         errors = [
             [interval.value - interval.low for _, interval in rows],
@@ -195,6 +194,7 @@ def draw_cases(axis: Axes, found: Mapping[str, Mapping[str, stats.Interval]]) ->
     axis.set_yticks(range(len(found)), list(found), fontsize=8)
     axis.set(xscale="log", ylim=(len(found) - 0.5, -0.5))
     axis.xaxis.set_major_formatter(lambda value, _place: f"{value:g}x")
+    axis.xaxis.set_minor_formatter(lambda value, _place: f"{value:g}x" if _few(axis.get_xlim()) else "")
     axis.set_xlabel("times as fast as the library (the line: equal)")
     axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axis.spines[["top", "right", "left"]].set_visible(False)
@@ -209,6 +209,9 @@ def _suite(name: str, op: str, found: Sequence[Record], gallery: figures.Gallery
         taken = [suite.samples(group.get(subject)) for subject in subjects]
         rows.append((case, *(_units.seconds(stats.median(each).value) if each else "" for each in taken)))
     body = f"<h3>{page.escape(f'{name}: {op}')}</h3>\n"
+    numbers = page.table(("case", *subjects), rows)
+    if name == "overhead":  # nanoseconds that are added: ratios would say less
+        return body + numbers
     speedups = _speedups(groups)
     if speedups:
         figure = figures.blank(1.0 + 0.24 * len(speedups))
@@ -216,7 +219,7 @@ def _suite(name: str, op: str, found: Sequence[Record], gallery: figures.Gallery
         png = gallery.png(f"bench-{name}-{op}".replace(" ", "-"), figure)
         shown = page.picture(png, f"{name}, {op}: speed-ups over the library", "Medians, with 95% intervals.")
         body += page.details(f"{len(speedups)} cases as a picture", shown) if len(speedups) > _FEW else shown
-    return body + page.details("Medians as a table", page.table(("case", *subjects), rows))
+    return body + page.details("Medians as a table", numbers)
 
 
 def _halo(found: Sequence[Record], gallery: figures.Gallery) -> str:
@@ -254,7 +257,7 @@ def _stamp(found: Sequence[Record]) -> str:
     machine = meta.get("machine") or {}
     texts = [
         str(meta.get("mpi", "")).split(",")[0],
-        f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores",
+        f"{machine.get('cpu', 'an unknown CPU')}, {_units.cores(machine.get('cores', 0))}",
     ]
     texts += [f"tempi {machine.get('tempi', '?')}", str(machine.get("cuda", ""))]
     return "; ".join(text for text in texts if text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -34,6 +35,7 @@ def test_numbers_have_three_digits_and_a_unit() -> None:
     assert [_units.size(value) for value in (64, 1023, 65536, 66248, 16 << 20)] == [
         "64 B", "1023 B", "64 KiB", "64.7 KiB", "16 MiB",
     ]  # fmt: skip
+    assert [_units.cores(1), _units.cores(2)] == ["1 core", "2 cores"]
     assert _units.rate(3.14159e9) == "3.14 GB/s"
 
 
@@ -121,7 +123,15 @@ def test_maps_are_the_engines_choice(factor: float, name: str, times: float) -> 
     assert len(field.told) == len(field.sizes) * len(field.runs)
     assert {field.winner(*place)[0] for place in field.told} == {name}  # type: ignore[index]
     assert field.winner(4096, 8) == pytest.approx((name, times))
-    assert survey.winners(field) == {name: (1.0, pytest.approx(times))}
+    assert survey.winners(field) == {name: pytest.approx((1.0, times))}
+
+
+def test_each_map_counts_alike_however_many_places_it_has() -> None:
+    (tempi,) = survey.fields_of(calibration(EVEN))
+    (library,) = survey.fields_of(calibration(EVEN | {"library_message": 1.0}))
+    few = dict(list(library.told.items())[:3])
+    shares = survey.winners(tempi, replace(library, told=few))
+    assert shares == {"tempi": pytest.approx((0.5, 4 / 3)), "library": pytest.approx((0.5, 3.0))}
 
 
 def test_there_is_no_map_where_a_part_is_missing() -> None:
