@@ -59,6 +59,8 @@ static const variable variables[] = {
     {"TEMPI_MODEL", TEXT, &tempi_config.model,
      "0: the built-in rule chooses; a file: the tables to choose by (default: those of `tempi calibrate` "
      "for this machine and MPI)"},
+    {"TEMPI_MODEL_UPDATE", FLAG, &tempi_config.model_update,
+     "the times of real packs and unpacks correct the tables for this run; the statistics tell by how much"},
     {"TEMPI_CACHE_DIR", ELSEWHERE, NULL,
      "folder for files that tempi makes: calibrations, programs of `tempi bench` (default: the user's cache folder)"},
     {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of libtempi.so to use (Python)"},

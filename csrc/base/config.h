@@ -22,6 +22,7 @@ typedef struct tempi_settings {
     bool launch_at_once;  /* kernels start when their stream is idle, not when the program has posted all */
     int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
     const char *model;    /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */
+    bool model_update;    /* the times of real work correct the tables */
     const char *trace;    /* file name of the Chrome trace, or NULL */
 } tempi_settings;
 

@@ -21,6 +21,10 @@
     X(calls_seen, "calls with a derived datatype that tempi looked at")                            \
     X(model_choices, "choices that were predicted from the calibrated tables, each then kept")      \
     X(model_outside, "of these, how many for messages larger than any that was calibrated")        \
+    X(model_samples, "times of real work that corrected the tables (TEMPI_MODEL_UPDATE)")            \
+    X(model_again, "choices that were predicted once more after a correction")                     \
+    X(model_changed, "of these, how many came out otherwise")                                      \
+    X(model_tried, "calls that went the way that was not chosen, to be timed")                     \
     X(left_rule, "left to the library: it is expected to be as fast")                              \
     X(left_disabled, "left to the library: tempi was disabled by the thread")                      \
     X(left_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \

@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "model/learn.h"
 #include "model/table.h"
 
 #include <errno.h>
@@ -118,6 +119,7 @@ void tempi_model_start(const char *version, bool tells)
         return;
     snprintf(in_force_path, sizeof in_force_path, "%s", path);
     in_force = model;
+    tempi_learn_start(model);
 }
 
 const char *tempi_model_in_force(void)

@@ -21,6 +21,11 @@
 typedef struct tempi_choices {
     uint64_t known;
     uint64_t ours;
+    /* Only while the tables are corrected (model/learn.h): */
+    uint64_t decided; /* chosen before, perhaps otherwise */
+    uint64_t open;    /* the other way is worth a try */
+    uint32_t epoch;   /* of the biases by which `known` was chosen */
+    uint32_t looks;
 } tempi_choices;
 
 /* Reads the tables for this machine and the given MPI, as TEMPI_MODEL says; tells of a file that is

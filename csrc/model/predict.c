@@ -7,7 +7,7 @@
 
 enum { PAGE = 4096 };
 
-static tempi_family family_of(tempi_shape shape)
+tempi_family tempi_family_of(tempi_shape shape)
 {
     if (shape.stride == 0)
         return TEMPI_FAMILY_IRREGULAR;
@@ -23,6 +23,11 @@ static double logarithm(int64_t bytes)
     return tempi_number_log(bytes > 1 ? (double)bytes : 1.0);
 }
 
+static tempi_place place_of(tempi_shape shape, int64_t bytes)
+{
+    return (tempi_place){logarithm(bytes), logarithm(shape.run), logarithm(shape.stride)};
+}
+
 static double at(const tempi_model *model, tempi_quantity quantity, tempi_family family, int peer,
                  tempi_place place)
 {
@@ -36,7 +41,7 @@ static bool messages(int operation)
 
 bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, int operation, int peer)
 {
-    const tempi_family f = family_of(tempi_shape_of(layout));
+    const tempi_family f = tempi_family_of(tempi_shape_of(layout));
     if (messages(operation))
         return model->tables[TEMPI_LIBRARY_MESSAGE][f][peer] && model->tables[TEMPI_STAGE_PACK][f][0] &&
                model->tables[TEMPI_STAGE_UNPACK][f][0] && model->tables[TEMPI_CONTIGUOUS][f][peer];
@@ -89,8 +94,8 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
     if (layout->dense || !tempi_table_covers(model, layout, operation, peer))
         return TEMPI_ERR_UNSUPPORTED;
     const tempi_shape shape = tempi_shape_of(layout);
-    const tempi_family family = family_of(shape);
-    const tempi_place place = {logarithm(bytes), logarithm(shape.run), logarithm(shape.stride)};
+    const tempi_family family = tempi_family_of(shape);
+    const tempi_place place = place_of(shape, bytes);
     tempi_prediction p = messages(operation) ? message(model, family, peer, place)
                                              : local(model, (tempi_operation)operation, family, place);
     if (messages(operation))
@@ -98,6 +103,13 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
     p.ours = p.host < (1 - TEMPI_MODEL_MARGIN) * p.library;
     *out = p;
     return TEMPI_OK;
+}
+
+double tempi_model_part(const tempi_model *model, tempi_quantity quantity, const tempi_layout *layout, int64_t bytes)
+{
+    const tempi_shape shape = tempi_shape_of(layout);
+    const tempi_table_head *table = model->tables[quantity][tempi_family_of(shape)][0];
+    return table ? tempi_table_at(model, table, place_of(shape, bytes)) : 0;
 }
 
 int64_t tempi_choice_middle(int step)

@@ -10,6 +10,7 @@
 #ifndef TEMPI_MODEL_TABLE_H
 #define TEMPI_MODEL_TABLE_H
 
+#include "model/shape.h"
 #include "tempi.h"
 
 #include <stdbool.h>
@@ -79,6 +80,12 @@ void tempi_table_index(struct tempi_model *model);
 /* Seconds at that place, interpolated between the logarithms and clamped at the table's edges; above the
  * largest size they grow with it. */
 double tempi_table_at(const struct tempi_model *model, const tempi_table_head *table, tempi_place place);
+
+tempi_family tempi_family_of(tempi_shape shape);
+
+/* Seconds of a quantity that no peer has a part in; 0: there is no table. */
+double tempi_model_part(const struct tempi_model *model, tempi_quantity quantity, const tempi_layout *layout,
+                        int64_t bytes);
 
 /* Whether there is a table for every part of what is to be predicted. */
 bool tempi_table_covers(const struct tempi_model *model, const tempi_layout *layout, int operation, int peer);

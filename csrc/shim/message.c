@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "cuda/device.h"
 #include "memory/spread.h"
+#include "model/learn.h"
 #include "model/method.h"
 #include "shim/aware.h"
 #include "shim/check.h"
@@ -135,8 +136,10 @@ static bool wins(const tempi_type *type, tempi_operation operation, tempi_other 
     const int peer = sends_or_receives(operation) ? tempi_peer_of(other.comm, other.rank) : 0;
     if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
         return tempi_window_has(type->windows[operation], bytes);
+    tempi_layout const *layout = type->layout;
     tempi_choices *choices = &((tempi_type *)(uintptr_t)type)->choices[operation][peer]; /* a cache in it */
-    return tempi_model_acts(type->layout, operation, peer, bytes, choices);
+    return tempi_learning ? tempi_learn_acts(layout, operation, peer, bytes, choices)
+                          : tempi_model_acts(layout, operation, peer, bytes, choices);
 }
 
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, tempi_operation operation,
@@ -202,11 +205,20 @@ void tempi_message_drop(tempi_message *message)
     message->op.parts = NULL;
 }
 
+/* Which of the tables tells how long that takes. */
+static tempi_quantity quantity_of(tempi_operation operation)
+{
+    static const tempi_quantity of[] = {TEMPI_OWN_PACK, TEMPI_OWN_UNPACK, TEMPI_STAGE_PACK, TEMPI_STAGE_UNPACK};
+    return of[operation];
+}
+
 static int run(const tempi_op *op, const tempi_message *message, const char *call)
 {
-    const double start = tempi_trace_begin();
+    const double start = tempi_trace_begin(), begun = tempi_learn_begin();
     if (tempi_pack_run(op, 1) != TEMPI_OK)
         return MPI_ERR_OTHER;
+    if (op->method == TEMPI_ON_HOST)
+        tempi_learn_end(begun, quantity_of(message->operation), op->layout, op->n);
     tempi_trace_end(start, op->direction == TEMPI_PACK ? "pack" : "unpack", call, op->n);
     tempi_message_note(message->operation, op);
     if (message->type->typemap)

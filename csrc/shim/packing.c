@@ -3,6 +3,7 @@
 #include "base/config.h"
 #include "base/thread.h"
 #include "cuda/copy.h"
+#include "model/learn.h"
 #include "pack/parts.h"
 #include "shim/act.h"
 #include "shim/aware.h"
@@ -113,6 +114,20 @@ static int judge_unpack(const struct tempi_mpi *to, tempi_message *message, cons
     return rc;
 }
 
+/* What the library did itself corrects its own table, where both sides are plain memory of the host. */
+static int library_took(double begun, int rc, tempi_operation operation, const void *buffer, MPI_Count count,
+                        MPI_Datatype datatype, const tempi_memory *packed)
+{
+    int64_t bytes;
+    if (!tempi_learning || rc != MPI_SUCCESS || count <= 0 || packed->kind != TEMPI_MEMORY_HOST ||
+        (tempi_memory_mixed && tempi_memory_of(buffer) != TEMPI_MEMORY_HOST))
+        return rc;
+    const tempi_type *type = tempi_type_find(datatype);
+    if (type && type->modelled & TEMPI_MODEL_BIT(operation, 0) && !__builtin_mul_overflow(count, type->size, &bytes))
+        tempi_learn_end(begun, operation == TEMPI_OP_PACK ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, type->layout, bytes);
+    return rc;
+}
+
 int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count incount,
                    MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position,
                    MPI_Comm comm)
@@ -120,7 +135,11 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
     tempi_message message;
     tempi_memory where;
     switch (take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message, &where)) {
-    case THEIRS: return tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
+    case THEIRS: {
+        const double begun = tempi_learn_begin();
+        const int rc = tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
+        return library_took(begun, rc, TEMPI_OP_PACK, inbuf, incount, datatype, &where);
+    }
     case TO_JUDGE: return judge_pack(to, &message, outbuf, outsize, position, comm);
     case OURS: break;
     }
@@ -152,7 +171,11 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
     if (nothing_to_unpack(insize, position, outcount, datatype, comm))
         return MPI_SUCCESS;
     switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm, &message, &where)) {
-    case THEIRS: return tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
+    case THEIRS: {
+        const double begun = tempi_learn_begin();
+        const int rc = tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
+        return library_took(begun, rc, TEMPI_OP_UNPACK, outbuf, outcount, datatype, &where);
+    }
     case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm);
     case OURS: break;
     }

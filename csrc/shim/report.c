@@ -1,6 +1,8 @@
 #include "shim/report.h"
 #include "base/config.h"
 #include "base/stats.h"
+#include "model/learn.h"
+#include "model/number.h"
 #include "shim/abi.h"
 #include "tempi.h"
 
@@ -36,10 +38,48 @@ static void print_sum(int size, const uint64_t *sum)
                     tempi_stats_help(i));
 }
 
+enum { LEARNED = TEMPI_STAGE_UNPACK + 1 };
+
+/* Over all ranks, for each quantity: samples and the sum of their logarithms, and the most and least of the classes. */
+typedef struct learned {
+    double sums[LEARNED][2], ends[LEARNED][2];
+} learned;
+
+/* All ranks take part, whether or not they learn. */
+static int gather_learned(MPI_Comm world, learned *out)
+{
+    learned own;
+    for (int q = 0; q < LEARNED; ++q) {
+        const tempi_learned about = tempi_learn_about((tempi_quantity)q);
+        own.sums[q][0] = about.samples;
+        own.sums[q][1] = about.logarithms;
+        own.ends[q][0] = about.most;
+        own.ends[q][1] = -about.least;
+    }
+    const int rc = tempi_lib.Reduce(own.sums, out->sums, 2 * LEARNED, MPI_DOUBLE, MPI_SUM, 0, world);
+    return rc == MPI_SUCCESS ? tempi_lib.Reduce(own.ends, out->ends, 2 * LEARNED, MPI_DOUBLE, MPI_MAX, 0, world) : rc;
+}
+
+/* What each quantity took over what the tables say; only where something was learned. */
+static void print_learned(const learned *all)
+{
+    static const char *const names[LEARNED] = {
+        "MPI_Pack by the library", "MPI_Unpack by the library", "MPI_Pack by tempi",
+        "MPI_Unpack by tempi",     "packs of messages",         "unpacks of messages"};
+    for (int q = 0; q < LEARNED; ++q) {
+        const double samples = all->sums[q][0];
+        if (samples > 0)
+            fprintf(stderr, "tempi: %s took %.2f times what the tables say (%.2f to %.2f; %.0f samples)\n", names[q],
+                    tempi_number_exp(all->sums[q][1] / samples), tempi_number_exp(-all->ends[q][1]),
+                    tempi_number_exp(all->ends[q][0]), samples);
+    }
+}
+
 void tempi_report(void)
 {
     int rank, size;
     uint64_t own[TEMPI_STATS_COUNT], sum[TEMPI_STATS_COUNT], most[TEMPI_STATS_COUNT];
+    learned all;
     const MPI_Comm world = MPI_COMM_WORLD;
     if (tempi_lib.Comm_rank(world, &rank) != MPI_SUCCESS || tempi_lib.Comm_size(world, &size) != MPI_SUCCESS)
         return;
@@ -48,11 +88,14 @@ void tempi_report(void)
     if (tempi_config.stats && size <= LINES)
         print_rank(rank, own);
     if (tempi_lib.Reduce(own, sum, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_SUM, 0, world) != MPI_SUCCESS ||
-        tempi_lib.Reduce(own, most, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_MAX, 0, world) != MPI_SUCCESS || rank != 0)
+        tempi_lib.Reduce(own, most, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_MAX, 0, world) != MPI_SUCCESS ||
+        gather_learned(world, &all) != MPI_SUCCESS || rank != 0)
         return;
     sum[TEMPI_STAT_stage_peak] = most[TEMPI_STAT_stage_peak]; /* a peak is no sum */
-    if (tempi_config.stats)
+    if (tempi_config.stats) {
         print_sum(size, sum);
+        print_learned(&all);
+    }
     if (tempi_config.stats_file)
         tempi_report_write(tempi_config.stats_file, size, sum, most);
 }

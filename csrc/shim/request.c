@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "base/trace.h"
 #include "datatype/layout.h"
+#include "model/learn.h"
 #include "shim/bounce.h"
 #include "shim/check.h"
 #include "shim/queue.h"
@@ -132,8 +133,10 @@ static void unpacked(const tempi_op *op, tempi_record *record, bool failed)
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n)
 {
     int64_t bytes = 0;
-    const double start = tempi_trace_begin();
+    const double start = tempi_trace_begin(), begun = tempi_learn_begin();
     const bool together = tempi_pack_run(ops, n) == TEMPI_OK;
+    if (n == 1 && ops->method == TEMPI_ON_HOST)
+        tempi_learn_end(begun, TEMPI_STAGE_UNPACK, ops->layout, ops->n);
     for (int i = 0; i < n; ++i) {
         unpacked(&ops[i], records[i], !together && (n == 1 || tempi_pack_run(&ops[i], 1) != TEMPI_OK));
         bytes += ops[i].n;
