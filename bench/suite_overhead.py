@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tempi.bench import launch, records, stats, suite
+from tempi.bench import launch, records, stats, suite, worker_choice
 from tempi.bench.records import Record
 from tempi.bench.stats import Interval
 from tempi.bench.worker_options import OverheadOptions
@@ -71,9 +73,17 @@ def table(found: Sequence[Row]) -> Table:
 
 def _records(common: suite.Common, options: OverheadOptions) -> Iterator[Record]:
     launcher = launch.find_launcher(common.mpirun)
-    yield from suite.run_worker(launcher, "worker_overhead", options.arguments())
+    version = ""
+    for record in suite.run_worker(launcher, "worker_overhead", options.arguments()):
+        version = str(record.meta["mpi"])
+        yield record
     tracked = replace(options, tracked=True).arguments()
     yield from suite.run_worker(launcher, "worker_overhead", tracked, variables={"TEMPI_FORCE": "1"})
+    with tempfile.TemporaryDirectory() as folder:
+        tables = Path(folder) / "made-up.table"
+        tables.write_bytes(worker_choice.made_up(version))
+        variables = {"TEMPI_MODEL": str(tables), "TEMPI_MODEL_UPDATE": "0"}
+        yield from suite.run_worker(launcher, "worker_choice", options.arguments(), variables=variables)
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
@@ -86,7 +96,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
 
 def run(common: suite.Common, options: OverheadOptions) -> list[Record]:
     """Measures, writes and prints."""
-    found = suite.gather(_records(common, options), 23, "overhead")
+    found = suite.gather(_records(common, options), 27, "overhead")
     if common.json:
         records.write(common.json, found)
     show(common.console(), found)

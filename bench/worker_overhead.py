@@ -115,7 +115,7 @@ def calls_of(mpi: Any, tracked: bool) -> list[Call]:
     return calls
 
 
-def _timer(world: World, call: Call, ours: bool) -> _native.Timer:
+def timer(world: World, call: Call, ours: bool) -> _native.Timer:
     library, arguments = _native.load(), world.arguments(call, ours)
     if call.op == "waitall":
         return _native.waitall_timer(library, arguments)
@@ -125,7 +125,7 @@ def _timer(world: World, call: Call, ours: bool) -> _native.Timer:
 def _measure_calls(world: World, options: OverheadOptions) -> Iterator[Record]:
     for call in calls_of(world.mpi, options.tracked):
         names = ["library", "tempi"] if world.acting else ["library"]
-        timers = [_timer(world, call, name == "tempi") for name in names]
+        timers = [timer(world, call, name == "tempi") for name in names]
         for name, seconds in zip(names, sampling.sample(timers, options.seconds), strict=True):
             yield world.record(call.name, name, seconds, target=call.target, calls=call.calls)
 
@@ -175,7 +175,7 @@ def _measure_preload(world: World, seconds: float) -> Iterator[Record]:
         yield world.record("/bin/true preloaded", name, taken, target=PRELOAD, calls=1)
 
 
-def _make_world(mpi: Any) -> World:
+def make_world(mpi: Any) -> World:
     derived = mpi.DOUBLE.Create_vector(2, 1, 2).Commit()
     room = max(WAITALL) + 1
     buffers = (
@@ -191,7 +191,7 @@ def run(options: OverheadOptions) -> Iterator[Record]:
     """All records of this process."""
     from mpi4py import MPI
 
-    world = _make_world(MPI)
+    world = make_world(MPI)
     if not options.tracked:
         yield from _measure_calls(world, options)
         if world.acting:

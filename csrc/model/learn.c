@@ -4,6 +4,7 @@
 #include "base/stats.h"
 #include "model/bias.h"
 #include "model/number.h"
+#include "model/shape.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -73,7 +74,7 @@ static tempi_bias *cell_of(tempi_quantity quantity, tempi_shape shape, int64_t b
 {
     const int stride = shape.stride < 256 ? 0 : shape.stride < 4096 ? 1 : 2;
     const int size = two_octaves(bytes, SMALLEST, SIZES), run = two_octaves(shape.run, 1, RUNS);
-    const int family = (int)tempi_family_of(shape);
+    const int family = (int)tempi_shape_family(shape);
     return &learn.cells[((((int)quantity * TEMPI_FAMILIES + family) * SIZES + size) * RUNS + run) * STRIDES + stride];
 }
 

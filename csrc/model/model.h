@@ -16,8 +16,13 @@
 /* Predictions are good to some percent; between equals the library's way is the plainer one. */
 #define TEMPI_MODEL_MARGIN 0.03
 
-/* The choice for messages of one type, operation and peer class: two steps an octave of packed size,
- * each decided when its first message comes. */
+/* The choice for messages of host memory of one type, operation and peer class: two steps an octave of packed
+ * size, each decided when its first message comes.
+ *
+ * What else a message has does not change what is predicted for it, so it is no part of the key: host kernels
+ * take any alignment, the mode of a send (standard, synchronous, ready, buffered) is the library's part of both
+ * ways, and whether the library takes device addresses is of no meaning here. A type that is freed takes
+ * its choices with it. */
 typedef struct tempi_choices {
     uint64_t known;
     uint64_t ours;

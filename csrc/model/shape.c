@@ -16,3 +16,16 @@ tempi_shape tempi_shape_of(const tempi_layout *layout)
     s.transposed = box->ndims > 1 && size_of(box->dims[box->ndims - 2].stride) < s.stride;
     return s;
 }
+
+enum { PAGE = 4096 };
+
+tempi_family tempi_shape_family(tempi_shape shape)
+{
+    if (shape.stride == 0)
+        return TEMPI_FAMILY_IRREGULAR;
+    if (shape.transposed)
+        return TEMPI_FAMILY_TRANSPOSED;
+    if (shape.lone)
+        return TEMPI_FAMILY_ELEMENTS;
+    return shape.stride % PAGE == 0 ? TEMPI_FAMILY_ALIASED : TEMPI_FAMILY_REGULAR;
+}

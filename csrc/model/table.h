@@ -10,7 +10,6 @@
 #ifndef TEMPI_MODEL_TABLE_H
 #define TEMPI_MODEL_TABLE_H
 
-#include "model/shape.h"
 #include "tempi.h"
 
 #include <stdbool.h>
@@ -80,8 +79,6 @@ void tempi_table_index(struct tempi_model *model);
 /* Seconds at that place, interpolated between the logarithms and clamped at the table's edges; above the
  * largest size they grow with it. */
 double tempi_table_at(const struct tempi_model *model, const tempi_table_head *table, tempi_place place);
-
-tempi_family tempi_family_of(tempi_shape shape);
 
 /* Seconds of a quantity that no peer has a part in; 0: there is no table. */
 double tempi_model_part(const struct tempi_model *model, tempi_quantity quantity, const tempi_layout *layout,

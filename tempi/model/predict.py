@@ -37,6 +37,11 @@ class Model:
             raise StoreError(f"{os.fspath(path)}: {_engine.text(fault[0])}")
         self._pointer = _engine.ffi.gc(self._pointer, _engine.lib.tempi_model_close)
 
+    @property
+    def address(self) -> int:
+        """Of the engine's own, for calls past this class; as long as this object lives."""
+        return int(_engine.ffi.cast("uintptr_t", self._pointer))
+
     def mismatch(self, machine: Machine) -> str | None:
         """Why the tables are not for that machine; None where they are."""
         return _engine.text(_engine.lib.tempi_model_mismatch(self._pointer, machine.engine()))
