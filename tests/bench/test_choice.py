@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from launching import environment, launcher, version
 from tempi.bench import launch, records, suite, suite_overhead, worker_choice
 from tempi.bench.worker_options import OverheadOptions
 
+from launching import environment, launcher, version
 from tempi.expression import parse
 from tempi.model import predict
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import environment, launcher, version
 from tempi.bench import launch
 
+from launching import environment, launcher, version
 from tempi.model import grid, samples, store
 
 RANKS = Path(__file__).resolve().parent / "model_ranks.py"

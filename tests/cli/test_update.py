@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launching import environment, launcher, version
 from tempi.bench import launch
 
+from launching import environment, launcher, version
 from tempi.model import grid, store
 
 RANKS = Path(__file__).resolve().parent / "update_ranks.py"

@@ -37,5 +37,6 @@ def test_times_correct_the_tables(tmp_path: Path, sanitizer: str) -> None:
     sources += [CSRC / folder / f"{name}.c" for folder, names in (("base", BASE), ("model", MODEL)) for name in names]
     sanitize = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     subprocess.run(["gcc", *flags, *sanitize, *sources, "-o", program, "-lm"], check=True, timeout=300)
-    done = subprocess.run([program, table(tmp_path / "table")], capture_output=True, text=True, timeout=300, check=False)
+    made = table(tmp_path / "table")
+    done = subprocess.run([program, made], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
