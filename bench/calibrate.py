@@ -20,7 +20,7 @@ from tempi.bench.worker_calibrate import CalibrateOptions
 from tempi.model import grid, store
 
 #: Seconds of measuring; starting and ending come on top.
-FULL, QUICK = 150.0, 30.0
+FULL, QUICK = 140.0, 30.0
 SAVE_EVERY = 10.0  # seconds
 
 

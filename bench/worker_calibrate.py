@@ -88,6 +88,8 @@ def jobs(quick: bool, peers: Sequence[str]) -> list[list[Job]]:
         for column in (grid.PLAIN, *grid.columns(True), *([] if coarse else grid.columns(False))):
             sizes = _local_sizes(column, coarse)
             where = kinds if column == grid.PLAIN else [None, *kinds]
+            if column.family in grid.CORRECTIONS and len(peers) > 1:
+                where = [peer for peer in where if peer != "self"]
             made.append([Job(column, size, peer) for size in sizes for peer in where])
     return [column for column in made if column]
 

@@ -10,15 +10,57 @@ static double logarithm(int64_t bytes)
     return tempi_number_log(bytes > 1 ? (double)bytes : 1.0);
 }
 
-static tempi_place place_of(tempi_shape shape, int64_t bytes)
+/* Where a message lies in the tables. */
+typedef struct spot {
+    tempi_family family;
+    tempi_place place;
+    tempi_family factor;      /* the family's own: none */
+    tempi_place factor_place; /* of runs that share sets the stride is the power of two in it */
+    double rows;              /* that begin behind another one */
+} spot;
+
+enum { PAGE = 4096 };
+
+static tempi_family factor_of(tempi_shape shape, tempi_family family)
 {
-    return (tempi_place){logarithm(bytes), logarithm(shape.run), logarithm(shape.stride)};
+    if (family == TEMPI_FAMILY_ELEMENTS && shape.moved)
+        return TEMPI_FAMILY_FIELDS;
+    return family == TEMPI_FAMILY_IRREGULAR && shape.varied ? TEMPI_FAMILY_VARIED : family;
 }
 
-static double at(const tempi_model *model, tempi_quantity quantity, tempi_family family, int peer,
-                 tempi_place place)
+static spot spot_of(tempi_shape shape, int64_t bytes)
 {
-    return tempi_table_at(model, model->tables[quantity][family][peer], place);
+    const tempi_family family = tempi_shape_family(shape);
+    const int64_t power = shape.stride & -shape.stride;
+    spot s = {.family = family == TEMPI_FAMILY_ALIASED ? TEMPI_FAMILY_REGULAR : family,
+              .place = {logarithm(bytes), logarithm(shape.run), logarithm(shape.stride)},
+              .factor = factor_of(shape, family)};
+    s.factor_place = s.place;
+    if (family == TEMPI_FAMILY_ALIASED)
+        s.factor_place.stride = logarithm(power < PAGE ? power : PAGE);
+    if (s.family == TEMPI_FAMILY_REGULAR && shape.row > 0 && bytes > shape.row)
+        s.rows = (double)bytes / (double)shape.row - 1;
+    return s;
+}
+
+/* Of a table of corrections, which end with their last size. */
+static double correction(const tempi_model *model, const tempi_table_head *table, tempi_place place)
+{
+    const double last = ((const double *)(const void *)model->header)[table->first + (uint32_t)table->nsizes - 1];
+    place.size = place.size < last ? place.size : last;
+    return tempi_table_at(model, table, place);
+}
+
+static double at(const tempi_model *model, tempi_quantity quantity, int peer, const spot *s)
+{
+    const tempi_table_head *factor = model->tables[quantity][s->factor][peer];
+    const tempi_table_head *starts = model->tables[quantity][TEMPI_FAMILY_NESTED][peer];
+    double seconds = tempi_table_at(model, model->tables[quantity][s->family][peer], s->place);
+    if (s->factor != s->family && factor)
+        seconds *= correction(model, factor, s->factor_place);
+    if (s->rows > 0 && starts)
+        seconds += s->rows * correction(model, starts, s->place);
+    return seconds;
 }
 
 static bool messages(int operation)
@@ -28,7 +70,8 @@ static bool messages(int operation)
 
 bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, int operation, int peer)
 {
-    const tempi_family f = tempi_shape_family(tempi_shape_of(layout));
+    const tempi_family of = tempi_shape_family(tempi_shape_of(layout));
+    const tempi_family f = of == TEMPI_FAMILY_ALIASED ? TEMPI_FAMILY_REGULAR : of;
     if (messages(operation))
         return model->tables[TEMPI_LIBRARY_MESSAGE][f][peer] && model->tables[TEMPI_STAGE_PACK][f][0] &&
                model->tables[TEMPI_STAGE_UNPACK][f][0] && model->tables[TEMPI_CONTIGUOUS][f][peer];
@@ -38,9 +81,10 @@ bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, in
 }
 
 /* One warning for all sizes past the tables: what is predicted there is the last throughput measured. */
-static void note_outside(const tempi_model *model, tempi_family family, int peer, tempi_place place)
+static void note_outside(const tempi_model *model, int peer, const spot *s)
 {
-    const tempi_table_head *table = model->tables[TEMPI_LIBRARY_MESSAGE][family][peer];
+    const tempi_place place = s->place;
+    const tempi_table_head *table = model->tables[TEMPI_LIBRARY_MESSAGE][s->family][peer];
     const double *sizes = (const double *)(const void *)model->header + table->first;
     if (place.size <= sizes[table->nsizes - 1])
         return;
@@ -49,25 +93,24 @@ static void note_outside(const tempi_model *model, tempi_family family, int peer
                     tempi_number_exp(place.size), tempi_number_exp(sizes[table->nsizes - 1]));
 }
 
-static tempi_prediction message(const tempi_model *model, tempi_family family, int peer, tempi_place place)
+static tempi_prediction message(const tempi_model *model, int peer, const spot *s)
 {
-    tempi_prediction p = {.library = at(model, TEMPI_LIBRARY_MESSAGE, family, peer, place),
-                          .pack = at(model, TEMPI_STAGE_PACK, family, 0, place),
-                          .message = at(model, TEMPI_CONTIGUOUS, family, peer, place),
-                          .unpack = at(model, TEMPI_STAGE_UNPACK, family, 0, place)};
+    tempi_prediction p = {.library = at(model, TEMPI_LIBRARY_MESSAGE, peer, s),
+                          .pack = at(model, TEMPI_STAGE_PACK, 0, s),
+                          .message = at(model, TEMPI_CONTIGUOUS, peer, s),
+                          .unpack = at(model, TEMPI_STAGE_UNPACK, 0, s)};
     p.pack += model->header->call;
     p.unpack += model->header->call;
     p.host = p.pack + p.message + p.unpack;
     return p;
 }
 
-static tempi_prediction local(const tempi_model *model, tempi_operation operation, tempi_family family,
-                              tempi_place place)
+static tempi_prediction local(const tempi_model *model, tempi_operation operation, const spot *s)
 {
     const bool packs = operation == TEMPI_OP_PACK;
     tempi_prediction p = {
-        .library = at(model, packs ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, family, 0, place),
-        .host = at(model, packs ? TEMPI_OWN_PACK : TEMPI_OWN_UNPACK, family, 0, place)};
+        .library = at(model, packs ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, 0, s),
+        .host = at(model, packs ? TEMPI_OWN_PACK : TEMPI_OWN_UNPACK, 0, s)};
     *(packs ? &p.pack : &p.unpack) = p.host;
     return p;
 }
@@ -80,13 +123,10 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
         return TEMPI_ERR_ARG;
     if (layout->dense || !tempi_table_covers(model, layout, operation, peer))
         return TEMPI_ERR_UNSUPPORTED;
-    const tempi_shape shape = tempi_shape_of(layout);
-    const tempi_family family = tempi_shape_family(shape);
-    const tempi_place place = place_of(shape, bytes);
-    tempi_prediction p = messages(operation) ? message(model, family, peer, place)
-                                             : local(model, (tempi_operation)operation, family, place);
+    const spot s = spot_of(tempi_shape_of(layout), bytes);
+    tempi_prediction p = messages(operation) ? message(model, peer, &s) : local(model, (tempi_operation)operation, &s);
     if (messages(operation))
-        note_outside(model, family, peer, place);
+        note_outside(model, peer, &s);
     p.ours = p.host < (1 - TEMPI_MODEL_MARGIN) * p.library;
     *out = p;
     return TEMPI_OK;
@@ -94,9 +134,8 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
 
 double tempi_model_part(const tempi_model *model, tempi_quantity quantity, const tempi_layout *layout, int64_t bytes)
 {
-    const tempi_shape shape = tempi_shape_of(layout);
-    const tempi_table_head *table = model->tables[quantity][tempi_shape_family(shape)][0];
-    return table ? tempi_table_at(model, table, place_of(shape, bytes)) : 0;
+    const spot s = spot_of(tempi_shape_of(layout), bytes);
+    return model->tables[quantity][s.family][0] ? at(model, quantity, 0, &s) : 0;
 }
 
 int64_t tempi_choice_middle(int step)

@@ -9,15 +9,19 @@ tempi_shape tempi_shape_of(const tempi_layout *layout)
 {
     const tempi_box *box = layout->boxes;
     tempi_shape s = {.run = layout->runs > 0 ? layout->size / layout->runs : 0};
+    for (int i = 0; i < layout->nboxes; ++i)
+        s.varied |= box[i].run == 0;
     if (layout->nboxes != 1 || box->table)
         return s;
+    s.moved = box->offset != 0;
     s.lone = box->ndims == 0;
     s.stride = size_of(s.lone ? layout->extent : box->dims[box->ndims - 1].stride);
+    s.row = s.lone ? 0 : box->run * box->dims[box->ndims - 1].count;
     s.transposed = box->ndims > 1 && size_of(box->dims[box->ndims - 2].stride) < s.stride;
     return s;
 }
 
-enum { PAGE = 4096 };
+enum { ALIASED = 512 };
 
 tempi_family tempi_shape_family(tempi_shape shape)
 {
@@ -27,5 +31,5 @@ tempi_family tempi_shape_family(tempi_shape shape)
         return TEMPI_FAMILY_TRANSPOSED;
     if (shape.lone)
         return TEMPI_FAMILY_ELEMENTS;
-    return shape.stride % PAGE == 0 ? TEMPI_FAMILY_ALIASED : TEMPI_FAMILY_REGULAR;
+    return shape.stride % ALIASED == 0 ? TEMPI_FAMILY_ALIASED : TEMPI_FAMILY_REGULAR;
 }

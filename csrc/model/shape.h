@@ -10,6 +10,9 @@
 typedef struct tempi_shape {
     int64_t run;     /* bytes of the typical run */
     int64_t stride;  /* bytes between neighbouring runs; 0: not regular */
+    int64_t row;     /* packed bytes of the runs of one innermost dimension; 0: no regular ones */
+    bool moved;      /* the first run does not begin where the element does */
+    bool varied;     /* runs of different lengths */
     bool lone;       /* one run an element: only the message's count makes more of them */
     bool transposed; /* the fastest dimension of the packed stream is not that of the memory */
 } tempi_shape;

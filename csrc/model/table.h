@@ -35,7 +35,12 @@ typedef enum tempi_family {
     TEMPI_FAMILY_ELEMENTS,  /* one run an element */
     TEMPI_FAMILY_TRANSPOSED,
     TEMPI_FAMILY_IRREGULAR,
-    TEMPI_FAMILY_ALIASED, /* regular, but all runs at the same place of a page: they share a few sets of the cache */
+    TEMPI_FAMILY_ALIASED, /* regular, but the stride is a multiple of 512 bytes: the runs share a few sets of the cache.
+                             Its tables are factors on those of the regular ones, by run and the stride's power of two */
+    /* No shape's own, but corrections as those are: */
+    TEMPI_FAMILY_NESTED, /* seconds that each row of a regular shape takes, beside its runs */
+    TEMPI_FAMILY_FIELDS, /* a factor on elements whose run does not begin where they do */
+    TEMPI_FAMILY_VARIED, /* a factor on irregular shapes with runs of different lengths */
     TEMPI_FAMILIES
 } tempi_family;
 

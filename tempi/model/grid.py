@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = [
     "BESIDE",
+    "CORRECTIONS",
     "FAMILIES",
     "MESSAGES",
     "PEERS",
     "PLAIN",
     "QUANTITIES",
     "Column",
+    "aliasing",
     "columns",
     "contiguous_sizes",
+    "corrected",
     "sizes",
 ]
 
@@ -28,15 +32,20 @@ QUANTITIES = (
 BESIDE = ("engine_pack", "host_message")
 #: Those that differ from peer to peer.
 MESSAGES = ("contiguous", "library_message", "host_message")
-FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased")
+FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased", "nested", "fields", "varied")
+#: Families whose tables correct those of another one: by seconds for each row, and the others by a factor.
+CORRECTIONS = {"aliased": "regular", "nested": "regular", "fields": "elements", "varied": "irregular"}
 PEERS = ("self", "node", "other")
 
 KIB, MIB = 1 << 10, 1 << 20
 _SIZES = {
     "regular": (64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
-    "aliased": (64, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
-    "elements": (64, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
-    "irregular": (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),
+    "aliased": (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB),
+    "nested": (4 * KIB, 64 * KIB),
+    "fields": (KIB, 4 * KIB, 64 * KIB, MIB),
+    "varied": (KIB, 4 * KIB, 64 * KIB, MIB),
+    "elements": (64, 256, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
+    "irregular": (256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
     # Squares of doubles. Edges that are no powers of two: a stride of one would be the cache's worst case.
     "transposed": tuple(8 * edge * edge for edge in (5, 12, 23, 45, 91, 181, 362, 724, 1448)),
 }
@@ -63,15 +72,36 @@ PLAIN = Column("regular", 1, 0)
 
 
 #: Strides of an odd number of lines: with a power of two the runs would share few of the cache's sets.
-SOME_LINES, A_PAGE = 9 * LINE, 65 * LINE
+SOME_LINES, MORE_LINES, A_PAGE = 9 * LINE, 17 * LINE, 65 * LINE
+LONG = 4 * LINE
 PAGE = 4096
+#: Odd multiples of 512, 1024, 2048 and 4096 bytes, of which no two runs are on one page.
+ALIASED = (9 * 512, 5 * 1024, 5 * 2048, PAGE)
+#: Runs of a row of the nested shapes.
+INNER = 4
 
 
 def _regular(runs: tuple[int, ...]) -> Iterator[Column]:
-    """Near one another, one in some lines, and one a page; what coincides is one column."""
+    """Near one another, one in some lines, and one a page; what coincides is one column. Long runs that are
+    near one another have a line between them, as the rows of an array within its ghost cells."""
     for run in runs:
-        for stride in sorted({2 * run, max(SOME_LINES, 2 * run), max(A_PAGE, 2 * run)}):
+        near = run + LINE if run >= LONG else 2 * run
+        some = max(SOME_LINES, 2 * run + LINE)
+        for stride in sorted({near, some, max(A_PAGE, some)}):
             yield Column("regular", run, stride)
+
+
+def corrected(column: Column) -> Column:
+    """The column that this one's times are set against."""
+    if column.family == "aliased":
+        return Column("regular", column.run, max(A_PAGE, 2 * column.run + LINE))
+    return Column(CORRECTIONS[column.family], column.run, column.stride)
+
+
+def aliasing(stride: int) -> int:
+    """The largest power of two that divides the stride, a page at most: on it hangs how many sets of the cache
+    the runs share."""
+    return math.gcd(stride, PAGE)
 
 
 def columns(quick: bool) -> list[Column]:
@@ -81,14 +111,22 @@ def columns(quick: bool) -> list[Column]:
         Column("elements", 8, 40),
         Column("transposed", 8, 0),
         Column("irregular", 16, 0),
-        Column("aliased", 8, PAGE),
-        Column("aliased", 256, PAGE),
+        *(Column("aliased", 8, stride) for stride in ALIASED[2:]),
+        Column("aliased", 64, PAGE),
+        Column("nested", 8, SOME_LINES),
+        Column("fields", 8, 40),
+        Column("varied", 16, 0),
     ]
     if quick:
         return coarse
     fine = [*_regular((4, 16, 256, 4096)), *(Column("regular", run, LINE) for run in (4, 8, 16))]
+    fine += [Column("regular", run, MORE_LINES) for run in (4, 8, 16, 64, 256)]
     fine += [Column("elements", run, stride) for run, stride in ((8, A_PAGE), (64, 128), (1024, 2048))]
-    return [*fine, Column("irregular", 256, 0), Column("aliased", 64, PAGE), Column("aliased", 1024, PAGE)]
+    fine += [Column("aliased", run, stride) for run in (8, 64) for stride in ALIASED]
+    fine += [Column("aliased", 256, stride) for stride in ALIASED[2:]]  # with less to share there is no difference
+    fine += [Column("irregular", 256, 0), Column("nested", 64, SOME_LINES)]
+    fine += [Column("fields", 64, 128), Column("varied", 256, 0)]
+    return [column for column in fine if column not in coarse]
 
 
 def sizes(column: Column, quick: bool) -> list[int]:

@@ -7,6 +7,10 @@
    proportion to the size (what is so long is all throughput).
 3. More bytes take no less time: where samples say otherwise, neighbours are pooled to their mean
    (isotonic regression, in logarithms).
+4. What makes a shape slower than its run and stride tell is kept apart, as corrections: factors, where runs share few
+   sets of the cache ("aliased": by run and by the power of two in the stride), where one run an element does not begin
+   with the element ("fields"), and where irregular runs differ in length ("varied"); and the seconds that each row of
+   a nested shape takes beside its runs ("nested"). Behind their last sizes they stay as they are.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from tempi.model import grid
 __all__ = ["Table", "build", "encode", "fill", "monotone"]
 
 MAGIC, FORMAT = 0x4C444D54, 1
+LEAST = 1e-12  # seconds: no correction
+_Rows = Mapping[grid.Column, Mapping[int, float]]
 _BEFORE_SUM = struct.Struct("=IIQQ")
 _AFTER_SUM = struct.Struct("=diI32s128s256s")
 _HEAD = struct.Struct("=7iI")
@@ -40,15 +46,16 @@ class Table:
     seconds: tuple[tuple[tuple[float, ...], ...], ...]
 
 
-def fill(known: Mapping[float, float], places: Sequence[float]) -> list[float]:
-    """Values at `places` from those at some of them; everything in logarithms, `known` not empty."""
+def fill(known: Mapping[float, float], places: Sequence[float], behind: float = 1.0) -> list[float]:
+    """Values at `places` from those at some of them; everything in logarithms, `known` not empty. `behind`: the
+    slope behind the last."""
     nodes = sorted(known)
     made = []
     for place in places:
         if place <= nodes[0]:
             made.append(known[nodes[0]])
         elif place >= nodes[-1]:
-            made.append(known[nodes[-1]] + place - nodes[-1])
+            made.append(known[nodes[-1]] + behind * (place - nodes[-1]))
         else:
             right = next(i for i, node in enumerate(nodes) if node >= place)
             a, b = nodes[right - 1], nodes[right]
@@ -72,13 +79,15 @@ def _log(size: int) -> float:
     return math.log(max(size, 1))
 
 
-def _table(quantity: str, family: str, peer: str | None, found: Mapping[grid.Column, Mapping[int, float]]) -> Table:
+def _row(values: Mapping[int, float], places: Sequence[float], corrects: bool) -> tuple[float, ...]:
+    known = {_log(size): math.log(value) for size, value in values.items()}
+    return tuple(fill(known, places, 0.0) if corrects else monotone(fill(known, places)))
+
+
+def _table(quantity: str, family: str, peer: str | None, found: _Rows) -> Table:
     sizes = sorted({size for row in found.values() for size in row})
     places = [_log(size) for size in sizes]
-    rows = {
-        column: tuple(monotone(fill({_log(size): math.log(value) for size, value in row.items()}, places)))
-        for column, row in found.items()
-    }
+    rows = {column: _row(row, places, family in grid.CORRECTIONS) for column, row in found.items()}
     runs = sorted({column.run for column in found})
     by_run = [sorted(column for column in found if column.run == run) for run in runs]
     width = max(map(len, by_run))
@@ -94,13 +103,40 @@ def _table(quantity: str, family: str, peer: str | None, found: Mapping[grid.Col
     )
 
 
+def _correction(column: grid.Column, size: int, seconds: float, plain: float) -> float:
+    """A factor; or what each row takes beside its runs, in seconds. Nothing is faster for what it has besides."""
+    if column.family == "nested":
+        return max(LEAST, (seconds - plain) / (size // (column.run * grid.INNER) - 1))
+    return max(1.0, seconds / plain)
+
+
+def _corrections(found: _Rows, base: _Rows) -> _Rows:
+    """Against the columns that they correct. Runs that share sets have the stride's power of two for a place."""
+    made: dict[grid.Column, dict[int, float]] = {}
+    for column, row in found.items():
+        plain = base.get(grid.corrected(column), {})
+        known = {size: _correction(column, size, taken, plain[size]) for size, taken in row.items() if size in plain}
+        stride = grid.aliasing(column.stride) if column.family == "aliased" else column.stride
+        if known:
+            made[grid.Column(column.family, column.run, stride)] = known
+    return made
+
+
 def build(typical: Mapping[tuple[Any, ...], float]) -> list[Table]:
     """Tables from seconds by (quantity, column, size, peer)."""
     found: dict[tuple[str, str, str | None], dict[grid.Column, dict[int, float]]] = {}
     for (quantity, column, size, peer), seconds in typical.items():
-        rows = found.setdefault((quantity, column.family, peer), {})
-        rows.setdefault(column, {})[size] = seconds
-    return [_table(*key, rows) for key, rows in sorted(found.items(), key=str)]
+        if quantity != "contiguous" or column.family not in grid.CORRECTIONS:
+            rows = found.setdefault((quantity, column.family, peer), {})
+            rows.setdefault(column, {})[size] = seconds
+    made = []
+    for (quantity, family, peer), own in sorted(found.items(), key=str):
+        rows: _Rows = own
+        if family in grid.CORRECTIONS:
+            rows = _corrections(own, found.get((quantity, grid.CORRECTIONS[family], peer), {}))
+        if rows:
+            made.append(_table(quantity, family, peer, rows))
+    return made
 
 
 def _checksum(data: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,10 +120,110 @@ def test_without_tables_nothing_is_predicted(model: predict.Model) -> None:
     assert model.acts(layout, 4096, peer="other") is None
     irregular = parse("indexed([1,1,1,1,1,1],[0,3,4,9,11,30],DOUBLE)")
     assert model.predict(irregular.canonical(), 4096) is None
-    aliased, _kept = vector(4096, 8, 8192)
-    assert model.predict(aliased, 4096) is None
     dense = parse("contiguous(8,DOUBLE)")
     assert model.predict(dense.canonical(), 4096) is None
+
+
+ROW = 3e-9  # seconds of a row's start
+
+
+def corrected(tmp_path: Path, factor: float, row: float = ROW) -> predict.Model:
+    """The power laws, with runs that share sets `factor` times as slow for each power of two above 1024, and
+    nested shapes slower by `row` seconds for each row behind the first."""
+    made = points()
+    for quantity, size in itertools.product(grid.QUANTITIES, SIZES):
+        peer = "node" if quantity in grid.MESSAGES else None
+        for run, stride in itertools.product((8, 64), (5120, 4096)):
+            column = grid.Column("aliased", run, stride)
+            taken = factor ** math.log2(grid.aliasing(stride) / 1024) * seconds(
+                quantity, grid.Column("regular", run, 4160), size
+            )
+            made.append(store.Point(quantity, column, size, peer, (taken,) * 9))
+        if size >= 4096:
+            column = grid.Column("nested", 8, 576)
+            taken = seconds(quantity, grid.Column("regular", 8, 576), size) + row * (size // (8 * grid.INNER) - 1)
+            made.append(store.Point(quantity, column, size, peer, (taken,) * 9))
+    path = tmp_path / "corrected.table"
+    path.write_bytes(store.table_of(store.Calibration(HERE, tuple(made))))
+    return predict.Model(path)
+
+
+@pytest.mark.parametrize(("stride", "power"), [(5120, 0), (3 * 1024, 0), (6144, 1), (2048, 1), (4096, 2), (1 << 16, 2)])
+def test_runs_that_share_sets_are_regular_ones_with_a_factor(tmp_path: Path, stride: int, power: int) -> None:
+    model = corrected(tmp_path, 3.0)
+    for run, size in itertools.product((8, 24, 64), (384 * 8, 1 << 16)):
+        layout, _kept = vector(size, run, stride)
+        told = model.predict(layout, size, "pack")
+        assert told is not None
+        expected = seconds("own_pack", grid.Column("regular", run, min(stride, 4160)), size)
+        rest = size // run * run  # whole runs
+        assert told.host == pytest.approx(3.0**power * expected, rel=0.01 if rest != size else 1e-6)
+
+
+def test_a_factor_ends_with_its_last_size_and_is_never_below_one(tmp_path: Path) -> None:
+    for factor, least in ((3.0, 9.0), (0.5, 1.0)):
+        layout, _kept = vector(1 << 23, 8, 4096)
+        told = corrected(tmp_path, factor).predict(layout, 1 << 23, "unpack")
+        assert told is not None
+        edge = 8 * seconds("own_unpack", grid.Column("regular", 8, 4096), 1 << 20)
+        assert told.host == pytest.approx(least * edge)
+
+
+@pytest.mark.parametrize("inner", [2, 4, 32])
+def test_rows_of_nested_shapes_take_their_time(tmp_path: Path, inner: int) -> None:
+    model, size = corrected(tmp_path, 2.0), 1 << 14
+    rows = size // (8 * inner)
+    kept = parse(f"hvector({rows},1,70000,hvector({inner},1,576,DOUBLE))")
+    for operation, quantity in (("pack", "library_pack"), ("send", "library_message")):
+        told = model.predict(kept.canonical(), size, operation)
+        assert told is not None
+        flat = seconds(quantity, grid.Column("regular", 8, 576), size)
+        assert told.library == pytest.approx(flat + ROW * (rows - 1))
+    element = parse(f"hvector({inner},1,576,DOUBLE)")  # as many elements as rows
+    told = model.predict(element.canonical(), size, "pack")
+    assert told is not None
+    flat = seconds("library_pack", grid.Column("regular", 8, 576), size)
+    assert told.library == pytest.approx(flat + ROW * (rows - 1))
+
+
+def test_nested_shapes_that_are_faster_are_no_correction(tmp_path: Path) -> None:
+    model, size = corrected(tmp_path, 2.0, row=-1e-12), 1 << 14
+    kept = parse("hvector(512,1,70000,hvector(4,1,576,DOUBLE))")
+    told = model.predict(kept.canonical(), size, "pack")
+    assert told is not None
+    assert told.library == pytest.approx(seconds("library_pack", grid.Column("regular", 8, 576), size), rel=1e-3)
+
+
+def test_fields_of_structs_and_runs_of_unlike_lengths_have_factors(tmp_path: Path) -> None:
+    """By three and by five on their families; tables that lack a correction predict as the family does."""
+    plain = {"elements": grid.Column("elements", 8, 40), "irregular": grid.Column("irregular", 16, 0)}
+    factors = {"fields": 3.0, "varied": 5.0}
+    made = [
+        store.Point(quantity, column, size, None, (seconds(quantity, column, size),) * 9)
+        for quantity, column, size in itertools.product(("library_pack", "own_pack"), plain.values(), SIZES)
+    ]
+    more = [
+        replace(point, column=replace(point.column, family=name), seconds=(factors[name] * point.seconds[0],) * 9)
+        for point in made
+        for name in factors
+        if plain[grid.CORRECTIONS[name]] == point.column
+    ]
+    texts = {
+        "elements": "resized(0,40,DOUBLE)",
+        "fields": "resized(0,40,hindexed_block(1,[8],DOUBLE))",
+        "irregular": "indexed_block(2,[0,8,30,14,100],DOUBLE)",
+        "varied": "indexed_block(2,[0,8,30,14,100,102],DOUBLE)",
+    }
+    for points_of, name in ((made, "without"), ([*made, *more], "with")):
+        path = tmp_path / name
+        path.write_bytes(store.table_of(store.Calibration(HERE, tuple(points_of))))
+        model = predict.Model(path)
+        for family, text in texts.items():
+            kept = parse(text)
+            told = model.predict(kept.canonical(), 4096, "pack")
+            assert told is not None, family
+            expected = seconds("own_pack", plain[grid.CORRECTIONS.get(family, family)], 4096)
+            assert told.host == pytest.approx(expected * (factors.get(family, 1.0) if name == "with" else 1.0)), family
 
 
 def whole_messages(beyond: float, parts: float) -> list[store.Point]:
