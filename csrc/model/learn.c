@@ -110,7 +110,8 @@ void tempi_learn_took(double start, tempi_quantity quantity, const tempi_layout 
     if (pretended > 0)
         seconds = pretended * predicted;
     tempi_stat_add(TEMPI_STAT_model_samples, 1);
-    if (tempi_bias_feed(cell_of(quantity, tempi_shape_of(layout), bytes), tempi_number_log(seconds / predicted), looks()))
+    tempi_bias *cell = cell_of(quantity, tempi_shape_of(layout), bytes);
+    if (tempi_bias_feed(cell, tempi_number_log(seconds / predicted), looks()))
         bump();
 }
 
@@ -181,7 +182,8 @@ static uint32_t refresh(tempi_choices *cache)
 {
     const uint32_t epoch = __atomic_load_n(&learn.epoch, __ATOMIC_SEQ_CST);
     uint32_t own = __atomic_load_n(&cache->epoch, __ATOMIC_SEQ_CST);
-    if (own != epoch && __atomic_compare_exchange_n(&cache->epoch, &own, epoch, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (own != epoch &&
+        __atomic_compare_exchange_n(&cache->epoch, &own, epoch, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         __atomic_store_n(&cache->known, 0, __ATOMIC_SEQ_CST);
     return epoch;
 }

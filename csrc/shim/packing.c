@@ -124,7 +124,8 @@ static int library_took(double begun, int rc, tempi_operation operation, const v
         return rc;
     const tempi_type *type = tempi_type_find(datatype);
     if (type && type->modelled & TEMPI_MODEL_BIT(operation, 0) && !__builtin_mul_overflow(count, type->size, &bytes))
-        tempi_learn_end(begun, operation == TEMPI_OP_PACK ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, type->layout, bytes);
+        tempi_learn_end(begun, operation == TEMPI_OP_PACK ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, type->layout,
+                        bytes);
     return rc;
 }
 

@@ -25,7 +25,7 @@ from tempi.model import grid
 
 __all__ = ["Table", "build", "encode", "fill", "monotone"]
 
-MAGIC, FORMAT = 0x4C444D54, 1
+MAGIC, FORMAT = 0x4C444D54, 2
 LEAST = 1e-12  # seconds: no correction
 _Rows = Mapping[grid.Column, Mapping[int, float]]
 _BEFORE_SUM = struct.Struct("=IIQQ")
@@ -110,7 +110,7 @@ def _correction(column: grid.Column, size: int, seconds: float, plain: float) ->
     return max(1.0, seconds / plain)
 
 
-def _corrections(found: _Rows, base: _Rows) -> _Rows:
+def _corrections(found: _Rows, base: _Rows) -> dict[grid.Column, dict[int, float]]:
     """Against the columns that they correct. Runs that share sets have the stride's power of two for a place."""
     made: dict[grid.Column, dict[int, float]] = {}
     for column, row in found.items():
@@ -127,13 +127,11 @@ def build(typical: Mapping[tuple[Any, ...], float]) -> list[Table]:
     found: dict[tuple[str, str, str | None], dict[grid.Column, dict[int, float]]] = {}
     for (quantity, column, size, peer), seconds in typical.items():
         if quantity != "contiguous" or column.family not in grid.CORRECTIONS:
-            rows = found.setdefault((quantity, column.family, peer), {})
-            rows.setdefault(column, {})[size] = seconds
+            found.setdefault((quantity, column.family, peer), {}).setdefault(column, {})[size] = seconds
     made = []
     for (quantity, family, peer), own in sorted(found.items(), key=str):
-        rows: _Rows = own
-        if family in grid.CORRECTIONS:
-            rows = _corrections(own, found.get((quantity, grid.CORRECTIONS[family], peer), {}))
+        base = found.get((quantity, grid.CORRECTIONS.get(family, family), peer), {})
+        rows = _corrections(own, base) if family in grid.CORRECTIONS else own
         if rows:
             made.append(_table(quantity, family, peer, rows))
     return made
