@@ -29,7 +29,7 @@ def made_up(version: str) -> bytes:
         sizes = {*grid.sizes(column, True), *grid.sizes(column, False)}
         for quantity in grid.QUANTITIES:
             for peer in grid.PEERS if quantity in grid.MESSAGES else (None,):
-                for size in sizes:
+                for size in (grid.nominal(column, one) for one in sizes):
                     seconds[quantity, column, size, peer] = (2e-9 if quantity in twice else 1e-9) * size
     own = store.machine(version)
     return tables.encode(tables.build(seconds), 0.0, own.cores, (own.tempi, own.cpu, own.mpi))

@@ -19,6 +19,7 @@ __all__ = [
     "columns",
     "contiguous_sizes",
     "corrected",
+    "nominal",
     "sizes",
 ]
 
@@ -74,6 +75,9 @@ PLAIN = Column("regular", 1, 0)
 #: Strides of an odd number of lines: with a power of two the runs would share few of the cache's sets.
 SOME_LINES, MORE_LINES, A_PAGE = 9 * LINE, 17 * LINE, 65 * LINE
 LONG = 4 * LINE
+#: Runs that are no powers of two, for which there is no copy of a constant size: each takes longer than the powers
+#: on both sides of it.
+UNEVEN = (56, 80, 200)
 PAGE = 4096
 #: Odd multiples of 512, 1024, 2048 and 4096 bytes, of which no two runs are on one page.
 ALIASED = (9 * 512, 5 * 1024, 5 * 2048, PAGE)
@@ -120,10 +124,12 @@ def columns(quick: bool) -> list[Column]:
     if quick:
         return coarse
     fine = [*_regular((4, 16, 256, 4096)), *(Column("regular", run, LINE) for run in (4, 8, 16))]
-    fine += [Column("regular", run, MORE_LINES) for run in (4, 8, 16, 64, 256)]
+    fine += [Column("regular", run, MORE_LINES) for run in (8, 16, 64)]
+    fine += _regular(UNEVEN)
     fine += [Column("elements", run, stride) for run, stride in ((8, A_PAGE), (64, 128), (1024, 2048))]
     fine += [Column("aliased", run, stride) for run in (8, 64) for stride in ALIASED]
-    fine += [Column("aliased", 256, stride) for stride in ALIASED[2:]]  # with less to share there is no difference
+    fine += [Column("aliased", 32, stride) for stride in ALIASED[1:]]
+    fine += [Column("aliased", 256, PAGE)]  # with less to share there is no difference
     fine += [Column("irregular", 256, 0), Column("nested", 64, SOME_LINES)]
     fine += [Column("fields", 64, 128), Column("varied", 256, 0)]
     return [column for column in fine if column not in coarse]
@@ -131,14 +137,20 @@ def columns(quick: bool) -> list[Column]:
 
 def sizes(column: Column, quick: bool) -> list[int]:
     """Packed sizes of a column in the coarse grid, or those that the full grid adds to them."""
-    every = _SIZES[column.family]
+    every = _COARSE if column.run in UNEVEN else _SIZES[column.family]
     coarse = _COARSE_EDGES if column.family == "transposed" else _COARSE
     first = column in columns(True)
     if quick:
         chosen = [size for size in every if size in coarse]
     else:
         chosen = [size for size in every if not (first and size in coarse)]
-    return [size for size in chosen if size >= column.run]
+    whole = [size // column.run * column.run for size in chosen] if column.run in UNEVEN else chosen
+    return [size for size in whole if size >= column.run]
+
+
+def nominal(column: Column, size: int) -> int:
+    """The size of the grid that a whole number of uneven runs stands for."""
+    return min(_COARSE, key=lambda one: abs(one - size)) if column.run in UNEVEN else size
 
 
 def contiguous_sizes(quick: bool) -> list[int]:

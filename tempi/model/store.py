@@ -255,7 +255,10 @@ def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
     unpack; between the sizes that were measured it follows the plain one. Where it is small beside them
     the difference is mostly their noise, and the median over the other shapes of that size stands in.
     """
-    found = {point.key: point.typical for point in points}
+    found = {}
+    for point in points:
+        size = grid.nominal(point.column, point.size)
+        found[point.quantity, point.column, size, point.peer] = point.typical * size / point.size
     made = {key: value for key, value in found.items() if key[0] in grid.QUANTITIES and key[0] != "contiguous"}
     for peer in {key[3] for key in found if key[0] == "contiguous"}:
         plain = {key[2]: value for key, value in found.items() if key[0] == "contiguous" and key[3] == peer}

@@ -194,6 +194,18 @@ def test_nested_shapes_that_are_faster_are_no_correction(tmp_path: Path) -> None
     assert told.library == pytest.approx(seconds("library_pack", grid.Column("regular", 8, 576), size), rel=1e-3)
 
 
+def test_uneven_runs_stand_for_the_grids_sizes() -> None:
+    for run in grid.UNEVEN:
+        column = grid.Column("regular", run, 4160)
+        sizes = grid.sizes(column, False)
+        assert sizes
+        assert all(size % run == 0 for size in sizes)
+        own = [store.Point("own_pack", column, size, None, (1e-9 * size,) * 9) for size in sizes]
+        found = store.typical(own)
+        assert [key[2] for key in found] == sorted({256, 4096, 65536, 1 << 20, 1 << 24})
+        assert all(seconds == pytest.approx(1e-9 * key[2]) for key, seconds in found.items())
+
+
 def test_fields_of_structs_and_runs_of_unlike_lengths_have_factors(tmp_path: Path) -> None:
     """By three and by five on their families; tables that lack a correction predict as the family does."""
     plain = {"elements": grid.Column("elements", 8, 40), "irregular": grid.Column("irregular", 16, 0)}
