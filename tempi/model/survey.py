@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,8 @@ class Kind:
 
 _KINDS = (
     "bytes in one piece", "regular, close together", "regular, lines apart", "regular, pages apart",
-    "regular, whole pages apart", "one run an element", "one run an element, pages apart", "transposed", "irregular",
+    "regular, sharing sets of the cache", "one run an element", "one run an element, pages apart", "transposed",
+    "irregular", "short rows", "one run an element, behind its start", "irregular, runs of unlike lengths",
 )  # fmt: skip
 
 
@@ -77,7 +78,8 @@ def _place(column: grid.Column) -> int:
         return (
             3 if column.stride >= grid.PAGE and column.stride > 2 * column.run else 1 + (column.stride > 2 * column.run)
         )
-    return {"aliased": 4, "transposed": 7, "irregular": 8}.get(column.family, len(_KINDS))
+    others = {"aliased": 4, "transposed": 7, "irregular": 8, "nested": 9, "fields": 10, "varied": 11}
+    return others.get(column.family, len(_KINDS))
 
 
 def kind(column: grid.Column) -> tuple[Kind, grid.Column]:
@@ -90,7 +92,9 @@ def curve(own: Slice) -> dict[grid.Column, list[tuple[int, float]]]:
     """What the tables say along the sizes: (bytes, seconds) at the nodes, straight between their logarithms."""
     made: dict[grid.Column, list[tuple[int, float]]] = {}
     for column in own.columns:
-        points = {point.key: point.typical for point in own.points if point.column == column}
+        # By itself, also where it corrects another one.
+        alone = replace(column, family="regular") if column.family in grid.CORRECTIONS else column
+        points = {replace(point, column=alone).key: point.typical for point in own.points if point.column == column}
         (table,) = tables.build(points)
         sizes = sorted({point.size for point in own.points if point.column == column})
         made[column] = [(size, math.exp(value)) for size, value in zip(sizes, table.seconds[0][0], strict=True)]
@@ -114,6 +118,13 @@ def _example(column: grid.Column) -> str:
     match column.family:
         case "regular" | "aliased":
             return f"hvector(4, {run}, {stride}, BYTE)"
+        case "nested":
+            return f"hvector(4, 1, {5 * stride}, hvector(4, {run}, {stride}, BYTE))"
+        case "fields":
+            return f"resized(0, {stride}, hindexed_block({run}, [8], BYTE))"
+        case "varied":
+            places = [run * place for place in (0, 2, 7, 9, 20, 23)]
+            return f"hindexed({[run] * 5 + [run + 1]}, {places}, BYTE)"
         case "elements":
             return f"resized(0, {stride}, contiguous({run}, BYTE))"
         case "transposed":

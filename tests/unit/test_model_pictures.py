@@ -73,10 +73,10 @@ def test_every_column_that_is_calibrated_has_a_kind() -> None:
     kinds: dict[str, list[grid.Column]] = {}
     for column in columns:
         kinds.setdefault(survey.kind(column)[0].title, []).append(column)
-    assert len(kinds) == 9
+    assert len(kinds) == 12
     assert all(column.stride <= 2 * column.run for column in kinds["regular, close together"])
     assert all(column.stride >= grid.PAGE for column in kinds["regular, pages apart"])
-    assert {column.family for column in kinds["regular, whole pages apart"]} == {"aliased"}
+    assert {column.family for column in kinds["regular, sharing sets of the cache"]} == {"aliased"}
 
 
 def calibration(times: Mapping[str, float]) -> store.Calibration:
