@@ -124,12 +124,17 @@ def _functions() -> dict[str, int | None]:
 
 
 def _classes(comm: Any, mpi: Any) -> dict[str, int]:
-    """The rank that stands for each peer class, by rank 0's view."""
-    names = comm.allgather(mpi.Get_processor_name())
+    """The rank that stands for each peer class, by rank 0's view: on its node are those that the library itself
+    reaches through shared memory."""
+    node = comm.Split_type(mpi.COMM_TYPE_SHARED, comm.rank)
+    near, everybody = node.Get_group(), comm.Get_group()
+    here = set(mpi.Group.Translate_ranks(near, range(near.size), everybody))
+    for made in (near, everybody, node):
+        made.Free()
     found = {"self": 0}
     for rank in range(1, comm.size):
-        found.setdefault("node" if names[rank] == names[0] else "other", rank)
-    return found
+        found.setdefault("node" if rank in here else "other", rank)
+    return dict(comm.bcast(found, root=0))
 
 
 def _rank(mpi: Any, size: int) -> tuple[Rank, list[str]]:
@@ -236,7 +241,7 @@ def _record(job: Job, quantity: str, seconds: Sequence[float]) -> Record:
 def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
     """One way, where a round trip was timed; pack and unpack happen once a trip on this side, and are told
     of one peer class only."""
-    nearest = next(peer for peer in ("node", "other", "self") if peer in rank.pairs)
+    nearest = next(peer for peer in grid.NEAREST if peer in rank.pairs)
     share = 1.0 if job.peer in (None, "self") else 0.5
     for name, found in taken.items():
         whole = [share * sample[0] for sample in found]

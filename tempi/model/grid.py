@@ -9,9 +9,11 @@ __all__ = [
     "BESIDE",
     "FAMILIES",
     "MESSAGES",
+    "NEAREST",
     "PEERS",
     "PLAIN",
     "QUANTITIES",
+    "WITHIN",
     "Column",
     "columns",
     "contiguous_sizes",
@@ -30,6 +32,9 @@ BESIDE = ("engine_pack", "host_message")
 MESSAGES = ("contiguous", "library_message", "host_message")
 FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased")
 PEERS = ("self", "node", "other")
+#: Packing and unpacking within messages are timed with the first of these that the ranks span.
+NEAREST = ("node", "other", "self")
+WITHIN = ("stage_pack", "stage_unpack")
 
 KIB, MIB = 1 << 10, 1 << 20
 _SIZES = {
