@@ -32,19 +32,21 @@ BENCH = "calibrate"
 
 @dataclass(frozen=True, slots=True)
 class CalibrateOptions:
-    """`seconds`: for everything."""
+    """`seconds`: for everything. `most`: bytes of the largest message."""
 
     quick: bool
     seconds: float
+    most: int = grid.MOST
 
     def arguments(self) -> list[str]:
-        return [*(["--quick"] * self.quick), "--seconds", str(self.seconds)]
+        return [*(["--quick"] * self.quick), "--seconds", str(self.seconds), "--most", str(self.most)]
 
 
 def parse(arguments: Sequence[str] | None = None) -> CalibrateOptions:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--most", type=int, default=grid.MOST)
     return CalibrateOptions(**vars(parser.parse_args(arguments)))
 
 
@@ -80,13 +82,13 @@ def _local_sizes(column: grid.Column, quick: bool) -> list[int]:
     return [size for size in sizes if shapes.Shape(column, size).span <= SPAN]
 
 
-def jobs(quick: bool, peers: Sequence[str]) -> list[list[Job]]:
+def jobs(quick: bool, peers: Sequence[str], most: int = grid.MOST) -> list[list[Job]]:
     """Columns of jobs, in order. To itself a rank sends little: the coarse grid is enough."""
     made: list[list[Job]] = []
     for coarse in (True,) if quick else (True, False):
         kinds = [peer for peer in peers if coarse or peer != "self" or len(peers) == 1]
         for column in (grid.PLAIN, *grid.columns(True), *([] if coarse else grid.columns(False))):
-            sizes = _local_sizes(column, coarse)
+            sizes = [size for size in _local_sizes(column, coarse) if size <= most]
             where = kinds if column == grid.PLAIN else [None, *kinds]
             made.append([Job(column, size, peer) for size in sizes for peer in where])
     return [column for column in made if column]
@@ -299,10 +301,10 @@ def run(options: CalibrateOptions) -> Iterator[Record]:
     start = time.monotonic()
     if not MPI.COMM_WORLD.allreduce(worker.active(), MPI.LAND):
         raise worker.WorkerError("tempi does not act in this program, so there is nothing to calibrate")
-    rank, peers = _rank(MPI, 16 << 20)
+    rank, peers = _rank(MPI, options.most)
     if len(peers) == 1 and MPI.COMM_WORLD.size > 1:
         raise worker.WorkerError("no peer was found")
-    plan = jobs(options.quick, [peer for peer in grid.PEERS if peer in peers])
+    plan = jobs(options.quick, [peer for peer in grid.PEERS if peer in peers], options.most)
     yield _first_record(MPI, peers, len(plan))
     left = sum(map(len, plan))
     for column in plan:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 __all__ = [
     "BESIDE",
     "FAMILIES",
+    "LEAST_MOST",
     "MESSAGES",
+    "MOST",
     "NEAREST",
     "PEERS",
     "PLAIN",
@@ -37,6 +39,8 @@ NEAREST = ("node", "other", "self")
 WITHIN = ("stage_pack", "stage_unpack")
 
 KIB, MIB = 1 << 10, 1 << 20
+#: Bytes of the largest message that is measured, and the least that it may be made: every shape has one then.
+MOST, LEAST_MOST = 16 * MIB, 4 * KIB
 _SIZES = {
     "regular": (64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
     "aliased": (64, 256, 4 * KIB, 64 * KIB, MIB, 16 * MIB),

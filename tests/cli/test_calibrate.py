@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tempi.bench import launch
+from tempi.bench import adaptive, launch
 
 from tempi.model import grid, samples, store
 
+SMALL = ("--quick", "--seconds", "2", "--most", 1 << 16)
 RANKS = Path(__file__).resolve().parent / "model_ranks.py"
 
 
@@ -67,7 +68,7 @@ def made_up(host: float) -> store.Calibration:
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder with a tiny calibration."""
     cache = tmp_path_factory.mktemp("calibrated")
-    done = tempi(cache, "calibrate", "--quick", "--seconds", "2", "--json", cache / "summary")
+    done = tempi(cache, "calibrate", *SMALL, "--json", cache / "summary")
     assert done.returncode == 0, done.stderr
     assert json.loads((cache / "summary").read_text())["complete"] is True
     return cache
@@ -83,7 +84,7 @@ def test_a_calibration_has_every_quantity_and_raw_sample(calibrated: Path) -> No
     assert {point.quantity for point in found.points} == {*grid.QUANTITIES, *grid.BESIDE}
     assert {point.column.family for point in found.points} == set(grid.FAMILIES)
     assert found.peers == ["self", "node"]
-    assert all(len(point.seconds) >= samples.LEAST for point in found.points)
+    assert all(len(point.seconds) >= adaptive.FEWEST for point in found.points)
     assert found.about["machine"]["cpu"] == found.machine.cpu
     assert only(calibrated, ".table").read_bytes() == store.table_of(found)
 
@@ -148,7 +149,7 @@ def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) ->
 def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: Path) -> None:
     """By the intervals of both runs, widened by a factor of two: the machine may be busy with other work in
     one of them. Most points agree even then; a wrong unit or a wrong shape in one would not."""
-    assert tempi(tmp_path, "calibrate", "--quick", "--seconds", "2").returncode == 0
+    assert tempi(tmp_path, "calibrate", *SMALL).returncode == 0
     first = {point.key: point for point in store.read(only(calibrated, ".json")).points}
     again = {point.key: point for point in store.read(only(tmp_path, ".json")).points}
     assert first.keys() == again.keys()
