@@ -1,5 +1,6 @@
 /* Joining:
- *   1. open the file, or make it (whoever makes it clears away what crashes have left)
+ *   1. open the file, or make it (whoever makes it clears away what crashes have left, when it leaves: that
+ *      takes as long as the folder is full)
  *   2. refuse it if it is not ours alone: it must be a plain file of this user that no other may open
  *   3. give it its memory, so that no later store can fail, and map it
  *   4. put the rank into the first free slot, then count it: readers look at what is counted only
@@ -29,6 +30,7 @@ typedef struct shared {
 struct tempi_board {
     shared *memory;
     ino_t inode;
+    bool made; /* by this process */
     char path[256];
 };
 
@@ -64,15 +66,14 @@ static void clear_stale(const char *folder)
     closedir(listing);
 }
 
-static int open_file(const char *path, const char *folder)
+static int open_file(const char *path, bool *made)
 {
     const int how = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     for (int tries = 0; tries < 3; ++tries) { /* it may go between the two calls */
         int file = open(path, how | O_CREAT | O_EXCL, 0600);
-        if (file >= 0) {
-            clear_stale(folder);
+        *made = file >= 0;
+        if (file >= 0)
             return file;
-        }
         if (errno != EEXIST)
             return -1;
         file = open(path, how);
@@ -118,7 +119,7 @@ tempi_board *tempi_board_join(const char *folder, const char *job, int rank, int
     prefix_of(prefix, sizeof prefix);
     const int n = snprintf(board->path, sizeof board->path, "%s/%s%016llx", folder, prefix,
                            (unsigned long long)digest(job));
-    const int file = n < (int)sizeof board->path ? open_file(board->path, folder) : -1;
+    const int file = n < (int)sizeof board->path ? open_file(board->path, &board->made) : -1;
     if (file >= 0) {
         board->memory = map(file, &board->inode);
         close(file);
@@ -139,6 +140,10 @@ void tempi_board_leave(tempi_board *board)
         return;
     if (lstat(board->path, &about) == 0 && about.st_ino == board->inode)
         unlink(board->path);
+    if (board->made) {
+        *strrchr(board->path, '/') = '\0';
+        clear_stale(board->path);
+    }
     munmap(board->memory, sizeof *board->memory);
     free(board);
 }

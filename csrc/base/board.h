@@ -4,7 +4,7 @@
  *
  * The file goes when the last rank of the node has made its entry, or when the first of them leaves; what is
  * mapped stays. One that a crash has left behind names a job that is over: nobody finds it, and a later
- * job's first rank clears it away. */
+ * job's first rank clears it away when it leaves. */
 #ifndef TEMPI_BASE_BOARD_H
 #define TEMPI_BASE_BOARD_H
 

@@ -168,11 +168,15 @@ def test_the_cheaper_way_is_taken(tmp_path: Path, host: float, acts: bool) -> No
         assert found == [str(path), *(["12", "12", "0"] if acts else ["0", "0", "24"]), "12"]
 
 
-def test_ranks_that_choose_differently_still_match(tmp_path: Path) -> None:
-    for name, host in (("yes", 0.5), ("no", 2.0)):
+@pytest.mark.parametrize("ways", [("ours", "theirs"), ("ours", "off"), ("off", "theirs")], ids="-".join)
+def test_ranks_that_choose_differently_still_match(tmp_path: Path, ways: tuple[str, str]) -> None:
+    """Each sends to the other and receives from it, so that either end of a message may be the one or the other."""
+    told = {"ours": ["12", "12", "0"], "theirs": ["0", "0", "24"], "off": ["0", "0", "0"]}
+    for name, host in (("ours", 0.5), ("theirs", 2.0)):
         (tmp_path / name).write_bytes(store.table_of(made_up(host)))
-    found, _ = ranks(tmp_path, MODEL_OF_0=str(tmp_path / "yes"), MODEL_OF_1=str(tmp_path / "no"))
-    assert [each[1:4] for each in found] == [["12", "12", "0"], ["0", "0", "24"]]
+    first, second = ("off" if way == "off" else str(tmp_path / way) for way in ways)
+    found, _ = ranks(tmp_path, MODEL_OF_0=first, MODEL_OF_1=second)
+    assert [each[1:4] for each in found] == [told[way] for way in ways]
 
 
 def test_a_refused_table_is_one_line_and_the_rule_applies(tmp_path: Path) -> None:
