@@ -170,7 +170,6 @@ def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str |
     from tempi.bench.launch import LaunchError
     from tempi.bench.worker import WorkerError
     from tempi.bench.worker_calibrate import CalibrateOptions
-
     from tempi.model import grid
 
     os.environ["TEMPI_FORCE"] = "1"  # read when the first MPI function is called
@@ -196,7 +195,7 @@ def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str |
 @click.command()
 @click.option("--quick", is_flag=True, help="A coarser grid, below 40 seconds.")
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="For all of it [default: 150; 30].")
-@click.option("--most", type=click.IntRange(4096, 16 << 20), metavar="BYTES", help="Largest message [default: 16777216].")
+@click.option("--most", type=click.IntRange(4096, 16 << 20), metavar="BYTES", help="Largest message [default: 16 MiB].")
 @click.option("--mpirun", metavar="PATH", help="The MPI launcher [default: that of this Python, then PATH].")
 @click.option("--show", is_flag=True, help="Show what was measured on this machine, and stop.")
 @click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path), help="Write it to a file.")
