@@ -2,8 +2,8 @@
 
 ``from tempi import MPI`` is mpi4py's MPI with the engine under it. `describe` shows the layout of a
 datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread, and
-`set_stream` names the CUDA stream that a communicator's messages come after. `pack` and `unpack` are the
-kernels alone, for NumPy's and device arrays, without MPI.
+`set_stream` names the CUDA stream that a communicator's messages come after; `peer` tells where a rank is.
+`pack` and `unpack` are the kernels alone, for NumPy's and device arrays, without MPI.
 
 Importing this package loads the engine; no MPI is needed for that, and none is loaded.
 """

@@ -188,11 +188,13 @@ def namespaces() -> set[str]:
     return found
 
 
-def test_nothing_is_left_whatever_happens(hosts: str) -> None:
+def test_nothing_is_left_whatever_happens(hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where a script that is killed leaves its folder
     before = namespaces()
     done = subprocess.run([hosts, "sh", "-c", "sleep 300 & exit 3"], timeout=60, check=False)
     assert done.returncode == 3
     assert namespaces() <= before
+    assert not list(tmp_path.iterdir())
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = subprocess.Popen([hosts, "cat"], stdin=subprocess.PIPE, start_new_session=True)
         deadline = time.monotonic() + 30
