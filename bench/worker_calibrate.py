@@ -33,19 +33,21 @@ BENCH = "calibrate"
 
 @dataclass(frozen=True, slots=True)
 class CalibrateOptions:
-    """`seconds`: for everything."""
+    """`seconds`: for everything. `most`: bytes of the largest message."""
 
     quick: bool
     seconds: float
+    most: int = grid.MOST
 
     def arguments(self) -> list[str]:
-        return [*(["--quick"] * self.quick), "--seconds", str(self.seconds)]
+        return [*(["--quick"] * self.quick), "--seconds", str(self.seconds), "--most", str(self.most)]
 
 
 def parse(arguments: Sequence[str] | None = None) -> CalibrateOptions:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--most", type=int, default=grid.MOST)
     return CalibrateOptions(**vars(parser.parse_args(arguments)))
 
 
@@ -81,13 +83,13 @@ def _local_sizes(column: grid.Column, quick: bool) -> list[int]:
     return [size for size in sizes if shapes.Shape(column, size).span <= SPAN]
 
 
-def jobs(quick: bool, peers: Sequence[str]) -> list[list[Job]]:
+def jobs(quick: bool, peers: Sequence[str], most: int = grid.MOST) -> list[list[Job]]:
     """Columns of jobs, in order. To itself a rank sends little: the coarse grid is enough."""
     made: list[list[Job]] = []
     for coarse in (True,) if quick else (True, False):
         kinds = [peer for peer in peers if coarse or peer != "self" or len(peers) == 1]
         for column in (grid.PLAIN, *grid.columns(True), *([] if coarse else grid.columns(False))):
-            sizes = _local_sizes(column, coarse)
+            sizes = [size for size in _local_sizes(column, coarse) if size <= most]
             where = kinds if column == grid.PLAIN else [None, *kinds]
             if column.family in grid.CORRECTIONS and len(peers) > 1:
                 where = [peer for peer in where if peer != "self"]
@@ -127,12 +129,17 @@ def _functions() -> dict[str, int | None]:
 
 
 def _classes(comm: Any, mpi: Any) -> dict[str, int]:
-    """The rank that stands for each peer class, by rank 0's view."""
-    names = comm.allgather(mpi.Get_processor_name())
+    """The rank that stands for each peer class, by rank 0's view: on its node are those that the library itself
+    reaches through shared memory."""
+    node = comm.Split_type(mpi.COMM_TYPE_SHARED, comm.rank)
+    near, everybody = node.Get_group(), comm.Get_group()
+    here = set(mpi.Group.Translate_ranks(near, range(near.size), everybody))
+    for made in (near, everybody, node):
+        made.Free()
     found = {"self": 0}
     for rank in range(1, comm.size):
-        found.setdefault("node" if names[rank] == names[0] else "other", rank)
-    return found
+        found.setdefault("node" if rank in here else "other", rank)
+    return dict(comm.bcast(found, root=0))
 
 
 def _rank(mpi: Any, size: int) -> tuple[Rank, list[str]]:
@@ -239,7 +246,7 @@ def _record(job: Job, quantity: str, seconds: Sequence[float]) -> Record:
 def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
     """One way, where a round trip was timed; pack and unpack happen once a trip on this side, and are told
     of one peer class only."""
-    nearest = next(peer for peer in ("node", "other", "self") if peer in rank.pairs)
+    nearest = next(peer for peer in grid.NEAREST if peer in rank.pairs)
     share = 1.0 if job.peer in (None, "self") else 0.5
     for name, found in taken.items():
         whole = [share * sample[0] for sample in found]
@@ -297,10 +304,10 @@ def run(options: CalibrateOptions) -> Iterator[Record]:
     start = time.monotonic()
     if not MPI.COMM_WORLD.allreduce(worker.active(), MPI.LAND):
         raise worker.WorkerError("tempi does not act in this program, so there is nothing to calibrate")
-    rank, peers = _rank(MPI, 16 << 20)
+    rank, peers = _rank(MPI, options.most)
     if len(peers) == 1 and MPI.COMM_WORLD.size > 1:
         raise worker.WorkerError("no peer was found")
-    plan = jobs(options.quick, [peer for peer in grid.PEERS if peer in peers])
+    plan = jobs(options.quick, [peer for peer in grid.PEERS if peer in peers], options.most)
     yield _first_record(MPI, peers, len(plan))
     left = sum(map(len, plan))
     needed = len(jobs(True, list(peers)))

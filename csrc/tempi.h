@@ -287,6 +287,11 @@ int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out);
  * TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream);
 
+/* Where a rank of that communicator is (of an intercommunicator: of its remote group), as the model takes it
+ * for messages with it: TEMPI_PEER_*. A negative rank, as MPI_ANY_SOURCE: the farthest that there is.
+ * TEMPI_ERR_NO_MPI before MPI_Init. */
+int tempi_comm_peer(uintptr_t comm, int rank, int *out);
+
 /* Off and on for the calling thread, nesting. What is already tracked is still finished. */
 void tempi_disable(void);
 void tempi_enable(void);

@@ -2,8 +2,8 @@
 
 ``from tempi import MPI`` is mpi4py's MPI with the engine under it. `describe` shows the layout of a
 datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread, and
-`set_stream` names the CUDA stream that a communicator's messages come after. `pack` and `unpack` are the
-kernels alone, for NumPy's and device arrays, without MPI.
+`set_stream` names the CUDA stream that a communicator's messages come after; `peer` tells where a rank is.
+`pack` and `unpack` are the kernels alone, for NumPy's and device arrays, without MPI.
 
 Importing this package loads the engine; no MPI is needed for that, and none is loaded.
 """
@@ -52,6 +52,7 @@ __all__ = [
     "describe",
     "disabled",
     "pack",
+    "peer",
     "set_stream",
     "stats",
     "unpack",
@@ -115,6 +116,22 @@ def set_stream(comm: Comm | int, stream: Any) -> None:
 
     handle = comm if isinstance(comm, int) else _handle(comm)
     _engine.check(_engine.lib.tempi_comm_set_stream(handle, _stream(stream)), doing="tempi.set_stream()")
+
+
+def peer(comm: Comm | int, rank: int) -> str:
+    """Where a rank of the communicator is, as the model takes it: "self", "same-node" or "other-node".
+
+    Of an intercommunicator it is a rank of the remote group. A negative rank, as MPI.ANY_SOURCE: the farthest
+    that there is. Ranks of which it is not known count as on another node.
+
+    Raises NoMPIError before MPI_Init or where no engine is under this process's MPI.
+    """
+    from tempi import _engine
+
+    handle = comm if isinstance(comm, int) else _handle(comm)
+    out = _engine.ffi.new("int *")
+    _engine.check(_engine.lib.tempi_comm_peer(handle, rank, out), doing="tempi.peer()")
+    return ("self", "same-node", "other-node")[out[0]]
 
 
 def _stream(stream: Any) -> int:

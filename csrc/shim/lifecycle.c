@@ -121,10 +121,10 @@ static void world_began(bool seen)
     note_thread_level(); /* a launcher's setting can give more than was asked for */
     life.world = true;
     tempi_queue_learn_tags();
-    tempi_peer_learn();
     tempi_aware_learn();
     tempi_shim_hooks.library_aware = library_aware;
     start(seen);
+    tempi_peer_world_began();
 }
 
 void tempi_lifecycle_loaded(void)
@@ -165,6 +165,7 @@ static void stop(void)
     tempi_trace_close();
     tempi_self_stop();
     tempi_stream_stop();
+    tempi_peer_stop();
     tempi_types_stop();
 }
 
@@ -172,6 +173,7 @@ static void stop(void)
 static void clear(void)
 {
     tempi_types_clear();
+    tempi_peer_clear();
     tempi_bounce_clear();
     tempi_narrow_clear();
     tempi_stage_trim();
@@ -196,6 +198,8 @@ int tempi_act_Finalize(const struct tempi_mpi *to)
     }
     if (last)
         stop();
+    else
+        tempi_peer_world_ends();
     const int rc = to->Finalize();
     life.ending = false;
     if (rc == MPI_SUCCESS) {
@@ -218,6 +222,8 @@ int tempi_act_Session_init(const struct tempi_mpi *to, MPI_Info hints, MPI_Errha
         tempi_threads_multiple = true; /* its thread level is in its info, or the library's default */
         start(false);
     }
+    if (rc == MPI_SUCCESS)
+        tempi_peer_session_began(*session);
     return rc;
 }
 
@@ -230,6 +236,7 @@ int tempi_act_Session_finalize(const struct tempi_mpi *to, MPI_Session *session)
         tempi_queue_drain();
         stop();
     }
+    tempi_peer_session_ends(*session);
     const int rc = to->Session_finalize(session);
     if (rc == MPI_SUCCESS && life.sessions > 0) {
         --life.sessions;

@@ -4,6 +4,7 @@
 #include "door/door.h"
 #include "shim/aware.h"
 #include "shim/lifecycle.h"
+#include "shim/peer.h"
 #include "shim/stream.h"
 #include "shim/support.h"
 #include "shim/types.h"
@@ -26,6 +27,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(const struct
     if (!door->off) {
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
         tempi_shim_hooks.comm_set_stream = tempi_stream_set;
+        tempi_shim_hooks.comm_peer = tempi_peer_tell;
         tempi_lifecycle_loaded();
     }
     return tempi_shim_entries(door);

@@ -163,17 +163,18 @@ def _import(source: Path) -> None:
     click.echo(f"{path} written: {found.machine.mpi}")
 
 
-def _measure(quick: bool, seconds: float | None, mpirun: str | None, json_file: str | None) -> None:
+def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str | None, json_file: str | None) -> None:
     from rich.console import Console
 
     from tempi.bench import calibrate as measuring
     from tempi.bench.launch import LaunchError
     from tempi.bench.worker import WorkerError
     from tempi.bench.worker_calibrate import CalibrateOptions
+    from tempi.model import grid
 
     os.environ["TEMPI_FORCE"] = "1"  # read when the first MPI function is called
     console = Console(stderr=True)
-    options = CalibrateOptions(quick, seconds or (measuring.QUICK if quick else measuring.FULL))
+    options = CalibrateOptions(quick, seconds or (measuring.QUICK if quick else measuring.FULL), most or grid.MOST)
     try:
         made = measuring.run(options, mpirun, console)
     except (LaunchError, WorkerError, OSError) as error:
@@ -194,6 +195,7 @@ def _measure(quick: bool, seconds: float | None, mpirun: str | None, json_file: 
 @click.command()
 @click.option("--quick", is_flag=True, help="A coarser grid, below 40 seconds.")
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="For all of it [default: 150; 30].")
+@click.option("--most", type=click.IntRange(4096, 16 << 20), metavar="BYTES", help="Largest message [default: 16 MiB].")
 @click.option("--mpirun", metavar="PATH", help="The MPI launcher [default: that of this Python, then PATH].")
 @click.option("--show", is_flag=True, help="Show what was measured on this machine, and stop.")
 @click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path), help="Write it to a file.")
@@ -201,8 +203,8 @@ def _measure(quick: bool, seconds: float | None, mpirun: str | None, json_file: 
 @click.option("--mpi", metavar="WORD", help="With --export: of the MPI library that has this in its name.")
 @json_option
 def calibrate(
-    quick: bool, seconds: float | None, mpirun: str | None, show: bool, target: Path | None, source: Path | None,
-    mpi: str | None, json_file: str | None,
+    quick: bool, seconds: float | None, most: int | None, mpirun: str | None, show: bool, target: Path | None,
+    source: Path | None, mpi: str | None, json_file: str | None,
 ) -> None:  # fmt: skip
     """Measure this machine and its MPI, so that tempi chooses by measurement.
 
@@ -219,4 +221,4 @@ def calibrate(
     elif source is not None:
         _import(source)
     else:
-        _measure(quick, seconds, mpirun, json_file)
+        _measure(quick, seconds, most, mpirun, json_file)

@@ -10,10 +10,14 @@ __all__ = [
     "BESIDE",
     "CORRECTIONS",
     "FAMILIES",
+    "LEAST_MOST",
     "MESSAGES",
+    "MOST",
+    "NEAREST",
     "PEERS",
     "PLAIN",
     "QUANTITIES",
+    "WITHIN",
     "Column",
     "aliasing",
     "columns",
@@ -37,8 +41,13 @@ FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased", "nested
 #: Families whose tables correct those of another one: by seconds for each row, and the others by a factor.
 CORRECTIONS = {"aliased": "regular", "nested": "regular", "fields": "elements", "varied": "irregular"}
 PEERS = ("self", "node", "other")
+#: Packing and unpacking within messages are timed with the first of these that the ranks span.
+NEAREST = ("node", "other", "self")
+WITHIN = ("stage_pack", "stage_unpack")
 
 KIB, MIB = 1 << 10, 1 << 20
+#: Bytes of the largest message that is measured, and the least that it may be made: every shape has one then.
+MOST, LEAST_MOST = 16 * MIB, 4 * KIB
 _SIZES = {
     "regular": (64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
     "aliased": (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB),

@@ -127,12 +127,22 @@ class Calibration:
         return None
 
 
+def _nearest(calibration: Calibration) -> int:
+    return min((grid.NEAREST.index(peer) for peer in calibration.peers), default=len(grid.NEAREST))
+
+
 def merge(old: Calibration | None, new: Calibration) -> Calibration:
-    """The new one, and what the old one knows of peer classes that the new one has not seen."""
+    """The new one, and what the old one knows of peer classes that the new one has not seen. How long packing
+    takes within a message is told by whichever saw the nearer class."""
     if old is None or old.machine != new.machine:
         return new
-    kept = [point for point in old.points if point.peer is not None and point.peer not in new.peers]
-    return Calibration(new.machine, (*new.points, *kept), new.about)
+    stay = grid.WITHIN if _nearest(old) < _nearest(new) else ()
+    kept = [
+        point for point in old.points
+        if point.quantity in stay or (point.peer is not None and point.peer not in new.peers)
+    ]  # fmt: skip
+    fresh = [point for point in new.points if point.quantity not in stay]
+    return Calibration(new.machine, (*fresh, *kept), new.about)
 
 
 # -- the file -----------------------------------------------------------------------------------------------

@@ -47,7 +47,8 @@ def test_the_budget_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def unsteady(loops: int) -> tuple[float, ...]:
         return (loops * STEADY * (1 + next(draws) * 7919 % 13),)
 
-    assert len(adaptive.measure({"a": unsteady}, 5.0)["a"]) == samples.LEAST + 2 * adaptive.ROUND
+    assert len(adaptive.measure({"a": unsteady}, 13.0)["a"]) == samples.LEAST + 2 * adaptive.ROUND
+    assert len(adaptive.measure({"a": unsteady}, 3.0)["a"]) == adaptive.FEWEST + 1  # slow beyond it
 
 
 def test_all_ranks_take_the_word_of_one() -> None:
@@ -55,7 +56,7 @@ def test_all_ranks_take_the_word_of_one() -> None:
 
     def agree(value: float) -> float:
         said.append(value)
-        return 1.0 if len(said) > 4 else value
+        return 1.0 if len(said) > 8 else value
 
     assert len(adaptive.measure({"a": steady}, 10.0, agree)["a"]) >= samples.LEAST
     assert len(said) >= 2
@@ -68,6 +69,13 @@ def test_jobs_come_coarse_first_and_each_once() -> None:
     assert plan[: len(first)] == first
     assert {job.peer for job in plan} == {None, "self", "node"}
     assert all(shapes.Shape(job.column, job.size).span <= SPAN for job in plan)
+
+
+def test_no_message_is_larger_than_the_most() -> None:
+    every = {job.column for column in jobs(False, ["node"]) for job in column}
+    plan = [job for column in jobs(False, ["node"], grid.LEAST_MOST) for job in column]
+    assert max(job.size for job in plan) == grid.LEAST_MOST
+    assert {job.column for job in plan} == every
 
 
 def test_plain_bytes_are_sent_to_every_peer() -> None:

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tempi.bench import launch
+from tempi.bench import adaptive, launch
 
 from launching import environment, launcher, version
 from tempi.model import grid, samples, store
 
+SMALL = ("--quick", "--seconds", "2", "--most", 1 << 16)
 RANKS = Path(__file__).resolve().parent / "model_ranks.py"
 
 
@@ -47,7 +48,7 @@ def made_up(host: float) -> store.Calibration:
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder with a tiny calibration."""
     cache = tmp_path_factory.mktemp("calibrated")
-    done = tempi(cache, "calibrate", "--quick", "--seconds", "2", "--json", cache / "summary")
+    done = tempi(cache, "calibrate", *SMALL, "--json", cache / "summary")
     assert done.returncode == 0, done.stderr
     assert json.loads((cache / "summary").read_text())["complete"] is True
     return cache
@@ -63,7 +64,7 @@ def test_a_calibration_has_every_quantity_and_raw_sample(calibrated: Path) -> No
     assert {point.quantity for point in found.points} == {*grid.QUANTITIES, *grid.BESIDE}
     assert {point.column.family for point in found.points} == set(grid.FAMILIES)
     assert found.peers == ["self", "node"]
-    assert all(len(point.seconds) >= samples.LEAST for point in found.points)
+    assert all(len(point.seconds) >= adaptive.FEWEST for point in found.points)
     assert found.about["machine"]["cpu"] == found.machine.cpu
     assert only(calibrated, ".table").read_bytes() == store.table_of(found)
 
@@ -128,7 +129,7 @@ def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) ->
 def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: Path) -> None:
     """By the intervals of both runs, widened by a factor of two: the machine may be busy with other work in
     one of them. Most points agree even then; a wrong unit or a wrong shape in one would not."""
-    assert tempi(tmp_path, "calibrate", "--quick", "--seconds", "2").returncode == 0
+    assert tempi(tmp_path, "calibrate", *SMALL).returncode == 0
     first = {point.key: point for point in store.read(only(calibrated, ".json")).points}
     again = {point.key: point for point in store.read(only(tmp_path, ".json")).points}
     assert first.keys() == again.keys()
@@ -147,11 +148,15 @@ def test_the_cheaper_way_is_taken(tmp_path: Path, host: float, acts: bool) -> No
         assert found == [str(path), *(["12", "12", "0"] if acts else ["0", "0", "24"]), "12"]
 
 
-def test_ranks_that_choose_differently_still_match(tmp_path: Path) -> None:
-    for name, host in (("yes", 0.5), ("no", 2.0)):
+@pytest.mark.parametrize("ways", [("ours", "theirs"), ("ours", "off"), ("off", "theirs")], ids="-".join)
+def test_ranks_that_choose_differently_still_match(tmp_path: Path, ways: tuple[str, str]) -> None:
+    """Each sends to the other and receives from it, so that either end of a message may be the one or the other."""
+    told = {"ours": ["12", "12", "0"], "theirs": ["0", "0", "24"], "off": ["0", "0", "0"]}
+    for name, host in (("ours", 0.5), ("theirs", 2.0)):
         (tmp_path / name).write_bytes(store.table_of(made_up(host)))
-    found, _ = ranks(tmp_path, MODEL_OF_0=str(tmp_path / "yes"), MODEL_OF_1=str(tmp_path / "no"))
-    assert [each[1:4] for each in found] == [["12", "12", "0"], ["0", "0", "24"]]
+    first, second = ("off" if way == "off" else str(tmp_path / way) for way in ways)
+    found, _ = ranks(tmp_path, MODEL_OF_0=first, MODEL_OF_1=second)
+    assert [each[1:4] for each in found] == [told[way] for way in ways]
 
 
 def test_a_refused_table_is_one_line_and_the_rule_applies(tmp_path: Path) -> None:

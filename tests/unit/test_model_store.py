@@ -120,6 +120,23 @@ def test_another_run_keeps_what_only_the_old_one_saw(calibration: store.Calibrat
     assert store.merge(None, new) == new
 
 
+def test_packing_within_messages_is_kept_from_the_nearest_class(calibration: store.Calibration) -> None:
+    column = grid.Column("regular", 8, 64)
+
+    def seen(peer: str, seconds: float) -> store.Calibration:
+        points = [store.Point(quantity, column, 64, None, (seconds,)) for quantity in (*grid.WITHIN, "own_pack")]
+        points.append(store.Point("library_message", column, 64, peer, (seconds,)))
+        return replace(calibration, points=tuple(points))
+
+    def told(merged: store.Calibration) -> dict[str, float]:
+        assert len({point.key for point in merged.points}) == len(merged.points)
+        return {point.quantity: point.median for point in merged.points if point.peer is None}
+
+    assert told(store.merge(seen("node", 1.0), seen("other", 2.0))) == dict.fromkeys(grid.WITHIN, 1.0) | {"own_pack": 2}
+    for old, new in (("other", "node"), ("node", "node"), ("self", "other")):
+        assert set(told(store.merge(seen(old, 1.0), seen(new, 2.0))).values()) == {2.0}
+
+
 def test_tables_are_for_one_machine_mpi_and_version(table: Path, calibration: store.Calibration) -> None:
     own = calibration.machine
     model = predict.Model(table)

@@ -1,0 +1,75 @@
+/* board_driver.c: the node's board and the launcher's facts, for the sanitizers and for test_peers_native.py.
+ *
+ *     board_driver board FOLDER JOB LOCAL RANK...   each rank joins in a process of its own, all at once; then
+ *                                                   "N ranks: R R R, file" or "no board"
+ *     board_driver launcher RANK SIZE               "LOCAL NAME"
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/board.h"
+#include "base/launcher.h"
+
+static int compare(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void show(const tempi_board *board, int file)
+{
+    int ranks[4096];
+    const unsigned n = tempi_board_count(board);
+    for (unsigned i = 0; i < n; ++i)
+        ranks[i] = tempi_board_rank(board, i);
+    qsort(ranks, n, sizeof *ranks, compare);
+    printf("%u ranks:", n);
+    for (unsigned i = 0; i < n; ++i)
+        printf(" %d", ranks[i]);
+    printf("%s\n", file ? ", file" : "");
+}
+
+/* The first rank joins when the others have, and sees them all. */
+static int board(int argc, char **argv)
+{
+    const char *folder = argv[2], *job = argv[3];
+    const int local = atoi(argv[4]);
+    char left[4096];
+    for (int i = 6; i < argc; ++i)
+        if (fork() == 0) {
+            tempi_board *own = tempi_board_join(folder, job, atoi(argv[i]), local);
+            free(own); /* as a process that ends without leaving */
+            _exit(own ? 0 : 1);
+        }
+    while (wait(NULL) > 0)
+        ;
+    tempi_board *own = tempi_board_join(folder, job, atoi(argv[5]), local);
+    if (!own) {
+        printf("no board\n");
+        return 0;
+    }
+    snprintf(left, sizeof left, "find '%s' -name 'tempi-*' | grep -q .", folder);
+    const int file = system(left) == 0;
+    show(own, file);
+    tempi_board_leave(own);
+    return 0;
+}
+
+static int launcher(char **argv)
+{
+    tempi_job job;
+    tempi_launcher_ask(atoi(argv[2]), atoi(argv[3]), &job);
+    printf("%d %s\n", job.local, job.name);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc >= 6 && strcmp(argv[1], "board") == 0)
+        return board(argc, argv);
+    if (argc == 4 && strcmp(argv[1], "launcher") == 0)
+        return launcher(argv);
+    return 2;
+}

@@ -1,0 +1,138 @@
+"""Which ranks share a node: the board in shared memory and the launcher's variables, under the sanitizers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}
+OPENMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}
+SLURM = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NUM_NODES": "1"}
+PMIX = {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-a-7@1", "PMIX_SERVER_URI41": "prterun-a-7@0.0;tcp4://10.0.0.1:7"}
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    program = tmp_path_factory.mktemp("driver") / "board_driver"
+    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
+    sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    sources = [HERE / "board_driver.c", CSRC / "base" / "board.c", CSRC / "base" / "launcher.c"]
+    subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", program], check=True, timeout=300)
+    return program
+
+
+def told(driver: Path, *words: object, fds: tuple[int, ...] = (), **variables: str) -> str:
+    own = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0"} | variables
+    done = subprocess.run(
+        [driver, *map(str, words)], env=own, capture_output=True, text=True, timeout=60, check=False, pass_fds=fds
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+# -- the board --------------------------------------------------------------------------------------------------
+
+
+def test_every_rank_is_seen_and_the_last_one_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
+    assert told(driver, "board", tmp_path, "job", 6, 4, 0, 2, 8, 6, 1) == "6 ranks: 0 1 2 4 6 8"
+    assert not list(tmp_path.iterdir())
+
+
+def test_ranks_without_tempi_are_missed_and_whoever_leaves_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
+    for local in (0, 4):
+        assert told(driver, "board", tmp_path, "job", local, 4, 0, 2) == "3 ranks: 0 2 4, file"
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_rank_that_comes_again_has_one_entry(driver: Path, tmp_path: Path) -> None:
+    assert told(driver, "board", tmp_path, "job", 3, 4, 4, 0, 4) == "2 ranks: 0 4, file"
+
+
+def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_path: Path) -> None:
+    recent, old = (tmp_path / f"tempi-{os.geteuid()}-{name}" for name in ("0" * 16, "1" * 16))
+    foreign = tmp_path / "tempi-other"
+    for path in (recent, old, foreign):
+        path.write_bytes(bytes(16384))
+    for path in (old, foreign):
+        os.utime(path, (1, 1))
+    assert told(driver, "board", tmp_path, "job", 0, 4) == "1 ranks: 4, file"
+    assert set(tmp_path.iterdir()) == {recent, foreign}
+
+
+def name_of(job: str) -> str:
+    """By the rule that board.c states: the job's FNV-1a."""
+    total = 0xCBF29CE484222325
+    for byte in job.encode():
+        total = (total ^ byte) * 0x100000001B3 % (1 << 64)
+    return f"tempi-{os.geteuid()}-{total:016x}"
+
+
+def test_a_file_that_is_not_ours_alone_is_refused(driver: Path, tmp_path: Path) -> None:
+    path = tmp_path / name_of("job")
+    path.write_bytes(b"")
+    path.chmod(0o644)
+    assert told(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    path.chmod(0o600)
+    path.write_bytes(bytes(1 << 20))
+    assert told(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    path.unlink()
+    (tmp_path / "target").write_bytes(b"")
+    path.symlink_to(tmp_path / "target")
+    assert told(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    assert (tmp_path / "target").read_bytes() == b""
+
+
+def test_without_shared_memory_there_is_no_board(driver: Path, tmp_path: Path) -> None:
+    assert told(driver, "board", tmp_path / "none", "job", 0, 4) == "no board"
+
+
+# -- the launcher -----------------------------------------------------------------------------------------------
+
+
+def test_ranks_of_the_node_are_counted_by_each_launcher(driver: Path) -> None:
+    for variables, local in ((HYDRA, 2), (OPENMPI, 3), (SLURM, 4), ({}, 0)):
+        assert told(driver, "launcher", 1, 4, **variables).split(" ")[0] == str(local)
+
+
+@pytest.mark.parametrize("variables", [HYDRA, OPENMPI, SLURM], ids=["hydra", "openmpi", "slurm"])
+def test_variables_of_another_job_do_not_count(driver: Path, variables: dict[str, str]) -> None:
+    """Inherited by what a rank starts: its own rank or size is another one."""
+    assert told(driver, "launcher", 0, 4, **variables) == "0"
+    assert told(driver, "launcher", 1, 2, **variables) == "0"
+
+
+def test_slurm_steps_over_nodes_are_not_one_node(driver: Path) -> None:
+    assert told(driver, "launcher", 1, 4, **SLURM | {"SLURM_STEP_NUM_NODES": "2"}) == "0"
+
+
+def test_a_pmix_job_is_named_by_its_namespace_and_server(driver: Path) -> None:
+    own = told(driver, "launcher", 1, 4, **PMIX)
+    assert own.startswith(f"0 {socket.gethostname()[:64]} pmix prterun-a-7@1 ")
+    assert told(driver, "launcher", 2, 4, **PMIX | {"PMIX_RANK": "2"}) == own
+    for name, value in (("PMIX_NAMESPACE", "prterun-a-7@2"), ("PMIX_SERVER_URI41", "prterun-a-8@0.0;tcp4://x:8")):
+        assert told(driver, "launcher", 1, 4, **PMIX | {name: value}) != own
+    assert told(driver, "launcher", 2, 4, **PMIX) == "0"
+    assert told(driver, "launcher", 1, 4, **{k: v for k, v in PMIX.items() if "URI" not in k}) == "0"
+
+
+def test_a_pmi_job_is_named_by_the_process_behind_its_socket(driver: Path) -> None:
+    """Whatever is between that process and the rank: a shell here."""
+    ends = socket.socketpair()
+    number = ends[0].fileno()
+    with ends[0], ends[1]:
+        own = told(driver, "launcher", 1, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number)})
+        assert own.startswith(f"2 {socket.gethostname()[:64]} pmi {os.getpid()} ")
+        second = told(driver, "launcher", 2, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number), "PMI_RANK": "2"})
+        assert second == own
+        spawned = told(driver, "launcher", 1, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number), "PMI_SPAWNED": "1"})
+        assert spawned == "2"
+    assert told(driver, "launcher", 1, 4, **HYDRA | {"PMI_FD": "0"}) == "2"  # no socket
