@@ -138,22 +138,11 @@ static struct {
     int n, room;
 } flying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* This thread may have no context yet, and the driver wants one before it answers. */
-static bool is_done(tempi_cuda_batch *batch)
-{
-    tempi_cuda_entry entry;
-    if (tempi_cuda_enter(batch->device, &entry) != TEMPI_OK)
-        return tempi_cuda_batch_poll(batch);
-    const bool done = tempi_cuda_batch_poll(batch);
-    tempi_cuda_leave(&entry);
-    return done;
-}
-
 /* Lets go of those that are done, up to the first that is not. Caller holds the lock. */
 static void sweep(void)
 {
     int done = 0;
-    while (done < flying.n && is_done(flying.list[done]))
+    while (done < flying.n && tempi_cuda_batch_poll(flying.list[done]))
         tempi_cuda_batch_release(flying.list[done++]);
     for (int i = done; i < flying.n; ++i)
         flying.list[i - done] = flying.list[i];
