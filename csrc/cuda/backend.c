@@ -227,7 +227,7 @@ static int hand_over(const tempi_cuda_item *items, int n, tempi_work *work)
 {
     tempi_cuda_device *device = tempi_cuda_device_peek(items[0].op.device);
     const int direction = items[0].op.direction;
-    const int status = order(device, items, n);
+    const int status = device ? order(device, items, n) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
     tempi_cuda_batch *batch = gather(device, items, n);
@@ -380,6 +380,14 @@ static void finish_last(tempi_cuda_device *device, int direction)
     if (last)
         tempi_cuda_batch_wait(last);
     tempi_cuda_batch_release(last);
+}
+
+void tempi_cuda_backend_forget(tempi_cuda_device *device)
+{
+    for (int d = 0; d < 2; ++d) {
+        launch_open(device, d);
+        finish_last(device, d);
+    }
 }
 
 void tempi_cuda_stop(void)

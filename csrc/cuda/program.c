@@ -33,7 +33,10 @@ int tempi_memory_query(const void *address, int32_t *kind, int32_t *device)
 {
     tempi_memory memory;
     *kind = (int32_t)describe(address, &memory);
+    const tempi_cuda_device *own = memory.device >= TEMPI_CUDA_ORDINALS ? tempi_cuda_device_peek(memory.device) : NULL;
     *device = memory.kind == TEMPI_MEMORY_HOST || memory.kind == TEMPI_MEMORY_FOREIGN ? -1 : memory.device;
+    if (own)
+        *device = own->ordinal;
     return TEMPI_OK;
 }
 
@@ -223,7 +226,7 @@ static int submit(const tempi_op *op, uintptr_t stream)
     if (status != TEMPI_OK)
         return status;
     tempi_cuda_device *device = tempi_cuda_device_get(op->device);
-    tempi_cuda_batch *batch = batch_of(device, &item);
+    tempi_cuda_batch *batch = device ? batch_of(device, &item) : NULL;
     if (!batch)
         return TEMPI_ERR_MEMORY;
     status = tempi_cuda_enter(device, &entry);

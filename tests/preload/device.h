@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* CUstream of the legacy default stream. */
+#define LEGACY ((void *)1)
+
 static void *device_library;
 
 static void *cu(const char *name)
