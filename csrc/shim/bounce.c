@@ -38,7 +38,7 @@ static int raise_status(const tempi_owner *owner, int status)
 
 void tempi_bounce_free(tempi_bounce *bounce)
 {
-    if (!bounce)
+    if (!bounce || __atomic_sub_fetch(&bounce->holders, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     for (int i = 0; i < bounce->n; ++i)
         tempi_shadow_close(&bounce->buffers[i].shadow);
@@ -131,6 +131,17 @@ int tempi_bounce_drain(tempi_bounce *bounce)
     return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
 }
 
+int tempi_bounce_drain_once(tempi_bounce *bounce)
+{
+    int rc = MPI_SUCCESS;
+    tempi_lock_acquire(&bounce->lock);
+    if (!bounce->back)
+        rc = tempi_bounce_drain(bounce);
+    bounce->back = true;
+    tempi_lock_release(&bounce->lock);
+    return rc;
+}
+
 /* ---- one call ------------------------------------------------------------------------------------------- */
 
 static int hold_all(tempi_owner owner, tempi_bounce_buffer *buffers, int n, tempi_bounce **out)
@@ -147,6 +158,7 @@ static int hold_all(tempi_owner owner, tempi_bounce_buffer *buffers, int n, temp
             tempi_shadow_close(&h.shadow);
             return TEMPI_ERR_MEMORY;
         }
+        (*out)->holders = 1;
         (*out)->owner = owner;
         (*out)->buffers[(*out)->n++] = h;
     }
@@ -191,7 +203,7 @@ int tempi_bounce_broadcasts(MPI_Comm comm, int root)
 int tempi_bounce_close(tempi_bounce *bounce, int rc)
 {
     if (bounce && rc == MPI_SUCCESS)
-        rc = tempi_bounce_drain(bounce);
+        rc = tempi_bounce_drain_once(bounce);
     tempi_bounce_free(bounce);
     return rc;
 }
@@ -206,8 +218,11 @@ void tempi_bounce_settle(tempi_record *record, const MPI_Status *status)
     int cancelled = 0;
     if (record->cancelled)
         tempi_lib.Test_cancelled(status, &cancelled);
-    if (!cancelled)
-        record->error = tempi_bounce_drain(record->bounce);
+    if (cancelled)
+        return;
+    tempi_bounce_unlist(record->bounce);
+    record->error = record->role == TEMPI_REQUEST_PERSISTENT ? tempi_bounce_drain(record->bounce)
+                                                             : tempi_bounce_drain_once(record->bounce);
 }
 
 static tempi_record *record_of(tempi_bounce *bounce, tempi_request_role role, MPI_Request request)
@@ -252,7 +267,16 @@ int tempi_bounce_attach(tempi_bounce *bounce, int rc, MPI_Request *request)
         TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
     while (!done)
         done = completed(*request);
+    tempi_bounce_unlist(bounce);
     return done == 1 ? tempi_bounce_close(bounce, MPI_SUCCESS) : (tempi_bounce_free(bounce), MPI_SUCCESS);
+}
+
+/* The window's synchronisation ends it as well, and the request may be waited for long after that. */
+int tempi_bounce_attach_target(tempi_bounce *bounce, int rc, int target, MPI_Request *request)
+{
+    if (bounce && rc == MPI_SUCCESS)
+        tempi_bounce_list(bounce, target);
+    return tempi_bounce_attach(bounce, rc, request);
 }
 
 int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request)

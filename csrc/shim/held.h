@@ -21,9 +21,11 @@ struct tempi_bounce {
     int n;
     tempi_held buffers[TEMPI_BOUNCE_BUFFERS];
     int target;         /* of a lingering one-sided operation */
+    int holders;        /* a request's record, the list of those that linger, and who claimed it there */
+    bool back;          /* it came back already; guarded by the lock */
     int partitions;     /* of a partitioned message; else 0 */
-    bool *moved;        /* of these: which came back since the start */
-    tempi_lock lock;    /* guards `moved`, and the moving of arrived partitions */
+    bool *moved;        /* of these: which came back since the start; guarded by the lock */
+    tempi_lock lock;    /* held while arrived partitions, or all of a shared one, come back */
     tempi_bounce *next; /* in the list of those, and in a claim */
 };
 
@@ -32,5 +34,11 @@ struct tempi_bounce {
 int tempi_bounce_hold(const tempi_owner *owner, tempi_bounce_buffer *buffer, tempi_held *h, bool *held_it);
 /* Brings back what was written: MPI_SUCCESS, or an error that was raised already. */
 int tempi_bounce_drain(tempi_bounce *bounce);
+/* The same for one that a request and a window's synchronisation may both end: it comes back once. */
+int tempi_bounce_drain_once(tempi_bounce *bounce);
+/* Into the list of those that linger, which holds it too. */
+void tempi_bounce_list(tempi_bounce *bounce, int target);
+/* Not in that list any more, if it was. */
+void tempi_bounce_unlist(tempi_bounce *bounce);
 
 #endif

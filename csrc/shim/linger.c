@@ -1,5 +1,6 @@
-/* linger.c: bounces that outlive their call without a request of their own: one-sided operations, until the
- * window's next synchronisation, and split collectives of files, until their second half. */
+/* linger.c: bounces that outlive their call: one-sided operations, until the window's next synchronisation
+ * (or, with a request, its completion, if that is earlier), and split collectives of files, until their second
+ * half. */
 #include "shim/held.h"
 
 int64_t tempi_bounce_lingering;
@@ -41,6 +42,24 @@ static tempi_bounce *lingering_take(chosen is, const tempi_bounce *like)
     }
     tempi_lock_release(&lingering.lock);
     return taken;
+}
+
+void tempi_bounce_list(tempi_bounce *bounce, int target)
+{
+    bounce->target = target;
+    __atomic_add_fetch(&bounce->holders, 1, __ATOMIC_RELAXED);
+    lingering_add(bounce);
+}
+
+static bool itself(const tempi_bounce *bounce, const tempi_bounce *like)
+{
+    return bounce == like;
+}
+
+void tempi_bounce_unlist(tempi_bounce *bounce)
+{
+    if (tempi_bounce_lingers())
+        tempi_bounce_free(lingering_take(itself, bounce));
 }
 
 static void free_all(tempi_bounce *list)
