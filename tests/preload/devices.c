@@ -1,6 +1,6 @@
 /* Device memory at life's edges, one case a run:
  *
- *     devices fork | gone | late | threads | contexts | own | destroyed
+ *     devices fork | gone | late | threads | contexts | own | destroyed | selves
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -313,13 +313,102 @@ static void destroyed(void)
     verdict("afterwards", swap(MPI_COMM_WORLD, check_peer, 2, check_rank, check_peer));
 }
 
+enum { SELVES = 3, COMMS = 60, MESSAGES = 2 };
+
+typedef struct self {
+    pthread_t thread;
+    int number;
+} self;
+
+static pthread_barrier_t together;
+static MPI_Comm shared;
+static void *context_of_all;
+static int seen[COMMS * SELVES * MESSAGES];
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+
+/* The message is a whole one: counted by its number. */
+static void count_one(const matrix *m, int comm)
+{
+    const int id = (int)((m->cell[0][1] - value_of(0, 0, 0)) / 1000.0);
+    const int there = id >= 0 && id < COMMS * SELVES * MESSAGES && id / (SELVES * MESSAGES) == comm && arrived(m, 0, id, ROWS);
+    pthread_mutex_lock(&counting);
+    if (there)
+        seen[id]++;
+    pthread_mutex_unlock(&counting);
+}
+
+static void to_itself(int comm, int number, MPI_Datatype type)
+{
+    void *out[MESSAGES], *in[MESSAGES];
+    MPI_Request requests[2 * MESSAGES];
+    matrix m, host[MESSAGES];
+    const int from_host = number == 1; /* its messages are not moved */
+    for (int i = 0; i < MESSAGES; i++) {
+        fill(&host[i], 0, (comm * SELVES + number) * MESSAGES + i);
+        out[i] = from_host ? &host[i] : on_device(&host[i]);
+        clear(&m);
+        in[i] = on_device(&m);
+    }
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < MESSAGES; i++) {
+        MPI_Irecv(column_of(in[i]), 1, type, 0, 7, shared, &requests[2 * i]);
+        MPI_Isend(column_of(out[i]), 1, type, 0, 7, shared, &requests[2 * i + 1]);
+    }
+    MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < MESSAGES; i++) {
+        device_read(&m, in[i], sizeof m);
+        count_one(&m, comm);
+        device_delete(in[i]);
+        if (!from_host)
+            device_delete(out[i]);
+    }
+}
+
+static void *be_self(void *argument)
+{
+    const self *s = argument;
+    CU_MUST(cuCtxSetCurrent, context_of_all);
+    MPI_Datatype type = column_type(ROWS);
+    for (int comm = 0; comm < COMMS; comm++) {
+        if (s->number == 0)
+            MPI_Comm_dup(MPI_COMM_SELF, &shared);
+        pthread_barrier_wait(&together);
+        to_itself(comm, s->number, type);
+        pthread_barrier_wait(&together);
+        if (s->number == 0)
+            MPI_Comm_free(&shared);
+    }
+    MPI_Type_free(&type);
+    return NULL;
+}
+
+/* Threads with messages to the process itself, of one tag in one communicator: any of them may get any, whole
+ * and once. */
+static void selves(void)
+{
+    self all[SELVES];
+    int good = 1;
+    device_begin();
+    context_of_all = current();
+    pthread_barrier_init(&together, NULL, SELVES);
+    for (int i = 0; i < SELVES; i++) {
+        all[i].number = i;
+        pthread_create(&all[i].thread, NULL, be_self, &all[i]);
+    }
+    for (int i = 0; i < SELVES; i++)
+        pthread_join(all[i].thread, NULL);
+    for (int i = 0; i < COMMS * SELVES * MESSAGES; i++)
+        good &= seen[i] == 1;
+    verdict("selves", good);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
     } cases[] = {{"fork", forking}, {"gone", gone}, {"late", late}, {"threads", threads}, {"contexts", contexts},
-               {"own", own}, {"destroyed", destroyed}};
+               {"own", own}, {"destroyed", destroyed}, {"selves", selves}};
     int level;
     device_load();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
