@@ -7,6 +7,7 @@
  */
 #include "base/stats.h"
 #include "cuda/batch.h"
+#include "cuda/move.h"
 #include "cuda/pool.h"
 #include "cuda/tables.h"
 #include "pack/parts.h"

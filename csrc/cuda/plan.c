@@ -1,4 +1,5 @@
 /* plan.c: operations to pieces, pieces to launches. The steps are at the head of plan.h. */
+#include "cuda/move.h"
 #include "cuda/plan_piece.h"
 
 #include <stdlib.h>

@@ -104,11 +104,6 @@ typedef struct tempi_side {
     uint64_t mem;
 } tempi_side;
 
-static inline tempi_side tempi_side_of(const tempi_op *op)
-{
-    return (tempi_side){op->layout, op->count, (uintptr_t)op->mem};
-}
-
 /* Plans moving the first n packed bytes of `src` to where the first n of `dst` belong, with no packed
  * buffer between: a message to oneself. The memories must not overlap. TEMPI_ERR_UNSUPPORTED if the
  * two layouts have no common blocks (or tables): then pack into a buffer and unpack. */
