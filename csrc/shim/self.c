@@ -206,8 +206,8 @@ bool tempi_self_carry(const struct tempi_mpi *to, const void *buf, MPI_Count cou
                       int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
     sending s = {to, buf, count, datatype, (tempi_send_mode)mode, dest, tag, comm, request};
-    if (!tempi_ledger_on() || !tempi_queue_takes(dest, tag, comm) || !tempi_ledger_own(comm, dest))
-        return false;
+    if (dest < 0 || !is_own_or_any(comm, dest) || !tempi_queue_takes(dest, tag, comm))
+        return false; /* not to oneself, or the library will refuse it */
     tempi_ledger *ledger = tempi_ledger_of(comm, tempi_threads_multiple);
     if (!ledger)
         return false;
