@@ -18,6 +18,10 @@ from world import MPI, Memory, placement
 __all__ = ["call", "code_of", "has", "library_agrees", "pack", "unchecked", "unpack"]
 
 
+#: A mpi4py that was built for an older MPI has no sessions.
+HANDLES = (MPI.Datatype, MPI.Comm, MPI.Request, MPI.Op, MPI.Win, MPI.File, MPI.Info, getattr(MPI, "Session", MPI.Comm))
+
+
 def _address(name: str) -> int:
     return int(_engine.ffi.cast("uintptr_t", _engine.lib.tempi_engine_entry(name.encode())))
 
@@ -33,7 +37,7 @@ def _converted(argument: Any) -> Any:
         return ctypes.c_void_p(argument.ctypes.data)
     if isinstance(argument, Memory):
         return ctypes.c_void_p(argument.address)
-    if isinstance(argument, (MPI.Datatype, MPI.Comm, MPI.Request, MPI.Op, MPI.Win, MPI.File, MPI.Info)):
+    if isinstance(argument, HANDLES):
         size = MPI._sizeof(argument)
         handle = argument.handle & ((1 << 8 * size) - 1)
         return ctypes.c_void_p(handle) if size == 8 else ctypes.c_uint(handle)

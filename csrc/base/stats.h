@@ -48,6 +48,8 @@
     X(cuda_failures, "calls to the CUDA driver that failed")                                       \
     X(cuda_repeated, "launches that failed and were made once more")                               \
     X(cuda_lost, "devices lost: the GPU path is off from then on")                                 \
+    X(contexts, "CUDA contexts of the program's own that memory was met in")                       \
+    X(contexts_gone, "of these, destroyed by the program before MPI ended")                        \
     X(left_aware, "left to the library: device memory without gaps, which it takes itself")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory that took another method, because buffers were out")  \

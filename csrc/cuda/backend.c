@@ -130,6 +130,8 @@ int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
     *item = (tempi_cuda_item){.op = *op};
     if (!device)
         return TEMPI_ERR_DEVICE;
+    if (op->into)
+        return tempi_cuda_move_plans(device, op);
     if (is_one_run(op)) /* the plan is a copy, which reaches any memory */
         return TEMPI_OK;
     const int status = ready_for_kernels(device, op->layout);
@@ -167,6 +169,8 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
 void tempi_cuda_item_note(const tempi_cuda_item *item)
 {
     const bool packs = item->op.direction == TEMPI_PACK;
+    if (item->op.into)
+        return;
     tempi_stat_add(packs ? TEMPI_STAT_device_packs : TEMPI_STAT_device_unpacks, 1);
     tempi_stat_add(packs ? TEMPI_STAT_device_packed_bytes : TEMPI_STAT_device_unpacked_bytes, item->op.n);
 }
@@ -227,7 +231,7 @@ static int hand_over(const tempi_cuda_item *items, int n, tempi_work *work)
 {
     tempi_cuda_device *device = tempi_cuda_device_peek(items[0].op.device);
     const int direction = items[0].op.direction;
-    const int status = order(device, items, n);
+    const int status = device ? order(device, items, n) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
     tempi_cuda_batch *batch = gather(device, items, n);
@@ -380,6 +384,14 @@ static void finish_last(tempi_cuda_device *device, int direction)
     if (last)
         tempi_cuda_batch_wait(last);
     tempi_cuda_batch_release(last);
+}
+
+void tempi_cuda_backend_forget(tempi_cuda_device *device)
+{
+    for (int d = 0; d < 2; ++d) {
+        launch_open(device, d);
+        finish_last(device, d);
+    }
 }
 
 void tempi_cuda_stop(void)

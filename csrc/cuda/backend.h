@@ -14,7 +14,7 @@
 #ifndef TEMPI_CUDA_BACKEND_H
 #define TEMPI_CUDA_BACKEND_H
 
-#include "cuda/driver.h"
+#include "cuda/device.h"
 #include "pack/pack.h"
 
 extern const tempi_backend tempi_cuda_backend;
@@ -30,6 +30,8 @@ static inline void tempi_cuda_flush(void)
         tempi_cuda_flush_waiting();
 }
 
+/* What is gathered for a device whose context is gone, or was launched in it, ends in an error. */
+void tempi_cuda_backend_forget(tempi_cuda_device *device);
 /* Once, when the engine starts. */
 void tempi_cuda_backend_start(void);
 /* At MPI_Finalize, nothing in flight: buffers, tables, streams and contexts go back. Later use sets

@@ -79,10 +79,10 @@ void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinn
 {
     if (!reserve_buffers(batch, 1))
         return NULL;
-    void *buffer = tempi_cuda_buffer_get(batch->device->ordinal, bytes);
+    void *buffer = tempi_cuda_buffer_get(batch->device->place, bytes);
     *pinned = !buffer;
     if (!buffer)
-        buffer = tempi_cuda_pinned_get(batch->device->ordinal, bytes);
+        buffer = tempi_cuda_pinned_get(batch->device->place, bytes);
     if (buffer)
         batch->buffers[batch->nbuffers++] = buffer;
     return buffer;
@@ -170,6 +170,20 @@ void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
     }
 }
 
+/* The thread may have no context, and the driver wants one before it answers; and in a context that the
+ * program has destroyed the event is no more. */
+static int ask_event(tempi_cuda_batch *batch, bool *ready)
+{
+    tempi_cuda_entry entry;
+    const int status = tempi_cuda_enter(batch->device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    const int result = tempi_cu.EventQuery(batch->event);
+    tempi_cuda_leave(&entry);
+    *ready = result != TEMPI_CUDA_NOT_READY;
+    return *ready ? tempi_cuda_check(result, "cuEventQuery") : TEMPI_OK;
+}
+
 int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
 {
     const int state = tempi_cuda_batch_state(batch);
@@ -179,18 +193,30 @@ int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
         land(batch, TEMPI_ERR_DEVICE);
         return 1;
     }
-    const int result = tempi_cu.EventQuery(batch->event);
-    if (result == TEMPI_CUDA_NOT_READY)
+    bool ready = true;
+    const int status = ask_event(batch, &ready);
+    if (!ready)
         return 0;
-    land(batch, ask_streams(batch, tempi_cuda_check(result, "cuEventQuery")));
+    land(batch, ask_streams(batch, status));
     return tempi_cuda_batch_state(batch) == TEMPI_BATCH_DONE;
+}
+
+static int wait_for_event(tempi_cuda_batch *batch)
+{
+    tempi_cuda_entry entry;
+    int status = tempi_cuda_enter(batch->device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    status = TEMPI_CU(EventSynchronize, batch->event);
+    tempi_cuda_leave(&entry);
+    return status;
 }
 
 void tempi_cuda_batch_wait(tempi_cuda_batch *batch)
 {
     while (!tempi_cuda_batch_poll(batch)) {
         if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_FLYING)
-            land(batch, ask_streams(batch, TEMPI_CU(EventSynchronize, batch->event)));
+            land(batch, ask_streams(batch, wait_for_event(batch)));
         else
             sched_yield(); /* another thread launches or ends it */
     }

@@ -80,6 +80,8 @@ int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
  * there is no such plan, and nothing was put. */
 int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n);
 
+/* Whether there is a plan, with kernels and tables, for an operation with `into` (launch.c). */
+int tempi_cuda_move_plans(tempi_cuda_device *device, const tempi_op *op);
 /* The operation with the buffers, kernels and tables that it needs (backend.c). */
 int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *out);
 /* Counts it as done by a device. */

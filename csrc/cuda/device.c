@@ -1,6 +1,6 @@
 #include "cuda/device.h"
 #include "base/log.h"
-#include "pack/pack.h"
+#include "base/stats.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -17,10 +17,12 @@ static int push(tempi_cuda_context context)
     return status == TEMPI_OK || !tempi_cuda_up() ? status : TEMPI_CU(CtxPushCurrent, context);
 }
 
-int tempi_cuda_enter(const tempi_cuda_device *device, tempi_cuda_entry *entry)
+int tempi_cuda_enter(tempi_cuda_device *device, tempi_cuda_entry *entry)
 {
     tempi_cuda_context current = NULL;
     *entry = (tempi_cuda_entry){.mode = CAPTURE_RELAXED};
+    if (!tempi_cuda_device_alive(device))
+        return TEMPI_ERR_DEVICE;
     if (TEMPI_CU(CtxGetCurrent, &current) != TEMPI_OK)
         current = NULL;
     if (current != device->context) {
@@ -47,7 +49,9 @@ void tempi_cuda_leave(tempi_cuda_entry *entry)
 /* ---- setting up and taking down -------------------------------------------------------------------------- */
 
 static tempi_cuda_device *_Atomic devices[TEMPI_CUDA_DEVICES];
+static tempi_cuda_device *removed; /* guarded by setting_up */
 static pthread_mutex_t setting_up = PTHREAD_MUTEX_INITIALIZER;
+_Atomic unsigned tempi_cuda_times;
 
 static int attribute(const tempi_cuda_device *device, int which, int missing)
 {
@@ -92,15 +96,26 @@ static int create_streams(tempi_cuda_device *device)
     return status;
 }
 
-static tempi_cuda_device *set_up(int ordinal)
+static tempi_cuda_device *new_device(int place, int ordinal)
 {
     tempi_cuda_device *device = calloc(1, sizeof *device);
     if (!device)
         return NULL;
+    device->place = place;
     device->ordinal = ordinal;
-    if (TEMPI_CU(DeviceGet, &device->handle, ordinal) != TEMPI_OK)
-        goto free_device;
-    describe(device);
+    if (TEMPI_CU(DeviceGet, &device->handle, ordinal) == TEMPI_OK) {
+        describe(device);
+        return device;
+    }
+    free(device);
+    return NULL;
+}
+
+static tempi_cuda_device *set_up(int ordinal)
+{
+    tempi_cuda_device *device = new_device(ordinal, ordinal);
+    if (!device)
+        return NULL;
     if (TEMPI_CU(DevicePrimaryCtxRetain, &device->context, device->handle) != TEMPI_OK)
         goto free_device;
     if (create_streams(device) != TEMPI_OK)
@@ -114,25 +129,23 @@ free_device:
     return NULL;
 }
 
-tempi_cuda_device *tempi_cuda_device_peek(int ordinal)
+tempi_cuda_device *tempi_cuda_device_peek(int place)
 {
-    if (ordinal < 0 || ordinal >= TEMPI_CUDA_DEVICES)
+    if (place < 0 || place >= TEMPI_CUDA_DEVICES)
         return NULL;
-    return atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+    return atomic_load_explicit(&devices[place], memory_order_acquire);
 }
 
-tempi_cuda_device *tempi_cuda_device_get(int ordinal)
+tempi_cuda_device *tempi_cuda_device_get(int place)
 {
-    if (!tempi_cuda_up() || ordinal < 0 || ordinal >= TEMPI_CUDA_DEVICES)
-        return NULL;
-    tempi_cuda_device *device = tempi_cuda_device_peek(ordinal);
-    if (device)
+    tempi_cuda_device *device = tempi_cuda_up() ? tempi_cuda_device_peek(place) : NULL;
+    if (device || !tempi_cuda_up() || place < 0 || place >= TEMPI_CUDA_ORDINALS)
         return device;
     pthread_mutex_lock(&setting_up);
-    device = tempi_cuda_device_peek(ordinal);
+    device = tempi_cuda_device_peek(place);
     if (!device) {
-        device = set_up(ordinal);
-        atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+        device = set_up(place);
+        atomic_store_explicit(&devices[place], device, memory_order_release);
     }
     pthread_mutex_unlock(&setting_up);
     return device;
@@ -147,8 +160,11 @@ static void take_down(tempi_cuda_device *device)
         destroy_streams(device);
         if (device->module)
             (void)TEMPI_CU(ModuleUnload, device->module);
+        if (device->witness)
+            (void)TEMPI_CU(MemFree, device->witness);
         tempi_cuda_leave(&entry);
-        (void)TEMPI_CU(DevicePrimaryCtxRelease, device->handle);
+        if (device->place < TEMPI_CUDA_ORDINALS)
+            (void)TEMPI_CU(DevicePrimaryCtxRelease, device->handle);
     }
     pthread_mutex_destroy(&device->lock);
     free(device->events);
@@ -163,6 +179,95 @@ void tempi_cuda_devices_stop(void)
         if (device)
             take_down(device);
     }
+    while (removed) {
+        tempi_cuda_device *device = removed;
+        removed = device->next;
+        take_down(device);
+    }
+    atomic_fetch_add(&tempi_cuda_times, 1);
+}
+
+/* ---- contexts of the program's own ----------------------------------------------------------------------- */
+
+/* Small memory in the context, whose buffer id the driver never gives out again. */
+static int leave_witness(tempi_cuda_device *device)
+{
+    tempi_cuda_entry entry;
+    int status = tempi_cuda_enter(device, &entry); /* without a witness nothing is asked */
+    if (status != TEMPI_OK)
+        return status;
+    tempi_cuda_address witness = 0;
+    status = TEMPI_CU(MemAlloc, &witness, 8);
+    if (status == TEMPI_OK)
+        status = TEMPI_CU(PointerGetAttribute, &device->witness_id, TEMPI_CUDA_POINTER_BUFFER_ID, witness);
+    if (status == TEMPI_OK)
+        device->witness = witness;
+    else if (witness)
+        (void)TEMPI_CU(MemFree, witness);
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+static void free_witness(tempi_cuda_device *device)
+{
+    tempi_cuda_entry entry;
+    if (tempi_cuda_enter(device, &entry) != TEMPI_OK)
+        return;
+    (void)TEMPI_CU(MemFree, device->witness);
+    tempi_cuda_leave(&entry);
+}
+
+tempi_cuda_device *tempi_cuda_device_add(int place, int ordinal, tempi_cuda_context context)
+{
+    tempi_cuda_device *device = new_device(place, ordinal);
+    if (!device)
+        return NULL;
+    device->context = context;
+    if (leave_witness(device) != TEMPI_OK)
+        goto free_device;
+    if (create_streams(device) != TEMPI_OK)
+        goto free_memory;
+    pthread_mutex_init(&device->lock, NULL);
+    atomic_store_explicit(&devices[place], device, memory_order_release);
+    return device;
+free_memory:
+    free_witness(device);
+free_device:
+    free(device);
+    return NULL;
+}
+
+void tempi_cuda_device_remove(tempi_cuda_device *device)
+{
+    atomic_store_explicit(&devices[device->place], NULL, memory_order_release);
+    pthread_mutex_lock(&setting_up);
+    device->next = removed;
+    removed = device;
+    pthread_mutex_unlock(&setting_up);
+}
+
+/* Handles of what was in a destroyed context must not be used at all, and the next context may be given the
+ * same handle (CUDA driver API, cuCtxDestroy: "undefined behavior"). So the witness is asked, by its
+ * address. */
+bool tempi_cuda_device_alive(tempi_cuda_device *device)
+{
+    if (!device->witness)
+        return true;
+    for (int tries = 0; tries < 2 && !atomic_load(&device->gone); ++tries) {
+        uint64_t id = 0;
+        const int result = tempi_cu.PointerGetAttribute(&id, TEMPI_CUDA_POINTER_BUFFER_ID, device->witness);
+        if (result == TEMPI_CUDA_SUCCESS && id == device->witness_id)
+            return true;
+        if (result != TEMPI_CUDA_SUCCESS && result != TEMPI_CUDA_INVALID_VALUE) {
+            (void)tempi_cuda_check(result, "cuPointerGetAttribute");
+            continue; /* that says nothing about the context */
+        }
+        if (atomic_exchange(&device->gone, true))
+            break;
+        tempi_stat_add(TEMPI_STAT_contexts_gone, 1);
+        TEMPI_LOG(TEMPI_LOG_INFO, "a context of device %d was destroyed", device->ordinal);
+    }
+    return false;
 }
 
 /* ---- events ---------------------------------------------------------------------------------------------- */
@@ -201,84 +306,6 @@ void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event)
     if (kept)
         device->events[device->nevents++] = event;
     pthread_mutex_unlock(&device->lock);
-    if (!kept)
+    if (!kept && tempi_cuda_device_alive(device))
         (void)TEMPI_CU(EventDestroy, event);
-}
-
-/* ---- the program's stream -------------------------------------------------------------------------------- */
-
-static _Thread_local struct {
-    uintptr_t stream;
-    int ordinal; /* of the device whose context is current for it */
-} named[2];      /* by direction */
-
-void tempi_cuda_name_stream(int direction, int ordinal, uintptr_t stream)
-{
-    named[direction].stream = stream;
-    named[direction].ordinal = ordinal;
-}
-
-void tempi_cuda_set_stream(uintptr_t stream)
-{
-    tempi_cuda_name_stream(TEMPI_PACK, 0, stream);
-    tempi_cuda_name_stream(TEMPI_UNPACK, 0, stream);
-}
-
-uintptr_t tempi_cuda_get_stream(void)
-{
-    return named[TEMPI_PACK].stream;
-}
-
-static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream theirs, tempi_cuda_stream stream)
-{
-    tempi_cuda_event event;
-    int status = tempi_cuda_event_get(device, &event);
-    if (status != TEMPI_OK)
-        return status;
-    status = TEMPI_CU(EventRecord, event, theirs);
-    if (status == TEMPI_OK)
-        status = TEMPI_CU(StreamWaitEvent, stream, event, 0); /* as recorded now: it may be used again at once */
-    tempi_cuda_event_put(device, event);
-    return status;
-}
-
-/* An event can be recorded only in a stream of its own device. The stream that the program named may be
- * another's: that, and whatever else goes wrong with the event, is made good by waiting here. */
-int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first, tempi_cuda_stream then)
-{
-    const int status = order_by_event(device, first, then);
-    if (status == TEMPI_OK || !tempi_cuda_up())
-        return status;
-    return TEMPI_CU(StreamSynchronize, first);
-}
-
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs)
-{
-    const bool unpacks = stream == device->streams[TEMPI_UNPACK] || stream == device->copy_streams[TEMPI_UNPACK];
-    const uintptr_t own = named[unpacks ? TEMPI_UNPACK : TEMPI_PACK].stream, after = own ? own : theirs;
-    return tempi_cuda_order_streams(device, after ? (tempi_cuda_stream)after : TEMPI_CUDA_LEGACY_STREAM, stream);
-}
-
-int tempi_cuda_wait_stream(int ordinal, uintptr_t stream)
-{
-    tempi_cuda_entry entry;
-    const tempi_cuda_device *device = tempi_cuda_device_get(ordinal < 0 ? 0 : ordinal);
-    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
-    if (status != TEMPI_OK)
-        return status;
-    status = TEMPI_CU(StreamSynchronize, (tempi_cuda_stream)stream);
-    tempi_cuda_leave(&entry);
-    return status;
-}
-
-int tempi_cuda_settle(int direction)
-{
-    const uintptr_t stream = named[direction].stream;
-    return stream ? tempi_cuda_wait_stream(named[direction].ordinal, stream) : TEMPI_OK;
-}
-
-int tempi_cuda_await_program(int ordinal)
-{
-    const uintptr_t theirs = tempi_cuda_get_stream();
-    return tempi_cuda_wait_stream(ordinal, theirs ? theirs : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM);
 }

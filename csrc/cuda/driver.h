@@ -108,6 +108,7 @@ typedef struct tempi_cuda_copy2d {
     X(0, DevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState",                                   \
       (int device, unsigned *flags, int *active))                                                  \
     X(1, CtxGetCurrent, "cuCtxGetCurrent", (tempi_cuda_context *context))                          \
+    X(0, CtxGetDevice, "cuCtxGetDevice", (int *device))                                            \
     X(1, CtxPushCurrent, "cuCtxPushCurrent_v2", (tempi_cuda_context context))                      \
     X(1, CtxPopCurrent, "cuCtxPopCurrent_v2", (tempi_cuda_context *context))                       \
     X(1, PointerGetAttribute, "cuPointerGetAttribute",                                             \

@@ -7,6 +7,7 @@
  */
 #include "base/stats.h"
 #include "cuda/batch.h"
+#include "cuda/move.h"
 #include "cuda/pool.h"
 #include "cuda/tables.h"
 #include "pack/parts.h"
@@ -77,10 +78,9 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
     return status;
 }
 
-static tempi_plan_hooks hooks_of(tempi_cuda_batch *batch)
+static tempi_plan_hooks hooks_of(tempi_cuda_device *device)
 {
-    return (tempi_plan_hooks){.context = batch->device, .table = table_hook,
-                              .multiprocessors = batch->device->multiprocessors};
+    return (tempi_plan_hooks){.context = device, .table = table_hook, .multiprocessors = device->multiprocessors};
 }
 
 static int put_plan(tempi_cuda_batch *batch)
@@ -91,16 +91,28 @@ static int put_plan(tempi_cuda_batch *batch)
 
 static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
 {
-    const tempi_plan_hooks hooks = hooks_of(batch);
+    const tempi_plan_hooks hooks = hooks_of(batch->device);
     if (n == 0)
         return TEMPI_OK;
     const int status = tempi_cuda_plan(ops, n, &hooks, &batch->plan);
     return status == TEMPI_OK ? put_plan(batch) : status;
 }
 
+int tempi_cuda_move_plans(tempi_cuda_device *device, const tempi_op *op)
+{
+    const tempi_plan_hooks hooks = hooks_of(device);
+    const tempi_side src = tempi_side_of(op), dst = tempi_side_of(op->into);
+    tempi_plan plan = {0};
+    int status = tempi_cuda_kernels_ready(device);
+    if (status == TEMPI_OK)
+        status = tempi_cuda_plan_self(&src, &dst, op->n, &hooks, &plan);
+    tempi_cuda_plan_free(&plan);
+    return status;
+}
+
 int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
 {
-    const tempi_plan_hooks hooks = hooks_of(batch);
+    const tempi_plan_hooks hooks = hooks_of(batch->device);
     const int status = tempi_cuda_plan_self(src, dst, n, &hooks, &batch->plan);
     return status == TEMPI_OK ? put_plan(batch) : status;
 }

@@ -9,4 +9,9 @@
  * failure packing and unpacking is still as good as before. */
 int tempi_cuda_move(int device, const tempi_side *src, const tempi_side *dst, int64_t n);
 
+static inline tempi_side tempi_side_of(const tempi_op *op)
+{
+    return (tempi_side){op->layout, op->count, (uintptr_t)op->mem};
+}
+
 #endif

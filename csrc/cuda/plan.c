@@ -1,4 +1,5 @@
 /* plan.c: operations to pieces, pieces to launches. The steps are at the head of plan.h. */
+#include "cuda/move.h"
 #include "cuda/plan_piece.h"
 
 #include <stdlib.h>
@@ -166,6 +167,10 @@ static int add_op(tempi_plan *plan, const tempi_op *op, const tempi_plan_hooks *
     const int before = plan->room->npieces;
     if (op->n <= 0 || op->count <= 0)
         return TEMPI_OK;
+    if (op->into) {
+        const tempi_side src = tempi_side_of(op), dst = tempi_side_of(op->into);
+        return tempi_plan_add_move(plan, &src, &dst, op->n, hooks);
+    }
     if (op->layout->dense && !hooks->takes)
         return add_dense(plan, op);
     for (int b = 0; b < op->layout->nboxes; b++) {

@@ -126,4 +126,8 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
 /* The launch of a transpose by tiles; false if the piece is none, or too small to be worth it. */
 bool tempi_piece_transpose(const tempi_piece *piece, int multiprocessors, tempi_launch *out);
 
+/* Adds a move from strided memory to strided memory (plan.h: tempi_cuda_plan_self). */
+int tempi_plan_add_move(tempi_plan *plan, const tempi_side *src, const tempi_side *dst, int64_t n,
+                        const tempi_plan_hooks *hooks);
+
 #endif

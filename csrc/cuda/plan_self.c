@@ -144,14 +144,20 @@ static int pair_all(const tempi_side *src, const tempi_side *dst, int64_t n, con
     return TEMPI_OK;
 }
 
+int tempi_plan_add_move(tempi_plan *plan, const tempi_side *src, const tempi_side *dst, int64_t n,
+                        const tempi_plan_hooks *hooks)
+{
+    const int before = plan->room->npieces;
+    const int status = n > 0 ? pair_all(src, dst, n, hooks, plan) : TEMPI_OK;
+    return status == TEMPI_OK ? tempi_plan_take_copy(plan, before) : status;
+}
+
 int tempi_cuda_plan_self(const tempi_side *src, const tempi_side *dst, int64_t n, const tempi_plan_hooks *hooks,
                          tempi_plan *plan)
 {
     if (!tempi_plan_reset(plan))
         return TEMPI_ERR_MEMORY;
-    int status = n > 0 ? pair_all(src, dst, n, hooks, plan) : TEMPI_OK;
-    if (status == TEMPI_OK)
-        status = tempi_plan_take_copy(plan, 0);
+    int status = tempi_plan_add_move(plan, src, dst, n, hooks);
     if (status == TEMPI_OK)
         status = tempi_plan_finish(plan, hooks->multiprocessors);
     if (status != TEMPI_OK)

@@ -13,14 +13,14 @@
 #include <stdlib.h>
 
 /* Four classes a power of two, from 4 KiB to 2^44 bytes: at most a quarter is wasted. */
-enum { SMALLEST_SHIFT = 12, STEPS = 4, CLASSES = (44 - SMALLEST_SHIFT) * STEPS, BUCKETS = 256 };
+enum { SMALLEST_SHIFT = 12, STEPS = 4, CLASSES = (44 - SMALLEST_SHIFT) * STEPS, BUCKETS = 256, GONE = -1 };
 
 typedef struct block {
     struct block *next; /* in a free list or a bucket */
     void *address;
     int64_t capacity;
     int class;
-    int home; /* the device through whose context it was taken */
+    int home; /* the place of the device through whose context it was taken; GONE: with that context */
     bool pinned;
 } block;
 
@@ -85,7 +85,7 @@ static int take_from_driver(tempi_cuda_device *device, bool pinned, int64_t capa
 static void return_to_driver(const block *gone)
 {
     tempi_cuda_entry entry;
-    const tempi_cuda_device *device = tempi_cuda_device_peek(gone->home);
+    tempi_cuda_device *device = tempi_cuda_device_peek(gone->home);
     if (!device || !tempi_cuda_up() || tempi_cuda_enter(device, &entry) != TEMPI_OK)
         return;
     if (gone->pinned)
@@ -172,7 +172,7 @@ static block *fresh(tempi_cuda_device *device, bool pinned, int class)
     block *b = malloc(sizeof *b);
     if (!b)
         return NULL;
-    *b = (block){.capacity = class_capacity(class), .class = class, .home = device->ordinal, .pinned = pinned};
+    *b = (block){.capacity = class_capacity(class), .class = class, .home = device->place, .pinned = pinned};
     int status = take_from_driver(device, pinned, b->capacity, &b->address);
     if (status == TEMPI_ERR_MEMORY) {
         tempi_cuda_pool_trim();
@@ -186,7 +186,7 @@ static block *fresh(tempi_cuda_device *device, bool pinned, int class)
 
 static void *get(tempi_cuda_device *device, bool pinned, int class, int64_t bound)
 {
-    shelf *from = shelf_of(pinned, device->ordinal);
+    shelf *from = shelf_of(pinned, device->place);
     block *surplus = NULL;
     pthread_mutex_lock(&pool.lock);
     block *b = reserve(from, class, bound, &surplus);
@@ -210,9 +210,10 @@ static void *refuse(int reason)
     return NULL;
 }
 
-void *tempi_cuda_pinned_get(int ordinal, int64_t bytes)
+void *tempi_cuda_pinned_get(int place, int64_t bytes)
 {
-    tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
+    tempi_cuda_device *user = tempi_cuda_device_get(place);
+    tempi_cuda_device *device = user ? tempi_cuda_device_get(user->ordinal) : NULL;
     const int class = bytes < 0 ? CLASSES : class_of(bytes);
     if (!device || class >= CLASSES || !tempi_budget_take(bytes, class_capacity(class)))
         return refuse(TEMPI_STAT_refused_pinned_memory);
@@ -227,14 +228,14 @@ void *tempi_cuda_pinned_get(int ordinal, int64_t bytes)
 static bool within(const tempi_cuda_device *device, int64_t bytes)
 {
     pthread_mutex_lock(&pool.lock);
-    const bool fits = bytes <= device_bound(device) - pool.device[device->ordinal].used;
+    const bool fits = bytes <= device_bound(device) - pool.device[device->place].used;
     pthread_mutex_unlock(&pool.lock);
     return fits;
 }
 
-void *tempi_cuda_buffer_get(int ordinal, int64_t bytes)
+void *tempi_cuda_buffer_get(int place, int64_t bytes)
 {
-    tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
+    tempi_cuda_device *device = tempi_cuda_device_get(place);
     const int class = bytes < 0 ? CLASSES : class_of(bytes);
     if (!device || class >= CLASSES || !within(device, bytes))
         return refuse(TEMPI_STAT_refused_device_memory);
@@ -250,7 +251,10 @@ bool tempi_cuda_pool_put(void *buffer)
         return false;
     pthread_mutex_lock(&pool.lock);
     block *b = call_in(buffer);
-    if (b) {
+    const bool found = b != NULL;
+    if (found && b->home == GONE) {
+        free(b);
+    } else if (found) {
         shelf *to = shelf_of(b->pinned, b->home);
         b->next = to->free[b->class];
         to->free[b->class] = b;
@@ -260,7 +264,7 @@ bool tempi_cuda_pool_put(void *buffer)
             tempi_budget_give(b->capacity);
     }
     pthread_mutex_unlock(&pool.lock);
-    return b != NULL;
+    return found;
 }
 
 bool tempi_cuda_pool_pinned(const void *buffer)
@@ -283,6 +287,36 @@ void tempi_cuda_pool_trim(void)
     return_list(list);
 }
 
+static void drop_list(block *list)
+{
+    while (list) {
+        block *gone = list;
+        list = gone->next;
+        free(gone);
+    }
+}
+
+void tempi_cuda_pool_forget(int place)
+{
+    pthread_mutex_lock(&pool.lock);
+    drop_list(take_cached(&pool.device[place], NULL));
+    for (int i = 0; i < BUCKETS; ++i)
+        for (block *b = pool.in_use[i]; b; b = b->next)
+            if (!b->pinned && b->home == place)
+                b->home = GONE;
+    pool.device[place] = (shelf){.used = 0};
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* Caller holds the lock. */
+static void take_out(block *b)
+{
+    if (b->home != GONE)
+        shelf_of(b->pinned, b->home)->used -= b->capacity;
+    if (b->pinned)
+        tempi_budget_give(b->capacity);
+}
+
 void tempi_cuda_pool_clear(void)
 {
     tempi_cuda_pool_trim();
@@ -291,9 +325,7 @@ void tempi_cuda_pool_clear(void)
     for (int i = 0; i < BUCKETS; ++i) {
         while (pool.in_use[i]) {
             block *b = call_in(pool.in_use[i]->address);
-            shelf_of(b->pinned, b->home)->used -= b->capacity;
-            if (b->pinned)
-                tempi_budget_give(b->capacity);
+            take_out(b);
             b->next = list;
             list = b;
         }

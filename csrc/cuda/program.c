@@ -33,7 +33,10 @@ int tempi_memory_query(const void *address, int32_t *kind, int32_t *device)
 {
     tempi_memory memory;
     *kind = (int32_t)describe(address, &memory);
+    const tempi_cuda_device *own = memory.device >= TEMPI_CUDA_ORDINALS ? tempi_cuda_device_peek(memory.device) : NULL;
     *device = memory.kind == TEMPI_MEMORY_HOST || memory.kind == TEMPI_MEMORY_FOREIGN ? -1 : memory.device;
+    if (own)
+        *device = own->ordinal;
     return TEMPI_OK;
 }
 
@@ -138,22 +141,11 @@ static struct {
     int n, room;
 } flying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* This thread may have no context yet, and the driver wants one before it answers. */
-static bool is_done(tempi_cuda_batch *batch)
-{
-    tempi_cuda_entry entry;
-    if (tempi_cuda_enter(batch->device, &entry) != TEMPI_OK)
-        return tempi_cuda_batch_poll(batch);
-    const bool done = tempi_cuda_batch_poll(batch);
-    tempi_cuda_leave(&entry);
-    return done;
-}
-
 /* Lets go of those that are done, up to the first that is not. Caller holds the lock. */
 static void sweep(void)
 {
     int done = 0;
-    while (done < flying.n && is_done(flying.list[done]))
+    while (done < flying.n && tempi_cuda_batch_poll(flying.list[done]))
         tempi_cuda_batch_release(flying.list[done++]);
     for (int i = done; i < flying.n; ++i)
         flying.list[i - done] = flying.list[i];
@@ -234,7 +226,7 @@ static int submit(const tempi_op *op, uintptr_t stream)
     if (status != TEMPI_OK)
         return status;
     tempi_cuda_device *device = tempi_cuda_device_get(op->device);
-    tempi_cuda_batch *batch = batch_of(device, &item);
+    tempi_cuda_batch *batch = device ? batch_of(device, &item) : NULL;
     if (!batch)
         return TEMPI_ERR_MEMORY;
     status = tempi_cuda_enter(device, &entry);

@@ -35,21 +35,24 @@ static bool held_by_others(const tempi_table *table)
 
 /* No operation uses a table whose layout is gone, but its own copy may still be on the way: a message
  * that was refused after its table was asked for never waited for it. */
-static void await_upload(int ordinal)
+static void await_upload(int place)
 {
     tempi_cuda_entry entry;
-    tempi_cuda_device *device = tempi_cuda_device_peek(ordinal);
+    tempi_cuda_device *device = tempi_cuda_device_peek(place);
     if (!device || !tempi_cuda_up() || tempi_cuda_enter(device, &entry) != TEMPI_OK)
         return;
     (void)TEMPI_CU(StreamSynchronize, device->copy_streams[TEMPI_UNPACK]);
     tempi_cuda_leave(&entry);
 }
 
-static void sweep(bool all)
+enum { OF_NONE = -1, OF_ALL = -2 };
+
+/* All of that device, and what nobody else holds. */
+static void sweep(int place)
 {
     for (kept **k = &cache.list; *k;) {
         kept *gone = *k;
-        if (!all && held_by_others(gone->table)) {
+        if (place != OF_ALL && place != gone->device && held_by_others(gone->table)) {
             k = &gone->next;
             continue;
         }
@@ -109,7 +112,7 @@ static int make(tempi_cuda_device *device, kept *k)
     int status = tempi_table_form_of(k->table, k->variable, &k->there.form);
     if (status != TEMPI_OK)
         return status;
-    void *buffer = tempi_cuda_buffer_get(device->ordinal, k->there.form.bytes);
+    void *buffer = tempi_cuda_buffer_get(device->place, k->there.form.bytes);
     if (!buffer)
         return TEMPI_ERR_MEMORY;
     k->there.address = (uintptr_t)buffer;
@@ -125,8 +128,8 @@ static int add(tempi_cuda_device *device, const tempi_table *table, bool variabl
     kept *k = malloc(sizeof *k);
     if (!k)
         return TEMPI_ERR_MEMORY;
-    *k = (kept){.table = table, .variable = variable, .device = device->ordinal};
-    sweep(false);
+    *k = (kept){.table = table, .variable = variable, .device = device->place};
+    sweep(OF_NONE);
     const int status = make(device, k);
     if (status != TEMPI_OK) {
         free(k);
@@ -143,7 +146,7 @@ int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bo
 {
     int status = TEMPI_OK;
     pthread_mutex_lock(&cache.lock);
-    const kept *known = find(device->ordinal, table, variable);
+    const kept *known = find(device->place, table, variable);
     if (known)
         *out = known->there;
     else
@@ -152,16 +155,24 @@ int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bo
     return status;
 }
 
-void tempi_cuda_tables_trim(void)
+static void sweep_locked(int place)
 {
     pthread_mutex_lock(&cache.lock);
-    sweep(false);
+    sweep(place);
     pthread_mutex_unlock(&cache.lock);
+}
+
+void tempi_cuda_tables_trim(void)
+{
+    sweep_locked(OF_NONE);
+}
+
+void tempi_cuda_tables_forget(int place)
+{
+    sweep_locked(place);
 }
 
 void tempi_cuda_tables_clear(void)
 {
-    pthread_mutex_lock(&cache.lock);
-    sweep(true);
-    pthread_mutex_unlock(&cache.lock);
+    sweep_locked(OF_ALL);
 }

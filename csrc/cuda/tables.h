@@ -11,6 +11,8 @@
 int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bool variable, tempi_device_table *out);
 /* Lets go of the tables that nobody else holds. */
 void tempi_cuda_tables_trim(void);
+/* Those of a device whose context is gone, after its pool was told. */
+void tempi_cuda_tables_forget(int place);
 /* All of them: before the pools go. */
 void tempi_cuda_tables_clear(void);
 

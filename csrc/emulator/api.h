@@ -36,6 +36,7 @@ typedef void (*CUhostFn)(void *);
     X(CUDA_ERROR_MAP_FAILED, 205, "mapping of buffer object failed")                               \
     X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution")             \
     X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable ECC error encountered")                    \
+    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between these two devices") \
     X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                 \
     X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222, "the PTX was made for a newer driver")              \
     X(CUDA_ERROR_OPERATING_SYSTEM, 304, "OS call failed or operation not supported on this OS")    \

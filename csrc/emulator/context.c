@@ -1,53 +1,85 @@
-/* context.c: primary contexts, one for each device, and which one is current in a thread. */
+/* context.c: primary contexts, one for each device, those that programs make, and which one is current in a
+ * thread. */
 #include "emulator/emulator.h"
 
 enum { DEPTH = 64 };
 
-tempi_emu_context tempi_emu_contexts[EMU_DEVICES];
-static _Thread_local tempi_emu_context *stack[DEPTH];
-static _Thread_local int depth; /* stack[depth - 1] is current, if depth > 0 */
+tempi_emu_context tempi_emu_contexts[EMU_CONTEXTS];
+/* stack[depth - 1] is current, if depth > 0; after its life it is no more what it was. */
+static _Thread_local struct {
+    tempi_emu_context *context;
+    unsigned life;
+} stack[DEPTH];
+static _Thread_local int depth;
 
+/* A context that was destroyed while it was current here is an inactive one. */
 tempi_emu_context *tempi_emu_current(void)
 {
-    return depth > 0 ? stack[depth - 1] : NULL;
+    static tempi_emu_context destroyed;
+    if (depth == 0)
+        return NULL;
+    tempi_emu_context *const context = stack[depth - 1].context;
+    return context->life == stack[depth - 1].life ? context : &destroyed;
+}
+
+static void put_current(int at, tempi_emu_context *context)
+{
+    stack[at].context = context;
+    stack[at].life = context->life;
+}
+
+bool tempi_emu_context_primary(const tempi_emu_context *context)
+{
+    return context < tempi_emu_contexts + EMU_DEVICES;
 }
 
 bool tempi_emu_context_valid(const tempi_emu_context *context)
 {
-    for (int i = 0; i < tempi_emu_option.devices; i++)
+    for (int i = 0; i < EMU_CONTEXTS; i++)
         if (context == &tempi_emu_contexts[i])
-            return true;
+            return i < EMU_DEVICES ? i < tempi_emu_option.devices : context->active;
     return false;
 }
 
-CUresult tempi_emu_context_start(tempi_emu_context *context)
+CUresult tempi_emu_drive_device(int device)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < EMU_CONTEXTS; i++) {
+        tempi_emu_context *const context = &tempi_emu_contexts[i];
+        if (!context->active || context->device != device)
+            continue;
+        const CUresult one = tempi_emu_drive_context(context);
+        result = result == CUDA_SUCCESS ? one : result;
+    }
+    return result;
+}
+
+static CUresult context_start(tempi_emu_context *context, int device)
 {
     if (context->active)
         return CUDA_SUCCESS;
     context->legacy = tempi_emu_stream_new(context, 0, 0);
     if (context->legacy == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    context->device = device;
     context->active = true;
     context->sticky = CUDA_SUCCESS;
-    context->peers = 0;
-    context->used = 0;
-    context->pool = tempi_emu_pool_default(context->device);
+    memset(context->peers, 0, sizeof context->peers);
     return CUDA_SUCCESS;
 }
 
+/* With all that belongs to it. Nobody keeps what it may access of another one. */
 static void context_stop(tempi_emu_context *context)
 {
     if (!context->active)
         return;
     tempi_emu_drive_context(context);
-    for (tempi_emu_stream *s = tempi_emu_streams(), *next; s != NULL; s = next) {
-        next = s->next;
-        if (s->context == context && !s->destroyed) {
-            s->destroyed = true;
-            tempi_emu_stream_drop(s);
-        }
-    }
+    tempi_emu_events_end(context);
+    tempi_emu_streams_end(context);
+    tempi_emu_modules_end(context);
     tempi_emu_release_context(context);
+    for (int i = 0; i < EMU_CONTEXTS; i++)
+        tempi_emu_contexts[i].peers[context - tempi_emu_contexts] = false;
     context->legacy = NULL;
     context->active = false;
     context->retained = 0;
@@ -69,8 +101,7 @@ CUresult TEMPI_EMU_API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev
     if (!valid_device(device))
         return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
     tempi_emu_context *const found = &tempi_emu_contexts[device];
-    found->device = device;
-    result = tempi_emu_context_start(found);
+    result = context_start(found, device);
     if (result != CUDA_SUCCESS)
         return tempi_emu_leave(result);
     found->retained++;
@@ -132,13 +163,101 @@ CUresult TEMPI_EMU_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned f
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
+/* ---- contexts that programs make ------------------------------------------------------------------ */
+
+/* A free handle: the one that was destroyed last, as an allocator would have it. */
+static tempi_emu_context *spare(void)
+{
+    tempi_emu_context *found = NULL;
+    for (int i = EMU_DEVICES; i < EMU_CONTEXTS; i++)
+        if (!tempi_emu_contexts[i].active && (found == NULL || tempi_emu_contexts[i].life > found->life))
+            found = &tempi_emu_contexts[i];
+    return found;
+}
+
+static CUresult create(tempi_emu_function function, CUcontext *context, unsigned flags, CUdevice device)
+{
+    CUresult result = tempi_emu_enter(function, EMU_INIT, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (context == NULL)
+        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!valid_device(device))
+        return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
+    tempi_emu_context *const made = spare();
+    result = made != NULL && depth < DEPTH ? context_start(made, device) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        return tempi_emu_leave(result);
+    made->flags = flags;
+    put_current(depth++, made);
+    *context = made;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
+CUresult TEMPI_EMU_API cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+    return create(EMU_cuCtxCreate_v2, context, flags, device);
+}
+
+/* Shares of the multiprocessors are taken and make no difference here. */
+CUresult TEMPI_EMU_API cuCtxCreate_v3(CUcontext *context, const void *shares, int n, unsigned flags,
+                                      CUdevice device);
+CUresult TEMPI_EMU_API cuCtxCreate_v3(CUcontext *context, const void *shares, int n, unsigned flags,
+                                      CUdevice device)
+{
+    (void)shares, (void)n;
+    return create(EMU_cuCtxCreate_v3, context, flags, device);
+}
+
+CUresult TEMPI_EMU_API cuCtxCreate_v4(CUcontext *context, const void *params, unsigned flags,
+                                      CUdevice device);
+CUresult TEMPI_EMU_API cuCtxCreate_v4(CUcontext *context, const void *params, unsigned flags,
+                                      CUdevice device)
+{
+    (void)params;
+    return create(EMU_cuCtxCreate_v4, context, flags, device);
+}
+
+/* It stays current in other threads, where it cannot be used any more. */
+CUresult TEMPI_EMU_API cuCtxDestroy_v2(CUcontext context);
+CUresult TEMPI_EMU_API cuCtxDestroy_v2(CUcontext context)
+{
+    const CUresult result = tempi_emu_enter(EMU_cuCtxDestroy_v2, EMU_INIT, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!tempi_emu_context_valid(context) || tempi_emu_context_primary(context))
+        return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    const bool current = tempi_emu_current() == context;
+    context_stop(context);
+    context->life++;
+    depth -= current;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+/* Unlike the handle it is never used again. */
+CUresult TEMPI_EMU_API cuCtxGetId(CUcontext context, unsigned long long *id);
+CUresult TEMPI_EMU_API cuCtxGetId(CUcontext context, unsigned long long *id)
+{
+    const CUresult result = tempi_emu_enter(EMU_cuCtxGetId, EMU_INIT, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const tempi_emu_context *const asked = context != NULL ? context : tempi_emu_current();
+    if (asked == NULL || !tempi_emu_context_valid(asked))
+        return tempi_emu_leave(asked == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    *id = 1 + (unsigned long long)(asked - tempi_emu_contexts) + (unsigned long long)EMU_CONTEXTS * asked->life;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+/* ---- the current one ---------------------------------------------------------------------------------- */
+
 CUresult TEMPI_EMU_API cuCtxGetCurrent(CUcontext *context);
 CUresult TEMPI_EMU_API cuCtxGetCurrent(CUcontext *context)
 {
     const CUresult result = tempi_emu_enter(EMU_cuCtxGetCurrent, EMU_INIT, NULL);
     if (result != CUDA_SUCCESS)
         return result;
-    *context = tempi_emu_current();
+    *context = depth > 0 ? stack[depth - 1].context : NULL;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -149,9 +268,9 @@ static CUresult set_current(CUcontext context)
     if (context == NULL)
         depth -= depth > 0;
     else if (depth > 0)
-        stack[depth - 1] = context;
+        put_current(depth - 1, context);
     else
-        stack[depth++] = context;
+        put_current(depth++, context);
     return CUDA_SUCCESS;
 }
 
@@ -170,7 +289,7 @@ CUresult TEMPI_EMU_API cuCtxPushCurrent_v2(CUcontext context)
         return result;
     if (!tempi_emu_context_valid(context) || depth == DEPTH)
         return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
-    stack[depth++] = context;
+    put_current(depth++, context);
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -184,7 +303,7 @@ CUresult TEMPI_EMU_API cuCtxPopCurrent_v2(CUcontext *context)
         return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
     depth--;
     if (context != NULL)
-        *context = stack[depth];
+        *context = stack[depth].context;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -197,6 +316,8 @@ CUresult TEMPI_EMU_API cuCtxGetDevice(CUdevice *device)
     const tempi_emu_context *const current = tempi_emu_current();
     if (current == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (current != stack[depth - 1].context) /* it stands for one that was destroyed */
+        return tempi_emu_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
     *device = current->device;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
@@ -258,11 +379,13 @@ static CUresult change_peer(tempi_emu_function function, CUcontext peer, bool en
         return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
     if (flags != 0)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    const unsigned bit = 1u << peer->device;
-    if (enable == ((context->peers & bit) != 0))
+    if (enable && peer->device == context->device)
+        return tempi_emu_leave(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    bool *const enabled = &context->peers[peer - tempi_emu_contexts];
+    if (enable == *enabled)
         return tempi_emu_leave(enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
                                       : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
-    context->peers ^= bit;
+    *enabled = enable;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 

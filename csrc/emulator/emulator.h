@@ -16,7 +16,11 @@
 
 #define TEMPI_EMU_API __attribute__((visibility("default")))
 
-enum { EMU_DEVICES = 16, EMU_MS = 1000000 /* nanoseconds */ };
+enum {
+    EMU_DEVICES = 16,
+    EMU_CONTEXTS = 80, /* the devices' primary ones first, by ordinal */
+    EMU_MS = 1000000   /* nanoseconds */
+};
 
 typedef enum { EMU_IMMEDIATE, EMU_DEFERRED, EMU_RANDOM } tempi_emu_mode;
 
@@ -43,16 +47,16 @@ typedef struct tempi_emu_context tempi_emu_context;
 struct tempi_emu_context {
     int device;
     bool active;
+    unsigned life; /* of a handle that is used again: how often it was destroyed */
     unsigned retained;
     unsigned flags;
-    unsigned peers; /* bit k: may access the memory of device k */
+    bool peers[EMU_CONTEXTS]; /* whose memory it may access */
     CUresult sticky;
     tempi_emu_stream *legacy;
-    uint64_t used; /* bytes */
-    CUmemoryPool pool; /* the one that allocations take now */
 };
 
-extern tempi_emu_context tempi_emu_contexts[EMU_DEVICES];
+extern tempi_emu_context tempi_emu_contexts[EMU_CONTEXTS];
+extern uint64_t tempi_emu_used[EMU_DEVICES]; /* bytes of each device */
 
 /* ---- state.c: every call comes and goes here ---- */
 typedef enum { EMU_ALWAYS, EMU_INIT, EMU_CONTEXT } tempi_emu_need;
@@ -117,6 +121,7 @@ typedef struct tempi_emu_range {
     uint64_t id;     /* never used again */
     uint64_t block;  /* the allocation behind it */
     int device;
+    tempi_emu_context *context; /* that it goes with; NULL: none */
     tempi_emu_kind kind;
     unsigned flags;
     unsigned readable; /* bit k: device k may access it whatever peers are enabled */
@@ -130,9 +135,11 @@ size_t tempi_emu_range_count(void);
 tempi_emu_range *tempi_emu_range_at(size_t index);
 uint64_t tempi_emu_id(void);
 bool tempi_emu_range_on_device(const tempi_emu_range *range);
+/* Whether kernels of that context may access it. */
+bool tempi_emu_range_open_to(const tempi_emu_range *range, const tempi_emu_context *context);
 
 /* ---- memory.c ---- */
-CUresult tempi_emu_allocate(tempi_emu_context *context, size_t size, tempi_emu_kind kind,
+CUresult tempi_emu_allocate(tempi_emu_context *context, int device, size_t size, tempi_emu_kind kind,
                             tempi_emu_range **range);
 void tempi_emu_release(tempi_emu_range *range);
 void tempi_emu_release_context(const tempi_emu_context *context);
@@ -140,10 +147,11 @@ void tempi_emu_release_context(const tempi_emu_context *context);
 /* ---- context.c ---- */
 tempi_emu_context *tempi_emu_current(void);
 bool tempi_emu_context_valid(const tempi_emu_context *context);
-CUresult tempi_emu_context_start(tempi_emu_context *context);
+bool tempi_emu_context_primary(const tempi_emu_context *context);
+CUresult tempi_emu_drive_device(int device); /* all of its contexts */
 
 /* ---- pool.c ---- */
-CUmemoryPool tempi_emu_pool_default(int device);
+CUmemoryPool tempi_emu_pool_current(int device); /* the one that allocations take now */
 void tempi_emu_pool_freed(const tempi_emu_range *range);
 
 /* ---- queue.c: streams as queues of work ---- */
@@ -173,6 +181,7 @@ struct tempi_emu_stream {
     tempi_emu_context *context;
     unsigned flags;
     int priority;
+    const void *thread; /* whose default stream it is; NULL: nobody's */
     unsigned references;
     bool destroyed;
     bool running;
@@ -207,6 +216,10 @@ typedef struct tempi_emu_event tempi_emu_event;
 size_t tempi_emu_event_count(void);
 size_t tempi_emu_stream_count(void);
 size_t tempi_emu_module_count(void);
+/* What goes with a context, whose work is done. */
+void tempi_emu_events_end(const tempi_emu_context *context);
+void tempi_emu_streams_end(const tempi_emu_context *context);
+void tempi_emu_modules_end(const tempi_emu_context *context);
 
 /* ---- copy.c ---- */
 typedef struct {

@@ -90,6 +90,17 @@ CUresult TEMPI_EMU_API cuEventDestroy_v2(CUevent event)
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
+void tempi_emu_events_end(const tempi_emu_context *context)
+{
+    for (tempi_emu_event *e = events, *next; e != NULL; e = next) {
+        next = e->next;
+        if (e->context == context && !e->destroyed) {
+            e->destroyed = true;
+            event_drop(e);
+        }
+    }
+}
+
 typedef struct {
     tempi_emu_event *event;
     uint64_t recorded; /* the number of this record, for other processes */

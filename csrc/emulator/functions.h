@@ -15,6 +15,7 @@
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)                                    \
     X(cuDevicePrimaryCtxGetState) X(cuDevicePrimaryCtxSetFlags_v2)                                 \
     X(cuDevicePrimaryCtxReset_v2)                                                                  \
+    X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxDestroy_v2) X(cuCtxGetId)         \
     X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2)             \
     X(cuCtxGetDevice) X(cuCtxGetFlags) X(cuCtxGetApiVersion) X(cuCtxSynchronize)                   \
     X(cuCtxGetStreamPriorityRange) X(cuCtxEnablePeerAccess) X(cuCtxDisablePeerAccess)              \

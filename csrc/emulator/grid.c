@@ -27,21 +27,12 @@ enum { RUNNABLE = 16 }; /* beside the reasons why a thread came back */
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static bool may_access(const tempi_emu_context *context, const tempi_emu_range *range)
-{
-    if ((range->readable & 1u << context->device) != 0)
-        return true;
-    if (range->kind == EMU_MAPPED)
-        return false;
-    return range->device == context->device || (context->peers & 1u << range->device) != 0;
-}
-
 static int find(tempi_ptx_block *block, uint64_t address, tempi_ptx_span *span)
 {
     const grid *const g = block->owner;
     tempi_emu_lock();
     const tempi_emu_range *const range = tempi_emu_range_find(address);
-    const bool found = range != NULL && may_access(g->launch->context, range);
+    const bool found = range != NULL && tempi_emu_range_open_to(range, g->launch->context);
     if (found)
         *span = (tempi_ptx_span){range->base, range->size, range->bytes};
     tempi_emu_unlock();

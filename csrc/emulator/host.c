@@ -15,6 +15,7 @@ static CUresult host_allocate(tempi_emu_context *context, void **pointer, size_t
         .size = size,
         .bytes = bytes,
         .device = context->device,
+        .context = context,
         .kind = EMU_HOST,
         .flags = flags,
         .readable = ~0u,
@@ -59,8 +60,7 @@ static CUresult host_free(tempi_emu_function function, void *pointer, tempi_emu_
     if (range == NULL || range->base != base || range->kind != kind)
         return tempi_emu_leave(unknown);
     for (int i = 0; i < tempi_emu_option.devices; i++)
-        if (tempi_emu_contexts[i].active)
-            result = tempi_emu_drive_context(&tempi_emu_contexts[i]);
+        result = tempi_emu_drive_device(i);
     range = tempi_emu_range_find(base); /* the lock was away */
     if (range == NULL)
         return tempi_emu_leave(unknown);
@@ -109,6 +109,7 @@ CUresult TEMPI_EMU_API cuMemHostRegister_v2(void *pointer, size_t size, unsigned
         .size = size,
         .bytes = pointer,
         .device = context->device,
+        .context = context,
         .kind = EMU_REGISTERED,
         .flags = flags,
         .readable = ~0u,

@@ -83,7 +83,7 @@ static opened *find_opened(const handle *h)
 }
 
 /* Maps the memory of another process at an address of our own. */
-static CUresult map_foreign(const handle *h, uint64_t *base)
+static CUresult map_foreign(tempi_emu_context *context, const handle *h, uint64_t *base)
 {
     const int fd = open_file(h);
     if (fd < 0)
@@ -97,6 +97,7 @@ static CUresult map_foreign(const handle *h, uint64_t *base)
         .size = h->size,
         .bytes = tempi_emu_space_bytes(*base),
         .device = (int)h->device,
+        .context = context,
         .kind = EMU_IPC,
     };
     if (tempi_emu_range_add(&made) == NULL) {
@@ -114,7 +115,7 @@ give:
     return result;
 }
 
-static CUresult open_memory(const handle *h, CUdeviceptr *pointer, unsigned flags)
+static CUresult open_memory(tempi_emu_context *context, const handle *h, CUdeviceptr *pointer, unsigned flags)
 {
     if (h->magic != MAGIC_MEMORY || flags > 1 || h->device >= tempi_emu_option.devices)
         return CUDA_ERROR_INVALID_VALUE;
@@ -125,7 +126,7 @@ static CUresult open_memory(const handle *h, CUdeviceptr *pointer, unsigned flag
         entry = calloc(1, sizeof *entry);
         if (entry == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        const CUresult result = map_foreign(h, &entry->base);
+        const CUresult result = map_foreign(context, h, &entry->base);
         if (result != CUDA_SUCCESS) {
             free(entry);
             return result;
@@ -144,11 +145,12 @@ CUresult TEMPI_EMU_API cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, tempi_emu_ipc
 CUresult TEMPI_EMU_API cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, tempi_emu_ipc_handle in, unsigned flags)
 {
     handle h;
-    const CUresult result = tempi_emu_enter(EMU_cuIpcOpenMemHandle_v2, EMU_CONTEXT, NULL);
+    tempi_emu_context *context;
+    const CUresult result = tempi_emu_enter(EMU_cuIpcOpenMemHandle_v2, EMU_CONTEXT, &context);
     if (result != CUDA_SUCCESS)
         return result;
     memcpy(&h, &in, sizeof h);
-    return tempi_emu_leave(open_memory(&h, pointer, flags));
+    return tempi_emu_leave(open_memory(context, &h, pointer, flags));
 }
 
 CUresult TEMPI_EMU_API cuIpcCloseMemHandle(CUdeviceptr pointer);

@@ -5,12 +5,19 @@
 
 enum { POISON = 0xa7, POISON_MOST = 1 << 20 };
 
-CUresult tempi_emu_allocate(tempi_emu_context *context, size_t size, tempi_emu_kind kind,
+uint64_t tempi_emu_used[EMU_DEVICES];
+
+static bool fits(int device, size_t size)
+{
+    return size <= tempi_emu_option.memory && tempi_emu_used[device] <= tempi_emu_option.memory - size;
+}
+
+CUresult tempi_emu_allocate(tempi_emu_context *context, int device, size_t size, tempi_emu_kind kind,
                             tempi_emu_range **range)
 {
     if (size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (size > tempi_emu_option.memory || context->used > tempi_emu_option.memory - size)
+    if (!fits(device, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t base = tempi_emu_space_take(size, EMU_PAGE, 0);
     if (base == 0)
@@ -21,7 +28,8 @@ CUresult tempi_emu_allocate(tempi_emu_context *context, size_t size, tempi_emu_k
         .base = base,
         .size = size,
         .bytes = tempi_emu_space_bytes(base),
-        .device = context->device,
+        .device = device,
+        .context = context,
         .kind = kind,
     };
     *range = tempi_emu_range_add(&made);
@@ -29,7 +37,7 @@ CUresult tempi_emu_allocate(tempi_emu_context *context, size_t size, tempi_emu_k
         goto unmap;
     /* New memory holds anything, on a device too; but large memory is not touched for that. */
     memset((*range)->bytes, POISON, size < POISON_MOST ? size : POISON_MOST);
-    context->used += size;
+    tempi_emu_used[device] += size;
     return CUDA_SUCCESS;
 
 unmap:
@@ -46,7 +54,7 @@ void tempi_emu_release(tempi_emu_range *range)
     if (range->kind == EMU_MANAGED || range->kind == EMU_HOST)
         munmap(range->bytes, size);
     if (range->kind != EMU_HOST && range->kind != EMU_REGISTERED && range->kind != EMU_IPC)
-        tempi_emu_contexts[range->device].used -= size;
+        tempi_emu_used[range->device] -= size;
     if (tempi_emu_range_on_device(range)) {
         const bool own = range->kind != EMU_IPC;
         tempi_emu_space_unmap(base, size);
@@ -57,12 +65,14 @@ void tempi_emu_release(tempi_emu_range *range)
     tempi_emu_range_remove(base);
 }
 
-/* All that a context's end takes with it. Mapped memory belongs to its own functions. */
+/* All that a context's end takes with it; the end of a primary one is that of its device's pools too.
+ * Mapped memory belongs to its own functions. */
 void tempi_emu_release_context(const tempi_emu_context *context)
 {
+    const bool pools = tempi_emu_context_primary(context);
     for (size_t i = tempi_emu_range_count(); i-- > 0;) {
         tempi_emu_range *const range = tempi_emu_range_at(i);
-        if (range->device == context->device && range->kind != EMU_MAPPED)
+        if (range->context == context || (pools && range->kind == EMU_POOL && range->device == context->device))
             tempi_emu_release(range);
     }
 }
@@ -77,7 +87,7 @@ CUresult TEMPI_EMU_API cuMemAlloc_v2(CUdeviceptr *pointer, size_t size)
         return result;
     if (pointer == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    result = tempi_emu_allocate(context, size, EMU_DEVICE, &range);
+    result = tempi_emu_allocate(context, context->device, size, EMU_DEVICE, &range);
     if (result == CUDA_SUCCESS)
         *pointer = range->base;
     return tempi_emu_leave(result);
@@ -98,7 +108,7 @@ CUresult TEMPI_EMU_API cuMemFree_v2(CUdeviceptr pointer)
                       (range->kind == EMU_DEVICE || range->kind == EMU_POOL || range->kind == EMU_MANAGED);
     if (!ours)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    result = tempi_emu_drive_context(&tempi_emu_contexts[range->device]);
+    result = range->context ? tempi_emu_drive_context(range->context) : tempi_emu_drive_device(range->device);
     range = tempi_emu_range_find(pointer); /* the lock was away */
     if (range == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
@@ -116,7 +126,7 @@ CUresult TEMPI_EMU_API cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsi
         return result;
     if (pointer == NULL || size == 0 || (flags != 1 && flags != 2))
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    if (size > tempi_emu_option.memory || context->used > tempi_emu_option.memory - size)
+    if (!fits(context->device, size))
         return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
     void *const bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED)
@@ -126,6 +136,7 @@ CUresult TEMPI_EMU_API cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsi
         .size = size,
         .bytes = bytes,
         .device = context->device,
+        .context = context,
         .kind = EMU_MANAGED,
         .readable = ~0u,
     };
@@ -133,7 +144,7 @@ CUresult TEMPI_EMU_API cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsi
         munmap(bytes, size);
         return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    context->used += size;
+    tempi_emu_used[context->device] += size;
     *pointer = made.base;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
@@ -177,7 +188,7 @@ CUresult TEMPI_EMU_API cuMemGetInfo_v2(size_t *available, size_t *total)
     if (result != CUDA_SUCCESS)
         return result;
     if (available != NULL)
-        *available = tempi_emu_option.memory - context->used;
+        *available = tempi_emu_option.memory - tempi_emu_used[context->device];
     if (total != NULL)
         *total = tempi_emu_option.memory;
     return tempi_emu_leave(CUDA_SUCCESS);

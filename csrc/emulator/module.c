@@ -117,7 +117,7 @@ static CUresult place_variables(struct tempi_emu_module *module)
     if (ptx->variables_size == 0)
         return CUDA_SUCCESS;
     const CUresult result =
-        tempi_emu_allocate(module->context, ptx->variables_size, EMU_VARIABLES, &range);
+        tempi_emu_allocate(module->context, module->context->device, ptx->variables_size, EMU_VARIABLES, &range);
     if (result != CUDA_SUCCESS)
         return result;
     module->variables = range->base;
@@ -202,15 +202,9 @@ CUresult TEMPI_EMU_API cuModuleLoadDataEx(CUmodule *module, const void *image, u
     return tempi_emu_leave(load(context, module, image));
 }
 
-CUresult TEMPI_EMU_API cuModuleUnload(CUmodule module);
-CUresult TEMPI_EMU_API cuModuleUnload(CUmodule module)
+/* Its work is done. */
+static void unload(struct tempi_emu_module *module)
 {
-    CUresult result = tempi_emu_enter(EMU_cuModuleUnload, EMU_CONTEXT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!known(module))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_HANDLE);
-    result = tempi_emu_drive_context(module->context);
     struct tempi_emu_module **place = &modules;
     while (*place != module)
         place = &(*place)->next;
@@ -221,6 +215,27 @@ CUresult TEMPI_EMU_API cuModuleUnload(CUmodule module)
     dlclose(module->library);
     free(module->functions);
     free(module);
+}
+
+void tempi_emu_modules_end(const tempi_emu_context *context)
+{
+    for (struct tempi_emu_module *m = modules, *next; m != NULL; m = next) {
+        next = m->next;
+        if (m->context == context)
+            unload(m);
+    }
+}
+
+CUresult TEMPI_EMU_API cuModuleUnload(CUmodule module);
+CUresult TEMPI_EMU_API cuModuleUnload(CUmodule module)
+{
+    CUresult result = tempi_emu_enter(EMU_cuModuleUnload, EMU_CONTEXT, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!known(module))
+        return tempi_emu_leave(CUDA_ERROR_INVALID_HANDLE);
+    result = tempi_emu_drive_context(module->context);
+    unload(module);
     return tempi_emu_leave(result);
 }
 

@@ -37,7 +37,7 @@ static bool is_host(const tempi_emu_range *range)
 static CUcontext context_of(const tempi_emu_range *range)
 {
     const bool none = range->kind == EMU_POOL || range->kind == EMU_MAPPED;
-    return none ? NULL : &tempi_emu_contexts[range->device];
+    return none ? NULL : range->context;
 }
 
 static int access_of(const tempi_emu_range *range)
@@ -45,9 +45,7 @@ static int access_of(const tempi_emu_range *range)
     const tempi_emu_context *const current = tempi_emu_current();
     if (current == NULL)
         return 0;
-    const unsigned bit = 1u << current->device;
-    const bool own = range->device == current->device && range->kind != EMU_MAPPED;
-    return own || (range->readable & bit) || (current->peers & 1u << range->device) ? 3 : 0;
+    return tempi_emu_range_open_to(range, current) ? 3 : 0;
 }
 
 static CUresult answer(const tempi_emu_range *range, int attribute, uint64_t pointer, void *data)

@@ -18,12 +18,18 @@ struct tempi_emu_pool {
 enum { RELEASE_THRESHOLD = 4, RESERVED_CURRENT, RESERVED_HIGH, USED_CURRENT, USED_HIGH };
 
 static struct tempi_emu_pool defaults[EMU_DEVICES];
+static struct tempi_emu_pool *chosen[EMU_DEVICES]; /* NULL: the default one */
 static struct tempi_emu_pool *pools;
 
-CUmemoryPool tempi_emu_pool_default(int device)
+static struct tempi_emu_pool *default_of(int device)
 {
     defaults[device].device = device;
     return &defaults[device];
+}
+
+CUmemoryPool tempi_emu_pool_current(int device)
+{
+    return chosen[device] != NULL ? chosen[device] : default_of(device);
 }
 
 static bool known(const struct tempi_emu_pool *pool)
@@ -50,11 +56,8 @@ static CUresult allocate(tempi_emu_context *context, CUdeviceptr *pointer, size_
     CUresult result = tempi_emu_stream_of(context, handle, &stream);
     if (result == CUDA_SUCCESS && (pointer == NULL || !known(pool)))
         result = CUDA_ERROR_INVALID_VALUE;
-    tempi_emu_context *const owner = result == CUDA_SUCCESS ? &tempi_emu_contexts[pool->device] : NULL;
-    if (owner != NULL)
-        result = tempi_emu_context_start(owner);
     if (result == CUDA_SUCCESS)
-        result = tempi_emu_allocate(owner, size, EMU_POOL, &range);
+        result = tempi_emu_allocate(NULL, pool->device, size, EMU_POOL, &range);
     if (result != CUDA_SUCCESS)
         return result;
     range->pool = pool;
@@ -72,7 +75,7 @@ CUresult TEMPI_EMU_API cuMemAllocAsync(CUdeviceptr *pointer, size_t size, CUstre
     const CUresult result = tempi_emu_enter(EMU_cuMemAllocAsync, EMU_CONTEXT, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    return tempi_emu_leave(allocate(context, pointer, size, context->pool, stream));
+    return tempi_emu_leave(allocate(context, pointer, size, tempi_emu_pool_current(context->device), stream));
 }
 
 CUresult TEMPI_EMU_API cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t size, CUmemoryPool pool,
@@ -138,7 +141,7 @@ CUresult TEMPI_EMU_API cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice de
     const CUresult result = enter_device(EMU_cuDeviceGetDefaultMemPool, device);
     if (result != CUDA_SUCCESS)
         return result;
-    *pool = tempi_emu_pool_default(device);
+    *pool = default_of(device);
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -148,8 +151,7 @@ CUresult TEMPI_EMU_API cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
     const CUresult result = enter_device(EMU_cuDeviceGetMemPool, device);
     if (result != CUDA_SUCCESS)
         return result;
-    const CUmemoryPool set = tempi_emu_contexts[device].pool;
-    *pool = set != NULL ? set : tempi_emu_pool_default(device);
+    *pool = tempi_emu_pool_current(device);
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -161,7 +163,7 @@ CUresult TEMPI_EMU_API cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
         return result;
     if (!known(pool) || pool->device != device)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    tempi_emu_contexts[device].pool = pool;
+    chosen[device] = pool;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -201,8 +203,8 @@ CUresult TEMPI_EMU_API cuMemPoolDestroy(CUmemoryPool pool)
     if (pool >= defaults && pool < defaults + EMU_DEVICES)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
     pool->destroyed = true;
-    if (tempi_emu_contexts[pool->device].pool == pool)
-        tempi_emu_contexts[pool->device].pool = tempi_emu_pool_default(pool->device);
+    if (chosen[pool->device] == pool)
+        chosen[pool->device] = NULL;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 

@@ -74,13 +74,33 @@ static bool known(const tempi_emu_stream *stream)
     return false;
 }
 
+void tempi_emu_streams_end(const tempi_emu_context *context)
+{
+    for (tempi_emu_stream *s = streams, *next; s != NULL; s = next) {
+        next = s->next;
+        if (s->context == context && !s->destroyed) {
+            s->destroyed = true;
+            tempi_emu_stream_drop(s);
+        }
+    }
+}
+
+static tempi_emu_stream *default_of_thread(tempi_emu_context *context)
+{
+    static _Thread_local char thread;
+    for (tempi_emu_stream *s = streams; s != NULL; s = s->next)
+        if (s->thread == &thread && s->context == context && !s->destroyed)
+            return s;
+    tempi_emu_stream *const made = tempi_emu_stream_new(context, 0, 0);
+    if (made != NULL)
+        made->thread = &thread;
+    return made;
+}
+
 CUresult tempi_emu_stream_of(tempi_emu_context *context, CUstream handle, tempi_emu_stream **stream)
 {
-    static _Thread_local tempi_emu_stream *own[EMU_DEVICES]; /* the per-thread default streams */
     const uintptr_t number = (uintptr_t)handle;
-    if (number == 2 && (own[context->device] == NULL || !known(own[context->device])))
-        own[context->device] = tempi_emu_stream_new(context, 0, 0);
-    *stream = number < 2 ? context->legacy : number == 2 ? own[context->device] : handle;
+    *stream = number < 2 ? context->legacy : number == 2 ? default_of_thread(context) : handle;
     if (number == 2 && *stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     return known(*stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;

@@ -80,6 +80,19 @@ tempi_emu_range *tempi_emu_range_at(size_t index)
     return index < count ? ranges[index] : NULL;
 }
 
+/* Memory is the context's that it was allocated in, also on one device; what belongs to none is the
+ * device's, where mappings and pools let others in by themselves. */
+bool tempi_emu_range_open_to(const tempi_emu_range *range, const tempi_emu_context *context)
+{
+    if ((range->readable & 1u << context->device) != 0)
+        return true;
+    if (range->kind == EMU_MAPPED)
+        return false;
+    if (range->context == NULL)
+        return range->device == context->device || context->peers[range->device];
+    return range->context == context || context->peers[range->context - tempi_emu_contexts];
+}
+
 bool tempi_emu_range_on_device(const tempi_emu_range *range)
 {
     return range != NULL && range->kind <= EMU_VARIABLES;

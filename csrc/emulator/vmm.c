@@ -44,7 +44,7 @@ static void physical_drop(physical *memory)
     *place = memory->next;
     tempi_emu_space_forget(tempi_emu_space_offset(memory->address), memory->size);
     tempi_emu_space_give(memory->address);
-    tempi_emu_contexts[memory->device].used -= memory->size;
+    tempi_emu_used[memory->device] -= memory->size;
     free(memory);
 }
 
@@ -74,8 +74,8 @@ static CUresult create(uint64_t *handle, size_t size, const tempi_emu_allocation
         return CUDA_ERROR_INVALID_VALUE;
     if (!on_device(&properties->location))
         return CUDA_ERROR_INVALID_DEVICE;
-    tempi_emu_context *const context = &tempi_emu_contexts[properties->location.id];
-    if (size > tempi_emu_option.memory || context->used > tempi_emu_option.memory - size)
+    uint64_t *const used = &tempi_emu_used[properties->location.id];
+    if (size > tempi_emu_option.memory || *used > tempi_emu_option.memory - size)
         return CUDA_ERROR_OUT_OF_MEMORY;
     physical *const made = calloc(1, sizeof *made);
     if (made == NULL)
@@ -92,7 +92,7 @@ static CUresult create(uint64_t *handle, size_t size, const tempi_emu_allocation
     made->properties = *properties;
     made->next = physicals;
     physicals = made;
-    context->used += size;
+    *used += size;
     *handle = made->id;
     return CUDA_SUCCESS;
 }

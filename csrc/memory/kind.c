@@ -2,7 +2,8 @@
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/stats.h"
-#include "cuda/driver.h"
+#include "cuda/device.h"
+#include "cuda/place.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -30,7 +31,7 @@ static bool amd_runtime_loaded(void)
 
 /* Attributes are written in their own sizes (4 or 8 bytes) to zeroed 8-byte cells; every machine with
  * CUDA is little-endian. */
-enum { TYPE, MANAGED, ORDINAL, START, SIZE, ID, ATTRIBUTES };
+enum { TYPE, MANAGED, ORDINAL, START, SIZE, ID, CONTEXT, ATTRIBUTES };
 
 static tempi_memory_kind kind_of(const uint64_t *cells)
 {
@@ -53,11 +54,28 @@ static bool means_host(int result)
            result == TEMPI_CUDA_DEINITIALIZED || result == TEMPI_CUDA_INVALID_CONTEXT;
 }
 
-static tempi_memory_kind query(const void *address, tempi_memory *out)
+/* What kernels may be writing is worked on in its own context; what is the host's, on any device. FOREIGN:
+ * the context cannot be used. */
+static tempi_memory_kind place(tempi_memory *memory, tempi_cuda_context context)
+{
+    const bool placed = memory->kind == TEMPI_MEMORY_DEVICE ||
+                        (memory->kind == TEMPI_MEMORY_MANAGED && context && memory->device >= 0);
+    if (!placed)
+        return memory->kind;
+    const int found = tempi_cuda_place_of(memory->device, context);
+    if (found == TEMPI_CUDA_NO_PLACE)
+        return TEMPI_MEMORY_FOREIGN;
+    memory->device = found;
+    return memory->kind;
+}
+
+/* *ordinal: of memory that belongs to no context; else -1. */
+static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *ordinal)
 {
     int names[ATTRIBUTES] = {TEMPI_CUDA_POINTER_MEMORY_TYPE, TEMPI_CUDA_POINTER_IS_MANAGED,
                              TEMPI_CUDA_POINTER_ORDINAL,     TEMPI_CUDA_POINTER_RANGE_START,
-                             TEMPI_CUDA_POINTER_RANGE_SIZE,  TEMPI_CUDA_POINTER_BUFFER_ID};
+                             TEMPI_CUDA_POINTER_RANGE_SIZE,  TEMPI_CUDA_POINTER_BUFFER_ID,
+                             TEMPI_CUDA_POINTER_CONTEXT};
     uint64_t cells[ATTRIBUTES] = {0};
     void *data[ATTRIBUTES];
     for (int i = 0; i < ATTRIBUTES; ++i)
@@ -77,49 +95,65 @@ static tempi_memory_kind query(const void *address, tempi_memory *out)
         return kind;
     *out = (tempi_memory){kind, (int32_t)(uint32_t)cells[ORDINAL], (uintptr_t)cells[START], (int64_t)cells[SIZE],
                           cells[ID]};
-    return kind;
+    *ordinal = kind == TEMPI_MEMORY_DEVICE && cells[CONTEXT] == 0 ? out->device : -1;
+    return place(out, (tempi_cuda_context)(uintptr_t)cells[CONTEXT]);
 }
 
 /* ---- what was asked lately ----------------------------------------------------------------------------- */
 
 /* A few allocations of each thread. The driver gives a buffer id out once: if the address still has it,
- * it is the same allocation and all that was said of it holds. */
+ * it is the same allocation and all that was said of it holds; but the place of what belongs to no context
+ * changes with the current one. */
 enum { RECENT = 4 };
 static _Thread_local struct {
-    tempi_memory of[RECENT];
+    struct known {
+        tempi_memory memory;
+        int32_t ordinal; /* of memory that belongs to no context; else -1 */
+        unsigned times;  /* places hold until all devices are taken down */
+    } of[RECENT];
     unsigned next;
 } recent;
+
+static bool is_same(const void *address, const tempi_memory *known)
+{
+    uint64_t id = 0;
+    tempi_stat_add(TEMPI_STAT_pointer_queries, 1);
+    return tempi_cu.PointerGetAttribute(&id, TEMPI_CUDA_POINTER_BUFFER_ID, (uintptr_t)address) ==
+               TEMPI_CUDA_SUCCESS &&
+           id == known->buffer_id;
+}
 
 static bool recent_find(const void *address, tempi_memory *out)
 {
     for (int i = 0; i < RECENT; ++i) {
-        tempi_memory *known = &recent.of[i];
-        if ((uintptr_t)address - known->base >= (uintptr_t)known->size)
+        struct known *known = &recent.of[i];
+        if ((uintptr_t)address - known->memory.base >= (uintptr_t)known->memory.size)
             continue;
-        uint64_t id = 0;
-        tempi_stat_add(TEMPI_STAT_pointer_queries, 1);
-        if (tempi_cu.PointerGetAttribute(&id, TEMPI_CUDA_POINTER_BUFFER_ID, (uintptr_t)address) ==
-                TEMPI_CUDA_SUCCESS &&
-            id == known->buffer_id) {
-            *out = *known;
-            return true;
+        if (known->times != atomic_load(&tempi_cuda_times) || !is_same(address, &known->memory)) {
+            known->memory.size = 0;
+            continue;
         }
-        known->size = 0;
+        *out = known->memory;
+        if (known->ordinal >= 0) {
+            out->device = known->ordinal;
+            out->kind = place(out, NULL);
+        }
+        return true;
     }
     return false;
 }
 
-static void recent_note(const tempi_memory *memory)
+static void recent_note(const tempi_memory *memory, int32_t ordinal)
 {
     if (memory->base == 0 || memory->size <= 0 || memory->buffer_id == 0)
         return;
-    recent.of[recent.next++ % RECENT] = *memory;
+    recent.of[recent.next++ % RECENT] = (struct known){*memory, ordinal, atomic_load(&tempi_cuda_times)};
 }
 
 void tempi_memory_forget(void)
 {
     for (int i = 0; i < RECENT; ++i)
-        recent.of[i].size = 0;
+        recent.of[i].memory.size = 0;
 }
 
 /* ---- after a device was lost ---------------------------------------------------------------------------- */
@@ -156,11 +190,12 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
     }
     if (recent_find(address, out))
         return out->kind;
-    out->kind = query(address, out);
+    int32_t ordinal = -1;
+    out->kind = query(address, out, &ordinal);
     if (out->kind == TEMPI_MEMORY_FOREIGN && !tempi_cuda_up()) { /* lost by this very question */
         out->kind = TEMPI_MEMORY_HOST;
         return ask_lost(address, out);
     }
-    recent_note(out);
+    recent_note(out, ordinal);
     return out->kind;
 }

@@ -22,7 +22,7 @@ typedef enum tempi_memory_kind {
 /* What is known of an address. Plain and foreign memory have a kind only. */
 typedef struct tempi_memory {
     tempi_memory_kind kind;
-    int32_t device;     /* ordinal; -1: none */
+    int32_t device;     /* its place (cuda/device.h): an ordinal, or a context's of the program's own; -1: none */
     uintptr_t base;     /* of the allocation; 0: not known */
     int64_t size;       /* of the allocation, bytes */
     uint64_t buffer_id; /* the driver's, never used twice; 0: none */

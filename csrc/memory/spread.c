@@ -9,10 +9,10 @@
  * Managed memory counts as its device's: kernels of the program may be writing it.
  */
 #include "memory/spread.h"
-#include "cuda/driver.h"
+#include "cuda/device.h"
 #include "datatype/layout.h"
 
-enum { QUESTIONS = 256, PAGE = 4096, HOST = -1, SEVERAL = -2, UNKNOWN = -3, DEVICES = 32 };
+enum { QUESTIONS = 256, PAGE = 4096, HOST = -1, SEVERAL = -2, UNKNOWN = -3, DEVICES = TEMPI_CUDA_DEVICES };
 
 typedef struct look {
     uintptr_t mem;

@@ -40,6 +40,9 @@ typedef struct tempi_op {
     bool partial;   /* the layout covers only some of the packed bytes: the others are not to be touched */
     uintptr_t stream; /* the program's, after which a device does it (cuda/device.h: tempi_cuda_order); 0: by default */
     struct tempi_parts *parts; /* TEMPI_MIXED: one operation for each memory (parts.h); else NULL */
+    /* Of a pack by a device: straight into where this unpack would bring the bytes, whose memory is the same device's;
+     * neither's `packed` is touched. It stays as it is until the work is launched. NULL: into `packed`. */
+    const struct tempi_op *into;
 } tempi_op;
 
 typedef struct tempi_work tempi_work;

@@ -5,6 +5,7 @@
  *
  *   a call            comes back when it returns
  *   with a request    when that completes: the bounce hangs on the request's record
+ *                     (one-sided: or when the window is synchronised, whichever is first)
  *   persistent        filled at each start, comes back at each completion
  *   one-sided         when the window's operations to that target are complete (lingers until then)
  *   split collective  at its second half (lingers until then)
@@ -97,6 +98,7 @@ int tempi_bounce_broadcasts(MPI_Comm comm, int root);
  * without one, and returns what the program is to be told. */
 int tempi_bounce_close(tempi_bounce *bounce, int rc);
 int tempi_bounce_attach(tempi_bounce *bounce, int rc, MPI_Request *request);
+int tempi_bounce_attach_target(tempi_bounce *bounce, int rc, int target, MPI_Request *request);
 int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request);
 int tempi_bounce_linger(tempi_bounce *bounce, int rc, int target);
 int tempi_bounce_begin(tempi_bounce *bounce, int rc);

@@ -65,6 +65,7 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->stream = 0;
     op->partial = false;
     op->parts = NULL;
+    op->into = NULL;
 }
 
 /* A message of device memory. A library that does not take device addresses cannot have it, so there it

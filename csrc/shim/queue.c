@@ -5,6 +5,7 @@
 #include "cuda/backend.h"
 #include "shim/check.h"
 #include "shim/request.h"
+#include "shim/self.h"
 
 #include <time.h>
 
@@ -130,10 +131,13 @@ static void post(tempi_record *record)
 {
     if (tempi_pack_error(&record->ticket) != TEMPI_OK) {
         record->error = MPI_ERR_OTHER; /* its handler is called when the request completes */
+        tempi_self_refused(record);
         __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
         return;
     }
-    if (record->typemap)
+    if (record->receive)
+        tempi_check_move(record->receive->typemap, record->op.into, record->typemap, &record->op, "a send to oneself");
+    else if (record->typemap)
         tempi_check_op(record->typemap, &record->op, "a nonblocking send");
     const struct tempi_mpi *to = record->door;
     const MPI_Comm comm = tempi_comm_of(record->comm);
@@ -152,6 +156,8 @@ static void post(tempi_record *record)
         break;
     }
     record->told = record->error != MPI_SUCCESS;
+    if (record->told)
+        tempi_self_refused(record);
     record->inner = tempi_handle(inner);
     __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
 }

@@ -14,6 +14,7 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
                    int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
     tempi_message message;
+    tempi_self_before_blocking(comm, source);
     if (tempi_pending_any())
         tempi_before_blocking();
     if (source == MPI_PROC_NULL ||
@@ -35,14 +36,23 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     if (tempi_pending_any())
         tempi_progress_gathering();
     if (source == MPI_PROC_NULL ||
-        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message))
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message)) {
+        tempi_self_before(comm, source);
         return tempi_self_saw(tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request), comm, source);
+    }
     message.op.stream = tempi_stream_of(comm);
-    const int rc = tempi_self_saw(
-        tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request), comm, source);
+    const bool expected = tempi_memory_mixed && tempi_self_expects(comm, source);
+    if (!expected)
+        tempi_self_before(comm, source);
+    const int posted = tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request);
+    int rc = posted;
     if (rc == MPI_SUCCESS)
-        return tempi_request_attach(&message, true, comm, request);
-    tempi_message_drop(&message);
+        rc = tempi_request_attach(&message, true, comm, request);
+    else
+        tempi_message_drop(&message);
+    if (!expected)
+        return tempi_self_saw(rc, comm, source);
+    tempi_self_expected(comm, posted, tag, posted == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
     return rc;
 }
 
@@ -122,6 +132,16 @@ static int exchange(const struct tempi_mpi *to, half *out, int dest, int sendtag
     return rc;
 }
 
+/* The library is to carry a combined call, whose receive blocks; `own`: it is known to receive its own message. */
+static void between_threads(MPI_Comm comm, int dest, int source, bool own)
+{
+    tempi_self_before_blocking(comm, source);
+    if (!own)
+        tempi_self_before(comm, dest);
+    if (tempi_memory_mixed && tempi_threads_multiple && tempi_pending_any())
+        tempi_before_blocking();
+}
+
 int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Count sendcount,
                        MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
                        MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
@@ -135,6 +155,7 @@ int tempi_act_Sendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Coun
         tempi_self_status(status, dest, sendtag, bytes);
         return MPI_SUCCESS;
     }
+    between_threads(comm, dest, source, own);
     half out = half_take(sendbuf, sendcount, sendtype, dest, comm, TEMPI_OP_SEND);
     half in = half_take(recvbuf, recvcount, recvtype, source, comm, TEMPI_OP_RECV);
     const int rc = exchange(to, &out, dest, sendtag, &in, source, recvtag, comm, status, "MPI_Sendrecv");
@@ -157,6 +178,7 @@ int tempi_act_Sendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count 
         tempi_self_status(status, dest, sendtag, bytes);
         return MPI_SUCCESS;
     }
+    between_threads(comm, dest, source, own);
     half out = half_take(buf, count, datatype, dest, comm, TEMPI_OP_SEND);
     half in = half_take(buf, count, datatype, source, comm, TEMPI_OP_RECV);
     const bool ours = (out.ours || in.ours) && (out.ours || dest == MPI_PROC_NULL) &&
@@ -178,6 +200,8 @@ int tempi_act_Isendrecv(const struct tempi_mpi *to, const void *sendbuf, MPI_Cou
 {
     if (!to->Isendrecv)
         return TEMPI_UNAVAILABLE;
+    tempi_self_before(comm, source);
+    tempi_self_before(comm, dest);
     if (tempi_pending_any())
         tempi_before_sending(comm);
     const int rc = tempi_bounces() ? tempi_bounced_Isendrecv_c(to, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request)
@@ -191,6 +215,8 @@ int tempi_act_Isendrecv_replace(const struct tempi_mpi *to, void *buf, MPI_Count
 {
     if (!to->Isendrecv_replace)
         return TEMPI_UNAVAILABLE;
+    tempi_self_before(comm, source);
+    tempi_self_before(comm, dest);
     if (tempi_pending_any())
         tempi_before_sending(comm);
     const int rc = tempi_bounces() ? tempi_bounced_Isendrecv_replace_c(to, buf, count, datatype, dest, sendtag, source, recvtag, comm, request)

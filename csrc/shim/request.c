@@ -6,6 +6,7 @@
 #include "model/learn.h"
 #include "shim/bounce.h"
 #include "shim/check.h"
+#include "shim/ledger.h"
 #include "shim/queue.h"
 
 tempi_record *tempi_request_record(tempi_message *message, bool receives)
@@ -114,7 +115,9 @@ bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi
     const int64_t came = tempi_status_bytes(status);
     *out = record->op;
     out->n = came < out->n ? came : out->n;
-    return true;
+    if (record->moved)
+        tempi_message_note(TEMPI_OP_RECV, out);
+    return !record->moved;
 }
 
 static void unpacked(const tempi_op *op, tempi_record *record, bool failed)
@@ -171,6 +174,8 @@ void tempi_request_finish(tempi_record *record)
     }
     if (record->role == TEMPI_REQUEST_PROXY)
         tempi_queue_retire(record);
+    if (record->ledger)
+        tempi_ledger_leave(record);
     tempi_typemap_free(record->typemap);
     tempi_bounce_free(record->bounce);
     tempi_record_free(record);

@@ -3,86 +3,61 @@
 #include "base/trace.h"
 #include "cuda/move.h"
 #include "shim/check.h"
+#include "shim/ledger.h"
 #include "shim/message.h"
 #include "shim/queue.h"
+#include "shim/request.h"
 #include "shim/stream.h"
-
-static int keyval = MPI_KEYVAL_INVALID;
-static _Atomic bool known; /* every call was seen */
-
-/* Nothing is under way in a communicator that was just made. (The library's own functions of this kind
- * are symbols on some, and we must have none undefined.) */
-static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
-{
-    (void)comm, (void)key, (void)state, (void)in, (void)out;
-    *flag = 0;
-    return MPI_SUCCESS;
-}
-
-static int delete_nothing(MPI_Comm comm, int key, void *value, void *state)
-{
-    (void)comm, (void)key, (void)value, (void)state;
-    return MPI_SUCCESS;
-}
 
 void tempi_self_start(bool seen)
 {
-    known = false;
-    if (!tempi_memory_mixed || keyval != MPI_KEYVAL_INVALID)
-        return;
-    known = tempi_lib.Comm_create_keyval(copy_nothing, delete_nothing, &keyval, NULL) == MPI_SUCCESS && seen;
+    if (tempi_memory_mixed)
+        tempi_ledger_start(seen);
 }
 
 void tempi_self_stop(void)
 {
-    known = false;
-    if (keyval != MPI_KEYVAL_INVALID)
-        tempi_lib.Comm_free_keyval(&keyval);
-    keyval = MPI_KEYVAL_INVALID;
+    tempi_ledger_stop();
 }
 
-static bool is_own(MPI_Comm comm, int peer)
-{
-    int rank, between = 0;
-    return peer >= 0 && tempi_lib.Comm_rank(comm, &rank) == MPI_SUCCESS && rank == peer &&
-           tempi_lib.Comm_test_inter(comm, &between) == MPI_SUCCESS && !between;
-}
+/* ---- what could be in the way ------------------------------------------------------------------------------ */
 
-static bool in_doubt(MPI_Comm comm)
+static bool is_own_or_any(MPI_Comm comm, int peer)
 {
-    void *value;
-    int found = 0;
-    return tempi_lib.Comm_get_attr(comm, keyval, &value, &found) != MPI_SUCCESS || found;
+    return tempi_ledger_on() && comm != MPI_COMM_NULL && (peer == MPI_ANY_SOURCE || tempi_ledger_own(comm, peer));
 }
 
 void tempi_self_look(MPI_Comm comm, int peer)
 {
-    static char mark;
-    if (!known || !(peer == MPI_ANY_SOURCE || is_own(comm, peer)) || in_doubt(comm))
-        return;
-    if (tempi_lib.Comm_set_attr(comm, keyval, &mark) != MPI_SUCCESS)
-        known = false;
+    tempi_ledger *ledger = is_own_or_any(comm, peer) ? tempi_ledger_of(comm, true) : NULL;
+    if (ledger)
+        tempi_ledger_doubt(ledger);
+}
+
+void tempi_self_block(MPI_Comm comm, int source)
+{
+    tempi_ledger *ledger = is_own_or_any(comm, source) ? tempi_ledger_of(comm, true) : NULL;
+    if (ledger)
+        tempi_ledger_untrack(ledger);
 }
 
 bool tempi_self_matches(MPI_Comm comm, int dest, int sendtag, int source, int recvtag)
 {
-    return known && dest == source && (recvtag == sendtag || recvtag == MPI_ANY_TAG) &&
-           tempi_queue_takes(dest, sendtag, comm) && is_own(comm, dest) && !in_doubt(comm);
+    return tempi_ledger_on() && dest == source && (recvtag == sendtag || recvtag == MPI_ANY_TAG) &&
+           tempi_queue_takes(dest, sendtag, comm) && tempi_ledger_own(comm, dest) &&
+           tempi_ledger_clear(tempi_ledger_of(comm, false));
 }
+
+/* ---- in one call ------------------------------------------------------------------------------------------- */
 
 static bool by_kernel(const tempi_op *op)
 {
     return op->method != TEMPI_ON_HOST && op->method != TEMPI_MIXED;
 }
 
-static tempi_side side_of(const tempi_op *op)
-{
-    return (tempi_side){.layout = op->layout, .count = op->count, .mem = (uintptr_t)op->mem};
-}
-
 static bool move(MPI_Comm comm, const tempi_message *out, const tempi_message *in, const char *call)
 {
-    const tempi_side from = side_of(&out->op), to = side_of(&in->op);
+    const tempi_side from = tempi_side_of(&out->op), to = tempi_side_of(&in->op);
     const double start = tempi_trace_begin();
     const uintptr_t before = tempi_stream_enter(comm);
     const int status = tempi_cuda_move(out->op.device, &from, &to, out->op.n);
@@ -141,4 +116,111 @@ void tempi_self_status(MPI_Status *status, int rank, int tag, int64_t bytes)
     tempi_lib.Status_set_elements_x(status, MPI_BYTE, (MPI_Count)bytes);
     status->MPI_SOURCE = rank;
     status->MPI_TAG = tag;
+}
+
+/* ---- in two calls ------------------------------------------------------------------------------------------ */
+
+bool tempi_self_expects(MPI_Comm comm, int source)
+{
+    if (source < 0 || !is_own_or_any(comm, source))
+        return false;
+    tempi_ledger *ledger = tempi_ledger_of(comm, true);
+    return ledger && tempi_ledger_reserve(ledger);
+}
+
+/* Nobody else has the request yet. A receive that is complete has brought something that nobody knows of. */
+void tempi_self_expected(MPI_Comm comm, int rc, int tag, MPI_Request request)
+{
+    tempi_record *record = NULL;
+    if (rc == MPI_SUCCESS) {
+        tempi_lock_acquire(&tempi_records.lock);
+        const tempi_record_slot *slot = tempi_records_find(tempi_handle(request));
+        if (slot && slot->record->role == TEMPI_REQUEST_ATTACHED && slot->record->receives)
+            record = slot->record;
+        tempi_lock_release(&tempi_records.lock);
+    }
+    tempi_ledger_posted(tempi_ledger_of(comm, false), record, tag, rc == MPI_SUCCESS && !record);
+}
+
+/* The send in question, as its call has it. */
+typedef struct sending {
+    const struct tempi_mpi *to;
+    const void *buf;
+    MPI_Count count;
+    MPI_Datatype datatype;
+    tempi_send_mode mode;
+    int dest, tag;
+    MPI_Comm comm;
+    MPI_Request *request;
+} sending;
+
+static bool queue(const sending *s, tempi_message *message, const tempi_ticket *ticket, tempi_record *receive)
+{
+    tempi_record *record = tempi_request_record(message, false);
+    if (!record)
+        return false;
+    record->door = s->to;
+    record->ticket = *ticket;
+    record->mode = (int)s->mode;
+    record->destination = s->dest;
+    record->tag = s->tag;
+    record->comm = tempi_handle(s->comm);
+    record->receive = receive;
+    receive->moved = true;
+    if (tempi_queue_send(record, s->request) == MPI_SUCCESS)
+        return true;
+    receive->moved = false;
+    tempi_request_unrecord(record, message);
+    return false;
+}
+
+static bool fits(const tempi_op *out, const tempi_op *in)
+{
+    return by_kernel(out) && by_kernel(in) && out->device == in->device && out->n <= in->n;
+}
+
+/* Without a queue's place it is sent packed, to be unpacked over what was moved. */
+static bool carry(tempi_record *receive, void *context)
+{
+    const sending *s = context;
+    tempi_message message;
+    tempi_ticket ticket;
+    if (!tempi_message_take(s->buf, s->count, s->datatype, TEMPI_OP_SEND, tempi_other_of(s->comm, s->dest), &message))
+        return false;
+    message.op.into = &receive->op;
+    message.op.stream = tempi_stream_of(s->comm);
+    if (fits(&message.op, &receive->op) && tempi_pack_submit(&message.op, 1, &ticket) == TEMPI_OK) {
+        const tempi_op op = message.op;
+        if (queue(s, &message, &ticket, receive)) {
+            tempi_message_note(TEMPI_OP_SEND, &op);
+            tempi_stat_add(TEMPI_STAT_self_moves, 1);
+            return true;
+        }
+        tempi_pack_wait(&ticket);
+    }
+    tempi_message_drop(&message);
+    return false;
+}
+
+bool tempi_self_carry(const struct tempi_mpi *to, const void *buf, MPI_Count count, MPI_Datatype datatype, int mode,
+                      int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    sending s = {to, buf, count, datatype, (tempi_send_mode)mode, dest, tag, comm, request};
+    if (dest < 0 || !is_own_or_any(comm, dest) || !tempi_queue_takes(dest, tag, comm))
+        return false; /* not to oneself, or the library will refuse it */
+    tempi_ledger *ledger = tempi_ledger_of(comm, tempi_threads_multiple);
+    if (!ledger)
+        return false;
+    if (mode != TEMPI_SELF_NEVER)
+        return tempi_ledger_meet(ledger, tag, carry, &s);
+    tempi_ledger_doubt(ledger);
+    return false;
+}
+
+void tempi_self_refused(tempi_record *record)
+{
+    if (!record->receive)
+        return;
+    record->receive->moved = false;
+    tempi_self_look(tempi_comm_of(record->comm), record->destination);
 }

@@ -1,31 +1,45 @@
-/* Messages to oneself.
+/* Messages to oneself, in device memory: from one strided memory straight to the other, with no packed buffer
+ * between, where it is certain which receive has which message.
  *
- * A Sendrecv (or Sendrecv_replace) whose two peers are the process itself moves its bytes straight from
- * one strided memory to the other, when its send is sure to match its receive. That is so if on this
- * communicator nothing else of this process to itself can be in the way:
+ * In one call: a Sendrecv (or Sendrecv_replace) whose two peers are the process itself, whose tags match and
+ * whose message fits. The library hears nothing of it, so nothing of this process to itself may be pending on
+ * the communicator (ledger.h). What other threads are doing at this moment is concurrent: a program
+ * cannot know that their calls have begun, so it must be right with either order.
  *
- *   1. the tags match, the source is the own rank and not MPI_ANY_SOURCE, and the message fits;
- *   2. no send to the own rank was made other than by a Sendrecv that received it itself: an earlier one
- *      that is still on its way would have to be received first;
- *   3. no receive from the own rank or from MPI_ANY_SOURCE was posted that does not block: it would
- *      have to get the message.
+ * In two: a send to the own rank, in any mode but the buffered one, that has its receive by the ledger. The move
+ * takes the place of the pack: the send waits in the queue until it is done, and then goes to the library as ever,
+ * with a staging buffer that holds nothing of interest; the receive's staging buffer gets it and is not
+ * unpacked. So matching, statuses, completion, cancelling and probing are the library's own, and a burst's moves
+ * are one launch with its packs.
  *
- * What other threads are doing at this moment is concurrent: a program cannot know that their calls have
- * begun, so it must be right with either order. What they have done is remembered as our own is.
- *
- * What the library still holds cannot be asked, so 2 and 3 are remembered for the communicator's life, by an
- * attribute, from the first such call on. In doubt the library carries the message. Host memory is
- * always the library's or goes packed: where there is no CUDA nothing is remembered at all.
+ * In doubt the library carries the message. Host memory is always the library's or goes packed: where
+ * there is no CUDA nothing is remembered at all.
  */
 #ifndef TEMPI_SHIM_SELF_H
 #define TEMPI_SHIM_SELF_H
 
 #include "memory/kind.h"
 #include "shim/abi.h"
+#include "shim/ledger.h"
 
-/* A send to `peer`, or a receive from it that does not block, was made in comm, and is perhaps still
- * pending. */
+/* A send to `peer`, or a receive from it that does not block, was made in comm, or will be, and is perhaps
+ * pending then. */
 void tempi_self_look(MPI_Comm comm, int peer);
+/* A receive that blocks is being made. */
+void tempi_self_block(MPI_Comm comm, int source);
+
+/* With several threads, before the queue is posted and the call is made (ledger.h); then with its result. */
+static inline void tempi_self_before(MPI_Comm comm, int peer)
+{
+    if (tempi_memory_mixed && tempi_threads_multiple)
+        tempi_self_look(comm, peer);
+}
+
+static inline void tempi_self_before_blocking(MPI_Comm comm, int source)
+{
+    if (tempi_memory_mixed && tempi_threads_multiple)
+        tempi_self_block(comm, source);
+}
 
 static inline int tempi_self_saw(int rc, MPI_Comm comm, int peer)
 {
@@ -33,6 +47,29 @@ static inline int tempi_self_saw(int rc, MPI_Comm comm, int peer)
         tempi_self_look(comm, peer);
     return rc;
 }
+
+/* A receive of device memory, before it is posted: true, it is a certain one, and after it was posted
+ * (and attached) `expected` is to be told. */
+bool tempi_self_expects(MPI_Comm comm, int source);
+void tempi_self_expected(MPI_Comm comm, int rc, int tag, MPI_Request request);
+
+enum { TEMPI_SELF_NEVER = -1 }; /* a mode whose bytes the library takes at once */
+
+/* A send in a tempi_send_mode, before anything else is done for it: true, it is being moved and
+ * *request is its request. */
+bool tempi_self_carry(const struct tempi_mpi *to, const void *buf, MPI_Count count, MPI_Datatype datatype, int mode,
+                      int dest, int tag, MPI_Comm comm, MPI_Request *request);
+
+static inline bool tempi_self_carries(const struct tempi_mpi *to, const void *buf, MPI_Count count,
+                                      MPI_Datatype datatype, int mode, int dest, int tag, MPI_Comm comm,
+                                      MPI_Request *request)
+{
+    return tempi_memory_mixed && (tempi_threads_multiple || (mode != TEMPI_SELF_NEVER && tempi_ledger_waits())) &&
+           tempi_self_carry(to, buf, count, datatype, mode, dest, tag, comm, request);
+}
+
+/* A send that was to go out after its move was not: the receive has no message. */
+void tempi_self_refused(tempi_record *record);
 
 /* Whether a combined call's send matches its receive by the rule above, sizes apart. */
 bool tempi_self_matches(MPI_Comm comm, int dest, int sendtag, int source, int recvtag);

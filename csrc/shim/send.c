@@ -7,11 +7,14 @@
 #include "shim/stream.h"
 
 /* Forwards one blocking send in each mode: packed by us, or as it came. */
-#define DEFINE_SEND(NAME)                                                                          \
+#define DEFINE_SEND(NAME, MODE)                                                                    \
     int tempi_act_##NAME(const struct tempi_mpi *to, const void *buf, MPI_Count count,             \
                          MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)                  \
     {                                                                                              \
         tempi_message message;                                                                     \
+        MPI_Request moved;                                                                         \
+        if (tempi_self_carries(to, buf, count, datatype, MODE, dest, tag, comm, &moved))           \
+            return tempi_act_Wait(to, &moved, MPI_STATUS_IGNORE);                                  \
         if (tempi_pending_any())                                                                   \
             tempi_before_blocking();                                                               \
         if (dest == MPI_PROC_NULL ||                                                               \
@@ -27,10 +30,10 @@
         return tempi_self_saw(rc, comm, dest);                                                     \
     }
 
-DEFINE_SEND(Send)
-DEFINE_SEND(Ssend)
-DEFINE_SEND(Rsend)
-DEFINE_SEND(Bsend)
+DEFINE_SEND(Send, TEMPI_SEND_STANDARD)
+DEFINE_SEND(Ssend, TEMPI_SEND_SYNCHRONOUS)
+DEFINE_SEND(Rsend, TEMPI_SEND_READY)
+DEFINE_SEND(Bsend, TEMPI_SELF_NEVER)
 
 /* What became of a nonblocking send's pack. */
 typedef enum started {
@@ -102,6 +105,8 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
         tempi_message message;                                                                     \
         if (tempi_pending_any())                                                                   \
             tempi_progress_gathering();                                                            \
+        if (tempi_self_carries(to, buf, count, datatype, MODE, dest, tag, comm, request))          \
+            return MPI_SUCCESS;                                                                    \
         if (dest == MPI_PROC_NULL ||                                                               \
             !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message)) { \
             if (tempi_pending_any())                                                               \
@@ -130,6 +135,7 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
                      MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
     tempi_message message;
+    (void)tempi_self_carries(to, buf, count, datatype, TEMPI_SELF_NEVER, dest, tag, comm, request);
     if (tempi_pending_any())
         tempi_before_blocking();
     if (dest == MPI_PROC_NULL ||

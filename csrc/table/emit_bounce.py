@@ -96,6 +96,8 @@ def described(row: Row, buffer: Buffer) -> str:
 
 def finish(row: Row) -> str:
     match row.bounce:
+        case Bounce.REQUEST if row.function.of_kind("WINDOW"):
+            return "tempi_bounce_attach_target(bounce, result, target_rank, request)"
         case Bounce.REQUEST:
             return "tempi_bounce_attach(bounce, result, request)"
         case Bounce.PERSISTENT:

@@ -47,6 +47,9 @@ tempi_record *tempi_record_new(void)
     record->op.parts = NULL;
     record->typemap = NULL;
     record->bounce = NULL;
+    record->ledger = NULL;
+    record->receive = NULL;
+    record->moved = false;
     record->error = 0;
     record->told = false;
     record->next = record->beside = NULL;

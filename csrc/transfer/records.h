@@ -35,7 +35,13 @@ typedef struct tempi_record {
     struct tempi_record *next; /* in the queue, the orphans, or the free list */
     struct tempi_record *beside; /* in a claim: a queued send can be in both */
 
+    /* A receive from the process itself. */
+    void *ledger;               /* the shim's, in whose list it is; NULL: in none */
+    struct tempi_record *behind; /* in that list */
+    bool moved;                 /* its bytes are there before its message is */
+
     /* Proxy: how to post the send, and what came of it. */
+    struct tempi_record *receive; /* whose memory op.into is; valid until it is posted */
     const void *door; /* the shim's table of functions that the call came by */
     tempi_ticket ticket;
     bool posted;

@@ -218,6 +218,64 @@ def test_result_is_there_after_the_flush(window: Exposed, how: str) -> None:
     comm.Barrier()
 
 
+def rget(w: Any, memory: DeviceMemory, to: int) -> Any:
+    return w.Rget([memory.at(0), 16, MPI.INT], to)
+
+
+def rget_accumulate(w: Any, memory: DeviceMemory, to: int) -> Any:
+    return w.Rget_accumulate([None, 0, MPI.INT], [memory.at(0), 16, MPI.INT], to, op=MPI.NO_OP)
+
+
+def rput(w: Any, memory: DeviceMemory, to: int) -> Any:
+    return w.Rput([memory.at(0), 16, MPI.INT], to)
+
+
+@pytest.mark.parametrize("how", ["Flush", "Flush_all", "Flush_local", "Flush_local_all", "Unlock", "Unlock_all"])
+@pytest.mark.parametrize("operate", [rget, rget_accumulate], ids=["Rget", "Rget_accumulate"])
+def test_result_of_a_request_is_there_after_the_flush(window: Exposed, how: str, operate: Callable[..., Any]) -> None:
+    """Before the request is waited for, which brings nothing a second time."""
+    w, comm = window.win, window.comm
+    to = (comm.rank + 1) % comm.size
+    window.fill()
+    comm.Barrier()
+    memory, later = DeviceMemory(64), DeviceMemory(64)
+    if how == "Unlock":
+        w.Lock(to, MPI.LOCK_SHARED)
+    else:
+        w.Lock_all()
+    request = operate(w, memory, to)
+    getattr(w, how)(*() if how.endswith("all") else (to,))
+    expected = np.random.default_rng(to).integers(0, 256, TARGET_BYTES, np.uint8)[:64]
+    np.testing.assert_array_equal(memory.read(), expected)
+    memory.write(np.zeros(64, np.uint8))
+    request.Wait()
+    assert not memory.read().any(), "it came back once"
+    if "Flush" in how:
+        waited = operate(w, later, to)
+        waited.Wait()
+        np.testing.assert_array_equal(later.read(), expected)
+        later.write(np.zeros(64, np.uint8))
+        w.Unlock_all()
+        assert not later.read().any(), "it came back with its request"
+    comm.Barrier()
+
+
+def test_a_put_with_a_request_is_at_its_target_after_the_flush(window: Exposed) -> None:
+    w, comm = window.win, window.comm
+    comm.Barrier()
+    memory = DeviceMemory(64)
+    memory.write(np.full(64, 1 + comm.rank, np.uint8))
+    w.Lock_all()
+    request = rput(w, memory, (comm.rank + 1) % comm.size)
+    w.Flush_all()
+    comm.Barrier()
+    w.Sync()
+    assert (window.memory[:64] == 1 + (comm.rank - 1) % comm.size).all()
+    request.Wait()
+    w.Unlock_all()
+    comm.Barrier()
+
+
 def test_a_flush_of_another_target_leaves_the_operation(window: Exposed) -> None:
     w, comm = window.win, window.comm
     if comm.size < 2:
@@ -284,12 +342,21 @@ def test_device_memory_is_no_room_for_buffered_sends() -> None:
 
 
 @pytest.mark.parametrize("owner", ["Comm", "Session"])
-def test_device_memory_is_no_room_for_buffered_sends_of_one_owner(comm: Any, owner: str) -> None:
-    name = f"MPI_{owner}_attach_buffer"
+@pytest.mark.parametrize("form", ["", "_c"])
+def test_device_memory_is_no_room_for_buffered_sends_of_one_owner(comm: Any, owner: str, form: str) -> None:
+    name = f"MPI_{owner}_attach_buffer{form}"
     if not calls.has(name):
         pytest.skip(f"this library has no {name}")
-    if owner == "Session":
-        pytest.skip("as the communicator's, but a session's handle is not passed here")
-    memory = DeviceMemory(1 << 12)
-    address = ctypes.c_void_p(memory.address)
-    assert refused(lambda: calls.call(name, comm, address, 1 << 12))
+    memory, room = DeviceMemory(1 << 12), np.zeros(1 << 12, np.uint8)
+    of = comm if owner == "Comm" else MPI.Session.Init()
+    size = ctypes.c_int64(1 << 12) if form else 1 << 12
+    handler = MPI.COMM_SELF.Get_errhandler()
+    MPI.COMM_SELF.Set_errhandler(MPI.ERRORS_RETURN)  # a session's own may not be called by others
+    try:
+        assert refused(lambda: calls.call(name, of, ctypes.c_void_p(memory.address), size))
+        calls.call(name, of, room, size)  # nothing was attached
+        assert np.shares_memory(np.asarray(of.Detach_buffer()), room)
+    finally:
+        MPI.COMM_SELF.Set_errhandler(handler)
+        if owner == "Session":
+            of.Finalize()

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* CUstream of the legacy default stream. */
+#define LEGACY ((void *)1)
+
 static void *device_library;
 
 static void *cu(const char *name)
@@ -46,12 +49,16 @@ static void *device_context(int ordinal)
     return context;
 }
 
-/* CUDA initialised, the first device's context current. */
+/* CUDA initialised, the first device's context current, or with DEVICE_OWN_CONTEXT one that is made here. */
 static void device_begin(void)
 {
+    void *made = NULL;
     device_load();
     CU_MUST(cuInit, 0u);
-    CU_MUST(cuCtxSetCurrent, device_context(0));
+    if (getenv("DEVICE_OWN_CONTEXT"))
+        CU_MUST(cuCtxCreate_v2, &made, 0u, 0);
+    else
+        CU_MUST(cuCtxSetCurrent, device_context(0));
 }
 
 static void *device_new(size_t n)

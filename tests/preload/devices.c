@@ -1,6 +1,6 @@
 /* Device memory at life's edges, one case a run:
  *
- *     devices fork | gone | late | threads | contexts
+ *     devices fork | gone | late | threads | contexts | own | destroyed | selves
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -181,12 +181,234 @@ static void contexts(void)
     }
 }
 
+static void *own_context(int ordinal)
+{
+    void *made = NULL;
+    CU_MUST(cuCtxCreate_v2, &made, 0u, ordinal);
+    return made;
+}
+
+static void *pool_new(size_t n)
+{
+    uint64_t made = 0;
+    CU_MUST(cuMemAllocAsync, &made, n, LEGACY);
+    return (void *)(uintptr_t)made;
+}
+
+static void *managed_new(size_t n)
+{
+    uint64_t made = 0;
+    CU_MUST(cuMemAllocManaged, &made, n, 1u);
+    return (void *)(uintptr_t)made;
+}
+
+/* The program's own work is in its context's default stream when MPI is called, and so is what reads the answer:
+ * nobody waits for it. */
+static int fill_and_swap(void *(*make)(size_t), int value, void *now)
+{
+    matrix m;
+    void *context = current(), *out = make(sizeof m), *in = make(sizeof m);
+    MPI_Datatype type = column_type(ROWS);
+    unsigned char wanted[sizeof(double)], kept[sizeof(double)];
+    memset(wanted, value + check_peer, sizeof wanted);
+    memset(kept, 7, sizeof kept);
+    CU_MUST(cuMemsetD8Async, (uint64_t)(uintptr_t)in, (unsigned char)7, sizeof m, LEGACY);
+    CU_MUST(cuMemsetD8Async, (uint64_t)(uintptr_t)out, (unsigned char)(value + check_rank), sizeof m, LEGACY);
+    CU_MUST(cuCtxSetCurrent, now);
+    MPI_Request requests[2];
+    MPI_Irecv(column_of(in), 1, type, check_peer, 4, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(column_of(out), 1, type, check_peer, 4, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    int good = current() == now;
+    CU_MUST(cuCtxSetCurrent, context);
+    good &= device_read(&m, in, sizeof m);
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < WIDTH; j++)
+            good &= memcmp(&m.cell[i][j], j == 1 ? wanted : kept, sizeof(double)) == 0;
+    MPI_Type_free(&type);
+    device_delete(out);
+    device_delete(in);
+    return good;
+}
+
+/* Memory of contexts that the program made, two of them on one device, while any or none is current. */
+static void own(void)
+{
+    void *(*const makers[])(size_t) = {device_new, managed_new};
+    void *of[4] = {NULL};
+    device_begin();
+    for (int i = 1; i < 4; i++) {
+        of[i] = own_context(i / 3);
+        CU_MUST(cuCtxPopCurrent_v2, NULL);
+    }
+    for (int buffer = 1; buffer < 4; buffer++) {
+        int good = 1;
+        for (int now = 0; now < 4; now++)
+            for (int kind = 0; kind < 2; kind++) {
+                CU_MUST(cuCtxSetCurrent, of[buffer]);
+                good &= fill_and_swap(makers[kind], 10 * buffer + 3 * now, of[now]);
+            }
+        /* A pool is the device's: what the program does with its memory is in the current context. */
+        CU_MUST(cuCtxSetCurrent, of[buffer]);
+        good &= fill_and_swap(pool_new, 50 + buffer, of[buffer]);
+        verdict("own context", good);
+    }
+    for (int i = 1; i < 4; i++)
+        CU_MUST(cuCtxDestroy_v2, of[i]);
+}
+
+/* One after the other, with requests that are freed when the context is gone: the handles are given again, now
+ * for this device and now for that. */
+static int one_of_many(int i, void **before)
+{
+    MPI_Request requests[2];
+    matrix m;
+    void *context = own_context(i % 2);
+    int good = !*before || *before == context;
+    MPI_Datatype type = column_type(ROWS);
+    fill(&m, check_rank, i);
+    void *out = on_device(&m);
+    clear(&m);
+    void *in = on_device(&m);
+    MPI_Recv_init(column_of(in), 1, type, check_peer, i, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send_init(column_of(out), 1, type, check_peer, i, MPI_COMM_WORLD, &requests[1]);
+    MPI_Startall(2, requests);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    good &= device_read(&m, in, sizeof m) && arrived(&m, check_peer, i, ROWS);
+    CU_MUST(cuCtxDestroy_v2, context);
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    MPI_Type_free(&type);
+    *before = context;
+    return good;
+}
+
+/* A receive that is posted when its memory goes: an error, and what comes after is right. */
+static void receive_into_nothing(void)
+{
+    matrix m;
+    MPI_Request request;
+    void *context = own_context(0);
+    MPI_Datatype type = column_type(ROWS);
+    clear(&m);
+    void *in = on_device(&m);
+    MPI_Irecv(column_of(in), 1, type, check_peer, 1000, MPI_COMM_WORLD, &request);
+    CU_MUST(cuCtxDestroy_v2, context);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Send(&m, ROWS, MPI_DOUBLE, check_peer, 1000, MPI_COMM_WORLD);
+    verdict("an error", MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS);
+    MPI_Type_free(&type);
+}
+
+static void destroyed(void)
+{
+    void *before = NULL;
+    device_begin();
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int good = 1;
+    for (int i = 0; i < 40; i++)
+        good &= one_of_many(i, &before);
+    verdict("one after the other", good);
+    receive_into_nothing();
+    verdict("afterwards", swap(MPI_COMM_WORLD, check_peer, 2, check_rank, check_peer));
+}
+
+enum { SELVES = 3, COMMS = 60, MESSAGES = 2 };
+
+typedef struct self {
+    pthread_t thread;
+    int number;
+} self;
+
+static pthread_barrier_t together;
+static MPI_Comm shared;
+static void *context_of_all;
+static int seen[COMMS * SELVES * MESSAGES];
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+
+/* The message is a whole one: counted by its number. */
+static void count_one(const matrix *m, int comm)
+{
+    const int id = (int)((m->cell[0][1] - value_of(0, 0, 0)) / 1000.0);
+    const int there = id >= 0 && id < COMMS * SELVES * MESSAGES && id / (SELVES * MESSAGES) == comm && arrived(m, 0, id, ROWS);
+    pthread_mutex_lock(&counting);
+    if (there)
+        seen[id]++;
+    pthread_mutex_unlock(&counting);
+}
+
+static void to_itself(int comm, int number, MPI_Datatype type)
+{
+    void *out[MESSAGES], *in[MESSAGES];
+    MPI_Request requests[2 * MESSAGES];
+    matrix m, host[MESSAGES];
+    const int from_host = number == 1; /* its messages are not moved */
+    for (int i = 0; i < MESSAGES; i++) {
+        fill(&host[i], 0, (comm * SELVES + number) * MESSAGES + i);
+        out[i] = from_host ? &host[i] : on_device(&host[i]);
+        clear(&m);
+        in[i] = on_device(&m);
+    }
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < MESSAGES; i++) {
+        MPI_Irecv(column_of(in[i]), 1, type, 0, 7, shared, &requests[2 * i]);
+        MPI_Isend(column_of(out[i]), 1, type, 0, 7, shared, &requests[2 * i + 1]);
+    }
+    MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < MESSAGES; i++) {
+        device_read(&m, in[i], sizeof m);
+        count_one(&m, comm);
+        device_delete(in[i]);
+        if (!from_host)
+            device_delete(out[i]);
+    }
+}
+
+static void *be_self(void *argument)
+{
+    const self *s = argument;
+    CU_MUST(cuCtxSetCurrent, context_of_all);
+    MPI_Datatype type = column_type(ROWS);
+    for (int comm = 0; comm < COMMS; comm++) {
+        if (s->number == 0)
+            MPI_Comm_dup(MPI_COMM_SELF, &shared);
+        pthread_barrier_wait(&together);
+        to_itself(comm, s->number, type);
+        pthread_barrier_wait(&together);
+        if (s->number == 0)
+            MPI_Comm_free(&shared);
+    }
+    MPI_Type_free(&type);
+    return NULL;
+}
+
+/* Threads with messages to the process itself, of one tag in one communicator: any of them may get any, whole
+ * and once. */
+static void selves(void)
+{
+    self all[SELVES];
+    int good = 1;
+    device_begin();
+    context_of_all = current();
+    pthread_barrier_init(&together, NULL, SELVES);
+    for (int i = 0; i < SELVES; i++) {
+        all[i].number = i;
+        pthread_create(&all[i].thread, NULL, be_self, &all[i]);
+    }
+    for (int i = 0; i < SELVES; i++)
+        pthread_join(all[i].thread, NULL);
+    for (int i = 0; i < COMMS * SELVES * MESSAGES; i++)
+        good &= seen[i] == 1;
+    verdict("selves", good);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"fork", forking}, {"gone", gone}, {"late", late}, {"threads", threads}, {"contexts", contexts}};
+    } cases[] = {{"fork", forking}, {"gone", gone}, {"late", late}, {"threads", threads}, {"contexts", contexts},
+               {"own", own}, {"destroyed", destroyed}, {"selves", selves}};
     int level;
     device_load();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);

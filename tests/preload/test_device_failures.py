@@ -27,7 +27,7 @@ FUNCTIONS = {
     "DriverGetVersion": "unused: for tempi doctor",
     "DeviceGetCount": "unused: for tempi doctor",
     "DeviceGetName": "unused: for tempi doctor",
-    "DevicePrimaryCtxGetState": "unused: for tempi doctor",
+    "CtxGetDevice": "unused: for memory of pools while a context of the program's own is current",
     "EventElapsedTime": "unused: for tempi bench",
     "Memcpy2DAsync": "unused: kernels do what it does",
     "DeviceGet": "right",
@@ -35,6 +35,7 @@ FUNCTIONS = {
     "DeviceTotalMem": "right",
     "DevicePrimaryCtxRetain": "right",
     "DevicePrimaryCtxRelease": "right",
+    "DevicePrimaryCtxGetState": "right",
     "CtxGetCurrent": "right",
     "CtxPushCurrent": "right, unused: the program's context is the one",
     "CtxPopCurrent": "right, unused: as CtxPushCurrent",
@@ -128,6 +129,21 @@ def test_one_failure(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, 
         assert done.steps == {"right": STEPS}, (k, done.run.stdout)
         kind = FUNCTIONS[name].split(",")[0]
         assert done.left in ({}, {kind: 1}), k
+
+
+#: What is called to set a context of the program's own up, and to look whether it is still there.
+OF_CONTEXTS = ("PointerGetAttribute", "PointerGetAttributes", "DevicePrimaryCtxGetState", "DevicePrimaryCtxRetain",
+               "DeviceGet", "MemAlloc", "StreamCreate", "ModuleLoadData")  # fmt: skip
+
+
+@every_mpi
+@pytest.mark.parametrize("name", OF_CONTEXTS)
+def test_one_failure_in_a_context_of_the_programs_own(mpi: Toolchain, programs: Path, name: str) -> None:
+    for k in (1, 2, 5):
+        done = Outcome(mpi, programs, f"cu{name}", str(k), DEVICE_OWN_CONTEXT="1")
+        assert done.calls["CtxCreate"] == 1
+        assert done.steps == {"right": STEPS}, (k, done.run.stdout)
+        assert done.left == {}, k
 
 
 @every_mpi

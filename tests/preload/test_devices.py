@@ -12,7 +12,18 @@ from preload.toolchains import HERE, Toolchain, counter, preloaded
 pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="this build has no emulated CUDA")
 
 #: Lines "ok ..." that each case prints, and messages of device memory that tempi carries a rank.
-CASES = {"fork": (3, 2), "gone": (2, 2), "late": (2, 2), "threads": (4, 160), "contexts": (6, 6)}
+CASES = {
+    "fork": (3, 2),
+    "gone": (2, 2),
+    "late": (2, 2),
+    "threads": (4, 160),
+    "contexts": (6, 6),
+    "own": (3, 27),
+    "destroyed": (3, 41),
+    "selves": (1, 0),
+}
+#: Contexts of the program's own that memory was met in, and those that were gone by the end, over both ranks.
+CONTEXTS = {"own": (6, 0), "destroyed": (82, 82)}
 BANNER = "emulated: CUDA on the CPU, a test device; no time measured on it says anything about a GPU"
 
 
@@ -41,8 +52,16 @@ def test_device_memory_at_lifes_edges(mpi: Toolchain, programs: Path, case: str)
     lines, messages = CASES[case]
     assert run.returncode == 0, run.stdout + run.stderr
     assert sum(line.startswith("ok ") for line in run.stdout.splitlines()) == lines, run.stdout
-    assert counter(run.stderr, "device_packs") == counter(run.stderr, "device_unpacks")
-    least = messages if case in ("threads", "contexts") else messages // 2
+    if case != "selves":  # whose host memory is not packed by a device
+        assert counter(run.stderr, "device_packs") == counter(run.stderr, "device_unpacks")
+    # What one thread has under way when the others begin depends on them.
+    assert bool(counter(run.stderr, "self_moves")) == (case == "selves")
+    # Each rank has a receive whose memory goes with its context.
+    assert (counter(run.stderr, "device_errors") or 0) == (2 if case == "destroyed" else 0)
+    least = messages if case in ("threads", "contexts", *CONTEXTS) else messages // 2
     assert (counter(run.stderr, "device_packs") or 0) >= 2 * least
+    met = (counter(run.stderr, "contexts") or 0, counter(run.stderr, "contexts_gone") or 0)
+    assert met == CONTEXTS.get(case, (0, 0))
+    assert not counter(run.stderr, "cuda_failures")
     said = [line for line in run.stderr.splitlines() if "tempi[" in line and not line.endswith(BANNER)]
     assert said == []

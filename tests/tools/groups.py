@@ -48,6 +48,7 @@ OF_DEVICES = (
     "test_memories.py",
     "test_mixed.py",
     "test_self.py",
+    "test_self_requests.py",
     "test_bursts.py",
     "test_device_errors.py",
     "test_streams.py",
@@ -96,7 +97,7 @@ GROUPS: dict[str, Group] = {
     ),
     "devices, aware": variation(DEVICES | {"TEMPI_CUDA_AWARE": "1"}, "test_mixed.py"),
     "devices, checked": variation(
-        DEVICES | {"TEMPI_CHECK": "1"}, "test_checked.py", "test_mixed.py", "test_self.py", "test_bursts.py"
+        DEVICES | {"TEMPI_CHECK": "1"}, "test_checked.py", "test_mixed.py", "test_self*.py", "test_bursts.py"
     ),
     "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py"),
     "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py"),

@@ -1,0 +1,44 @@
+/* shim/held.h: what a bounce is made of, for the files that make it: bounce.c, hold.c, linger.c. */
+#ifndef TEMPI_SHIM_HELD_H
+#define TEMPI_SHIM_HELD_H
+
+#include "base/lock.h"
+#include "shim/bounce.h"
+#include "transfer/shadow.h"
+
+enum { TEMPI_BOUNCE_BUFFERS = 3 }; /* Compare_and_swap has as many */
+
+/* One buffer of a call under way. */
+typedef struct tempi_held {
+    int does;
+    bool waits; /* managed memory: the library works in it, once the program's stream is through with it */
+    int device;
+    tempi_shadow shadow; /* empty for managed memory */
+} tempi_held;
+
+struct tempi_bounce {
+    tempi_owner owner;
+    int n;
+    tempi_held buffers[TEMPI_BOUNCE_BUFFERS];
+    int target;         /* of a lingering one-sided operation */
+    int holders;        /* a request's record, the list of those that linger, and who claimed it there */
+    bool back;          /* it came back already; guarded by the lock */
+    int partitions;     /* of a partitioned message; else 0 */
+    bool *moved;        /* of these: which came back since the start; guarded by the lock */
+    tempi_lock lock;    /* held while arrived partitions, or all of a shared one, come back */
+    tempi_bounce *next; /* in the list of those, and in a claim */
+};
+
+/* Whether anything is to be done with the buffer: *h says what, and the buffer's `given` what to hand to the
+ * library. A tempi_status. */
+int tempi_bounce_hold(const tempi_owner *owner, tempi_bounce_buffer *buffer, tempi_held *h, bool *held_it);
+/* Brings back what was written: MPI_SUCCESS, or an error that was raised already. */
+int tempi_bounce_drain(tempi_bounce *bounce);
+/* The same for one that a request and a window's synchronisation may both end: it comes back once. */
+int tempi_bounce_drain_once(tempi_bounce *bounce);
+/* Into the list of those that linger, which holds it too. */
+void tempi_bounce_list(tempi_bounce *bounce, int target);
+/* Not in that list any more, if it was. */
+void tempi_bounce_unlist(tempi_bounce *bounce);
+
+#endif
