@@ -5,19 +5,6 @@
 #include "model/shape.h"
 #include "model/table.h"
 
-enum { PAGE = 4096 };
-
-static tempi_family family_of(tempi_shape shape)
-{
-    if (shape.stride == 0)
-        return TEMPI_FAMILY_IRREGULAR;
-    if (shape.transposed)
-        return TEMPI_FAMILY_TRANSPOSED;
-    if (shape.lone)
-        return TEMPI_FAMILY_ELEMENTS;
-    return shape.stride % PAGE == 0 ? TEMPI_FAMILY_ALIASED : TEMPI_FAMILY_REGULAR;
-}
-
 static double logarithm(int64_t bytes)
 {
     return tempi_number_log(bytes > 1 ? (double)bytes : 1.0);
@@ -36,7 +23,7 @@ static bool messages(int operation)
 
 bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, int operation, int peer)
 {
-    const tempi_family f = family_of(tempi_shape_of(layout));
+    const tempi_family f = tempi_shape_family(tempi_shape_of(layout));
     if (messages(operation))
         return model->tables[TEMPI_LIBRARY_MESSAGE][f][peer] && model->tables[TEMPI_STAGE_PACK][f][0] &&
                model->tables[TEMPI_STAGE_UNPACK][f][0] && model->tables[TEMPI_CONTIGUOUS][f][peer];
@@ -89,7 +76,7 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
     if (layout->dense || !tempi_table_covers(model, layout, operation, peer))
         return TEMPI_ERR_UNSUPPORTED;
     const tempi_shape shape = tempi_shape_of(layout);
-    const tempi_family family = family_of(shape);
+    const tempi_family family = tempi_shape_family(shape);
     const tempi_place place = {logarithm(bytes), logarithm(shape.run), logarithm(shape.stride)};
     tempi_prediction p = messages(operation) ? message(model, family, peer, place)
                                              : local(model, (tempi_operation)operation, family, place);

@@ -16,3 +16,28 @@ tempi_shape tempi_shape_of(const tempi_layout *layout)
     s.transposed = box->ndims > 1 && size_of(box->dims[box->ndims - 2].stride) < s.stride;
     return s;
 }
+
+enum { PAGE = 4096, WIDEST = 16 };
+
+tempi_family tempi_shape_family(tempi_shape shape)
+{
+    if (shape.stride == 0)
+        return TEMPI_FAMILY_IRREGULAR;
+    if (shape.transposed)
+        return TEMPI_FAMILY_TRANSPOSED;
+    if (shape.lone)
+        return TEMPI_FAMILY_ELEMENTS;
+    return shape.stride % PAGE == 0 ? TEMPI_FAMILY_ALIASED : TEMPI_FAMILY_REGULAR;
+}
+
+int tempi_shape_word(const tempi_layout *layout)
+{
+    int64_t bits = WIDEST | layout->extent;
+    for (int i = 0; i < layout->nboxes; ++i) {
+        const tempi_box *box = &layout->boxes[i];
+        bits |= box->offset | box->run;
+        for (int d = 0; d < box->ndims; ++d)
+            bits |= box->dims[d].stride;
+    }
+    return (int)(bits & -bits);
+}

@@ -2,6 +2,7 @@
 #ifndef TEMPI_MODEL_SHAPE_H
 #define TEMPI_MODEL_SHAPE_H
 
+#include "model/table.h"
 #include "tempi.h"
 
 #include <stdbool.h>
@@ -14,5 +15,8 @@ typedef struct tempi_shape {
 } tempi_shape;
 
 tempi_shape tempi_shape_of(const tempi_layout *layout);
+tempi_family tempi_shape_family(tempi_shape shape);
+/* Bytes of the largest word that all of the layout's runs are made of, if the buffer's address allows it. */
+int tempi_shape_word(const tempi_layout *layout);
 
 #endif

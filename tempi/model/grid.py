@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = [
+    "ALL_FAMILIES",
+    "ALL_QUANTITIES",
     "BESIDE",
+    "DEVICE_MESSAGES",
+    "DEVICE_QUANTITIES",
     "FAMILIES",
+    "MEMORIES",
     "MESSAGES",
     "PEERS",
     "PLAIN",
     "QUANTITIES",
+    "SHIFTED",
     "Column",
     "columns",
     "contiguous_sizes",
@@ -29,6 +35,18 @@ BESIDE = ("engine_pack", "host_message")
 #: Those that differ from peer to peer.
 MESSAGES = ("contiguous", "library_message", "host_message")
 FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased")
+#: Of device memory: regular, at an address that allows smaller words only.
+SHIFTED = "shifted"
+ALL_FAMILIES = (*FAMILIES, SHIFTED)
+#: Of device memory: kernels, copies, an empty launch, and messages of packed or derived bytes.
+DEVICE_QUANTITIES = (
+    "device_pack", "device_unpack", "mapped_pack", "mapped_unpack", "copy_out", "copy_in", "launch",
+    "pinned_message", "device_message", "device_library",
+)  # fmt: skip
+DEVICE_MESSAGES = ("pinned_message", "device_message", "device_library")
+ALL_QUANTITIES = (*QUANTITIES, *DEVICE_QUANTITIES)
+#: Where the bytes of a datatype lie; a point without one is of the host's.
+MEMORIES = ("host", "device", "managed")
 PEERS = ("self", "node", "other")
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -21,9 +21,9 @@ from tempi.model import grid
 
 __all__ = ["Table", "build", "encode", "fill", "monotone"]
 
-MAGIC, FORMAT = 0x4C444D54, 1
+MAGIC, FORMAT = 0x4C444D54, 2
 _BEFORE_SUM = struct.Struct("=IIQQ")
-_AFTER_SUM = struct.Struct("=diI32s128s256s")
+_AFTER_SUM = struct.Struct("=diI32s128s256s128s64sii")
 _HEAD = struct.Struct("=7iI")
 
 
@@ -38,6 +38,7 @@ class Table:
     runs: tuple[float, ...]
     strides: tuple[tuple[float, ...], ...]
     seconds: tuple[tuple[tuple[float, ...], ...], ...]
+    memory: str = "host"
 
 
 def fill(known: Mapping[float, float], places: Sequence[float]) -> list[float]:
@@ -72,7 +73,9 @@ def _log(size: int) -> float:
     return math.log(max(size, 1))
 
 
-def _table(quantity: str, family: str, peer: str | None, found: Mapping[grid.Column, Mapping[int, float]]) -> Table:
+def _table(
+    quantity: str, family: str, peer: str | None, memory: str, found: Mapping[grid.Column, Mapping[int, float]]
+) -> Table:
     sizes = sorted({size for row in found.values() for size in row})
     places = [_log(size) for size in sizes]
     rows = {
@@ -91,16 +94,17 @@ def _table(quantity: str, family: str, peer: str | None, found: Mapping[grid.Col
         tuple(map(_log, runs)),
         tuple(tuple(_log(column.stride) for column in group) for group in padded),
         tuple(tuple(rows[column] for column in group) for group in padded),
+        memory,
     )
 
 
-def build(typical: Mapping[tuple[Any, ...], float]) -> list[Table]:
+def build(typical: Mapping[tuple[Any, ...], float], memory: str = "host") -> list[Table]:
     """Tables from seconds by (quantity, column, size, peer)."""
     found: dict[tuple[str, str, str | None], dict[grid.Column, dict[int, float]]] = {}
     for (quantity, column, size, peer), seconds in typical.items():
         rows = found.setdefault((quantity, column.family, peer), {})
         rows.setdefault(column, {})[size] = seconds
-    return [_table(*key, rows) for key, rows in sorted(found.items(), key=str)]
+    return [_table(*key, memory, rows) for key, rows in sorted(found.items(), key=str)]
 
 
 def _checksum(data: bytes) -> int:
@@ -118,18 +122,21 @@ def _numbers(table: Table) -> list[float]:
     return flat
 
 
-def encode(tables: Iterable[Table], call: float, cores: int, texts: tuple[str, str, str]) -> bytes:
-    """The file. `call`: seconds; `texts`: tempi's version, the CPU, the MPI library."""
+def encode(
+    tables: Iterable[Table], call: float, cores: int, texts: tuple[str, str, str], gpu: tuple[str, str, int, bool]
+) -> bytes:
+    """The file. `call`: seconds; `texts`: tempi's version, the CPU, the MPI library; `gpu`: name, driver, CUDA
+    version, whether it is the emulated one."""
     kept = list(tables)
     start = (_BEFORE_SUM.size + _AFTER_SUM.size + _HEAD.size * len(kept)) // 8
     heads = b""
     numbers: list[float] = []
     for table in kept:
         head = (
-            grid.QUANTITIES.index(table.quantity),
-            grid.FAMILIES.index(table.family),
+            grid.ALL_QUANTITIES.index(table.quantity),
+            grid.ALL_FAMILIES.index(table.family),
             grid.PEERS.index(table.peer) if table.peer else 0,
-            0,
+            grid.MEMORIES.index(table.memory),
             len(table.sizes),
             len(table.runs),
             len(table.strides[0]),
@@ -138,5 +145,6 @@ def encode(tables: Iterable[Table], call: float, cores: int, texts: tuple[str, s
         heads += _HEAD.pack(*head)
         numbers += _numbers(table)
     named = (text.encode()[: size - 1] for text, size in zip(texts, (32, 128, 256), strict=True))
-    body = _AFTER_SUM.pack(call, cores, len(kept), *named) + heads + struct.pack(f"={len(numbers)}d", *numbers)
+    card = (gpu[0].encode()[:127], gpu[1].encode()[:63], *gpu[2:])
+    body = _AFTER_SUM.pack(call, cores, len(kept), *named, *card) + heads + struct.pack(f"={len(numbers)}d", *numbers)
     return _BEFORE_SUM.pack(MAGIC, FORMAT, _BEFORE_SUM.size + len(body), _checksum(body)) + body

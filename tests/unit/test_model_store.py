@@ -82,7 +82,7 @@ def _damages(text: str) -> dict[str, str]:
         "a digit changed": text.replace('"size": 4096', '"size": 4097', 1),
         "header without machine": text.replace('"machine"', '"engine"', 1),
         "header of a wrong type": text.replace('"cores": ', '"cores": "x", "c": ', 1),
-        "another version": text.replace('"tempi_calibration": 1', '"tempi_calibration": 99', 1),
+        "another version": text.replace('"tempi_calibration": 2', '"tempi_calibration": 99', 1),
     }
 
 
@@ -152,7 +152,7 @@ def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.machine("").table.parent == Path(platformdirs.user_cache_dir("tempi"))
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 455, 456, 600, -1])
+@pytest.mark.parametrize("size", [0, 1, 100, 655, 656, 800, -1])
 def test_cut_tables_are_refused(table: Path, size: int) -> None:
     table.write_bytes(table.read_bytes()[:size])
     with pytest.raises(store.StoreError, match="it is"):
