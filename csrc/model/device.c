@@ -50,11 +50,17 @@ static double bytes(const query *q, tempi_quantity quantity, int peer, tempi_pla
     return at(q, 0, quantity, TEMPI_FAMILY_REGULAR, peer, place);
 }
 
+/* One number, whatever is launched. */
+static double launch(const query *q)
+{
+    return bytes(q, TEMPI_LAUNCH, 0, (tempi_place){0, 0, 0});
+}
+
 /* Two pieces of work that are waited for once: what a launch and a wait take is in both. */
 static double less_launch(const query *q, double seconds)
 {
-    const double launch = bytes(q, TEMPI_LAUNCH, 0, q->place), least = seconds / 8;
-    return seconds - launch > least ? seconds - launch : least;
+    const double rest = seconds - launch(q), least = seconds / 8;
+    return rest > least ? rest : least;
 }
 
 typedef struct pieces {
@@ -70,7 +76,7 @@ static pieces pieces_of(const query *q, int direction, tempi_place place)
 static double staged(const query *q, int direction)
 {
     const pieces whole = pieces_of(q, direction, q->place);
-    if (whole.kernels < 0 || whole.copies < 0 || bytes(q, TEMPI_LAUNCH, 0, q->place) < 0)
+    if (whole.kernels < 0 || whole.copies < 0 || launch(q) < 0)
         return NONE;
     return whole.kernels + less_launch(q, whole.copies);
 }
@@ -83,7 +89,7 @@ static double pipelined(const query *q, int direction)
     if (n <= 1)
         return staged(q, direction);
     const pieces one = pieces_of(q, direction, piece);
-    if (one.kernels < 0 || one.copies < 0 || bytes(q, TEMPI_LAUNCH, 0, q->place) < 0)
+    if (one.kernels < 0 || one.copies < 0 || launch(q) < 0)
         return NONE;
     const double slower = less_launch(q, one.kernels > one.copies ? one.kernels : one.copies);
     return one.kernels + less_launch(q, one.copies) + (n - 1) * slower;

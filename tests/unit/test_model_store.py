@@ -186,7 +186,8 @@ def test_sanitizers_find_nothing(tmp_path: Path, table: Path) -> None:
     program = tmp_path / "model_driver"
     flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    sources = (HERE / "model_driver.c", CSRC / "model" / "table.c", "-lm")  # the driver compares with libm
+    parts = [CSRC / "model" / f"{name}.c" for name in ("table", "shape", "device")]
+    sources = (HERE / "model_driver.c", *parts, "-lm")  # the driver compares with libm
     subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", program], check=True, timeout=300)
     done = subprocess.run([program, table], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
