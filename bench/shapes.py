@@ -41,7 +41,7 @@ class Shape:
         element = min(run, 8)
         base = mpi.FLOAT if element == 4 else mpi.DOUBLE
         match self.column.family:
-            case "regular" | "aliased":
+            case "regular" | "aliased" | "shifted":
                 made = base.Create_vector(self._blocks, run // element, stride // element)
             case "elements":
                 inner = base.Create_contiguous(run // element)

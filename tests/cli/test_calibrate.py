@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,22 +10,10 @@ from pathlib import Path
 import pytest
 from tempi.bench import launch
 
+from calibrated import environment, launcher, version
 from tempi.model import grid, samples, store
 
 RANKS = Path(__file__).resolve().parent / "model_ranks.py"
-
-
-def environment(cache: Path, **variables: str) -> dict[str, str]:
-    apart = r"TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PMI|OMPI_COMM_WORLD"
-    own = {name: value for name, value in launch.environment(launcher().path).items() if not re.match(apart, name)}
-    return own | {"TEMPI_CACHE_DIR": str(cache)} | variables
-
-
-def launcher() -> launch.Launcher:
-    try:
-        return launch.find_launcher()
-    except launch.LaunchError as error:
-        pytest.skip(str(error))
 
 
 def tempi(cache: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -42,13 +29,6 @@ def ranks(cache: Path, **variables: str) -> tuple[list[list[str]], str]:
     done = subprocess.run(line, env=environment(cache), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return [line.split()[2:] for line in done.stdout.splitlines() if line.startswith("rank ")], done.stderr
-
-
-def version() -> str:
-    code = "from tempi import MPI; print(MPI.Get_library_version())"
-    own = environment(Path("/nonexistent"))
-    command = [sys.executable, "-P", "-c", code]
-    return subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout
 
 
 def made_up(host: float) -> store.Calibration:

@@ -1,0 +1,33 @@
+"""Programs of two ranks that choose by calibrations which a test has made up."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tempi.bench import launch
+
+
+def environment(cache: Path, **variables: str) -> dict[str, str]:
+    apart = r"TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PMI|OMPI_COMM_WORLD"
+    own = {name: value for name, value in launch.environment(launcher().path).items() if not re.match(apart, name)}
+    return own | {"TEMPI_CACHE_DIR": str(cache)} | variables
+
+
+def launcher() -> launch.Launcher:
+    try:
+        return launch.find_launcher()
+    except launch.LaunchError as error:
+        pytest.skip(str(error))
+
+
+@functools.cache
+def version() -> str:
+    code = "from tempi import MPI; print(MPI.Get_library_version())"
+    own = environment(Path("/nonexistent"))
+    command = [sys.executable, "-P", "-c", code]
+    return subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout
