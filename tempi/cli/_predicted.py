@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 
     from tempi._datatypes import Datatype
 
-__all__ = ["PEERS", "lines", "records"]
+__all__ = ["PEERS", "device_lines", "device_records", "lines", "records"]
 
 #: As a person says it, and as the tables have it.
 PEERS = {"self": "self", "same-node": "node", "other-node": "other"}
 _OPERATIONS = {"send": "a message", "pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 _WHERE = {"self": " to itself", "same-node": " to a rank of the same node", "other-node": " to another node"}
+_METHODS = {
+    "library": "library", "device": "device", "oneshot": "one-shot", "staged": "staged", "pipelined": "pipelined",
+}  # fmt: skip
+_DIRECTIONS = {"send": "sent", "recv": "received"}
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's"
 _BAR = 40  # characters of the slower method
 _RULE = {"MPICH": "MPICH Version: 5", "Open MPI": "Open MPI v5"}
 
@@ -91,3 +96,58 @@ def lines(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
         if number == 0 or found[number - 1]["mpi"] != record["mpi"]:
             yield f"Predicted with {record['mpi']}:"
         yield from _block(record)
+
+
+# -- device memory ------------------------------------------------------------------------------------------
+
+
+def device_records(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[dict[str, Any]]:
+    """One object for each MPI, card and direction; `prediction` is None where there are no tables. A library
+    takes device addresses here if it did when it was measured."""
+    layout = datatype.canonical()
+    size = int(layout.size) * count
+    for _, found in store.local(devices=True) if size else ():
+        if isinstance(found, store.StoreError) or found.mismatch() is not None:
+            continue
+        try:
+            model = predict.Model(found.machine.table)
+        except store.StoreError:
+            continue  # `tempi doctor` tells
+        aware = bool(found.about.get("aware"))
+        for direction in _DIRECTIONS:
+            told = model.predict_device(layout, size, direction, PEERS[peer], memory=memory, aware=aware)
+            record: dict[str, Any] = {"mpi": found.machine.mpi, "gpu": str(found.machine.gpu), "operation": direction}
+            record |= {"emulated": found.emulated, "peer": peer, "bytes": size, "memory": memory, "aware": aware}
+            yield record | {"prediction": asdict(told) if told else None, "rule": predict.rule_method(size, aware=aware)}
+
+
+def _device_block(record: dict[str, Any]) -> Iterator[str]:
+    what, told = _DIRECTIONS[record["operation"]], record["prediction"]
+    where = _WHERE[record["peer"]] if record["operation"] == "send" else _WHERE[record["peer"]].replace(" to ", " from ")
+    head = f"a message of {record['bytes']:,} B of {record['memory']} memory {what}{where}"
+    if told is None:
+        yield f"{head}: not calibrated for this shape or peer; the built-in rule takes {_METHODS[record['rule']]}"
+        return
+    yield f"{head}: {_METHODS[told['method']]}"
+    slowest = max(told["seconds"].values())
+    for method, seconds in told["seconds"].items():
+        bar = "#" * max(1, round(_BAR * seconds / slowest))
+        parts = (f"{name} {_time(part)}" for name, part in zip(("pack", "message", "unpack"), told["parts"][method], strict=True))
+        parts_text = f"  ({' + '.join(parts)})" if method != "library" else ""
+        yield f"  {_METHODS[method]:<10}{bar:<{_BAR}} {_time(seconds)}{parts_text}"
+
+
+def device_lines(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[str]:
+    """In words, with a bar for each method."""
+    found = list(device_records(datatype, count, peer, memory))
+    size = int(datatype.canonical().size) * count
+    if not found:
+        yield "No GPU is calibrated here (`tempi calibrate` on a machine with one). By the built-in rule:"
+        for aware, text in ((False, "takes no device addresses"), (True, "takes device addresses")):
+            yield f"  where the MPI library {text}: {_METHODS[predict.rule_method(size, aware=aware)]}"
+    for number, record in enumerate(found):
+        if number == 0 or (found[number - 1]["mpi"], found[number - 1]["gpu"]) != (record["mpi"], record["gpu"]):
+            yield f"Predicted with {record['mpi']} and {record['gpu']}:"
+            if record["emulated"]:
+                yield EMULATED
+        yield from _device_block(record)

@@ -193,9 +193,18 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
     type=click.Choice(["self", "same-node", "other-node"]),
     help="Also what each method is predicted to take, to a rank there.",
 )
+@click.option(
+    "--memory",
+    type=click.Choice(["host", "device", "managed"]),
+    default="host",
+    show_default=True,
+    help="With --peer: where the buffers are.",
+)
 @click.option("--png", type=click.Path(dir_okay=False), help="Draw memory and packed stream to a file.")
 @json_option
-def explain(expression: str, count: int, peer: str | None, png: str | None, json_file: str | None) -> None:
+def explain(
+    expression: str, count: int, peer: str | None, memory: str, png: str | None, json_file: str | None
+) -> None:
     """Show the layout of a datatype, before and after each pass that changed it.
 
     \b
@@ -213,13 +222,22 @@ def explain(expression: str, count: int, peer: str | None, png: str | None, json
     datatype = parse(expression)
     states = datatype.states()
     if json_file is not None:
-        predicted = _predicted.records(datatype, count, peer) if peer is not None else ()
+        predicted: Iterable[dict[str, Any]] = ()
+        if peer is not None and memory == "host":
+            predicted = _predicted.records(datatype, count, peer)
+        elif peer is not None:
+            predicted = _predicted.device_records(datatype, count, peer, memory)
         write_json(json_file, [*_records(expression, states, count), *predicted])
     if json_file != "-":
         _print(Console(soft_wrap=False), expression, states, count)
         if peer is not None:
             click.echo()
-            for line in _predicted.lines(datatype, count, peer):
+            told = (
+                _predicted.lines(datatype, count, peer)
+                if memory == "host"
+                else _predicted.device_lines(datatype, count, peer, memory)
+            )
+            for line in told:
                 click.echo(line)
     if png is not None:
         _save_png(png, expression, states[-1].layout, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -30,9 +31,31 @@ FOUND = {
 
 @pytest.fixture(autouse=True)
 def _emulator() -> None:
+    _skip_without_emulator()
+
+
+def _skip_without_emulator() -> None:
     here = Path(_engine.library_path()).parent
     if not (here / "libtempi-cuda.so").is_file() or not list(here.glob("tempi-ptx-*.so")):
         pytest.skip("this build has no emulated CUDA device, or no kernels")
+
+
+def tempi(cache: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "tempi", *map(str, words)]
+    own = environment(cache) | variables
+    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with a tiny calibration of the emulated device."""
+    _skip_without_emulator()
+    launcher()
+    cache = tmp_path_factory.mktemp("calibrated")
+    done = tempi(cache, "calibrate", "--quick", "--seconds", "1", TEMPI_CUDA_DRIVER="emulated")
+    assert done.returncode == 0, done.stderr
+    assert "EMULATED DEVICE" in done.stderr
+    return cache
 
 
 def seconds(quantity: str, size: int, method: str) -> float:
@@ -109,3 +132,49 @@ def test_tables_of_another_card_or_driver_are_refused_in_one_line(
     (line,) = [line for line in said.splitlines() if "not used for device memory" in line]
     assert why in line
     assert str(path) in line
+
+
+def test_a_calibration_has_every_quantity_of_the_device_and_says_what_it_is(calibrated: Path) -> None:
+    (path,) = calibrated.glob("model-*.json")  # the host's tables are left alone
+    assert "EMULATED" in path.name
+    found = store.read(path)
+    assert found.emulated
+    assert found.machine.gpu is not None
+    assert found.machine.gpu.name.startswith("EMULATED")
+    assert found.about["complete"] is True
+    aware_only = {"device_message", "device_library"}
+    assert {point.quantity for point in found.points} == {*grid.DEVICE_QUANTITIES} - aware_only
+    assert {point.column.family for point in found.points} == {*grid.ALL_FAMILIES} - {"aliased"}
+    assert {point.memory for point in found.points} == {"device", "managed"}
+    assert found.peers == ["self", "node"]
+    assert path.with_suffix(".table").read_bytes() == store.table_of(found)
+
+
+def test_a_program_on_the_emulator_chooses_by_it(calibrated: Path) -> None:
+    assert [counters[-1] for counters in ranks(calibrated)[0]] == ["12", "12"]
+
+
+def test_whatever_shows_it_says_that_it_is_emulated(calibrated: Path, tmp_path: Path) -> None:
+    shown = tempi(calibrated, "calibrate", "--show").stdout
+    assert "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's" in shown
+    assert shown.count("[EMULATED]") >= 5
+    assert "EMULATED" in tempi(calibrated, "doctor").stdout
+    words = ("explain", "vector(512,1,4,DOUBLE)", "--peer", "same-node", "--memory", "device")
+    told = tempi(calibrated, *words, "--json", tmp_path / "json").stdout
+    assert "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's" in told
+    assert "a message of 4,096 B of device memory sent to a rank of the same node: " in told
+    records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
+    (sent,) = [record for record in records if record.get("operation") == "send"]
+    assert sent["emulated"] is True
+    told = sent["prediction"]
+    assert told["method"] == min(told["seconds"], key=lambda method: told["seconds"][method])
+    assert set(told["seconds"]) == {"oneshot", "staged", "pipelined"}
+    assert "No GPU is calibrated here" in tempi(tmp_path, *words).stdout
+
+
+def test_export_and_import_ship_it(calibrated: Path, tmp_path: Path) -> None:
+    assert tempi(calibrated, "calibrate", "--export", tmp_path / "shipped.json").returncode == 0
+    done = tempi(tmp_path / "new", "calibrate", "--import", tmp_path / "shipped.json")
+    assert "EMULATED" in done.stdout
+    names = {path.name: path.read_bytes() for path in calibrated.iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()} == names
