@@ -82,7 +82,8 @@ class Collected:
             if time.monotonic() - self._saved > SAVE_EVERY:
                 self.save()
         else:
-            self._parts["host" if record.meta.get("memory", "host") == "host" else "device"].points.append(point(record))
+            made = point(record)
+            self._parts["host" if made.memory == "host" else "device"].points.append(made)
 
     @property
     def calibrations(self) -> list[store.Calibration]:

@@ -326,7 +326,8 @@ def run(options: CalibrateOptions) -> Iterator[Record]:
         yield Record(BENCH, column[0].column.name, "done", "here", 0, (), {})
     if devices:
         rest = max(1.0, options.seconds - (time.monotonic() - start))
-        yield from worker_calibrate_device.run(rank, [peer for peer in grid.PEERS if peer in peers], options.quick, rest)
+        ordered = [peer for peer in grid.PEERS if peer in peers]
+        yield from worker_calibrate_device.run(rank, ordered, options.quick, rest)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ it is marked by its name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,10 +101,8 @@ class Ends:
 
 def _strided(driver: Driver, span: int) -> dict[str, int]:
     found = {"device": driver.allocate(span)}
-    try:
+    with contextlib.suppress(worker.WorkerError):  # a device without it: its tables are the device's
         found["managed"] = driver.managed(span)
-    except (worker.WorkerError, AttributeError):
-        pass  # a device without it: its tables are the device's
     return found
 
 
@@ -335,7 +334,8 @@ def run(host: Any, peers: Sequence[str], quick: bool, seconds: float) -> Iterato
     start = time.monotonic()
     own, why = _tried(host)
     if why is not None:
-        yield Record(BENCH, "device memory", "no device", "here", 0, (), {"why": why, "columns": expected_columns(quick)})
+        meta = {"why": why, "columns": expected_columns(quick)}
+        yield Record(BENCH, "device memory", "no device", "here", 0, (), meta)
         return
     emulated = gpu_driver.is_emulated()
     aware = all(host.comm.allgather(own is None or own.aware))

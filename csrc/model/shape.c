@@ -17,7 +17,7 @@ tempi_shape tempi_shape_of(const tempi_layout *layout)
     return s;
 }
 
-enum { PAGE = 4096, WIDEST = 16 };
+enum { PAGE = 4096 };
 
 tempi_family tempi_shape_family(tempi_shape shape)
 {
@@ -32,7 +32,7 @@ tempi_family tempi_shape_family(tempi_shape shape)
 
 int tempi_shape_word(const tempi_layout *layout)
 {
-    int64_t bits = WIDEST | layout->extent;
+    int64_t bits = 16 | layout->extent; /* the widest word of the kernels */
     for (int i = 0; i < layout->nboxes; ++i) {
         const tempi_box *box = &layout->boxes[i];
         bits |= box->offset | box->run;

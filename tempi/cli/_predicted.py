@@ -118,12 +118,19 @@ def device_records(datatype: Datatype, count: int, peer: str, memory: str) -> It
             told = model.predict_device(layout, size, direction, PEERS[peer], memory=memory, aware=aware)
             record: dict[str, Any] = {"mpi": found.machine.mpi, "gpu": str(found.machine.gpu), "operation": direction}
             record |= {"emulated": found.emulated, "peer": peer, "bytes": size, "memory": memory, "aware": aware}
-            yield record | {"prediction": asdict(told) if told else None, "rule": predict.rule_method(size, aware=aware)}
+            record["rule"] = predict.rule_method(size, aware=aware)
+            yield record | {"prediction": asdict(told) if told else None}
+
+
+def _parts(seconds: tuple[float, float, float]) -> str:
+    names = ("pack", "message", "unpack")
+    return " + ".join(f"{name} {_time(part)}" for name, part in zip(names, seconds, strict=True))
 
 
 def _device_block(record: dict[str, Any]) -> Iterator[str]:
     what, told = _DIRECTIONS[record["operation"]], record["prediction"]
-    where = _WHERE[record["peer"]] if record["operation"] == "send" else _WHERE[record["peer"]].replace(" to ", " from ")
+    where = _WHERE[record["peer"]]
+    where = where if record["operation"] == "send" else where.replace(" to ", " from ")
     head = f"a message of {record['bytes']:,} B of {record['memory']} memory {what}{where}"
     if told is None:
         yield f"{head}: not calibrated for this shape or peer; the built-in rule takes {_METHODS[record['rule']]}"
@@ -132,9 +139,8 @@ def _device_block(record: dict[str, Any]) -> Iterator[str]:
     slowest = max(told["seconds"].values())
     for method, seconds in told["seconds"].items():
         bar = "#" * max(1, round(_BAR * seconds / slowest))
-        parts = (f"{name} {_time(part)}" for name, part in zip(("pack", "message", "unpack"), told["parts"][method], strict=True))
-        parts_text = f"  ({' + '.join(parts)})" if method != "library" else ""
-        yield f"  {_METHODS[method]:<10}{bar:<{_BAR}} {_time(seconds)}{parts_text}"
+        line = f"  {_METHODS[method]:<10}{bar:<{_BAR}} {_time(seconds)}"
+        yield line if method == "library" else f"{line}  ({_parts(told['parts'][method])})"
 
 
 def device_lines(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[str]:

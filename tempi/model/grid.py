@@ -155,9 +155,10 @@ def device_columns(quick: bool, *, emulated: bool = False) -> list[Column]:
 
 def device_sizes(column: Column, quick: bool, *, emulated: bool = False) -> list[int]:
     """Packed sizes of a column of device memory in the coarse grid, or those that the full grid adds."""
-    every, coarse = (_TINY, _TINY) if emulated else (_DEVICE_SIZES, _DEVICE_COARSE)
+    every: tuple[int, ...] = _TINY if emulated else _DEVICE_SIZES
+    coarse: tuple[int, ...] = _TINY if emulated else _DEVICE_COARSE
     if column.family == "transposed":
-        every, coarse = (tuple(8 * isqrt(size // 8) ** 2 for size in sizes) for sizes in (every, coarse))
+        every, coarse = (tuple(8 * isqrt(size // 8) ** 2 for size in these) for these in (every, coarse))
     first = column == PLAIN or column in device_columns(True, emulated=emulated)
     chosen = [size for size in every if (size in coarse if quick else not (first and size in coarse))]
     return [size for size in chosen if size >= column.run]

@@ -99,8 +99,8 @@ def machine(mpi_version: str) -> Machine:
     """This machine with the MPI library that says so of itself."""
     found = _engine.ffi.new("tempi_machine *")
     _engine.check(_engine.lib.tempi_machine_describe(mpi_version.encode(), found), doing="looking at the machine")
-    texts = {name: _engine.text(getattr(found, name)) or "" for name in ("cpu", "mpi", "tempi")}
-    return Machine(cores=int(found.cores), **texts)
+    cpu, mpi, version = (_engine.text(getattr(found, name)) or "" for name in ("cpu", "mpi", "tempi"))
+    return Machine(cpu, int(found.cores), mpi, version)
 
 
 def gpu(ordinal: int = 0) -> Gpu | None:
@@ -124,7 +124,8 @@ class Point:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.quantity, self.column, self.size, self.peer, self.memory)
+        place = (self.quantity, self.column, self.size, self.peer)
+        return place if self.memory == "host" else (*place, self.memory)
 
     @property
     def median(self) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tempi.bench import launch
 
-from calibrated import environment, launcher, version
+from launching import environment, launcher, version
 from tempi.model import grid, samples, store
 
 RANKS = Path(__file__).resolve().parent / "model_ranks.py"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tempi.bench import launch
 
-from calibrated import environment, launcher, version
+from launching import environment, launcher, version
 from tempi import _engine
 from tempi.model import grid, store
 

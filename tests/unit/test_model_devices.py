@@ -182,8 +182,7 @@ def test_a_card_has_its_file_beside_the_hosts(tmp_path: Path, monkeypatch: pytes
     assert len(set(paths)) == 4
     assert [("EMULATED" in path.name) for path in paths] == [False, False, False, True]
     assert [found for _, found in store.local()] == [host]
-    again = {path: found for path, found in store.local(devices=True)}
-    assert again == dict(zip(paths[1:], devices, strict=True))
+    assert dict(store.local(devices=True)) == dict(zip(paths[1:], devices, strict=True))
     assert [store.read(path).emulated for path in paths] == [False, False, False, True]
     newer = replace(CARD, driver="580.9")
     assert replace(HERE, gpu=newer).table == replace(HERE, gpu=CARD).table  # refused then, and measured anew
@@ -195,7 +194,8 @@ def test_what_is_shipped_together_comes_apart_again(tmp_path: Path) -> None:
     store.write(tmp_path / "both.json", *both)
     assert store.read_all(tmp_path / "both.json") == both
     text = (tmp_path / "both.json").read_text()
-    for damaged in (text[:-9], text.replace('"memory": "device"', '"memory": "attic"', 1), text.replace("[1e-06", "[2e-06", 1)):
+    other = text.replace('"memory": "device"', '"memory": "attic"', 1)
+    for damaged in (text[:-9], other, text.replace("[1e-06", "[2e-06", 1)):
         (tmp_path / "damaged.json").write_text(damaged)
         with pytest.raises(store.StoreError):
             store.read_all(tmp_path / "damaged.json")

@@ -1,21 +1,21 @@
-"""Programs of two ranks that choose by calibrations which a test has made up."""
+"""Jobs that a test starts itself: their launcher, their environment, the MPI library that they run with."""
 
 from __future__ import annotations
 
-import functools
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 from tempi.bench import launch
 
 
-def environment(cache: Path, **variables: str) -> dict[str, str]:
+def environment(folder: Path, **variables: str) -> dict[str, str]:
     apart = r"TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PMI|OMPI_COMM_WORLD"
     own = {name: value for name, value in launch.environment(launcher().path).items() if not re.match(apart, name)}
-    return own | {"TEMPI_CACHE_DIR": str(cache)} | variables
+    return own | {"TEMPI_CACHE_DIR": str(folder)} | variables
 
 
 def launcher() -> launch.Launcher:
@@ -25,7 +25,7 @@ def launcher() -> launch.Launcher:
         pytest.skip(str(error))
 
 
-@functools.cache
+@cache
 def version() -> str:
     code = "from tempi import MPI; print(MPI.Get_library_version())"
     own = environment(Path("/nonexistent"))
