@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tempi.bench import launch
+from tempi.bench import launch, records
 
 from launching import environment, launcher, version
 from tempi import _engine
@@ -170,6 +170,22 @@ def test_whatever_shows_it_says_that_it_is_emulated(calibrated: Path, tmp_path: 
     assert told["method"] == min(told["seconds"], key=lambda method: told["seconds"][method])
     assert set(told["seconds"]) == {"oneshot", "staged", "pipelined"}
     assert "No GPU is calibrated here" in tempi(tmp_path, *words).stdout
+
+
+def test_every_method_is_measured_beside_its_prediction_and_the_choice(calibrated: Path, tmp_path: Path) -> None:
+    words = ("bench", "model", "--memory", "device", "--quick", "--seconds", "0.001", "--json", tmp_path / "json")
+    done = tempi(calibrated, *words, TEMPI_CUDA_DRIVER="emulated")
+    assert done.returncode == 0, done.stderr
+    assert "EMULATED DEVICE" in done.stdout
+    found = records.read(tmp_path / "json")
+    assert {record.subject for record in found} == {"oneshot", "staged", "pipelined", "model"}
+    assert all(record.meta["emulated"] and record.meta["checked"] and record.seconds for record in found)
+    assert all(set(record.meta["predicted"]) == {"oneshot", "staged", "pipelined"} for record in found)
+    chosen = [record.meta["chosen"] for record in found if record.subject == "model"]
+    assert all(sum(each.values()) == 2 for each in chosen)  # a send and a receive
+    without = tempi(tmp_path, *words, TEMPI_CUDA_DRIVER="emulated")
+    assert without.returncode == 1
+    assert "run `tempi calibrate` first" in without.stderr
 
 
 def test_export_and_import_ship_it(calibrated: Path, tmp_path: Path) -> None:
