@@ -172,8 +172,9 @@ def run(
     else:
         records = _quiet_launch(options, mpirun)
     whole = watch(records, collected, options.seconds, console)
-    if collected.without_device:
-        console.print(f"device memory was not measured: {collected.without_device}", highlight=False)
+    why = collected.without_device
     if collected.save() is None:
-        raise LaunchError("interrupted before anything was measured")
+        raise LaunchError(f"nothing was measured: {why}" if why else "interrupted before anything was measured")
+    if why:
+        console.print(f"device memory was not measured: {why}", highlight=False)
     return [(one.machine.file, one) for one in collected.calibrations], whole
