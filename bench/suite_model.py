@@ -85,6 +85,25 @@ def table(found: Sequence[Row]) -> Table:
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of one chooser over cases: chosen over best (geometric mean, 95th percentile, worst), and over the library."""
+
+    cases: int
+    mean: float
+    high: float
+    worst: float
+    slowdown: float
+
+
+def score(own: Sequence[Row], chooser: str) -> Score:
+    """`own`: rows of one operation, at least one."""
+    regrets = [one.regret(chooser) for one in own]
+    slowdown = stats.geometric_mean(one.slowdown(chooser) for one in own)
+    high = float(np.percentile(regrets, 95))
+    return Score(len(own), stats.geometric_mean(regrets), high, max(regrets), slowdown)
+
+
 def scores(found: Sequence[Row]) -> Table:
     """By operation and chooser."""
     made = Table(title="Chosen over best, and over the library (geometric means; 95th percentile)")
@@ -95,16 +114,9 @@ def scores(found: Sequence[Row]) -> Table:
     for op in dict.fromkeys(one.op for one in found):
         own = [one for one in found if one.op == op]
         for chooser in CHOOSERS:
-            regrets = [one.regret(chooser) for one in own]
-            made.add_row(
-                op,
-                TEXTS[chooser],
-                str(len(own)),
-                f"{stats.geometric_mean(regrets):.3f}",
-                f"{np.percentile(regrets, 95):.2f}",
-                f"{max(regrets):.2f}",
-                f"{stats.geometric_mean(one.slowdown(chooser) for one in own):.3f}",
-            )
+            told = score(own, chooser)
+            numbers = (f"{told.mean:.3f}", f"{told.high:.2f}", f"{told.worst:.2f}", f"{told.slowdown:.3f}")
+            made.add_row(op, TEXTS[chooser], str(told.cases), *numbers)
     return made
 
 

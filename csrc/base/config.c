@@ -32,6 +32,8 @@ static const variable variables[] = {
      "repeat every pack and unpack by a plain walk of the type map and report a mismatch"},
     {"TEMPI_STATS", FLAG, &tempi_config.stats,
      "print at MPI_Finalize what was accelerated; set it on all ranks or on none"},
+    {"TEMPI_STATS_FILE", TEXT, &tempi_config.stats_file,
+     "write the same to this file at MPI_Finalize, as JSON; set it on all ranks or on none"},
     {"TEMPI_TRACE", TEXT, &tempi_config.trace,
      "write a Chrome trace to this file, with the rank appended"},
     {"TEMPI_STAGE_MAX", BYTES, &tempi_config.stage_max,

@@ -13,6 +13,7 @@ typedef struct tempi_settings {
     bool force;           /* act on everything that can be, whatever the rule says */
     bool check;           /* repeat every pack and unpack by a plain walk of the type map */
     bool stats;           /* print the counters at MPI_Finalize */
+    const char *stats_file; /* file that gets them as JSON, or NULL */
     int64_t stage_max;    /* bytes of staging memory a process may hold */
     int64_t device_max;   /* bytes of device buffers a process may hold on one device; -1: by its size */
     const char *cuda_driver; /* "emulated": the test device; "none": no CUDA; NULL: the program's */

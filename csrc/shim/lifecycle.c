@@ -191,8 +191,8 @@ int tempi_act_Finalize(const struct tempi_mpi *to)
     const bool last = life.world && last_epoch();
     if (life.world && life.owner == getpid()) {
         tempi_queue_drain();
-        if (tempi_config.stats)
-            tempi_report_print();
+        if (tempi_config.stats || tempi_config.stats_file)
+            tempi_report();
     }
     if (last)
         stop();

@@ -1,4 +1,5 @@
 #include "shim/report.h"
+#include "base/config.h"
 #include "base/stats.h"
 #include "shim/abi.h"
 #include "tempi.h"
@@ -35,20 +36,23 @@ static void print_sum(int size, const uint64_t *sum)
                     tempi_stats_help(i));
 }
 
-void tempi_report_print(void)
+void tempi_report(void)
 {
     int rank, size;
-    uint64_t own[TEMPI_STATS_COUNT], sum[TEMPI_STATS_COUNT];
+    uint64_t own[TEMPI_STATS_COUNT], sum[TEMPI_STATS_COUNT], most[TEMPI_STATS_COUNT];
     const MPI_Comm world = MPI_COMM_WORLD;
     if (tempi_lib.Comm_rank(world, &rank) != MPI_SUCCESS || tempi_lib.Comm_size(world, &size) != MPI_SUCCESS)
         return;
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
         own[i] = tempi_stats_value(i);
-    if (size <= LINES)
+    if (tempi_config.stats && size <= LINES)
         print_rank(rank, own);
-    if (tempi_lib.Reduce(own, sum, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_SUM, 0, world) != MPI_SUCCESS)
+    if (tempi_lib.Reduce(own, sum, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_SUM, 0, world) != MPI_SUCCESS ||
+        tempi_lib.Reduce(own, most, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_MAX, 0, world) != MPI_SUCCESS || rank != 0)
         return;
-    if (tempi_lib.Reduce(&own[TEMPI_STAT_stage_peak], &sum[TEMPI_STAT_stage_peak], 1, MPI_UINT64_T, MPI_MAX, 0,
-                         world) == MPI_SUCCESS && rank == 0)
+    sum[TEMPI_STAT_stage_peak] = most[TEMPI_STAT_stage_peak]; /* a peak is no sum */
+    if (tempi_config.stats)
         print_sum(size, sum);
+    if (tempi_config.stats_file)
+        tempi_report_write(tempi_config.stats_file, size, sum, most);
 }

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tempi.cli._output import json_option, write_json
+from tempi.cli._pictures import need_matplotlib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console, RenderableType
 
+    from tempi.cli._predicted import Told
     from tempi.expression import State
     from tempi.layout import Box, Dim, Layout
 
@@ -119,26 +121,31 @@ def _print(console: Console, text: str, states: list[State], count: int) -> None
         console.print(f"  {line}", highlight=False, markup=False, no_wrap=True, overflow="crop")
 
 
-def _save_png(path: str, text: str, layout: Layout, count: int) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
+def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[Told]) -> None:
+    """Memory and packed stream; below them a row of bars for each of `told`."""
+    need_matplotlib(f"--png {path}")
     from matplotlib import pyplot as plt
 
     from tempi import _draw
+    from tempi.cli import _predicted
+    from tempi.model import methods
 
     if layout.size * count == 0:
         raise click.ClickException(f"--png {path}: the type has no bytes, there is nothing to draw")
     colours = plt.get_cmap("viridis")
-    figure, (above, below) = plt.subplots(2, 1, figsize=(10, 8), height_ratios=(2, 3), layout="constrained")
+    heights = (2.9, 4.3, *(0.55 + 0.45 * len(methods.ways(each.prediction)) for each in told if each.prediction))
+    figure, axes = plt.subplots(
+        len(heights), 1, figsize=(10, 0.8 + sum(heights)), height_ratios=heights, layout="constrained"
+    )
     shown = text if len(text) <= 100 else text[:97] + "..."
     times = f", count {count:,}" if count > 1 else ""
     figure.suptitle(f"{shown}{times}\n{layout.size * count:,} bytes, {layout.runs:,} runs an element", fontsize=11)
-    _draw.draw_mapping(above, _draw.sample(layout, count), colours)
-    image = _draw.draw_memory(below, _draw.grid(layout, count, columns=128, rows=64), colours)
-    figure.colorbar(image, ax=below, label="place in the packed stream", ticks=[0, 1]).ax.set_yticklabels(
+    _draw.draw_mapping(axes[0], _draw.sample(layout, count), colours)
+    image = _draw.draw_memory(axes[1], _draw.grid(layout, count, columns=128, rows=64), colours)
+    figure.colorbar(image, ax=axes[1], label="place in the packed stream", ticks=[0, 1]).ax.set_yticklabels(
         ["first", "last"]
     )
+    _predicted.draw(axes[2:], told)
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
@@ -200,7 +207,11 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
     show_default=True,
     help="With --peer: where the buffers are.",
 )
-@click.option("--png", type=click.Path(dir_okay=False), help="Draw memory and packed stream to a file.")
+@click.option(
+    "--png",
+    type=click.Path(dir_okay=False),
+    help="Draw memory and packed stream to a file; with --peer the predicted times too.",
+)
 @json_option
 def explain(
     expression: str, count: int, peer: str | None, memory: str, png: str | None, json_file: str | None
@@ -216,7 +227,7 @@ def explain(
     """
     from rich.console import Console
 
-    from tempi.cli import _predicted
+    from tempi.cli import _predicted, _predicted_device
     from tempi.expression import parse
 
     datatype = parse(expression)
@@ -226,20 +237,22 @@ def explain(
         if peer is not None and memory == "host":
             predicted = _predicted.records(datatype, count, peer)
         elif peer is not None:
-            predicted = _predicted.device_records(datatype, count, peer, memory)
+            predicted = _predicted_device.records(datatype, count, peer, memory)
         write_json(json_file, [*_records(expression, states, count), *predicted])
     if json_file != "-":
         _print(Console(soft_wrap=False), expression, states, count)
         if peer is not None:
             click.echo()
-            told = (
+            lines = (
                 _predicted.lines(datatype, count, peer)
                 if memory == "host"
-                else _predicted.device_lines(datatype, count, peer, memory)
+                else _predicted_device.lines(datatype, count, peer, memory)
             )
-            for line in told:
+            for line in lines:
                 click.echo(line)
     if png is not None:
-        _save_png(png, expression, states[-1].layout, count)
+        told = list(_predicted.predictions(datatype, count, peer)) if peer is not None and memory == "host" else []
+        told = [each for each in told if each.prediction]
+        _save_png(png, expression, states[-1].layout, count, told)
         if json_file != "-":
             click.echo(f"\n{Path(png)} written")

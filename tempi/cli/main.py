@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("tempi.cli.doctor", "Say what is here, what works, and what to do about the rest."),
     "explain": ("tempi.cli.explain", "Show the layout of a datatype, pass by pass."),
     "preload": ("tempi.cli.preload", "Print the path for LD_PRELOAD."),
+    "report": ("tempi.cli.report", "Write a page with pictures: calibration, choices, benchmarks, statistics."),
     "run": ("tempi.cli.run", "Run a program with tempi under its MPI."),
 }
 

@@ -5,6 +5,7 @@ The counters that TEMPI_STATS=1 prints prove that the shim was entered in the se
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from preload.toolchains import HERE, TIMEOUT, Toolchain, counter, preloaded, toolchains
+from tempi.report import counted
 
 every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 
@@ -57,6 +59,38 @@ def test_a_program_runs_alike_plain_preloaded_and_off(
     assert counter(on.stderr, "sends") == ranks * messages
     assert counter(plain.stderr, "calls_seen") is None
     assert counter(off.stderr, "calls_seen") is None
+
+
+@every_toolchain
+def test_statistics_go_to_a_file_too(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
+    program = built(mpi, programs, "p2p")
+    path = tmp_path / 'a "name".json'
+    stats = {"TEMPI_STATS": "1", "TEMPI_STATS_FILE": str(path), "TEMPI_FORCE": "1"}
+    run = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), **stats)
+    verdicts(run)
+    written = json.loads(path.read_text())
+    assert (written["tempi_statistics"], written["ranks"], written["tables"]) == (1, 2, None)
+    assert written["sum"]
+    assert {name: counter(run.stderr, name) for name in written["sum"]} == written["sum"]
+    assert written["most"].keys() == written["sum"].keys()
+    assert 2 * written["most"]["sends"] >= written["sum"]["sends"] > written["most"]["sends"]
+    (tmp_path / "printed").write_text(run.stdout + run.stderr)
+    assert counted.read(str(path)).sum == counted.read(str(tmp_path / "printed")).sum
+    assert [each.name for each in sorted(tmp_path.iterdir())] == [path.name, "printed"]
+
+
+@every_toolchain
+def test_statistics_alone_in_a_file_or_nowhere(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
+    program = built(mpi, programs, "p2p")
+    on = {"LD_PRELOAD": preloaded(), "TEMPI_FORCE": "1"}
+    quiet = mpi.run(program, ranks=2, TEMPI_STATS_FILE=str(tmp_path / "run.json"), **on)
+    verdicts(quiet)
+    assert counter(quiet.stderr, "sends") is None
+    assert json.loads((tmp_path / "run.json").read_text())["sum"]["sends"] > 0
+    blocked = tmp_path / "none" / "run.json"
+    told = mpi.run(program, ranks=2, TEMPI_STATS_FILE=str(blocked), **on)
+    assert verdicts(told) == verdicts(quiet)
+    assert told.stderr.count(f"TEMPI_STATS_FILE: cannot write {blocked}: No such file or directory") == 1
 
 
 @every_toolchain

@@ -1,0 +1,35 @@
+"""Numbers as people read them: three digits and a unit."""
+
+from __future__ import annotations
+
+__all__ = ["cores", "rate", "seconds", "size"]
+
+
+def cores(n: int) -> str:
+    """``2 cores``"""
+    return f"{n} core" + ("" if n == 1 else "s")
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    for scale, unit in units:
+        if value >= scale * 0.9995:
+            number = value / scale
+            return f"{number:,.0f} {unit}" if number >= 999.5 else f"{number:.3g} {unit}"
+    return f"{value / units[-1][0]:.3g} {units[-1][1]}"
+
+
+def seconds(value: float) -> str:
+    """``2.86 µs``"""
+    return _scaled(value, ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")))
+
+
+def size(value: float) -> str:
+    """``64 KiB``, exact where it is a whole number of them."""
+    if value < 1024:
+        return f"{value:g} B"
+    return _scaled(value, ((float(1 << 30), "GiB"), (float(1 << 20), "MiB"), (1024.0, "KiB")))
+
+
+def rate(value: float) -> str:
+    """Bytes a second: ``3.1 GB/s``"""
+    return _scaled(value, ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")))

@@ -1,0 +1,218 @@
+"""The part of the page that tells of a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tempi import _units
+from tempi.model import plot, survey
+from tempi.report import figures, page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tempi.model.store import Calibration, Point
+    from tempi.model.survey import Field, Slice
+
+__all__ = ["Part", "about", "choices", "machine_rows", "objects", "tables", "unstable"]
+
+_MEANINGS = {
+    "library_pack": "MPI_Pack by the library",
+    "library_unpack": "MPI_Unpack by the library",
+    "own_pack": "MPI_Pack by tempi",
+    "own_unpack": "MPI_Unpack by tempi",
+    "stage_pack": "tempi's packing within a message",
+    "stage_unpack": "tempi's unpacking within a message",
+    "contiguous": "a message of packed bytes",
+    "library_message": "the library's message with the datatype on both sides",
+    "engine_pack": "tempi's packing without the call around it",
+    "host_message": "tempi's message as a whole: pack, message, unpack",
+}
+_PEERS = {"self": "to itself", "node": "to a rank of the same node", "other": "to another node"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A calibration on its way into the page."""
+
+    path: Path
+    calibration: Calibration
+    warning: str | None = None  # why its tables do not choose here
+    fields: Sequence[Field] = field(default_factory=tuple)
+
+    @property
+    def palette(self) -> dict[str, str]:
+        """The same colours in all maps."""
+        return plot.colours(name for each in self.fields for name in each.names)
+
+
+def machine_rows(part: Part) -> list[tuple[str, str]]:
+    """What was measured, and on what."""
+    found, own = part.calibration, part.calibration.machine
+    total = sum(len(point.seconds) for point in found.points)
+    shaky = len(found.unstable)
+    state = "complete" if found.about.get("complete") else "interrupted: what was done is here"
+    return [
+        (
+            "machine",
+            f"{own.cpu}, {_units.cores(own.cores)}"
+            + (f", host {found.about['host']}" if "host" in found.about else ""),
+        ),
+        ("MPI", own.mpi),
+        ("tempi", own.tempi),
+        ("measured", f"{found.about.get('when', 'at a time that is not told')}, {state}"),
+        ("peer classes", ", ".join(_PEERS.get(peer, peer) for peer in found.peers) or "none"),
+        ("points", f"{len(found.points):,} of {total:,} samples; {shaky:,} not stable"),
+        ("file", str(part.path)),
+    ]
+
+
+def about(part: Part) -> str:
+    body = page.paragraph(part.warning, "note") if part.warning else ""
+    body += page.table(("", "what the tables were measured on"), machine_rows(part), words=2)
+    found = part.calibration
+    if len(found.unstable) > 0.25 * len(found.points):
+        text = "More than a quarter of the points is not stable: the machine was busy with other work. "
+        body += page.paragraph(text + "Calibrate again when it is quiet before relying on these figures.", "note")
+    return body + page.bullets(_in_short(part))
+
+
+def _in_short(part: Part) -> Iterator[str]:
+    """One sentence for each peer class."""
+    for peer in part.calibration.peers:
+        maps = [each for each in part.fields if each.peer == peer]
+        texts = [
+            f"{name} is chosen on {100 * share:.0f}% of the maps below ({max(1.0, factor):.2f} times as fast as the "
+            "next way in the median)"
+            for name, (share, factor) in survey.winners(*maps).items()
+        ]
+        if texts:
+            yield f"A message {_PEERS.get(peer, peer)}: {', '.join(texts)}."
+
+
+# -- which way wins where ------------------------------------------------------------------------------------
+
+
+def choices(part: Part, gallery: figures.Gallery) -> str:
+    """A picture and a table for each peer class."""
+    body = page.paragraph(
+        "What the engine predicts from the tables and would choose, for a message of each packed size and run. "
+        "Dots are the points that were measured; all else is interpolated between them. What tempi would win by less "
+        "than its margin of 3% is left to the library."
+    )
+    for peer in part.calibration.peers:
+        maps = [each for each in part.fields if each.peer == peer]
+        if not maps:
+            body += page.paragraph(f"Messages {_PEERS.get(peer, peer)}: no tables.", "quiet")
+            continue
+        where = _PEERS.get(peer, peer)
+        png = gallery.png(f"choice-{peer}", figures.winners(maps, part.palette))
+        caption = "Colour: the way that is chosen; its strength: by what factor it is faster than the next best way. "
+        body += f"<h3>A message {where}</h3>\n"
+        body += page.picture(png, f"Maps of the chosen way by packed size and run, {where}", caption)
+        rows = [row for each in maps for row in _choice_rows(each)]
+        head = ("shapes", "run", "packed size", "chosen", "times as fast as the next")
+        body += page.details("The same as a table, at the points that were measured", page.table(head, rows, words=4))
+    return body
+
+
+def _choice_rows(own: Field) -> Iterator[tuple[str, ...]]:
+    for size, run in sorted(own.nodes, key=lambda node: (node[1], node[0])):
+        if (won := own.winner(size, run)) is not None:
+            yield own.title, _units.size(run), _units.size(size), won[0], f"{won[1]:.2f}"
+
+
+# -- what was measured ---------------------------------------------------------------------------------------
+
+
+def tables(part: Part, gallery: figures.Gallery, step: Any) -> str:
+    """Heat map, numbers and curves of every slice. `step` is called with the title of each before it is drawn."""
+    body = page.paragraph(
+        "Every quantity that was timed, by shape and packed size. In the cells: the median of one operation (of a "
+        "message: one way). An orange corner marks a point that is not stable: there the tables take the lower "
+        "quartile, since other work on the machine only ever adds time."
+    )
+    for own in survey.slices(part.calibration):
+        step(own.title)
+        body += _slice(own, gallery)
+    return body
+
+
+def _slice(own: Slice, gallery: figures.Gallery) -> str:
+    quantity = own.names["quantity"]
+    rest = [_PEERS.get(value, f"{name} {value}") for name, value in own.names.items() if name != "quantity"]
+    title = ", ".join([_MEANINGS.get(quantity, quantity), *rest])
+    name = "-".join(own.names.values()).replace("_", "-")
+    shaky = sum(point.trouble is not None for point in own.points)
+    heat = gallery.png(f"table-{name}", figures.heat(own))
+    curves = gallery.png(f"curves-{name}", figures.curves(own))
+    text = "Small dots: raw samples; ring: median; cross: median of a point that is not stable; line: what the tables "
+    text += (
+        "say. Below: how far samples and medians are off the line. Along the size tables never fall, which can part "
+    )
+    text += "line and median too."
+    numbers = page.table(_head(own), _rows(own), words=2)
+    return (
+        f"<h3>{page.escape(title)}</h3>\n"
+        + page.picture(heat, f"Heat map: {title}", f"{quantity}: {len(own.points)} points, {shaky} not stable.")
+        + page.details("Medians as a table", numbers)
+        + page.details("Samples, curves and residuals", page.picture(curves, f"Samples and curves: {title}", text))
+    )
+
+
+def _sizes(own: Slice) -> list[int]:
+    return sorted({point.size for point in own.points})
+
+
+def _head(own: Slice) -> list[str]:
+    return ["shapes", "run", *(_units.size(size) for size in _sizes(own))]
+
+
+def _rows(own: Slice) -> Iterator[list[str]]:
+    at = own.at
+    for column in own.columns:
+        cells = [_cell(at.get((column, size))) for size in _sizes(own)]
+        yield [survey.kind(column)[0].title, plot.row_name(column), *cells]
+
+
+def _cell(point: Point | None) -> str:
+    """The median; a star where it is not stable."""
+    if point is None:
+        return ""
+    return _units.seconds(point.median) + (" *" if point.trouble else "")
+
+
+def unstable(part: Part) -> str:
+    """Every point that is marked, and why."""
+    found = part.calibration.unstable
+    if not found:
+        return page.paragraph("None: the median of every point is known to 5%.")
+    rows = [
+        (
+            point.quantity,
+            survey.kind(point.column)[0].title,
+            plot.row_name(point.column),
+            _units.size(point.size),
+            _PEERS.get(point.peer or "", ""),
+            str(point.trouble),
+            _units.seconds(point.median),
+            _units.seconds(point.typical),
+        )
+        for point in found
+    ]
+    head = ("quantity", "shapes", "run", "packed size", "peer", "why", "median", "taken")
+    text = f"{len(found):,} of {len(part.calibration.points):,} points. The tables take their lower quartile."
+    return page.paragraph(text) + page.details("Which, and why", page.table(head, rows, words=6))
+
+
+def objects(part: Part) -> Iterator[Mapping[str, object]]:
+    """The same for other programs."""
+    yield {"section": "calibration", **dict(machine_rows(part)), "warning": part.warning}
+    for each in part.fields:
+        for name, (share, factor) in survey.winners(each).items():
+            yield {
+                "section": "choices", "peer": each.peer, "shapes": each.title, "method": name, "share": share,
+                "factor": factor,
+            }  # fmt: skip

@@ -1,0 +1,150 @@
+"""The part of the page that tells what a run did: files of TEMPI_STATS_FILE, or what TEMPI_STATS=1 printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tempi import _engine
+from tempi._errors import TempiError
+from tempi.report import figures, page
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Statistics", "StatisticsError", "objects", "read", "section"]
+
+FORMAT = 1
+_PRINTED = re.compile(r"^tempi: +(\d+)  (\w+): ", re.MULTILINE)
+_RANKS = re.compile(r"^tempi: over (\d+) ranks:", re.MULTILINE)
+_CHOSEN = re.compile(r"^tempi: chosen by (.+)$", re.MULTILINE)
+_CARRIED = ("sends", "recvs", "packs", "unpacks", "bounced")
+_OURS, _THEIRS = "#ee6677", "#4477aa"
+
+
+class StatisticsError(TempiError):
+    """A file that has no statistics: names it and why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of one run. `sum` and `most`: of each counter that is not zero, over the ranks; `more`: all else there is."""
+
+    name: str
+    ranks: int
+    sum: Mapping[str, int]
+    most: Mapping[str, int]
+    more: Mapping[str, Any]
+
+
+def _counters(data: Any) -> dict[str, int]:
+    if not isinstance(data, dict) or not all(isinstance(value, int) for value in data.values()):
+        raise ValueError("it is damaged")
+    return data
+
+
+def _of_json(name: str, data: Any) -> Statistics:
+    if not isinstance(data, dict) or "tempi_statistics" not in data:
+        raise ValueError("it has no statistics of tempi's")
+    if data["tempi_statistics"] != FORMAT:
+        raise ValueError("it is of another version")
+    known = ("tempi_statistics", "ranks", "sum", "most")
+    more = {key: value for key, value in data.items() if key not in known}
+    return Statistics(name, int(data["ranks"]), _counters(data["sum"]), _counters(data["most"]), more)
+
+
+def _of_text(name: str, text: str) -> Statistics:
+    """What TEMPI_STATS=1 printed, wherever it stands in a program's output."""
+    ranks = _RANKS.findall(text)
+    if not ranks:
+        raise ValueError("it has no statistics of tempi's")
+    chosen = _CHOSEN.findall(text)
+    last = text[text.rindex(f"tempi: over {ranks[-1]} ranks:") :]
+    total = {counter: int(value) for value, counter in _PRINTED.findall(last)}
+    return Statistics(name, int(ranks[-1]), total, {}, {"tables": chosen[-1]} if chosen else {})
+
+
+def read(path: str) -> Statistics:
+    """Raises `StatisticsError`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        if text.lstrip().startswith("{") and '"tempi_statistics"' in text:
+            return _of_json(path, json.loads(text))
+        return _of_text(path, text)
+    except OSError as error:
+        raise StatisticsError(f"{path}: {error.strerror}") from error
+    except json.JSONDecodeError:
+        raise StatisticsError(f"{path}: it is damaged") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StatisticsError(f"{path}: {error if type(error) is ValueError else 'it is damaged'}") from None
+
+
+def _help() -> dict[str, str]:
+    return {name: text for name, text, _ in _engine.items("stats")}
+
+
+def _draw(axis: Axes, found: Statistics) -> None:
+    """Calls: what tempi did, and what it left to the library and why."""
+    names = [name for name in found.sum if name in _CARRIED or name.startswith("left_")]
+    told = _help()
+    for row, name in enumerate(names):
+        value = found.sum[name]
+        ours = name in _CARRIED
+        axis.barh(
+            row, value, color=_OURS if ours else _THEIRS, hatch="" if ours else "///", edgecolor="white", height=0.7
+        )
+        axis.text(value, row, f" {value:,}", va="center", fontsize=9)
+    axis.set_yticks(range(len(names)), [told.get(name, name) for name in names], fontsize=8.5)
+    axis.set(xscale="log", xlim=(0.7, 4 * max(found.sum[name] for name in names)), ylim=(len(names) - 0.4, -0.6))
+    axis.set_xlabel("calls, all ranks together (logarithmic)")
+    axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _more(name: str, value: Any) -> Iterator[str]:
+    """Whatever else the file has, in the form that it has."""
+    if isinstance(value, dict):
+        rows = [
+            (str(key), json.dumps(each) if isinstance(each, (dict, list)) else str(each)) for key, each in value.items()
+        ]
+        yield page.table((name, "value"), rows)
+    elif isinstance(value, list):
+        yield page.paragraph(name) + page.bullets(json.dumps(each) for each in value)
+    else:
+        yield page.paragraph(f"{name}: {value}")
+
+
+def section(found: Statistics, gallery: figures.Gallery) -> str:
+    """A picture, all counters with their meaning, and what else is told."""
+    told = _help()
+    model = found.more.get("tables")
+    head = f"{found.name}: {found.ranks} ranks"
+    head += f", {found.more['mpi'].splitlines()[0]}" if isinstance(found.more.get("mpi"), str) else ""
+    body = f"<h3>{page.escape(head)}</h3>\n" + page.paragraph(f"Chosen by {model or 'the built-in rule'}.")
+    if any(name in _CARRIED or name.startswith("left_") for name in found.sum):
+        count = sum(name in _CARRIED or name.startswith("left_") for name in found.sum)
+        figure = figures.blank(0.9 + 0.34 * count, 10.0)
+        _draw(figure.subplots(), found)
+        caption = "Plain bars: what tempi carried; hatched ones: what it left to the library, and why."
+        body += page.picture(gallery.png("statistics", figure), "Calls that tempi carried and left", caption)
+    most = bool(found.most)
+    rows = [
+        (name, told.get(name, ""), f"{value:,}", *([f"{found.most.get(name, 0):,}"] if most else []))
+        for name, value in found.sum.items()
+    ]
+    columns = ("counter", "meaning", "all ranks", *(["most of one rank"] if most else []))
+    body += page.table(columns, rows, words=2) if rows else page.paragraph("All counters are zero.")
+    for name, value in found.more.items():
+        if name not in ("mpi", "tables"):
+            body += "".join(_more(name, value))
+    return body
+
+
+def objects(found: Statistics) -> Iterator[Mapping[str, object]]:
+    """The same for other programs."""
+    own = {"section": "statistics", "file": found.name, "ranks": found.ranks}
+    yield own | {"sum": dict(found.sum), "most": dict(found.most), **found.more}
