@@ -29,7 +29,7 @@ def point(record: Record) -> store.Point:
     """The record of one quantity as a point of the store."""
     column = grid.Column(record.meta["family"], record.meta["run"], record.meta["stride"])
     peer = record.meta["peer"] if record.op in (*grid.MESSAGES, *grid.DEVICE_MESSAGES) else None
-    return store.Point(record.op, column, record.bytes, peer, record.seconds, record.meta.get("memory", "host"))
+    return store.Point(record.op, column, record.bytes, peer, record.seconds, record.meta.get("memory"))
 
 
 class _Part:
@@ -83,7 +83,7 @@ class Collected:
                 self.save()
         else:
             made = point(record)
-            self._parts["host" if made.memory == "host" else "device"].points.append(made)
+            self._parts["host" if made.memory is None else "device"].points.append(made)
 
     @property
     def calibrations(self) -> list[store.Calibration]:

@@ -120,12 +120,12 @@ class Point:
     size: int
     peer: str | None
     seconds: tuple[float, ...]
-    memory: str = "host"
+    memory: str | None = None  # "device" or "managed"; None: the host's
 
     @property
     def key(self) -> tuple[Any, ...]:
         place = (self.quantity, self.column, self.size, self.peer)
-        return place if self.memory == "host" else (*place, self.memory)
+        return place if self.memory is None else (*place, self.memory)
 
     @property
     def median(self) -> float:
@@ -216,7 +216,7 @@ def _point(line: str) -> Point:
         raise ValueError("a quantity or family that is not known")
     if data["peer"] is not None and data["peer"] not in grid.PEERS:
         raise ValueError("a peer that is not known")
-    if data["memory"] not in grid.MEMORIES:
+    if data["memory"] is not None and data["memory"] not in grid.MEMORIES[1:]:
         raise ValueError("a memory that is not known")
     seconds = tuple(float(value) for value in data["seconds"])
     if not seconds or not all(0 < value < math.inf for value in seconds):
@@ -379,7 +379,7 @@ def _ratio_at(known: Mapping[float, float], size: int) -> float:
 def table_of(calibration: Calibration) -> bytes:
     """The engine's file."""
     own = calibration.machine
-    host = [point for point in calibration.points if point.memory == "host"]
+    host = [point for point in calibration.points if point.memory is None]
     made = tables.build(typical(host))
     for memory in grid.MEMORIES[1:]:
         known = {p.key[:4]: p.typical for p in calibration.points if p.memory == memory}
