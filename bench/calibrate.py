@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,48 +28,79 @@ SAVE_EVERY = 10.0  # seconds
 def point(record: Record) -> store.Point:
     """The record of one quantity as a point of the store."""
     column = grid.Column(record.meta["family"], record.meta["run"], record.meta["stride"])
-    peer = record.meta["peer"] if record.op in grid.MESSAGES else None
-    return store.Point(record.op, column, record.bytes, peer, record.seconds)
+    peer = record.meta["peer"] if record.op in (*grid.MESSAGES, *grid.DEVICE_MESSAGES) else None
+    return store.Point(record.op, column, record.bytes, peer, record.seconds, record.meta.get("memory"))
+
+
+class _Part:
+    """The points of host memory, or of a card's."""
+
+    def __init__(self, start: Record, columns: int) -> None:
+        meta = self._meta = start.meta
+        gpu = store.Gpu(**meta["gpu"]) if "gpu" in meta else None
+        self._machine = replace(store.machine(meta["version"]), gpu=gpu)
+        self._old = _readable(self._machine.file)
+        self.points: list[store.Point] = []
+        self.columns, self.done = columns, 0
+
+    @property
+    def calibration(self) -> store.Calibration | None:
+        """None before there is anything."""
+        if not self.points:
+            return None
+        meta = self._meta
+        about: dict[str, Any] = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "host": meta["host"]}
+        about |= {"machine": meta["machine"], "complete": self.done == self.columns}
+        if "gpu" in meta:
+            about |= {"aware": meta["aware"], "emulated": meta["emulated"]}
+        return store.merge(self._old, store.Calibration(self._machine, tuple(self.points), about))
 
 
 class Collected:
     """What has been measured so far; saved now and then, so that little is lost."""
 
     def __init__(self, save: Callable[[store.Calibration], Path] = store.save) -> None:
-        self._points: list[store.Point] = []
-        self._start: Record | None = None
-        self._old: store.Calibration | None = None
+        self._parts: dict[str, _Part] = {}
         self._save = save
         self._saved = time.monotonic()
         self.columns, self.done = 0, 0
+        self.without_device: str | None = None
 
     def add(self, record: Record) -> None:
         if record.op == "machine":
-            self._start = record
-            self.columns = int(record.meta["columns"])
-            self._old = _readable(store.machine(record.meta["version"]).file)
+            columns = int(record.meta["columns"])
+            self._parts["host"] = _Part(record, columns)
+            self.columns = columns + int(record.meta.get("device_columns", 0))
+        elif record.op == "device":
+            self._parts["device"] = _Part(record, int(record.meta["columns"]))
+        elif record.op == "no device":
+            self.without_device = str(record.meta["why"])
+            self.columns -= int(record.meta["columns"])
         elif record.op == "done":
             self.done += 1
+            self._parts["device" if record.subject == "device" else "host"].done += 1
             if time.monotonic() - self._saved > SAVE_EVERY:
                 self.save()
         else:
-            self._points.append(point(record))
+            made = point(record)
+            self._parts["host" if made.memory is None else "device"].points.append(made)
+
+    @property
+    def calibrations(self) -> list[store.Calibration]:
+        """Of host memory first; none before there is anything."""
+        found = (part.calibration for part in self._parts.values())
+        return [one for one in found if one is not None]
 
     @property
     def calibration(self) -> store.Calibration | None:
-        """None before there is anything."""
-        if self._start is None or not self._points:
-            return None
-        meta = self._start.meta
-        about: dict[str, Any] = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "host": meta["host"]}
-        about |= {"machine": meta["machine"], "complete": self.done == self.columns}
-        new = store.Calibration(store.machine(meta["version"]), tuple(self._points), about)
-        return store.merge(self._old, new)
+        """Of host memory."""
+        return next((one for one in self.calibrations if one.machine.gpu is None), None)
 
     def save(self) -> Path | None:
-        found = self.calibration
+        """Where the first of them is now."""
         self._saved = time.monotonic()
-        return self._save(found) if found else None
+        paths = [self._save(one) for one in self.calibrations]
+        return paths[0] if paths else None
 
 
 def _readable(path: Path) -> store.Calibration | None:
@@ -121,8 +153,10 @@ def _quiet_launch(options: CalibrateOptions, mpirun: str | None) -> Iterator[Rec
     return suite.run_worker(launcher, "worker_calibrate", options.arguments(), 2, {"TEMPI_FORCE": "1"})
 
 
-def run(options: CalibrateOptions, mpirun: str | None, console: Console) -> tuple[store.Calibration, Path, bool] | None:
-    """Measures and saves: what is there now, where, and whether it is all. None on ranks other than 0.
+def run(
+    options: CalibrateOptions, mpirun: str | None, console: Console
+) -> tuple[list[tuple[Path, store.Calibration]], bool] | None:
+    """Measures and saves: what is there now and where, and whether it is all. None on ranks other than 0.
 
     Raises `LaunchError` where nothing was measured.
     """
@@ -138,7 +172,9 @@ def run(options: CalibrateOptions, mpirun: str | None, console: Console) -> tupl
     else:
         records = _quiet_launch(options, mpirun)
     whole = watch(records, collected, options.seconds, console)
-    path, calibration = collected.save(), collected.calibration
-    if path is None or calibration is None:
-        raise LaunchError("interrupted before anything was measured")
-    return calibration, path, whole
+    why = collected.without_device
+    if collected.save() is None:
+        raise LaunchError(f"nothing was measured: {why}" if why else "interrupted before anything was measured")
+    if why:
+        console.print(f"device memory was not measured: {why}", highlight=False)
+    return [(one.machine.file, one) for one in collected.calibrations], whole

@@ -372,3 +372,14 @@ def held_out(quick: bool) -> list[Case]:
     cases += [kind(size) for kind in (Indexed, Field) for size in (1536, 24 * KIB, 400 * KIB, 3 * MIB)]
     cases += [Transpose(edge) for edge in (17, 60, 250, 1000)]
     return cases + [Halo(128, 2, step) for step in halo]
+
+
+def held_out_device(quick: bool, *, emulated: bool = False) -> list[Case]:
+    """The same for device memory. On the emulated device a few small ones of every kind, for their correctness."""
+    if emulated:
+        cases = list(_held_out_vectors((720, 6 * KIB), (24, 128)))[::3]
+        return [*cases, Face(18, 0), Face(18, 2), Indexed(1536), Field(1536), Transpose(17), Halo(16, 2, (1, -1, 0))]
+    if quick:
+        return held_out(True)
+    large = _held_out_vectors((24 * MIB,), (24, 128, 512, 2048))
+    return [*held_out(False), *large, Halo(256, 3, (1, 0, 0)), Halo(256, 3, (0, 0, 1))]

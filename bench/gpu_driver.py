@@ -174,6 +174,12 @@ class Driver(Card):
     def pinned(self, size: int) -> int:
         return self._made("cuMemHostAlloc", c_size_t(size), PORTABLE_AND_MAPPED)
 
+    def managed(self, size: int) -> int:
+        """Memory of both sides; `free` gives it back."""
+        found = c_uint64()
+        self.call("cuMemAllocManaged", ctypes.byref(found), c_size_t(size), c_uint(1))
+        return found.value
+
     def free_pinned(self, address: int) -> None:
         self.call("cuMemFreeHost", c_void_p(address))
 

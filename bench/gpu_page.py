@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.table import Table
-from tempi.bench import gpu_verdict, suite_gpu, suite_halo
+from tempi.bench import gpu_verdict, records, suite_gpu, suite_halo, suite_model_device
 from tempi.bench.records import Record
 
 METHOD = """# GPU performance
@@ -39,13 +39,18 @@ sample, go to `results/gpu/CARD/`; `.venv/bin/python -P scripts/gpu results/gpu/
 - **Messages**: two ranks that share the card, each method of tempi (`TEMPI_DATATYPE_*`), the library where it
   takes device addresses, and by hand (a pitched copy to pinned memory, a contiguous message, a copy back).
 - **Halo**: `tempi bench halo --memory device`.
+- **Model**: `tempi calibrate`, whose samples go to `calibration.json` beside the records (`tempi calibrate
+  --import` takes it), and then `tempi bench model --memory device`: every method on shapes that were not
+  calibrated, and what the tables choose, over the best of them ([model.md](model.md)).
 
 The targets: 90% of the sector bound at 64 MiB and more for runs of 16 bytes and up, 80% for 4 to 15; never
 slower than cudaMemcpy2DAsync, 3DAsync or CuPy; 64 KiB packed within 2 microseconds of an empty launch and a
-wait; the fused halo in one launch each way.
+wait; the fused halo in one launch each way; what the calibrated model chooses at most 1.05 times what a perfect
+chooser does, in the geometric mean.
 
 With `TEMPI_CUDA_DRIVER=emulated` ([emulator.md](emulator.md)) the same suite checks every answer and takes no
-time: CUDA on the CPU has no speed that says anything about a GPU.
+time: CUDA on the CPU has no speed that says anything about a GPU. The calibration and the model are run on a few
+small shapes, with times that are marked as the emulator's wherever they are shown, and never on this page.
 """
 
 TO_BE_MEASURED = """
@@ -112,9 +117,30 @@ def card(found: Sequence[Record]) -> Iterator[str]:
     yield from _folded("every shape", suite_gpu.kernels_table(rows, least=0))
 
 
+def model(found: Sequence[Record]) -> Iterator[str]:
+    """How well the calibrated model chooses. Raises PageError for a test device."""
+    if suite_gpu.is_emulated(found):
+        raise PageError("these records are of the emulated device: CUDA on the CPU has no speed to be shown")
+    rows = suite_model_device.rows(found)
+    if not rows:
+        return
+    yield "\nThe calibrated model among the methods for device memory, on shapes that it was not calibrated with:\n"
+    yield from markdown(suite_model_device.scores(rows))
+    yield ""
+    yield from (f"- {line}" for line in suite_model_device.errors(rows))
+    yield from _folded("every shape, predicted and measured", suite_model_device.table(rows))
+
+
+def _section(folder: Path) -> Iterator[str]:
+    yield from card(suite_gpu.read(folder))
+    file = folder / suite_model_device.FILE
+    if file.is_file():
+        yield from model(records.read(file))
+
+
 def text(folders: Sequence[Path]) -> str:
     """The page. Raises PageError, RecordError or NoRatesError."""
     if not folders:
         return METHOD + TO_BE_MEASURED
-    lines = [line for folder in folders for line in card(suite_gpu.read(folder))]
+    lines = [line for folder in folders for line in _section(folder)]
     return METHOD + "\n## Figures\n" + "\n".join(lines) + "\n"

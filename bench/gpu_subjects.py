@@ -66,6 +66,13 @@ def work(op: str, parts: Sequence[tuple[Any, int, int]], ordinal: int) -> Work:
     return Work(op, made, tuple(layout for layout, _, _ in parts), ordinal)
 
 
+def counted(op: str, layout: int, count: int, memory: int, packed: int, ordinal: int) -> Work:
+    """Of so many elements of the layout at that address of the engine's."""
+    made = work(op, [(_engine.ffi.cast("tempi_layout const *", layout), memory, packed)], ordinal)
+    made.ops[0].count = count
+    return made
+
+
 def tempi_work(memory: Memory, case: gpu_cases.Case, op: str) -> Work:
     part = (gpu_cases.layout_of(case), memory.strided + case.shift, memory.packed)
     return work(op, [part], memory.driver.ordinal)

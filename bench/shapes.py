@@ -58,7 +58,7 @@ class Shape:
                 inner = base.Create_vector(INNER, run // element, stride // element)
                 made = inner.Create_hvector(self._blocks // INNER, 1, (INNER + 1) * stride)
                 inner.Free()
-            case "regular" | "aliased":
+            case "regular" | "aliased" | "shifted":
                 made = base.Create_vector(self._blocks, run // element, stride // element)
             case "elements":
                 inner = base.Create_contiguous(run // element)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tempi.bench import _native, adaptive, shapes, worker
+from tempi.bench import _native, adaptive, gpu_driver, shapes, worker, worker_calibrate_device
 from tempi.bench.records import Record, machine
 
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
@@ -28,6 +28,7 @@ SPAN = 128 << 20  # of memory that one point may touch
 HUGE_PAGE = 2 << 20
 LONGEST = 0.9  # seconds of one group
 LATE = 1.15  # of the time for everything
+DEVICE_SHARE = 0.4  # of all seconds, where there is a GPU
 BENCH = "calibrate"
 
 
@@ -291,10 +292,10 @@ def _takes_part(rank: Rank, job: Job) -> bool:
     return rank.first if job.peer is None else job.peer in rank.pairs
 
 
-def _first_record(mpi: Any, peers: Sequence[str], total: int) -> Record:
+def _first_record(mpi: Any, peers: Sequence[str], total: int, of_device: int) -> Record:
     version = mpi.Get_library_version()
     meta = {"version": version, "machine": machine(), "host": mpi.Get_processor_name(), "peers": list(peers)}
-    return Record(BENCH, "start", "machine", "here", 0, (), {**meta, "columns": total})
+    return Record(BENCH, "start", "machine", "here", 0, (), {**meta, "columns": total, "device_columns": of_device})
 
 
 def run(options: CalibrateOptions) -> Iterator[Record]:
@@ -304,22 +305,28 @@ def run(options: CalibrateOptions) -> Iterator[Record]:
     start = time.monotonic()
     if not MPI.COMM_WORLD.allreduce(worker.active(), MPI.LAND):
         raise worker.WorkerError("tempi does not act in this program, so there is nothing to calibrate")
+    devices = MPI.COMM_WORLD.allreduce(worker_calibrate_device.possible(), MPI.LAND)
+    host_seconds = options.seconds * (1 - DEVICE_SHARE if devices else 1)
     rank, peers = _rank(MPI, options.most)
     if len(peers) == 1 and MPI.COMM_WORLD.size > 1:
         raise worker.WorkerError("no peer was found")
-    plan = jobs(options.quick, [peer for peer in grid.PEERS if peer in peers], options.most)
-    yield _first_record(MPI, peers, len(plan))
+    # With the emulator in it this process says nothing of host memory either: its tables are left alone.
+    emulated = gpu_driver.is_emulated()
+    known = [peer for peer in grid.PEERS if peer in peers]
+    plan = [] if emulated else jobs(options.quick, known, options.most)
+    more = worker_calibrate_device.expected_columns(options.quick) if devices else 0
+    yield _first_record(MPI, peers, len(plan), more)
     left = sum(map(len, plan))
     needed = len(jobs(True, list(peers)))
     for number, column in enumerate(plan):
         # On a machine that is so busy that each point takes long, what is between the coarse columns is left out.
-        if number >= needed and MPI.COMM_WORLD.bcast(time.monotonic() - start > LATE * options.seconds):
-            return
+        if number >= needed and MPI.COMM_WORLD.bcast(time.monotonic() - start > LATE * host_seconds):
+            break
         told: list[Record] = []
         datatype, made = None, None
         for job in column:
             # Short messages need little of it and leave the rest to long ones.
-            share = 3 * max(0.0, options.seconds - (time.monotonic() - start)) / left
+            share = 3 * max(0.0, host_seconds - (time.monotonic() - start)) / left
             left -= 1
             if not _takes_part(rank, job):
                 continue
@@ -332,6 +339,10 @@ def run(options: CalibrateOptions) -> Iterator[Record]:
             datatype.Free()
         yield from told
         yield Record(BENCH, column[0].column.name, "done", "here", 0, (), {})
+    if devices:
+        rest = max(1.0, options.seconds - (time.monotonic() - start))
+        ordered = [peer for peer in grid.PEERS if peer in peers]
+        yield from worker_calibrate_device.run(rank, ordered, options.quick, rest)
 
 
 def main() -> None:

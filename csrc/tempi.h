@@ -212,11 +212,18 @@ typedef struct tempi_machine {
     char mpi[256]; /* first line of what the library says of itself */
     char tempi[32];
     int32_t cores;
+    char gpu[128];    /* the card, for tables of device memory; "": tables of host memory */
+    char driver[64];  /* version of its driver; "": the system does not tell */
+    int32_t cuda;     /* CUDA version of the driver, 1000 * major + 10 * minor */
+    int32_t emulated; /* 1: the card is CUDA on the CPU, a test device */
 } tempi_machine;
 
 /* This machine with the MPI library whose MPI_Get_library_version is `version`. */
 int tempi_machine_describe(const char *version, tempi_machine *out);
-/* Where its calibration lies: in TEMPI_CACHE_DIR, else in the user's cache folder. */
+/* The same with a device of this process; the CUDA driver must be in it, or TEMPI_ERR_UNSUPPORTED. */
+int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal);
+/* Where its calibration lies: in TEMPI_CACHE_DIR, else in the user's cache folder. Each card has one beside
+ * the host's. */
 int tempi_machine_file(const tempi_machine *machine, char *out, size_t size);
 
 typedef struct tempi_model tempi_model;
@@ -224,7 +231,7 @@ typedef struct tempi_model tempi_model;
 /* Maps a file of tables; NULL: *fault says why not. */
 tempi_model *tempi_model_open(const char *path, const char **fault);
 void tempi_model_close(tempi_model *model);
-/* Why the tables are not for that machine; NULL: they are. */
+/* Why the tables are not for that machine and, if it names one, its GPU; NULL: they are. */
 const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *machine);
 
 /* Seconds. Of MPI_Pack and MPI_Unpack `host` is the whole; of a message, one way, it is the sum of the
@@ -248,6 +255,45 @@ int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int
 /* The same by the built-in rule for the MPI library that says so of itself, for a type of elements of
  * unknown size: 1 or 0. */
 int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation);
+
+/* How a message of device memory is carried, by number; LIBRARY: the buffer is handed over as it is. */
+enum {
+    TEMPI_METHOD_LIBRARY = 0,
+    TEMPI_METHOD_DEVICE = 1,
+    TEMPI_METHOD_ONE_SHOT = 2,
+    TEMPI_METHOD_STAGED = 3,
+    TEMPI_METHOD_PIPELINED = 4,
+    TEMPI_METHODS = 5
+};
+enum { TEMPI_TABLES_OF_HOST = 0, TEMPI_TABLES_OF_DEVICE = 1, TEMPI_TABLES_OF_MANAGED = 2 };
+
+/* Seconds by method; negative: the method is not possible, or was not measured. A message takes the sum of
+ * the three parts. Where the bytes go through the host, the other side's part is that of its best way. */
+typedef struct tempi_device_prediction {
+    double seconds[TEMPI_METHODS];
+    double pack[TEMPI_METHODS];
+    double message[TEMPI_METHODS];
+    double unpack[TEMPI_METHODS];
+    int32_t method; /* the one that is chosen */
+} tempi_device_prediction;
+
+typedef struct tempi_device_message {
+    int64_t bytes;     /* packed */
+    int32_t operation; /* TEMPI_MODEL_SEND or TEMPI_MODEL_RECV */
+    int32_t peer;      /* TEMPI_PEER_* */
+    int32_t memory;    /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
+    int32_t shifted;   /* 1: the buffer's address allows only smaller words than the layout does */
+    int32_t aware;     /* 1: the library takes device addresses */
+} tempi_device_message;
+
+/* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer; the built-in rule decides. */
+int tempi_model_predict_device(const tempi_model *model, const tempi_layout *layout,
+                               const tempi_device_message *message, tempi_device_prediction *out);
+/* The built-in rule's method for device memory with gaps. */
+int tempi_rule_method(int64_t bytes, int32_t aware);
+/* For measuring: the method for device memory in this process from now on; -1: the one that is chosen. */
+void tempi_device_method_impose(int32_t method);
+
 /* Path of the tables that choose in this process; NULL: the built-in rule does. */
 const char *tempi_model_in_force(void);
 

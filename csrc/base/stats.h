@@ -53,6 +53,10 @@
     X(left_aware, "left to the library: device memory without gaps, which it takes itself")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory that took another method, because buffers were out")  \
+    X(method_device, "messages of device memory carried through a device buffer")                  \
+    X(method_oneshot, "likewise, by kernels that reach host memory themselves")                    \
+    X(method_staged, "likewise, through a device buffer and a copy")                               \
+    X(method_pipelined, "likewise, in pieces")                                                     \
     X(bounced, "calls on device memory that went through host memory: the library takes no device addresses") \
     X(bounced_bytes, "bytes copied for them, in and out")                                          \
     X(bounce_errors, "of these, how many ended with an error: out of memory, a device, or not possible") \

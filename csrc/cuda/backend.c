@@ -8,8 +8,7 @@
 
 #include <stdlib.h>
 
-/* A piece long enough to use the bus well and short enough to overlap; to be measured. */
-enum { PIECE = 1 << 20, PIECE_SMALLEST = 64 << 10, PIECE_SLOTS = 4, FEW = 8 };
+enum { PIECE = TEMPI_PIECE, PIECE_SMALLEST = 64 << 10, PIECE_SLOTS = 4, FEW = 8 };
 
 _Atomic int tempi_cuda_waiting;
 

@@ -75,7 +75,11 @@ int tempi_machine_file(const tempi_machine *machine, char *out, size_t size)
     }
     if (!machine || !out || !folder || !*folder)
         return TEMPI_ERR_ARG;
-    const int n = snprintf(out, size, "%s%s/model-%016llx.table", folder, below,
-                           (unsigned long long)key_of(machine));
+    char card[32] = "";
+    if (machine->gpu[0]) /* what is emulated says so in its name, too */
+        snprintf(card, sizeof card, "-%s%016llx", machine->emulated ? "EMULATED-" : "",
+                 (unsigned long long)tempi_table_checksum(machine->gpu, strlen(machine->gpu)));
+    const int n = snprintf(out, size, "%s%s/model-%016llx%s.table", folder, below,
+                           (unsigned long long)key_of(machine), card);
     return n > 0 && (size_t)n < size ? TEMPI_OK : TEMPI_ERR_OVERFLOW;
 }

@@ -19,10 +19,31 @@ static int automatic(int64_t bytes, bool aware)
     return bytes <= STAGED_MOST ? TEMPI_STAGED : TEMPI_PIPELINED;
 }
 
+static _Atomic int imposed = -1;
+
+void tempi_device_method_impose(int32_t method)
+{
+    imposed = method;
+}
+
+int tempi_rule_method(int64_t bytes, int32_t aware)
+{
+    return automatic(bytes, aware != 0);
+}
+
+bool tempi_method_is_forced(bool aware)
+{
+    const tempi_settings *c = &tempi_config;
+    return imposed >= 0 ||
+           (!c->automatic && (c->oneshot || c->staged || c->pipelined || (c->device && aware)));
+}
+
 int tempi_method_choose(int64_t bytes, bool dense, bool aware)
 {
     if (dense)
         return aware ? TEMPI_ON_HOST : TEMPI_STAGED;
+    if (imposed >= 0 && (aware || imposed > TEMPI_ON_DEVICE))
+        return imposed;
     if (tempi_config.automatic)
         return automatic(bytes, aware);
     if (tempi_config.oneshot)

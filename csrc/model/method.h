@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Whether a method is asked for, by TEMPI_DATATYPE_* or for measuring, so that nothing is to be chosen. */
+bool tempi_method_is_forced(bool aware);
+
 /* A method of pack/pack.h (TEMPI_ON_DEVICE, TEMPI_ONE_SHOT, TEMPI_STAGED, TEMPI_PIPELINED), or
  * TEMPI_ON_HOST: hand the buffer to the library as it is. `dense`: one run, which needs no kernel.
  * `aware`: the library takes device addresses. TEMPI_DATATYPE_* decide where they are set. */

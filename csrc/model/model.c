@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "model/devices.h"
 #include "model/learn.h"
 #include "model/table.h"
 
@@ -75,7 +76,9 @@ const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *
         return "it was measured by another version of tempi";
     if (strcmp(h->cpu, machine->cpu) != 0 || h->cores != machine->cores)
         return "it was measured on another machine";
-    return strcmp(h->mpi, machine->mpi) != 0 ? "it was measured with another MPI library" : NULL;
+    if (strcmp(h->mpi, machine->mpi) != 0)
+        return "it was measured with another MPI library";
+    return machine->gpu[0] ? tempi_table_gpu_mismatch(h, machine) : NULL;
 }
 
 /* ---- in this process --------------------------------------------------------------------------------- */
@@ -115,6 +118,7 @@ void tempi_model_start(const char *version, bool tells)
         return;
     const char *path = wanted(&machine, room, sizeof room);
     tempi_model *model = path ? admit(path, &machine, tells) : NULL;
+    tempi_model_devices_start(&machine, model, tells);
     if (!model)
         return;
     snprintf(in_force_path, sizeof in_force_path, "%s", path);

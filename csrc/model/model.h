@@ -9,12 +9,10 @@
 #define TEMPI_MODEL_MODEL_H
 
 #include "model/rule.h"
+#include "model/table.h"
 #include "tempi.h"
 
 #include <stdbool.h>
-
-/* Predictions are good to some percent; between equals the library's way is the plainer one. */
-#define TEMPI_MODEL_MARGIN 0.03
 
 /* The choice for messages of host memory of one type, operation and peer class: two steps an octave of packed
  * size, each decided when its first message comes.

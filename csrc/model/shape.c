@@ -33,3 +33,15 @@ tempi_family tempi_shape_family(tempi_shape shape)
         return TEMPI_FAMILY_ELEMENTS;
     return shape.stride % ALIASED == 0 ? TEMPI_FAMILY_ALIASED : TEMPI_FAMILY_REGULAR;
 }
+
+int tempi_shape_word(const tempi_layout *layout)
+{
+    int64_t bits = 16 | layout->extent; /* the widest word of the kernels */
+    for (int i = 0; i < layout->nboxes; ++i) {
+        const tempi_box *box = &layout->boxes[i];
+        bits |= box->offset | box->run;
+        for (int d = 0; d < box->ndims; ++d)
+            bits |= box->dims[d].stride;
+    }
+    return (int)(bits & -bits);
+}

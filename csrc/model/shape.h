@@ -19,5 +19,7 @@ typedef struct tempi_shape {
 
 tempi_shape tempi_shape_of(const tempi_layout *layout);
 tempi_family tempi_shape_family(tempi_shape shape);
+/* Bytes of the largest word that all of the layout's runs are made of, if the buffer's address allows it. */
+int tempi_shape_word(const tempi_layout *layout);
 
 #endif

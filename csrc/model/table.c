@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(tempi_table_header) == 456 && sizeof(tempi_table_head) == 32,
+_Static_assert(sizeof(tempi_table_header) == 656 && sizeof(tempi_table_head) == 32,
                "tempi/model/tables.py writes these without gaps");
 
 uint64_t tempi_table_checksum(const void *data, size_t bytes)
@@ -42,7 +42,7 @@ static bool axes_good(const tempi_table_head *t, const double *at)
 static bool head_good(const tempi_table_head *t, const char *data, size_t bytes)
 {
     enum { MOST = 256 };
-    if (t->quantity < 0 || t->family < 0 || t->peer < 0 || t->nsizes < 1 || t->nruns < 1 || t->nstrides < 1 ||
+    if (t->quantity < 0 || t->family < 0 || t->peer < 0 || t->memory < 0 || t->nsizes < 1 || t->nruns < 1 || t->nstrides < 1 ||
         t->nsizes > MOST || t->nruns > MOST || t->nstrides > MOST)
         return false;
     const int64_t n = numbers_of(t);
@@ -71,7 +71,8 @@ const char *tempi_table_fault(const void *data, size_t bytes)
     if (h->bytes != bytes || h->checksum != tempi_table_checksum((const char *)data + unsummed, bytes - unsummed))
         return "it is damaged";
     if (!terminated(h->tempi, sizeof h->tempi) || !terminated(h->cpu, sizeof h->cpu) ||
-        !terminated(h->mpi, sizeof h->mpi) || !__builtin_isfinite(h->call) || h->call < 0 ||
+        !terminated(h->mpi, sizeof h->mpi) || !terminated(h->gpu, sizeof h->gpu) ||
+        !terminated(h->driver, sizeof h->driver) || !__builtin_isfinite(h->call) || h->call < 0 ||
         h->heads > (bytes - sizeof *h) / sizeof(tempi_table_head))
         return "it is damaged";
     const tempi_table_head *heads = (const void *)(h + 1);
@@ -86,10 +87,28 @@ void tempi_table_index(struct tempi_model *model)
     const tempi_table_head *heads = (const void *)(model->header + 1);
     for (uint32_t i = 0; i < model->header->heads; ++i) {
         const tempi_table_head *t = &heads[i];
-        if (t->quantity < TEMPI_QUANTITIES && t->family < TEMPI_FAMILIES && t->peer < TEMPI_PEERS &&
-            t->memory == TEMPI_MEMORY_OF_HOST)
+        if (t->quantity >= TEMPI_QUANTITIES || t->family >= TEMPI_FAMILIES || t->peer >= TEMPI_PEERS ||
+            t->memory >= TEMPI_TABLE_MEMORIES)
+            continue;
+        if (t->memory == TEMPI_TABLES_OF_HOST)
             model->tables[t->quantity][t->family][t->peer] = t;
+        else
+            model->device[t->memory - 1][t->quantity][t->family][t->peer] = t;
     }
+}
+
+const char *tempi_table_gpu_mismatch(const tempi_table_header *h, const tempi_machine *machine)
+{
+    if (!h->gpu[0])
+        return "it has no tables of device memory";
+    if (h->emulated && !machine->emulated)
+        return "it was measured on the EMULATED device (CUDA on the CPU), which tells nothing of a GPU";
+    if (!h->emulated && machine->emulated)
+        return "it was measured on a GPU, and this is the EMULATED device (CUDA on the CPU)";
+    if (strcmp(h->gpu, machine->gpu) != 0)
+        return "it was measured on another GPU";
+    return strcmp(h->driver, machine->driver) != 0 || h->cuda != machine->cuda ? "it was measured with another CUDA driver"
+                                                                                : NULL;
 }
 
 /* ---- interpolation --------------------------------------------------------------------------------- */

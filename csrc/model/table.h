@@ -27,6 +27,17 @@ typedef enum tempi_quantity {
     TEMPI_STAGE_UNPACK,     /* out of staging, with a message before it */
     TEMPI_CONTIGUOUS,       /* a message of the bytes that such a pack left in staging; by peer */
     TEMPI_LIBRARY_MESSAGE,  /* a message with the datatype on both sides; by peer */
+    /* of device memory, from here on; each from the call until it is done */
+    TEMPI_DEVICE_PACKS,     /* kernels into a device buffer */
+    TEMPI_DEVICE_UNPACKS,
+    TEMPI_MAPPED_PACKS,     /* kernels into mapped host memory */
+    TEMPI_MAPPED_UNPACKS,
+    TEMPI_COPY_OUT,         /* packed bytes to pinned host memory */
+    TEMPI_COPY_IN,
+    TEMPI_LAUNCH,           /* nothing launched and waited for: in each of the six above once */
+    TEMPI_PINNED_MESSAGE,   /* a message of bytes in pinned memory; by peer */
+    TEMPI_DEVICE_MESSAGE,   /* a message of bytes in device memory, where the library takes them; by peer */
+    TEMPI_DEVICE_LIBRARY,   /* a message with the datatype in device memory, likewise; by peer */
     TEMPI_QUANTITIES
 } tempi_quantity;
 
@@ -41,10 +52,15 @@ typedef enum tempi_family {
     TEMPI_FAMILY_NESTED, /* seconds that each row of a regular shape takes, beside its runs */
     TEMPI_FAMILY_FIELDS, /* a factor on elements whose run does not begin where they do */
     TEMPI_FAMILY_VARIED, /* a factor on irregular shapes with runs of different lengths */
+    /* Of device memory: */
+    TEMPI_FAMILY_SHIFTED, /* regular, at an address that allows smaller words only */
     TEMPI_FAMILIES
 } tempi_family;
 
-enum { TEMPI_PEERS = TEMPI_PEER_OTHER + 1, TEMPI_MEMORY_OF_HOST = 0 };
+/* Predictions are good to some percent; between equals the library's way is the plainer one. */
+#define TEMPI_MODEL_MARGIN 0.03
+
+enum { TEMPI_PEERS = TEMPI_PEER_OTHER + 1, TEMPI_TABLE_MEMORIES = TEMPI_TABLES_OF_MANAGED + 1 };
 
 typedef struct tempi_table_header {
     uint32_t magic;
@@ -57,20 +73,25 @@ typedef struct tempi_table_header {
     char tempi[32];
     char cpu[128];
     char mpi[256];
+    char gpu[128]; /* as in tempi_machine */
+    char driver[64];
+    int32_t cuda;
+    int32_t emulated;
 } tempi_table_header;
 
 typedef struct tempi_table_head {
     int32_t quantity;
     int32_t family;
     int32_t peer;   /* TEMPI_PEER_*; 0 where the quantity has none */
-    int32_t memory; /* TEMPI_MEMORY_OF_HOST */
+    int32_t memory; /* TEMPI_TABLES_OF_* */
     int32_t nsizes, nruns, nstrides;
     uint32_t first; /* of the numbers, in doubles from the start of the file */
 } tempi_table_head;
 
 struct tempi_model {
     const tempi_table_header *header;
-    const tempi_table_head *tables[TEMPI_QUANTITIES][TEMPI_FAMILIES][TEMPI_PEERS];
+    const tempi_table_head *tables[TEMPI_QUANTITIES][TEMPI_FAMILIES][TEMPI_PEERS]; /* of host memory */
+    const tempi_table_head *device[2][TEMPI_QUANTITIES][TEMPI_FAMILIES][TEMPI_PEERS]; /* device, managed */
 };
 
 /* A point between those measured, as logarithms of bytes. */
@@ -91,6 +112,9 @@ double tempi_model_part(const struct tempi_model *model, tempi_quantity quantity
 
 /* Whether there is a table for every part of what is to be predicted. */
 bool tempi_table_covers(const struct tempi_model *model, const tempi_layout *layout, int operation, int peer);
+
+/* Why the tables are not for the GPU of that machine; NULL: they are. */
+const char *tempi_table_gpu_mismatch(const tempi_table_header *header, const tempi_machine *machine);
 
 /* FNV-1a, 64 bits. */
 uint64_t tempi_table_checksum(const void *data, size_t bytes);

@@ -23,6 +23,10 @@ enum {
     TEMPI_MIXED = 5      /* mem is of several memories: each of the op's parts has a method of its own */
 };
 
+/* Bytes of a piece of a pipelined message: long enough to use the bus well and short enough to overlap; to be
+ * measured. */
+enum { TEMPI_PIECE = 1 << 20 };
+
 struct tempi_parts;
 
 /* Bytes [first, first + n) of the packed stream of `count` elements at mem, to (TEMPI_PACK) or from

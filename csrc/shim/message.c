@@ -1,4 +1,5 @@
 #include "shim/message.h"
+#include "base/config.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "base/thread.h"
@@ -68,18 +69,52 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->into = NULL;
 }
 
+/* TEMPI_FORCE and a library that packs wrongly leave tempi's ways alone. */
+static int method_of(const tempi_memory *memory, tempi_other other, bool aware, const tempi_message *message)
+{
+    const tempi_op *op = &message->op;
+    if (sends_or_receives(message->operation) && !op->layout->dense && !tempi_method_is_forced(aware)) {
+        const tempi_device_ask ask = {
+            .about = {.bytes = op->n,
+                      .operation = (int32_t)message->operation,
+                      .peer = tempi_peer_of(other.comm, other.rank),
+                      .memory = memory->kind == TEMPI_MEMORY_MANAGED ? TEMPI_TABLES_OF_MANAGED : TEMPI_TABLES_OF_DEVICE,
+                      .aware = aware},
+            .address = op->mem,
+            .device = op->device,
+            .may_leave = aware && !tempi_config.force && !message->type->known_wrong};
+        tempi_type *type = (tempi_type *)(uintptr_t)message->type; /* a cache in it */
+        const int method = tempi_device_choose(&type->device_choices, op->layout, &ask);
+        if (method >= 0)
+            return method;
+    }
+    return tempi_method_choose(op->n, op->layout->dense, aware);
+}
+
+static void note_method(int method)
+{
+    static const int counters[] = {[TEMPI_ON_DEVICE] = TEMPI_STAT_method_device,
+                                   [TEMPI_ONE_SHOT] = TEMPI_STAT_method_oneshot,
+                                   [TEMPI_STAGED] = TEMPI_STAT_method_staged,
+                                   [TEMPI_PIPELINED] = TEMPI_STAT_method_pipelined};
+    tempi_stat_add(counters[method], 1);
+}
+
 /* A message of device memory. A library that does not take device addresses cannot have it, so there it
  * is ours whatever it costs. */
-static bool plan_device(const tempi_memory *memory, tempi_message *out)
+static bool plan_device(const tempi_memory *memory, tempi_other other, tempi_message *out)
 {
     tempi_op *op = &out->op;
     const bool aware = tempi_library_aware();
     op->device = memory->device;
-    op->method = tempi_method_choose(op->n, op->layout->dense, aware);
+    op->method = method_of(memory, other, aware, out);
     if (op->method == TEMPI_ON_HOST)
-        return leave(TEMPI_STAT_left_aware);
-    if (sends_or_receives(out->operation) && !tempi_packed_get(op, !aware))
+        return leave(op->layout->dense ? TEMPI_STAT_left_aware : TEMPI_STAT_left_rule);
+    if (!sends_or_receives(out->operation))
+        return true;
+    if (!tempi_packed_get(op, !aware))
         return leave(TEMPI_STAT_left_stage);
+    note_method(op->method);
     return true;
 }
 
@@ -104,7 +139,8 @@ static bool plan_mixed(tempi_parts *parts, tempi_message *out)
 }
 
 /* What memory of devices has to do with it. False: `*ours` is the answer; true: it is all plain memory. */
-static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count, tempi_message *out, bool *ours)
+static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count, tempi_other other,
+                    tempi_message *out, bool *ours)
 {
     tempi_memory memory;
     tempi_memory_ask((const char *)buffer + type->layout->true_lb, &memory);
@@ -119,7 +155,7 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
     }
     /* Managed memory may be read here, but kernels of the program may still be writing it. */
     if (memory.kind == TEMPI_MEMORY_DEVICE || memory.kind == TEMPI_MEMORY_MANAGED) {
-        *ours = plan_device(&memory, out);
+        *ours = plan_device(&memory, other, out);
         return false;
     }
     if (!type->layout->dense && !tempi_memory_host_readable(memory.kind)) {
@@ -157,7 +193,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         return dense ? false : leave(TEMPI_STAT_left_argument);
     make(type, buffer, count, bytes, operation, out);
     bool ours;
-    if (tempi_memory_mixed && !on_host(type, buffer, count, out, &ours))
+    if (tempi_memory_mixed && !on_host(type, buffer, count, other, out, &ours))
         return ours;
     if (dense)
         return forced;

@@ -54,6 +54,8 @@ static void give_back(tempi_type *type)
     if (type->layout)
         tempi_layout_release(type->layout);
     tempi_typemap_free(type->typemap);
+    tempi_device_choices_free(type->device_choices);
+    type->device_choices = NULL;
     type->layout = NULL;
     type->typemap = NULL;
     type->next = types.free;

@@ -6,6 +6,7 @@
 #ifndef TEMPI_SHIM_TYPES_H
 #define TEMPI_SHIM_TYPES_H
 
+#include "model/devices.h"
 #include "model/model.h"
 #include "shim/abi.h"
 #include "tempi.h"
@@ -24,6 +25,7 @@ typedef struct tempi_type {
     unsigned modelled; /* TEMPI_MODEL_BIT: where the calibrated tables choose; elsewhere the windows do */
     tempi_window windows[TEMPI_OPERATIONS];
     tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEER_OTHER + 1];
+    tempi_device_choices *device_choices; /* the same for device memory; made when it is first needed */
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_type *next, *previous;

@@ -76,6 +76,18 @@ def model() -> Iterator[Finding]:
         usable += 1
         text = f"calibrated with {found.machine.mpi}, {data['when']}, peers {', '.join(found.peers)}"
         yield Finding("model", "ok", text, data=data)
+    for path, found in store.local(devices=True):
+        if isinstance(found, store.StoreError):
+            yield Finding("model", "warning", str(found), "run `tempi calibrate` again")
+            continue
+        own = found.machine
+        data = {"file": str(path), "mpi": own.mpi, "gpu": str(own.gpu), "emulated": found.emulated}
+        if why := found.mismatch():
+            yield Finding("model", "warning", f"{path}: {why}", "run `tempi calibrate` again", data)
+            continue
+        note = "; of the EMULATED device, so only it takes them" if found.emulated else ""
+        text = f"device memory calibrated with {own.mpi} on {own.gpu}, {found.about.get('when')}{note}"
+        yield Finding("model", "note" if found.emulated else "ok", text, data=data)
     if not usable:
         text = "this machine is not calibrated: built-in rules choose (`tempi calibrate` measures it)"
         yield Finding("model", "note", text)

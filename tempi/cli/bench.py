@@ -124,20 +124,26 @@ def pingpong(
 @bench.command()
 @_common
 @_seconds
-@_memory
-def model(json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None) -> None:
+@click.option("--span", type=click.FloatRange(min=0.01), help="GiB of memory that a case may span.")
+@click.option(
+    "--memory", type=click.Choice(["host", "device"]), default="host", show_default=True, help="Where the buffers are."
+)
+def model(
+    json: str | None, quick: bool, mpirun: str | None, seconds: float | None, span: float | None, memory: str
+) -> None:
     """How well `tempi calibrate` predicts and chooses, on shapes that it did not measure.
 
-    Each method (library, tempi) is run; its time is set beside the prediction, and the method that the
-    model chooses, and the built-in rule, beside the best.
+    Each method is run (the library and tempi; of device memory every way that tempi has): its time is set
+    beside the prediction, and what the model chooses, and the built-in rule, beside the best.
     """
-    from tempi.bench import suite, suite_model
+    from tempi.bench import suite, suite_model, suite_model_device
     from tempi.bench.worker_options import PackOptions
 
     _alone("model")
     common = suite.Common(json, None, quick, mpirun)
-    options = PackOptions(quick, seconds or (0.1 if quick else 0.25), _bytes(memory, 8))
-    _run(lambda: suite_model.run(common, options))
+    options = PackOptions(quick, seconds or (0.1 if quick else 0.25), _bytes(span, 8))
+    measured = suite_model if memory == "host" else suite_model_device
+    _run(lambda: measured.run(common, options))
 
 
 @bench.command()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 _SHOWN = 12  # unstable points that are listed
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's, and only the emulator takes it"
 _BUSY = 0.25  # more unstable points than that share are the machine's doing
 
 
@@ -32,6 +33,8 @@ def _summary(path: Path, found: Calibration) -> dict[str, object]:
         "cores": own.cores,
         "mpi": own.mpi,
         "tempi": own.tempi,
+        "gpu": str(own.gpu) if own.gpu else None,
+        "emulated": found.emulated,
         "when": found.about.get("when"),
         "complete": found.about.get("complete"),
         "peers": found.peers,
@@ -44,7 +47,11 @@ def _summary(path: Path, found: Calibration) -> dict[str, object]:
 def _head(console: Console, path: Path, found: Calibration) -> None:
     told = _summary(path, found)
     console.print(f"[bold]{path}[/]", highlight=False, soft_wrap=True)
+    if told["emulated"]:
+        console.print(f"  [bold red]{EMULATED}[/]", highlight=False, soft_wrap=True)
     console.print(f"  {told['mpi']}", highlight=False, soft_wrap=True)
+    if told["gpu"]:
+        console.print(f"  device memory of {told['gpu']}", highlight=False, soft_wrap=True)
     console.print(f"  {told['cpu']}, {told['cores']} cores, tempi {told['tempi']}, {told['when']}", highlight=False)
     text = f"  peers: {', '.join(found.peers)}; {told['points']} points of {told['samples']} samples, "
     text += f"{told['unstable']} not stable" + ("" if told["complete"] else "; interrupted")
@@ -83,6 +90,61 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
         console.print(table)
 
 
+def _kernels(console: Console, found: Calibration, memory: str) -> None:
+    """Microseconds of the kernels: into device memory, and into mapped host memory."""
+    from rich.table import Table
+
+    from tempi.model import grid
+
+    known = {p.key[:4]: p.typical for p in found.points if p.memory == memory}
+    shaped = [p for p in found.points if p.memory == memory and p.quantity == "device_pack"]
+    columns, sizes = sorted({p.column for p in shaped}), sorted({p.size for p in shaped})
+
+    def cell(column: Column, size: int) -> str:
+        both = [known.get((name, column, size, None)) for name in ("device_pack", "mapped_pack")]
+        return " | ".join(f"{1e6 * one:.3g}" for one in both if one is not None)
+
+    mark = " [EMULATED]" if found.emulated else ""
+    for family in grid.ALL_FAMILIES:
+        own = [column for column in columns if column.family == family]
+        shown = [size for size in sizes if any(cell(column, size) for column in own)]
+        if not shown:
+            continue
+        title = f"{family}, {memory} memory{mark}: us to pack into device memory | into mapped host memory"
+        table = Table(title=title, title_justify="left")
+        table.add_column("shape")
+        for size in shown:
+            table.add_column(f"{size:,} B", justify="right", no_wrap=True)
+        for column in own:
+            table.add_row(column.name.removeprefix(f"{family} "), *(cell(column, size) for size in shown))
+        console.print(table)
+
+
+def _copies(console: Console, found: Calibration) -> None:
+    """Microseconds of what has no shape: copies over the bus, and messages of packed bytes."""
+    from rich.table import Table
+
+    from tempi.model import grid
+
+    flat = [p for p in found.points if p.quantity in ("copy_out", "copy_in", "pinned_message", "device_message")]
+    sizes = sorted({p.size for p in flat})
+    table = Table(title=f"packed bytes{' [EMULATED]' if found.emulated else ''}: us", title_justify="left")
+    table.add_column("what")
+    for size in sizes:
+        table.add_column(f"{size:,} B", justify="right", no_wrap=True)
+    for name in dict.fromkeys((p.quantity, p.peer) for p in flat):
+        own = {p.size: p.typical for p in flat if (p.quantity, p.peer) == name}
+        label = name[0].replace("_", " ") + (f", {name[1]}" if name[1] else "")
+        table.add_row(label, *(f"{1e6 * own[size]:.3g}" if size in own else "" for size in sizes))
+    launches = [p.typical for p in found.points if p.quantity == "launch"]
+    if launches:
+        console.print(f"  an empty launch and its wait: {1e6 * launches[0]:.3g} us", highlight=False)
+    if flat:
+        console.print(table)
+    for memory in grid.MEMORIES[1:]:
+        _kernels(console, found, memory)
+
+
 def _near(known: dict[int, float], size: int) -> float | None:
     """The message of that size, between those that are known."""
     from math import exp, log
@@ -102,10 +164,10 @@ def _unstable(console: Console, found: Calibration) -> None:
 
 
 def _mine() -> Iterator[tuple[Path, Calibration]]:
-    """What the cache folder has, with a line about each that cannot be used."""
+    """What the cache folder has, host memory first, with a line about each that cannot be used."""
     from tempi.model import store
 
-    for path, found in store.local():
+    for path, found in (*store.local(), *store.local(devices=True)):
         if isinstance(found, store.StoreError):
             click.echo(f"not used: {found}", err=True)
         elif why := found.mismatch():
@@ -129,7 +191,9 @@ def _show(json_file: str | None) -> None:
         console.width = max(console.width, 200)
     for path, one in found:
         _head(console, path, one)
-        for peer in one.peers:
+        if one.machine.gpu is not None:
+            _copies(console, one)
+        for peer in one.peers if one.machine.gpu is None else ():
             _table(console, one, peer)
         _unstable(console, one)
 
@@ -140,27 +204,32 @@ def _export(target: Path, mpi: str | None) -> None:
     found = [one for _, one in _mine() if mpi is None or mpi.lower() in one.machine.mpi.lower()]
     if not found:
         raise click.ClickException("no such calibration for this machine: run `tempi calibrate`")
-    if len(found) > 1:
-        names = "; ".join(one.machine.mpi for one in found)
+    libraries = dict.fromkeys(one.machine.mpi for one in found)
+    if len(libraries) > 1:
+        names = "; ".join(libraries)
         raise click.ClickException(f"several MPI libraries are calibrated: choose one by --mpi WORD ({names})")
     try:
-        store.write(target, found[0])
+        store.write(target, *found)
     except OSError as error:
         raise click.ClickException(f"{target}: {error.strerror}") from error
-    click.echo(f"{target} written: {found[0].machine.mpi}")
+    cards = "".join(f", {one.machine.gpu}" for one in found if one.machine.gpu)
+    click.echo(f"{target} written: {found[0].machine.mpi}{cards}")
 
 
 def _import(source: Path) -> None:
     from tempi.model import store
 
-    found = store.read(source)
-    if why := found.mismatch():
-        raise click.ClickException(f"{source}: {why}")
-    try:
-        path = store.save(found)
-    except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
-    click.echo(f"{path} written: {found.machine.mpi}")
+    shipped = store.read_all(source)
+    for found in shipped:
+        if why := found.mismatch():
+            raise click.ClickException(f"{source}: {why}")
+    for found in shipped:
+        try:
+            path = store.save(found)
+        except OSError as error:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        card = f", {found.machine.gpu}" if found.machine.gpu else ""
+        click.echo(f"{path} written: {found.machine.mpi}{card}")
 
 
 def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str | None, json_file: str | None) -> None:
@@ -181,12 +250,13 @@ def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str |
         raise click.ClickException(str(error)) from error
     if made is None:
         return
-    found, path, whole = made
+    parts, whole = made
     if json_file is not None:
-        write_json(json_file, [_summary(path, found)])
-    _head(console, path, found)
-    _unstable(console, found)
-    if len(found.unstable) > _BUSY * len(found.points):
+        write_json(json_file, [_summary(path, found) for path, found in parts])
+    for path, found in parts:
+        _head(console, path, found)
+        _unstable(console, found)
+    if any(len(found.unstable) > _BUSY * len(found.points) for _, found in parts):
         console.print("much of it is not stable: calibrate again when the machine is quiet", style="yellow")
     if not whole:
         raise click.ClickException("interrupted: what was measured is kept")
@@ -207,6 +277,8 @@ def calibrate(
     source: Path | None, mpi: str | None, json_file: str | None,
 ) -> None:  # fmt: skip
     """Measure this machine and its MPI, so that tempi chooses by measurement.
+
+    Where there is a GPU it measures kernels, copies and messages of device memory as well.
 
     Starts two ranks itself, or takes part as the ranks of mpirun -n 2: to measure messages between nodes,
     start it on two of them. A cluster measures one node of each type and ships the file (--export,

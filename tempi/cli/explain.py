@@ -201,12 +201,21 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
     help="Also what each method is predicted to take, to a rank there.",
 )
 @click.option(
+    "--memory",
+    type=click.Choice(["host", "device", "managed"]),
+    default="host",
+    show_default=True,
+    help="With --peer: where the buffers are.",
+)
+@click.option(
     "--png",
     type=click.Path(dir_okay=False),
     help="Draw memory and packed stream to a file; with --peer the predicted times too.",
 )
 @json_option
-def explain(expression: str, count: int, peer: str | None, png: str | None, json_file: str | None) -> None:
+def explain(
+    expression: str, count: int, peer: str | None, memory: str, png: str | None, json_file: str | None
+) -> None:
     """Show the layout of a datatype, before and after each pass that changed it.
 
     \b
@@ -218,22 +227,31 @@ def explain(expression: str, count: int, peer: str | None, png: str | None, json
     """
     from rich.console import Console
 
-    from tempi.cli import _predicted
+    from tempi.cli import _predicted, _predicted_device
     from tempi.expression import parse
 
     datatype = parse(expression)
     states = datatype.states()
     if json_file is not None:
-        predicted = _predicted.records(datatype, count, peer) if peer is not None else ()
+        predicted: Iterable[dict[str, Any]] = ()
+        if peer is not None and memory == "host":
+            predicted = _predicted.records(datatype, count, peer)
+        elif peer is not None:
+            predicted = _predicted_device.records(datatype, count, peer, memory)
         write_json(json_file, [*_records(expression, states, count), *predicted])
     if json_file != "-":
         _print(Console(soft_wrap=False), expression, states, count)
         if peer is not None:
             click.echo()
-            for line in _predicted.lines(datatype, count, peer):
+            lines = (
+                _predicted.lines(datatype, count, peer)
+                if memory == "host"
+                else _predicted_device.lines(datatype, count, peer, memory)
+            )
+            for line in lines:
                 click.echo(line)
     if png is not None:
-        told = list(_predicted.predictions(datatype, count, peer)) if peer is not None else []
+        told = list(_predicted.predictions(datatype, count, peer)) if peer is not None and memory == "host" else []
         told = [each for each in told if each.prediction]
         _save_png(png, expression, states[-1].layout, count, told)
         if json_file != "-":

@@ -5,24 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isqrt
 
 __all__ = [
+    "ALL_FAMILIES",
+    "ALL_QUANTITIES",
     "BESIDE",
     "CORRECTIONS",
+    "DEVICE_MESSAGES",
+    "DEVICE_QUANTITIES",
     "FAMILIES",
     "LEAST_MOST",
+    "MEMORIES",
     "MESSAGES",
     "MOST",
     "NEAREST",
     "PEERS",
     "PLAIN",
     "QUANTITIES",
+    "SHIFT",
+    "SHIFTED",
     "WITHIN",
     "Column",
     "aliasing",
     "columns",
     "contiguous_sizes",
     "corrected",
+    "device_columns",
+    "device_sizes",
     "nominal",
     "sizes",
 ]
@@ -40,6 +50,18 @@ MESSAGES = ("contiguous", "library_message", "host_message")
 FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased", "nested", "fields", "varied")
 #: Families whose tables correct those of another one: by seconds for each row, and the others by a factor.
 CORRECTIONS = {"aliased": "regular", "nested": "regular", "fields": "elements", "varied": "irregular"}
+#: Of device memory: regular, at an address that allows smaller words only.
+SHIFTED = "shifted"
+ALL_FAMILIES = (*FAMILIES, SHIFTED)
+#: Of device memory: kernels, copies, an empty launch, and messages of packed or derived bytes.
+DEVICE_QUANTITIES = (
+    "device_pack", "device_unpack", "mapped_pack", "mapped_unpack", "copy_out", "copy_in", "launch",
+    "pinned_message", "device_message", "device_library",
+)  # fmt: skip
+DEVICE_MESSAGES = ("pinned_message", "device_message", "device_library")
+ALL_QUANTITIES = (*QUANTITIES, *DEVICE_QUANTITIES)
+#: Where the bytes of a datatype lie; a point without one is of the host's.
+MEMORIES = ("host", "device", "managed")
 PEERS = ("self", "node", "other")
 #: Packing and unpacking within messages are timed with the first of these that the ranks span.
 NEAREST = ("node", "other", "self")
@@ -167,3 +189,35 @@ def contiguous_sizes(quick: bool) -> list[int]:
     every = [64 << step for step in range(19)]
     coarse = every[::3]
     return coarse if quick else [size for size in every if size not in coarse]
+
+
+# -- device memory ------------------------------------------------------------------------------------------
+
+#: Of the emulated device, where everything is measured once for its correctness and nothing for its time.
+_TINY = (256, 4 * KIB, 64 * KIB)
+_DEVICE_SIZES = (256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
+_DEVICE_COARSE = (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+#: How far the shifted columns are behind an aligned address: words of four bytes are left.
+SHIFT = 4
+
+
+def device_columns(quick: bool, *, emulated: bool = False) -> list[Column]:
+    """The coarse grid of kernels; or what the full one adds to it. Kernels do not mind strides of whole pages."""
+    others = [Column("elements", 8, 40), Column("transposed", 8, 0), Column("irregular", 16, 0)]
+    if emulated:
+        made = [Column("regular", 8, 16), Column("regular", 64, 128), *others, Column(SHIFTED, 64, 128)]
+        return made if quick else []
+    if quick:
+        return [*_regular((8, 64, 1024)), *others, Column(SHIFTED, 64, 128), Column(SHIFTED, 1024, 2048)]
+    return [*_regular((4, 16, 256, 4096)), Column("irregular", 256, 0), Column(SHIFTED, 64, 576)]
+
+
+def device_sizes(column: Column, quick: bool, *, emulated: bool = False) -> list[int]:
+    """Packed sizes of a column of device memory in the coarse grid, or those that the full grid adds."""
+    every: tuple[int, ...] = _TINY if emulated else _DEVICE_SIZES
+    coarse: tuple[int, ...] = _TINY if emulated else _DEVICE_COARSE
+    if column.family == "transposed":
+        every, coarse = (tuple(8 * isqrt(size // 8) ** 2 for size in these) for these in (every, coarse))
+    first = column == PLAIN or column in device_columns(True, emulated=emulated)
+    chosen = [size for size in every if (size in coarse if quick else not (first and size in coarse))]
+    return [size for size in chosen if size >= column.run]

@@ -10,9 +10,11 @@ from tempi import _engine
 from tempi.model import grid
 from tempi.model.store import Machine, StoreError
 
-__all__ = ["OPERATIONS", "Model", "Prediction"]
+__all__ = ["METHODS", "OPERATIONS", "DevicePrediction", "Model", "Prediction", "rule_method"]
 
 OPERATIONS = ("pack", "unpack", "send", "recv")
+#: Ways to carry a message of device memory, by the engine's numbers.
+METHODS = ("library", "device", "oneshot", "staged", "pipelined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,15 @@ class Prediction:
     message: float
     unpack: float
     acts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePrediction:
+    """Seconds of each method that is possible, and the (pack, message, unpack) that they are the sum of."""
+
+    seconds: dict[str, float]
+    parts: dict[str, tuple[float, float, float]]
+    method: str
 
 
 class Model:
@@ -61,3 +72,29 @@ class Model:
         numbers = (OPERATIONS.index(operation), grid.PEERS.index(peer))
         choice = _engine.lib.tempi_model_choice(self._pointer, layout, size, *numbers)
         return None if choice < 0 else bool(choice)
+
+    def predict_device(
+        self, layout: Any, size: int, operation: str = "send", peer: str = "node", *,
+        memory: str = "device", shifted: bool = False, aware: bool = False,
+    ) -> DevicePrediction | None:  # fmt: skip
+        """For a message of device memory; None where the built-in rule decides."""
+        asked = _engine.ffi.new("tempi_device_message *")
+        asked.bytes, asked.shifted, asked.aware = size, shifted, aware
+        asked.operation, asked.peer = OPERATIONS.index(operation), grid.PEERS.index(peer)
+        asked.memory = grid.MEMORIES.index(memory)
+        out = _engine.ffi.new("tempi_device_prediction *")
+        status = _engine.lib.tempi_model_predict_device(self._pointer, layout, asked, out)
+        if status == _engine.lib.TEMPI_ERR_UNSUPPORTED:
+            return None
+        _engine.check(status, doing="prediction")
+        possible = [number for number in range(len(METHODS)) if out.seconds[number] >= 0]
+        return DevicePrediction(
+            {METHODS[n]: float(out.seconds[n]) for n in possible},
+            {METHODS[n]: (out.pack[n], out.message[n], out.unpack[n]) for n in possible},
+            METHODS[out.method],
+        )
+
+
+def rule_method(size: int, *, aware: bool) -> str:
+    """The built-in rule's method for device memory with gaps."""
+    return METHODS[_engine.lib.tempi_rule_method(size, aware)]

@@ -10,9 +10,11 @@ import hashlib
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,24 @@ from tempi import _engine
 from tempi._errors import TempiError
 from tempi.model import grid, samples, tables
 
-__all__ = ["Calibration", "Machine", "Point", "StoreError", "local", "machine", "merge", "read", "save"]
+__all__ = [
+    "Calibration",
+    "Gpu",
+    "Machine",
+    "Point",
+    "StoreError",
+    "gpu",
+    "local",
+    "machine",
+    "merge",
+    "read",
+    "read_all",
+    "save",
+    "write",
+]
 
-FORMAT = 1
-_NAMES = (*grid.BESIDE, *grid.QUANTITIES)
+FORMAT = 2
+_NAMES = (*grid.BESIDE, *grid.ALL_QUANTITIES)
 
 
 class StoreError(TempiError):
@@ -31,13 +47,28 @@ class StoreError(TempiError):
 
 
 @dataclass(frozen=True, slots=True)
+class Gpu:
+    """The card whose memory was measured. `driver`: "" where the system does not tell; `cuda`: as 12090."""
+
+    name: str
+    driver: str
+    cuda: int
+    emulated: bool
+
+    def __str__(self) -> str:
+        version = f"CUDA {self.cuda // 1000}.{self.cuda % 1000 // 10}"
+        return f"{self.name}, {f'driver {self.driver}, ' if self.driver else ''}{version}"
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
-    """What a calibration is valid for."""
+    """What a calibration is valid for: of host memory, or of one card's."""
 
     cpu: str
     cores: int
     mpi: str
     tempi: str
+    gpu: Gpu | None = None
 
     def engine(self) -> Any:
         """The same as the engine has it."""
@@ -45,6 +76,9 @@ class Machine:
         for name in ("cpu", "mpi", "tempi"):
             setattr(made, name, getattr(self, name).encode())
         made.cores = self.cores
+        if self.gpu is not None:
+            made.gpu, made.driver = self.gpu.name.encode(), self.gpu.driver.encode()
+            made.cuda, made.emulated = self.gpu.cuda, self.gpu.emulated
         return made
 
     @property
@@ -65,8 +99,16 @@ def machine(mpi_version: str) -> Machine:
     """This machine with the MPI library that says so of itself."""
     found = _engine.ffi.new("tempi_machine *")
     _engine.check(_engine.lib.tempi_machine_describe(mpi_version.encode(), found), doing="looking at the machine")
-    texts = {name: _engine.text(getattr(found, name)) or "" for name in ("cpu", "mpi", "tempi")}
-    return Machine(cores=int(found.cores), **texts)
+    cpu, mpi, version = (_engine.text(getattr(found, name)) or "" for name in ("cpu", "mpi", "tempi"))
+    return Machine(cpu, int(found.cores), mpi, version)
+
+
+def gpu(ordinal: int = 0) -> Gpu | None:
+    """A card of this process; None where the CUDA driver is not in it."""
+    found = _engine.ffi.new("tempi_machine *")
+    if _engine.lib.tempi_machine_add_gpu(found, ordinal) != _engine.lib.TEMPI_OK:
+        return None
+    return Gpu(_engine.text(found.gpu) or "", _engine.text(found.driver) or "", int(found.cuda), bool(found.emulated))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +120,12 @@ class Point:
     size: int
     peer: str | None
     seconds: tuple[float, ...]
+    memory: str | None = None  # "device" or "managed"; None: the host's
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.quantity, self.column, self.size, self.peer)
+        place = (self.quantity, self.column, self.size, self.peer)
+        return place if self.memory is None else (*place, self.memory)
 
     @property
     def median(self) -> float:
@@ -126,6 +170,11 @@ class Calibration:
             return f"it was measured on another machine ({own.cpu}, {own.cores} cores)"
         return None
 
+    @property
+    def emulated(self) -> bool:
+        """Measured on CUDA on the CPU, which tells nothing of a GPU."""
+        return self.machine.gpu is not None and self.machine.gpu.emulated
+
 
 def _nearest(calibration: Calibration) -> int:
     return min((grid.NEAREST.index(peer) for peer in calibration.peers), default=len(grid.NEAREST))
@@ -158,6 +207,7 @@ def _line(point: Point) -> str:
             "stride": column.stride,
             "size": point.size,
             "peer": point.peer,
+            "memory": point.memory,
             "unstable": point.trouble,
             "seconds": list(point.seconds),
         }
@@ -172,15 +222,25 @@ def _whole(value: Any, least: int = 0) -> int:
 
 def _point(line: str) -> Point:
     data = json.loads(line)
-    if data["quantity"] not in _NAMES or data["family"] not in grid.FAMILIES:
+    if data["quantity"] not in _NAMES or data["family"] not in grid.ALL_FAMILIES:
         raise ValueError("a quantity or family that is not known")
     if data["peer"] is not None and data["peer"] not in grid.PEERS:
         raise ValueError("a peer that is not known")
+    if data["memory"] is not None and data["memory"] not in grid.MEMORIES[1:]:
+        raise ValueError("a memory that is not known")
     seconds = tuple(float(value) for value in data["seconds"])
     if not seconds or not all(0 < value < math.inf for value in seconds):
         raise ValueError("seconds that are none")
     column = grid.Column(data["family"], _whole(data["run"], 1), _whole(data["stride"]))
-    return Point(data["quantity"], column, _whole(data["size"], 1), data["peer"], seconds)
+    return Point(data["quantity"], column, _whole(data["size"], 1), data["peer"], seconds, data["memory"])
+
+
+def _gpu(data: Any) -> Gpu | None:
+    if data is None:
+        return None
+    if not isinstance(data["emulated"], bool) or not data["name"]:
+        raise ValueError("a GPU that is none")
+    return Gpu(str(data["name"]), str(data["driver"]), _whole(data["cuda"]), data["emulated"])
 
 
 def _text(calibration: Calibration) -> str:
@@ -189,6 +249,7 @@ def _text(calibration: Calibration) -> str:
     header = {
         "tempi_calibration": FORMAT,
         "machine": {"cpu": own.cpu, "cores": own.cores, "mpi": own.mpi, "tempi": own.tempi},
+        "gpu": asdict(own.gpu) if own.gpu else None,
         "about": dict(calibration.about),
         "points": len(calibration.points),
         "sha256": hashlib.sha256(body.encode()).hexdigest(),
@@ -206,14 +267,27 @@ def _parse(text: str) -> Calibration:
     if header["sha256"] != hashlib.sha256(body.encode()).hexdigest():
         raise ValueError("it is damaged")
     own = header["machine"]
-    found = Machine(str(own["cpu"]), _whole(own["cores"], 1), str(own["mpi"]), str(own["tempi"]))
+    found = Machine(str(own["cpu"]), _whole(own["cores"], 1), str(own["mpi"]), str(own["tempi"]), _gpu(header["gpu"]))
     return Calibration(found, tuple(map(_point, body.splitlines())), header.get("about", {}))
 
 
+def _parse_all(text: str) -> list[Calibration]:
+    """Of a file that was shipped: one calibration behind another."""
+    starts = [match.start() for match in re.finditer(r"^\{\"tempi_calibration\"", text, re.MULTILINE)]
+    if len(starts) < 2:
+        return [_parse(text)]
+    return [_parse(text[start:end]) for start, end in pairwise([0, *starts[1:], len(text)])]
+
+
 def read(path: str | os.PathLike[str]) -> Calibration:
+    """The first of `read_all`: all that a file of the cache folder has."""
+    return read_all(path)[0]
+
+
+def read_all(path: str | os.PathLike[str]) -> list[Calibration]:
     """Raises `StoreError` when the file is missing, damaged or none of ours."""
     try:
-        return _parse(Path(path).read_text(encoding="utf-8"))
+        return _parse_all(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
     except json.JSONDecodeError:
@@ -241,9 +315,9 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
-def write(path: str | os.PathLike[str], calibration: Calibration) -> None:
-    """Writes the samples alone."""
-    write_whole(Path(path), _text(calibration).encode())
+def write(path: str | os.PathLike[str], *calibrations: Calibration) -> None:
+    """Writes the samples alone; several to be shipped together."""
+    write_whole(Path(path), "".join(map(_text, calibrations)).encode())
 
 
 def call_seconds(points: Iterable[Point]) -> float:
@@ -268,7 +342,7 @@ def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
     found = {}
     for point in points:
         size = grid.nominal(point.column, point.size)
-        found[point.quantity, point.column, size, point.peer] = point.typical * size / point.size
+        found[(*point.key[:2], size, point.key[3])] = point.typical * size / point.size
     made = {key: value for key, value in found.items() if key[0] in grid.QUANTITIES and key[0] != "contiguous"}
     for peer in {key[3] for key in found if key[0] == "contiguous"}:
         plain = {key[2]: value for key, value in found.items() if key[0] == "contiguous" and key[3] == peer}
@@ -318,8 +392,13 @@ def _ratio_at(known: Mapping[float, float], size: int) -> float:
 def table_of(calibration: Calibration) -> bytes:
     """The engine's file."""
     own = calibration.machine
-    made = tables.build(typical(calibration.points))
-    return tables.encode(made, call_seconds(calibration.points), own.cores, (own.tempi, own.cpu, own.mpi))
+    host = [point for point in calibration.points if point.memory is None]
+    made = tables.build(typical(host))
+    for memory in grid.MEMORIES[1:]:
+        known = {p.key[:4]: p.typical for p in calibration.points if p.memory == memory}
+        made += tables.build(known, memory)
+    card = (own.gpu.name, own.gpu.driver, own.gpu.cuda, own.gpu.emulated) if own.gpu else ("", "", 0, False)
+    return tables.encode(made, call_seconds(host), own.cores, (own.tempi, own.cpu, own.mpi), card)
 
 
 def save(calibration: Calibration) -> Path:
@@ -330,10 +409,12 @@ def save(calibration: Calibration) -> Path:
     return own.file
 
 
-def local() -> Iterable[tuple[Path, Calibration | StoreError]]:
-    """Every calibration in the cache folder, and what is wrong with those that cannot be read."""
+def local(*, devices: bool = False) -> Iterable[tuple[Path, Calibration | StoreError]]:
+    """Every calibration of host memory, or of devices', in the cache folder; what is wrong with others."""
     folder = machine("").file.parent
     for path in sorted(folder.glob("model-*.json")):
+        if (path.stem.count("-") > 1) != devices:
+            continue
         try:
             yield path, read(path)
         except StoreError as error:

@@ -29,7 +29,7 @@ MAGIC, FORMAT = 0x4C444D54, 2
 LEAST = 1e-12  # seconds: no correction
 _Rows = Mapping[grid.Column, Mapping[int, float]]
 _BEFORE_SUM = struct.Struct("=IIQQ")
-_AFTER_SUM = struct.Struct("=diI32s128s256s")
+_AFTER_SUM = struct.Struct("=diI32s128s256s128s64sii")
 _HEAD = struct.Struct("=7iI")
 
 
@@ -44,6 +44,7 @@ class Table:
     runs: tuple[float, ...]
     strides: tuple[tuple[float, ...], ...]
     seconds: tuple[tuple[tuple[float, ...], ...], ...]
+    memory: str = "host"
 
 
 def fill(known: Mapping[float, float], places: Sequence[float], behind: float = 1.0) -> list[float]:
@@ -84,7 +85,7 @@ def _row(values: Mapping[int, float], places: Sequence[float], corrects: bool) -
     return tuple(fill(known, places, 0.0) if corrects else monotone(fill(known, places)))
 
 
-def _table(quantity: str, family: str, peer: str | None, found: _Rows) -> Table:
+def _table(quantity: str, family: str, peer: str | None, memory: str, found: _Rows) -> Table:
     sizes = sorted({size for row in found.values() for size in row})
     places = [_log(size) for size in sizes]
     rows = {column: _row(row, places, family in grid.CORRECTIONS) for column, row in found.items()}
@@ -100,6 +101,7 @@ def _table(quantity: str, family: str, peer: str | None, found: _Rows) -> Table:
         tuple(map(_log, runs)),
         tuple(tuple(_log(column.stride) for column in group) for group in padded),
         tuple(tuple(rows[column] for column in group) for group in padded),
+        memory,
     )
 
 
@@ -122,7 +124,7 @@ def _corrections(found: _Rows, base: _Rows) -> dict[grid.Column, dict[int, float
     return made
 
 
-def build(typical: Mapping[tuple[Any, ...], float]) -> list[Table]:
+def build(typical: Mapping[tuple[Any, ...], float], memory: str = "host") -> list[Table]:
     """Tables from seconds by (quantity, column, size, peer)."""
     found: dict[tuple[str, str, str | None], dict[grid.Column, dict[int, float]]] = {}
     for (quantity, column, size, peer), seconds in typical.items():
@@ -133,7 +135,7 @@ def build(typical: Mapping[tuple[Any, ...], float]) -> list[Table]:
         base = found.get((quantity, grid.CORRECTIONS.get(family, family), peer), {})
         rows = _corrections(own, base) if family in grid.CORRECTIONS else own
         if rows:
-            made.append(_table(quantity, family, peer, rows))
+            made.append(_table(quantity, family, peer, memory, rows))
     return made
 
 
@@ -152,18 +154,21 @@ def _numbers(table: Table) -> list[float]:
     return flat
 
 
-def encode(tables: Iterable[Table], call: float, cores: int, texts: tuple[str, str, str]) -> bytes:
-    """The file. `call`: seconds; `texts`: tempi's version, the CPU, the MPI library."""
+def encode(
+    tables: Iterable[Table], call: float, cores: int, texts: tuple[str, str, str], gpu: tuple[str, str, int, bool]
+) -> bytes:
+    """The file. `call`: seconds; `texts`: tempi's version, the CPU, the MPI library; `gpu`: name, driver, CUDA
+    version, whether it is the emulated one."""
     kept = list(tables)
     start = (_BEFORE_SUM.size + _AFTER_SUM.size + _HEAD.size * len(kept)) // 8
     heads = b""
     numbers: list[float] = []
     for table in kept:
         head = (
-            grid.QUANTITIES.index(table.quantity),
-            grid.FAMILIES.index(table.family),
+            grid.ALL_QUANTITIES.index(table.quantity),
+            grid.ALL_FAMILIES.index(table.family),
             grid.PEERS.index(table.peer) if table.peer else 0,
-            0,
+            grid.MEMORIES.index(table.memory),
             len(table.sizes),
             len(table.runs),
             len(table.strides[0]),
@@ -172,5 +177,6 @@ def encode(tables: Iterable[Table], call: float, cores: int, texts: tuple[str, s
         heads += _HEAD.pack(*head)
         numbers += _numbers(table)
     named = (text.encode()[: size - 1] for text, size in zip(texts, (32, 128, 256), strict=True))
-    body = _AFTER_SUM.pack(call, cores, len(kept), *named) + heads + struct.pack(f"={len(numbers)}d", *numbers)
+    card = (gpu[0].encode()[:127], gpu[1].encode()[:63], *gpu[2:])
+    body = _AFTER_SUM.pack(call, cores, len(kept), *named, *card) + heads + struct.pack(f"={len(numbers)}d", *numbers)
     return _BEFORE_SUM.pack(MAGIC, FORMAT, _BEFORE_SUM.size + len(body), _checksum(body)) + body

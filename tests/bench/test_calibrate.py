@@ -145,6 +145,43 @@ def test_a_whole_calibration_says_so(cache: Path) -> None:
     assert collected.calibration.about["complete"] is True
 
 
+def of_device(size: int) -> Record:
+    meta = {"family": "regular", "run": 8, "stride": 16, "peer": None, "memory": "device"}
+    return Record("calibrate", "regular", "device_pack", "here", size, (1e-6,) * 7, meta)
+
+
+def test_device_memory_has_a_calibration_of_its_own(cache: Path) -> None:
+    gpu = {"name": "NVIDIA Abacus", "driver": "570.1", "cuda": 12080, "emulated": False}
+    meta = {**start(1).meta, "gpu": gpu, "emulated": False, "aware": True, "columns": 2}
+    device = Record("calibrate", "device memory", "device", "here", 0, (), meta)
+    finished = Record("calibrate", "regular", "done", "device", 0, (), {})
+    collected = calibrate.Collected()
+    records = [start(1), measured(64), done(), device, of_device(64), finished]
+    assert calibrate.watch(records, collected, 10.0, quiet())
+    host, card = collected.calibrations
+    assert collected.save() == host.machine.file
+    assert host.machine.gpu is None
+    assert host.about["complete"] is True
+    assert str(card.machine.gpu) == "NVIDIA Abacus, driver 570.1, CUDA 12.8"
+    assert card.about["complete"] is False  # one of two columns
+    assert card.about["aware"] is True
+    assert [(point.quantity, point.memory, point.peer) for point in card.points] == [("device_pack", "device", None)]
+    assert store.read(card.machine.file) == card
+    assert len(list(cache.glob("*.table"))) == 2
+
+
+def test_without_a_device_that_works_the_host_is_whole(cache: Path) -> None:
+    first = start(1)
+    first.meta["device_columns"] = 5
+    without = Record("calibrate", "device memory", "no device", "here", 0, (), {"why": "it is hot", "columns": 5})
+    collected = calibrate.Collected()
+    assert calibrate.watch([first, measured(64), done(), without], collected, 10.0, quiet())
+    assert collected.without_device == "it is hot"
+    (host,) = collected.calibrations
+    assert host.about["complete"] is True
+    assert collected.done == collected.columns
+
+
 def test_nothing_is_saved_of_nothing(cache: Path) -> None:
     collected = calibrate.Collected()
     assert calibrate.watch([start(1)], collected, 10.0, quiet())

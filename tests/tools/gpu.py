@@ -1,4 +1,4 @@
-"""What `make gpu` does once tempi is installed: the tests on the card, the GPU benchmark, one table.
+"""What `make gpu` does once tempi is installed: the tests on the card, the GPU benchmark, the model, one table.
 
     python tests/tools/gpu.py VENV [MPI] [--emulated] [--quick]
 
@@ -14,19 +14,24 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tempi.bench import gpu_verdict, suite_gpu
+from tempi.bench import gpu_verdict, records, suite_gpu, suite_model_device
+from tempi.bench import suite as bench_suite
 from tempi.bench.gpu_driver import NoDeviceError
 from tempi.bench.gpu_verdict import Bar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import suite
+
+#: Geometric mean of chosen over best, over that of the perfect chooser.
+MODEL_BAR = 1.05
 
 
 def tested(environment: suite.Environment, variables: dict[str, str], emulated: bool) -> list[Bar]:
@@ -56,6 +61,32 @@ def benched(environment: suite.Environment, variables: dict[str, str], folder: P
     if suite_gpu.is_emulated(records):
         return [gpu_verdict.wrong_bar(records)]
     return gpu_verdict.bars(records)
+
+
+def modelled(environment: suite.Environment, variables: dict[str, str], folder: Path, quick: bool) -> list[Bar]:
+    """Calibrates the card apart from the user's own calibrations, and measures how well the tables choose."""
+    file = folder / suite_model_device.FILE
+    short = ["--quick"] * quick
+    with tempfile.TemporaryDirectory(prefix="tempi-calibration-") as cache:
+        own = {**variables, "TEMPI_CACHE_DIR": cache}
+        for words in (
+            ("calibrate", *short),
+            ("calibrate", "--export", str(folder / suite_model_device.CALIBRATION)),
+            ("bench", "model", "--memory", "device", "--json", str(file), *short),
+        ):
+            line = [environment.python, "-P", "-m", "tempi", *words]
+            status = subprocess.run(line, env=own, check=False).returncode
+            if status:
+                return [Bar(f"tempi {' '.join(words[:2])}", f"exit status {status}", False)]
+    found = records.read(file)
+    wrong = bench_suite.refusals(found)
+    bars = [Bar("the model's messages", f"{len(wrong)} wrong of {len(found)}", not wrong and bool(found), tuple(wrong))]
+    if suite_gpu.is_emulated(found):
+        return bars
+    scores = suite_model_device.summary(found)
+    told = ", ".join(f"{chooser} {value:.3f}" for chooser, value in scores.items())
+    good = "model" in scores and scores["model"] <= MODEL_BAR * scores["perfect"]
+    return [*bars, Bar(f"chosen over best: at most {MODEL_BAR} above the floor", told, good)]
 
 
 def table(found: Sequence[Bar], title: str) -> Table:
@@ -93,6 +124,7 @@ def main(arguments: Sequence[str]) -> int:
     variables = variables_of(environment, options.emulated)
     found = tested(environment, variables, options.emulated)
     found += benched(environment, variables, suite_gpu.RESULTS / card, options.quick)
+    found += modelled(environment, variables, suite_gpu.RESULTS / card, options.quick or options.emulated)
     title = suite_gpu.EMULATED if options.emulated else f"{card}: records in {suite_gpu.RESULTS / card}"
     console = Console()
     console.width = max(console.width, 120)

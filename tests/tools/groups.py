@@ -34,7 +34,8 @@ def variation(settings: Mapping[str, str], *patterns: str, ranks: tuple[int, ...
 
 
 FORCED = {"TEMPI_FORCE": "1"}
-EMULATED = FORCED | {"TEMPI_CUDA_DRIVER": "emulated"}
+#: By the built-in rule: what is calibrated on this machine has no part in what is tested.
+EMULATED = FORCED | {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_MODEL": "0"}
 RANDOM = {"TEMPI_EMULATOR_STREAMS": "random"}
 
 #: The same tests with their memory on the emulated device (tests/devices.py).

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/devices.h"
 #include "model/number.h"
 #include "model/table.h"
 
@@ -58,6 +59,45 @@ static void use(const struct tempi_model *model)
             }
 }
 
+static int predicted; /* of device memory */
+
+/* Each method's seconds are the sum of its parts, and the one that is chosen is the least. */
+static void judge(const tempi_device_prediction *p)
+{
+    for (int m = 0; m < TEMPI_METHODS; m++) {
+        const double sum = p->pack[m] + p->message[m] + p->unpack[m];
+        if (p->seconds[m] < 0)
+            continue;
+        if (!isfinite(sum) || p->seconds[m] <= 0 || fabs(p->seconds[m] - sum) > 1e-12 * sum)
+            exit(1);
+        const bool library = m == TEMPI_METHOD_LIBRARY || p->method == TEMPI_METHOD_LIBRARY;
+        if (p->seconds[p->method] > p->seconds[m] * (library ? 1.04 : 1))
+            exit(1);
+    }
+}
+
+static void use_device(const struct tempi_model *model)
+{
+    const tempi_dim dim = {.count = 1 + (int64_t)draw(64), .stride = (int64_t)(8 << draw(12)), .packed_stride = 8};
+    const tempi_box box = {.run = 8, .ndims = 1, .dims = {dim}};
+    const tempi_layout layout = {.size = 8 * dim.count, .extent = dim.count * dim.stride, .runs = dim.count,
+                                 .nboxes = 1, .boxes = &box};
+    for (int shifted = 0; shifted < 2; shifted++)
+        for (int peer = 0; peer < TEMPI_PEERS; peer++) {
+            tempi_device_prediction p;
+            const tempi_device_message message = {.bytes = 1 + (int64_t)draw((uint64_t)1 << draw(40)),
+                                                  .operation = TEMPI_MODEL_SEND + (int32_t)draw(2),
+                                                  .peer = peer,
+                                                  .memory = TEMPI_TABLES_OF_DEVICE + (int32_t)draw(2),
+                                                  .shifted = shifted,
+                                                  .aware = (int32_t)draw(2)};
+            if (tempi_model_predict_device(model, &layout, &message, &p) == TEMPI_OK) {
+                judge(&p);
+                ++predicted;
+            }
+        }
+}
+
 static void repair(char *data, size_t bytes)
 {
     tempi_table_header *h = (void *)data;
@@ -96,6 +136,7 @@ static bool try(const char *good, size_t bytes)
         struct tempi_model model = {.header = (const void *)data};
         tempi_table_index(&model);
         use(&model);
+        use_device(&model);
     }
     free(data);
     return taken;
@@ -115,6 +156,6 @@ int main(int argc, char **argv)
     int taken = 0;
     for (int step = 0; step < STEPS; step++)
         taken += try(good, bytes);
-    printf("%d of %d taken\n", taken, STEPS);
-    return taken > STEPS / 20 && taken < STEPS ? 0 : 1;
+    printf("%d of %d taken, %d predictions of device memory\n", taken, STEPS, predicted);
+    return taken > STEPS / 20 && taken < STEPS && predicted > STEPS / 20 ? 0 : 1;
 }

@@ -82,7 +82,7 @@ def _damages(text: str) -> dict[str, str]:
         "a digit changed": text.replace('"size": 4096', '"size": 4097', 1),
         "header without machine": text.replace('"machine"', '"engine"', 1),
         "header of a wrong type": text.replace('"cores": ', '"cores": "x", "c": ', 1),
-        "another version": text.replace('"tempi_calibration": 1', '"tempi_calibration": 99', 1),
+        "another version": text.replace('"tempi_calibration": 2', '"tempi_calibration": 99', 1),
     }
 
 
@@ -169,7 +169,7 @@ def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.machine("").table.parent == Path(platformdirs.user_cache_dir("tempi"))
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 455, 456, 600, -1])
+@pytest.mark.parametrize("size", [0, 1, 100, 655, 656, 800, -1])
 def test_cut_tables_are_refused(table: Path, size: int) -> None:
     table.write_bytes(table.read_bytes()[:size])
     with pytest.raises(store.StoreError, match="it is"):
@@ -197,13 +197,30 @@ def test_without_an_mpi_no_model_is_in_force() -> None:
     assert _engine.lib.tempi_model_in_force() == _engine.ffi.NULL
 
 
-def test_sanitizers_find_nothing(tmp_path: Path, table: Path) -> None:
+@pytest.fixture
+def with_device(tmp_path: Path, calibration: store.Calibration) -> Path:
+    """A table of host and device memory."""
+    made = list(calibration.points)
+    for number, quantity in enumerate(grid.DEVICE_QUANTITIES):
+        peer = "node" if quantity in grid.DEVICE_MESSAGES else None
+        column = COLUMN if "pack" in quantity or quantity == "device_library" else grid.PLAIN
+        for size in (256, 4096):
+            seconds = tuple(1e-9 * size ** (1 + number / 9) * (1 + 0.01 * k) for k in range(7))
+            made.append(store.Point(quantity, column, size, peer, seconds, "device"))
+    gpu = store.Gpu("NVIDIA Abacus", "570.1", 12080, False)
+    path = tmp_path / "device.table"
+    path.write_bytes(store.table_of(store.Calibration(replace(calibration.machine, gpu=gpu), tuple(made))))
+    return path
+
+
+def test_sanitizers_find_nothing(tmp_path: Path, with_device: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
     program = tmp_path / "model_driver"
     flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    sources = (HERE / "model_driver.c", CSRC / "model" / "table.c", "-lm")  # the driver compares with libm
+    parts = [CSRC / "model" / f"{name}.c" for name in ("table", "shape", "device")]
+    sources = (HERE / "model_driver.c", *parts, "-lm")  # the driver compares with libm
     subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", program], check=True, timeout=300)
-    done = subprocess.run([program, table], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([program, with_device], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr

@@ -1,0 +1,186 @@
+"""Measures each method for device memory on shapes that were not calibrated: ``mpirun -n 2 python -m
+tempi.bench.worker_model_device``.
+
+Subjects: every method that is possible, imposed on the engine of both ranks; and "model", what the engine does by
+itself with the tables in force. What was predicted, what the engine chose and what the built-in rule would is in
+the records. On the emulated device the shapes are small and few, and every record says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tempi.bench import _native, cases, sampling, worker, worker_gpu_messages
+from tempi.bench.gpu_driver import Driver
+from tempi.bench.records import Record
+from tempi.bench.worker_options import PackOptions, parse_pack
+
+from tempi import _engine
+from tempi.model import predict, store
+
+TAG = 7
+BENCH = "model"
+BY_ITSELF = -1  # the engine's number for choosing
+#: How the engine tells which method it took.
+COUNTERS = {
+    "library": "left_rule", "device": "method_device", "oneshot": "method_oneshot", "staged": "method_staged",
+    "pipelined": "method_pipelined",
+}  # fmt: skip
+
+
+def tables(mpi: Any, driver: Driver) -> tuple[predict.Model, str, store.Gpu]:
+    """The tables of this card and MPI, and where they are. Raises `WorkerError` where there are none."""
+    gpu = store.gpu(driver.ordinal)
+    if gpu is None:
+        raise worker.WorkerError("the engine does not see the GPU")
+    host = store.machine(mpi.Get_library_version())
+    own = store.Machine(host.cpu, host.cores, host.mpi, host.tempi, gpu)
+    if not own.table.is_file():
+        raise worker.WorkerError(f"{own.mpi} is not calibrated on {gpu}: run `tempi calibrate` first")
+    model = predict.Model(own.table)
+    if why := model.mismatch(own):
+        raise worker.WorkerError(f"{own.table}: {why}: run `tempi calibrate` again")
+    return model, str(own.table), gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One case in device memory of this rank. Rank 1's bytes are the complement of rank 0's."""
+
+    case: cases.Case
+    comm: Any
+    driver: Driver
+    source: int
+    target: int
+    expected: cases.Bytes  # packed, as the peer sends them
+    handles: dict[str, int]
+
+    def message(self, functions: tuple[int | None, int | None]) -> _native.Message:
+        return _native.Message(
+            send=functions[0], receive=functions[1], **self.handles, source=self.source, target=self.target,
+            send_packed=None, receive_packed=None, bytes=self.case.nbytes, count=self.case.count,
+            peer=1 - self.comm.rank, tag=TAG,
+        )  # fmt: skip
+
+
+def methods(aware: bool) -> list[str]:
+    """Those that are possible."""
+    return [name for name in predict.METHODS if aware or name not in ("library", "device")]
+
+
+def _imposed(timer: _native.Timer, number: int) -> _native.Timer:
+    def run(loops: int) -> float:
+        _engine.lib.tempi_device_method_impose(number)
+        try:
+            return timer(loops)
+        finally:
+            _engine.lib.tempi_device_method_impose(BY_ITSELF)
+
+    return run
+
+
+def _timers(bench: Bench, aware: bool) -> dict[str, _native.Timer]:
+    library = _native.load()
+    op = f"bench_pingpong_{'first' if bench.comm.rank == 0 else 'second'}"
+    theirs = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
+    own = (worker.tempi_function("MPI_Send"), worker.tempi_function("MPI_Recv"))
+    made = {}
+    for name in methods(aware):
+        if name == "library":
+            made[name] = _native.timer(library, op, bench.message(theirs))
+        else:
+            timer = _native.timer(library, op, bench.message(own))
+            made[name] = _imposed(timer, predict.METHODS.index(name))
+    return made | {"model": _native.timer(library, op, bench.message(own))}
+
+
+def _wrong(bench: Bench, timer: _native.Timer) -> str | None:
+    """What any of the ranks received wrongly."""
+    bench.driver.fill(bench.target, 0x5A, bench.case.span)
+    bench.comm.Barrier()
+    timer(1)
+    got = bench.case.gather(bench.driver.read(bench.target, bench.case.span))
+    wrong = np.flatnonzero(got != bench.expected)
+    text = f"rank {bench.comm.rank} received {wrong.size} wrong bytes" if wrong.size else None
+    return next((told for told in bench.comm.allgather(text) if told), None)
+
+
+def _chosen(timer: _native.Timer) -> dict[str, int]:
+    """How often each method was taken in one round trip: the send's and the receive's."""
+    before = {name: worker.counter(counter) for name, counter in COUNTERS.items()}
+    timer(1)
+    grown = {name: worker.counter(counter) - before[name] for name, counter in COUNTERS.items()}
+    return {name: n for name, n in grown.items() if n}
+
+
+def _measure(bench: Bench, aware: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
+    def record(name: str, seconds: list[float], **more: Any) -> Record:
+        one_way = tuple(0.5 * value for value in seconds)
+        return Record(BENCH, bench.case.name, "one way", name, bench.case.nbytes, one_way, {**meta, **more})
+
+    right: dict[str, _native.Timer] = {}
+    for name, timer in _timers(bench, aware).items():
+        if wrong := _wrong(bench, timer):
+            yield record(name, [], refused=wrong)
+        else:
+            right[name] = timer
+    taken = _chosen(right["model"]) if "model" in right else {}
+    for name, seconds in zip(right, sampling.sample(list(right.values()), budget, bench.comm.bcast), strict=True):
+        more = {"chosen": taken} if name == "model" else {}
+        yield record(name, seconds, checked=True, **more)
+
+
+def _predicted(model: predict.Model, layout: int, size: int, aware: bool, peer: str) -> dict[str, float] | None:
+    pointer = _engine.ffi.cast("tempi_layout const *", layout)
+    told = model.predict_device(pointer, size, "send", peer, aware=aware)
+    return None if told is None else told.seconds
+
+
+def run(options: PackOptions) -> Iterator[Record]:
+    """All records, case by case, on both ranks."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    if comm.size != 2:
+        raise worker.WorkerError(f"two ranks are needed, not {comm.size}")
+    if not comm.allreduce(worker.active(), MPI.LAND):
+        raise worker.WorkerError("tempi does not act in this program")
+    driver, aware = Driver(comm.rank), worker_gpu_messages.library_aware()
+    model, path, gpu = tables(MPI, driver)
+    names = comm.allgather(MPI.Get_processor_name())
+    peer = "node" if names[0] == names[1] else "other"
+    limit = min(comm.allgather(min(options.memory, driver.free_memory() // 3)))
+    chosen = [c for c in cases.held_out_device(options.quick, emulated=driver.emulated) if 2 * c.span <= limit]
+    span = max(case.span for case in chosen)
+    bytes_ = worker.arena(span)
+    if comm.rank == 1:
+        np.invert(bytes_, out=bytes_)
+    source, target = driver.allocate(span), driver.allocate(span)
+    driver.write(source, bytes_)
+    meta: dict[str, Any] = {**worker.describe(MPI), "tables": path, "aware": aware, "memory": "device"}
+    meta |= {"device": driver.describe(), "emulated": driver.emulated, "driver": gpu.driver}
+    for case in chosen:
+        datatype = case.datatype(MPI)
+        named = {"type": datatype, "byte_type": MPI.BYTE, "comm": comm}
+        handles = {name: worker.handle(MPI, thing) for name, thing in named.items()}
+        handles["layout"] = worker.layout(handles["type"])
+        bench = Bench(case, comm, driver, source, target, ~case.gather(bytes_[: case.span]), handles)
+        told = _predicted(model, handles["layout"], case.nbytes, aware, peer)
+        rule = predict.rule_method(case.nbytes, aware=aware)
+        yield from _measure(bench, aware, options.seconds, {**meta, "run": case.run, "predicted": told, "rule": rule})
+        datatype.Free()
+    driver.free(source)
+    driver.free(target)
+
+
+def main() -> None:
+    from mpi4py import MPI
+
+    worker.emit(run(parse_pack()), MPI.COMM_WORLD.rank)
+
+
+if __name__ == "__main__":
+    main()

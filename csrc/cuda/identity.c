@@ -1,0 +1,53 @@
+/* identity.c: which card and driver a calibration of device memory is for. */
+#include "cuda/driver.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The driver's version as its kernel module tells it, "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+ * 570.86.10  date": the first word that has digits and dots only. CUDA itself tells its API's version alone. */
+static void find_driver(char *out, size_t size)
+{
+    char text[1024];
+    const int file = open("/proc/driver/nvidia/version", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    const ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    char *rest = NULL;
+    for (char *word = strtok_r(text, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest))
+        if (strchr(word, '.') && strspn(word, "0123456789.") == strlen(word)) {
+            snprintf(out, size, "%s", word);
+            return;
+        }
+}
+
+int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
+{
+    tempi_gpu_device device;
+    int version = 0;
+    if (!machine)
+        return TEMPI_ERR_ARG;
+    if (tempi_cuda_look() != TEMPI_CUDA_UP)
+        return TEMPI_ERR_UNSUPPORTED;
+    const int status = tempi_gpu_device_query(ordinal, &device);
+    if (status != TEMPI_OK)
+        return status;
+    if (tempi_cu.DriverGetVersion)
+        (void)tempi_cu.DriverGetVersion(&version);
+    memset(machine->gpu, 0, sizeof machine->gpu);
+    memset(machine->driver, 0, sizeof machine->driver);
+    machine->cuda = version;
+    machine->emulated = tempi_cuda_emulated() || strstr(device.name, "EMULATED") != NULL;
+    if (machine->emulated) { /* all devices of it are one */
+        snprintf(machine->gpu, sizeof machine->gpu, "EMULATED device (CUDA on the CPU)");
+        return TEMPI_OK;
+    }
+    snprintf(machine->gpu, sizeof machine->gpu, "%s", device.name[0] ? device.name : "a GPU without a name");
+    find_driver(machine->driver, sizeof machine->driver);
+    return TEMPI_OK;
+}

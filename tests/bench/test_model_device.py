@@ -1,0 +1,95 @@
+"""Scores of choosers among the methods for device memory, from records that were made up; shapes; and jobs."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from tempi.bench import cases, gpu_page, shapes, suite_model_device, worker_calibrate_device
+from tempi.bench.records import Record
+from tempi.bench.worker_calibrate_device import Job
+
+from tempi.model import grid
+
+TIMES = {"oneshot": [2e-6] * 8, "staged": [1e-6, 3e-6] * 4, "pipelined": [4e-6] * 8, "model": [2.2e-6] * 8}
+DEVICE = {"name": "NVIDIA Abacus", "cuda": "12.8", "capability": "9.0", "multiprocessors": 1, "memory": 1 << 30}
+
+
+def made(*, emulated: bool = False, times: dict[str, list[float]] = TIMES) -> list[Record]:
+    meta = {"predicted": {"oneshot": 1e-6, "staged": 3e-6}, "rule": "pipelined", "emulated": emulated}
+    meta |= {"device": DEVICE, "machine": {"cpu": "abacus", "commit": "?"}}
+    return [
+        Record("model", "c", "one way", name, 64, tuple(taken), {**meta, "chosen": {"oneshot": 2}})
+        for name, taken in times.items()
+    ]
+
+
+def test_the_models_own_time_is_scored_beside_the_methods() -> None:
+    (row,) = suite_model_device.rows(made())
+    assert row.regret("model") == pytest.approx(1.1)
+    assert row.regret("rule") == pytest.approx(2.0)
+    assert row.regret("oneshot") == 1.0
+    assert row.regret("library") is None
+    assert row.regret("perfect") == pytest.approx(1.5)  # picked on the half that is not scored
+    assert row.took == "oneshot"
+    assert row.error("oneshot") == pytest.approx(0.5)
+    assert row.error("pipelined") is None
+
+
+def test_a_case_without_the_models_time_is_left_out() -> None:
+    assert suite_model_device.rows(made(times={**TIMES, "model": []})) == []
+    assert suite_model_device.rows(made(times={"oneshot": TIMES["oneshot"], "staged": TIMES["staged"]})) == []
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+def test_what_is_shown_of_the_emulator_says_so_everywhere(emulated: bool) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    assert len(suite_model_device.show(console, made(emulated=emulated))) == 1
+    text = console.export_text()
+    assert (suite_model_device.EMULATED in text) == emulated
+    assert text.count("EMULATED: ") == (4 if emulated else 0)  # two tables, two sentences
+    assert "always pipelined" in text
+    assert "always library" not in text
+
+
+def test_the_page_shows_the_model_of_a_gpu_and_refuses_the_emulators() -> None:
+    text = "\n".join(gpu_page.model(made()))
+    assert "| calibrated model | 1 | 1.100 |" in text
+    assert list(gpu_page.model([])) == []
+    with pytest.raises(gpu_page.PageError, match="emulated"):
+        list(gpu_page.model(made(emulated=True)))
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_jobs_come_coarse_first_and_each_once(quick: bool) -> None:
+    for emulated in (True, False):
+        for aware in (True, False):
+            columns = worker_calibrate_device.jobs(quick, ["self", "node"], emulated, aware)
+            plan = [job for column in columns for job in column]
+            assert len(set(plan)) == len(plan)
+            assert len(columns) == len(worker_calibrate_device.jobs(quick, ["self", "node"], emulated, not aware))
+            peers = {job.peer for job in plan if job.column != grid.PLAIN}
+            assert peers == ({None, "self", "node"} if aware else {None})
+            assert {job.memory for job in plan} == {"device", "managed"}
+            assert Job(grid.PLAIN, 256, "node") in plan
+            assert len(plan) < (60 if emulated and not aware else 10000)
+
+
+def test_the_sizes_of_a_piece_and_beyond_are_nodes() -> None:
+    """A pipelined message is composed of pieces of 1 MiB."""
+    for column in grid.device_columns(True):
+        if column.family != "transposed":
+            assert 1 << 20 in grid.device_sizes(column, True)
+    assert max(grid.device_sizes(grid.PLAIN, False)) == 64 << 20
+
+
+@pytest.mark.parametrize(("quick", "emulated"), [(True, False), (False, False), (True, True)])
+def test_held_out_shapes_are_none_of_the_grids(quick: bool, emulated: bool) -> None:
+    columns = {column for coarse in (True, False) for column in grid.device_columns(coarse)}
+    chosen = cases.held_out_device(quick, emulated=emulated)
+    vectors = [case for case in chosen if isinstance(case, cases.Vector)]
+    assert vectors
+    assert not {case.length for case in vectors} & {column.run for column in columns}
+    assert len({case.name for case in chosen}) == len(chosen)
+    assert all(shapes.Shape(column, size).span > 0 for column in columns for size in grid.device_sizes(column, True))

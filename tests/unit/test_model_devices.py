@@ -1,0 +1,201 @@
+"""What each method is predicted to take for device memory: composed of the parts, and the least is chosen."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tempi.expression import parse
+from tempi.model import grid, predict, store
+
+CARD = store.Gpu("NVIDIA Abacus", "570.1", 12080, False)
+HERE = replace(store.machine("some MPI 1.0"), gpu=CARD)
+SIZES = (256, 4096, 65536, 1 << 20, 1 << 24)
+COLUMNS = [grid.Column("regular", run, stride) for run in (8, 64) for stride in (2 * run, 576, 4160)]
+SHIFTED = grid.Column(grid.SHIFTED, 64, 128)
+LAUNCH, PIECE = 8e-6, 1 << 20
+#: Seconds of nothing, and of a byte.
+COSTS = {
+    "device_pack": (LAUNCH, 5e-12), "device_unpack": (LAUNCH, 7e-12), "mapped_pack": (LAUNCH, 6e-11),
+    "mapped_unpack": (LAUNCH, 9e-11), "copy_out": (LAUNCH + 2e-6, 4e-11), "copy_in": (LAUNCH + 3e-6, 5e-11),
+    "pinned_message": (1e-6, 1e-10), "device_message": (2e-5, 1e-11), "device_library": (1e-5, 2e-10),
+}  # fmt: skip
+
+
+def cost(quantity: str, size: int, run: int = 8) -> float:
+    latency, byte = COSTS[quantity]
+    return latency + byte * size * (8 / run if "pack" in quantity else 1)
+
+
+def points(memory: str = "device") -> list[store.Point]:
+    made = [store.Point("launch", grid.PLAIN, 1, None, (LAUNCH,) * 9, "device")]
+    for quantity in COSTS:
+        peer = "node" if quantity in grid.DEVICE_MESSAGES else None
+        shaped = "pack" in quantity or quantity == "device_library"
+        for column in (*COLUMNS, SHIFTED) if shaped else [grid.PLAIN]:
+            factor = 3.0 if column == SHIFTED else 1.0
+            for n in SIZES:
+                seconds = factor * cost(quantity, n, column.run)
+                made.append(store.Point(quantity, column, n, peer, (seconds,) * 9, memory if shaped else "device"))
+    return made
+
+
+def model_of(folder: Path, found: list[store.Point]) -> predict.Model:
+    path = folder / "device.table"
+    path.write_bytes(store.table_of(store.Calibration(HERE, tuple(found))))
+    return predict.Model(path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> predict.Model:
+    return model_of(tmp_path, points())
+
+
+def vector(size: int, run: int, stride: int) -> tuple[object, object]:
+    kept = parse(f"hvector({size // run},1,{stride},contiguous({run},BYTE))")
+    return kept.canonical(), kept
+
+
+def halves(size: int, run: int) -> tuple[dict[str, float], dict[str, float]]:
+    """The parts of both sides, as docs/model.md writes them."""
+    made = []
+    for kernels, copies, mapped in (
+        ("device_pack", "copy_out", "mapped_pack"),
+        ("device_unpack", "copy_in", "mapped_unpack"),
+    ):
+        staged = cost(kernels, size, run) + cost(copies, size) - LAUNCH
+        pipelined = staged
+        if size > PIECE:
+            k, c = cost(kernels, PIECE, run), cost(copies, PIECE)
+            pipelined = k + c - LAUNCH + (size / PIECE - 1) * max(max(k, c) - LAUNCH, max(k, c) / 8)
+        made.append({"oneshot": cost(mapped, size, run), "staged": staged, "pipelined": pipelined})
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize(("run", "stride"), [(8, 16), (64, 4160)])
+@pytest.mark.parametrize("size", SIZES)
+def test_predictions_are_composed_of_their_parts(model: predict.Model, size: int, run: int, stride: int) -> None:
+    layout, _kept = vector(size, run, stride)
+    packs, unpacks = halves(size, run)
+    message = cost("pinned_message", size)
+    for operation, own, other in (("send", packs, unpacks), ("recv", unpacks, packs)):
+        told = model.predict_device(layout, size, operation, aware=True)
+        assert told is not None
+        for name, seconds in own.items():
+            assert told.seconds[name] == pytest.approx(seconds + message + min(other.values()))
+        kernels = cost("device_pack", size, run), cost("device_message", size), cost("device_unpack", size, run)
+        assert told.parts["device"] == pytest.approx(kernels)
+        assert told.seconds["library"] == pytest.approx(cost("device_library", size))
+
+
+def test_the_least_is_chosen_and_the_library_only_when_nobody_is_well_below(model: predict.Model) -> None:
+    chosen = set()
+    for size, (run, stride), aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
+        layout, _kept = vector(size, run, stride)
+        told = model.predict_device(layout, size, aware=aware)
+        assert told is not None
+        assert ("device" in told.seconds, "library" in told.seconds) == (aware, aware)
+        own = {name: seconds for name, seconds in told.seconds.items() if name != "library"}
+        least = min(own, key=lambda name: own[name])
+        left = aware and own[least] >= 0.97 * told.seconds["library"]
+        assert told.method == ("library" if left else least)
+        chosen.add(told.method)
+    assert {"library", "device", "oneshot"} < chosen
+    assert chosen & {"staged", "pipelined"}
+
+
+def test_predictions_are_monotone_and_grow_beyond_the_largest(model: predict.Model) -> None:
+    layout, _kept = vector(8192, 8, 16)
+    before: dict[str, float] = {}
+    for size in (2 ** (step / 3) for step in range(18, 90)):
+        told = model.predict_device(layout, int(size), aware=True)
+        assert told is not None
+        for name, seconds in told.seconds.items():
+            assert math.isfinite(seconds)
+            assert seconds >= before.get(name, 0) * (1 - 1e-9), (name, size)
+        before = told.seconds
+    assert before["device"] > 20 * cost("device_library", 1 << 20)
+
+
+def test_an_address_that_allows_smaller_words_has_tables_of_its_own(model: predict.Model) -> None:
+    layout, _kept = vector(65536, 64, 128)
+    straight, shifted = (model.predict_device(layout, 65536, shifted=bad, aware=True) for bad in (False, True))
+    assert straight is not None
+    assert shifted is not None
+    assert shifted.parts["device"][0] == pytest.approx(3 * straight.parts["device"][0])
+    assert shifted.parts["device"][1] == straight.parts["device"][1]
+
+
+def test_managed_memory_has_its_own_kernels_where_they_were_measured(tmp_path: Path, model: predict.Model) -> None:
+    layout, _kept = vector(4096, 8, 16)
+    assert model.predict_device(layout, 4096, memory="managed") == model.predict_device(layout, 4096)
+    slow = [replace(p, memory="managed", seconds=(1.0,) * 9) for p in points() if p.quantity == "mapped_pack"]
+    told = model_of(tmp_path, points() + slow).predict_device(layout, 4096, memory="managed")
+    assert told is not None
+    assert told.parts["oneshot"][0] == pytest.approx(1.0)
+    assert told.method != "oneshot"
+
+
+def test_without_tables_the_rule_decides(model: predict.Model) -> None:
+    layout, _kept = vector(4096, 8, 16)
+    assert model.predict_device(layout, 4096, peer="other") is None
+    irregular = parse("indexed([1,1,1],[0,5,7],DOUBLE)")
+    assert model.predict_device(irregular.canonical(), 24) is None
+    dense = parse("contiguous(512,DOUBLE)")
+    assert model.predict_device(dense.canonical(), 4096) is None
+    assert predict.rule_method(1 << 10, aware=False) == "oneshot"
+    assert predict.rule_method(1 << 30, aware=True) == "device"
+    assert model.predict(layout, 4096) is None  # it has no tables of host memory
+
+
+def test_tables_are_for_one_card_and_driver(tmp_path: Path) -> None:
+    model = model_of(tmp_path, points())
+    emulated = replace(CARD, emulated=True)
+    for card, why in (
+        (CARD, None),
+        (None, None),
+        (replace(CARD, name="NVIDIA Slide Rule"), "another GPU"),
+        (replace(CARD, driver="571.2"), "another CUDA driver"),
+        (replace(CARD, cuda=13000), "another CUDA driver"),
+        (emulated, "this is the EMULATED device"),
+    ):
+        told = model.mismatch(replace(HERE, gpu=card))
+        assert told is None if why is None else why in str(told)
+    test_device = store.Calibration(replace(HERE, gpu=emulated), tuple(points()))
+    (tmp_path / "emulated.table").write_bytes(store.table_of(test_device))
+    told = predict.Model(tmp_path / "emulated.table").mismatch(HERE)
+    assert "EMULATED device" in str(told)
+    (tmp_path / "host.table").write_bytes(store.table_of(store.Calibration(replace(HERE, gpu=None), ())))
+    assert "no tables of device memory" in str(predict.Model(tmp_path / "host.table").mismatch(HERE))
+
+
+def test_a_card_has_its_file_beside_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPI_CACHE_DIR", str(tmp_path))
+    host = store.Calibration(replace(HERE, gpu=None), (store.Point("own_pack", COLUMNS[0], 64, None, (1e-6,) * 9),))
+    cards = [CARD, replace(CARD, name="NVIDIA Slide Rule"), replace(CARD, emulated=True)]
+    devices = [store.Calibration(replace(HERE, gpu=card), tuple(points())) for card in cards]
+    paths = [store.save(one) for one in (host, *devices)]
+    assert len(set(paths)) == 4
+    assert [("EMULATED" in path.name) for path in paths] == [False, False, False, True]
+    assert [found for _, found in store.local()] == [host]
+    assert dict(store.local(devices=True)) == dict(zip(paths[1:], devices, strict=True))
+    assert [store.read(path).emulated for path in paths] == [False, False, False, True]
+    newer = replace(CARD, driver="580.9")
+    assert replace(HERE, gpu=newer).table == replace(HERE, gpu=CARD).table  # refused then, and measured anew
+
+
+def test_what_is_shipped_together_comes_apart_again(tmp_path: Path) -> None:
+    host = store.Calibration(replace(HERE, gpu=None), (store.Point("own_pack", COLUMNS[0], 64, None, (1e-6,) * 9),))
+    both = [host, store.Calibration(HERE, tuple(points()))]
+    store.write(tmp_path / "both.json", *both)
+    assert store.read_all(tmp_path / "both.json") == both
+    text = (tmp_path / "both.json").read_text()
+    other = text.replace('"memory": "device"', '"memory": "attic"', 1)
+    for damaged in (text[:-9], other, text.replace("[1e-06", "[2e-06", 1)):
+        (tmp_path / "damaged.json").write_text(damaged)
+        with pytest.raises(store.StoreError):
+            store.read_all(tmp_path / "damaged.json")
