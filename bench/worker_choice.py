@@ -32,7 +32,8 @@ def made_up(version: str) -> bytes:
                 for size in (grid.nominal(column, one) for one in sizes):
                     seconds[quantity, column, size, peer] = (2e-9 if quantity in twice else 1e-9) * size
     own = store.machine(version)
-    return tables.encode(tables.build(seconds), 0.0, own.cores, (own.tempi, own.cpu, own.mpi))
+    no_gpu = ("", "", 0, False)
+    return tables.encode(tables.build(seconds), 0.0, own.cores, (own.tempi, own.cpu, own.mpi), no_gpu)
 
 
 def _pack(world: worker_overhead.World, function: int | None) -> _native.Timer:

@@ -70,20 +70,22 @@ WITHIN = ("stage_pack", "stage_unpack")
 KIB, MIB = 1 << 10, 1 << 20
 #: Bytes of the largest message that is measured, and the least that it may be made: every shape has one then.
 MOST, LEAST_MOST = 16 * MIB, 4 * KIB
+#: The last size before 4 KiB, where Open MPI's eager messages end between ranks that share memory: times jump there.
+EAGER = 3 * KIB
 _SIZES = {
-    "regular": (64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
+    "regular": (64, 256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
     "aliased": (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB),
     "nested": (4 * KIB, 64 * KIB),
     "fields": (KIB, 4 * KIB, 64 * KIB, MIB),
     "varied": (KIB, 4 * KIB, 64 * KIB, MIB),
-    "elements": (64, 256, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
-    "irregular": (256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
+    "elements": (64, 256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
+    "irregular": (256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
     # Squares of doubles. Edges that are no powers of two: a stride of one would be the cache's worst case.
-    "transposed": tuple(8 * edge * edge for edge in (5, 12, 23, 45, 91, 181, 362, 724, 1448)),
+    "transposed": tuple(8 * edge * edge for edge in (5, 12, 19, 23, 45, 91, 181, 362, 724, 1448)),
 }
 LINE = 64  # each of the short runs on a cache line of its own: from there on a run costs a line
-_COARSE = (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
-_COARSE_EDGES = tuple(8 * edge * edge for edge in (5, 23, 91, 362, 1448))
+_COARSE = (256, EAGER, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+_COARSE_EDGES = tuple(8 * edge * edge for edge in (5, 19, 23, 91, 362, 1448))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -187,7 +189,7 @@ def nominal(column: Column, size: int) -> int:
 def contiguous_sizes(quick: bool) -> list[int]:
     """Packed sizes of the plain messages."""
     every = [64 << step for step in range(19)]
-    coarse = every[::3]
+    coarse = [*every[::3], EAGER]
     return coarse if quick else [size for size in every if size not in coarse]
 
 
