@@ -235,6 +235,8 @@ def restarted(k: Kit, name: str, arguments: list[Any], requests: Requests) -> li
 def wanted(name: str) -> None:
     if not calls.has(name):
         pytest.skip(f"this library has no {name}")
+    if name.endswith("_init") and "MPICH Version:\t4.0" in MPI.Get_library_version():
+        pytest.skip("MPICH 4.0.2 itself sends the first start's bytes again")
 
 
 REDUCTIONS = ("Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan")

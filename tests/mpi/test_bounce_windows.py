@@ -33,8 +33,14 @@ class Exposed:
         self.memory[:] = np.random.default_rng(self.comm.rank).integers(0, 256, TARGET_BYTES, np.uint8)
 
 
+def needs_windows() -> None:
+    if "Open MPI v4.1" in MPI.Get_library_version() and MPI.COMM_WORLD.size == 1:
+        pytest.skip("Open MPI 4.1.4 itself makes no window of one rank's memory")
+
+
 @pytest.fixture(scope="module")
 def window() -> Iterator[Exposed]:
+    needs_windows()
     made = Exposed(MPI.COMM_WORLD)
     yield made
     made.win.Free()
@@ -324,6 +330,7 @@ def test_a_window_over_device_memory_is_refused(comm: Any) -> None:
 
 
 def test_device_memory_is_not_attached(comm: Any) -> None:
+    needs_windows()
     memory = DeviceMemory(64)
     dynamic = MPI.Win.Create_dynamic(MPI.INFO_NULL, comm)
     dynamic.Set_errhandler(MPI.ERRORS_RETURN)

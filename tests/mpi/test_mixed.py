@@ -163,6 +163,9 @@ def test_pack_and_unpack(comm: Any, packed_in: str) -> None:
     into.check(out.packed)
 
 
+@pytest.mark.skipif(
+    "MPICH Version:\t4.0" in MPI.Get_library_version(), reason="MPICH 4.0.2 refuses a struct, and cuts bytes short"
+)
 def test_a_pack_without_room_ends_as_the_library_says(comm: Any) -> None:
     def pack_into_little(places: tuple[str, str]) -> Any:
         at = np.zeros(1, "i")
