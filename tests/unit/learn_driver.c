@@ -21,6 +21,13 @@
 
 enum { BYTES = 1 << 16, THREADS = 4, TURNS = 20000 };
 
+/* There is no card here. */
+int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
+{
+    (void)machine, (void)ordinal;
+    return TEMPI_ERR_UNSUPPORTED;
+}
+
 /* ---- one bias ----------------------------------------------------------------------------------------- */
 
 static int feed(tempi_bias *bias, double sample, int n, uint64_t now)

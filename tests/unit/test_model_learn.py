@@ -13,7 +13,7 @@ from tempi.model import grid, store
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
 BASE = ("config", "keep", "log", "stats", "status", "thread")
-MODEL = ("bias", "learn", "machine", "model", "predict", "shape", "table")
+MODEL = ("bias", "device", "devices", "learn", "machine", "model", "predict", "shape", "table")
 
 
 def table(path: Path) -> Path:
