@@ -144,7 +144,7 @@ def test_a_calibration_has_every_quantity_of_the_device_and_says_what_it_is(cali
     assert found.about["complete"] is True
     aware_only = {"device_message", "device_library"}
     assert {point.quantity for point in found.points} == {*grid.DEVICE_QUANTITIES} - aware_only
-    assert {point.column.family for point in found.points} == {*grid.ALL_FAMILIES} - {"aliased"}
+    assert {point.column.family for point in found.points} == {*grid.ALL_FAMILIES} - {*grid.CORRECTIONS}
     assert {point.memory for point in found.points} == {"device", "managed"}
     assert found.peers == ["self", "node"]
     assert path.with_suffix(".table").read_bytes() == store.table_of(found)

@@ -81,8 +81,8 @@ def test_device_views_go_through_every_kind_of_communicator(ours: MPI.Intracomm,
     request = made.Irecv(got[::2, 1:4], source)
     made.Send(face(on_device(cube(made.rank))), dest)
     request.Wait()
-    moved = {name: tempi.stats()[name] - before[name] for name in ("device_packs", "device_unpacks")}
-    assert moved == {"device_packs": 1, "device_unpacks": 1}
+    how = {"self_moves": 1} if made.size == 1 else {"device_packs": 1, "device_unpacks": 1}
+    assert {name: tempi.stats()[name] - before[name] for name in how} == how
     np.testing.assert_array_equal(got.to_numpy()[::2, 1:4], face(cube(source)))
     assert not got.to_numpy()[1::2].any()
     made.Free()
