@@ -82,7 +82,8 @@ def test_one_launch_each_way(comm: Any, n: int) -> None:
     assert launches() == before + 1
     comm.Barrier()
     MPI.Request.Waitall(receives)
-    assert launches() == before + 2
+    # To oneself, what went from strided memory to strided memory is there already.
+    assert launches() - before in ((1, 2) if comm.size == 1 else (2,))
     burst.check()
 
 
