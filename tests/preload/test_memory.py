@@ -111,10 +111,10 @@ def sanitizer() -> str:
     return subprocess.run(name, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def reports(stderr: str) -> list[str]:
+def reports(text: str) -> list[str]:
     """Bad accesses, and those leaks that the engine allocated."""
-    found = re.findall(r"^==\d+==ERROR: AddressSanitizer:.*?(?=^==\d+==ABORTING|\Z)", stderr, re.M | re.S)
-    for leak in re.findall(r"^(?:Direct|Indirect) leak of .*?(?=^\s*$)", stderr, re.M | re.S):
+    found = re.findall(r"^==\d+==ERROR: AddressSanitizer:.*?(?=^==\d+==ABORTING|\Z)", text, re.M | re.S)
+    for leak in re.findall(r"^(?:Direct|Indirect) leak of .*?(?=^\s*$)", text, re.M | re.S):
         frames = re.findall(r"^ +#\d+ 0x\w+ (.*)$", leak, re.MULTILINE)
         outside = [frame for frame in frames if "libasan" not in frame and "libsanitizer" not in frame]
         if outside and re.search(r"libtempi|/csrc/", outside[0]):
@@ -122,26 +122,31 @@ def reports(stderr: str) -> list[str]:
     return found
 
 
-def under_sanitizer(program: Path, engine: Path, **settings: str) -> tuple[list[str], str]:
+def under_sanitizer(program: Path, engine: Path, folder: Path, **settings: str) -> tuple[list[str], str]:
     on = {"LD_PRELOAD": preloaded(Path(sanitizer()), engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1"}
     # Vector instructions are not instrumented; leaks of the MPI must not change a child's exit status.
-    options = {"ASAN_OPTIONS": "fast_unwind_on_malloc=0", "LSAN_OPTIONS": "exitcode=0", "TEMPI_CPU_LEVEL": "scalar"}
+    # A file for each process: on the terminal the lines of several would be mixed.
+    checks = f"fast_unwind_on_malloc=0:log_path={folder}/report"
+    options = {"ASAN_OPTIONS": checks, "LSAN_OPTIONS": "exitcode=0", "TEMPI_CPU_LEVEL": "scalar"}
     run = own_toolchain().run(program, ranks=2, **on, **options, **settings)
-    return reports(run.stderr), run.stdout + run.stderr
+    told = [path.read_text(errors="replace") for path in folder.glob("report.*")]
+    return [one for text in told for one in reports(text)], run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_sanitizer_finds_nothing_of_ours(programs: Path, sanitized: Path, name: str, delay: str) -> None:
+def test_the_sanitizer_finds_nothing_of_ours(
+    programs: Path, sanitized: Path, tmp_path: Path, name: str, delay: str
+) -> None:
     program = built(own_toolchain(), programs, name)
-    found, output = under_sanitizer(program, sanitized, TEMPI_TEST_DELAY=delay)
+    found, output = under_sanitizer(program, sanitized, tmp_path, TEMPI_TEST_DELAY=delay)
     assert found == []
     assert counter(output, "sends"), output
     assert "BAD" not in output
 
 
-def test_the_sanitizer_would_see_it(programs: Path, sanitized: Path) -> None:
+def test_the_sanitizer_would_see_it(programs: Path, sanitized: Path, tmp_path: Path) -> None:
     program = built(own_toolchain(), programs, "overrun")
-    found, output = under_sanitizer(program, sanitized)
+    found, output = under_sanitizer(program, sanitized, tmp_path)
     assert found, output
     assert "heap-buffer-overflow" in found[0]

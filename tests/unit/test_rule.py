@@ -30,7 +30,8 @@ def acts(version: str, text: str, nbytes: int, operation: int) -> bool:
     [
         (vector(8, 16), {64: False, 128: True, 3 * KIB: True, 4 * KIB: False, MIB: False}),
         (vector(32, 512), {64: False, 3 * KIB: True, 4 * KIB: False}),
-        (vector(64, 128), {KIB: False, MIB: False}),
+        (vector(64, 128), {512: False, 2 * KIB: True, 4 * KIB: False, MIB: False}),
+        (vector(128, 256), {KIB: False, MIB: False}),
         (vector(8, 4096), {KIB: False, 64 * KIB: False}),
         (IRREGULAR, {32: False, KIB: True, 4 * KIB: False, 8 * KIB: True, MIB: True}),
         (TRANSPOSE, {512: True, 4 * KIB: False, MIB: False}),
