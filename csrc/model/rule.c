@@ -72,7 +72,7 @@ static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
     if (s.run > 8 * element && s.run < 24 && element > 0)
         return from_to(32 * KIB, 2 * MIB);
     if (s.lone && s.run <= 16)
-        return from_to(8 * KIB, 8 * MIB);
+        return from_to(4 * KIB, 8 * MIB);
     return never;
 }
 
