@@ -120,6 +120,13 @@ def scores(found: Sequence[Row]) -> Table:
     return made
 
 
+def off_by(what: str, own: Sequence[float]) -> str:
+    """The errors of one thing's predictions, as a sentence."""
+    middle, high = (100 * value for value in np.percentile(own, (50, 90)))
+    text = f"{what}: predictions off by {middle:.0f}% in the median, "
+    return text + f"{high:.0f}% at the 90th percentile of {len(own)} cases"
+
+
 def errors(found: Sequence[Row]) -> list[str]:
     """The median error of the predictions, as sentences."""
     lines = []
@@ -127,9 +134,7 @@ def errors(found: Sequence[Row]) -> list[str]:
         for method in METHODS:
             own = [error for one in found if one.op == op and (error := one.error(method)) is not None]
             if own:
-                middle, high = np.percentile(own, (50, 90))
-                text = f"{op}, {method}: predictions off by {100 * middle:.0f}% in the median, "
-                lines.append(text + f"{100 * high:.0f}% at the 90th percentile of {len(own)} cases")
+                lines.append(off_by(f"{op}, {method}", own))
     return lines
 
 

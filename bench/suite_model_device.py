@@ -18,6 +18,7 @@ from rich.table import Table
 from tempi.bench import cases, gpu_driver, launch, records, stats, suite
 from tempi.bench.records import Record
 from tempi.bench.suite_gpu import is_emulated
+from tempi.bench.suite_model import off_by
 from tempi.bench.worker_options import PackOptions
 
 from tempi.model import predict
@@ -113,9 +114,7 @@ def errors(found: Sequence[Row]) -> list[str]:
     for name in _names(found):
         own = [error for one in found if (error := one.error(name)) is not None]
         if own:
-            middle, high = np.percentile(own, (50, 90))
-            text = f"{name}: predictions off by {100 * middle:.0f}% in the median, "
-            lines.append(text + f"{100 * high:.0f}% at the 90th percentile of {len(own)} cases")
+            lines.append(off_by(name, own))
     return lines
 
 

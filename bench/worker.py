@@ -54,6 +54,17 @@ def active() -> bool:
     return bool(info.active) and not _engine.late
 
 
+def two_ranks(mpi: Any) -> str:
+    """The peer class of the other one of two ranks in which tempi acts; WorkerError if that is not so."""
+    comm = mpi.COMM_WORLD
+    if comm.size != 2:
+        raise WorkerError(f"two ranks are needed, not {comm.size}")
+    if not comm.allreduce(active(), mpi.LAND):
+        raise WorkerError("tempi does not act in this program")
+    names = comm.allgather(mpi.Get_processor_name())
+    return "node" if names[0] == names[1] else "other"
+
+
 def handle(mpi: Any, thing: Any) -> int:
     """An MPI handle as the engine takes it: zero-extended, where mpi4py sign-extends MPICH's ints."""
     bits = 8 * int(mpi._sizeof(thing))

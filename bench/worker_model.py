@@ -112,12 +112,7 @@ def run(options: PackOptions) -> Iterator[Record]:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    if comm.size != 2:
-        raise worker.WorkerError(f"two ranks are needed, not {comm.size}")
-    if not comm.allreduce(worker.active(), MPI.LAND):
-        raise worker.WorkerError("tempi does not act in this program")
-    names = comm.allgather(MPI.Get_processor_name())
-    judge = Judge(MPI, "node" if names[0] == names[1] else "other")
+    judge = Judge(MPI, worker.two_ranks(MPI))
     chosen = [case for case in cases.held_out(options.quick) if 2 * case.span <= options.memory]
     span, size = max(case.span for case in chosen), max(case.nbytes for case in chosen)
     source, target = worker.arena(span), worker.arena(span)

@@ -144,14 +144,9 @@ def run(options: PackOptions) -> Iterator[Record]:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    if comm.size != 2:
-        raise worker.WorkerError(f"two ranks are needed, not {comm.size}")
-    if not comm.allreduce(worker.active(), MPI.LAND):
-        raise worker.WorkerError("tempi does not act in this program")
+    peer = worker.two_ranks(MPI)
     driver, aware = Driver(comm.rank), worker_gpu_messages.library_aware()
     model, path, gpu = tables(MPI, driver)
-    names = comm.allgather(MPI.Get_processor_name())
-    peer = "node" if names[0] == names[1] else "other"
     limit = min(comm.allgather(min(options.memory, driver.free_memory() // 3)))
     chosen = [c for c in cases.held_out_device(options.quick, emulated=driver.emulated) if 2 * c.span <= limit]
     span = max(case.span for case in chosen)

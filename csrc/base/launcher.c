@@ -1,13 +1,12 @@
 #include "base/launcher.h"
+#include "base/text.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 static bool says(const char *name, int value)
 {
@@ -50,12 +49,8 @@ static unsigned long long began(pid_t process)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (!tempi_text_read(path, text, sizeof text))
         return 0;
-    const ssize_t n = read(file, text, sizeof text - 1);
-    close(file);
-    text[n > 0 ? n : 0] = '\0';
     char *at = strrchr(text, ')'); /* the second field is the program's name and may have spaces in it */
     for (int field = 2; at && field < 22; ++field)
         at = strchr(at + 1, ' ');

@@ -1,22 +1,17 @@
 /* identity.c: which card and driver a calibration of device memory is for. */
+#include "base/text.h"
 #include "cuda/driver.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The driver's version as its kernel module tells it, "NVRM version: NVIDIA UNIX x86_64 Kernel Module
  * 570.86.10  date": the first word that has digits and dots only. CUDA itself tells its API's version alone. */
 static void find_driver(char *out, size_t size)
 {
     char text[1024];
-    const int file = open("/proc/driver/nvidia/version", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (!tempi_text_read("/proc/driver/nvidia/version", text, sizeof text))
         return;
-    const ssize_t n = read(file, text, sizeof text - 1);
-    close(file);
-    text[n > 0 ? n : 0] = '\0';
     text[strcspn(text, "\n")] = '\0';
     char *rest = NULL;
     for (char *word = strtok_r(text, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest))

@@ -1,8 +1,8 @@
 /* What a calibration depends on, as far as a process can tell without asking anybody else. */
+#include "base/text.h"
 #include "model/table.h"
 #include "tempi.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +30,8 @@ static void processor(char *out, size_t size)
     char text[4096];
     struct utsname name;
     snprintf(out, size, "%s", uname(&name) == 0 ? name.machine : "unknown");
-    const int file = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (!tempi_text_read("/proc/cpuinfo", text, sizeof text))
         return;
-    const ssize_t n = read(file, text, sizeof text - 1);
-    close(file);
-    text[n > 0 ? n : 0] = '\0';
     const char *line = strstr(text, "model name");
     const char *value = line ? strchr(line, ':') : NULL;
     if (value)

@@ -11,7 +11,7 @@ import click
 from tempi.cli._output import json_option, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -58,15 +58,35 @@ def _head(console: Console, path: Path, found: Calibration) -> None:
     console.print(text, highlight=False, soft_wrap=True)
 
 
-def _table(console: Console, found: Calibration, peer: str) -> None:
-    """Messages: microseconds of the library and of tempi's way; the better one is marked."""
+def _by_family(
+    console: Console, columns: list[Column], sizes: list[int], cell: Callable[[Column, int], str], what: str
+) -> None:
+    """A table for each family: its columns down, the packed sizes across."""
     from rich.table import Table
 
+    from tempi.model import grid
+
+    for family in grid.ALL_FAMILIES:
+        own = [column for column in columns if column.family == family]
+        shown = [size for size in sizes if any(cell(column, size) for column in own)]
+        if not shown:
+            continue
+        table = Table(title=f"{family}, {what}", title_justify="left")
+        table.add_column("shape")
+        for size in shown:
+            table.add_column(f"{size:,} B", justify="right", no_wrap=True)
+        for column in own:
+            table.add_row(column.name.removeprefix(f"{family} "), *(cell(column, size) for size in shown))
+        console.print(table)
+
+
+def _table(console: Console, found: Calibration, peer: str) -> None:
+    """Messages: microseconds of the library and of tempi's way; the better one is marked."""
     from tempi.model import grid, store
 
     known = store.typical(found.points)
-    columns = sorted({p.column for p in found.points if p.quantity == "library_message" and p.peer == peer})
-    sizes = sorted({p.size for p in found.points if p.quantity == "library_message" and p.peer == peer})
+    told = [p for p in found.points if p.quantity == "library_message" and p.peer == peer]
+    columns, sizes = sorted({p.column for p in told}), sorted({grid.nominal(p.column, p.size) for p in told})
     def cell(column: Column, size: int) -> str:
         library = known.get(("library_message", column, size, peer))
         parts = [known.get(("stage_pack", column, size, None)), known.get(("stage_unpack", column, size, None))]
@@ -76,26 +96,11 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
         host = sum(part for part in parts if part is not None) + wire
         return f"{1e6 * library:.3g} {'>' if host < library else '<'} {1e6 * host:.3g}"
 
-    for family in grid.FAMILIES:
-        own = [column for column in columns if column.family == family]
-        shown = [size for size in sizes if any(cell(column, size) for column in own)]
-        if not shown:
-            continue
-        table = Table(title=f"{family}, peer {peer}: us of the library <|> tempi", title_justify="left")
-        table.add_column("shape")
-        for size in shown:
-            table.add_column(f"{size:,} B", justify="right", no_wrap=True)
-        for column in own:
-            table.add_row(column.name.removeprefix(f"{family} "), *(cell(column, size) for size in shown))
-        console.print(table)
+    _by_family(console, columns, sizes, cell, f"peer {peer}: us of the library <|> tempi")
 
 
 def _kernels(console: Console, found: Calibration, memory: str) -> None:
     """Microseconds of the kernels: into device memory, and into mapped host memory."""
-    from rich.table import Table
-
-    from tempi.model import grid
-
     known = {p.key[:4]: p.typical for p in found.points if p.memory == memory}
     shaped = [p for p in found.points if p.memory == memory and p.quantity == "device_pack"]
     columns, sizes = sorted({p.column for p in shaped}), sorted({p.size for p in shaped})
@@ -105,19 +110,8 @@ def _kernels(console: Console, found: Calibration, memory: str) -> None:
         return " | ".join(f"{1e6 * one:.3g}" for one in both if one is not None)
 
     mark = " [EMULATED]" if found.emulated else ""
-    for family in grid.ALL_FAMILIES:
-        own = [column for column in columns if column.family == family]
-        shown = [size for size in sizes if any(cell(column, size) for column in own)]
-        if not shown:
-            continue
-        title = f"{family}, {memory} memory{mark}: us to pack into device memory | into mapped host memory"
-        table = Table(title=title, title_justify="left")
-        table.add_column("shape")
-        for size in shown:
-            table.add_column(f"{size:,} B", justify="right", no_wrap=True)
-        for column in own:
-            table.add_row(column.name.removeprefix(f"{family} "), *(cell(column, size) for size in shown))
-        console.print(table)
+    what = f"{memory} memory{mark}: us to pack into device memory | into mapped host memory"
+    _by_family(console, columns, sizes, cell, what)
 
 
 def _copies(console: Console, found: Calibration) -> None:

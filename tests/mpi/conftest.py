@@ -114,3 +114,12 @@ def nothing_lost(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "mismatches" not in request.fixturenames:
         assert snapshot()["check_failures"] == before["check_failures"]
+
+
+@pytest.fixture
+def own() -> Iterator[Any]:
+    """A communicator of this process alone, in which nothing was sent yet."""
+    made = MPI.COMM_SELF.Dup()
+    made.Set_errhandler(MPI.ERRORS_RETURN)
+    yield made
+    made.Free()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ import oracle
 from devices import DEVICES, EMULATED
 from examples import COUNTEREXAMPLES, strided
 from world import MPI, Memory, acted, committed, outcome, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(not EMULATED or DEVICES < 2, reason="needs two emulated devices")
 
@@ -24,15 +21,6 @@ BLOCKS = oracle.Vector(N // 8, 8, 11, _double)
 ROWS = oracle.Subarray((5, 9, 11), (2, 8, 6), (1, 0, 3), _double)
 COLUMN = oracle.Subarray((N, 7), (N, 1), (0, 3), _double)
 LIST = oracle.Hindexed((3, 1, N - 4), (4096, 64, 0), oracle.Resized(0, 16, _double))
-
-
-@pytest.fixture
-def own() -> Iterator[Any]:
-    """A communicator of this process alone, in which nothing was sent yet."""
-    made = MPI.COMM_SELF.Dup()
-    made.Set_errhandler(MPI.ERRORS_RETURN)
-    yield made
-    made.Free()
 
 
 def send_to_self(comm: Any, out: Memory, into: Memory, *, recvtag: int = 7, **expected: int) -> Any:

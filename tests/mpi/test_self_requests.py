@@ -24,15 +24,6 @@ WAYS = ("Isend", "Issend", "Irsend", "Send", "Ssend", "Rsend")
 MOVED = {"self_moves": 1, "sends": 1, "recvs": 1, "launches": 1, "device_packs": 0, "device_unpacks": 0}
 
 
-@pytest.fixture
-def own() -> Iterator[Any]:
-    """A communicator of this process alone, in which nothing was sent yet."""
-    made = MPI.COMM_SELF.Dup()
-    made.Set_errhandler(MPI.ERRORS_RETURN)
-    yield made
-    made.Free()
-
-
 def waitall(requests: list[Any]) -> Any:
     status = [MPI.Status() for _ in requests]
     MPI.Request.Waitall(requests, status)
