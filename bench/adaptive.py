@@ -1,9 +1,9 @@
-"""Samples of several subjects in turns, until the median of each is known or the time is up."""
+"""Samples of several subjects in turns: some at each visit, until the typical time of each is known."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from tempi.bench import sampling
 
@@ -11,45 +11,76 @@ from tempi.model import samples
 
 #: Seconds of n operations, and of their parts where they are timed apart.
 Run = Callable[[int], tuple[float, ...]]
+#: Seconds of one operation and of its parts, by subject.
+Taken = dict[str, list[tuple[float, ...]]]
 
 ROUND = 4  # samples between two looks at the intervals
 FEWEST = 3  # samples of what is so slow that `LEAST` of them would take longer than the budget and than this:
 GRACE = 0.1  # seconds
 
 
-def _enough(taken: Mapping[str, Sequence[tuple[float, ...]]], until: float) -> bool:
-    first = [[sample[0] for sample in found] for found in taken.values()]
-    if min(map(len, first)) >= samples.MOST or time.monotonic() > until:
-        return True
-    return all(samples.settled(values) for values in first)
+def timed(timer: sampling.Timer) -> Run:
+    """One without parts."""
+    return lambda loops: (timer(loops),)
 
 
 def _whole(run: Run) -> sampling.Timer:
     return lambda loops: run(loops)[0]
 
 
-def measure(
-    subjects: Mapping[str, Run], budget: float, agree: sampling.Agree = sampling.alone
-) -> dict[str, list[tuple[float, ...]]]:
-    """Seconds of one operation and of its parts, for each subject and sample.
+class Turns:
+    """Subjects that take turns. Several ranks that run the same ones together pass an `agree` by which all take
+    rank 0's word."""
 
-    Several ranks that run the same subjects together pass an `agree` by which all take rank 0's word.
-    """
-    start = time.monotonic()
-    until, latest = start + budget, start + max(budget, GRACE)
-    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in subjects}
-    names = list(subjects)
-    loops = {name: sampling.calibrate(_whole(run), agree)[0] for name, run in subjects.items()}
-    turn, enough = 0, False
-    while not enough:
-        for _ in range(ROUND if turn else samples.LEAST):
-            for step in range(len(names)):
-                name = names[(step + turn) % len(names)]
-                if loops[name] > 1:
-                    subjects[name](1)
-                taken[name].append(tuple(value / loops[name] for value in subjects[name](loops[name])))
-            turn += 1
-            if FEWEST <= turn < samples.LEAST and agree(float(time.monotonic() > latest)) != 0.0:
-                return taken
-        enough = agree(float(_enough(taken, until))) != 0.0
+    def __init__(self, subjects: Mapping[str, Run], agree: sampling.Agree = sampling.alone) -> None:
+        self._subjects, self._agree = dict(subjects), agree
+        self._names = list(subjects)
+        self._loops: dict[str, int] = {}
+        self._taken: dict[str, list[float]] = {name: [] for name in subjects}
+        self._turn = 0
+
+    @property
+    def fewest(self) -> int:
+        """Samples of the subject that has the fewest."""
+        return min(map(len, self._taken.values()))
+
+    def settled(self) -> bool:
+        """Whether all are known well enough, by rank 0's samples."""
+        known = self.fewest >= samples.MOST or all(map(samples.settled, self._taken.values()))
+        return self._agree(float(known)) != 0.0
+
+    def take(self, most: int, seconds: float) -> Taken:
+        """`most` samples of each, or less: once they have taken longer than `seconds`, no more than FEWEST."""
+        if not self._loops:
+            for name, run in self._subjects.items():
+                self._loops[name] = sampling.calibrate(_whole(run), self._agree)[0]
+        until = time.monotonic() + seconds
+        taken: Taken = {name: [] for name in self._names}
+        for number in range(most):
+            if self.fewest >= FEWEST and number and self._agree(float(time.monotonic() > until)) != 0.0:
+                break
+            self._round(taken)
+        return taken
+
+    def _round(self, taken: Taken) -> None:
+        """One sample of each. The order rotates, so that none always follows the same neighbour."""
+        for step in range(len(self._names)):
+            name = self._names[(step + self._turn) % len(self._names)]
+            run, loops = self._subjects[name], self._loops[name]
+            if loops > 1:
+                run(1)
+            sample = tuple(value / loops for value in run(loops))
+            taken[name].append(sample)
+            self._taken[name].append(sample[0])
+        self._turn += 1
+
+
+def measure(subjects: Mapping[str, Run], budget: float, agree: sampling.Agree = sampling.alone) -> Taken:
+    """In one visit: until all are settled or the time is up."""
+    until = time.monotonic() + budget
+    turns = Turns(subjects, agree)
+    taken = turns.take(samples.LEAST, max(budget, GRACE))
+    while turns.fewest >= samples.LEAST and not turns.settled() and agree(float(time.monotonic() > until)) == 0.0:
+        for name, found in turns.take(ROUND, max(0.0, until - time.monotonic())).items():
+            taken[name] += found
     return taken

@@ -40,20 +40,26 @@ class _Part:
         gpu = store.Gpu(**meta["gpu"]) if "gpu" in meta else None
         self._machine = replace(store.machine(meta["version"]), gpu=gpu)
         self._old = _readable(self._machine.file)
-        self.points: list[store.Point] = []
+        self._points: dict[tuple[Any, ...], store.Point] = {}
         self.columns, self.done = columns, 0
+
+    def add(self, made: store.Point) -> None:
+        """Another visit's samples join those that there are."""
+        before = self._points.get(made.key)
+        joined = made if before is None else replace(made, seconds=before.seconds + made.seconds)
+        self._points[made.key] = joined
 
     @property
     def calibration(self) -> store.Calibration | None:
         """None before there is anything."""
-        if not self.points:
+        if not self._points:
             return None
         meta = self._meta
         about: dict[str, Any] = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "host": meta["host"]}
         about |= {"machine": meta["machine"], "complete": self.done == self.columns}
         if "gpu" in meta:
             about |= {"aware": meta["aware"], "emulated": meta["emulated"]}
-        return store.merge(self._old, store.Calibration(self._machine, tuple(self.points), about))
+        return store.merge(self._old, store.Calibration(self._machine, tuple(self._points.values()), about))
 
 
 class Collected:
@@ -78,12 +84,13 @@ class Collected:
             self.columns -= int(record.meta["columns"])
         elif record.op == "done":
             self.done += 1
-            self._parts["device" if record.subject == "device" else "host"].done += 1
+            if record.meta.get("visit", 0) == 0:
+                self._parts["device" if record.subject == "device" else "host"].done += 1
             if time.monotonic() - self._saved > SAVE_EVERY:
                 self.save()
         else:
             made = point(record)
-            self._parts["host" if made.memory is None else "device"].points.append(made)
+            self._parts["host" if made.memory is None else "device"].add(made)
 
     @property
     def calibrations(self) -> list[store.Calibration]:
@@ -139,9 +146,7 @@ def watch(records: Iterable[Record], collected: Collected, seconds: float, conso
             task = progress.add_task("starting", total=1.0)
             for record in records:
                 collected.add(record)
-                # By time where that is what ends it, else by what is done.
-                part = max((time.monotonic() - start) / seconds, collected.done / max(1, collected.columns))
-                part = min(part, 1.0)
+                part = min((time.monotonic() - start) / seconds, 1.0)
                 progress.update(task, completed=part, description=f"{record.case}, {_estimate(seconds, part)}")
     except KeyboardInterrupt:
         return False

@@ -367,7 +367,7 @@ def held_out(quick: bool) -> list[Case]:
     if quick:
         cases = list(_held_out_vectors((24 * KIB, 1500 * KIB), (24, 512)))
         return [*cases, Face(130, 2), Indexed(24 * KIB), *(Halo(64, 2, step) for step in halo[::5])]
-    cases = list(_held_out_vectors((720, 6 * KIB, 24 * KIB, 160 * KIB, 1500 * KIB, 6 * MIB), (24, 40, 128, 512, 2048)))
+    cases = list(_held_out_vectors((720, 6 * KIB, 24 * KIB, 160 * KIB, 1500 * KIB, 6 * MIB), (24, 40, 96, 512, 2048)))
     cases += [Face(edge, axis) for edge in FACES for axis in range(3)]
     cases += [kind(size) for kind in (Indexed, Field) for size in (1536, 24 * KIB, 400 * KIB, 3 * MIB)]
     cases += [Transpose(edge) for edge in (17, 60, 250, 1000)]

@@ -80,9 +80,9 @@ def step(console: Console, text: str) -> Iterator[None]:
 
 
 def gather(records: Iterable[Record], total: int, title: str) -> list[Record]:
-    """All records, with a bar on stderr that counts cases and operations."""
+    """All records, with a bar on stderr that counts cases and operations, and the visits to each where it has some."""
     taken: list[Record] = []
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, int]] = set()
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -94,7 +94,7 @@ def gather(records: Iterable[Record], total: int, title: str) -> list[Record]:
         task = progress.add_task(title, total=total)
         for record in records:
             taken.append(record)
-            seen.add((record.case, record.op))
+            seen.add((record.case, record.op, record.meta.get("visit", 0)))
             progress.update(task, completed=len(seen), description=f"{title}: {record.case}")
     return taken
 

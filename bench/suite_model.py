@@ -17,6 +17,8 @@ from tempi.bench import cases, launch, records, stats, suite, worker_model
 from tempi.bench.records import Record
 from tempi.bench.worker_options import PackOptions
 
+from tempi.model.samples import typical
+
 METHODS = ("library", "tempi")
 CHOOSERS = ("model", "rule", "perfect", "library", "tempi")
 TEXTS = {
@@ -30,7 +32,7 @@ TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case and operation. `seconds`: medians of the half that is scored; `chosen`: by each chooser."""
+    """One case and operation. `seconds`: typical ones of the half that is scored; `chosen`: by each chooser."""
 
     case: str
     op: str
@@ -56,11 +58,11 @@ def row(key: suite.Key, group: dict[str, list[Record]]) -> Row | None:
     taken = {method: suite.samples(group.get(method)) for method in METHODS}
     if min(map(len, taken.values())) < 4:
         return None
-    picked = {method: stats.median(values[::2]).value for method, values in taken.items()}
+    picked = {method: typical(values[::2]) for method, values in taken.items()}
     meta = group["tempi"][0].meta
     chosen = {chooser: "tempi" if meta[chooser] else "library" for chooser in ("model", "rule")}
     chosen |= {"perfect": min(picked, key=lambda method: picked[method]), "library": "library", "tempi": "tempi"}
-    seconds = {method: stats.median(values[1::2]).value for method, values in taken.items()}
+    seconds = {method: typical(values[1::2]) for method, values in taken.items()}
     return Row(key[0], key[1], seconds, meta["predicted"], chosen)
 
 
@@ -158,7 +160,7 @@ def _records(common: suite.Common, options: PackOptions) -> Iterator[Record]:
 
 def run(common: suite.Common, options: PackOptions) -> list[Record]:
     """Measures, writes and prints."""
-    total = len(cases.held_out(options.quick)) * len(worker_model.OPERATIONS)
+    total = len(cases.held_out(options.quick)) * len(worker_model.OPERATIONS) * worker_model.VISITS
     found = suite.gather(_records(common, options), total, "model")
     if common.json:
         records.write(common.json, found)

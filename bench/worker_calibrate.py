@@ -11,24 +11,29 @@ from __future__ import annotations
 import argparse
 import mmap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import addressof, c_double
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tempi.bench import _native, adaptive, gpu_driver, shapes, worker, worker_calibrate_device
+from tempi.bench import _native, adaptive, gpu_driver, sampling, shapes, suite, worker, worker_calibrate_device
 from tempi.bench.records import Record, machine
 
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
-from tempi.model import grid
+from tempi.model import grid, samples
 
 TAG = 9
-SPAN = 128 << 20  # of memory that one point may touch
+SPAN = 512 << 20  # of memory that one point may touch, and the part of what there is:
+SPAN_PART = 16
 HUGE_PAGE = 2 << 20
-LONGEST = 0.9  # seconds of one group
-LATE = 1.15  # of the time for everything
+# A machine's speed changes within seconds with what its neighbours do, so each point is measured again and again
+# over the whole time, a few samples each time. Settled points are left out from this visit on:
+VISITS = 4
+SAMPLES = 3
+SLOW = 0.1  # seconds, after which a later visit takes no more of them
 DEVICE_SHARE = 0.4  # of all seconds, where there is a GPU
+FIRST_SHARE = 0.5  # of the host's, after which the first visit leaves the finer columns out
 BENCH = "calibrate"
 
 
@@ -79,18 +84,18 @@ class Job:
         return self.column == grid.PLAIN
 
 
-def _local_sizes(column: grid.Column, quick: bool) -> list[int]:
+def _local_sizes(column: grid.Column, quick: bool, span: int) -> list[int]:
     sizes = grid.contiguous_sizes(quick) if column == grid.PLAIN else grid.sizes(column, quick)
-    return [size for size in sizes if shapes.Shape(column, size).span <= SPAN]
+    return [size for size in sizes if shapes.Shape(column, size).span <= span]
 
 
-def jobs(quick: bool, peers: Sequence[str], most: int = grid.MOST) -> list[list[Job]]:
+def jobs(quick: bool, peers: Sequence[str], most: int = grid.MOST, span: int = SPAN) -> list[list[Job]]:
     """Columns of jobs, in order. To itself a rank sends little: the coarse grid is enough."""
     made: list[list[Job]] = []
     for coarse in (True,) if quick else (True, False):
         kinds = [peer for peer in peers if coarse or peer != "self" or len(peers) == 1]
         for column in (grid.PLAIN, *grid.columns(True), *([] if coarse else grid.columns(False))):
-            sizes = [size for size in _local_sizes(column, coarse) if size <= most]
+            sizes = [size for size in _local_sizes(column, coarse, span) if size <= most]
             where = kinds if column == grid.PLAIN else [None, *kinds]
             if column.family in grid.CORRECTIONS and len(peers) > 1:
                 where = [peer for peer in where if peer != "self"]
@@ -113,6 +118,7 @@ class Rank:
     packed: tuple[worker.Bytes, worker.Bytes]
     library: Any
     functions: Mapping[str, int | None]
+    types: list[Any] = field(default_factory=list)
     spent: Any = field(default_factory=lambda: (c_double * 2)())
 
     @property
@@ -143,7 +149,8 @@ def _classes(comm: Any, mpi: Any) -> dict[str, int]:
     return dict(comm.bcast(found, root=0))
 
 
-def _rank(mpi: Any, size: int) -> tuple[Rank, list[str]]:
+def _rank(mpi: Any, size: int) -> tuple[Rank, list[str], int]:
+    """This process, the peer classes, and the memory of one point on every rank (bytes)."""
     comm = mpi.COMM_WORLD
     classes = _classes(comm, mpi)
     pairs = {}
@@ -152,20 +159,17 @@ def _rank(mpi: Any, size: int) -> tuple[Rank, list[str]]:
         if part != mpi.COMM_NULL:
             pairs[peer] = part
     takes_part = bool(pairs)
-    span = SPAN if takes_part else worker.ALIGNMENT
+    most = int(comm.allreduce(min(SPAN, suite.available_memory() // SPAN_PART), mpi.MIN))
+    span = most if takes_part else worker.ALIGNMENT
     room = size if takes_part else worker.ALIGNMENT
     rank = Rank(
         mpi, comm, pairs, worker.arena(span), worker.arena(span), (staging(room), staging(room)), _native.load(),
         _functions(),
     )  # fmt: skip
-    return rank, list(classes)
+    return rank, list(classes), most
 
 
 # -- subjects ---------------------------------------------------------------------------------------------------
-
-
-def _timed(timer: _native.Timer) -> adaptive.Run:
-    return lambda loops: (timer(loops),)
 
 
 def _by_parts(rank: Rank, timer: _native.Timer) -> adaptive.Run:
@@ -185,7 +189,7 @@ def _transfers(rank: Rank, job: Job, handle: int, layout: int, count: int) -> di
             function=function, layout=layout, type=handle, comm=worker.handle(rank.mpi, rank.mpi.COMM_SELF),
             memory=rank.source.ctypes.data, packed=rank.packed[0].ctypes.data, bytes=job.size, count=count,
         )  # fmt: skip
-        return _timed(_native.timer(rank.library, op, transfer))
+        return adaptive.timed(_native.timer(rank.library, op, transfer))
 
     found = {
         "library_pack": made("bench_mpi_pack", rank.functions["Pack"]),
@@ -220,19 +224,24 @@ def _messages(rank: Rank, job: Job, handle: int, layout: int, count: int) -> dic
     if alone:
         typed = _parts(rank, job, layout, count, packs=False)
         typed.type = handle
-        return {"library": _timed(_native.timer(rank.library, "bench_typed_self", typed)), "host": host}
+        return {"library": adaptive.timed(_native.timer(rank.library, "bench_typed_self", typed)), "host": host}
     message = _native.Message(
         send=rank.functions["Send"], receive=rank.functions["Recv"], type=handle, comm=parts.comm, layout=layout,
         source=parts.source, target=parts.target, bytes=job.size, count=count, peer=parts.peer, tag=TAG,
     )  # fmt: skip
-    return {"library": _timed(_native.timer(rank.library, f"bench_pingpong_{side}", message)), "host": host}
+    return {"library": adaptive.timed(_native.timer(rank.library, f"bench_pingpong_{side}", message)), "host": host}
 
 
 def _plain(rank: Rank, job: Job) -> dict[str, adaptive.Run]:
     """Packed bytes alone."""
     side = "self" if job.peer == "self" else "first" if rank.first else "second"
     parts = _parts(rank, job, 0, 0, packs=False)
-    return {"contiguous": _timed(_native.timer(rank.library, f"bench_parts_{side}", parts))}
+    return {"contiguous": adaptive.timed(_native.timer(rank.library, f"bench_parts_{side}", parts))}
+
+
+#: A job and its subjects.
+Visited = tuple[Job, adaptive.Turns]
+Until = Callable[[float], bool]
 
 
 # -- records ------------------------------------------------------------------------------------------------------
@@ -274,22 +283,41 @@ def _check(rank: Rank, job: Job, subjects: Mapping[str, adaptive.Run]) -> None:
         raise worker.WorkerError(f"{job.column.name}, {job.size} bytes: the library and tempi pack differently")
 
 
-def _measure(rank: Rank, job: Job, datatype: Any, budget: float) -> dict[str, list[tuple[float, ...]]]:
+def _subjects(rank: Rank, job: Job, datatype: Any) -> dict[str, adaptive.Run]:
     if job.plain:
-        return adaptive.measure(_plain(rank, job), budget, _agree(rank.pairs[str(job.peer)]))
+        return _plain(rank, job)
     handle = worker.handle(rank.mpi, datatype)
     layout, count = worker.layout(handle), shapes.Shape(job.column, job.size).count
-    if job.peer is None:
-        subjects = _transfers(rank, job, handle, layout, count)
-        _check(rank, job, subjects)
-        return adaptive.measure(subjects, budget)
-    return adaptive.measure(
-        _messages(rank, job, handle, layout, count), budget, _agree(rank.pairs[str(job.peer)])
-    )
+    if job.peer is not None:
+        return _messages(rank, job, handle, layout, count)
+    found = _transfers(rank, job, handle, layout, count)
+    _check(rank, job, found)
+    return found
 
 
 def _takes_part(rank: Rank, job: Job) -> bool:
     return rank.first if job.peer is None else job.peer in rank.pairs
+
+
+def _prepared(rank: Rank, column: Sequence[Job]) -> list[Visited]:
+    """The jobs of a column that this rank takes part in. Their datatypes live until the end."""
+    types: dict[int, Any] = {}
+    made = []
+    for job in column:
+        if not _takes_part(rank, job):
+            continue
+        if not job.plain and job.size not in types:
+            types[job.size] = shapes.Shape(job.column, job.size).datatype(rank.mpi)
+        agree = sampling.alone if job.peer is None else _agree(rank.pairs[job.peer])
+        made.append((job, adaptive.Turns(_subjects(rank, job, types.get(job.size)), agree)))
+    rank.types += types.values()
+    return made
+
+
+def _visit(rank: Rank, column: Sequence[Visited], number: int) -> Iterator[Record]:
+    for job, turns in column:
+        if number < VISITS or not turns.settled():
+            yield from _told(rank, job, turns.take(SAMPLES, SLOW))
 
 
 def _first_record(mpi: Any, peers: Sequence[str], total: int, of_device: int) -> Record:
@@ -298,51 +326,55 @@ def _first_record(mpi: Any, peers: Sequence[str], total: int, of_device: int) ->
     return Record(BENCH, "start", "machine", "here", 0, (), {**meta, "columns": total, "device_columns": of_device})
 
 
+def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) -> Iterator[Record]:
+    """Visits all columns until they are settled or the time is up; the first `needed` once in any case."""
+    columns: list[list[Visited]] = []
+    for number in range(1 + samples.MOST // SAMPLES):
+        told = 0
+        for place, jobs_of in enumerate(plan):
+            if number == 0:
+                if place >= needed and until(FIRST_SHARE):
+                    break
+                columns.append(_prepared(rank, jobs_of))
+            elif place == len(columns) or until(1.0):
+                break
+            found = list(_visit(rank, columns[place], number))
+            yield from found
+            yield Record(BENCH, jobs_of[0].column.name, "done", "here", 0, (), {"visit": number})
+            told += len(found)
+        if not rank.comm.bcast(told) or until(1.0):
+            return
+
+
 def run(options: CalibrateOptions) -> Iterator[Record]:
     """All records, column by column; on every rank, and of worth on rank 0."""
     from mpi4py import MPI
 
     start = time.monotonic()
-    if not MPI.COMM_WORLD.allreduce(worker.active(), MPI.LAND):
+    comm = MPI.COMM_WORLD
+    if not comm.allreduce(worker.active(), MPI.LAND):
         raise worker.WorkerError("tempi does not act in this program, so there is nothing to calibrate")
-    devices = MPI.COMM_WORLD.allreduce(worker_calibrate_device.possible(), MPI.LAND)
+    devices = comm.allreduce(worker_calibrate_device.possible(), MPI.LAND)
     host_seconds = options.seconds * (1 - DEVICE_SHARE if devices else 1)
-    rank, peers = _rank(MPI, options.most)
-    if len(peers) == 1 and MPI.COMM_WORLD.size > 1:
+    rank, peers, span = _rank(MPI, options.most)
+    if len(peers) == 1 and comm.size > 1:
         raise worker.WorkerError("no peer was found")
+
+    def until(share: float) -> bool:
+        """Whether that share of the host's time is over, by rank 0's clock."""
+        return bool(comm.bcast(time.monotonic() - start > share * host_seconds))
+
     # With the emulator in it this process says nothing of host memory either: its tables are left alone.
-    emulated = gpu_driver.is_emulated()
     known = [peer for peer in grid.PEERS if peer in peers]
-    plan = [] if emulated else jobs(options.quick, known, options.most)
+    plan = [] if gpu_driver.is_emulated() else jobs(options.quick, known, options.most, span)
     more = worker_calibrate_device.expected_columns(options.quick) if devices else 0
     yield _first_record(MPI, peers, len(plan), more)
-    left = sum(map(len, plan))
-    needed = len(jobs(True, list(peers)))
-    for number, column in enumerate(plan):
-        # On a machine that is so busy that each point takes long, what is between the coarse columns is left out.
-        if number >= needed and MPI.COMM_WORLD.bcast(time.monotonic() - start > LATE * host_seconds):
-            break
-        told: list[Record] = []
-        datatype, made = None, None
-        for job in column:
-            # Short messages need little of it and leave the rest to long ones.
-            share = 3 * max(0.0, host_seconds - (time.monotonic() - start)) / left
-            left -= 1
-            if not _takes_part(rank, job):
-                continue
-            if not job.plain and made != job.size:
-                if datatype is not None:
-                    datatype.Free()
-                datatype, made = shapes.Shape(job.column, job.size).datatype(MPI), job.size
-            told += _told(rank, job, _measure(rank, job, datatype, min(share, LONGEST)))
-        if datatype is not None:
-            datatype.Free()
-        yield from told
-        yield Record(BENCH, column[0].column.name, "done", "here", 0, (), {})
+    yield from _host(rank, plan, len(jobs(True, known, options.most, span)), until)
+    for datatype in rank.types:
+        datatype.Free()
     if devices:
         rest = max(1.0, options.seconds - (time.monotonic() - start))
-        ordered = [peer for peer in grid.PEERS if peer in peers]
-        yield from worker_calibrate_device.run(rank, ordered, options.quick, rest)
+        yield from worker_calibrate_device.run(rank, known, options.quick, rest)
 
 
 def main() -> None:

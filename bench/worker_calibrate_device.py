@@ -139,12 +139,8 @@ def close(ends: Ends) -> None:
 # -- subjects -------------------------------------------------------------------------------------------------
 
 
-def _timed(timer: _native.Timer) -> adaptive.Run:
-    return lambda loops: (timer(loops),)
-
-
 def _calls(*calls: tuple[int, tuple[int, ...]]) -> adaptive.Run:
-    return _timed(_native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls)))
+    return adaptive.timed(_native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls)))
 
 
 def _kernels(ends: Ends, job: Job, layout: int, count: int) -> dict[str, adaptive.Run]:
@@ -210,7 +206,7 @@ def _plain(ends: Ends, job: Job) -> dict[str, adaptive.Run]:
     buffers = {"pinned_message": ends.pinned} | ({"device_message": ends.packed} if ends.aware else {})
     op = f"bench_parts_{_side(ends, job)}"
     return {
-        name: _timed(_native.timer(ends.host.library, op, _parts(ends, job, pair, packed)))
+        name: adaptive.timed(_native.timer(ends.host.library, op, _parts(ends, job, pair, packed)))
         for name, pair in buffers.items()
     }
 
@@ -220,12 +216,13 @@ def _typed(ends: Ends, job: Job, handle: int, layout: int, count: int) -> dict[s
     parts = _parts(ends, job, ends.packed, handle)
     if job.peer == "self":
         parts.count = count
-        return {"device_library": _timed(_native.timer(ends.host.library, "bench_typed_self", parts))}
+        return {"device_library": adaptive.timed(_native.timer(ends.host.library, "bench_typed_self", parts))}
     message = _native.Message(
         send=parts.send, receive=parts.receive, type=handle, comm=parts.comm, layout=layout, source=parts.source,
         target=parts.target, bytes=job.size, count=count, peer=parts.peer, tag=TAG,
     )  # fmt: skip
-    return {"device_library": _timed(_native.timer(ends.host.library, f"bench_pingpong_{_side(ends, job)}", message))}
+    timer = _native.timer(ends.host.library, f"bench_pingpong_{_side(ends, job)}", message)
+    return {"device_library": adaptive.timed(timer)}
 
 
 # -- right or wrong ---------------------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ would, is in the records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tempi.bench import _native, cases, sampling, worker, worker_pingpong
+from tempi.bench import _native, adaptive, cases, sampling, worker, worker_pingpong
 from tempi.bench.records import Record
 from tempi.bench.worker_calibrate import staging
 from tempi.bench.worker_options import PackOptions, parse_pack
@@ -19,6 +20,7 @@ from tempi.bench.worker_options import PackOptions, parse_pack
 from tempi import _engine
 from tempi.model import predict, store
 
+VISITS, SAMPLES = 8, 4  # even, as half of each visit's samples are scored
 OPERATIONS = {"one way": "send", "pack": "pack", "unpack": "unpack"}
 
 
@@ -89,47 +91,71 @@ def _right(bench: worker_pingpong.Bench, timers: Mapping[str, _native.Timer]) ->
     return all(bench.comm.allgather(good))
 
 
-def _measure(
-    bench: worker_pingpong.Bench, op: str, budget: float, meta: dict[str, Any], mpi: Any
-) -> Iterator[Record]:
+@dataclass(frozen=True, slots=True)
+class Visited:
+    """An operation of a case, and what goes into its records. The memory and the datatype that the subjects use live
+    as long."""
+
+    bench: worker_pingpong.Bench
+    datatype: Any
+    op: str
+    turns: adaptive.Turns
+    meta: Mapping[str, Any]
+
+    def visit(self, number: int, seconds: float) -> Iterator[Record]:
+        share = 0.5 if self.op == "one way" else 1.0
+        for name, found in self.turns.take(SAMPLES, seconds).items():
+            one, case = tuple(share * sample[0] for sample in found), self.bench.case
+            yield Record("model", case.name, self.op, name, case.nbytes, one, {**self.meta, "visit": number})
+
+
+def _visited(
+    bench: worker_pingpong.Bench, datatype: Any, op: str, meta: Mapping[str, Any], mpi: Any
+) -> Visited | None:
+    """None where this rank has no part in it."""
+    if op != "one way" and bench.comm.rank != 0:
+        return None
     timers = _timers(bench, op, mpi)
-    if op == "one way":
-        if not _right(bench, timers):
-            raise worker.WorkerError(f"{bench.case.name}: a message arrived wrong")
-        share, agree = 0.5, bench.comm.bcast
-    elif bench.comm.rank == 0:
-        share, agree = 1.0, sampling.alone
-    else:
-        return
-    taken = sampling.sample(list(timers.values()), budget, agree)
-    for name, seconds in zip(timers, taken, strict=True):
-        one = tuple(share * value for value in seconds)
-        yield Record("model", bench.case.name, op, name, bench.case.nbytes, one, meta)
+    if op == "one way" and not _right(bench, timers):
+        raise worker.WorkerError(f"{bench.case.name}: a message arrived wrong")
+    runs = {name: adaptive.timed(timer) for name, timer in timers.items()}
+    agree = bench.comm.bcast if op == "one way" else sampling.alone
+    return Visited(bench, datatype, op, adaptive.Turns(runs, agree), meta)
 
 
-def run(options: PackOptions) -> Iterator[Record]:
-    """All records, case by case, on both ranks."""
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    judge = Judge(MPI, worker.two_ranks(MPI))
+def _prepared(options: PackOptions, mpi: Any) -> list[Visited]:
+    """All operations of all cases that this rank has a part in."""
+    comm = mpi.COMM_WORLD
+    judge = Judge(mpi, worker.two_ranks(mpi))
     chosen = [case for case in cases.held_out(options.quick) if 2 * case.span <= options.memory]
     span, size = max(case.span for case in chosen), max(case.nbytes for case in chosen)
     source, target = worker.arena(span), worker.arena(span)
     if comm.rank == 1:
         np.invert(source, out=source)
     room = (staging(size), staging(size))
-    common = worker.describe(MPI) | {"tables": judge.path}
+    common = worker.describe(mpi) | {"tables": judge.path}
+    made = []
     for case in chosen:
-        datatype = case.datatype(MPI)
-        handle = worker.handle(MPI, datatype)
-        handles = {"type": handle, "byte_type": worker.handle(MPI, MPI.BYTE), "comm": worker.handle(MPI, comm)}
+        datatype = case.datatype(mpi)
+        handle = worker.handle(mpi, datatype)
+        handles = {"type": handle, "byte_type": worker.handle(mpi, mpi.BYTE), "comm": worker.handle(mpi, comm)}
         handles["layout"] = worker.layout(handle)
         bench = worker_pingpong.Bench(case, comm, source[: case.span], target[: case.span], room, handles)
         for op, operation in OPERATIONS.items():
             meta = {**common, "run": case.run, **judge(handles["layout"], case.nbytes, operation)}
-            yield from _measure(bench, op, options.seconds, meta, MPI)
-        datatype.Free()
+            made.append(_visited(bench, datatype, op, meta, mpi))
+    return [one for one in made if one is not None]
+
+
+def run(options: PackOptions) -> Iterator[Record]:
+    """All records, visit by visit, on both ranks. The machine's speed changes within seconds, so each case is
+    measured several times over the whole time, as a calibration's points are."""
+    from mpi4py import MPI
+
+    prepared = _prepared(options, MPI)
+    for number in range(VISITS):
+        for one in prepared:
+            yield from one.visit(number, options.seconds / VISITS)
 
 
 def main() -> None:

@@ -15,11 +15,13 @@ typedef struct spot {
     tempi_family family;
     tempi_place place;
     tempi_family factor;      /* the family's own: none */
-    tempi_place factor_place; /* of runs that share sets the stride is the power of two in it */
+    tempi_place factor_place; /* of runs that share sets: lines for the size, the stride's power of two for the stride */
     double rows;              /* that begin behind another one */
+    double steps;             /* from row to row, of all from run to run */
+    tempi_place step_place;   /* with their length for a stride */
 } spot;
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, LINE = 64 };
 
 static tempi_family factor_of(tempi_shape shape, tempi_family family)
 {
@@ -36,10 +38,16 @@ static spot spot_of(tempi_shape shape, int64_t bytes)
               .place = {logarithm(bytes), logarithm(shape.run), logarithm(shape.stride)},
               .factor = factor_of(shape, family)};
     s.factor_place = s.place;
-    if (family == TEMPI_FAMILY_ALIASED)
+    if (family == TEMPI_FAMILY_ALIASED) {
+        s.factor_place.size = logarithm(bytes / (shape.run < LINE ? shape.run : LINE));
         s.factor_place.stride = logarithm(power < PAGE ? power : PAGE);
-    if (s.family == TEMPI_FAMILY_REGULAR && shape.row > 0 && bytes > shape.row)
+    }
+    if (s.family == TEMPI_FAMILY_REGULAR && shape.row > 0 && bytes > shape.row) {
         s.rows = (double)bytes / (double)shape.row - 1;
+        s.steps = (double)shape.run / (double)shape.row;
+        s.step_place = s.place;
+        s.step_place.stride = logarithm(shape.step);
+    }
     return s;
 }
 
@@ -55,7 +63,10 @@ static double at(const tempi_model *model, tempi_quantity quantity, int peer, co
 {
     const tempi_table_head *factor = model->tables[quantity][s->factor][peer];
     const tempi_table_head *starts = model->tables[quantity][TEMPI_FAMILY_NESTED][peer];
-    double seconds = tempi_table_at(model, model->tables[quantity][s->family][peer], s->place);
+    const tempi_table_head *own = model->tables[quantity][s->family][peer];
+    double seconds = tempi_table_at(model, own, s->place);
+    if (s->steps > 0)
+        seconds += s->steps * (tempi_table_at(model, own, s->step_place) - seconds);
     if (s->factor != s->family && factor)
         seconds *= correction(model, factor, s->factor_place);
     if (s->rows > 0 && starts)

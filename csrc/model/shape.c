@@ -5,6 +5,14 @@ static int64_t size_of(int64_t stride)
     return stride < 0 ? -stride : stride;
 }
 
+/* From the last run of a row to the first of the next. */
+static int64_t step_of(const tempi_box *box, int64_t extent)
+{
+    const tempi_dim inner = box->dims[box->ndims - 1];
+    const int64_t rows = box->ndims > 1 ? box->dims[box->ndims - 2].stride : extent;
+    return size_of(rows - (inner.count - 1) * inner.stride);
+}
+
 tempi_shape tempi_shape_of(const tempi_layout *layout)
 {
     const tempi_box *box = layout->boxes;
@@ -17,6 +25,7 @@ tempi_shape tempi_shape_of(const tempi_layout *layout)
     s.lone = box->ndims == 0;
     s.stride = size_of(s.lone ? layout->extent : box->dims[box->ndims - 1].stride);
     s.row = s.lone ? 0 : box->run * box->dims[box->ndims - 1].count;
+    s.step = s.lone ? 0 : step_of(box, layout->extent);
     s.transposed = box->ndims > 1 && size_of(box->dims[box->ndims - 2].stride) < s.stride;
     return s;
 }

@@ -11,6 +11,7 @@ typedef struct tempi_shape {
     int64_t run;     /* bytes of the typical run */
     int64_t stride;  /* bytes between neighbouring runs; 0: not regular */
     int64_t row;     /* packed bytes of the runs of one innermost dimension; 0: no regular ones */
+    int64_t step;    /* bytes from the last run of a row to the first of the next, 0: no rows */
     bool moved;      /* the first run does not begin where the element does */
     bool varied;     /* runs of different lengths */
     bool lone;       /* one run an element: only the message's count makes more of them */

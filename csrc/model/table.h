@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { TEMPI_TABLE_MAGIC = 0x4C444D54, TEMPI_TABLE_FORMAT = 2, TEMPI_TABLE_MOST = 1 << 24 };
+enum { TEMPI_TABLE_MAGIC = 0x4C444D54, TEMPI_TABLE_FORMAT = 3, TEMPI_TABLE_MOST = 1 << 24 };
 
 /* What a table tells; the numbers are part of the file. */
 typedef enum tempi_quantity {
@@ -47,7 +47,8 @@ typedef enum tempi_family {
     TEMPI_FAMILY_TRANSPOSED,
     TEMPI_FAMILY_IRREGULAR,
     TEMPI_FAMILY_ALIASED, /* regular, but the stride is a multiple of 512 bytes: the runs share few sets of the cache.
-                             Its tables are factors on those of regular ones, by run and the stride's power of two */
+                             Its tables are factors on those of regular ones: by the lines that the runs lie on, for
+                             a size, the run, and the stride's power of two */
     /* No shape's own, but corrections as those are: */
     TEMPI_FAMILY_NESTED, /* seconds that each row of a regular shape takes, beside its runs */
     TEMPI_FAMILY_FIELDS, /* a factor on elements whose run does not begin where they do */

@@ -33,6 +33,7 @@ __all__ = [
     "corrected",
     "device_columns",
     "device_sizes",
+    "lines",
     "nominal",
     "sizes",
 ]
@@ -72,14 +73,17 @@ KIB, MIB = 1 << 10, 1 << 20
 MOST, LEAST_MOST = 16 * MIB, 4 * KIB
 #: The last size before 4 KiB, where Open MPI's eager messages end between ranks that share memory: times jump there.
 EAGER = 3 * KIB
+# Two a step where it ends to fit into a cache: the second level's, and what others leave of the third's.
+_LARGE = (MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB)
+_WHOLE = (64, 256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, *_LARGE)
 _SIZES = {
-    "regular": (64, 256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
-    "aliased": (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB),
+    "regular": _WHOLE,
+    "aliased": (256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB),
     "nested": (4 * KIB, 64 * KIB),
     "fields": (KIB, 4 * KIB, 64 * KIB, MIB),
     "varied": (KIB, 4 * KIB, 64 * KIB, MIB),
-    "elements": (64, 256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
-    "irregular": (256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB),
+    "elements": _WHOLE,
+    "irregular": _WHOLE[1:],
     # Squares of doubles. Edges that are no powers of two: a stride of one would be the cache's worst case.
     "transposed": tuple(8 * edge * edge for edge in (5, 12, 19, 23, 45, 91, 181, 362, 724, 1448)),
 }
@@ -135,6 +139,11 @@ def corrected(column: Column) -> Column:
     return Column(CORRECTIONS[column.family], column.run, column.stride)
 
 
+def lines(column: Column, size: int) -> int:
+    """Cache lines that the runs lie on, where each begins on a line of its own."""
+    return size // min(column.run, LINE)
+
+
 def aliasing(stride: int) -> int:
     """The largest power of two that divides the stride, a page at most: on it hangs how many sets of the cache
     the runs share."""
@@ -156,13 +165,12 @@ def columns(quick: bool) -> list[Column]:
     ]
     if quick:
         return coarse
-    fine = [*_regular((4, 16, 256, 4096)), *(Column("regular", run, LINE) for run in (4, 8, 16))]
+    fine = [*_regular((4, 16, 128, 256, 4096)), *(Column("regular", run, LINE) for run in (4, 8, 16))]
     fine += [Column("regular", run, MORE_LINES) for run in (8, 16, 64)]
     fine += _regular(UNEVEN)
     fine += [Column("elements", run, stride) for run, stride in ((8, A_PAGE), (64, 128), (1024, 2048))]
-    fine += [Column("aliased", run, stride) for run in (8, 64) for stride in ALIASED]
+    fine += [Column("aliased", run, stride) for run in (8, 64, 256) for stride in ALIASED]
     fine += [Column("aliased", 32, stride) for stride in ALIASED[1:]]
-    fine += [Column("aliased", 256, PAGE)]  # with less to share there is no difference
     fine += [Column("irregular", 256, 0), Column("nested", 64, SOME_LINES)]
     fine += [Column("fields", 64, 128), Column("varied", 256, 0)]
     return [column for column in fine if column not in coarse]

@@ -1,4 +1,4 @@
-"""When a point has been measured enough, without assuming how its times are distributed.
+"""When a point has been measured enough, and its typical time, without assuming how its times are distributed.
 
 The interval of the median comes from the order of the samples alone: of n independent ones, the k-th
 smallest and the k-th largest enclose it with a probability that the binomial distribution gives. That
@@ -21,11 +21,11 @@ __all__ = [
     "TOLERANCE",
     "dependent",
     "interval",
-    "lower_quartile",
     "median",
     "settled",
     "spread",
     "trouble",
+    "typical",
 ]
 
 LEAST, MOST = 7, 61
@@ -57,9 +57,14 @@ def dependent(values: Sequence[float]) -> bool:
     return abs(runs - mean) > _TWO_SIDED_99 * math.sqrt(variance)
 
 
-def lower_quartile(values: Sequence[float]) -> float:
-    """A quarter of the samples is at most that."""
-    return sorted(values)[(len(values) - 1) // 4]
+def typical(values: Sequence[float]) -> float:
+    """The geometric mean of the middle half. Other work on the machine adds time to some samples, which this leaves
+    out as the median does. But where the machine goes back and forth between two speeds, as a core does whose other
+    thread is somebody else's, the median is one speed or the other by chance, and this lies between them."""
+    ordered = sorted(values)
+    aside = len(ordered) // 4
+    middle = ordered[aside : len(ordered) - aside]
+    return math.exp(math.fsum(map(math.log, middle)) / len(middle))
 
 
 def spread(values: Sequence[float]) -> float:

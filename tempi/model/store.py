@@ -133,9 +133,8 @@ class Point:
 
     @property
     def typical(self) -> float:
-        """What the tables take: the median; where that is not known, the lower quartile, because other work
-        on the machine only ever adds time."""
-        return self.median if self.trouble is None else samples.lower_quartile(self.seconds)
+        """What the tables take."""
+        return samples.typical(self.seconds)
 
     @property
     def trouble(self) -> str | None:

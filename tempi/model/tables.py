@@ -8,7 +8,7 @@
 3. More bytes take no less time: where samples say otherwise, neighbours are pooled to their mean
    (isotonic regression, in logarithms).
 4. What makes a shape slower than its run and stride tell is kept apart, as corrections: factors, where runs share few
-   sets of the cache ("aliased": by run and by the power of two in the stride), where one run an element does not begin
+   sets of the cache ("aliased": by run, lines and the power of two in the stride), where one run an element does not begin
    with the element ("fields"), and where irregular runs differ in length ("varied"); and the seconds that each row of
    a nested shape takes beside its runs ("nested"). Behind their last sizes they stay as they are.
 """
@@ -25,7 +25,7 @@ from tempi.model import grid
 
 __all__ = ["Table", "build", "encode", "fill", "monotone"]
 
-MAGIC, FORMAT = 0x4C444D54, 2
+MAGIC, FORMAT = 0x4C444D54, 3
 LEAST = 1e-12  # seconds: no correction
 _Rows = Mapping[grid.Column, Mapping[int, float]]
 _BEFORE_SUM = struct.Struct("=IIQQ")
@@ -113,12 +113,16 @@ def _correction(column: grid.Column, size: int, seconds: float, plain: float) ->
 
 
 def _corrections(found: _Rows, base: _Rows) -> dict[grid.Column, dict[int, float]]:
-    """Against the columns that they correct. Runs that share sets have the stride's power of two for a place."""
+    """Against the columns that they correct. Of runs that share sets, the stride's place has its power of two, and the
+    size's the lines that they lie on: these are what the sets have room for or not."""
     made: dict[grid.Column, dict[int, float]] = {}
     for column, row in found.items():
         plain = base.get(grid.corrected(column), {})
         known = {size: _correction(column, size, taken, plain[size]) for size, taken in row.items() if size in plain}
-        stride = grid.aliasing(column.stride) if column.family == "aliased" else column.stride
+        stride = column.stride
+        if column.family == "aliased":
+            stride = grid.aliasing(stride)
+            known = {grid.lines(column, size): factor for size, factor in known.items()}
         if known:
             made[grid.Column(column.family, column.run, stride)] = known
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -41,14 +42,45 @@ def test_an_unsteady_subject_takes_more_until_the_most() -> None:
 
 
 def test_the_budget_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    draws, clock = iter(range(100000)), iter(range(0, 1000, 2))
-    monkeypatch.setattr(adaptive.time, "monotonic", lambda: float(next(clock)))
+    draws = itertools.count()
+    now = 0.0
+    monkeypatch.setattr(adaptive.time, "monotonic", lambda: now)
 
     def unsteady(loops: int) -> tuple[float, ...]:
+        nonlocal now
+        now += 1.0
         return (loops * STEADY * (1 + next(draws) * 7919 % 13),)
 
-    assert len(adaptive.measure({"a": unsteady}, 13.0)["a"]) == samples.LEAST + 2 * adaptive.ROUND
-    assert len(adaptive.measure({"a": unsteady}, 3.0)["a"]) == adaptive.FEWEST + 1  # slow beyond it
+    looked = 2  # at how long one takes
+    budget = looked + samples.LEAST + 2 * adaptive.ROUND - 0.5
+    assert len(adaptive.measure({"a": unsteady}, budget)["a"]) == samples.LEAST + 2 * adaptive.ROUND
+    assert len(adaptive.measure({"a": unsteady}, 3.5)["a"]) == adaptive.FEWEST + 1  # slow beyond it
+
+
+def test_a_later_visit_to_what_is_slow_takes_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(adaptive.time, "monotonic", lambda: now)
+
+    def slow(loops: int) -> tuple[float, ...]:
+        nonlocal now
+        now += loops
+        return (float(loops),)
+
+    turns = adaptive.Turns({"a": slow, "b": slow})
+    assert [len(found) for found in turns.take(5, 0.1).values()] == [adaptive.FEWEST] * 2
+    assert [len(found) for found in turns.take(5, 0.1).values()] == [1, 1]
+    assert [len(found) for found in turns.take(5, 100.0).values()] == [5, 5]
+    assert turns.fewest == adaptive.FEWEST + 6
+    assert turns.settled()
+
+
+def test_the_samples_of_all_visits_are_one_point(cache: Path) -> None:
+    collected = calibrate.Collected()
+    for record in (start(1), measured(64), done(), measured(64), measured(256), done(1)):
+        collected.add(record)
+    assert collected.calibration is not None
+    assert {point.size: len(point.seconds) for point in collected.calibration.points} == {64: 14, 256: 7}
+    assert collected.calibration.about["complete"] is True
 
 
 def test_all_ranks_take_the_word_of_one() -> None:
@@ -95,8 +127,8 @@ def measured(size: int, quantity: str = "library_message") -> Record:
     return Record("calibrate", "regular", quantity, "node", size, (1e-6,) * 7, meta)
 
 
-def done() -> Record:
-    return Record("calibrate", "regular", "done", "here", 0, (), {})
+def done(visit: int = 0) -> Record:
+    return Record("calibrate", "regular", "done", "here", 0, (), {"visit": visit})
 
 
 @pytest.fixture
