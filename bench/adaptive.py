@@ -36,17 +36,18 @@ class Turns:
         self._subjects, self._agree = dict(subjects), agree
         self._names = list(subjects)
         self._loops: dict[str, int] = {}
-        self._taken: dict[str, list[float]] = {name: [] for name in subjects}
+        self._taken: dict[str, list[list[float]]] = {name: [] for name in subjects}  # by visit
         self._turn = 0
 
     @property
     def fewest(self) -> int:
         """Samples of the subject that has the fewest."""
-        return min(map(len, self._taken.values()))
+        return min(sum(map(len, visits)) for visits in self._taken.values())
 
     def settled(self) -> bool:
         """Whether all are known well enough, by rank 0's samples."""
-        known = self.fewest >= samples.MOST or all(map(samples.settled, self._taken.values()))
+        apart = (samples.apart(visits) for visits in self._taken.values())
+        known = self.fewest >= samples.MOST or all(map(samples.settled, apart))
         return self._agree(float(known)) != 0.0
 
     def take(self, most: int, seconds: float) -> Taken:
@@ -56,6 +57,8 @@ class Turns:
                 self._loops[name] = sampling.calibrate(_whole(run), self._agree)[0]
         until = time.monotonic() + seconds
         taken: Taken = {name: [] for name in self._names}
+        for visits in self._taken.values():
+            visits.append([])
         for number in range(most):
             if self.fewest >= FEWEST and number and self._agree(float(time.monotonic() > until)) != 0.0:
                 break
@@ -71,7 +74,7 @@ class Turns:
                 run(1)
             sample = tuple(value / loops for value in run(loops))
             taken[name].append(sample)
-            self._taken[name].append(sample[0])
+            self._taken[name][-1].append(sample[0])
         self._turn += 1
 
 

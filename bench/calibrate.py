@@ -46,8 +46,7 @@ class _Part:
     def add(self, made: store.Point) -> None:
         """Another visit's samples join those that there are."""
         before = self._points.get(made.key)
-        joined = made if before is None else replace(made, seconds=before.seconds + made.seconds)
-        self._points[made.key] = joined
+        self._points[made.key] = made if before is None else before.joined(made)
 
     @property
     def calibration(self) -> store.Calibration | None:

@@ -27,9 +27,8 @@ TAG = 9
 SPAN = 512 << 20  # of memory that one point may touch, and the part of what there is:
 SPAN_PART = 16
 HUGE_PAGE = 2 << 20
-# A machine's speed changes within seconds with what its neighbours do, so each point is measured again and again
-# over the whole time, a few samples each time. Settled points are left out from this visit on:
-VISITS = 4
+# A machine's speed changes within seconds with what its neighbours do, so each point is visited again and again
+# over the whole time until it is settled. Samples of one visit:
 SAMPLES = 3
 SLOW = 0.1  # seconds, after which a later visit takes no more of them
 DEVICE_SHARE = 0.4  # of all seconds, where there is a GPU
@@ -314,9 +313,9 @@ def _prepared(rank: Rank, column: Sequence[Job]) -> list[Visited]:
     return made
 
 
-def _visit(rank: Rank, column: Sequence[Visited], number: int) -> Iterator[Record]:
+def _visit(rank: Rank, column: Sequence[Visited], first: bool) -> Iterator[Record]:
     for job, turns in column:
-        if number < VISITS or not turns.settled():
+        if first or not turns.settled():
             yield from _told(rank, job, turns.take(SAMPLES, SLOW))
 
 
@@ -338,7 +337,7 @@ def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) 
                 columns.append(_prepared(rank, jobs_of))
             elif place == len(columns) or until(1.0):
                 break
-            found = list(_visit(rank, columns[place], number))
+            found = list(_visit(rank, columns[place], number == 0))
             yield from found
             yield Record(BENCH, jobs_of[0].column.name, "done", "here", 0, (), {"visit": number})
             told += len(found)

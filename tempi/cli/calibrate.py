@@ -40,6 +40,7 @@ def _summary(path: Path, found: Calibration) -> dict[str, object]:
         "peers": found.peers,
         "points": len(found.points),
         "samples": sum(len(point.seconds) for point in found.points),
+        "spread": found.spread,
         "unstable": len(found.unstable),
     }
 
@@ -54,7 +55,8 @@ def _head(console: Console, path: Path, found: Calibration) -> None:
         console.print(f"  device memory of {told['gpu']}", highlight=False, soft_wrap=True)
     console.print(f"  {told['cpu']}, {told['cores']} cores, tempi {told['tempi']}, {told['when']}", highlight=False)
     text = f"  peers: {', '.join(found.peers)}; {told['points']} points of {told['samples']} samples, "
-    text += f"{told['unstable']} not stable" + ("" if told["complete"] else "; interrupted")
+    text += f"known to {found.spread:.0%} in the median, {told['unstable']} not stable"
+    text += "" if told["complete"] else "; interrupted"
     console.print(text, highlight=False, soft_wrap=True)
 
 

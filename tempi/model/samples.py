@@ -19,6 +19,7 @@ __all__ = [
     "LEAST",
     "MOST",
     "TOLERANCE",
+    "apart",
     "dependent",
     "interval",
     "median",
@@ -32,6 +33,12 @@ LEAST, MOST = 7, 61
 #: Half the width of the median's 95% interval, over the median.
 TOLERANCE = 0.05
 _TWO_SIDED_95, _TWO_SIDED_99 = 1.96, 2.58
+
+
+def apart(visits: Sequence[Sequence[float]]) -> list[float]:
+    """What may count as independent: each visit's median, as samples that follow one another see the same machine; of
+    one visit all its samples."""
+    return list(visits[0]) if len(visits) == 1 else [median(visit) for visit in visits]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -81,7 +88,7 @@ def settled(values: Sequence[float]) -> bool:
 def trouble(values: Sequence[float]) -> str | None:
     """Why the median is not to be trusted to `TOLERANCE`; None where it is."""
     if len(values) < LEAST:
-        return f"only {len(values)} samples"
+        return f"measured {len(values)} times only"
     if dependent(values):
         return "samples depend on one another"
     wide = spread(values)

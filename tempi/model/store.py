@@ -13,8 +13,8 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ __all__ = [
     "write",
 ]
 
-FORMAT = 2
+FORMAT = 3
 _NAMES = (*grid.BESIDE, *grid.ALL_QUANTITIES)
 
 
@@ -121,6 +121,12 @@ class Point:
     peer: str | None
     seconds: tuple[float, ...]
     memory: str | None = None  # "device" or "managed"; None: the host's
+    visits: tuple[int, ...] = ()  # samples of each, where there was more than one
+
+    def joined(self, later: Point) -> Point:
+        """With the samples of later visits."""
+        own, more = (point.visits or (len(point.seconds),) for point in (self, later))
+        return replace(self, seconds=self.seconds + later.seconds, visits=own + more)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -139,7 +145,17 @@ class Point:
     @property
     def trouble(self) -> str | None:
         """Why it is marked as unstable; None where it is not."""
-        return samples.trouble(self.seconds)
+        return samples.trouble(self._apart)
+
+    @property
+    def spread(self) -> float:
+        """How well its median is known: half the width of its 95% interval over it."""
+        return samples.spread(self._apart)
+
+    @property
+    def _apart(self) -> list[float]:
+        ends = list(accumulate(self.visits or (len(self.seconds),)))
+        return samples.apart([self.seconds[start:end] for start, end in pairwise([0, *ends])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +175,11 @@ class Calibration:
     @property
     def unstable(self) -> list[Point]:
         return [point for point in self.points if point.trouble]
+
+    @property
+    def spread(self) -> float:
+        """How well the median of the typical point is known, as a part of it."""
+        return samples.median([point.spread for point in self.points]) if self.points else 0.0
 
     def mismatch(self) -> str | None:
         """Why it is not for this machine and version, whatever the MPI; None where it is."""
@@ -208,6 +229,7 @@ def _line(point: Point) -> str:
             "peer": point.peer,
             "memory": point.memory,
             "unstable": point.trouble,
+            "visits": list(point.visits),
             "seconds": list(point.seconds),
         }
     )
@@ -230,8 +252,11 @@ def _point(line: str) -> Point:
     seconds = tuple(float(value) for value in data["seconds"])
     if not seconds or not all(0 < value < math.inf for value in seconds):
         raise ValueError("seconds that are none")
+    visits = tuple(_whole(value, 1) for value in data["visits"])
+    if visits and sum(visits) != len(seconds):
+        raise ValueError("visits that do not make its samples")
     column = grid.Column(data["family"], _whole(data["run"], 1), _whole(data["stride"]))
-    return Point(data["quantity"], column, _whole(data["size"], 1), data["peer"], seconds, data["memory"])
+    return Point(data["quantity"], column, _whole(data["size"], 1), data["peer"], seconds, data["memory"], visits)
 
 
 def _gpu(data: Any) -> Gpu | None:

@@ -14,7 +14,7 @@ from tempi.model import grid, methods, predict, store, tables
 
 __all__ = ["Field", "Kind", "Slice", "curve", "fields_of", "kind", "model_of", "slices", "winners"]
 
-_OF_COLUMN = ("column", "size", "seconds")  # fields of a point that tell its place in a slice
+_OF_COLUMN = ("column", "size", "seconds", "visits")  # fields of a point that tell its place in a slice
 STEPS = 4  # of the maps, an octave
 
 

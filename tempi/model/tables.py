@@ -8,9 +8,9 @@
 3. More bytes take no less time: where samples say otherwise, neighbours are pooled to their mean
    (isotonic regression, in logarithms).
 4. What makes a shape slower than its run and stride tell is kept apart, as corrections: factors, where runs share few
-   sets of the cache ("aliased": by run, lines and the power of two in the stride), where one run an element does not begin
-   with the element ("fields"), and where irregular runs differ in length ("varied"); and the seconds that each row of
-   a nested shape takes beside its runs ("nested"). Behind their last sizes they stay as they are.
+   sets of the cache ("aliased": by run, lines and the power of two in the stride), where one run an element does not
+   begin with the element ("fields"), and where irregular runs differ in length ("varied"); and the seconds that each
+   row of a nested shape takes beside its runs ("nested"). Behind their last sizes they stay as they are.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
         ("measured", f"{found.about.get('when', 'at a time that is not told')}, {state}"),
         ("peer classes", ", ".join(_PEERS.get(peer, peer) for peer in found.peers) or "none"),
         ("points", f"{len(found.points):,} of {total:,} samples; {shaky:,} not stable"),
+        ("known to", f"{found.spread:.0%} in the median"),
         ("file", str(part.path)),
     ]
 
@@ -131,8 +132,8 @@ def tables(part: Part, gallery: figures.Gallery, step: Any) -> str:
     """Heat map, numbers and curves of every slice. `step` is called with the title of each before it is drawn."""
     body = page.paragraph(
         "Every quantity that was timed, by shape and packed size. In the cells: the median of one operation (of a "
-        "message: one way). An orange corner marks a point that is not stable: there the tables take the lower "
-        "quartile, since other work on the machine only ever adds time."
+        "message: one way). An orange corner marks a point that is not stable. The tables take the geometric mean of "
+        "the middle half of all samples, which lies between two speeds where the machine has two."
     )
     for own in survey.slices(part.calibration):
         step(own.title)
@@ -203,7 +204,7 @@ def unstable(part: Part) -> str:
         for point in found
     ]
     head = ("quantity", "shapes", "run", "packed size", "peer", "why", "median", "taken")
-    text = f"{len(found):,} of {len(part.calibration.points):,} points. The tables take their lower quartile."
+    text = f"{len(found):,} of {len(part.calibration.points):,} points. The tables take the mean of the middle half."
     return page.paragraph(text) + page.details("Which, and why", page.table(head, rows, words=6))
 
 

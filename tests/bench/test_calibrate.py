@@ -80,6 +80,7 @@ def test_the_samples_of_all_visits_are_one_point(cache: Path) -> None:
         collected.add(record)
     assert collected.calibration is not None
     assert {point.size: len(point.seconds) for point in collected.calibration.points} == {64: 14, 256: 7}
+    assert {point.size: point.visits for point in collected.calibration.points} == {64: (7, 7), 256: ()}
     assert collected.calibration.about["complete"] is True
 
 

@@ -305,9 +305,20 @@ def test_samples_that_drift_or_alternate_are_dependent() -> None:
 
 def test_unstable_points_say_why() -> None:
     assert samples.trouble([1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0]) is None
-    assert samples.trouble([1.0] * 3) == "only 3 samples"
+    assert samples.trouble([1.0] * 3) == "measured 3 times only"
     assert "known to" in str(samples.trouble([1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 3.0]))
     assert "depend" in str(samples.trouble([1.0] * 10 + [1.5] * 10 + [1.2]))
+
+
+def test_samples_of_one_visit_are_one_sample_of_the_machine() -> None:
+    """At each visit the machine has another speed, and within a visit the samples agree."""
+    speeds = (1.0, 1.3, 1.1, 1.2, 1.0, 1.3, 1.1)
+    point = store.Point("own_pack", COLUMNS[0], 256, None, (1.0,) * 3)
+    for speed in speeds[1:]:
+        point = point.joined(store.Point("own_pack", COLUMNS[0], 256, None, (speed,) * 3))
+    assert point.visits == (3,) * 7
+    assert point.spread == pytest.approx(0.15 / 1.1)  # of seven visits
+    assert "known to" in str(point.trouble)
 
 
 def test_the_typical_time_leaves_out_what_other_work_added() -> None:
