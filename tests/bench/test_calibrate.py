@@ -71,6 +71,13 @@ def test_a_later_visit_to_what_is_slow_takes_one_sample(monkeypatch: pytest.Monk
     assert [len(found) for found in turns.take(5, 0.1).values()] == [1, 1]
     assert [len(found) for found in turns.take(5, 100.0).values()] == [5, 5]
     assert turns.fewest == adaptive.FEWEST + 6
+
+
+def test_what_is_steady_is_settled_after_some_visits() -> None:
+    turns = adaptive.Turns({"a": steady, "b": steady})
+    for _ in range(samples.LEAST):
+        assert not turns.settled()
+        turns.take(3, 10.0)
     assert turns.settled()
 
 
