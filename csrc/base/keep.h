@@ -11,7 +11,7 @@
 
 typedef enum tempi_kept { TEMPI_KEPT_STAGING, TEMPI_KEPT_RECORDS, TEMPI_KEPT_KINDS } tempi_kept;
 
-enum { TEMPI_KEEP_COUNTS = 96, TEMPI_KEEP_MOST = 16 };
+enum { TEMPI_KEEP_COUNTS = 96, TEMPI_KEEP_MOST = 64 };
 
 typedef struct tempi_keep {
     uint64_t counts[TEMPI_KEEP_COUNTS]; /* by TEMPI_STAT_*; written by the thread, read by all */

@@ -75,17 +75,25 @@ _Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_KEEP_COUNTS, "a thread keeps
 /* What was counted outside of tempi_keep; tempi_stats_value adds up. */
 extern uint64_t tempi_stats[TEMPI_STATS_COUNT];
 
+/* Where this thread counts: NULL, in tempi_stats. For several counters at once it is asked for once. */
+static inline tempi_keep *tempi_stats_mine(void)
+{
+    return tempi_threads_multiple ? tempi_keep_mine() : NULL;
+}
+
+static inline void tempi_stat_add_to(tempi_keep *mine, int which, int64_t amount)
+{
+    if (mine)
+        __atomic_store_n(&mine->counts[which], mine->counts[which] + (uint64_t)amount, __ATOMIC_RELAXED);
+    else if (tempi_threads_multiple)
+        __atomic_fetch_add(&tempi_stats[which], (uint64_t)amount, __ATOMIC_RELAXED);
+    else
+        tempi_stats[which] += (uint64_t)amount;
+}
+
 static inline void tempi_stat_add(int which, int64_t amount)
 {
-    if (!tempi_threads_multiple) {
-        tempi_stats[which] += (uint64_t)amount;
-        return;
-    }
-    tempi_keep *keep = tempi_keep_mine();
-    if (keep)
-        __atomic_store_n(&keep->counts[which], keep->counts[which] + (uint64_t)amount, __ATOMIC_RELAXED);
-    else
-        __atomic_fetch_add(&tempi_stats[which], (uint64_t)amount, __ATOMIC_RELAXED);
+    tempi_stat_add_to(tempi_stats_mine(), which, amount);
 }
 
 #endif

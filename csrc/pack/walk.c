@@ -262,6 +262,8 @@ bool tempi_layout_copy(const tempi_layout *layout, char *mem, char *packed, int 
     const char *src = direction == TEMPI_PACK ? mem : packed;
     if (plan->naxes == 0)
         tempi_kernels_get()->copy(dst, src, plan->loop.run);
+    else if (plan->naxes == 3)
+        plan_leaf(plan, dst, src);
     else
         plan_run(plan, plan->naxes, dst, src);
     return true;

@@ -25,9 +25,10 @@ void tempi_message_note(tempi_operation operation, const tempi_op *op)
                                 TEMPI_STAT_recvs};
     static const int sizes[] = {TEMPI_STAT_packed_bytes, TEMPI_STAT_unpacked_bytes,
                                 TEMPI_STAT_sent_bytes, TEMPI_STAT_recv_bytes};
-    tempi_stat_add(calls[operation], 1);
-    tempi_stat_add(sizes[operation], op->n);
-    tempi_stat_add(TEMPI_STAT_runs, op->layout->runs * op->count);
+    tempi_keep *mine = tempi_stats_mine();
+    tempi_stat_add_to(mine, calls[operation], 1);
+    tempi_stat_add_to(mine, sizes[operation], op->n);
+    tempi_stat_add_to(mine, TEMPI_STAT_runs, op->layout->runs * op->count);
 }
 
 /* No object lies in the first page: such an address is NULL, passed by mistake, for the library to
@@ -67,6 +68,17 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->partial = false;
     op->parts = NULL;
     op->into = NULL;
+    out->borrowed = false;
+}
+
+/* Where the packed bytes of a message of plain memory go. */
+static bool take_buffer(tempi_room *room, tempi_message *out)
+{
+    if (!room || out->op.n > TEMPI_ROOM)
+        return tempi_packed_get(&out->op, false);
+    out->op.packed = room->bytes;
+    out->borrowed = true;
+    return true;
 }
 
 /* TEMPI_FORCE and a library that packs wrongly leave tempi's ways alone. */
@@ -180,7 +192,7 @@ static bool wins(const tempi_type *type, tempi_operation operation, tempi_other 
 }
 
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, tempi_operation operation,
-                 tempi_other other, bool forced, tempi_message *out)
+                 tempi_other other, bool forced, tempi_room *room, tempi_message *out)
 {
     int64_t bytes;
     const bool dense = type->layout->dense;
@@ -199,7 +211,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         return forced;
     if (!forced && !wins(type, operation, other, bytes))
         return leave(TEMPI_STAT_left_rule);
-    if (sends_or_receives(operation) && !tempi_packed_get(&out->op, false))
+    if (sends_or_receives(operation) && !take_buffer(room, out))
         return leave(TEMPI_STAT_left_stage);
     if (type->known_wrong)
         tempi_stat_add(TEMPI_STAT_known_wrong, 1);
@@ -207,11 +219,11 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
 }
 
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                        tempi_operation operation, tempi_other other, tempi_message *out)
+                        tempi_operation operation, tempi_other other, tempi_room *room, tempi_message *out)
 {
     if (type->layout->dense)
         return false;
-    return plan(type, buffer, count, operation, other, false, out);
+    return plan(type, buffer, count, operation, other, false, room, out);
 }
 
 /* A type of which it is not known whether it is committed is the library's to judge, but not with an
@@ -222,7 +234,7 @@ bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype 
     const tempi_type *type = tempi_type_any(datatype);
     if (!type && !tempi_library_aware() && tempi_memory_of(buffer) == TEMPI_MEMORY_DEVICE)
         type = tempi_type_adopt(datatype);
-    if (type && plan(type, buffer, count, operation, other, false, out))
+    if (type && plan(type, buffer, count, operation, other, false, NULL, out))
         return true;
     (void)tempi_cuda_settle(direction_of(operation));
     return false;
@@ -232,12 +244,13 @@ bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datat
                          tempi_operation operation, tempi_message *out)
 {
     const tempi_type *type = tempi_type_any(datatype);
-    return type && plan(type, buffer, count, operation, tempi_other_none(), true, out);
+    return type && plan(type, buffer, count, operation, tempi_other_none(), true, NULL, out);
 }
 
 void tempi_message_drop(tempi_message *message)
 {
-    tempi_packed_put(&message->op);
+    if (!message->borrowed)
+        tempi_packed_put(&message->op);
     tempi_parts_free(message->op.parts);
     message->op.parts = NULL;
 }

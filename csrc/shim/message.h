@@ -9,8 +9,15 @@
 typedef struct tempi_message {
     const tempi_type *type;
     tempi_operation operation;
-    tempi_op op; /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
+    tempi_op op;   /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
+    bool borrowed; /* that buffer is the caller's */
 } tempi_message;
+
+/* The packed bytes of a short message that is over when the call is, on its stack. */
+enum { TEMPI_ROOM = 1 << 10 };
+typedef struct tempi_room {
+    _Alignas(64) char bytes[TEMPI_ROOM];
+} tempi_room;
 
 /* Whom a message goes to or comes from, as the call names it. */
 typedef struct tempi_other {
@@ -35,24 +42,31 @@ static inline tempi_other tempi_other_of(MPI_Comm comm, int rank)
     return other;
 }
 
-/* The decision past the first look; takes the staging buffer. */
+/* The decision past the first look; takes the staging buffer, or `room` where there is one and the message fits. */
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                        tempi_operation operation, tempi_other other, tempi_message *out);
+                        tempi_operation operation, tempi_other other, tempi_room *room, tempi_message *out);
 
 /* The same from the start, where the buffer may be a device's. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                               tempi_operation operation, tempi_other other, tempi_message *out);
 
-/* True: the message is carried by tempi and *out must be given back by tempi_message_drop or moved
- * into a record. False: everything goes to the library as it came. */
-static inline bool tempi_message_take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                                      tempi_operation operation, tempi_other other,
-                                      tempi_message *out)
+/* For calls that are over with their message: `room` lives as long. Otherwise as tempi_message_take. */
+static inline bool tempi_message_take_here(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                                           tempi_operation operation, tempi_other other, tempi_room *room,
+                                           tempi_message *out)
 {
     if (tempi_memory_mixed)
         return tempi_message_take_mixed(buffer, count, datatype, operation, other, out);
     const tempi_type *type = tempi_type_find(datatype);
-    return type && tempi_message_plan(type, buffer, count, operation, other, out);
+    return type && tempi_message_plan(type, buffer, count, operation, other, room, out);
+}
+
+/* True: the message is carried by tempi and *out must be given back by tempi_message_drop or moved
+ * into a record. False: everything goes to the library as it came. */
+static inline bool tempi_message_take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                                      tempi_operation operation, tempi_other other, tempi_message *out)
+{
+    return tempi_message_take_here(buffer, count, datatype, operation, other, NULL, out);
 }
 
 /* The same for a message that tempi can carry, whether or not it wins: for MPI_Pack and MPI_Unpack of

@@ -14,11 +14,12 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
                    int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
     tempi_message message;
+    tempi_room room;
     tempi_self_before_blocking(comm, source);
     if (tempi_pending_any())
         tempi_before_blocking();
     if (source == MPI_PROC_NULL ||
-        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message))
+        !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &room, &message))
         return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
     message.op.stream = tempi_stream_of(comm);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
@@ -60,9 +61,10 @@ int tempi_act_Mrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
                     MPI_Message *matched, MPI_Status *status)
 {
     tempi_message message;
+    tempi_room room;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
+    if (!tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &room, &message))
         return tempi_fwd_Mrecv(to, buf, count, datatype, matched, status);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
     int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);

@@ -12,13 +12,14 @@
                          MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)                  \
     {                                                                                              \
         tempi_message message;                                                                     \
+        tempi_room room;                                                                           \
         MPI_Request moved;                                                                         \
         if (tempi_self_carries(to, buf, count, datatype, MODE, dest, tag, comm, &moved))           \
             return tempi_act_Wait(to, &moved, MPI_STATUS_IGNORE);                                  \
         if (tempi_pending_any())                                                                   \
             tempi_before_blocking();                                                               \
         if (dest == MPI_PROC_NULL ||                                                               \
-            !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message)) \
+            !tempi_message_take_here(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &room, &message)) \
             return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, dest, tag, comm), comm, dest); \
         message.op.stream = tempi_stream_of(comm);                                                 \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
