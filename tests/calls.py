@@ -23,7 +23,9 @@ HANDLES = (MPI.Datatype, MPI.Comm, MPI.Request, MPI.Op, MPI.Win, MPI.File, MPI.I
 
 
 def _address(name: str) -> int:
-    return int(_engine.ffi.cast("uintptr_t", _engine.lib.tempi_engine_entry(name.encode())))
+    """tempi's entry, or the library's own where tempi has none."""
+    entry = _engine.lib.tempi_engine_entry(name.encode()) or _engine.lib.tempi_engine_symbol(name.encode())
+    return int(_engine.ffi.cast("uintptr_t", entry))
 
 
 def has(name: str) -> bool:

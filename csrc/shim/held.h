@@ -38,7 +38,7 @@ int tempi_bounce_drain(tempi_bounce *bounce);
 int tempi_bounce_drain_once(tempi_bounce *bounce);
 /* Into the list of those that linger, which holds it too. */
 void tempi_bounce_list(tempi_bounce *bounce, int target);
-/* Not in that list any more, if it was. */
+/* Not in that list any more, if it was: its request is complete, and what that brought is here. */
 void tempi_bounce_unlist(tempi_bounce *bounce);
 
 #endif

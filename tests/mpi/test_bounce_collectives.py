@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import calls
-from bounces import PLACES, TYPES, Kit, Requests, bouncing, same_on_device
+from bounces import MPICH_4, PLACES, TYPES, Kit, Requests, bouncing, same_on_device
 from world import MPI
 
 if TYPE_CHECKING:
@@ -232,11 +232,15 @@ def restarted(k: Kit, name: str, arguments: list[Any], requests: Requests) -> li
     return found
 
 
+#: MPICH 4.0.2's own are wrong from the first or second start on, or abort when they are freed.
+BROKEN_IN_MPICH_4 = ("MPI_Gather_init", "MPI_Scatter_init", "MPI_Allgather_init")
+
+
 def wanted(name: str) -> None:
     if not calls.has(name):
         pytest.skip(f"this library has no {name}")
-    if name.endswith("_init") and "MPICH Version:\t4.0" in MPI.Get_library_version():
-        pytest.skip("MPICH 4.0.2 itself sends the first start's bytes again")
+    if MPICH_4 and name in BROKEN_IN_MPICH_4:
+        pytest.skip(f"MPICH 4.0.2 by itself is wrong in {name}")
 
 
 REDUCTIONS = ("Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan")

@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 
 import calls
-from bounces import PLACES, TYPES, Kit, Requests, bouncing, same_on_device
+from bounces import MPICH_4, PLACES, TYPES, Kit, Requests, bouncing, committed_plainly, same_on_device
 from devices import DeviceMemory
-from world import MPI
+from world import MPI, committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 N = 5
+#: MPICH 4.0's ROMIO aborts on datatypes of the _c functions, and moves other bytes than those of a type that
+#: was resized to another lower bound.
+making = committed_plainly if MPICH_4 else committed
+OF_FILES = [name for name in TYPES if not (MPICH_4 and name == "below")]
 #: Name without MPI_File_, and how the place in the file is told: by the file pointer, an offset, or the
 #: shared pointer.
 POINTER, OFFSET, SHARED = "pointer", "offset", "shared"
@@ -115,9 +119,10 @@ def unordered(k: Kit, path: str, name: str) -> list[Any]:
 
 def every_way(comm: Any, path: str, name: str, kind: str, form: str, short: int = 0) -> None:
     """Of a type with gaps, MPICH's ROMIO brings whatever was in its own buffer for what a file lacks."""
-    for i, tree in enumerate(("plain",) if short else TYPES):
+    for i, tree in enumerate(("plain",) if short else OF_FILES):
         for places in PLACES:
-            same_on_device(comm, performed(path, name, kind, form, short), tree, places, large=i % 2 == 0)
+            run = performed(path, name, kind, form, short)
+            same_on_device(comm, run, tree, places, making=making, large=i % 2 == 0)
 
 
 @pytest.mark.parametrize("name", BLOCKING)

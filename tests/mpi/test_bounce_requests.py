@@ -12,7 +12,7 @@ import pytest
 
 import calls
 import oracle
-from bounces import PLACES, TYPES, UNAVAILABLE, Kit, Requests, bouncing, same_on_device
+from bounces import MPICH_4, PLACES, TYPES, UNAVAILABLE, Kit, Requests, bouncing, same_on_device
 from devices import DeviceMemory
 from world import MPI, snapshot
 
@@ -113,6 +113,8 @@ def test_a_persistent_sum_comes_back_each_time(comm: Any, how: str) -> None:
         pytest.skip("this library has no MPI_Allreduce_init")
     if MPICH and how == "Testall":
         pytest.skip("MPICH 5.0.2 by itself fails in MPI_Testall of persistent collectives")
+    if MPICH_4 and how.endswith(("any", "some")):
+        pytest.skip(f"MPICH 4.0.2 by itself tells a persistent collective again and again in MPI_{how}")
     sums = [Sum(comm, seed) for seed in range(2)]
     requests = [one.persistent() for one in sums]
     for seed in range(3):
@@ -252,12 +254,18 @@ OTHERS: dict[str, Callable[[Kit], None]] = {
 }
 
 
+def trees_of(name: str) -> list[str]:
+    """By itself MPICH 5.0.2 receives something else into a derived type by MPI_Isendrecv_replace; MPICH 4.0.2
+    crashes on one in both."""
+    broken = (name == "Isendrecv_replace" and MPICH) or (name == "Isendrecv" and MPICH_4)
+    return ["plain"] if broken else list(TYPES)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_function(comm: Any, name: str) -> None:
     if not calls.has(f"MPI_{name}"):
         pytest.skip(f"this library has no MPI_{name}")
-    # By itself MPICH 5.0.2 receives something else into a derived type by MPI_Isendrecv_replace.
-    for i, tree in enumerate(("plain",) if name == "Isendrecv_replace" and MPICH else TYPES):
+    for i, tree in enumerate(trees_of(name)):
         for j, places in enumerate(PLACES):
             same_on_device(comm, OTHERS[name], tree, places, large=(i + j) % 2 == 0)
 

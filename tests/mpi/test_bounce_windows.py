@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import calls
-from bounces import PLACES, TYPES, Kit, Requests, bouncing, same_on_device
+from bounces import MPICH_4, PLACES, TYPES, Kit, Requests, bouncing, same_on_device
 from devices import DeviceMemory
 from world import MPI, Memory, snapshot
 
@@ -157,6 +157,11 @@ SYNCHRONISATIONS: dict[str, Callable[[Any, int, Callable[[], None]], None]] = {
 }
 
 
+def told_in_time(k: Kit) -> bool:
+    """MPICH 4.0.2 by itself has not all bytes of a datatype with gaps when a get's request is complete."""
+    return not MPICH_4 or k.tree is TYPES["plain"] or k.on_device
+
+
 def performed(
     w: Exposed, name: str, arguments: Callable[[Kit], list[Any]], how: str, *, request: bool = False
 ) -> Callable[[Kit], Any]:
@@ -174,12 +179,12 @@ def performed(
             requests = Requests()
             calls.call(full, *made, w.win, requests.at())
             requests.wait()
-            if "get" in name.lower():
+            if "get" in name.lower() and told_in_time(k):
                 seen.extend(k.contents())
 
         SYNCHRONISATIONS[how](w.win, (k.rank + 1) % k.size, operate)
         k.comm.Barrier()
-        return [*seen, *k.contents(), w.memory.copy()]
+        return [*(seen or k.contents()), *k.contents(), w.memory.copy()]
 
     return run
 
@@ -318,7 +323,9 @@ def test_every_one_sided_operation_that_bounces_has_a_test_by_name() -> None:
 
 def refused(action: Callable[[], Any]) -> bool:
     before = snapshot()["bounce_errors"]
-    with pytest.raises(MPI.Exception, match="device memory") as raised:
+    # MPICH 4.0 tells another error's string for a code of the program's in a class that is not its own.
+    string = "^Invalid buffer pointer$" if MPICH_4 else "device memory"
+    with pytest.raises(MPI.Exception, match=string) as raised:
         action()
     return raised.value.Get_error_class() == MPI.ERR_BUFFER and snapshot()["bounce_errors"] == before + 1
 
