@@ -189,11 +189,13 @@ class Unit:
         if self.fresh():
             return False
         self.target.parent.mkdir(parents=True, exist_ok=True)
+        record = self.target.with_suffix(".cmd")
+        record.unlink(missing_ok=True)  # what an interrupted compiler leaves is not fresh
         run = subprocess.run(self.command, capture_output=True, text=True, check=False)
         sys.stderr.write(run.stderr)
         if run.returncode != 0:
             raise BuildError(f"{self.source.name} does not compile: {shlex.join(self.command)}")
-        self.target.with_suffix(".cmd").write_text(shlex.join(self.command))
+        record.write_text(shlex.join(self.command))
         return True
 
 
@@ -211,7 +213,9 @@ def compile_all(units: Iterable[Unit]) -> bool:
 
 
 def link(command: list[str], library: Path, changed: bool) -> None:
-    if library.exists() and not changed:
+    objects = [Path(word) for word in command if word.endswith(".o")]
+    made = library.stat().st_mtime_ns if library.exists() else 0
+    if made and not changed and all(one.stat().st_mtime_ns <= made for one in objects):
         return
     library.parent.mkdir(parents=True, exist_ok=True)
     # Into a new file: a process that has the old one mapped keeps it.

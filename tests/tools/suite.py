@@ -95,13 +95,16 @@ def mpi_steps(library: str, kind: str | None) -> Iterator[Step]:
 def steps(library: str, kind: str | None, second: bool = False) -> Iterator[Step]:
     """`second`: the tests with no MPI in them were run in another environment."""
     tests = ROOT / "tests"
+    # The longest first, so that no lane is left alone with one.
+    yield Step("preload", pytest_of(str(tests / "preload")), limit=900.0)
+    if not second:
+        yield Step("unit", pytest_of(str(tests / "unit")), limit=900.0)
     yield Step("cli and bench", pytest_of(str(tests / "cli"), str(tests / "bench")), limit=900.0)
     if not second:
-        for part in ("unit", "kernels", "emulator"):
+        for part in ("kernels", "emulator"):
             yield Step(part, pytest_of(str(tests / part)), limit=900.0)
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
     yield Step("arrays", pytest_of(str(tests / "arrays")), settings=emulated, limit=600.0)
-    yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
     yield from mpi_steps(library, kind)
     if os.environ.get("MPITEST_MPI4PY") != "1":
         return  # minutes, and its process pools time out on a busy machine: by hand
