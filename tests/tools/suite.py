@@ -54,6 +54,7 @@ class Step:
     ranks: int = 0  # 0: no launcher
     settings: Mapping[str, str] = field(default_factory=dict)
     limit: float = 300.0  # seconds
+    cores: int = 1  # that it keeps busy, if its ranks do not say so
 
 
 @dataclass(slots=True)
@@ -109,7 +110,7 @@ def steps(library: str, kind: str | None, second: bool = False) -> Iterator[Step
     if os.environ.get("MPITEST_MPI4PY") != "1":
         return  # minutes, and its process pools time out on a busy machine: by hand
     tool = str(tests / "tools" / "mpi4py_suite.py")
-    yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0)
+    yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0, cores=4)
 
 
 def on_card(step: Step, emulated: bool) -> Step:
@@ -151,7 +152,7 @@ def run(
     steps: Iterable[Step], environment: Environment, variables: Mapping[str, str], room: int
 ) -> Iterator[tuple[str, Tally]]:
     """Runs the steps, so many cores' of them at a time, and shows each when it has ended."""
-    jobs = [lanes.Job(s.name, command_of(s, environment), max(s.ranks, 1), s.limit) for s in steps]
+    jobs = [lanes.Job(s.name, command_of(s, environment), max(s.ranks, s.cores), s.limit) for s in steps]
     with closing(lanes.run(jobs, room, ROOT, variables)) as ends:
         for ended in ends:
             tally = tally_of(ended.output, ended.status)
