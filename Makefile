@@ -75,8 +75,10 @@ wheels: .venv-mpich/tempi
 		--only-binary=:all: --python-version $(GPU_PYTHON) cffi click hypothesis 'mpi4py>=4' platformdirs \
 		'pympistandard>=0.2' 'pytest>=8' rich 'setuptools>=77' '$(DEMO_MPI)>=5,<6'
 
+# In the folder of the installed build, so that nothing is compiled twice where that was as strict (CFLAGS=-Werror).
 check: .venv-mpich/tempi
-	CFLAGS=-Werror .venv-mpich/bin/python csrc/build.py --out build/check
+	CFLAGS=-Werror TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python csrc/build.py \
+		--out build/engine/lib --work build/engine
 	.venv-mpich/bin/ruff check .
 	.venv-mpich/bin/mypy csrc/table csrc/build.py
 	rm -rf build/typed && mkdir -p build/typed && cp -r tempi build/typed && cp -r bench build/typed/tempi

@@ -174,13 +174,14 @@ class Unit:
     command: tuple[str, ...]
 
     def fresh(self) -> bool:
-        """Whether the object is newer than all that it was made from, by the same command."""
+        """Whether the object is newer than all that it was made from, by the same command or a stricter one."""
         record, depends = self.target.with_suffix(".cmd"), self.target.with_suffix(".d")
         if not (self.target.exists() and record.exists() and depends.exists()):
             return False
         made = self.target.stat().st_mtime_ns
         files = depends.read_text().replace("\\\n", " ").split(":", 1)[1].split()
-        return record.read_text() == shlex.join(self.command) and all(
+        by = record.read_text()
+        return shlex.join(self.command) in (by, by.replace(" -Werror", "")) and all(
             Path(f).exists() and Path(f).stat().st_mtime_ns <= made for f in files
         )
 
@@ -189,11 +190,13 @@ class Unit:
         if self.fresh():
             return False
         self.target.parent.mkdir(parents=True, exist_ok=True)
+        record = self.target.with_suffix(".cmd")
+        record.unlink(missing_ok=True)  # what an interrupted compiler leaves is not fresh
         run = subprocess.run(self.command, capture_output=True, text=True, check=False)
         sys.stderr.write(run.stderr)
         if run.returncode != 0:
             raise BuildError(f"{self.source.name} does not compile: {shlex.join(self.command)}")
-        self.target.with_suffix(".cmd").write_text(shlex.join(self.command))
+        record.write_text(shlex.join(self.command))
         return True
 
 
@@ -211,7 +214,9 @@ def compile_all(units: Iterable[Unit]) -> bool:
 
 
 def link(command: list[str], library: Path, changed: bool) -> None:
-    if library.exists() and not changed:
+    objects = [Path(word) for word in command if word.endswith(".o")]
+    made = library.stat().st_mtime_ns if library.exists() else 0
+    if made and not changed and all(one.stat().st_mtime_ns <= made for one in objects):
         return
     library.parent.mkdir(parents=True, exist_ok=True)
     # Into a new file: a process that has the old one mapped keeps it.

@@ -9,19 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from preload.toolchains import ENGINE, HERE, Toolchain, counter, preloaded, toolchains
+from preload.toolchains import ENGINE, HERE, Toolchain, counter, own_toolchain, preloaded, toolchains
 
 every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 DRIVER = str(ENGINE.with_name("libtempi-cuda.so"))
 EMULATED = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random"}
-
-
-def own_toolchain() -> Toolchain:
-    """The environment's own, else the first."""
-    found = sorted(toolchains(), key=lambda mpi: (not mpi.mpicc.startswith(sys.prefix), mpi.abi == "standard"))
-    if not found:
-        pytest.skip("no mpicc")
-    return found[0]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import build
-from preload.toolchains import ENGINE, HERE, TIMEOUT, clean_environment
+from preload.toolchains import ENGINE, HERE, TIMEOUT, clean_environment, engine_for_test
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         subprocess.run(command, check=True, timeout=TIMEOUT)
     if not machine.emulator:
         return Built(machine, program, Path(shutil.copy(ENGINE, work)))
-    build.build_neutral([machine.cc], work / "lib", work / "objects")
-    return Built(machine, program, work / "lib" / "libtempi.so")
+    return Built(machine, program, engine_for_test(machine.name, [machine.cc]))
 
 
 def test_arguments_arrive_whole_without_tempi(built: Built) -> None:

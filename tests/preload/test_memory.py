@@ -6,7 +6,6 @@ counts. `overrun` is wrong on purpose and shows that both would see it.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -16,19 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from preload.toolchains import HERE, TIMEOUT, Toolchain, counter, preloaded, toolchains
+from preload.toolchains import HERE, Toolchain, counter, engine_for_test, own_toolchain, preloaded
 
-ROOT = HERE.parents[1]
 PROGRAMS = ["p2p", "forks", "leaving", "threads"]
 DELAYS = ["0", "5"]
-
-
-def own_toolchain() -> Toolchain:
-    """One is enough: the environment's own, else the first."""
-    found = sorted(toolchains(), key=lambda mpi: (not mpi.mpicc.startswith(sys.prefix), mpi.abi == "standard"))
-    if not found:
-        pytest.skip("no mpicc")
-    return found[0]
 
 
 @pytest.fixture(scope="module")
@@ -92,18 +82,15 @@ def test_valgrind_would_see_it(programs: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitized() -> Path:
     """An engine of instrumented code, built for the MPI of this environment."""
     if sys.platform != "linux" or shutil.which("gcc") is None:
         pytest.skip("no gcc")
     runtime = sanitizer()
     if not Path(runtime).is_file():
         pytest.skip("gcc has no AddressSanitizer here")
-    out = tmp_path_factory.mktemp("sanitized")
-    flags = {"CC": "gcc -fsanitize=address -fno-omit-frame-pointer -g1", "CFLAGS": "-O1"}
-    command = [sys.executable, "-P", ROOT / "csrc" / "build.py", "--out", out]
-    subprocess.run(command, env=os.environ | flags, check=True, capture_output=True, timeout=4 * TIMEOUT)
-    return out / "libtempi.so"
+    cc = ["gcc", "-fsanitize=address", "-fno-omit-frame-pointer", "-g1"]
+    return engine_for_test("address", cc, "-O0", own_toolchain().abi)  # optimised, the kernels take a minute
 
 
 def sanitizer() -> str:

@@ -6,19 +6,15 @@ engine on top of a stack counts. `racing` is wrong on purpose and shows that a r
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from preload.test_memory import own_toolchain
-from preload.toolchains import HERE, TIMEOUT, counter, preloaded
+from preload.toolchains import HERE, counter, engine_for_test, own_toolchain, preloaded
 
-ROOT = HERE.parents[1]
 FLAGS = "-fsanitize=thread -fno-omit-frame-pointer -g1"
 #: What MPI libraries do that ThreadSanitizer does not survive: UCX's hooks in the C library, one process's
 #: reading another's memory, and PMIx's mapping memory at an address of its own.
@@ -42,7 +38,7 @@ def without_randomisation() -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An engine of instrumented code, built for the MPI of this environment."""
+    """For programs, where ThreadSanitizer works."""
     out = tmp_path_factory.mktemp("threads")
     empty = out / "empty.c"
     empty.write_text("int main(void) { return 0; }\n")
@@ -50,10 +46,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("gcc has no ThreadSanitizer here")
     if subprocess.run([*without_randomisation(), out / "empty"], check=False, capture_output=True).returncode != 0:
         pytest.skip("ThreadSanitizer does not start on this kernel")
-    command = [sys.executable, "-P", ROOT / "csrc" / "build.py", "--out", out / "engine"]
-    flags = {"CC": f"gcc {FLAGS}", "CFLAGS": "-O1"}
-    subprocess.run(command, env=os.environ | flags, check=True, capture_output=True, timeout=4 * TIMEOUT)
     return out
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Path:
+    """Of instrumented code, built for the MPI of this environment."""
+    assert folder.is_dir()
+    return engine_for_test("threads", ["gcc", *FLAGS.split()], "-O1", own_toolchain().abi)
 
 
 def races(output: str) -> list[str]:
@@ -62,11 +62,10 @@ def races(output: str) -> list[str]:
     return [report for report in found if re.search(r"^ +#0 .*(?:libtempi|/csrc/)", report, re.MULTILINE)]
 
 
-def under_sanitizer(folder: Path, name: str, ranks: int, **settings: str) -> tuple[list[str], str]:
+def under_sanitizer(folder: Path, engine: Path, name: str, ranks: int, **settings: str) -> tuple[list[str], str]:
     mpi = own_toolchain()
     program = mpi.compile(folder / name, HERE / f"{name}.c", f"-I{HERE}", *FLAGS.split())
-    engine = preloaded(engine=folder / "engine" / "libtempi.so")
-    on = {"LD_PRELOAD": engine, "TEMPI_FORCE": "1", "TEMPI_STATS": "1", "TEMPI_CPU_LEVEL": "scalar"}
+    on = {"LD_PRELOAD": preloaded(engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1", "TEMPI_CPU_LEVEL": "scalar"}
     command = [*without_randomisation(), str(program)]
     run = mpi.run(*command, ranks=ranks, TSAN_OPTIONS=OPTIONS, **TAMED, **on, **settings)
     output = run.stdout + run.stderr
@@ -76,13 +75,13 @@ def under_sanitizer(folder: Path, name: str, ranks: int, **settings: str) -> tup
 
 
 @pytest.mark.parametrize("delay", ["0", "5", "1000"])
-def test_threads_do_not_race(folder: Path, delay: str) -> None:
-    found, output = under_sanitizer(folder, "threads", 2, TEMPI_TEST_DELAY=delay)
+def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
+    found, output = under_sanitizer(folder, engine, "threads", 2, TEMPI_TEST_DELAY=delay)
     assert found == []
     assert "BAD" not in output
     assert bool(counter(output, "deferred")) == (delay != "0")
 
 
-def test_a_race_would_be_seen(folder: Path) -> None:
-    found, output = under_sanitizer(folder, "racing", 1)
+def test_a_race_would_be_seen(folder: Path, engine: Path) -> None:
+    found, output = under_sanitizer(folder, engine, "racing", 1)
     assert found, output

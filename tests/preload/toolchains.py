@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -11,6 +12,10 @@ import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+import pytest
+
+import build
 
 HERE = Path(__file__).parent
 TIMEOUT = 120  # seconds; a run that hangs is a failure
@@ -112,6 +117,32 @@ def toolchains() -> tuple[Toolchain, ...]:
     unique = {chain.name: chain for chain in reversed(found)}
     built = {chain for chain in unique.values() if ENGINE.with_name(f"libtempi-{chain.abi}.so").is_file()}
     return tuple(sorted(built, key=lambda chain: chain.name))
+
+
+def own_toolchain() -> Toolchain:
+    """One is enough: the environment's own, else the first."""
+    found = sorted(toolchains(), key=lambda mpi: (not mpi.mpicc.startswith(sys.prefix), mpi.abi == "standard"))
+    if not found:
+        pytest.skip("no mpicc")
+    return found[0]
+
+
+def engine_for_test(name: str, cc: list[str], flags: str = "", abi: str = "") -> Path:
+    """libtempi.so compiled in another way, and the shim for one ABI.
+
+    In a folder of its own under build/, where each environment's test run finds what another one has compiled of
+    the same sources; one process at a time compiles there.
+    """
+    folder = HERE.parents[1] / "build" / "tests" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        patch.setenv("CFLAGS", flags)
+        changed = build.build_neutral(cc, folder, folder / "work")
+        for mpi in build.find_mpis(cc):
+            if mpi.abi == abi:
+                build.build_shim(cc, mpi, folder, folder / "work", changed)
+    return folder / "libtempi.so"
 
 
 def counter(stderr: str, name: str) -> int | None:

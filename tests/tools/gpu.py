@@ -36,17 +36,11 @@ MODEL_BAR = 1.05
 
 def tested(environment: suite.Environment, variables: dict[str, str], emulated: bool) -> list[Bar]:
     """Runs the tests on the card; a line a step."""
-    library = suite.installed_library(environment, variables)
-    found = []
-    for step in suite.card_steps(library, emulated):
-        tally, output, seconds = suite.run(step, environment, variables)
-        print(f"{step.name}: {tally} ({seconds:.0f} s)", flush=True)
-        for reason in re.findall(r"^SKIPPED \[\d+\].*$", output, re.MULTILINE):
-            print(f"  {reason}", flush=True)
-        if tally.failed:
-            print("\n".join(output.splitlines()[-suite.SHOWN :]), flush=True)
-        found.append(Bar(f"tests: {step.name}", str(tally), tally.failed == 0 and tally.passed > 0))
-    return found
+    steps = suite.card_steps(suite.installed_library(environment, variables), emulated)
+    return [
+        Bar(f"tests: {name}", str(tally), tally.failed == 0 and tally.passed > 0)
+        for name, tally in suite.run(steps, environment, variables, room=1)
+    ]
 
 
 def benched(environment: suite.Environment, variables: dict[str, str], folder: Path, quick: bool) -> list[Bar]:

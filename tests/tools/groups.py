@@ -29,7 +29,7 @@ class Group:
 
 
 def variation(settings: Mapping[str, str], *patterns: str, ranks: tuple[int, ...] = (2,)) -> Group:
-    """Tests that run by both doors elsewhere, with something else set."""
+    """Tests of what happens behind the door, or that run by both doors elsewhere, with something else set."""
     return Group(settings, patterns, ranks, both_doors=False)
 
 
@@ -70,14 +70,14 @@ APART = (
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, Group] = {
     "base": Group(FORCED, ("test_*.py",), RANKS, APART),
-    "checked": Group(FORCED | {"TEMPI_CHECK": "1"}, ("test_pack.py", "test_completion.py", "test_pairings.py")),
-    "deferred": Group(
+    "checked": variation(FORCED | {"TEMPI_CHECK": "1"}, "test_pack.py", "test_completion.py", "test_pairings.py"),
+    "deferred": variation(
         FORCED | {"TEMPI_TEST_DELAY": "7"},
-        ("test_deferred.py", "test_completion.py", "test_status.py", "test_pairings.py"),
-        RANKS,
+        *("test_deferred.py", "test_completion.py", "test_status.py", "test_pairings.py"),
+        ranks=RANKS,
     ),
-    "staging": Group(FORCED | {"TEMPI_STAGE_MAX": "1M"}, ("test_stage.py",), RANKS),
-    "by rule": Group({"TEMPI_MODEL": "0"}, ("test_completion.py", "test_status.py")),
+    "staging": variation(FORCED | {"TEMPI_STAGE_MAX": "1M"}, "test_stage.py", ranks=RANKS),
+    "by rule": variation({"TEMPI_MODEL": "0"}, "test_completion.py", "test_status.py"),
     "device": Group(DEVICE | RANDOM, ON_DEVICE, (1, 2)),
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),

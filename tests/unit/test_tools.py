@@ -1,4 +1,4 @@
-"""What `make gpu` runs, and what it says where there is no GPU."""
+"""What `make test` and `make gpu` run, and what the latter says where there is no GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,29 @@ def suite() -> ModuleType:
     sys.modules["suite_tool"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def files_of(step: Any) -> set[Path]:
+    """Test files that a step runs; it names them or their folder."""
+    paths = [Path(word) for word in step.arguments if word.startswith(str(ROOT))]
+    return {file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py"))}
+
+
+@pytest.mark.parametrize("kind", ["mpich", "openmpi", "system", None])
+def test_every_test_has_its_step(suite: ModuleType, kind: str | None) -> None:
+    first, second = (list(suite.steps("lib.so", kind, second)) for second in (False, True))
+    there = set((ROOT / "tests").rglob("test_*.py")) - set((ROOT / "tests" / "gpu").iterdir())
+    assert set().union(*map(files_of, first)) == there
+    left_out = {step.name for step in first} - {step.name for step in second}
+    assert left_out == {"unit", "kernels", "emulator"}
+    assert len({step.name for step in first}) == len(first)
+
+
+def test_every_group_goes_by_both_doors_on_the_two_mpis_together(suite: ModuleType) -> None:
+    names = {step.name for kind in ("mpich", "openmpi") for step in suite.mpi_steps("lib.so", kind)}
+    for group in suite.groups.GROUPS:
+        for door in ("preload", "import"):
+            assert any(name.startswith(f"mpi {group}, {door}, ") for name in names)
 
 
 def test_the_steps_on_a_card_are_those_of_the_emulated_device(suite: ModuleType) -> None:

@@ -1,0 +1,28 @@
+"""Fixtures for tests of the engine's own files in C."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CSRC = Path(__file__).resolve().parents[2] / "csrc"
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+
+
+@pytest.fixture(scope="session")
+def sanitized_kernels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Objects of the host's pack kernels, for every program under the sanitizers that wants them.
+
+    Not optimised: with sanitizers that takes a minute, without it is 20 seconds.
+    """
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    folder = tmp_path_factory.mktemp("kernels")
+    sources = sorted((CSRC / "pack").glob("kernels_*.c"))
+    command = ["gcc", *WARNINGS, "-O0", "-g", *SANITIZERS, f"-I{CSRC}", "-c", *map(str, sources)]
+    subprocess.run(command, cwd=folder, check=True, timeout=600)
+    return sorted(folder.glob("*.o"))
