@@ -1,4 +1,5 @@
 /* hold.c: which bytes of a call's buffer are where, and the host memory that takes its place. */
+#include "cuda/device.h"
 #include "memory/spread.h"
 #include "shim/held.h"
 #include "shim/types.h"
@@ -102,17 +103,21 @@ static bool locate(const tempi_bounce_buffer *buffer, tempi_shadow_piece *piece,
 /* What a buffer needs. One memory answers for all of it, but with MPI_BOTTOM, whose types may be of several,
  * and where one piece is of several. */
 typedef struct need {
-    bool shadow, waits, each;
-    int device;
+    bool shadow, each;
+    int device;     /* whose memory the shadow stands for, where one answers for all */
+    uint64_t waits; /* held.h */
 } need;
+
+_Static_assert(TEMPI_CUDA_DEVICES <= 64, "a bit for each");
 
 static void need_add(need *out, const tempi_memory *memory)
 {
-    if (memory->kind != TEMPI_MEMORY_DEVICE && memory->kind != TEMPI_MEMORY_MANAGED)
-        return;
-    out->shadow |= memory->kind == TEMPI_MEMORY_DEVICE;
-    out->waits |= memory->kind == TEMPI_MEMORY_MANAGED;
-    out->device = memory->device;
+    if (memory->kind == TEMPI_MEMORY_DEVICE) {
+        out->shadow = true;
+        out->device = memory->device;
+    } else if (memory->kind == TEMPI_MEMORY_MANAGED) {
+        out->waits |= (uint64_t)1 << (memory->device < 0 ? 0 : memory->device);
+    }
 }
 
 static void need_find(const tempi_bounce_buffer *buffer, const entries *all, need *out)
@@ -169,7 +174,7 @@ int tempi_bounce_hold(const tempi_owner *owner, tempi_bounce_buffer *buffer, tem
     need_find(buffer, &all, &what);
     if (!what.shadow && !what.waits)
         return TEMPI_OK;
-    *h = (tempi_held){.does = buffer->does, .waits = what.waits, .device = what.device};
+    *h = (tempi_held){.does = buffer->does, .waits = what.waits};
     int status = TEMPI_OK;
     if (what.shadow)
         status = shadow_fill_in(buffer, &all, &what, h, &wrong);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -288,3 +289,29 @@ def test_a_collective_has_one_type_of_several_memories_on_both_sides(comm: Any, 
     for rank, row in enumerate(whole):
         np.testing.assert_array_equal(row.view(np.uint8), Mixed(places, trees).fill(rank).packed)
     into.check(Mixed(places, trees).fill(comm.rank).packed)
+
+
+@no_devices_there
+def test_managed_memory_beside_another_devices_is_waited_for(comm: Any) -> None:
+    """The program's copy into it may still be under way."""
+    if comm.size < 2:
+        pytest.skip("one entry for each rank")
+    emulator = pytest.importorskip("tempi.emulator.array")
+    n = 1 << 14
+    managed = emulator.DeviceArray.from_numpy(np.zeros(n, np.int64), kind="managed")
+    other = Memory(oracle.Contiguous(n, oracle.Named("INT64_T")), 1, where="device:1").fill(1)
+    places = [managed.pointer] + [other.address] * (comm.size - 1)
+    types = [MPI.INT64_T.Create_hindexed([n], [place]).Commit() for place in places]
+    came = np.zeros((comm.size, n), np.int64)
+    into = [came, [n] * comm.size, [8 * n * i for i in range(comm.size)], [MPI.INT64_T] * comm.size]
+    for seed in range(10):
+        source = emulator.DeviceArray.from_numpy(np.arange(n, dtype=np.int64) + seed)
+        with emulator.current(0):
+            target, origin = ctypes.c_uint64(managed.pointer), ctypes.c_uint64(source.pointer)
+            stream = ctypes.c_void_p(emulator.LEGACY_STREAM)
+            assert emulator.driver().cuMemcpyAsync(target, origin, ctypes.c_size_t(8 * n), stream) == 0
+            comm.Alltoallw([MPI.BOTTOM, [1] * comm.size, [0] * comm.size, types], into)
+        if comm.rank == 0:
+            np.testing.assert_array_equal(came, np.tile(np.arange(n) + seed, (comm.size, 1)))
+    for datatype in types:
+        datatype.Free()
