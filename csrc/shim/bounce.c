@@ -56,9 +56,17 @@ static int start_partitions(tempi_bounce *bounce)
     return TEMPI_OK;
 }
 
+static int await_program(const tempi_held *h)
+{
+    int status = TEMPI_OK;
+    for (uint64_t left = h->waits; left != 0 && status == TEMPI_OK; left &= left - 1)
+        status = tempi_cuda_await_program(__builtin_ctzll(left));
+    return status;
+}
+
 static int move_partition(const tempi_held *h, int partitions, int direction, int partition)
 {
-    int status = h->waits ? tempi_cuda_await_program(h->device) : TEMPI_OK;
+    int status = await_program(h);
     const int64_t n = h->shadow.bytes / partitions;
     if (status == TEMPI_OK && n > 0) {
         status = tempi_shadow_move(&h->shadow, direction, partition * n, n);
@@ -95,8 +103,7 @@ static int fill(tempi_bounce *bounce)
         return start_partitions(bounce);
     for (int i = 0; i < bounce->n && status == TEMPI_OK; ++i) {
         const tempi_held *h = &bounce->buffers[i];
-        if (h->waits)
-            status = tempi_cuda_await_program(h->device);
+        status = await_program(h);
         if (status != TEMPI_OK || h->shadow.bytes == 0 || !(h->does & (TEMPI_READS | TEMPI_KEEPS)))
             continue;
         status = tempi_shadow_fill(&h->shadow);

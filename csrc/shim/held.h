@@ -11,9 +11,9 @@ enum { TEMPI_BOUNCE_BUFFERS = 3 }; /* Compare_and_swap has as many */
 /* One buffer of a call under way. */
 typedef struct tempi_held {
     int does;
-    bool waits; /* managed memory: the library works in it, once the program's stream is through with it */
-    int device;
-    tempi_shadow shadow; /* empty for managed memory */
+    uint64_t waits; /* managed memory of these devices, a bit for each: the host works in it, once the program's
+                     * streams are through with it */
+    tempi_shadow shadow; /* empty where all is managed memory */
 } tempi_held;
 
 struct tempi_bounce {

@@ -1,4 +1,6 @@
 /* hold.c: which bytes of a call's buffer are where, and the host memory that takes its place. */
+#include "cuda/device.h"
+#include "memory/spread.h"
 #include "shim/held.h"
 #include "shim/types.h"
 
@@ -80,28 +82,42 @@ static seen entry_read(const tempi_bounce_buffer *buffer, const entries *all, in
     /* Nothing lies in the first page: an address there is NULL, passed by mistake. */
     if ((uintptr_t)buffer->address + (uintptr_t)at + (uintptr_t)type->layout->true_lb < 4096)
         return SEEN_WRONG;
-    *out = (tempi_shadow_piece){type->layout, count, at, -1};
+    *out = (tempi_shadow_piece){.layout = type->layout, .count = count, .displacement = at, .device = -1};
     return SEEN_PIECE;
 }
 
-static void describe(const tempi_bounce_buffer *buffer, const tempi_shadow_piece *piece, tempi_memory *out)
+/* Whose memory the piece is, and its parts where it is several's. False: the library's to judge. */
+static bool locate(const tempi_bounce_buffer *buffer, tempi_shadow_piece *piece, tempi_memory *memory)
 {
-    tempi_memory_describe((const char *)buffer->address + piece->displacement + piece->layout->true_lb, out);
+    const char *const mem = (const char *)buffer->address + piece->displacement;
+    tempi_memory_describe(mem + piece->layout->true_lb, memory);
+    if (!tempi_memory_may_spread(piece->layout, piece->count, mem, memory))
+        return true;
+    const tempi_spread found = tempi_memory_spread(piece->layout, piece->count, mem, memory, &piece->parts);
+    for (int p = 0; found == TEMPI_SPREAD_MIXED && p < piece->parts->n; ++p)
+        if (piece->parts->part[p].method != TEMPI_ON_HOST)
+            *memory = (tempi_memory){.kind = TEMPI_MEMORY_DEVICE, .device = piece->parts->part[p].device};
+    return found != TEMPI_SPREAD_UNKNOWN;
 }
 
-/* What a buffer needs. One memory answers for all of it, but with MPI_BOTTOM, whose types may be of several. */
+/* What a buffer needs. One memory answers for all of it, but with MPI_BOTTOM, whose types may be of several,
+ * and where one piece is of several. */
 typedef struct need {
-    bool shadow, waits, each;
-    int device;
+    bool shadow, each;
+    int device;     /* whose memory the shadow stands for, where one answers for all */
+    uint64_t waits; /* held.h */
 } need;
+
+_Static_assert(TEMPI_CUDA_DEVICES <= 64, "a bit for each");
 
 static void need_add(need *out, const tempi_memory *memory)
 {
-    if (memory->kind != TEMPI_MEMORY_DEVICE && memory->kind != TEMPI_MEMORY_MANAGED)
-        return;
-    out->shadow |= memory->kind == TEMPI_MEMORY_DEVICE;
-    out->waits |= memory->kind == TEMPI_MEMORY_MANAGED;
-    out->device = memory->device;
+    if (memory->kind == TEMPI_MEMORY_DEVICE) {
+        out->shadow = true;
+        out->device = memory->device;
+    } else if (memory->kind == TEMPI_MEMORY_MANAGED) {
+        out->waits |= (uint64_t)1 << (memory->device < 0 ? 0 : memory->device);
+    }
 }
 
 static void need_find(const tempi_bounce_buffer *buffer, const entries *all, need *out)
@@ -113,11 +129,12 @@ static void need_find(const tempi_bounce_buffer *buffer, const entries *all, nee
         const seen s = entry_read(buffer, all, i, &piece);
         if (s == SEEN_NOTHING)
             continue;
-        if (s == SEEN_WRONG) {
+        if (s == SEEN_WRONG || !locate(buffer, &piece, &memory)) {
             *out = (need){.device = -1};
             return;
         }
-        describe(buffer, &piece, &memory);
+        out->each |= piece.parts != NULL;
+        tempi_parts_free(piece.parts);
         need_add(out, &memory);
         if (!out->each)
             return;
@@ -131,17 +148,17 @@ static int shadow_fill_in(const tempi_bounce_buffer *buffer, const entries *all,
 {
     tempi_shadow_open(&h->shadow, buffer->address);
     int status = TEMPI_OK;
-    for (int64_t i = 0; i < all->n && status == TEMPI_OK && !*wrong; ++i) {
+    for (int64_t i = 0; i < all->n && status == TEMPI_OK; ++i) {
         tempi_shadow_piece piece;
         tempi_memory memory = {.kind = TEMPI_MEMORY_DEVICE, .device = what->device};
         const seen s = entry_read(buffer, all, i, &piece);
-        *wrong = s == SEEN_WRONG;
-        if (s != SEEN_PIECE)
+        if (s == SEEN_NOTHING)
             continue;
-        if (what->each)
-            describe(buffer, &piece, &memory);
-        const int32_t device = memory.kind == TEMPI_MEMORY_DEVICE ? memory.device : -1;
-        status = tempi_shadow_add(&h->shadow, piece.layout, piece.count, piece.displacement, device);
+        *wrong = s == SEEN_WRONG || (what->each && !locate(buffer, &piece, &memory));
+        if (*wrong)
+            break;
+        piece.device = memory.kind == TEMPI_MEMORY_DEVICE ? memory.device : -1;
+        status = tempi_shadow_add(&h->shadow, &piece);
     }
     return status == TEMPI_OK && !*wrong ? tempi_shadow_take(&h->shadow) : status;
 }
@@ -157,7 +174,7 @@ int tempi_bounce_hold(const tempi_owner *owner, tempi_bounce_buffer *buffer, tem
     need_find(buffer, &all, &what);
     if (!what.shadow && !what.waits)
         return TEMPI_OK;
-    *h = (tempi_held){.does = buffer->does, .waits = what.waits, .device = what.device};
+    *h = (tempi_held){.does = buffer->does, .waits = what.waits};
     int status = TEMPI_OK;
     if (what.shadow)
         status = shadow_fill_in(buffer, &all, &what, h, &wrong);

@@ -10,6 +10,7 @@
 #include "shim/message.h"
 #include "shim/stream.h"
 #include "transfer/packed.h"
+#include "transfer/stage.h"
 
 /* The buffer has room for the message behind the position; anything else is the library's to say. */
 static bool fits(const tempi_message *message, const void *packed, MPI_Count size, const MPI_Count *position,
@@ -67,7 +68,7 @@ static int carry(tempi_message *message, void *packed, const tempi_memory *where
 typedef enum verdict {
     THEIRS,
     OURS,
-    TO_JUDGE /* the library's to refuse, but it must not touch the device's memory on its way there */
+    TO_JUDGE /* the library's to refuse, but it must not touch a device's memory on its way there */
 } verdict;
 
 /* *where: the memory on the packed side. A device's packed side is always ours where the library does
@@ -80,36 +81,63 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype, 
     if (tempi_config.no_pack)
         return THEIRS;
     if (tempi_memory_mixed && packed && position)
-        tempi_memory_describe((const char *)packed + *position, where);
+        tempi_memory_describe(packed, where);
     const bool forced = where->kind == TEMPI_MEMORY_DEVICE && !tempi_library_aware();
     const bool ours = forced ? tempi_message_force(buffer, count, datatype, operation, message)
                              : tempi_message_take(buffer, count, datatype, operation, tempi_other_none(), message);
     if (!ours || fits(message, packed, size, position, comm))
         return ours ? OURS : THEIRS;
-    return message->op.method == TEMPI_ON_HOST ? THEIRS : TO_JUDGE;
+    return message->op.method == TEMPI_ON_HOST && !forced ? THEIRS : TO_JUDGE;
+}
+
+/* The packed side of a call that is to be judged, in memory that the library can read. */
+typedef struct stand {
+    char *mem;
+    void *block; /* NULL: it is the program's own */
+} stand;
+
+static bool stand_take(stand *s, const void *packed, MPI_Count size, const tempi_memory *where)
+{
+    *s = (stand){.mem = (char *)(uintptr_t)packed};
+    if (where->kind != TEMPI_MEMORY_DEVICE || size <= 0)
+        return true;
+    s->mem = s->block = tempi_stage_get_beyond(size);
+    return s->block != NULL;
 }
 
 /* The same call with the same bytes in host memory, whose outcome is the library's own. */
 static int judge_pack(const struct tempi_mpi *to, tempi_message *message, void *outbuf, MPI_Count outsize,
-                      MPI_Count *position, MPI_Comm comm)
+                      MPI_Count *position, MPI_Comm comm, const tempi_memory *where)
 {
+    stand s = {NULL, NULL};
     set_method(&message->op, TEMPI_STAGED);
-    if (!tempi_packed_get(&message->op, true))
-        return tempi_message_failed(comm);
-    const int rc = tempi_pack_run(&message->op, 1) == TEMPI_OK
-                       ? tempi_fwd_Pack(to, message->op.packed, message->op.n, MPI_BYTE, outbuf, outsize, position, comm)
-                       : tempi_message_failed(comm);
+    int rc;
+    const MPI_Count before = *position;
+    if (tempi_packed_get(&message->op, true) && stand_take(&s, outbuf, outsize, where) &&
+        tempi_pack_run(&message->op, 1) == TEMPI_OK)
+        rc = tempi_fwd_Pack(to, message->op.packed, message->op.n, MPI_BYTE, s.mem, outsize, position, comm);
+    else
+        rc = tempi_message_failed(comm);
+    if (s.block && rc == MPI_SUCCESS && *position > before &&
+        tempi_cuda_copy((char *)outbuf + before, s.mem + before, *position - before) != TEMPI_OK)
+        rc = tempi_message_failed(comm);
+    tempi_stage_put(s.block);
     tempi_message_drop(message);
     return rc;
 }
 
 static int judge_unpack(const struct tempi_mpi *to, tempi_message *message, const void *inbuf, MPI_Count insize,
-                        MPI_Count *position, MPI_Comm comm)
+                        MPI_Count *position, MPI_Comm comm, const tempi_memory *where)
 {
+    stand s = {NULL, NULL};
     set_method(&message->op, TEMPI_STAGED);
-    if (!tempi_packed_get(&message->op, true))
-        return tempi_message_failed(comm);
-    const int rc = tempi_fwd_Unpack(to, inbuf, insize, position, message->op.packed, message->op.n, MPI_BYTE, comm);
+    int rc;
+    if (tempi_packed_get(&message->op, true) && stand_take(&s, inbuf, insize, where) &&
+        (!s.block || tempi_cuda_copy(s.mem, inbuf, insize) == TEMPI_OK))
+        rc = tempi_fwd_Unpack(to, s.mem, insize, position, message->op.packed, message->op.n, MPI_BYTE, comm);
+    else
+        rc = tempi_message_failed(comm);
+    tempi_stage_put(s.block);
     tempi_message_drop(message);
     return rc;
 }
@@ -141,7 +169,7 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
         const int rc = tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
         return library_took(begun, rc, TEMPI_OP_PACK, inbuf, incount, datatype, &where);
     }
-    case TO_JUDGE: return judge_pack(to, &message, outbuf, outsize, position, comm);
+    case TO_JUDGE: return judge_pack(to, &message, outbuf, outsize, position, comm, &where);
     case OURS: break;
     }
     const uintptr_t before = tempi_stream_enter(comm);
@@ -177,7 +205,7 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
         const int rc = tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
         return library_took(begun, rc, TEMPI_OP_UNPACK, outbuf, outcount, datatype, &where);
     }
-    case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm);
+    case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm, &where);
     case OURS: break;
     }
     const uintptr_t before = tempi_stream_enter(comm);

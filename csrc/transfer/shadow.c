@@ -2,6 +2,7 @@
 #include "base/budget.h"
 #include "datatype/layout.h"
 #include "model/method.h"
+#include "pack/parts.h"
 #include "transfer/packed.h"
 #include "transfer/stage.h"
 
@@ -41,16 +42,20 @@ static bool make_room(tempi_shadow *shadow)
     return true;
 }
 
-int tempi_shadow_add(tempi_shadow *shadow, const tempi_layout *layout, int64_t count, int64_t displacement,
-                     int32_t device)
+int tempi_shadow_add(tempi_shadow *shadow, const tempi_shadow_piece *added)
 {
     int64_t bytes;
-    if (tempi_mul64(count, layout->size, &bytes) || tempi_add64(shadow->bytes, bytes, &bytes))
-        return TEMPI_ERR_OVERFLOW;
-    if (!make_room(shadow))
-        return TEMPI_ERR_MEMORY;
-    pieces_of(shadow)[shadow->npieces++] =
-        (tempi_shadow_piece){tempi_layout_retain(layout), count, displacement, device};
+    int status = TEMPI_OK;
+    if (tempi_mul64(added->count, added->layout->size, &bytes) || tempi_add64(shadow->bytes, bytes, &bytes))
+        status = TEMPI_ERR_OVERFLOW;
+    else if (!make_room(shadow))
+        status = TEMPI_ERR_MEMORY;
+    if (status != TEMPI_OK) {
+        tempi_parts_free(added->parts);
+        return status;
+    }
+    (void)tempi_layout_retain(added->layout);
+    pieces_of(shadow)[shadow->npieces++] = *added;
     shadow->bytes = bytes;
     return TEMPI_OK;
 }
@@ -76,8 +81,14 @@ static bool is_dense(int64_t span, int64_t bytes)
     return span <= PAGE || span / 2 <= bytes;
 }
 
-/* Pages of the system: they cost what is touched of them. The bound cannot be kept where the message is
- * larger, because nobody else can carry it. */
+/* The bound cannot be kept where the message is larger, because nobody else can carry it. */
+static void count_in(tempi_shadow *shadow)
+{
+    if (tempi_budget_take(shadow->bytes, shadow->bytes))
+        shadow->budgeted = shadow->bytes;
+}
+
+/* Pages of the system: they cost what is touched of them. */
 static void *map(tempi_shadow *shadow, int64_t span)
 {
     const int sparse = is_dense(span, shadow->bytes) ? 0 : MAP_NORESERVE;
@@ -85,22 +96,56 @@ static void *map(tempi_shadow *shadow, int64_t span)
     if (block == MAP_FAILED)
         return NULL;
     shadow->mapped = (size_t)span;
-    if (tempi_budget_take(shadow->bytes, shadow->bytes))
-        shadow->budgeted = shadow->bytes;
+    count_in(shadow);
     return block;
 }
 
-/* The shadow lies in its pages as the buffer does in its own, so that alignment is the same. */
-int tempi_shadow_take(tempi_shadow *shadow)
+/* The addresses that each box of a part touches. */
+static int note_part(tempi_apart *apart, const tempi_layout *part, int64_t at)
 {
-    int64_t lo = 0, hi = 0;
-    for (int i = 0; i < shadow->npieces; ++i) {
-        int64_t from, to;
-        if (!span_of(shadow, piece(shadow, i), &from, &to))
+    int status = TEMPI_OK;
+    for (int b = 0; b < part->nboxes && status == TEMPI_OK; ++b) {
+        int64_t low, high;
+        if (!tempi_box_bounds(&part->boxes[b], &low, &high) || tempi_add64(at, low, &low) ||
+            tempi_add64(at, high, &high))
             return TEMPI_ERR_OVERFLOW;
-        lo = i == 0 || from < lo ? from : lo;
-        hi = i == 0 || to > hi ? to : hi;
+        status = tempi_apart_add(apart, low, high);
     }
+    return status;
+}
+
+/* The stretches of addresses that the pieces touch, and in all [*lo, *hi). */
+static int stretches_of(const tempi_shadow *shadow, tempi_apart *apart, int64_t *lo, int64_t *hi)
+{
+    int status = TEMPI_OK;
+    for (int i = 0; i < shadow->npieces && status == TEMPI_OK; ++i) {
+        const tempi_shadow_piece *p = piece(shadow, i);
+        int64_t from, to;
+        if (!span_of(shadow, p, &from, &to))
+            return TEMPI_ERR_OVERFLOW;
+        *lo = i == 0 || from < *lo ? from : *lo;
+        *hi = i == 0 || to > *hi ? to : *hi;
+        if (!p->parts)
+            status = tempi_apart_add(apart, from, to);
+        for (int k = 0; p->parts && k < p->parts->n && status == TEMPI_OK; ++k)
+            status = note_part(apart, &p->parts->part[k].layout, (int64_t)(intptr_t)shadow->mem + p->displacement);
+    }
+    return status;
+}
+
+static int take_apart(tempi_shadow *shadow)
+{
+    const int status = tempi_apart_map(&shadow->apart);
+    if (status != TEMPI_OK)
+        return status;
+    count_in(shadow);
+    shadow->given = (char *)((uintptr_t)shadow->mem + (uintptr_t)shadow->apart.shift);
+    return TEMPI_OK;
+}
+
+/* The shadow lies in its pages as the buffer does in its own, so that alignment is the same. */
+static int take_block(tempi_shadow *shadow, int64_t lo, int64_t hi)
+{
     int64_t span;
     if (__builtin_sub_overflow(hi, lo, &span) || tempi_add64(span, PAGE, &span))
         return TEMPI_ERR_OVERFLOW;
@@ -118,11 +163,25 @@ int tempi_shadow_take(tempi_shadow *shadow)
     return TEMPI_OK;
 }
 
+int tempi_shadow_take(tempi_shadow *shadow)
+{
+    int64_t lo = 0, hi = 0;
+    if (shadow->npieces == 1 && !shadow->one.parts)
+        return span_of(shadow, &shadow->one, &lo, &hi) ? take_block(shadow, lo, hi) : TEMPI_ERR_OVERFLOW;
+    const int status = stretches_of(shadow, &shadow->apart, &lo, &hi);
+    if (status != TEMPI_OK)
+        return status;
+    return tempi_apart_join(&shadow->apart) > 1 ? take_apart(shadow) : take_block(shadow, lo, hi);
+}
+
 void tempi_shadow_close(tempi_shadow *shadow)
 {
-    for (int i = 0; i < shadow->npieces; ++i)
+    for (int i = 0; i < shadow->npieces; ++i) {
         tempi_layout_release(piece(shadow, i)->layout);
+        tempi_parts_free(piece(shadow, i)->parts);
+    }
     free(shadow->pieces);
+    tempi_apart_close(&shadow->apart);
     if (shadow->mapped)
         munmap(shadow->block, shadow->mapped);
     else
@@ -177,7 +236,15 @@ static int flush(load *l, int status)
 /* One run is copied straight to its place. */
 static bool is_one_run(const tempi_shadow_piece *p)
 {
-    return p->layout->dense;
+    return p->layout->dense && !p->parts;
+}
+
+/* The parts' own methods stay as they are: operations that wait to be run have the same parts. */
+static int32_t method_of(const tempi_shadow_piece *p, int64_t n)
+{
+    if (p->parts)
+        return TEMPI_MIXED;
+    return p->device < 0 ? TEMPI_ON_HOST : tempi_method_choose(n, false, false);
 }
 
 static int put(load *l, const tempi_shadow_piece *p, int64_t first, int64_t n)
@@ -185,13 +252,13 @@ static int put(load *l, const tempi_shadow_piece *p, int64_t first, int64_t n)
     tempi_op *op = &l->ops[l->n];
     char *const place = l->shadow->given + p->displacement;
     *op = (tempi_op){.layout = p->layout, .count = p->count, .mem = l->shadow->mem + p->displacement, .first = first,
-                     .n = n, .direction = l->direction, .device = p->device};
+                     .n = n, .direction = l->direction, .device = p->device, .parts = p->parts};
     l->there[l->n] = NULL;
     if (is_one_run(p)) {
         op->method = p->device < 0 ? TEMPI_ON_HOST : TEMPI_STAGED;
         op->packed = place + p->layout->true_lb + first;
     } else {
-        op->method = p->device < 0 ? TEMPI_ON_HOST : tempi_method_choose(n, false, false);
+        op->method = method_of(p, n);
         if (!tempi_packed_get(op, true))
             return TEMPI_ERR_MEMORY;
         l->there[l->n] = place;

@@ -9,6 +9,7 @@
 #define TEMPI_TRANSFER_SHADOW_H
 
 #include "tempi.h"
+#include "transfer/apart.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +21,7 @@ typedef struct tempi_shadow_piece {
     int64_t count;
     int64_t displacement;
     int32_t device; /* whose memory it is; -1: the host's, beside pieces of a device's */
+    struct tempi_parts *parts; /* several memories, `device` one of them: one part for each; else NULL */
 } tempi_shadow_piece;
 
 typedef struct tempi_shadow {
@@ -30,15 +32,16 @@ typedef struct tempi_shadow {
     tempi_shadow_piece *pieces;
     tempi_shadow_piece one; /* where there is no more than one */
     void *block;
-    size_t mapped;    /* bytes of a mapping; 0: the block is a staging buffer */
+    size_t mapped;     /* bytes of a mapping; 0: the block is a staging buffer */
+    tempi_apart apart; /* mapped instead, where the pieces are too far from each other for one block */
     int64_t budgeted; /* of these, counted against the bound on staging memory */
 } tempi_shadow;
 
 /* An empty one; pieces are added, then memory is taken. */
 void tempi_shadow_open(tempi_shadow *shadow, const void *mem);
-/* A piece of one byte or more. TEMPI_OK, TEMPI_ERR_MEMORY or TEMPI_ERR_OVERFLOW. */
-int tempi_shadow_add(tempi_shadow *shadow, const tempi_layout *layout, int64_t count, int64_t displacement,
-                     int32_t device);
+/* A piece of one byte or more, whose parts are the shadow's from then on, also where it fails. TEMPI_OK,
+ * TEMPI_ERR_MEMORY or TEMPI_ERR_OVERFLOW. */
+int tempi_shadow_add(tempi_shadow *shadow, const tempi_shadow_piece *piece);
 /* Sets `given`. */
 int tempi_shadow_take(tempi_shadow *shadow);
 /* Everything back; the shadow is empty then. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import tempi
 from devices import DEVICES, EMULATED
 from examples import strided
 from transfers import Side, exchange
-from world import MPI, Memory, acted, outcome, partners
+from world import MPI, Memory, acted, committed, outcome, partners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -178,6 +179,25 @@ def test_a_pack_without_room_ends_as_the_library_says(comm: Any) -> None:
     assert pack_into_little(("host", "device")) == plain
 
 
+@pytest.mark.parametrize("places", [("host", "device"), ("device", "device"), ("device", "host")], ids="-".join)
+@pytest.mark.parametrize("call", ["MPI_Pack", "MPI_Unpack"])
+@pytest.mark.skipif(AWARE, reason="the library is given device addresses")
+def test_packed_bytes_without_room_on_a_device_are_the_librarys_to_judge(
+    comm: Any, places: tuple[str, str], call: str
+) -> None:
+    """MPICH packs or unpacks what there is room for."""
+    memory = Memory(strided(57), 1, where=places[0]).fill(1)
+    little = Memory(oracle.Contiguous(10, _double), 1, where=places[1]).fill(2)
+    at = np.zeros(1, "i")
+    with committed(memory.tree) as datatype:
+        if call == "MPI_Pack":
+            came = outcome(lambda: calls.call(call, memory, 1, datatype, little, 80, at, comm))
+        else:
+            came = outcome(lambda: calls.call(call, little, 80, at, memory, 1, datatype, comm))
+    assert came is None or "error" in came
+    assert 0 <= int(at[0]) <= 80
+
+
 def test_an_array_reached_from_anothers_address(comm: Any) -> None:
     """Not by the standard, but programs do it."""
     places = ("host", "device")
@@ -229,3 +249,69 @@ def test_a_large_one(comm: Any) -> None:
     with out.datatype() as sent, into.datatype() as received, acted(mixed=2):
         exchange(comm, "Isend", Side(out, sent), "Irecv", Side(into, received))
     into.check(Mixed(places, [tree] * 3).fill(partners(comm)[1]).packed)
+
+
+# -- functions that bounce ----------------------------------------------------------------------------------
+
+COLLECTIVE = {"host and device": ("host", "device"), "device and host": ("device", "host"),
+              "two devices": ("device", "device:1"),
+              "all": ("pinned", "device", "host", "managed", "device:1", "pool")}  # fmt: skip
+no_devices_there = pytest.mark.skipif(AWARE, reason="the library is given device addresses")
+
+
+@no_devices_there
+@pytest.mark.parametrize("call", ["Bcast", "Ibcast"])
+@pytest.mark.parametrize("places", COLLECTIVE.values(), ids=COLLECTIVE)
+def test_one_type_of_several_memories_is_broadcast(comm: Any, places: tuple[str, ...], call: str) -> None:
+    trees = trees_for(places)
+    mine, roots = Mixed(places, trees), Mixed(places, trees).fill(0)
+    if comm.rank == 0:
+        mine.fill(0)
+    with mine.datatype() as datatype:
+        request = getattr(comm, call)(mine.message(datatype), 0)
+        if request is not None:
+            request.Wait()
+    np.testing.assert_array_equal(mine.packed, roots.packed)
+    if comm.rank != 0:
+        mine.check(roots.packed)
+
+
+@no_devices_there
+@pytest.mark.parametrize("places", COLLECTIVE.values(), ids=COLLECTIVE)
+def test_a_collective_has_one_type_of_several_memories_on_both_sides(comm: Any, places: tuple[str, ...]) -> None:
+    trees = trees_for(places)
+    out, into = Mixed(places, trees).fill(comm.rank), Mixed(places, trees)
+    doubles = len(out.packed) // 8
+    whole = np.zeros((comm.size, doubles))
+    with out.datatype() as sent, into.datatype() as received:
+        comm.Allgather(out.message(sent), [whole, doubles, MPI.DOUBLE])
+        comm.Scatter([whole, doubles, MPI.DOUBLE], into.message(received), 0)
+    for rank, row in enumerate(whole):
+        np.testing.assert_array_equal(row.view(np.uint8), Mixed(places, trees).fill(rank).packed)
+    into.check(Mixed(places, trees).fill(comm.rank).packed)
+
+
+@no_devices_there
+def test_managed_memory_beside_another_devices_is_waited_for(comm: Any) -> None:
+    """The program's copy into it may still be under way."""
+    if comm.size < 2:
+        pytest.skip("one entry for each rank")
+    emulator = pytest.importorskip("tempi.emulator.array")
+    n = 1 << 14
+    managed = emulator.DeviceArray.from_numpy(np.zeros(n, np.int64), kind="managed")
+    other = Memory(oracle.Contiguous(n, oracle.Named("INT64_T")), 1, where="device:1").fill(1)
+    places = [managed.pointer] + [other.address] * (comm.size - 1)
+    types = [MPI.INT64_T.Create_hindexed([n], [place]).Commit() for place in places]
+    came = np.zeros((comm.size, n), np.int64)
+    into = [came, [n] * comm.size, [8 * n * i for i in range(comm.size)], [MPI.INT64_T] * comm.size]
+    for seed in range(10):
+        source = emulator.DeviceArray.from_numpy(np.arange(n, dtype=np.int64) + seed)
+        with emulator.current(0):
+            target, origin = ctypes.c_uint64(managed.pointer), ctypes.c_uint64(source.pointer)
+            stream = ctypes.c_void_p(emulator.LEGACY_STREAM)
+            assert emulator.driver().cuMemcpyAsync(target, origin, ctypes.c_size_t(8 * n), stream) == 0
+            comm.Alltoallw([MPI.BOTTOM, [1] * comm.size, [0] * comm.size, types], into)
+        if comm.rank == 0:
+            np.testing.assert_array_equal(came, np.tile(np.arange(n) + seed, (comm.size, 1)))
+    for datatype in types:
+        datatype.Free()
