@@ -14,7 +14,7 @@ typedef struct tempi_reach {
 typedef struct tempi_apart {
     int n, room;
     tempi_reach *of; /* once joined: in order, of whole pages */
-    int64_t shift;        /* to add to an address; 0: nothing is mapped */
+    int64_t shift;   /* to add to an address; 0: nothing is mapped */
 } tempi_apart;
 
 /* One more stretch, [low, high). A tempi_status. */
