@@ -10,6 +10,7 @@ typedef struct tempi_message {
     const tempi_type *type;
     tempi_operation operation;
     tempi_op op; /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
+    int32_t tables; /* TEMPI_TABLES_OF_*, where op.method is a device's */
 } tempi_message;
 
 /* Whom a message goes to or comes from, as the call names it. */
