@@ -86,7 +86,7 @@ static bool plan_device(const tempi_memory *memory, tempi_other other, tempi_mes
         return leave(op->layout->dense ? TEMPI_STAT_left_aware : TEMPI_STAT_left_rule);
     if (!tempi_packed_get(op, !aware))
         return leave(TEMPI_STAT_left_stage);
-    tempi_method_note(op->method);
+    tempi_method_note(op);
     return true;
 }
 
@@ -101,11 +101,14 @@ static bool plan_mixed(tempi_parts *parts, tempi_message *out)
     tempi_method_of_parts(out, parts);
     op->method = TEMPI_MIXED;
     op->parts = parts;
-    if (sends_or_receives(out->operation) && !tempi_packed_get(op, true)) {
+    const bool packing = !sends_or_receives(out->operation);
+    if (!packing && !tempi_packed_get(op, true)) {
         tempi_message_drop(out);
         return leave(TEMPI_STAT_left_stage);
     }
     tempi_stat_add(TEMPI_STAT_mixed, 1);
+    if (!packing)
+        tempi_method_note(op);
     return true;
 }
 

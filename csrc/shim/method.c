@@ -99,20 +99,27 @@ static int method_of_part(const tempi_message *message, const tempi_part *part)
 
 void tempi_method_of_parts(const tempi_message *message, tempi_parts *parts)
 {
-    for (int p = 0; p < parts->n; ++p) {
-        if (parts->part[p].method == TEMPI_ON_HOST)
-            continue;
-        parts->part[p].method = method_of_part(message, &parts->part[p]);
-        tempi_method_note(parts->part[p].method);
-    }
+    for (int p = 0; p < parts->n; ++p)
+        if (parts->part[p].method != TEMPI_ON_HOST)
+            parts->part[p].method = method_of_part(message, &parts->part[p]);
 }
 
-void tempi_method_note(int method)
+static void note(int method)
 {
     static const int counters[] = {[TEMPI_ON_DEVICE] = TEMPI_STAT_method_device,
                                    [TEMPI_ONE_SHOT] = TEMPI_STAT_method_oneshot,
                                    [TEMPI_STAGED] = TEMPI_STAT_method_staged,
                                    [TEMPI_PIPELINED] = TEMPI_STAT_method_pipelined};
-    if (method >= TEMPI_ON_DEVICE && method <= TEMPI_PIPELINED)
+    if (method != TEMPI_ON_HOST)
         tempi_stat_add(counters[method], 1);
+}
+
+void tempi_method_note(const tempi_op *op)
+{
+    if (op->method != TEMPI_MIXED) {
+        note(op->method);
+        return;
+    }
+    for (int p = 0; p < op->parts->n; ++p)
+        note(op->parts->part[p].method);
 }

@@ -16,7 +16,7 @@ int tempi_method_of_packing(const tempi_message *message, int packed, bool may);
 /* Sets the method of each part of a message of several memories whose packed bytes are in pinned memory. */
 void tempi_method_of_parts(const tempi_message *message, tempi_parts *parts);
 
-/* Counts what a device did by that method. */
-void tempi_method_note(int method);
+/* Counts what devices do by its methods. */
+void tempi_method_note(const tempi_op *op);
 
 #endif

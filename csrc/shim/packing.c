@@ -49,17 +49,14 @@ static bool choose(tempi_message *message, const tempi_memory *where)
     if (op->method == TEMPI_ON_HOST)
         return true;
     const int packed = packed_of(message, where);
-    if (op->method == TEMPI_MIXED) {
-        if (packed == TEMPI_PACKED_PLAIN) /* which nothing but a copy reaches */
-            tempi_parts_set_method(op->parts, TEMPI_STAGED);
-        return true;
-    }
     const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
-    op->method = tempi_method_of_packing(message, packed, !through_host);
-    if (op->method != TEMPI_ON_HOST) {
-        tempi_method_note(op->method);
+    if (op->method != TEMPI_MIXED)
+        op->method = tempi_method_of_packing(message, packed, !through_host);
+    else if (packed == TEMPI_PACKED_PLAIN) /* which nothing but a copy reaches */
+        tempi_parts_set_method(op->parts, TEMPI_STAGED);
+    tempi_method_note(op);
+    if (op->method != TEMPI_ON_HOST)
         return true;
-    }
     tempi_stat_add(TEMPI_STAT_left_rule, 1);
     (void)tempi_cuda_settle(op->direction); /* the library reads or writes what the program's stream does */
     return false;

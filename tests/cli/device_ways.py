@@ -85,6 +85,12 @@ def mixed_packing(sent: MPI.Datatype, received: MPI.Datatype) -> None:
     call("unpack", received, 0, packed.pointer, 2 * SIZE)
 
 
+def mixed_plain(sent: MPI.Datatype, received: MPI.Datatype) -> None:
+    packed = np.zeros(2 * SIZE, np.uint8)
+    call("pack", sent, 0, packed.ctypes.data, 2 * SIZE)
+    call("unpack", received, 0, packed.ctypes.data, 2 * SIZE)
+
+
 def mixed_message(sent: MPI.Datatype, received: MPI.Datatype) -> None:
     COMM.Sendrecv([MPI.BOTTOM, 1, sent], OTHER, 1, [MPI.BOTTOM, 1, received], OTHER, 1)
 
@@ -107,6 +113,7 @@ CASES: dict[str, Callable[[MPI.Datatype], None]] = {
     "dense": dense,
     "two memories": lambda datatype: two_memories(datatype, mixed_message),
     "two memories packed": lambda datatype: two_memories(datatype, mixed_packing),
+    "two memories, plain": lambda datatype: two_memories(datatype, mixed_plain),
 }
 if not AWARE:
     CASES |= {"device": lambda datatype: packing(datatype, "device"), "broadcast": broadcast}
