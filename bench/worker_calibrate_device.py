@@ -42,8 +42,9 @@ SPAN = 1 << 30  # of device memory that one point may touch, at most
 CHECKED = 16 << 20  # up to here every byte of a point is compared
 KERNELS = ("device_pack", "device_unpack", "mapped_pack", "mapped_unpack")
 LIBRARY_PACKS = ("device_library_pack", "device_library_unpack", "mapped_library_pack", "mapped_library_unpack")
-#: What the library takes longer for is not measured at the larger sizes of its shape, which take longer in proportion.
-SLOW = 0.1  # seconds
+#: A library may copy run by run. What would take it longer than this, in proportion to the smaller sizes of its shape,
+#: is not measured: the tables go on in proportion as well.
+SLOW = 0.02  # seconds
 
 
 def possible() -> bool:
@@ -100,7 +101,8 @@ class Ends:
     pinned: tuple[int, int]
     aware: bool
     spent: Any = field(default_factory=lambda: (c_double * 2)())
-    slow: dict[tuple[grid.Column, str, str | None], int] = field(default_factory=dict)  # the least such size
+    #: By shape, quantity and peer: the largest size that the library was measured at, and its seconds.
+    largest: dict[tuple[grid.Column, str, str | None], tuple[int, float]] = field(default_factory=dict)
 
 
 def _strided(driver: Driver, span: int) -> dict[str, int]:
@@ -298,20 +300,17 @@ def _subjects(ends: Ends, job: Job, datatype: Any) -> dict[str, adaptive.Run]:
     return found
 
 
-def _not_too_slow(ends: Ends, job: Job, subjects: Mapping[str, adaptive.Run]) -> dict[str, adaptive.Run]:
-    return {
-        name: run
-        for name, run in subjects.items()
-        if ends.slow.get((job.column, name, job.peer), job.size) >= job.size
-    }
+def _is_too_slow(ends: Ends, job: Job, name: str) -> bool:
+    size, seconds = ends.largest.get((job.column, name, job.peer), (job.size, 0.0))
+    return seconds * job.size / size > SLOW and job.size > size
 
 
-def _note_slow(ends: Ends, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]], agree: sampling.Agree) -> None:
+def _note(ends: Ends, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]], agree: sampling.Agree) -> None:
     """By rank 0's word, as both ranks leave the same out."""
     for name, found in taken.items():
-        if "library" in name and agree(float(min(found)[0] > SLOW)) != 0.0:
-            key = (job.column, name, job.peer)
-            ends.slow[key] = min(job.size, ends.slow.get(key, job.size))
+        if "library" in name:
+            seconds, key = agree(min(found)[0]), (job.column, name, job.peer)
+            ends.largest[key] = max(ends.largest.get(key, (0, 0.0)), (job.size, seconds))
 
 
 def _measure(ends: Ends, job: Job, budget: float) -> Iterator[Record]:
@@ -319,9 +318,11 @@ def _measure(ends: Ends, job: Job, budget: float) -> Iterator[Record]:
     datatype = None if job.column == grid.PLAIN else shape.datatype(ends.host.mpi)
     pair = None if job.peer is None else ends.host.pairs[job.peer]
     agree = sampling.alone if pair is None else lambda value: pair.bcast(value, root=0)
-    subjects = _not_too_slow(ends, job, _subjects(ends, job, datatype))
+    subjects = {
+        name: run for name, run in _subjects(ends, job, datatype).items() if not _is_too_slow(ends, job, name)
+    }
     taken = adaptive.measure(subjects, budget, agree) if subjects else {}
-    _note_slow(ends, job, taken, agree)
+    _note(ends, job, taken, agree)
     if datatype is not None:
         datatype.Free()
     share = 1.0 if job.peer in (None, "self") else 0.5

@@ -69,17 +69,16 @@ def test_packs_of_a_shape_are_rows_beside_its_messages() -> None:
     assert [row.case for row in suite_model_device.rows([*made(), *packs])] == ["c", "c, MPI_Pack of device memory"]
 
 
-def test_what_takes_the_library_long_is_not_measured_at_larger_sizes() -> None:
-    ends: Any = SimpleNamespace(slow={})
-    column = grid.device_columns(True)[0]
+def test_what_would_take_the_library_long_is_not_measured() -> None:
+    ends: Any = SimpleNamespace(largest={})
+    column, slow = grid.device_columns(True)[0], worker_calibrate_device.SLOW
     jobs = [Job(column, size, None) for size in (1024, 4096, 65536)]
-    long, short = [(2 * worker_calibrate_device.SLOW,)] * 3, [(1e-6,)] * 3
-    taken = {"device_pack": long, "device_library_pack": long, "mapped_library_pack": short}
-    worker_calibrate_device._note_slow(ends, jobs[1], taken, sampling.alone)
-    subjects = dict.fromkeys(taken, lambda loops: (0.0,))
-    kept = [set(worker_calibrate_device._not_too_slow(ends, job, subjects)) for job in jobs]
-    assert kept == [set(taken), set(taken), {"device_pack", "mapped_library_pack"}]
-    assert set(worker_calibrate_device._not_too_slow(ends, replace(jobs[2], peer="node"), subjects)) == set(taken)
+    long, short = [(slow / 15,)] * 3, [(slow / 17,)] * 3
+    taken = {"device_pack": [(1.0,)], "device_library_pack": long, "mapped_library_pack": short}
+    worker_calibrate_device._note(ends, jobs[1], taken, sampling.alone)
+    left_out = [{name for name in taken if worker_calibrate_device._is_too_slow(ends, job, name)} for job in jobs]
+    assert left_out == [set(), set(), {"device_library_pack"}]
+    assert not worker_calibrate_device._is_too_slow(ends, replace(jobs[2], peer="node"), "device_library_pack")
 
 
 @pytest.mark.parametrize("quick", [True, False])
