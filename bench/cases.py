@@ -133,6 +133,35 @@ class Vector(Case):
 
 
 @dataclass(frozen=True, slots=True)
+class Contiguous(Case):
+    """Doubles without gaps, for messages of device memory."""
+
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"contiguous, {size_name(self.size)}"
+
+    @property
+    def nbytes(self) -> int:
+        return self.size
+
+    @property
+    def span(self) -> int:
+        return self.size
+
+    @property
+    def run(self) -> int:
+        return self.size
+
+    def datatype(self, mpi: Any) -> Any:
+        return _committed(mpi.DOUBLE.Create_contiguous(self.size // 8))
+
+    def view(self, buffer: Bytes) -> npt.NDArray[Any]:
+        return buffer[: self.size]
+
+
+@dataclass(frozen=True, slots=True)
 class Face(Case):
     """A face of a cube of `edge`^3 doubles, halo included: a subarray, one thick along `axis`."""
 
@@ -377,9 +406,10 @@ def held_out(quick: bool) -> list[Case]:
 def held_out_device(quick: bool, *, emulated: bool = False) -> list[Case]:
     """The same for device memory. On the emulated device a few small ones of every kind, for their correctness."""
     if emulated:
-        cases = list(_held_out_vectors((720, 6 * KIB), (24, 128)))[::3]
+        cases = [Contiguous(6 * KIB), *list(_held_out_vectors((720, 6 * KIB), (24, 128)))[::3]]
         return [*cases, Face(18, 0), Face(18, 2), Indexed(1536), Field(1536), Transpose(17), Halo(16, 2, (1, -1, 0))]
     if quick:
-        return held_out(True)
+        return [Contiguous(24 * KIB), Contiguous(1500 * KIB), *held_out(True)]
+    plain = (Contiguous(size) for size in (720, 6 * KIB, 24 * KIB, 160 * KIB, 1500 * KIB, 6 * MIB, 24 * MIB))
     large = _held_out_vectors((24 * MIB,), (24, 128, 512, 2048))
-    return [*held_out(False), *large, Halo(256, 3, (1, 0, 0)), Halo(256, 3, (0, 0, 1))]
+    return [*plain, *held_out(False), *large, Halo(256, 3, (1, 0, 0)), Halo(256, 3, (0, 0, 1))]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tempi.bench import cases, gpu_driver, launch, records, stats, suite
+from tempi.bench import cases, gpu_driver, launch, records, stats, suite, worker_model_packing
 from tempi.bench.records import Record
 from tempi.bench.suite_gpu import is_emulated
 from tempi.bench.suite_model import off_by
@@ -23,6 +23,8 @@ from tempi.bench.worker_options import PackOptions
 
 from tempi.model import predict
 
+#: The operation of messages, among the records.
+MESSAGE = "one way"
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): whether it is right and works; none of these times is a GPU's"
 #: Among the records of a card, and the samples of its calibration.
 FILE, CALIBRATION = "model.json", "calibration.json"
@@ -64,7 +66,9 @@ def row(case: str, group: dict[str, list[Record]]) -> Row | None:
     seconds = {name: stats.median(values[1::2]).value for name, values in taken.items()}
     meta = group["model"][0].meta
     chosen = {"model": "model", "rule": meta["rule"], "perfect": min(picked, key=lambda name: picked[name])}
-    return Row(case, seconds, meta["predicted"], chosen, " + ".join(meta["chosen"]))
+    op = group["model"][0].op
+    named = case if op == MESSAGE else f"{case}, {op}"
+    return Row(named, seconds, meta["predicted"], chosen, " + ".join(meta["chosen"]))
 
 
 def rows(found: Sequence[Record]) -> list[Row]:
@@ -78,7 +82,8 @@ def _names(found: Sequence[Row]) -> list[str]:
 
 def table(found: Sequence[Row], note: str = "") -> Table:
     """Every case; `note` stands in the title."""
-    made = Table(title=f"{note}Microseconds one way, predicted / measured; what the model took; chosen over best")
+    what = "Microseconds one way, or of one call, predicted / measured; what the model took; chosen over best"
+    made = Table(title=f"{note}{what}")
     made.add_column("case")
     for name in (*_names(found), "model took", "model", "rule"):
         made.add_column(name, justify="right", no_wrap=True)
@@ -143,7 +148,8 @@ def _records(common: suite.Common, options: PackOptions) -> Iterator[Record]:
 
 def run(common: suite.Common, options: PackOptions) -> list[Record]:
     """Measures, writes and prints."""
-    total = len(cases.held_out_device(options.quick, emulated=gpu_driver.is_emulated()))
+    shapes = cases.held_out_device(options.quick, emulated=gpu_driver.is_emulated())
+    total = len(shapes) + 4 * len(shapes[:: worker_model_packing.EACH])  # more, where the library takes addresses
     found = suite.gather(_records(common, options), total, "model")
     if common.json:
         records.write(common.json, found)

@@ -41,6 +41,10 @@ LONGEST = 0.9  # seconds of one group
 SPAN = 1 << 30  # of device memory that one point may touch, at most
 CHECKED = 16 << 20  # up to here every byte of a point is compared
 KERNELS = ("device_pack", "device_unpack", "mapped_pack", "mapped_unpack")
+LIBRARY_PACKS = ("device_library_pack", "device_library_unpack", "mapped_library_pack", "mapped_library_unpack")
+#: A library may copy run by run. What would take it longer than this, in proportion to the smaller sizes of its shape,
+#: is not measured: the tables go on in proportion as well.
+SLOW = 0.02  # seconds
 
 
 def possible() -> bool:
@@ -97,6 +101,8 @@ class Ends:
     pinned: tuple[int, int]
     aware: bool
     spent: Any = field(default_factory=lambda: (c_double * 2)())
+    #: By shape, quantity and peer: the largest size that the library was measured at, and its seconds.
+    largest: dict[tuple[grid.Column, str, str | None], tuple[int, float]] = field(default_factory=dict)
 
 
 def _strided(driver: Driver, span: int) -> dict[str, int]:
@@ -151,6 +157,21 @@ def _kernels(ends: Ends, job: Job, layout: int, count: int) -> dict[str, adaptiv
         op = name.partition("_")[2]
         work = gpu_subjects.counted(op, layout, count, memory, packed, ends.driver.ordinal)
         found[name] = _kept(_calls(work.call()), work)
+    return found
+
+
+def _library_packs(ends: Ends, job: Job, handle: int, layout: int, count: int) -> dict[str, adaptive.Run]:
+    """The library's own MPI_Pack and MPI_Unpack of device memory."""
+    mpi, memory = ends.host.mpi, ends.strided[job.memory] + (grid.SHIFT if job.column.family == grid.SHIFTED else 0)
+    found = {}
+    for name in LIBRARY_PACKS:
+        op = name.rpartition("_")[2]
+        transfer = _native.Transfer(
+            function=ends.host.functions[op.capitalize()], layout=layout, type=handle,
+            comm=worker.handle(mpi, mpi.COMM_SELF), memory=memory,
+            packed=ends.packed[0] if name.startswith("device") else ends.pinned[0], bytes=job.size, count=count,
+        )  # fmt: skip
+        found[name] = adaptive.timed(_native.timer(ends.host.library, f"bench_mpi_{op}", transfer))
     return found
 
 
@@ -260,7 +281,7 @@ def _check(ends: Ends, job: Job, layout: int, count: int, subjects: Mapping[str,
 
 def _record(job: Job, quantity: str, seconds: Sequence[float]) -> Record:
     column = job.column
-    memory = job.memory if quantity in KERNELS else "device"
+    memory = job.memory if quantity in KERNELS or quantity in LIBRARY_PACKS else "device"
     meta = {"family": column.family, "run": column.run, "stride": column.stride, "peer": job.peer, "memory": memory}
     return Record(BENCH, column.name, quantity, job.peer or "here", job.size, tuple(seconds), meta)
 
@@ -274,7 +295,22 @@ def _subjects(ends: Ends, job: Job, datatype: Any) -> dict[str, adaptive.Run]:
         return _typed(ends, job, handle, layout, count)
     found = _kernels(ends, job, layout, count)
     _check(ends, job, layout, count, found)
+    if ends.aware and job.memory == "device":
+        found |= _library_packs(ends, job, handle, layout, count)
     return found
+
+
+def _is_too_slow(ends: Ends, job: Job, name: str) -> bool:
+    size, seconds = ends.largest.get((job.column, name, job.peer), (job.size, 0.0))
+    return seconds * job.size / size > SLOW and job.size > size
+
+
+def _note(ends: Ends, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]], agree: sampling.Agree) -> None:
+    """By rank 0's word, as both ranks leave the same out."""
+    for name, found in taken.items():
+        if "library" in name:
+            seconds, key = agree(min(found)[0]), (job.column, name, job.peer)
+            ends.largest[key] = max(ends.largest.get(key, (0, 0.0)), (job.size, seconds))
 
 
 def _measure(ends: Ends, job: Job, budget: float) -> Iterator[Record]:
@@ -282,7 +318,11 @@ def _measure(ends: Ends, job: Job, budget: float) -> Iterator[Record]:
     datatype = None if job.column == grid.PLAIN else shape.datatype(ends.host.mpi)
     pair = None if job.peer is None else ends.host.pairs[job.peer]
     agree = sampling.alone if pair is None else lambda value: pair.bcast(value, root=0)
-    taken = adaptive.measure(_subjects(ends, job, datatype), budget, agree)
+    subjects = {
+        name: run for name, run in _subjects(ends, job, datatype).items() if not _is_too_slow(ends, job, name)
+    }
+    taken = adaptive.measure(subjects, budget, agree) if subjects else {}
+    _note(ends, job, taken, agree)
     if datatype is not None:
         datatype.Free()
     share = 1.0 if job.peer in (None, "self") else 0.5

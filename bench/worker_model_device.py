@@ -3,17 +3,18 @@ tempi.bench.worker_model_device``.
 
 Subjects: every method that is possible, imposed on the engine of both ranks; and "model", what the engine does by
 itself with the tables in force. What was predicted, what the engine chose and what the built-in rule would is in
-the records. On the emulated device the shapes are small and few, and every record says what it is.
+the records. Some of the shapes are packed and unpacked by rank 0 as well (worker_model_packing.py). On the emulated
+device the shapes are small and few, and every record says what it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tempi.bench import _native, cases, sampling, worker, worker_gpu_messages
+from tempi.bench import _native, cases, sampling, worker, worker_gpu_messages, worker_model_packing
 from tempi.bench.gpu_driver import Driver
 from tempi.bench.records import Record
 from tempi.bench.worker_options import PackOptions, parse_pack
@@ -23,14 +24,6 @@ from tempi.model import predict, store
 
 TAG = 7
 BENCH = "model"
-BY_ITSELF = -1  # the engine's number for choosing
-#: How the engine tells which method it took.
-COUNTERS = {
-    "library": "left_rule", "device": "method_device", "oneshot": "method_oneshot", "staged": "method_staged",
-    "pipelined": "method_pipelined",
-}  # fmt: skip
-
-
 def tables(mpi: Any, driver: Driver) -> tuple[predict.Model, str, store.Gpu]:
     """The tables of this card and MPI, and where they are. Raises `WorkerError` where there are none."""
     gpu = store.gpu(driver.ordinal)
@@ -66,20 +59,11 @@ class Bench:
         )  # fmt: skip
 
 
-def methods(aware: bool) -> list[str]:
+def methods(case: cases.Case, aware: bool) -> list[str]:
     """Those that are possible."""
+    if isinstance(case, cases.Contiguous):
+        return ["library", "staged"] if aware else ["staged"]
     return [name for name in predict.METHODS if aware or name not in ("library", "device")]
-
-
-def _imposed(timer: _native.Timer, number: int) -> _native.Timer:
-    def run(loops: int) -> float:
-        _engine.lib.tempi_device_method_impose(number)
-        try:
-            return timer(loops)
-        finally:
-            _engine.lib.tempi_device_method_impose(BY_ITSELF)
-
-    return run
 
 
 def _timers(bench: Bench, aware: bool) -> dict[str, _native.Timer]:
@@ -88,12 +72,11 @@ def _timers(bench: Bench, aware: bool) -> dict[str, _native.Timer]:
     theirs = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
     own = (worker.tempi_function("MPI_Send"), worker.tempi_function("MPI_Recv"))
     made = {}
-    for name in methods(aware):
+    for name in methods(bench.case, aware):
         if name == "library":
             made[name] = _native.timer(library, op, bench.message(theirs))
         else:
-            timer = _native.timer(library, op, bench.message(own))
-            made[name] = _imposed(timer, predict.METHODS.index(name))
+            made[name] = worker_model_packing.imposed(_native.timer(library, op, bench.message(own)), name)
     return made | {"model": _native.timer(library, op, bench.message(own))}
 
 
@@ -108,14 +91,6 @@ def _wrong(bench: Bench, timer: _native.Timer) -> str | None:
     return next((told for told in bench.comm.allgather(text) if told), None)
 
 
-def _chosen(timer: _native.Timer) -> dict[str, int]:
-    """How often each method was taken in one round trip: the send's and the receive's."""
-    before = {name: worker.counter(counter) for name, counter in COUNTERS.items()}
-    timer(1)
-    grown = {name: worker.counter(counter) - before[name] for name, counter in COUNTERS.items()}
-    return {name: n for name, n in grown.items() if n}
-
-
 def _measure(bench: Bench, aware: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
     def record(name: str, seconds: list[float], **more: Any) -> Record:
         one_way = tuple(0.5 * value for value in seconds)
@@ -127,7 +102,7 @@ def _measure(bench: Bench, aware: bool, budget: float, meta: dict[str, Any]) -> 
             yield record(name, [], refused=wrong)
         else:
             right[name] = timer
-    taken = _chosen(right["model"]) if "model" in right else {}
+    taken = worker_model_packing.chosen(right["model"]) if "model" in right else {}
     for name, seconds in zip(right, sampling.sample(list(right.values()), budget, bench.comm.bcast), strict=True):
         more = {"chosen": taken} if name == "model" else {}
         yield record(name, seconds, checked=True, **more)
@@ -137,6 +112,11 @@ def _predicted(model: predict.Model, layout: int, size: int, aware: bool, peer: 
     pointer = _engine.ffi.cast("tempi_layout const *", layout)
     told = model.predict_device(pointer, size, "send", peer, aware=aware)
     return None if told is None else told.seconds
+
+
+def _packing(mpi: Any, model: predict.Model, driver: Driver, aware: bool, chosen: Sequence[cases.Case]) -> Any:
+    span, size = max(case.span for case in chosen), max(case.nbytes for case in chosen)
+    return worker_model_packing.Packing(mpi, model, driver, aware, span, 2 * size)
 
 
 def run(options: PackOptions) -> Iterator[Record]:
@@ -157,16 +137,24 @@ def run(options: PackOptions) -> Iterator[Record]:
     driver.write(source, bytes_)
     meta: dict[str, Any] = {**worker.describe(MPI), "tables": path, "aware": aware, "memory": "device"}
     meta |= {"device": driver.describe(), "emulated": driver.emulated, "driver": gpu.driver}
-    for case in chosen:
+    packing = _packing(MPI, model, driver, aware, chosen) if comm.rank == 0 else None
+    for number, case in enumerate(chosen):
         datatype = case.datatype(MPI)
         named = {"type": datatype, "byte_type": MPI.BYTE, "comm": comm}
         handles = {name: worker.handle(MPI, thing) for name, thing in named.items()}
         handles["layout"] = worker.layout(handles["type"])
         bench = Bench(case, comm, driver, source, target, ~case.gather(bytes_[: case.span]), handles)
         told = _predicted(model, handles["layout"], case.nbytes, aware, peer)
-        rule = predict.rule_method(case.nbytes, aware=aware)
-        yield from _measure(bench, aware, options.seconds, {**meta, "run": case.run, "predicted": told, "rule": rule})
+        contiguous = isinstance(case, cases.Contiguous)
+        rule = predict.rule_method(case.nbytes, aware=aware, contiguous=contiguous)
+        own = {**meta, "run": case.run, "predicted": told, "rule": rule}
+        if len(methods(case, aware)) > 1:
+            yield from _measure(bench, aware, options.seconds, own)
+        if packing is not None and not contiguous and number % worker_model_packing.EACH == 0:
+            yield from packing.measure(case, datatype, options.seconds, own)
         datatype.Free()
+    if packing is not None:
+        packing.close()
     driver.free(source)
     driver.free(target)
 

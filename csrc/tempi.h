@@ -267,8 +267,12 @@ enum {
 };
 enum { TEMPI_TABLES_OF_HOST = 0, TEMPI_TABLES_OF_DEVICE = 1, TEMPI_TABLES_OF_MANAGED = 2 };
 
+/* The memory that MPI_Pack writes to and MPI_Unpack reads from: PLAIN is of the host, and no device's kernels reach it. */
+enum { TEMPI_PACKED_PINNED = 0, TEMPI_PACKED_DEVICE = 1, TEMPI_PACKED_PLAIN = 2 };
+
 /* Seconds by method; negative: the method is not possible, or was not measured. A message takes the sum of
- * the three parts. Where the bytes go through the host, the other side's part is that of its best way. */
+ * the three parts; MPI_Pack and MPI_Unpack have one of them. Where the bytes go through the host, the other side's
+ * part is that of its best way. */
 typedef struct tempi_device_prediction {
     double seconds[TEMPI_METHODS];
     double pack[TEMPI_METHODS];
@@ -277,20 +281,25 @@ typedef struct tempi_device_prediction {
     int32_t method; /* the one that is chosen */
 } tempi_device_prediction;
 
+/* What is not used may be 0. */
 typedef struct tempi_device_message {
-    int64_t bytes;     /* packed */
-    int32_t operation; /* TEMPI_MODEL_SEND or TEMPI_MODEL_RECV */
-    int32_t peer;      /* TEMPI_PEER_* */
-    int32_t memory;    /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
-    int32_t shifted;   /* 1: the buffer's address allows only smaller words than the layout does */
-    int32_t aware;     /* 1: the library takes device addresses */
+    int64_t bytes;      /* packed */
+    int64_t whole;      /* of a message of several memories, of which these bytes are one's part */
+    int64_t stretches;  /* such a part: pieces in which its bytes lie in the packed stream */
+    int32_t operation;  /* TEMPI_MODEL_* */
+    int32_t peer;       /* TEMPI_PEER_*, of SEND and RECV */
+    int32_t packed;     /* TEMPI_PACKED_*, of PACK and UNPACK */
+    int32_t memory;     /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
+    int32_t shifted;    /* 1: the buffer's address allows only smaller words than the layout does */
+    int32_t contiguous; /* 1: all the bytes lie together, as those of a layout without gaps always do */
+    int32_t aware;      /* 1: the library takes device addresses */
 } tempi_device_message;
 
 /* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer; the built-in rule decides. */
 int tempi_model_predict_device(const tempi_model *model, const tempi_layout *layout,
                                const tempi_device_message *message, tempi_device_prediction *out);
-/* The built-in rule's method for device memory with gaps. */
-int tempi_rule_method(int64_t bytes, int32_t aware);
+/* The built-in rule's method for messages of device memory; `contiguous`: without gaps. */
+int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware);
 /* For measuring: the method for device memory in this process from now on; -1: the one that is chosen. */
 void tempi_device_method_impose(int32_t method);
 

@@ -86,8 +86,10 @@ static const variable variables[] = {
     {"TEMPI_LAUNCH_AT_ONCE", FLAG, &tempi_config.launch_at_once,
      "device memory: a nonblocking send's kernel starts at once if its stream is idle, instead of with all others "
      "of a burst at the first call that is no nonblocking send or receive"},
-    {"TEMPI_CONTIGUOUS_STAGED", ELSEWHERE, NULL, "method for device memory; none on host memory"},
-    {"TEMPI_CONTIGUOUS_AUTO", ELSEWHERE, NULL, "method for device memory; none on host memory"},
+    {"TEMPI_CONTIGUOUS_STAGED", FLAG, &tempi_config.contiguous_staged,
+     "device memory without gaps: copied to the host and sent, also where the library takes device addresses"},
+    {"TEMPI_CONTIGUOUS_AUTO", FLAG, &tempi_config.contiguous_automatic,
+     "device memory without gaps: by the calibrated model, else left to a library that takes device addresses (default)"},
     {"TEMPI_NO_ALLTOALLV", ELSEWHERE, NULL, "accepted for compatibility; Alltoallv is the library's"},
     {"TEMPI_PLACEMENT_METIS", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},
     {"TEMPI_PLACEMENT_KAHIP", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},

@@ -19,6 +19,7 @@ typedef struct tempi_settings {
     const char *cuda_driver; /* "emulated": the test device; "none": no CUDA; NULL: the program's */
     int64_t cuda_aware;   /* the MPI library takes device addresses: 0, 1, or -1: ask it */
     bool oneshot, device, staged, pipelined, automatic; /* TEMPI_DATATYPE_*: the method for device memory */
+    bool contiguous_staged, contiguous_automatic; /* TEMPI_CONTIGUOUS_*: the same where it has no gaps */
     bool launch_at_once;  /* kernels start when their stream is idle, not when the program has posted all */
     int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
     const char *model;    /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */

@@ -53,7 +53,7 @@
     X(left_aware, "left to the library: device memory without gaps, which it takes itself")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory that took another method, because buffers were out")  \
-    X(method_device, "messages of device memory carried through a device buffer")                  \
+    X(method_device, "messages, packs and unpacks of device memory by kernels that work in device memory") \
     X(method_oneshot, "likewise, by kernels that reach host memory themselves")                    \
     X(method_staged, "likewise, through a device buffer and a copy")                               \
     X(method_pipelined, "likewise, in pieces")                                                     \

@@ -7,7 +7,11 @@
  *   T_pipelined = the same in pieces + message of pinned bytes + the other side's part
  *
  * (of a sender; a receiver's likewise). Pinned bytes are the same on the wire whoever made them, so there each
- * side takes what is best for it, and the other side's part is its best by the same tables. */
+ * side takes what is best for it, and the other side's part is its best by the same tables.
+ *
+ * Without gaps there is no kernel: T_library = message of device bytes, T_staged = copy out + message of pinned
+ * bytes + copy in. MPI_Pack and MPI_Unpack are one side's part alone, and so is what a device has of a message of several
+ * memories. */
 #include "model/devices.h"
 #include "model/number.h"
 #include "model/shape.h"
@@ -29,6 +33,8 @@ typedef struct query {
     tempi_family family;
     int peer;
     tempi_place place;
+    double pieces;    /* of a pipelined one */
+    double stretches; /* in which the packed bytes lie, each of them a copy */
 } query;
 
 static double at(const query *q, int memory, tempi_quantity quantity, tempi_family family, int peer, tempi_place place)
@@ -67,15 +73,24 @@ typedef struct pieces {
     double kernels, copies;
 } pieces;
 
-static pieces pieces_of(const query *q, int direction, tempi_place place)
+/* All bytes at that place, stretch by stretch. */
+static double copies(const query *q, int direction, tempi_place place, double stretches)
+{
+    if (stretches > 1)
+        place.size -= tempi_number_log(stretches);
+    const double one = bytes(q, direction == TEMPI_PACK ? TEMPI_COPY_OUT : TEMPI_COPY_IN, 0, place);
+    return one < 0 || stretches <= 1 ? one : one + (stretches - 1) * less_launch(q, one);
+}
+
+static pieces pieces_of(const query *q, int direction, tempi_place place, double stretches)
 {
     return (pieces){kernels(q, direction == TEMPI_PACK ? TEMPI_DEVICE_PACKS : TEMPI_DEVICE_UNPACKS, place),
-                    bytes(q, direction == TEMPI_PACK ? TEMPI_COPY_OUT : TEMPI_COPY_IN, 0, place)};
+                    copies(q, direction, place, stretches)};
 }
 
 static double staged(const query *q, int direction)
 {
-    const pieces whole = pieces_of(q, direction, q->place);
+    const pieces whole = pieces_of(q, direction, q->place, q->stretches);
     if (whole.kernels < 0 || whole.copies < 0 || launch(q) < 0)
         return NONE;
     return whole.kernels + less_launch(q, whole.copies);
@@ -84,11 +99,11 @@ static double staged(const query *q, int direction)
 /* n pieces go through two stages: the first fills the pipe, and then the slower stage sets the pace. */
 static double pipelined(const query *q, int direction)
 {
-    const double n = tempi_number_exp(q->place.size) / TEMPI_PIECE;
-    const tempi_place piece = {tempi_number_log(TEMPI_PIECE), q->place.run, q->place.stride};
+    const double n = q->pieces;
     if (n <= 1)
         return staged(q, direction);
-    const pieces one = pieces_of(q, direction, piece);
+    const tempi_place piece = {q->place.size - tempi_number_log(n), q->place.run, q->place.stride};
+    const pieces one = pieces_of(q, direction, piece, q->stretches / n);
     if (one.kernels < 0 || one.copies < 0 || launch(q) < 0)
         return NONE;
     const double slower = less_launch(q, one.kernels > one.copies ? one.kernels : one.copies);
@@ -130,10 +145,41 @@ static void add(tempi_device_prediction *p, int method, double pack, double mess
     p->seconds[method] = pack + message + unpack;
 }
 
-static void predict(const query *q, int direction, bool aware, tempi_device_prediction *p)
+/* A message without gaps: every method of tempi's is the same copy. A library that takes it as it is needs a reason to
+ * be passed over. */
+static void predict_contiguous(const query *q, bool aware, tempi_device_prediction *p)
 {
-    for (int m = 0; m < TEMPI_METHODS; ++m)
-        p->seconds[m] = p->pack[m] = p->message[m] = p->unpack[m] = NONE;
+    const double library = aware ? bytes(q, TEMPI_DEVICE_MESSAGE, q->peer, q->place) : NONE;
+    if (aware && library < 0)
+        return;
+    add(p, TEMPI_METHOD_LIBRARY, 0, library, 0);
+    add(p, TEMPI_METHOD_STAGED, bytes(q, TEMPI_COPY_OUT, 0, q->place),
+        bytes(q, TEMPI_PINNED_MESSAGE, q->peer, q->place), bytes(q, TEMPI_COPY_IN, 0, q->place));
+}
+
+/* MPI_Pack and MPI_Unpack are the one part, and what the library does was measured as a whole. */
+static void add_part(tempi_device_prediction *p, int direction, int method, double seconds)
+{
+    add(p, method, direction == TEMPI_PACK ? seconds : 0, 0, direction == TEMPI_PACK ? 0 : seconds);
+}
+
+/* What kernels and library have to do with plain memory was measured with pinned memory: a copy to or from it takes
+ * longer, in each way once. */
+static void predict_packing(const query *q, int direction, int packed, bool aware, tempi_device_prediction *p)
+{
+    const bool packs = direction == TEMPI_PACK, in_device = packed == TEMPI_PACKED_DEVICE;
+    const tempi_quantity library = in_device ? (packs ? TEMPI_DEVICE_LIBRARY_PACK : TEMPI_DEVICE_LIBRARY_UNPACK)
+                                             : (packs ? TEMPI_MAPPED_LIBRARY_PACK : TEMPI_MAPPED_LIBRARY_UNPACK);
+    const int first = in_device ? TEMPI_METHOD_DEVICE : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_ONE_SHOT : TEMPI_METHOD_STAGED;
+    const int last = in_device ? first : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_PIPELINED : first;
+    if (aware)
+        add_part(p, direction, TEMPI_METHOD_LIBRARY, at(q, 0, library, q->family, 0, q->place));
+    for (int m = first; m <= last; ++m)
+        add_part(p, direction, m, part(q, direction, m));
+}
+
+static void predict_message(const query *q, int direction, bool aware, tempi_device_prediction *p)
+{
     if (aware) {
         add(p, TEMPI_METHOD_LIBRARY, 0, at(q, 0, TEMPI_DEVICE_LIBRARY, q->family, q->peer, q->place), 0);
         add(p, TEMPI_METHOD_DEVICE, part(q, TEMPI_PACK, TEMPI_METHOD_DEVICE),
@@ -180,10 +226,29 @@ int64_t tempi_device_largest(const tempi_model *model)
     return sizes ? (int64_t)tempi_number_exp(sizes[table->nsizes - 1]) : INT64_MAX;
 }
 
+static bool is_message(int32_t operation)
+{
+    return operation == TEMPI_MODEL_SEND || operation == TEMPI_MODEL_RECV;
+}
+
 static bool is_sound(const tempi_device_message *m)
 {
-    return m->bytes > 0 && (m->operation == TEMPI_MODEL_SEND || m->operation == TEMPI_MODEL_RECV) && m->peer >= 0 &&
-           m->peer < TEMPI_PEERS && (m->memory == TEMPI_TABLES_OF_DEVICE || m->memory == TEMPI_TABLES_OF_MANAGED);
+    return m->bytes > 0 && m->whole >= 0 && m->stretches >= 0 && m->operation >= TEMPI_MODEL_PACK &&
+           m->operation <= TEMPI_MODEL_RECV && m->peer >= 0 && m->peer < TEMPI_PEERS &&
+           m->packed >= TEMPI_PACKED_PINNED && m->packed <= TEMPI_PACKED_PLAIN &&
+           (m->memory == TEMPI_TABLES_OF_DEVICE || m->memory == TEMPI_TABLES_OF_MANAGED);
+}
+
+static query query_of(const tempi_model *model, const tempi_layout *layout, const tempi_device_message *message)
+{
+    const tempi_shape shape = tempi_shape_of(layout);
+    return (query){.model = model,
+                   .memory = message->memory - TEMPI_TABLES_OF_DEVICE,
+                   .family = family_of(model, shape, message->shifted != 0),
+                   .peer = message->peer,
+                   .place = {logarithm(message->bytes), logarithm(shape.run), logarithm(shape.stride)},
+                   .pieces = (double)(message->whole ? message->whole : message->bytes) / TEMPI_PIECE,
+                   .stretches = message->stretches ? (double)message->stretches : 1};
 }
 
 int tempi_model_predict_device(const tempi_model *model, const tempi_layout *layout, const tempi_device_message *message,
@@ -191,16 +256,19 @@ int tempi_model_predict_device(const tempi_model *model, const tempi_layout *lay
 {
     if (!model || !layout || !message || !is_sound(message) || layout->size == 0)
         return TEMPI_ERR_ARG;
-    if (layout->dense)
-        return TEMPI_ERR_UNSUPPORTED;
-    const tempi_shape shape = tempi_shape_of(layout);
-    const query q = {.model = model,
-                     .memory = message->memory - TEMPI_TABLES_OF_DEVICE,
-                     .family = family_of(model, shape, message->shifted != 0),
-                     .peer = message->peer,
-                     .place = {logarithm(message->bytes), logarithm(shape.run), logarithm(shape.stride)}};
+    const bool contiguous = layout->dense || message->contiguous, aware = message->aware != 0;
+    const query q = query_of(model, layout, message);
+    const int direction =
+        message->operation == TEMPI_MODEL_SEND || message->operation == TEMPI_MODEL_PACK ? TEMPI_PACK : TEMPI_UNPACK;
     tempi_device_prediction p;
-    predict(&q, message->operation == TEMPI_MODEL_SEND ? TEMPI_PACK : TEMPI_UNPACK, message->aware != 0, &p);
+    for (int m = 0; m < TEMPI_METHODS; ++m)
+        p.seconds[m] = p.pack[m] = p.message[m] = p.unpack[m] = NONE;
+    if (contiguous && is_message(message->operation))
+        predict_contiguous(&q, aware, &p);
+    else if (is_message(message->operation))
+        predict_message(&q, direction, aware, &p);
+    else if (!contiguous)
+        predict_packing(&q, direction, message->packed, aware, &p);
     p.method = tempi_device_least(&p, true);
     if (p.method < 0)
         return TEMPI_ERR_UNSUPPORTED;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEVICES = 32, STEPS = 64, BY_RULE = 0xFF };
+enum { DEVICES = 32, STEPS = 64, KINDS = TEMPI_PEERS + 4, BY_RULE = 0xFF };
 
 /* ---- tables ------------------------------------------------------------------------------------------ */
 
@@ -109,9 +109,19 @@ struct tempi_device_choices {
     tempi_device_choices *next;
     const tempi_model *model;
     int word; /* tempi_shape_word */
-    /* [memory][shifted][direction][the library may][peer][step]: 0 not yet, BY_RULE, or 1 + the method */
-    _Atomic uint8_t method[2][2][2][2][TEMPI_PEERS][STEPS];
+    /* [memory][shifted][direction][the library may][kind][step]: 0 not yet, BY_RULE, or 1 + the method. A message
+     * of one run is of a step that no other message of its type is of. */
+    _Atomic uint8_t method[2][2][2][2][KINDS][STEPS];
 };
+
+/* Of messages the peer, of MPI_Pack and MPI_Unpack the memory on the packed side, and parts of messages. */
+static int kind_of(const tempi_device_ask *ask)
+{
+    if (ask->part)
+        return KINDS - 1;
+    const bool message = ask->about.operation == TEMPI_MODEL_SEND || ask->about.operation == TEMPI_MODEL_RECV;
+    return message ? ask->about.peer : TEMPI_PEERS + ask->about.packed;
+}
 
 void tempi_device_choices_free(tempi_device_choices *choices)
 {
@@ -155,23 +165,47 @@ static uint8_t decide(const tempi_model *model, const tempi_layout *layout, cons
     return method < 0 ? BY_RULE : (uint8_t)(1 + method);
 }
 
+static int method_of(uint8_t decided)
+{
+    return decided == BY_RULE ? -1 : decided - 1;
+}
+
+/* In a part's offsets are addresses: what words they allow is in its shape. */
+static bool is_shifted(const tempi_device_ask *ask, int word)
+{
+    return !ask->part && ((uintptr_t)ask->address & (uintptr_t)(word - 1)) != 0;
+}
+
+/* A step's choice is that of its middle; a part's, that of the first one that came. */
+static uint8_t decide_step(const tempi_model *model, const tempi_layout *layout, const tempi_device_message *about,
+                           const tempi_device_ask *ask, int step)
+{
+    tempi_device_message middle = *about;
+    if (!ask->part)
+        middle.bytes = tempi_choice_middle(step);
+    return decide(model, ask->part ? ask->part : layout, &middle, ask->may_leave);
+}
+
 int tempi_device_choose(tempi_device_choices **cache, const tempi_layout *layout, const tempi_device_ask *ask)
 {
     const tempi_model *model = model_of(ask->device);
-    tempi_device_choices *choices = model ? choices_of(cache, model, layout) : NULL;
-    if (!choices)
+    if (!model)
         return -1;
     tempi_device_message about = ask->about;
-    about.shifted = ((uintptr_t)ask->address & (uintptr_t)(choices->word - 1)) != 0;
     const int step = tempi_choice_step(about.bytes);
-    _Atomic uint8_t *kept =
-        &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.shifted][about.operation == TEMPI_MODEL_RECV]
-                        [ask->may_leave][about.peer][step];
+    tempi_device_choices *choices = cache ? choices_of(cache, model, layout) : NULL;
+    if (!choices) {
+        about.shifted = is_shifted(ask, tempi_shape_word(layout));
+        return method_of(decide_step(model, layout, &about, ask, step));
+    }
+    about.shifted = is_shifted(ask, choices->word);
+    const bool unpacks = about.operation == TEMPI_MODEL_RECV || about.operation == TEMPI_MODEL_UNPACK;
+    _Atomic uint8_t *kept = &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.shifted][unpacks]
+                                            [ask->may_leave][kind_of(ask)][step];
     uint8_t method = atomic_load_explicit(kept, memory_order_relaxed);
     if (method == 0) {
-        about.bytes = tempi_choice_middle(step);
-        method = decide(model, layout, &about, ask->may_leave);
+        method = decide_step(model, layout, &about, ask, step);
         atomic_store_explicit(kept, method, memory_order_relaxed);
     }
-    return method == BY_RULE ? -1 : method - 1;
+    return method_of(method);
 }

@@ -26,35 +26,54 @@ void tempi_device_method_impose(int32_t method)
     imposed = method;
 }
 
-int tempi_rule_method(int64_t bytes, int32_t aware)
+int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware)
 {
+    if (contiguous)
+        return aware ? TEMPI_ON_HOST : TEMPI_STAGED;
     return automatic(bytes, aware != 0);
 }
 
-bool tempi_method_is_forced(bool aware)
+/* By a setting, or for measuring; -1: nobody asks. */
+static int asked(bool aware)
 {
     const tempi_settings *c = &tempi_config;
-    return imposed >= 0 ||
-           (!c->automatic && (c->oneshot || c->staged || c->pipelined || (c->device && aware)));
+    if (imposed >= 0 && (aware || imposed > TEMPI_ON_DEVICE))
+        return imposed;
+    if (c->automatic)
+        return -1;
+    if (c->oneshot)
+        return TEMPI_ONE_SHOT;
+    if (c->device && aware)
+        return TEMPI_ON_DEVICE;
+    if (c->staged)
+        return TEMPI_STAGED;
+    return c->pipelined ? TEMPI_PIPELINED : -1;
+}
+
+static bool staged_if_dense(void)
+{
+    return imposed >= 0 ? imposed > TEMPI_ON_DEVICE
+                        : tempi_config.contiguous_staged && !tempi_config.contiguous_automatic;
+}
+
+bool tempi_method_is_forced(bool dense, bool aware)
+{
+    return imposed >= 0 || (dense ? staged_if_dense() : asked(aware) >= 0);
 }
 
 int tempi_method_choose(int64_t bytes, bool dense, bool aware)
 {
     if (dense)
-        return aware ? TEMPI_ON_HOST : TEMPI_STAGED;
-    if (imposed >= 0 && (aware || imposed > TEMPI_ON_DEVICE))
-        return imposed;
-    if (tempi_config.automatic)
-        return automatic(bytes, aware);
-    if (tempi_config.oneshot)
-        return TEMPI_ONE_SHOT;
-    if (tempi_config.device) {
-        if (aware)
-            return TEMPI_ON_DEVICE;
+        return aware && !staged_if_dense() ? TEMPI_ON_HOST : TEMPI_STAGED;
+    const int method = asked(aware);
+    if (!aware && tempi_config.device && !tempi_config.automatic && !tempi_config.oneshot)
         TEMPI_WARN_ONCE("TEMPI_DATATYPE_DEVICE needs an MPI library that takes device addresses; this one does not "
                         "(TEMPI_CUDA_AWARE=1 says that it does)");
-    }
-    if (tempi_config.staged)
-        return TEMPI_STAGED;
-    return tempi_config.pipelined ? TEMPI_PIPELINED : automatic(bytes, aware);
+    return method >= 0 ? method : automatic(bytes, aware);
+}
+
+int tempi_method_choose_part(int64_t bytes)
+{
+    const int method = asked(false);
+    return method >= 0 ? method : automatic(bytes, false);
 }

@@ -5,12 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether a method is asked for, by TEMPI_DATATYPE_* or for measuring, so that nothing is to be chosen. */
-bool tempi_method_is_forced(bool aware);
+/* Whether a method is asked for, by TEMPI_DATATYPE_*, for dense messages TEMPI_CONTIGUOUS_*, or for measuring, so that
+ * nothing is to be chosen. */
+bool tempi_method_is_forced(bool dense, bool aware);
 
 /* A method of pack/pack.h (TEMPI_ON_DEVICE, TEMPI_ONE_SHOT, TEMPI_STAGED, TEMPI_PIPELINED), or
- * TEMPI_ON_HOST: hand the buffer to the library as it is. `dense`: one run, which needs no kernel.
- * `aware`: the library takes device addresses. TEMPI_DATATYPE_* decide where they are set. */
+ * TEMPI_ON_HOST: hand the buffer to the library as it is. `dense`: one run, which needs no kernel, but a copy.
+ * `aware`: the library takes device addresses. The settings decide where they are set. */
 int tempi_method_choose(int64_t bytes, bool dense, bool aware);
+
+/* The same for bytes between a device's memory and pinned memory, without a message. */
+int tempi_method_choose_part(int64_t bytes);
 
 #endif

@@ -38,6 +38,10 @@ typedef enum tempi_quantity {
     TEMPI_PINNED_MESSAGE,   /* a message of bytes in pinned memory; by peer */
     TEMPI_DEVICE_MESSAGE,   /* a message of bytes in device memory, where the library takes them; by peer */
     TEMPI_DEVICE_LIBRARY,   /* a message with the datatype in device memory, likewise; by peer */
+    TEMPI_DEVICE_LIBRARY_PACK, /* MPI_Pack of device memory by the library, likewise: into device memory */
+    TEMPI_DEVICE_LIBRARY_UNPACK,
+    TEMPI_MAPPED_LIBRARY_PACK, /* the same into pinned memory */
+    TEMPI_MAPPED_LIBRARY_UNPACK,
     TEMPI_QUANTITIES
 } tempi_quantity;
 

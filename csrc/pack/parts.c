@@ -49,6 +49,36 @@ void tempi_parts_set_method(tempi_parts *parts, int32_t method)
             parts->part[i].method = method;
 }
 
+static int64_t box_bytes(const tempi_box *box)
+{
+    const int64_t runs = tempi_box_runs(box);
+    if (box->run || !box->table || box->table->n == 0)
+        return runs * box->run;
+    return runs / box->table->n * box->table->entries[box->table->n].packed;
+}
+
+/* Where it has gaps in the packed stream it counts as all runs: what is inside of them is not looked at. */
+int64_t tempi_part_bytes(const tempi_part *part, int64_t *stretches)
+{
+    int64_t bytes = 0, end = -1;
+    *stretches = 0;
+    for (int b = 0; b < part->layout.nboxes; ++b) {
+        const tempi_box *box = &part->layout.boxes[b];
+        const int64_t own = box_bytes(box), start = box->packed + (box->table ? box->table->entries[0].packed : 0);
+        const bool whole = own == tempi_box_span(box);
+        *stretches += whole ? start != end : tempi_box_runs(box);
+        end = whole ? start + own : -1;
+        bytes += own;
+    }
+    return bytes;
+}
+
+bool tempi_part_is_run(const tempi_part *part)
+{
+    const tempi_box *box = part->layout.boxes;
+    return part->layout.nboxes == 1 && box->ndims == 0 && !box->table;
+}
+
 /* ---- as operations -------------------------------------------------------------------------------------- */
 
 int tempi_parts_count(const tempi_op *ops, int n)

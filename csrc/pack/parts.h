@@ -32,6 +32,10 @@ static inline void tempi_parts_free(tempi_parts *parts)
 bool tempi_part_add(tempi_part *part, const tempi_box *box);
 /* The method of all parts that are not the host's. */
 void tempi_parts_set_method(tempi_parts *parts, int32_t method);
+/* Packed bytes of the part; *stretches: in how many pieces of the packed stream they lie, at most. */
+int64_t tempi_part_bytes(const tempi_part *part, int64_t *stretches);
+/* Whether they are one run, which a copy moves. */
+bool tempi_part_is_run(const tempi_part *part);
 
 /* How many operations the list is with each part of a mixed one counted. */
 int tempi_parts_count(const tempi_op *ops, int n);

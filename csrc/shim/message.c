@@ -7,9 +7,9 @@
 #include "cuda/device.h"
 #include "memory/spread.h"
 #include "model/learn.h"
-#include "model/method.h"
 #include "shim/aware.h"
 #include "shim/check.h"
+#include "shim/method.h"
 #include "shim/peer.h"
 #include "transfer/packed.h"
 
@@ -81,37 +81,6 @@ static bool take_buffer(tempi_room *room, tempi_message *out)
     return true;
 }
 
-/* TEMPI_FORCE and a library that packs wrongly leave tempi's ways alone. */
-static int method_of(const tempi_memory *memory, tempi_other other, bool aware, const tempi_message *message)
-{
-    const tempi_op *op = &message->op;
-    if (sends_or_receives(message->operation) && !op->layout->dense && !tempi_method_is_forced(aware)) {
-        const tempi_device_ask ask = {
-            .about = {.bytes = op->n,
-                      .operation = (int32_t)message->operation,
-                      .peer = tempi_peer_of(other.comm, other.rank),
-                      .memory = memory->kind == TEMPI_MEMORY_MANAGED ? TEMPI_TABLES_OF_MANAGED : TEMPI_TABLES_OF_DEVICE,
-                      .aware = aware},
-            .address = op->mem,
-            .device = op->device,
-            .may_leave = aware && !tempi_config.force && !message->type->known_wrong};
-        tempi_type *type = (tempi_type *)(uintptr_t)message->type; /* a cache in it */
-        const int method = tempi_device_choose(&type->device_choices, op->layout, &ask);
-        if (method >= 0)
-            return method;
-    }
-    return tempi_method_choose(op->n, op->layout->dense, aware);
-}
-
-static void note_method(int method)
-{
-    static const int counters[] = {[TEMPI_ON_DEVICE] = TEMPI_STAT_method_device,
-                                   [TEMPI_ONE_SHOT] = TEMPI_STAT_method_oneshot,
-                                   [TEMPI_STAGED] = TEMPI_STAT_method_staged,
-                                   [TEMPI_PIPELINED] = TEMPI_STAT_method_pipelined};
-    tempi_stat_add(counters[method], 1);
-}
-
 /* A message of device memory. A library that does not take device addresses cannot have it, so there it
  * is ours whatever it costs. */
 static bool plan_device(const tempi_memory *memory, tempi_other other, tempi_message *out)
@@ -119,14 +88,17 @@ static bool plan_device(const tempi_memory *memory, tempi_other other, tempi_mes
     tempi_op *op = &out->op;
     const bool aware = tempi_library_aware();
     op->device = memory->device;
-    op->method = method_of(memory, other, aware, out);
+    out->tables = memory->kind == TEMPI_MEMORY_MANAGED ? TEMPI_TABLES_OF_MANAGED : TEMPI_TABLES_OF_DEVICE;
+    if (!sends_or_receives(out->operation)) {
+        op->method = aware && op->layout->dense ? TEMPI_ON_HOST : TEMPI_STAGED; /* for now: the caller knows more */
+        return op->method == TEMPI_ON_HOST ? leave(TEMPI_STAT_left_aware) : true;
+    }
+    op->method = tempi_method_of_message(out, other);
     if (op->method == TEMPI_ON_HOST)
         return leave(op->layout->dense ? TEMPI_STAT_left_aware : TEMPI_STAT_left_rule);
-    if (!sends_or_receives(out->operation))
-        return true;
     if (!tempi_packed_get(op, !aware))
         return leave(TEMPI_STAT_left_stage);
-    note_method(op->method);
+    tempi_method_note(op);
     return true;
 }
 
@@ -135,18 +107,20 @@ static bool plan_device(const tempi_memory *memory, tempi_other other, tempi_mes
 static bool plan_mixed(tempi_parts *parts, tempi_message *out)
 {
     tempi_op *op = &out->op;
-    const int method = tempi_method_choose(op->n, false, tempi_library_aware());
     for (int p = 0; p < parts->n; ++p)
         if (parts->part[p].method != TEMPI_ON_HOST)
             op->device = parts->part[p].device;
-    tempi_parts_set_method(parts, method == TEMPI_ON_DEVICE ? TEMPI_ONE_SHOT : method);
+    tempi_method_of_parts(out, parts);
     op->method = TEMPI_MIXED;
     op->parts = parts;
-    if (sends_or_receives(out->operation) && !tempi_packed_get(op, true)) {
+    const bool packing = !sends_or_receives(out->operation);
+    if (!packing && !tempi_packed_get(op, true)) {
         tempi_message_drop(out);
         return leave(TEMPI_STAT_left_stage);
     }
     tempi_stat_add(TEMPI_STAT_mixed, 1);
+    if (!packing)
+        tempi_method_note(op);
     return true;
 }
 

@@ -9,8 +9,9 @@
 typedef struct tempi_message {
     const tempi_type *type;
     tempi_operation operation;
-    tempi_op op;   /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
-    bool borrowed; /* that buffer is the caller's */
+    tempi_op op;    /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
+    bool borrowed;  /* that buffer is the caller's */
+    int32_t tables; /* TEMPI_TABLES_OF_*, where op.method is a device's */
 } tempi_message;
 
 /* The packed bytes of a short message that is over when the call is, on its stack. */

@@ -1,13 +1,16 @@
 /* MPI_Pack and MPI_Unpack. Where the library's packed form is the type map's bytes (checked at
  * start), the two are interchangeable. */
 #include "base/config.h"
+#include "base/stats.h"
 #include "base/thread.h"
 #include "cuda/copy.h"
+#include "cuda/device.h"
 #include "model/learn.h"
 #include "pack/parts.h"
 #include "shim/act.h"
 #include "shim/aware.h"
 #include "shim/message.h"
+#include "shim/method.h"
 #include "shim/stream.h"
 #include "transfer/packed.h"
 #include "transfer/stage.h"
@@ -29,12 +32,42 @@ static void set_method(tempi_op *op, int method)
         op->method = method;
 }
 
+/* TEMPI_PACKED_*, as the message's device reaches it; of another device it sees pinned memory between. */
+static int packed_of(const tempi_message *message, const tempi_memory *where)
+{
+    if (where->kind == TEMPI_MEMORY_PINNED)
+        return TEMPI_PACKED_PINNED;
+    if (where->kind != TEMPI_MEMORY_DEVICE)
+        return TEMPI_PACKED_PLAIN;
+    return where->device == message->op.device && message->op.method != TEMPI_MIXED ? TEMPI_PACKED_DEVICE
+                                                                                    : TEMPI_PACKED_PINNED;
+}
+
+/* The method of what is not the host's; false: the library is predicted to be faster. */
+static bool choose(tempi_message *message, const tempi_memory *where)
+{
+    tempi_op *op = &message->op;
+    if (op->method == TEMPI_ON_HOST)
+        return true;
+    const int packed = packed_of(message, where);
+    const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
+    if (op->method != TEMPI_MIXED)
+        op->method = tempi_method_of_packing(message, packed, !through_host);
+    else if (packed == TEMPI_PACKED_PLAIN) /* which nothing but a copy reaches */
+        tempi_parts_set_method(op->parts, TEMPI_STAGED);
+    tempi_method_note(op);
+    if (op->method != TEMPI_ON_HOST)
+        return true;
+    tempi_stat_add(TEMPI_STAT_left_rule, 1);
+    (void)tempi_cuda_settle(op->direction); /* the library reads or writes what the program's stream does */
+    return false;
+}
+
 /* The packed side is a device's and the other one is not that device's: the bytes go through the host. */
 static int through_host(const tempi_message *message, void *packed, const char *call)
 {
     tempi_message via = *message;
     const bool packs = via.op.direction == TEMPI_PACK;
-    set_method(&via.op, TEMPI_STAGED);
     if (!tempi_packed_get(&via.op, true))
         return MPI_ERR_NO_MEM;
     int rc = MPI_SUCCESS;
@@ -56,10 +89,6 @@ static int carry(tempi_message *message, void *packed, const tempi_memory *where
     if (device && (op->method == TEMPI_ON_HOST || op->method == TEMPI_MIXED || op->device != where->device))
         return through_host(message, packed, call);
     op->packed = packed;
-    if (device)
-        op->method = TEMPI_ON_DEVICE;
-    else
-        set_method(op, where->kind == TEMPI_MEMORY_PINNED ? TEMPI_ONE_SHOT : TEMPI_STAGED);
     return op->direction == TEMPI_PACK ? tempi_message_pack(message, call)
                                        : tempi_message_unpack(message, op->n, call);
 }
@@ -86,7 +115,7 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype, 
     const bool ours = forced ? tempi_message_force(buffer, count, datatype, operation, message)
                              : tempi_message_take(buffer, count, datatype, operation, tempi_other_none(), message);
     if (!ours || fits(message, packed, size, position, comm))
-        return ours ? OURS : THEIRS;
+        return ours && choose(message, where) ? OURS : THEIRS;
     return message->op.method == TEMPI_ON_HOST && !forced ? THEIRS : TO_JUDGE;
 }
 

@@ -1,6 +1,7 @@
 #include "transfer/shadow.h"
 #include "base/budget.h"
 #include "datatype/layout.h"
+#include "model/devices.h"
 #include "model/method.h"
 #include "pack/parts.h"
 #include "transfer/packed.h"
@@ -239,12 +240,23 @@ static bool is_one_run(const tempi_shadow_piece *p)
     return p->layout->dense && !p->parts;
 }
 
-/* The parts' own methods stay as they are: operations that wait to be run have the same parts. */
-static int32_t method_of(const tempi_shadow_piece *p, int64_t n)
+/* Kernels bring the bytes to pinned memory or take them from there, as those of MPI_Pack and MPI_Unpack do. Parts
+ * of several memories have methods of their own, which stay: operations that wait to be run have the same parts. */
+static int method_of(const tempi_op *op)
 {
-    if (p->parts)
+    if (op->parts)
         return TEMPI_MIXED;
-    return p->device < 0 ? TEMPI_ON_HOST : tempi_method_choose(n, false, false);
+    if (op->device < 0)
+        return TEMPI_ON_HOST;
+    const tempi_device_ask ask = {
+        .about = {.bytes = op->n,
+                  .operation = op->direction == TEMPI_PACK ? TEMPI_MODEL_PACK : TEMPI_MODEL_UNPACK,
+                  .packed = TEMPI_PACKED_PINNED,
+                  .memory = TEMPI_TABLES_OF_DEVICE},
+        .address = op->mem,
+        .device = op->device};
+    const int method = tempi_method_is_forced(false, false) ? -1 : tempi_device_choose(NULL, op->layout, &ask);
+    return method >= 0 ? method : tempi_method_choose_part(op->n);
 }
 
 static int put(load *l, const tempi_shadow_piece *p, int64_t first, int64_t n)
@@ -258,7 +270,7 @@ static int put(load *l, const tempi_shadow_piece *p, int64_t first, int64_t n)
         op->method = p->device < 0 ? TEMPI_ON_HOST : TEMPI_STAGED;
         op->packed = place + p->layout->true_lb + first;
     } else {
-        op->method = method_of(p, n);
+        op->method = method_of(op);
         if (!tempi_packed_get(op, true))
             return TEMPI_ERR_MEMORY;
         l->there[l->n] = place;

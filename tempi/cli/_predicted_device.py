@@ -19,14 +19,24 @@ _METHODS = {
     "library": "library", "device": "device", "oneshot": "one-shot", "staged": "staged", "pipelined": "pipelined",
 }  # fmt: skip
 _DIRECTIONS = {"send": "sent", "recv": "received"}
+_CALLS = {"pack": "MPI_Pack", "unpack": "MPI_Unpack"}
+_PACKED = {
+    "pinned": "pinned memory", "device": "memory of the same device", "plain": "memory that the device does not reach",
+}  # fmt: skip
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's"
 
 
+def _cases() -> Iterator[tuple[str, str | None]]:
+    """Operations, and where the packed bytes of MPI_Pack and MPI_Unpack lie."""
+    yield from ((operation, None) for operation in _DIRECTIONS)
+    yield from ((operation, packed) for packed in _PACKED for operation in _CALLS)
+
+
 def records(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[dict[str, Any]]:
-    """One object for each MPI, card and direction; `prediction` is None where there are no tables. A library
-    takes device addresses here if it did when it was measured."""
+    """One object for each MPI, card, direction, and way of MPI_Pack and MPI_Unpack that leaves a choice; `prediction`
+    is None where there are no tables. A library takes device addresses here if it did when it was measured."""
     layout = datatype.canonical()
-    size = int(layout.size) * count
+    size, run = int(layout.size) * count, _is_run(layout, count)
     for _, found in store.local(devices=True) if size else ():
         if isinstance(found, store.StoreError) or found.mismatch() is not None:
             continue
@@ -35,12 +45,25 @@ def records(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[
         except store.StoreError:
             continue  # `tempi doctor` tells
         aware = bool(found.about.get("aware"))
-        for direction in _DIRECTIONS:
-            told = model.predict_device(layout, size, direction, PEERS[peer], memory=memory, aware=aware)
-            record: dict[str, Any] = {"mpi": found.machine.mpi, "gpu": str(found.machine.gpu), "operation": direction}
+        for operation, packed in _cases():
+            told = model.predict_device(
+                layout, size, operation, PEERS[peer], packed=packed or "pinned", memory=memory, contiguous=run,
+                aware=aware,
+            )  # fmt: skip
+            if packed is not None and (told is None or len(told.seconds) < 2):
+                continue
+            record: dict[str, Any] = {"mpi": found.machine.mpi, "gpu": str(found.machine.gpu), "operation": operation}
             record |= {"emulated": found.emulated, "peer": peer, "bytes": size, "memory": memory, "aware": aware}
-            record["rule"] = predict.rule_method(size, aware=aware)
+            record |= {"packed": packed} if packed else {"rule": _rule(layout, size, aware)}
             yield record | {"prediction": asdict(told) if told else None}
+
+
+def _is_run(layout: Any, count: int) -> bool:
+    return bool(layout.dense) or (count == 1 and layout.runs == 1)
+
+
+def _rule(layout: Any, size: int, aware: bool) -> str:
+    return predict.rule_method(size, aware=aware, contiguous=bool(layout.dense))
 
 
 def _parts(seconds: tuple[float, float, float]) -> str:
@@ -48,30 +71,40 @@ def _parts(seconds: tuple[float, float, float]) -> str:
     return " + ".join(f"{name} {_time(part)}" for name, part in zip(names, seconds, strict=True))
 
 
-def _device_block(record: dict[str, Any]) -> Iterator[str]:
-    what, told = _DIRECTIONS[record["operation"]], record["prediction"]
+def _head(record: dict[str, Any]) -> str:
+    size, memory = f"{record['bytes']:,} B", f"{record['memory']} memory"
+    if "packed" in record:
+        way = "into" if record["operation"] == "pack" else "from"
+        return f"{_CALLS[record['operation']]} of {size} of {memory} {way} {_PACKED[record['packed']]}"
     where = _WHERE[record["peer"]]
     where = where if record["operation"] == "send" else where.replace(" to ", " from ")
-    head = f"a message of {record['bytes']:,} B of {record['memory']} memory {what}{where}"
+    return f"a message of {size} of {memory} {_DIRECTIONS[record['operation']]}{where}"
+
+
+def _device_block(record: dict[str, Any]) -> Iterator[str]:
+    told = record["prediction"]
     if told is None:
-        yield f"{head}: not calibrated for this shape or peer; the built-in rule takes {_METHODS[record['rule']]}"
+        rule = _METHODS[record["rule"]]
+        yield f"{_head(record)}: not calibrated for this shape or peer; the built-in rule takes {rule}"
         return
-    yield f"{head}: {_METHODS[told['method']]}"
+    yield f"{_head(record)}: {_METHODS[told['method']]}"
     slowest = max(told["seconds"].values())
     for method, seconds in told["seconds"].items():
         bar = "#" * max(1, round(_BAR * seconds / slowest))
         line = f"  {_METHODS[method]:<10}{bar:<{_BAR}} {_time(seconds)}"
-        yield line if method == "library" else f"{line}  ({_parts(told['parts'][method])})"
+        whole = method == "library" or "packed" in record
+        yield line if whole else f"{line}  ({_parts(told['parts'][method])})"
 
 
 def lines(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[str]:
     """In words, with a bar for each method."""
     found = list(records(datatype, count, peer, memory))
-    size = int(datatype.canonical().size) * count
+    layout = datatype.canonical()
+    size = int(layout.size) * count
     if not found:
         yield "No GPU is calibrated here (`tempi calibrate` on a machine with one). By the built-in rule:"
         for aware, text in ((False, "takes no device addresses"), (True, "takes device addresses")):
-            yield f"  where the MPI library {text}: {_METHODS[predict.rule_method(size, aware=aware)]}"
+            yield f"  where the MPI library {text}: {_METHODS[_rule(layout, size, aware)]}"
     for number, record in enumerate(found):
         if number == 0 or (found[number - 1]["mpi"], found[number - 1]["gpu"]) != (record["mpi"], record["gpu"]):
             yield f"Predicted with {record['mpi']} and {record['gpu']}:"

@@ -10,6 +10,7 @@ from math import isqrt
 __all__ = [
     "ALL_FAMILIES",
     "ALL_QUANTITIES",
+    "AWARE_QUANTITIES",
     "BESIDE",
     "CORRECTIONS",
     "DEVICE_MESSAGES",
@@ -54,10 +55,17 @@ CORRECTIONS = {"aliased": "regular", "nested": "regular", "fields": "elements", 
 #: Of device memory: regular, at an address that allows smaller words only.
 SHIFTED = "shifted"
 ALL_FAMILIES = (*FAMILIES, SHIFTED)
-#: Of device memory: kernels, copies, an empty launch, and messages of packed or derived bytes.
+#: Of device memory: kernels, copies, an empty launch, messages of packed or derived bytes, and the library's own
+#: MPI_Pack and MPI_Unpack. The packed bytes of "device" ones are in device memory, of "mapped" ones in pinned memory.
 DEVICE_QUANTITIES = (
     "device_pack", "device_unpack", "mapped_pack", "mapped_unpack", "copy_out", "copy_in", "launch",
-    "pinned_message", "device_message", "device_library",
+    "pinned_message", "device_message", "device_library", "device_library_pack", "device_library_unpack",
+    "mapped_library_pack", "mapped_library_unpack",
+)  # fmt: skip
+#: Of these, what only a library that takes device addresses can do.
+AWARE_QUANTITIES = (
+    "device_message", "device_library", "device_library_pack", "device_library_unpack", "mapped_library_pack",
+    "mapped_library_unpack",
 )  # fmt: skip
 DEVICE_MESSAGES = ("pinned_message", "device_message", "device_library")
 ALL_QUANTITIES = (*QUANTITIES, *DEVICE_QUANTITIES)

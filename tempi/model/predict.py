@@ -10,11 +10,13 @@ from tempi import _engine
 from tempi.model import grid
 from tempi.model.store import Machine, StoreError
 
-__all__ = ["METHODS", "OPERATIONS", "DevicePrediction", "Model", "Prediction", "rule_method"]
+__all__ = ["METHODS", "OPERATIONS", "PACKED", "DevicePrediction", "Model", "Prediction", "rule_method"]
 
 OPERATIONS = ("pack", "unpack", "send", "recv")
 #: Ways to carry a message of device memory, by the engine's numbers.
 METHODS = ("library", "device", "oneshot", "staged", "pipelined")
+#: Where the packed bytes of MPI_Pack and MPI_Unpack lie; plain: in host memory that no device reaches.
+PACKED = ("pinned", "device", "plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,16 @@ class Model:
         return None if choice < 0 else bool(choice)
 
     def predict_device(
-        self, layout: Any, size: int, operation: str = "send", peer: str = "node", *,
-        memory: str = "device", shifted: bool = False, aware: bool = False,
+        self, layout: Any, size: int, operation: str = "send", peer: str = "node", *, packed: str = "pinned",
+        memory: str = "device", shifted: bool = False, contiguous: bool = False, aware: bool = False,
+        whole: int = 0, stretches: int = 0,
     ) -> DevicePrediction | None:  # fmt: skip
-        """For a message of device memory; None where the built-in rule decides."""
+        """For device memory; None where the built-in rule decides. `packed` is of MPI_Pack and MPI_Unpack;
+        `contiguous`: all bytes lie together, as they do in a layout without gaps; `whole` and `stretches`: the bytes
+        are part of a message of several memories."""
         asked = _engine.ffi.new("tempi_device_message *")
-        asked.bytes, asked.shifted, asked.aware = size, shifted, aware
+        asked.bytes, asked.shifted, asked.contiguous, asked.aware = size, shifted, contiguous, aware
+        asked.whole, asked.stretches, asked.packed = whole, stretches, PACKED.index(packed)
         asked.operation, asked.peer = OPERATIONS.index(operation), grid.PEERS.index(peer)
         asked.memory = grid.MEMORIES.index(memory)
         out = _engine.ffi.new("tempi_device_prediction *")
@@ -95,6 +101,6 @@ class Model:
         )
 
 
-def rule_method(size: int, *, aware: bool) -> str:
-    """The built-in rule's method for device memory with gaps."""
-    return METHODS[_engine.lib.tempi_rule_method(size, aware)]
+def rule_method(size: int, *, aware: bool, contiguous: bool = False) -> str:
+    """The built-in rule's method for messages of device memory; `contiguous`: without gaps."""
+    return METHODS[_engine.lib.tempi_rule_method(size, contiguous, aware)]

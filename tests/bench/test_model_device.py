@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
-from tempi.bench import cases, gpu_page, shapes, suite_model_device, worker_calibrate_device
+from tempi.bench import cases, gpu_page, sampling, shapes, suite_model_device, worker_calibrate_device
 from tempi.bench.records import Record
 from tempi.bench.worker_calibrate_device import Job
 
@@ -59,6 +62,23 @@ def test_the_page_shows_the_model_of_a_gpu_and_refuses_the_emulators() -> None:
     assert list(gpu_page.model([])) == []
     with pytest.raises(gpu_page.PageError, match="emulated"):
         list(gpu_page.model(made(emulated=True)))
+
+
+def test_packs_of_a_shape_are_rows_beside_its_messages() -> None:
+    packs = [replace(record, op="MPI_Pack of device memory") for record in made()]
+    assert [row.case for row in suite_model_device.rows([*made(), *packs])] == ["c", "c, MPI_Pack of device memory"]
+
+
+def test_what_would_take_the_library_long_is_not_measured() -> None:
+    ends: Any = SimpleNamespace(largest={})
+    column, slow = grid.device_columns(True)[0], worker_calibrate_device.SLOW
+    jobs = [Job(column, size, None) for size in (1024, 4096, 65536)]
+    long, short = [(slow / 15,)] * 3, [(slow / 17,)] * 3
+    taken = {"device_pack": [(1.0,)], "device_library_pack": long, "mapped_library_pack": short}
+    worker_calibrate_device._note(ends, jobs[1], taken, sampling.alone)
+    left_out = [{name for name in taken if worker_calibrate_device._is_too_slow(ends, job, name)} for job in jobs]
+    assert left_out == [set(), set(), {"device_library_pack"}]
+    assert not worker_calibrate_device._is_too_slow(ends, replace(jobs[2], peer="node"), "device_library_pack")
 
 
 @pytest.mark.parametrize("quick", [True, False])

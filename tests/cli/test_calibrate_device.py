@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 from tempi.bench import launch, records
 
-from launching import environment, launcher, version
-from tempi import _engine
+from launching import environment, launcher
+from tables import CARD, made_up, without_emulator
 from tempi.model import grid, store
 
 RANKS = Path(__file__).resolve().parent / "device_ranks.py"
-COLUMN = grid.Column("regular", 64, 128)
-SIZES = (64, 1 << 20, 1 << 22)
-CARD = store.Gpu("EMULATED device (CUDA on the CPU)", "", 12040, True)
 #: By each rank: messages through a device buffer, by one-shot, staged, pipelined; left; choices made.
 BY_RULE = ["0", "8", "4", "0", "0", "0"]
 FOUND = {
@@ -31,13 +28,7 @@ FOUND = {
 
 @pytest.fixture(autouse=True)
 def _emulator() -> None:
-    _skip_without_emulator()
-
-
-def _skip_without_emulator() -> None:
-    here = Path(_engine.library_path()).parent
-    if not (here / "libtempi-cuda.so").is_file() or not list(here.glob("tempi-ptx-*.so")):
-        pytest.skip("this build has no emulated CUDA device, or no kernels")
+    without_emulator()
 
 
 def tempi(cache: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -49,34 +40,13 @@ def tempi(cache: Path, *words: object, **variables: str) -> subprocess.Completed
 @pytest.fixture(scope="module")
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder with a tiny calibration of the emulated device."""
-    _skip_without_emulator()
+    without_emulator()
     launcher()
     cache = tmp_path_factory.mktemp("calibrated")
     done = tempi(cache, "calibrate", "--quick", "--seconds", "1", TEMPI_CUDA_DRIVER="emulated")
     assert done.returncode == 0, done.stderr
     assert "EMULATED DEVICE" in done.stderr
     return cache
-
-
-def seconds(quantity: str, size: int, method: str) -> float:
-    """Made up such that the method is the least: what has no latency is best in pieces, what has nothing else
-    is not."""
-    if quantity == "launch":
-        return 1e-9
-    if quantity.startswith("mapped"):
-        return 1e-12 * size if method == "oneshot" else 1.0
-    return 1e-3 if method == "staged" else 1e-9 * size
-
-
-def made_up(method: str, card: store.Gpu = CARD) -> store.Calibration:
-    points = []
-    for quantity in grid.DEVICE_QUANTITIES:
-        peer = "node" if quantity in grid.DEVICE_MESSAGES else None
-        column = COLUMN if "pack" in quantity else grid.PLAIN
-        for size in SIZES if quantity != "launch" else (1,):
-            taken = (seconds(quantity, size, method),) * 9
-            points.append(store.Point(quantity, column, size, peer, taken, "device"))
-    return store.Calibration(replace(store.machine(version()), gpu=card), tuple(points), {"when": "now"})
 
 
 def ranks(cache: Path, **variables: str) -> tuple[list[list[str]], str]:
@@ -142,8 +112,7 @@ def test_a_calibration_has_every_quantity_of_the_device_and_says_what_it_is(cali
     assert found.machine.gpu is not None
     assert found.machine.gpu.name.startswith("EMULATED")
     assert found.about["complete"] is True
-    aware_only = {"device_message", "device_library"}
-    assert {point.quantity for point in found.points} == {*grid.DEVICE_QUANTITIES} - aware_only
+    assert {point.quantity for point in found.points} == {*grid.DEVICE_QUANTITIES} - {*grid.AWARE_QUANTITIES}
     assert {point.column.family for point in found.points} == {*grid.ALL_FAMILIES} - {*grid.CORRECTIONS}
     assert {point.memory for point in found.points} == {"device", "managed"}
     assert found.peers == ["self", "node"]
@@ -164,6 +133,9 @@ def test_whatever_shows_it_says_that_it_is_emulated(calibrated: Path, tmp_path: 
     assert "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's" in told
     assert "a message of 4,096 B of device memory sent to a rank of the same node: " in told
     records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
+    assert "MPI_Pack of 4,096 B of device memory into pinned memory: " in told
+    packed = [(record["operation"], record["packed"]) for record in records if "packed" in record]
+    assert packed == [("pack", "pinned"), ("unpack", "pinned")]
     (sent,) = [record for record in records if record.get("operation") == "send"]
     assert sent["emulated"] is True
     told = sent["prediction"]
@@ -180,9 +152,15 @@ def test_every_method_is_measured_beside_its_prediction_and_the_choice(calibrate
     found = records.read(tmp_path / "json")
     assert {record.subject for record in found} == {"oneshot", "staged", "pipelined", "model"}
     assert all(record.meta["emulated"] and record.meta["checked"] and record.seconds for record in found)
-    assert all(set(record.meta["predicted"]) == {"oneshot", "staged", "pipelined"} for record in found)
-    chosen = [record.meta["chosen"] for record in found if record.subject == "model"]
-    assert all(sum(each.values()) == 2 for each in chosen)  # a send and a receive
+    halves = [record for record in found if "host and device memory" in record.op]
+    assert halves
+    assert all(record.meta["predicted"] is None for record in halves)
+    whole = [record for record in found if record not in halves]
+    assert all(set(record.meta["predicted"]) == {"oneshot", "staged", "pipelined"} for record in whole)
+    for op, each in {(record.op, 2 if record.op == "one way" else 1) for record in found}:  # a send and a receive
+        chosen = [record.meta["chosen"] for record in found if record.subject == "model" and record.op == op]
+        assert all(sum(methods.values()) == each for methods in chosen)
+    assert {record.op.partition(" ")[0] for record in found} == {"one", "MPI_Pack", "MPI_Unpack"}
     without = tempi(tmp_path, *words, TEMPI_CUDA_DRIVER="emulated")
     assert without.returncode == 1
     assert "run `tempi calibrate` first" in without.stderr

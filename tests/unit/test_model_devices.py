@@ -23,6 +23,8 @@ COSTS = {
     "device_pack": (LAUNCH, 5e-12), "device_unpack": (LAUNCH, 7e-12), "mapped_pack": (LAUNCH, 6e-11),
     "mapped_unpack": (LAUNCH, 9e-11), "copy_out": (LAUNCH + 2e-6, 4e-11), "copy_in": (LAUNCH + 3e-6, 5e-11),
     "pinned_message": (1e-6, 1e-10), "device_message": (2e-5, 1e-11), "device_library": (1e-5, 2e-10),
+    "device_library_pack": (5e-6, 2e-10), "device_library_unpack": (6e-6, 3e-10), "mapped_library_pack": (6e-6, 4e-10),
+    "mapped_library_unpack": (7e-6, 5e-10),
 }  # fmt: skip
 
 
@@ -108,6 +110,87 @@ def test_the_least_is_chosen_and_the_library_only_when_nobody_is_well_below(mode
     assert chosen & {"staged", "pipelined"}
 
 
+def least(seconds: dict[str, float]) -> str:
+    """The library only where nobody else is well below it."""
+    own = {name: value for name, value in seconds.items() if name != "library"}
+    best = min(own, key=lambda name: own[name])
+    return "library" if own[best] >= 0.97 * seconds.get("library", math.inf) else best
+
+
+def test_a_message_without_gaps_is_the_librarys_or_a_copy(tmp_path: Path, model: predict.Model) -> None:
+    chosen = set()
+    for size, operation in itertools.product(SIZES, ("send", "recv")):
+        dense, run = parse(f"contiguous({size},BYTE)"), parse(f"resized(0,{2 * size},contiguous({size},BYTE))")
+        told = model.predict_device(dense.canonical(), size, operation, aware=True)
+        assert told is not None
+        parts = cost("copy_out", size), cost("pinned_message", size), cost("copy_in", size)
+        assert told.parts["staged"] == pytest.approx(parts)
+        assert told.seconds == pytest.approx({"library": cost("device_message", size), "staged": sum(parts)})
+        assert told.method == least(told.seconds)
+        assert told == model.predict_device(run.canonical(), size, operation, contiguous=True, aware=True)
+        without = model.predict_device(dense.canonical(), size, operation)
+        assert without is not None
+        assert set(without.seconds) == {"staged"}
+        chosen.add(told.method)
+    assert chosen == {"library"}
+    quick = [replace(p, seconds=(1e-12,) * 9) if "copy" in p.quantity else p for p in points()]
+    told = model_of(tmp_path, quick).predict_device(dense.canonical(), 256, aware=True)
+    assert told is not None
+    assert told.method == "staged"
+
+
+def test_a_library_whose_plain_messages_were_not_measured_keeps_them(tmp_path: Path) -> None:
+    made = model_of(tmp_path, [p for p in points() if p.quantity != "device_message"])
+    dense = parse("contiguous(512,DOUBLE)")
+    assert made.predict_device(dense.canonical(), 4096, aware=True) is None
+
+
+@pytest.mark.parametrize("operation", ["pack", "unpack"])
+def test_packing_is_one_sides_part_and_the_least_is_chosen(model: predict.Model, operation: str) -> None:
+    chosen = set()
+    for size, (run, stride), aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
+        layout, _kept = vector(size, run, stride)
+        own = halves(size, run)[operation == "unpack"]
+        expected = {"pinned": own, "device": {"device": cost(f"device_{operation}", size, run)}}
+        expected["plain"] = {"staged": own["staged"]}
+        for packed, seconds in expected.items():
+            kind = "device" if packed == "device" else "mapped"
+            library = {"library": cost(f"{kind}_library_{operation}", size, run)} if aware else {}
+            told = model.predict_device(layout, size, operation, packed=packed, aware=aware)
+            assert told is not None
+            assert told.seconds == pytest.approx(seconds | library)
+            assert told.method == least(told.seconds)
+            assert told.parts[told.method][operation == "pack"] == 0
+            chosen.add((packed, told.method))
+    assert {("device", "library"), ("device", "device"), ("pinned", "oneshot"), ("pinned", "library")} < chosen
+    assert {("plain", "library"), ("plain", "staged")} < chosen
+
+
+@pytest.mark.parametrize(("whole", "stretches"), [(1 << 24, 1), (1 << 24, 16), (1 << 24, 256), (1 << 20, 16)])
+def test_a_part_of_a_message_is_copied_in_its_stretches(model: predict.Model, whole: int, stretches: int) -> None:
+    """What is pipelined is cut where the whole message is."""
+    size = whole // 16  # with these numbers all that is looked up is a node
+    layout, _kept = vector(size, 8, 16)
+    told = model.predict_device(layout, size, "pack", whole=whole, stretches=stretches)
+    assert told is not None
+
+    def without_launch(seconds: float) -> float:
+        return max(seconds - LAUNCH, seconds / 8)
+
+    def copied(n: float, into: float) -> float:
+        one = cost("copy_out", int(n / into))
+        return one + (into - 1) * without_launch(one)
+
+    staged = cost("device_pack", size) + without_launch(copied(size, stretches))
+    pieces = whole / PIECE
+    kernels, copies = cost("device_pack", int(size / pieces)), copied(size / pieces, max(1.0, stretches / pieces))
+    pipelined = kernels + without_launch(copies) + (pieces - 1) * without_launch(max(kernels, copies))
+    assert told.seconds["staged"] == pytest.approx(staged)
+    assert told.seconds["pipelined"] == pytest.approx(pipelined if pieces > 1 else staged)
+    assert told.seconds["oneshot"] == pytest.approx(cost("mapped_pack", size))
+    assert told.method == least(told.seconds)
+
+
 def test_predictions_are_monotone_and_grow_beyond_the_largest(model: predict.Model) -> None:
     layout, _kept = vector(8192, 8, 16)
     before: dict[str, float] = {}
@@ -145,8 +228,11 @@ def test_without_tables_the_rule_decides(model: predict.Model) -> None:
     assert model.predict_device(layout, 4096, peer="other") is None
     irregular = parse("indexed([1,1,1],[0,5,7],DOUBLE)")
     assert model.predict_device(irregular.canonical(), 24) is None
+    assert model.predict_device(irregular.canonical(), 24, "pack") is None
     dense = parse("contiguous(512,DOUBLE)")
-    assert model.predict_device(dense.canonical(), 4096) is None
+    assert model.predict_device(dense.canonical(), 4096, "pack") is None  # one copy, whoever makes it
+    assert model.predict_device(dense.canonical(), 4096, peer="other") is None
+    assert [predict.rule_method(4096, aware=aware, contiguous=True) for aware in (False, True)] == ["staged", "library"]
     assert predict.rule_method(1 << 10, aware=False) == "oneshot"
     assert predict.rule_method(1 << 30, aware=True) == "device"
     assert model.predict(layout, 4096) is None  # it has no tables of host memory

@@ -82,7 +82,7 @@ def _damages(text: str) -> dict[str, str]:
         "a digit changed": text.replace('"size": 4096', '"size": 4097', 1),
         "header without machine": text.replace('"machine"', '"engine"', 1),
         "header of a wrong type": text.replace('"cores": ', '"cores": "x", "c": ', 1),
-        "another version": text.replace('"tempi_calibration": 2', '"tempi_calibration": 99', 1),
+        "another version": text.replace('"tempi_calibration": 3', '"tempi_calibration": 99', 1),
     }
 
 

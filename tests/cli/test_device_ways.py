@@ -1,0 +1,79 @@
+"""What was a rule's to choose before there were tables: packs of device memory, contiguous messages, messages of
+several memories, bounced calls. On the emulated device, by tables that make one way the least.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tempi.bench import launch
+
+from launching import environment, launcher
+from tables import made_up, without_emulator
+from tempi.model import store
+
+WAYS = Path(__file__).resolve().parent / "device_ways.py"
+SIZE = 5 << 18
+
+
+@pytest.fixture(autouse=True)
+def _emulator() -> None:
+    without_emulator()
+
+
+def ways(folder: Path, method: str | None, **variables: str) -> dict[str, Any]:
+    """What both ranks did, which is the same."""
+    own = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random", "TEMPI_MODEL": "0", **variables}
+    if method is not None:
+        table = folder / f"{method}.table"
+        table.write_bytes(store.table_of(made_up(method)))
+        own["TEMPI_MODEL"] = str(table)
+    line = launch.command(launcher(), 2, [sys.executable, "-P", str(WAYS)], own)
+    done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    one, other = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert one == other
+    assert isinstance(one, dict)
+    return one
+
+
+def taken(told: dict[str, Any], case: str) -> dict[str, int]:
+    return {name: n for name, n in told[case].items() if name != "bytes staged"}
+
+
+@pytest.mark.parametrize("method", ["oneshot", "staged", "pipelined"])
+def test_the_least_way_is_taken(tmp_path: Path, method: str) -> None:
+    told = ways(tmp_path, method)
+    for case in ("pinned", "two memories", "two memories packed"):
+        assert taken(told, case) == {method: 2}, case
+    assert taken(told, "plain") == taken(told, "two memories, plain") == {"staged": 2}
+    assert taken(told, "device") == {"device": 2}
+    assert taken(told, "dense") == {"staged": 2}
+    assert told["broadcast"].get("bytes staged", 0) == (0 if method == "oneshot" else SIZE)
+
+
+@pytest.mark.parametrize("method", ["library", "oneshot"])
+def test_a_library_that_takes_device_addresses_is_one_of_the_ways(tmp_path: Path, method: str) -> None:
+    told = ways(tmp_path, method, TEMPI_CUDA_AWARE="1")
+    left = method == "library"
+    assert taken(told, "dense") == ({"dense left": 2} if left else {"staged": 2})
+    assert taken(told, "pinned") == ({"left": 2} if left else {method: 2})
+    assert taken(told, "plain") == ({"left": 2} if left else {"staged": 2})
+    assert "left" not in told["two memories"]
+
+
+def test_without_tables_the_rule_decides(tmp_path: Path) -> None:
+    told = ways(tmp_path, None, TEMPI_CUDA_AWARE="1")
+    assert taken(told, "dense") == {"dense left": 2}
+    assert taken(told, "pinned") == taken(told, "two memories") == {"staged": 2}
+
+
+def test_settings_win_over_the_tables(tmp_path: Path) -> None:
+    told = ways(tmp_path, "library", TEMPI_CUDA_AWARE="1", TEMPI_CONTIGUOUS_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
+    assert taken(told, "dense") == {"staged": 2}
+    assert taken(told, "pinned") == taken(told, "two memories") == {"oneshot": 2}
