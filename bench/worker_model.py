@@ -20,7 +20,7 @@ from tempi.bench.worker_options import PackOptions, parse_pack
 from tempi import _engine
 from tempi.model import predict, store
 
-VISITS, SAMPLES = 8, 4  # even, as half of each visit's samples are scored
+VISITS, SAMPLES = 24, 4  # even, as half of each visit's samples are scored
 OPERATIONS = {"one way": "send", "pack": "pack", "unpack": "unpack"}
 
 

@@ -27,12 +27,13 @@ typedef enum tempi_library {
 tempi_library tempi_library_of(const char *version);
 
 /* tempi acts on messages of packed size in [first, last], but for those in [gap, resume); first > last:
- * never. */
+ * never. What goes over MPI_COMM_SELF has to be `to_self` at least. */
 typedef struct tempi_window {
     int64_t first;
     int64_t last;
     int64_t gap;
     int64_t resume;
+    int64_t to_self;
 } tempi_window;
 
 static inline bool tempi_window_has(tempi_window window, int64_t bytes)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void run_op(const tempi_op *op)
+static inline __attribute__((always_inline)) void run_op(const tempi_op *op)
 {
     if (op->direction == TEMPI_PACK)
         tempi_pack(op->layout, op->count, op->mem, op->first, op->n, op->packed);

@@ -151,14 +151,19 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
     return true;
 }
 
+static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
+{
+    return tempi_window_has(window, bytes) && (bytes >= window.to_self || other.comm != MPI_COMM_SELF);
+}
+
 /* Is tempi's way expected to be the faster one? */
 static bool wins(const tempi_type *type, tempi_operation operation, tempi_other other, int64_t bytes)
 {
     if (type->modelled == 0)
-        return tempi_window_has(type->windows[operation], bytes);
+        return wins_by_rule(type->windows[operation], other, bytes);
     const int peer = sends_or_receives(operation) ? tempi_peer_of(other.comm, other.rank) : 0;
     if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
-        return tempi_window_has(type->windows[operation], bytes);
+        return wins_by_rule(type->windows[operation], other, bytes);
     tempi_layout const *layout = type->layout;
     tempi_choices *choices = &((tempi_type *)(uintptr_t)type)->choices[operation][peer]; /* a cache in it */
     return tempi_learning ? tempi_learn_acts(layout, operation, peer, bytes, choices)

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "tempi.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ static struct {
 #ifdef TEMPI_ACTS_IN_Session_init
     MPI_Session session; /* that `world` comes from, if by_session */
 #endif
+    _Atomic(const nearby *) of_world; /* MPI_COMM_WORLD's, to be found without asking the library */
     tempi_lock lock; /* of the two lists */
     nearby *all;
     nearby *free;
@@ -88,6 +90,8 @@ static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out
 static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm, (void)key, (void)state;
+    if (atomic_load_explicit(&peers.of_world, memory_order_relaxed) == value)
+        atomic_store_explicit(&peers.of_world, NULL, memory_order_release);
     give_back(value);
     return MPI_SUCCESS;
 }
@@ -165,16 +169,26 @@ static const nearby *learn(MPI_Comm comm)
         give_back(entry);
         entry = NULL;
     }
+    if (comm == MPI_COMM_WORLD)
+        atomic_store_explicit(&peers.of_world, entry, memory_order_release);
     return entry;
+}
+
+static bool current(const nearby *entry)
+{
+    return entry->seen == seen_now() || !peers.has_world;
 }
 
 static const nearby *nearby_of(MPI_Comm comm)
 {
     void *value = NULL;
     int found = 0;
+    const nearby *world = atomic_load_explicit(&peers.of_world, memory_order_acquire);
+    if (world && comm == MPI_COMM_WORLD && current(world))
+        return world;
     if (tempi_lib.Comm_get_attr(comm, peers.keyval, &value, &found) != MPI_SUCCESS)
         return NULL;
-    if (found && (((const nearby *)value)->seen == seen_now() || !peers.has_world))
+    if (found && current(value))
         return value;
     return learn(comm);
 }
@@ -182,6 +196,8 @@ static const nearby *nearby_of(MPI_Comm comm)
 int tempi_peer_of(MPI_Comm comm, int peer)
 {
     const int unknown = peers.one_node ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
+    if (comm == MPI_COMM_SELF) /* no attribute to be looked up: half of what the class of a rank takes */
+        return TEMPI_PEER_SELF;
     if (!peers.started || comm == MPI_COMM_NULL)
         return unknown;
     const nearby *entry = nearby_of(comm);
@@ -227,6 +243,7 @@ static void start(void)
 /* What is known of communicators stays; of new ones nothing is. */
 static void forget_world(void)
 {
+    atomic_store_explicit(&peers.of_world, NULL, memory_order_release);
     if (peers.has_world)
         tempi_lib.Group_free(&peers.world);
     peers.has_world = false;

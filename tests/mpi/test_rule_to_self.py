@@ -1,0 +1,41 @@
+"""What the built-in rule leaves to Open MPI: short messages to oneself, which it is quick with."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempi
+from examples import strided
+from world import MPI, committed
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
+)
+OPEN_MPI = "Open MPI" in MPI.Get_library_version()
+
+
+def carried(comm: Any, doubles: int) -> int:
+    """Messages that tempi carries when a rank sends itself one with gaps: two, sent and received, or none."""
+    out, into = np.arange(3.0 * doubles), np.zeros(3 * doubles)
+    names = ("sends", "recvs")
+    with committed(strided(doubles)) as datatype:
+        before = tempi.stats()
+        request = comm.Irecv([into, 1, datatype], comm.rank, 3)
+        comm.Send([out, 1, datatype], comm.rank, 3)
+        request.Wait()
+        after = tempi.stats()
+    np.testing.assert_array_equal(into, np.where(np.arange(3 * doubles) % 3 == 0, out, 0.0))
+    return sum(after[name] - before[name] for name in names)
+
+
+def test_a_short_message_to_oneself_is_the_librarys(comm: Any) -> None:
+    assert carried(MPI.COMM_SELF, 16) == (0 if OPEN_MPI else 2)
+    assert carried(MPI.COMM_SELF, 32) == 2
+
+
+def test_over_another_communicator_it_is_as_with_others(comm: Any) -> None:
+    assert carried(comm, 16) == 2
