@@ -26,13 +26,18 @@ COLOURS = {
 _PHASE_SHADES = {"post": 1.0, "send": 0.75, "wait": 0.45}
 
 
+#: Draws into an axis.
+Draw = Callable[["Axes"], None]
+
+
 def draw_halo(
     axis: Axes,
     exchange: Mapping[str, Interval],
     phases: Mapping[str, Mapping[str, float]],
-    baseline: str = "library",
+    speedups: Mapping[str, Interval],
 ) -> None:
-    """One bar a subject: its phases stacked (medians, scaled to the exchange), interval, speed-up.
+    """One bar a subject: its phases stacked (medians, scaled to the exchange), interval, and the speed-up of those
+    that have one (made pair by pair, it is not quite that of the bars' ends).
 
     Values are seconds. Each phase is a maximum over ranks of its own, so their sum may pass the
     exchange's time; they are drawn in proportion.
@@ -51,8 +56,8 @@ def draw_halo(
         error = [[1e3 * (total.value - total.low)], [1e3 * (total.high - total.value)]]
         axis.errorbar(1e3 * total.value, place, xerr=error, color="black", capsize=3)
         text = f"  {1e3 * total.value:.3g} ms"
-        if baseline in exchange and subject != baseline:
-            text += f", {exchange[baseline].value / total.value:.2f}x"
+        if subject in speedups:
+            text += f", {speedups[subject].value:.2f}x"
         axis.text(1e3 * total.high, place, text, va="center", fontsize=9)
     axis.set_yticks(range(len(exchange)), list(exchange))
     axis.invert_yaxis()
@@ -85,7 +90,7 @@ def draw_speedups(axis: Axes, points: Mapping[str, Sequence[tuple[int, Interval]
 def save(
     path: str | os.PathLike[str],
     title: str,
-    draws: Sequence[Callable[[Axes], None]],
+    draws: Sequence[Draw],
     height: float = 3.0,
 ) -> None:
     """One picture with the drawings side by side, without a display."""

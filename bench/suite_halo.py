@@ -266,10 +266,17 @@ def _title(found: Sequence[Record]) -> str:
 
 def _draw(found: Sequence[Row], path: str, title: str) -> None:
     """The subjects that took turns; "plain" ran at another time."""
-    exchange = {one.subject: one.exchange for one in found if one.subject != "plain"}
-    phases = {one.subject: one.phases for one in found}
-    base = "library" if "library" in exchange else "hand"
-    plots.save(path, title, [partial(plots.draw_halo, exchange=exchange, phases=phases, baseline=base)], height=3.2)
+    plots.save(path, title, [drawing([one for one in found if one.subject != "plain"])], height=3.2)
+
+
+def drawing(found: Sequence[Row]) -> plots.Draw:
+    """Draws the rows as bars."""
+    return partial(
+        plots.draw_halo,
+        exchange={one.subject: one.exchange for one in found},
+        phases={one.subject: one.phases for one in found},
+        speedups={one.subject: one.speedup for one in found if one.speedup is not None},
+    )
 
 
 def _show_checked(console: Console, found: Sequence[Record]) -> list[Row]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,11 +226,8 @@ def _halo(found: Sequence[Record], gallery: figures.Gallery) -> str:
     if suite_halo.emulated(found) or not timed:
         return page.paragraph("halo: checked on an emulated device, which has no times.", "quiet")
     rows = suite_halo.rows(timed)
-    exchange = {one.subject: one.exchange for one in rows if one.subject != "plain"}
-    base = suite_halo.baseline(suite_halo.exchange_group(timed))
     figure = figures.blank(3.2, 9.0)
-    draw = partial(plots.draw_halo, exchange=exchange, phases={one.subject: one.phases for one in rows}, baseline=base)
-    draw(figure.subplots())
+    suite_halo.drawing([one for one in rows if one.subject != "plain"])(figure.subplots())
     head = ("subject", "exchange", *(phase for phase in rows[0].phases))
     table = [
         (
