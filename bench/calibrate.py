@@ -68,21 +68,16 @@ class Collected:
         self._parts: dict[str, _Part] = {}
         self._save = save
         self._saved = time.monotonic()
-        self.columns, self.done = 0, 0
         self.without_device: str | None = None
 
     def add(self, record: Record) -> None:
         if record.op == "machine":
-            columns = int(record.meta["columns"])
-            self._parts["host"] = _Part(record, columns)
-            self.columns = columns + int(record.meta.get("device_columns", 0))
+            self._parts["host"] = _Part(record, int(record.meta["columns"]))
         elif record.op == "device":
             self._parts["device"] = _Part(record, int(record.meta["columns"]))
         elif record.op == "no device":
             self.without_device = str(record.meta["why"])
-            self.columns -= int(record.meta["columns"])
         elif record.op == "done":
-            self.done += 1
             if record.meta.get("visit", 0) == 0:
                 self._parts["device" if record.subject == "device" else "host"].done += 1
             if time.monotonic() - self._saved > SAVE_EVERY:

@@ -319,10 +319,10 @@ def _visit(rank: Rank, column: Sequence[Visited], first: bool) -> Iterator[Recor
             yield from _told(rank, job, turns.take(SAMPLES, SLOW))
 
 
-def _first_record(mpi: Any, peers: Sequence[str], total: int, of_device: int) -> Record:
+def _first_record(mpi: Any, peers: Sequence[str], columns: int) -> Record:
     version = mpi.Get_library_version()
     meta = {"version": version, "machine": machine(), "host": mpi.Get_processor_name(), "peers": list(peers)}
-    return Record(BENCH, "start", "machine", "here", 0, (), {**meta, "columns": total, "device_columns": of_device})
+    return Record(BENCH, "start", "machine", "here", 0, (), {**meta, "columns": columns})
 
 
 def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) -> Iterator[Record]:
@@ -366,8 +366,7 @@ def run(options: CalibrateOptions) -> Iterator[Record]:
     # With the emulator in it this process says nothing of host memory either: its tables are left alone.
     known = [peer for peer in grid.PEERS if peer in peers]
     plan = [] if gpu_driver.is_emulated() else jobs(options.quick, known, options.most, span)
-    more = worker_calibrate_device.expected_columns(options.quick) if devices else 0
-    yield _first_record(MPI, peers, len(plan), more)
+    yield _first_record(MPI, peers, len(plan))
     yield from _host(rank, plan, len(jobs(True, known, options.most, span)), until)
     for datatype in rank.types:
         datatype.Free()

@@ -80,11 +80,6 @@ def jobs(quick: bool, peers: Sequence[str], emulated: bool, aware: bool) -> list
     return [column for column in made if column]
 
 
-def expected_columns(quick: bool) -> int:
-    """For the estimate, before it is known what the library takes: messages join columns that are there."""
-    return len(jobs(quick, ["self", "node"], gpu_driver.is_emulated(), False))
-
-
 # -- this process ---------------------------------------------------------------------------------------------
 
 
@@ -371,15 +366,14 @@ def run(host: Any, peers: Sequence[str], quick: bool, seconds: float) -> Iterato
     start = time.monotonic()
     own, why = _tried(host)
     if why is not None:
-        meta = {"why": why, "columns": expected_columns(quick)}
-        yield Record(BENCH, "device memory", "no device", "here", 0, (), meta)
+        yield Record(BENCH, "device memory", "no device", "here", 0, (), {"why": why})
         return
     emulated = gpu_driver.is_emulated()
     aware = all(host.comm.allgather(own is None or own.aware))
     plan = jobs(quick, peers, emulated, aware)
     left = sum(map(len, plan))
     if own is not None:
-        yield _first_record(own, peers, expected_columns(quick))
+        yield _first_record(own, peers, len(plan))
         if own.host.first:
             budget = min(3 * seconds / left, LONGEST)
             taken = adaptive.measure({"launch": _launch(own)}, budget)

@@ -196,7 +196,7 @@ static const nearby *nearby_of(MPI_Comm comm)
 int tempi_peer_of(MPI_Comm comm, int peer)
 {
     const int unknown = peers.one_node ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
-    if (comm == MPI_COMM_SELF) /* no attribute to be looked up: half of what the class of a rank takes */
+    if (comm == MPI_COMM_SELF) /* which is only this rank, whatever the launcher tells */
         return TEMPI_PEER_SELF;
     if (!peers.started || comm == MPI_COMM_NULL)
         return unknown;

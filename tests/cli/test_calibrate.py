@@ -127,9 +127,8 @@ def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) ->
 
 
 def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: Path) -> None:
-    """By the intervals of both runs, widened by a factor of four: the machine may be busy with other work in
-    one of them, and so short a run visits each point once. Most points agree even then; a wrong unit or a wrong
-    shape in one would not."""
+    """By the intervals of both runs, widened by a factor of two: the machine may be busy with other work in
+    one of them. Most points agree even then; a wrong unit or a wrong shape in one would not."""
     assert tempi(tmp_path, "calibrate", *SMALL).returncode == 0
     first = {point.key: point for point in store.read(only(calibrated, ".json")).points}
     again = {point.key: point for point in store.read(only(tmp_path, ".json")).points}
@@ -137,8 +136,8 @@ def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: 
     agree = 0
     for key, one in first.items():
         (low, high), (lower, higher) = samples.interval(one.seconds), samples.interval(again[key].seconds)
-        agree += low / 4 <= higher and lower <= 4 * high
-    assert agree >= 0.7 * len(first)
+        agree += low / 2 <= higher and lower <= 2 * high
+    assert agree >= 0.8 * len(first)
 
 
 @pytest.mark.parametrize(("host", "acts"), [(0.5, True), (2.0, False)])
