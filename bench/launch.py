@@ -6,11 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tempi.bench.records import Record, RecordError, parse
+
+#: Names a file for why a rank ends all others: an MPI_Abort may lose what the launcher still has of their stderr.
+ERRORS = "TEMPI_BENCH_ERRORS"
 
 
 class LaunchError(RuntimeError):
@@ -99,12 +103,29 @@ def command(
     return [*line, *program]
 
 
+def tell(text: str) -> None:
+    """Why this rank ends the program: to whoever started it, or on stderr where that is out of reach."""
+    path = os.environ.get(ERRORS)
+    if path is not None and Path(path).is_file():  # another machine does not have it
+        with Path(path).open("a") as errors:
+            errors.write(text + "\n")
+    else:
+        sys.stderr.write(f"tempi bench: {text}\n")
+
+
 def stream(launcher: Launcher, line: Sequence[str]) -> Iterator[Record]:
     """Runs the command and yields its records as they come; other output goes to stderr.
 
-    Raises `LaunchError` when it fails.
+    Raises `LaunchError` when it fails: what its ranks told of it, otherwise its exit status.
     """
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment(launcher.path)) as process:
+    with tempfile.NamedTemporaryFile("r", prefix="tempi-bench-") as told:
+        status = yield from _records(line, environment(launcher.path) | {ERRORS: told.name})
+        if status != 0:
+            raise LaunchError(told.read().strip() or f"exit status {status} from: {' '.join(line)}")
+
+
+def _records(line: Sequence[str], variables: Mapping[str, str]) -> Generator[Record, None, int]:
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=variables) as process:
         assert process.stdout is not None
         try:
             for text in process.stdout:
@@ -114,8 +135,7 @@ def stream(launcher: Launcher, line: Sequence[str]) -> Iterator[Record]:
         except BaseException:
             process.terminate()
             raise
-    if process.returncode != 0:
-        raise LaunchError(f"exit status {process.returncode} from: {' '.join(line)}")
+    return process.returncode
 
 
 def _record_of(text: str) -> Record | None:

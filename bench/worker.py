@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tempi.bench import launch
 from tempi.bench._native import NativeError
 from tempi.bench.records import Record, machine
 
@@ -129,5 +130,5 @@ def emit(records: Iterator[Record], rank: int) -> None:
     except (WorkerError, NativeError, TempiError) as error:
         from mpi4py import MPI
 
-        sys.stderr.write(f"tempi bench: rank {rank}: {error}\n")
+        launch.tell(f"rank {rank}: {error}")
         MPI.COMM_WORLD.Abort(1)

@@ -84,10 +84,8 @@ static const char *error_name(int result)
 
 static void must(int result, const char *what)
 {
-    if (result == 0)
-        return;
-    fprintf(stderr, "halo: %s: %s (%d)\n", what, error_name(result), result);
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    if (result != 0)
+        fail("%s: %s (%d)", what, error_name(result), result);
 }
 
 /* The emulated driver lies beside the engine that was preloaded. */

@@ -64,10 +64,8 @@ static void add_direction(struct halo *h, int d)
     m.receive_type = region_type(h, &m.outer);
     m.bytes = sizeof(double) * (size_t)m.fields * (size_t)m.inner.size[0] * (size_t)m.inner.size[1] *
               (size_t)m.inner.size[2];
-    if (m.bytes > INT_MAX) {
-        fprintf(stderr, "halo: a message of %zu bytes is too large to be packed by hand\n", m.bytes);
-        MPI_Abort(h->comm, 1);
-    }
+    if (m.bytes > INT_MAX)
+        fail("a message of %zu bytes is too large to be packed by hand", m.bytes);
     for (int f = 0; f < h->options.fields; f += m.fields) {
         m.field = f;
         m.send_tag = d * h->options.fields + f;
@@ -112,16 +110,11 @@ static void setup_fields(struct halo *h)
     }
     const size_t bytes = h->cells * (size_t)h->options.fields * sizeof(double);
     const char *missing = h->options.memory->start ? h->options.memory->start(h->comm) : NULL;
-    if (missing) {
-        fprintf(stderr, "halo: rank %d: no %s memory: %s\n", h->rank, h->options.memory->name, missing);
-        MPI_Abort(h->comm, 1);
-    }
+    if (missing)
+        fail("rank %d: no %s memory: %s", h->rank, h->options.memory->name, missing);
     h->data = h->options.memory->allocate(bytes);
-    if (!h->data) {
-        fprintf(stderr, "halo: rank %d has no %s memory for %zu bytes\n", h->rank, h->options.memory->name,
-                bytes);
-        MPI_Abort(h->comm, 1);
-    }
+    if (!h->data)
+        fail("rank %d has no %s memory for %zu bytes", h->rank, h->options.memory->name, bytes);
     h->host = h->options.memory->copy ? checked_alloc(bytes) : h->data;
 }
 

@@ -28,9 +28,7 @@ const struct memory_kind *memory_kind_find(const char *name)
 void *checked_alloc(size_t bytes)
 {
     void *p = calloc(bytes > 0 ? bytes : 1, 1);
-    if (!p) {
-        fprintf(stderr, "halo: no memory for %zu bytes\n", bytes);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    if (!p)
+        fail("no memory for %zu bytes", bytes);
     return p;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ class Outcome:
     status: int
     out: str
     err: str
+    told: str  # why it ended itself
 
     @property
     def records(self) -> list[Record]:
@@ -44,9 +46,10 @@ class Program:
     ) -> Outcome:
         arguments: Sequence[str] = [*(["--json", "-"] if json else []), *options]
         line = launch.command(self.launcher, ranks, [self.path, *arguments], variables)
-        environment = launch.environment(self.launcher.path)
-        done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment)
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        with tempfile.NamedTemporaryFile("r") as told:
+            environment = launch.environment(self.launcher.path) | {launch.ERRORS: told.name}
+            done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment)
+            return Outcome(done.returncode, done.stdout, done.stderr, told.read())
 
 
 @pytest.fixture(scope="module")
@@ -242,4 +245,4 @@ def test_an_emulated_device_is_never_timed(program: Program) -> None:
 def test_device_memory_without_a_device_is_told(program: Program) -> None:
     done = program(1, *SMALL, "--memory", "device", variables=EMULATED)
     assert done.status != 0
-    assert "no device memory: TEMPI_CUDA_DRIVER=emulated: the emulated device is found beside tempi" in done.err
+    assert "no device memory: TEMPI_CUDA_DRIVER=emulated: the emulated device is found beside tempi" in done.told

@@ -80,6 +80,26 @@ def test_a_failure_is_told_with_its_command(tmp_path: Path) -> None:
         list(launch.stream(launch.Launcher(mpirun, "mpich"), [mpirun, "-n", "1"]))
 
 
+def test_what_a_rank_tells_of_its_end_is_the_error(tmp_path: Path) -> None:
+    mpirun = script(tmp_path / "mpirun", f'echo "${launch.ERRORS}" >&2; echo "no card" >> "${launch.ERRORS}"; exit 1')
+    with pytest.raises(launch.LaunchError, match=r"\Ano card\Z"):
+        list(launch.stream(launch.Launcher(mpirun, "mpich"), [mpirun]))
+
+
+def test_a_rank_tells_those_who_started_it_or_else_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("by hand", "from afar"):
+        launch.tell(text)
+        assert capfd.readouterr().err == f"tempi bench: {text}\n"
+        monkeypatch.setenv(launch.ERRORS, str(tmp_path / "of another machine"))
+    (tmp_path / "errors").write_text("first\n")
+    monkeypatch.setenv(launch.ERRORS, str(tmp_path / "errors"))
+    launch.tell("second")
+    assert (tmp_path / "errors").read_text() == "first\nsecond\n"
+    assert not capfd.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"])
 def test_a_rank_knows_that_it_is_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for variable in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"):
