@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,22 @@ def point(record: Record) -> store.Point:
     return store.Point(record.op, column, record.bytes, peer, record.seconds, record.meta.get("memory"))
 
 
+#: Of the points of near ranks those of far ones must have at least this part, or the other way round, to make tables.
+COVERED = 0.8
+
+
+def covered(points: Iterable[store.Point]) -> tuple[store.Point, ...]:
+    """Without the class of this node's ranks that they were in now and then only, where they moved: it has too few
+    points, or not all of plain bytes."""
+    taken = tuple(points)
+    seen = Counter((made.peer, made.quantity == "contiguous") for made in taken)
+    few = {
+        peer for peer, other in (("node", "far"), ("far", "node"))
+        if seen[peer, True] < seen[other, True] or seen[peer, False] < COVERED * seen[other, False]
+    }  # fmt: skip
+    return tuple(made for made in taken if made.peer not in few or len(few) == 2)
+
+
 class _Part:
     """The points of host memory, or of a card's."""
 
@@ -58,7 +75,7 @@ class _Part:
         about |= {"machine": meta["machine"], "complete": self.done == self.columns}
         if "gpu" in meta:
             about |= {"aware": meta["aware"], "emulated": meta["emulated"]}
-        return store.merge(self._old, store.Calibration(self._machine, tuple(self._points.values()), about))
+        return store.merge(self._old, store.Calibration(self._machine, covered(self._points.values()), about))
 
 
 class Collected:

@@ -20,6 +20,7 @@ from tempi.bench.worker_options import PackOptions
 from tempi.model.samples import typical
 
 METHODS = ("library", "tempi")
+FEWEST = 4  # samples of a method
 CHOOSERS = ("model", "rule", "perfect", "library", "tempi")
 TEXTS = {
     "model": "calibrated model",
@@ -56,7 +57,7 @@ class Row:
 def row(key: suite.Key, group: dict[str, list[Record]]) -> Row | None:
     """None where a method has too few samples."""
     taken = {method: suite.samples(group.get(method)) for method in METHODS}
-    if min(map(len, taken.values())) < 4:
+    if min(map(len, taken.values())) < FEWEST:
         return None
     picked = {method: typical(values[::2]) for method, values in taken.items()}
     meta = group["tempi"][0].meta

@@ -11,13 +11,24 @@ from __future__ import annotations
 import argparse
 import mmap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import addressof, c_double
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tempi.bench import _native, adaptive, gpu_driver, sampling, shapes, suite, worker, worker_calibrate_device
+from tempi.bench import (
+    _native,
+    adaptive,
+    gpu_driver,
+    nearness,
+    sampling,
+    shapes,
+    suite,
+    worker,
+    worker_calibrate_device,
+)
 from tempi.bench.records import Record, machine
 
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
@@ -33,6 +44,7 @@ SAMPLES = 3
 SLOW = 0.1  # seconds, after which a later visit takes no more of them
 DEVICE_SHARE = 0.4  # of all seconds, where there is a GPU
 FIRST_SHARE = 0.5  # of the host's, after which the first visit leaves the finer columns out
+PLAIN_VISITS = 3  # of the columns of plain bytes, in each class of this node's ranks that is met
 BENCH = "calibrate"
 
 
@@ -117,12 +129,17 @@ class Rank:
     packed: tuple[worker.Bytes, worker.Bytes]
     library: Any
     functions: Mapping[str, int | None]
+    moved: str = "node"  # the class of the rank on this node, when it was looked at last
     types: list[Any] = field(default_factory=list)
     spent: Any = field(default_factory=lambda: (c_double * 2)())
 
     @property
     def first(self) -> bool:
         return int(self.comm.rank) == 0
+
+    def where(self, job: Job) -> str | None:
+        """The job's peer class: of the rank on this node near or far, as it was then."""
+        return self.moved if job.peer == "node" else job.peer
 
 
 def _functions() -> dict[str, int | None]:
@@ -202,13 +219,15 @@ def _transfers(rank: Rank, job: Job, handle: int, layout: int, count: int) -> di
 
 
 def _parts(rank: Rank, job: Job, layout: int, count: int, packs: bool) -> _native.Parts:
+    """As the engine does it, whose staging that was given back last is taken first: a message is packed where the last
+    one was received, in lines that this core has."""
     functions, pair = rank.functions, rank.pairs[str(job.peer)]
     return _native.Parts(
         pack=functions["pack"] if packs else None, unpack=functions["unpack"] if packs else None,
         send=functions["Send"], receive=functions["Recv"], irecv=functions["Irecv"], wait=functions["Wait"],
         layout=layout, type=worker.handle(rank.mpi, rank.mpi.PACKED), comm=worker.handle(rank.mpi, pair),
         source=rank.source.ctypes.data, target=rank.target.ctypes.data,
-        send_packed=rank.packed[0].ctypes.data, receive_packed=rank.packed[1].ctypes.data,
+        send_packed=rank.packed[0].ctypes.data, receive_packed=rank.packed[1 if job.peer == "self" else 0].ctypes.data,
         spent=addressof(rank.spent), bytes=job.size, count=count, peer=pair.size - 1 - pair.rank,
         tag=TAG,
     )  # fmt: skip
@@ -246,10 +265,10 @@ Until = Callable[[float], bool]
 # -- records ------------------------------------------------------------------------------------------------------
 
 
-def _record(job: Job, quantity: str, seconds: Sequence[float]) -> Record:
+def _record(job: Job, peer: str | None, quantity: str, seconds: Sequence[float]) -> Record:
     column = job.column
-    meta = {"family": column.family, "run": column.run, "stride": column.stride, "peer": job.peer}
-    return Record(BENCH, column.name, quantity, job.peer or "here", job.size, tuple(seconds), meta)
+    meta = {"family": column.family, "run": column.run, "stride": column.stride, "peer": peer}
+    return Record(BENCH, column.name, quantity, peer or "here", job.size, tuple(seconds), meta)
 
 
 def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
@@ -257,15 +276,16 @@ def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]
     of one peer class only."""
     nearest = next(peer for peer in grid.NEAREST if peer in rank.pairs)
     share = 1.0 if job.peer in (None, "self") else 0.5
+    peer = rank.where(job)
     for name, found in taken.items():
         whole = [share * sample[0] for sample in found]
         if name == "library":
-            yield _record(job, "library_message", whole)
+            yield _record(job, peer, "library_message", whole)
             continue
-        yield _record(job, "host_message" if name == "host" else name, whole)
+        yield _record(job, peer, "host_message" if name == "host" else name, whole)
         if name == "host" and job.peer == nearest:
-            yield _record(job, "stage_pack", [sample[1] for sample in found])
-            yield _record(job, "stage_unpack", [sample[2] for sample in found])
+            yield _record(job, peer, "stage_pack", [sample[1] for sample in found])
+            yield _record(job, peer, "stage_unpack", [sample[2] for sample in found])
 
 
 def _agree(comm: Any) -> Any:
@@ -316,6 +336,8 @@ def _prepared(rank: Rank, column: Sequence[Job]) -> list[Visited]:
 def _visit(rank: Rank, column: Sequence[Visited], first: bool) -> Iterator[Record]:
     for job, turns in column:
         if first or not turns.settled():
+            if job.peer == "node":
+                rank.moved = nearness.look(rank.mpi, rank.pairs["node"])
             yield from _told(rank, job, turns.take(SAMPLES, SLOW))
 
 
@@ -325,9 +347,30 @@ def _first_record(mpi: Any, peers: Sequence[str], columns: int) -> Record:
     return Record(BENCH, "start", "machine", "here", 0, (), {**meta, "columns": columns})
 
 
+class Plain:
+    """The columns of plain bytes, which all predictions of messages hang on: where ranks have moved, they are visited
+    at once, so that both classes have them."""
+
+    def __init__(self, rank: Rank, plan: Sequence[Sequence[Job]]) -> None:
+        self._rank = rank
+        self._places = [place for place, column in enumerate(plan) if column[0].plain]
+        self._visits = Counter[str]()
+
+    def visit(self, columns: Sequence[Sequence[Visited]]) -> Iterator[Record]:
+        """Collective."""
+        before = self._rank.moved
+        if not self._rank.comm.bcast(self._visits[before] < PLAIN_VISITS):
+            return
+        for place in self._places:
+            if place < len(columns):
+                yield from _visit(self._rank, columns[place], True)
+        self._visits[before] += before == self._rank.moved
+
+
 def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) -> Iterator[Record]:
     """Visits all columns until they are settled or the time is up; the first `needed` once in any case."""
     columns: list[list[Visited]] = []
+    plain = Plain(rank, plan)
     for number in range(1 + samples.MOST // SAMPLES):
         told = 0
         for place, jobs_of in enumerate(plan):
@@ -339,6 +382,7 @@ def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) 
                 break
             found = list(_visit(rank, columns[place], number == 0))
             yield from found
+            yield from plain.visit(columns)
             yield Record(BENCH, jobs_of[0].column.name, "done", "here", 0, (), {"visit": number})
             told += len(found)
         if not rank.comm.bcast(told) or until(1.0):

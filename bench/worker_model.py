@@ -7,12 +7,12 @@ would, is in the records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tempi.bench import _native, adaptive, cases, sampling, worker, worker_pingpong
+from tempi.bench import _native, adaptive, cases, nearness, sampling, worker, worker_pingpong
 from tempi.bench.records import Record
 from tempi.bench.worker_calibrate import staging
 from tempi.bench.worker_options import PackOptions, parse_pack
@@ -39,17 +39,16 @@ def tables(mpi: Any) -> tuple[predict.Model, str]:
 class Judge:
     """What model and rule say of a message."""
 
-    def __init__(self, mpi: Any, peer: str) -> None:
+    def __init__(self, mpi: Any) -> None:
         self._model, self.path = tables(mpi)
         self._version = mpi.Get_library_version().encode()
-        self._peer = peer
 
-    def __call__(self, layout: int, size: int, operation: str) -> dict[str, Any]:
+    def __call__(self, layout: int, size: int, operation: str, peer: str) -> dict[str, Any]:
         pointer = _engine.ffi.cast("tempi_layout const *", layout)
-        told = self._model.predict(pointer, size, operation, self._peer)
+        told = self._model.predict(pointer, size, operation, peer)
         number = predict.OPERATIONS.index(operation)
         by_rule = bool(_engine.lib.tempi_rule_choice(self._version, pointer, size, number))
-        acts = self._model.acts(pointer, size, operation, self._peer)
+        acts = self._model.acts(pointer, size, operation, peer)
         predicted = None if told is None else {"library": told.library, "tempi": told.host}
         return {"predicted": predicted, "model": by_rule if acts is None else acts, "rule": by_rule}
 
@@ -100,17 +99,19 @@ class Visited:
     datatype: Any
     op: str
     turns: adaptive.Turns
-    meta: Mapping[str, Any]
+    meta: Mapping[str, Mapping[str, Any]]  # by peer class
 
-    def visit(self, number: int, seconds: float) -> Iterator[Record]:
+    def visit(self, number: int, seconds: float, peer: str) -> Iterator[Record]:
         share = 0.5 if self.op == "one way" else 1.0
+        op = f"{self.op}, far" if self.op == "one way" and peer == "far" else self.op
+        meta = {**self.meta[peer], "visit": number}
         for name, found in self.turns.take(SAMPLES, seconds).items():
             one, case = tuple(share * sample[0] for sample in found), self.bench.case
-            yield Record("model", case.name, self.op, name, case.nbytes, one, {**self.meta, "visit": number})
+            yield Record("model", case.name, op, name, case.nbytes, one, meta)
 
 
 def _visited(
-    bench: worker_pingpong.Bench, datatype: Any, op: str, meta: Mapping[str, Any], mpi: Any
+    bench: worker_pingpong.Bench, datatype: Any, op: str, meta: Mapping[str, Mapping[str, Any]], mpi: Any
 ) -> Visited | None:
     """None where this rank has no part in it."""
     if op != "one way" and bench.comm.rank != 0:
@@ -123,10 +124,10 @@ def _visited(
     return Visited(bench, datatype, op, adaptive.Turns(runs, agree), meta)
 
 
-def _prepared(options: PackOptions, mpi: Any) -> list[Visited]:
+def _prepared(options: PackOptions, mpi: Any, peers: Sequence[str]) -> list[Visited]:
     """All operations of all cases that this rank has a part in."""
     comm = mpi.COMM_WORLD
-    judge = Judge(mpi, worker.two_ranks(mpi))
+    judge = Judge(mpi)
     chosen = [case for case in cases.held_out(options.quick) if 2 * case.span <= options.memory]
     span, size = max(case.span for case in chosen), max(case.nbytes for case in chosen)
     source, target = worker.arena(span), worker.arena(span)
@@ -142,7 +143,8 @@ def _prepared(options: PackOptions, mpi: Any) -> list[Visited]:
         handles["layout"] = worker.layout(handle)
         bench = worker_pingpong.Bench(case, comm, source[: case.span], target[: case.span], room, handles)
         for op, operation in OPERATIONS.items():
-            meta = {**common, "run": case.run, **judge(handles["layout"], case.nbytes, operation)}
+            told = {peer: judge(handles["layout"], case.nbytes, operation, peer) for peer in peers}
+            meta = {peer: {**common, "run": case.run, "peer": peer, **told[peer]} for peer in peers}
             made.append(_visited(bench, datatype, op, meta, mpi))
     return [one for one in made if one is not None]
 
@@ -152,10 +154,14 @@ def run(options: PackOptions) -> Iterator[Record]:
     measured several times over the whole time, as a calibration's points are."""
     from mpi4py import MPI
 
-    prepared = _prepared(options, MPI)
+    peer = worker.two_ranks(MPI)
+    peers = ("node", "far") if peer == "node" else (peer,)
+    prepared = _prepared(options, MPI, peers)
     for number in range(VISITS):
         for one in prepared:
-            yield from one.visit(number, options.seconds / VISITS)
+            if peer in ("node", "far") and one.op == "one way":
+                peer = nearness.look(MPI, MPI.COMM_WORLD)
+            yield from one.visit(number, options.seconds / VISITS, peer)
 
 
 def main() -> None:

@@ -202,8 +202,9 @@ int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
 
 /* ---- the calibrated model ------------------------------------------------------------------------ */
 
-/* Where the other rank of a message is. */
-enum { TEMPI_PEER_SELF = 0, TEMPI_PEER_NODE = 1, TEMPI_PEER_OTHER = 2 };
+/* Where the other rank of a message is: FAR on this node as NODE is, but its core has no cache in common with this
+ * one's. Which of the two it is, is found out while messages go there, and NODE until then. */
+enum { TEMPI_PEER_SELF = 0, TEMPI_PEER_NODE = 1, TEMPI_PEER_OTHER = 2, TEMPI_PEER_FAR = 3 };
 enum { TEMPI_MODEL_PACK = 0, TEMPI_MODEL_UNPACK = 1, TEMPI_MODEL_SEND = 2, TEMPI_MODEL_RECV = 3 };
 
 /* What a calibration depends on. */
@@ -346,6 +347,9 @@ int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream);
  * for messages with it: TEMPI_PEER_*. A negative rank, as MPI_ANY_SOURCE: the farthest that there is.
  * TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_peer(uintptr_t comm, int rank, int *out);
+/* Looks how far that rank is, which tells something when it has done so as well since this one did last: some
+ * turns make it known. TEMPI_ERR_NO_MPI before MPI_Init. */
+int tempi_comm_look(uintptr_t comm, int rank);
 
 /* Off and on for the calling thread, nesting. What is already tracked is still finished. */
 void tempi_disable(void);

@@ -119,7 +119,8 @@ def set_stream(comm: Comm | int, stream: Any) -> None:
 
 
 def peer(comm: Comm | int, rank: int) -> str:
-    """Where a rank of the communicator is, as the model takes it: "self", "same-node" or "other-node".
+    """Where a rank of the communicator is, as the model takes it: "self", "same-node", "same-node-far" (its core has
+    no cache in common with this one's, as far as messages have shown by now) or "other-node".
 
     Of an intercommunicator it is a rank of the remote group. A negative rank, as MPI.ANY_SOURCE: the farthest
     that there is. Ranks of which it is not known count as on another node.
@@ -131,7 +132,7 @@ def peer(comm: Comm | int, rank: int) -> str:
     handle = comm if isinstance(comm, int) else _handle(comm)
     out = _engine.ffi.new("int *")
     _engine.check(_engine.lib.tempi_comm_peer(handle, rank, out), doing="tempi.peer()")
-    return ("self", "same-node", "other-node")[out[0]]
+    return ("self", "same-node", "other-node", "same-node-far")[out[0]]
 
 
 def _stream(stream: Any) -> int:

@@ -6,6 +6,7 @@
  *   4. put the rank into the first free slot, then count it: readers look at what is counted only
  */
 #include "base/board.h"
+#include "base/distance.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,6 +30,9 @@ typedef struct shared {
 
 struct tempi_board {
     shared *memory;
+    size_t bytes;
+    int own; /* slot */
+    int lines;
     ino_t inode;
     bool made; /* by this process */
     char path[256];
@@ -83,31 +87,38 @@ static int open_file(const char *path, bool *made)
     return -1;
 }
 
-static shared *map(int file, ino_t *inode)
+static size_t bytes_with(int lines)
+{
+    return sizeof(shared) + (size_t)lines * TEMPI_DISTANCE_LINE;
+}
+
+static shared *map(int file, size_t bytes, ino_t *inode)
 {
     struct stat about;
     if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid() ||
-        (about.st_mode & 077) != 0 || about.st_size > (off_t)sizeof(shared))
+        (about.st_mode & 077) != 0 || about.st_size > (off_t)bytes_with(SLOTS))
         return NULL;
-    if (posix_fallocate(file, 0, sizeof(shared)) != 0)
+    if (posix_fallocate(file, 0, (off_t)bytes) != 0)
         return NULL;
     *inode = about.st_ino;
-    void *memory = mmap(NULL, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
 /* How many are there then. A rank that comes a second time (sessions one after another) has its entry. */
-static unsigned enter(shared *memory, int rank)
+static unsigned enter(shared *memory, int rank, int *slot)
 {
     const uint32_t own = (uint32_t)rank + 1;
     for (int i = 0; i < SLOTS; ++i) {
         uint32_t there = 0;
+        *slot = i;
         if (__atomic_compare_exchange_n(&memory->slots[i], &there, own, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             return __atomic_add_fetch(&memory->count, 1, __ATOMIC_ACQ_REL);
         if (there == own)
-            break;
+            return __atomic_load_n(&memory->count, __ATOMIC_ACQUIRE);
     }
-    return __atomic_load_n(&memory->count, __ATOMIC_ACQUIRE);
+    *slot = -1;
+    return SLOTS;
 }
 
 tempi_board *tempi_board_join(const char *folder, const char *job, int rank, int local)
@@ -117,18 +128,20 @@ tempi_board *tempi_board_join(const char *folder, const char *job, int rank, int
     if (!board)
         return NULL;
     prefix_of(prefix, sizeof prefix);
+    board->lines = local > 0 && local <= SLOTS ? local : 0;
+    board->bytes = bytes_with(board->lines);
     const int n = snprintf(board->path, sizeof board->path, "%s/%s%016llx", folder, prefix,
                            (unsigned long long)digest(job));
     const int file = n < (int)sizeof board->path ? open_file(board->path, &board->made) : -1;
     if (file >= 0) {
-        board->memory = map(file, &board->inode);
+        board->memory = map(file, board->bytes, &board->inode);
         close(file);
     }
     if (!board->memory) {
         free(board);
         return NULL;
     }
-    if (enter(board->memory, rank) == (unsigned)local)
+    if (enter(board->memory, rank, &board->own) == (unsigned)local)
         unlink(board->path);
     return board;
 }
@@ -144,7 +157,7 @@ void tempi_board_leave(tempi_board *board)
         *strrchr(board->path, '/') = '\0';
         clear_stale(board->path);
     }
-    munmap(board->memory, sizeof *board->memory);
+    munmap(board->memory, board->bytes);
     free(board);
 }
 
@@ -159,4 +172,15 @@ unsigned tempi_board_count(const tempi_board *board)
 int tempi_board_rank(const tempi_board *board, unsigned i)
 {
     return (int)__atomic_load_n(&board->memory->slots[i], __ATOMIC_ACQUIRE) - 1;
+}
+
+int tempi_board_own(const tempi_board *board)
+{
+    return board->own;
+}
+
+/* Slots are 16 KiB, and so the lines begin on a page. */
+void *tempi_board_lines(const tempi_board *board)
+{
+    return board->lines > 0 ? board->memory + 1 : NULL;
 }

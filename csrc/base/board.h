@@ -20,5 +20,9 @@ void tempi_board_leave(tempi_board *board);
 unsigned tempi_board_count(const tempi_board *board);
 /* The i-th rank of this node. */
 int tempi_board_rank(const tempi_board *board, unsigned i);
+/* Which of them this process is; -1: there were too many. */
+int tempi_board_own(const tempi_board *board);
+/* Memory that they share for base/distance.h, a line for each of `local` ranks; NULL where that is not known. */
+void *tempi_board_lines(const tempi_board *board);
 
 #endif

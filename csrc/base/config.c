@@ -11,7 +11,7 @@ extern char **environ;
 
 tempi_settings tempi_config;
 
-typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, ELSEWHERE } value_kind;
+typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, DISTANCE, ELSEWHERE } value_kind;
 
 typedef struct variable {
     const char *name;
@@ -61,6 +61,9 @@ static const variable variables[] = {
      "for this machine and MPI)"},
     {"TEMPI_MODEL_UPDATE", FLAG, &tempi_config.model_update,
      "the times of real packs and unpacks correct the tables for this run; the statistics tell by how much"},
+    {"TEMPI_DISTANCE", DISTANCE, &tempi_config.distance,
+     "which tables choose for messages to other ranks of this node: near, far, or auto: as it is found out while "
+     "messages go there (default)"},
     {"TEMPI_CACHE_DIR", ELSEWHERE, NULL,
      "folder for files that tempi makes: calibrations, programs of `tempi bench` (default: the user's cache folder)"},
     {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of libtempi.so to use (Python)"},
@@ -120,11 +123,13 @@ static bool bytes_of(const char *text, int64_t *out)
     return true;
 }
 
-static bool log_level_of(const char *text, int *out)
+static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
+static const char *const distances[] = {"auto", "near", "far", NULL};
+
+static bool word_of(const char *text, const char *const *words, int *out)
 {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    for (int i = 0; i < 4; ++i) {
-        if (strcmp(text, names[i]) == 0) {
+    for (int i = 0; words[i]; ++i) {
+        if (strcmp(text, words[i]) == 0) {
             *out = i;
             return true;
         }
@@ -145,7 +150,9 @@ static bool parse(const variable *v, const char *text)
     case NUMBER:
         return bytes_of(text, v->target);
     case LOG_LEVEL:
-        return log_level_of(text, v->target);
+        return word_of(text, log_levels, v->target);
+    case DISTANCE:
+        return word_of(text, distances, v->target);
     case ELSEWHERE:
         return true;
     }

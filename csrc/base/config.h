@@ -24,8 +24,11 @@ typedef struct tempi_settings {
     int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
     const char *model;    /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */
     bool model_update;    /* the times of real work correct the tables */
+    int distance;         /* TEMPI_DISTANCE_*: how far the ranks of this node are */
     const char *trace;    /* file name of the Chrome trace, or NULL */
 } tempi_settings;
+
+enum { TEMPI_DISTANCE_AUTO, TEMPI_DISTANCE_NEAR, TEMPI_DISTANCE_FAR };
 
 extern tempi_settings tempi_config;
 

@@ -25,6 +25,8 @@
     X(model_again, "choices that were predicted once more after a correction")                     \
     X(model_changed, "of these, how many came out otherwise")                                      \
     X(model_tried, "calls that went the way that was not chosen, to be timed")                     \
+    X(distance_looks, "looks at how far another rank of this node is (TEMPI_DISTANCE)")              \
+    X(distance_moves, "of these, how many found it come near or gone far")                         \
     X(left_rule, "left to the library: it is expected to be as fast")                              \
     X(left_disabled, "left to the library: tempi was disabled by the thread")                      \
     X(left_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \

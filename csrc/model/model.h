@@ -36,7 +36,7 @@ typedef struct tempi_choices {
 void tempi_model_start(const char *version, bool tells);
 
 /* For which operations and peers tables choose: bit TEMPI_MODEL_BIT. */
-#define TEMPI_MODEL_BIT(operation, peer) (1u << (3 * (int)(operation) + (peer)))
+#define TEMPI_MODEL_BIT(operation, peer) (1u << (TEMPI_PEERS * (int)(operation) + (peer)))
 unsigned tempi_model_covers(const tempi_layout *layout);
 
 /* Steps of packed size: [2^k, 1.5 * 2^k) and [1.5 * 2^k, 2^(k+1)). */

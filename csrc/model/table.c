@@ -82,6 +82,15 @@ const char *tempi_table_fault(const void *data, size_t bytes)
     return NULL;
 }
 
+/* Of ranks of this node that are near, or far, those tables stand for the other ones that were not measured. */
+static void stand_in(const tempi_table_head **peers)
+{
+    if (!peers[TEMPI_PEER_FAR])
+        peers[TEMPI_PEER_FAR] = peers[TEMPI_PEER_NODE];
+    else if (!peers[TEMPI_PEER_NODE])
+        peers[TEMPI_PEER_NODE] = peers[TEMPI_PEER_FAR];
+}
+
 void tempi_table_index(struct tempi_model *model)
 {
     const tempi_table_head *heads = (const void *)(model->header + 1);
@@ -95,6 +104,12 @@ void tempi_table_index(struct tempi_model *model)
         else
             model->device[t->memory - 1][t->quantity][t->family][t->peer] = t;
     }
+    for (int q = 0; q < TEMPI_QUANTITIES; ++q)
+        for (int f = 0; f < TEMPI_FAMILIES; ++f) {
+            stand_in(model->tables[q][f]);
+            stand_in(model->device[0][q][f]);
+            stand_in(model->device[1][q][f]);
+        }
 }
 
 const char *tempi_table_gpu_mismatch(const tempi_table_header *h, const tempi_machine *machine)

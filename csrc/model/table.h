@@ -65,7 +65,7 @@ typedef enum tempi_family {
 /* Predictions are good to some percent; between equals the library's way is the plainer one. */
 #define TEMPI_MODEL_MARGIN 0.03
 
-enum { TEMPI_PEERS = TEMPI_PEER_OTHER + 1, TEMPI_TABLE_MEMORIES = TEMPI_TABLES_OF_MANAGED + 1 };
+enum { TEMPI_PEERS = TEMPI_PEER_FAR + 1, TEMPI_TABLE_MEMORIES = TEMPI_TABLES_OF_MANAGED + 1 };
 
 typedef struct tempi_table_header {
     uint32_t magic;

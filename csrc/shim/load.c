@@ -28,6 +28,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(const struct
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
         tempi_shim_hooks.comm_set_stream = tempi_stream_set;
         tempi_shim_hooks.comm_peer = tempi_peer_tell;
+        tempi_shim_hooks.comm_look = tempi_peer_look;
         tempi_lifecycle_loaded();
     }
     return tempi_shim_entries(door);

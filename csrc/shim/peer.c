@@ -1,5 +1,7 @@
 #include "shim/peer.h"
 #include "base/board.h"
+#include "base/config.h"
+#include "base/distance.h"
 #include "base/launcher.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -20,6 +22,7 @@ typedef struct nearby {
     int size;
     int self;     /* this process's own rank; -1: it is in the other group */
     int farthest; /* TEMPI_PEER_* */
+    uint16_t *lines; /* of its ranks on this node, by their order on the board; NULL: too many */
     unsigned char bits[];
 } nearby;
 
@@ -32,6 +35,7 @@ static struct {
     int size;
     bool one_node;
     tempi_board *board;
+    tempi_distance *distances; /* of the ranks on this node, in the order of world_rank() */
     bool by_session;
 #ifdef TEMPI_ACTS_IN_Session_init
     MPI_Session session; /* that `world` comes from, if by_session */
@@ -43,6 +47,20 @@ static struct {
 } peers = {.keyval = MPI_KEYVAL_INVALID};
 
 /* ---- one communicator --------------------------------------------------------------------------------- */
+
+/* Of larger communicators the distances are not kept. */
+enum { MOST_LINES = 8192 };
+
+static nearby *new_memory(int room)
+{
+    const size_t bits = (size_t)room / 8, lines = room <= MOST_LINES ? (size_t)room * sizeof(uint16_t) : 0;
+    nearby *made = malloc(sizeof *made + bits + lines);
+    if (!made)
+        return NULL;
+    made->room = room;
+    made->lines = lines > 0 ? (uint16_t *)(void *)(made->bits + bits) : NULL;
+    return made;
+}
 
 static nearby *take_memory(int size)
 {
@@ -56,8 +74,7 @@ static nearby *take_memory(int size)
         }
     tempi_lock_release(&peers.lock);
     const int room = (size + 511) / 512 * 512;
-    if (!found && (found = malloc(sizeof *found + (size_t)room / 8))) {
-        found->room = room;
+    if (!found && (found = new_memory(room))) {
         tempi_lock_acquire(&peers.lock);
         found->next = peers.all;
         peers.all = found;
@@ -98,7 +115,7 @@ static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 
 static unsigned seen_now(void)
 {
-    return peers.board ? tempi_board_count(peers.board) : 0;
+    return peers.board && !peers.one_node ? tempi_board_count(peers.board) : 0;
 }
 
 /* The i-th rank of the world on this node; -1: there are no more. */
@@ -123,6 +140,8 @@ static void mark(nearby *entry, MPI_Group group)
             break;
         for (int k = 0; k < n; ++k)
             if (there[k] >= 0 && there[k] < entry->size) {
+                if (entry->lines)
+                    entry->lines[there[k]] = (uint16_t)(i - (unsigned)n + (unsigned)k);
                 near += !(entry->bits[there[k] / 8] >> there[k] % 8 & 1);
                 entry->bits[there[k] / 8] |= (unsigned char)(1u << there[k] % 8);
             }
@@ -193,6 +212,18 @@ static const nearby *nearby_of(MPI_Comm comm)
     return learn(comm);
 }
 
+static bool is_far(const nearby *entry, int peer)
+{
+    if (tempi_config.distance != TEMPI_DISTANCE_AUTO)
+        return tempi_config.distance == TEMPI_DISTANCE_FAR;
+    return peers.distances && entry->lines && tempi_distance_far(peers.distances, entry->lines[peer]);
+}
+
+static bool is_near(const nearby *entry, int peer)
+{
+    return peer >= 0 && peer < entry->size && (entry->bits[peer / 8] >> peer % 8 & 1) != 0;
+}
+
 int tempi_peer_of(MPI_Comm comm, int peer)
 {
     const int unknown = peers.one_node ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
@@ -207,7 +238,22 @@ int tempi_peer_of(MPI_Comm comm, int peer)
         return entry->farthest;
     if (peer == entry->self)
         return TEMPI_PEER_SELF;
-    return entry->bits[peer / 8] >> peer % 8 & 1 ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
+    if (!is_near(entry, peer))
+        return TEMPI_PEER_OTHER;
+    return is_far(entry, peer) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
+}
+
+int tempi_peer_look(uintptr_t comm, int rank)
+{
+    const MPI_Comm which = tempi_comm_of(comm);
+    if (!peers.started)
+        return TEMPI_ERR_NO_MPI;
+    if (which == MPI_COMM_NULL)
+        return TEMPI_ERR_ARG;
+    const nearby *entry = nearby_of(which);
+    if (entry && peers.distances && entry->lines && is_near(entry, rank))
+        tempi_distance_look(peers.distances, entry->lines[rank]);
+    return TEMPI_OK;
 }
 
 int tempi_peer_tell(uintptr_t comm, int rank, int *out)
@@ -233,8 +279,12 @@ static void start(void)
         return;
     tempi_launcher_ask(rank, peers.size, &job);
     peers.one_node = peers.size == 1 || job.local >= peers.size;
-    if (!peers.one_node && job.name[0])
+    const bool looks = tempi_config.distance == TEMPI_DISTANCE_AUTO && job.local > 1;
+    if (job.name[0] && (!peers.one_node || looks))
         peers.board = tempi_board_join(TEMPI_BOARD_FOLDER, job.name, rank, job.local);
+    if (looks && peers.board && tempi_board_lines(peers.board))
+        peers.distances = tempi_distance_open(tempi_board_lines(peers.board),
+                                              peers.one_node ? rank : tempi_board_own(peers.board), job.local);
     if (!peers.one_node && !peers.board)
         TEMPI_LOG(TEMPI_LOG_INFO, "which ranks share this node is not known: every other rank counts as on another");
     peers.started = true;
@@ -296,6 +346,8 @@ void tempi_peer_stop(void)
         return;
     peers.started = peers.mixed = peers.by_session = peers.one_node = false;
     tempi_lib.Comm_free_keyval(&peers.keyval);
+    tempi_distance_close(peers.distances);
+    peers.distances = NULL;
     tempi_board_leave(peers.board);
     peers.board = NULL;
 }

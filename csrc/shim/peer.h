@@ -1,5 +1,6 @@
 /* Where the other rank of a message is, as the model's tables tell them apart.
  *
+ * Ranks of this node are near or far (base/distance.h), which is looked at now and then while messages go there.
  * Ranks of this process's world are on this node where the launcher's variables say so of all of them, or
  * where they have entered themselves on the node's board (base/board.h). A communicator's ranks are those of
  * the world by their groups, translated once for each communicator and kept with it. Everybody else (processes
@@ -28,5 +29,7 @@ int tempi_peer_of(MPI_Comm comm, int peer);
 
 /* tempi_comm_peer of tempi.h. */
 int tempi_peer_tell(uintptr_t comm, int rank, int *out);
+/* tempi_comm_look of tempi.h. */
+int tempi_peer_look(uintptr_t comm, int rank);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct tempi_type {
     int64_t size;     /* packed bytes of one element */
     unsigned modelled; /* TEMPI_MODEL_BIT: where the calibrated tables choose; elsewhere the windows do */
     tempi_window windows[TEMPI_OPERATIONS];
-    tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEER_OTHER + 1];
+    tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEERS];
     tempi_device_choices *device_choices; /* the same for device memory; made when it is first needed */
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */

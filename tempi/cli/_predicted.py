@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["PEERS", "Told", "draw", "lines", "predictions", "records"]
 
 #: As a person says it, and as the tables have it.
-PEERS = {"self": "self", "same-node": "node", "other-node": "other"}
+PEERS = {"self": "self", "same-node": "node", "same-node-far": "far", "other-node": "other"}
 _OPERATIONS = {"send": "a message", "pack": "MPI_Pack", "unpack": "MPI_Unpack"}
-_WHERE = {"self": " to itself", "same-node": " to a rank of the same node", "other-node": " to another node"}
+_WHERE = {
+    "self": " to itself",
+    "same-node": " to a rank of the same node",
+    "same-node-far": " to a far rank of the same node",
+    "other-node": " to another node",
+}
 _BAR = 40  # characters of the slower method
 _RULE = {"MPICH": "MPICH Version: 5", "Open MPI": "Open MPI v5"}
 

@@ -197,7 +197,7 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
 @click.option("--count", type=click.IntRange(min=1), default=1, help="Elements of the message.")
 @click.option(
     "--peer",
-    type=click.Choice(["self", "same-node", "other-node"]),
+    type=click.Choice(["self", "same-node", "same-node-far", "other-node"]),
     help="Also what each method is predicted to take, to a rank there.",
 )
 @click.option(

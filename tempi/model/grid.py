@@ -71,9 +71,10 @@ DEVICE_MESSAGES = ("pinned_message", "device_message", "device_library")
 ALL_QUANTITIES = (*QUANTITIES, *DEVICE_QUANTITIES)
 #: Where the bytes of a datatype lie; a point without one is of the host's.
 MEMORIES = ("host", "device", "managed")
-PEERS = ("self", "node", "other")
+#: In the engine's order. "node" is near: ranks whose cores have a cache in common.
+PEERS = ("self", "node", "other", "far")
 #: Packing and unpacking within messages are timed with the first of these that the ranks span.
-NEAREST = ("node", "other", "self")
+NEAREST = ("node", "far", "other", "self")
 WITHIN = ("stage_pack", "stage_unpack")
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -30,7 +30,12 @@ _MEANINGS = {
     "engine_pack": "tempi's packing without the call around it",
     "host_message": "tempi's message as a whole: pack, message, unpack",
 }
-_PEERS = {"self": "to itself", "node": "to a rank of the same node", "other": "to another node"}
+_PEERS = {
+    "self": "to itself",
+    "node": "to a rank of the same node",
+    "far": "to a far rank of the same node",
+    "other": "to another node",
+}
 
 
 @dataclass(frozen=True, slots=True)

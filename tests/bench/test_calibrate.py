@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,24 @@ def test_the_samples_of_all_visits_are_one_point(cache: Path) -> None:
     assert {point.size: len(point.seconds) for point in collected.calibration.points} == {64: 14, 256: 7}
     assert {point.size: point.visits for point in collected.calibration.points} == {64: (7, 7), 256: ()}
     assert collected.calibration.about["complete"] is True
+
+
+def at(peer: str, sizes: range, quantity: str = "library_message") -> list[store.Point]:
+    column = grid.PLAIN if quantity == "contiguous" else grid.columns(True)[0]
+    return [store.Point(quantity, column, size, peer, (1e-6,)) for size in sizes]
+
+
+def test_a_class_that_ranks_were_in_now_and_then_makes_no_tables() -> None:
+    most = at("node", range(1, 101)) + at("node", range(1, 11), "contiguous")
+    for peer, other in (("node", "far"), ("far", "node")):
+        own = [replace(point, peer=peer) for point in most]
+        enough = at(other, range(1, 81)) + at(other, range(1, 11), "contiguous")
+        assert calibrate.covered(own + enough) == (*own, *enough)
+        for few in (enough[1:], enough[:-1]):
+            assert calibrate.covered(own + few) == tuple(own)
+        assert calibrate.covered(own) == tuple(own)
+    elsewhere = at("other", range(1, 3)) + at("self", range(1, 2))
+    assert calibrate.covered(most + elsewhere) == (*most, *elsewhere)
 
 
 def test_all_ranks_take_the_word_of_one() -> None:

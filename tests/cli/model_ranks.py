@@ -42,8 +42,9 @@ def main() -> None:
         for run, stride in ((8, 16), (64, 512)):
             exchange(comm, run, stride, size)
     own, stats = _engine.text(_engine.lib.tempi_model_in_force()), tempi.stats()
+    where = tempi.peer(comm, 1 - comm.rank) if own else "nowhere"
     counters = [stats[name] for name in ("sends", "recvs", "left_rule", "model_choices")]
-    line = f"rank {comm.rank}: {own} {' '.join(map(str, counters))}\n"
+    line = f"rank {comm.rank}: {own} {' '.join(map(str, counters))} {stats['distance_looks']} {where}\n"
     sys.stdout.write("".join(comm.allgather(line)) if comm.rank == 0 else "" * len(comm.allgather(line)))
 
 

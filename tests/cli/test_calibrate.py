@@ -25,22 +25,25 @@ def tempi(cache: Path, *words: object, **variables: str) -> subprocess.Completed
 
 
 def ranks(cache: Path, **variables: str) -> tuple[list[list[str]], str]:
-    """Per rank: tables in force, sends, receives, left to the library, choices made; and stderr."""
+    """Per rank: tables in force, sends, receives, left to the library, choices made, looks at how far the other one is,
+    where that is; and stderr."""
     line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], variables)
     done = subprocess.run(line, env=environment(cache), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return [line.split()[2:] for line in done.stdout.splitlines() if line.startswith("rank ")], done.stderr
 
 
-def made_up(host: float) -> store.Calibration:
-    """One in which tempi's way takes `host` times as long as the library's, whatever the message."""
+def made_up(host: float, **peers: float) -> store.Calibration:
+    """One in which tempi's way takes `host` times as long as the library's, whatever the message; `peers`: what the
+    library's messages there take of that (near ranks of the node: 1)."""
     points = []
     factors = {"library_message": 4.0, "contiguous": host, "stage_pack": host, "stage_unpack": 2 * host}
     for quantity, factor in factors.items():
-        peer = "node" if quantity in grid.MESSAGES else None
         column = grid.PLAIN if quantity == "contiguous" else grid.Column("regular", 8, 64)
-        for size in (64, 1 << 20):
-            points.append(store.Point(quantity, column, size, peer, (1e-9 * size * factor,) * 9))
+        for peer, part in ({"node": 1.0} | peers).items() if quantity in grid.MESSAGES else ((None, 1.0),):
+            own = factor * (part if quantity == "library_message" else 1.0)
+            for size in (64, 1 << 20):
+                points.append(store.Point(quantity, column, size, peer, (1e-9 * size * own,) * 9))
     return store.Calibration(store.machine(version()), tuple(points), {"when": "now", "complete": True})
 
 
@@ -113,6 +116,33 @@ def test_explain_predicts_every_method_and_names_the_choice(tmp_path: Path) -> N
     assert "not calibrated for this shape or peer" in other
 
 
+@pytest.mark.parametrize("far", [0.5, 8.0])
+def test_far_ranks_of_the_node_have_choices_of_their_own(tmp_path: Path, far: float) -> None:
+    """Here near ranks' messages are left to the library, and far ones' either way."""
+    path = tmp_path / "made.table"
+    path.write_bytes(store.table_of(made_up(2.0, far=far)))
+    for distance, ours in (("near", False), ("far", far > 2)):
+        for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_DISTANCE=distance)[0]:
+            assert found[-2:] == ["0", "same-node" if distance == "near" else "same-node-far"]
+            assert (int(found[1]) > 0) == (int(found[2]) > 0) == ours
+
+
+def test_without_far_tables_near_ones_stand_in(tmp_path: Path) -> None:
+    path = tmp_path / "made.table"
+    path.write_bytes(store.table_of(made_up(0.5)))
+    for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_DISTANCE="far")[0]:
+        assert found[1:4] == ["12", "12", "0"]
+
+
+def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) -> None:
+    path = tmp_path / "made.table"
+    path.write_bytes(store.table_of(made_up(0.5)))
+    for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_DISTANCE="auto")[0]:
+        assert found[-1] in ("same-node", "same-node-far")
+        assert 1 <= int(found[-2]) <= 24  # of 24 messages
+        assert found[1:4] == ["12", "12", "0"]
+
+
 def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) -> None:
     own = made_up(1.0)
     other = store.Calibration(store.Machine("abacus", 1, own.machine.mpi, own.machine.tempi), own.points)
@@ -145,7 +175,7 @@ def test_the_cheaper_way_is_taken(tmp_path: Path, host: float, acts: bool) -> No
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(host)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path))[0]:
-        assert found == [str(path), *(["12", "12", "0"] if acts else ["0", "0", "24"]), "12"]
+        assert found[:5] == [str(path), *(["12", "12", "0"] if acts else ["0", "0", "24"]), "12"]
 
 
 @pytest.mark.parametrize("ways", [("ours", "theirs"), ("ours", "off"), ("off", "theirs")], ids="-".join)

@@ -2,6 +2,8 @@
  *
  *     board_driver board FOLDER JOB LOCAL RANK...   each rank joins in a process of its own, all at once; then
  *                                                   "N ranks: R R R, file" or "no board"
+ *     board_driver lines FOLDER JOB LOCAL RANK...   each joins and writes into its line; then the sum that the first
+ *                                                   one finds in the lines of all, or "no lines"
  *     board_driver launcher RANK SIZE               "LOCAL NAME"
  */
 #include <stdio.h>
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/board.h"
+#include "base/distance.h"
 #include "base/launcher.h"
 
 static int compare(const void *a, const void *b)
@@ -57,6 +60,43 @@ static int board(int argc, char **argv)
     return 0;
 }
 
+static void write_line(const tempi_board *board, int rank)
+{
+    char *lines = tempi_board_lines(board);
+    if (lines)
+        memcpy(lines + (size_t)tempi_board_own(board) * TEMPI_DISTANCE_LINE, &rank, sizeof rank);
+}
+
+static int lines(int argc, char **argv)
+{
+    const char *folder = argv[2], *job = argv[3];
+    const int local = atoi(argv[4]);
+    tempi_board *own = tempi_board_join(folder, job, atoi(argv[5]), local);
+    for (int i = 6; i < argc; ++i)
+        if (fork() == 0) {
+            tempi_board *other = tempi_board_join(folder, job, atoi(argv[i]), local);
+            write_line(other, atoi(argv[i]));
+            free(other);
+            _exit(0);
+        }
+    while (wait(NULL) > 0)
+        ;
+    write_line(own, atoi(argv[5]));
+    const char *found = tempi_board_lines(own);
+    int sum = 0;
+    for (int i = 0; found && i < local; ++i) {
+        int rank;
+        memcpy(&rank, found + (size_t)i * TEMPI_DISTANCE_LINE, sizeof rank);
+        sum += rank;
+    }
+    if (found)
+        printf("%d\n", sum);
+    else
+        printf("no lines\n");
+    tempi_board_leave(own);
+    return 0;
+}
+
 static int launcher(char **argv)
 {
     tempi_job job;
@@ -69,6 +109,8 @@ int main(int argc, char **argv)
 {
     if (argc >= 6 && strcmp(argv[1], "board") == 0)
         return board(argc, argv);
+    if (argc >= 6 && strcmp(argv[1], "lines") == 0)
+        return lines(argc, argv);
     if (argc == 4 && strcmp(argv[1], "launcher") == 0)
         return launcher(argv);
     return 2;

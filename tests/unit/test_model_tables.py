@@ -246,6 +246,22 @@ def test_fields_of_structs_and_runs_of_unlike_lengths_have_factors(tmp_path: Pat
             assert told.host == pytest.approx(expected * (factors.get(family, 1.0) if name == "with" else 1.0)), family
 
 
+@pytest.mark.parametrize("measured", [("node",), ("far",), ("node", "far")])
+def test_near_and_far_ranks_of_a_node_stand_in_for_each_other(tmp_path: Path, measured: tuple[str, ...]) -> None:
+    own = [p for p in points() if p.peer is None]
+    for factor, peer in enumerate(measured, 1):
+        own += [replace(p, peer=peer, seconds=(factor * p.seconds[0],) * 9) for p in points() if p.peer == "node"]
+    path = tmp_path / "model.table"
+    path.write_bytes(store.table_of(store.Calibration(HERE, tuple(own))))
+    model = predict.Model(path)
+    layout, _kept = vector(4096, 8, 64)
+    near, far = (model.predict(layout, 4096, "send", peer) for peer in ("node", "far"))
+    assert near is not None
+    assert far is not None
+    assert far.library == pytest.approx(len(measured) * near.library)
+    assert model.predict(layout, 4096, "send", "other") is None
+
+
 def whole_messages(beyond: float, parts: float) -> list[store.Point]:
     """By column: `beyond` times the plain message, and two parts of so many picoseconds a byte."""
     made = [point for point in points() if point.quantity in ("contiguous", "library_message")]

@@ -18,16 +18,24 @@ SLURM = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NUM_NODES
 PMIX = {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-a-7@1", "PMIX_SERVER_URI41": "prterun-a-7@0.0;tcp4://10.0.0.1:7"}
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(folder: Path, name: str, *parts: str) -> Path:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
-    program = tmp_path_factory.mktemp("driver") / "board_driver"
     flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    sources = [HERE / "board_driver.c", *(CSRC / "base" / f"{name}.c" for name in ("board", "launcher", "text"))]
-    subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", program], check=True, timeout=300)
-    return program
+    sources = [HERE / f"{name}.c", *(CSRC / "base" / f"{part}.c" for part in parts)]
+    subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", folder / name], check=True, timeout=300)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("driver"), "board_driver", "board", "launcher", "text")
+
+
+@pytest.fixture(scope="module")
+def distance(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("driver"), "distance_driver")
 
 
 def told(driver: Path, *words: object, fds: tuple[int, ...] = (), **variables: str) -> str:
@@ -137,3 +145,32 @@ def test_a_pmi_job_is_named_by_the_process_behind_its_socket(driver: Path) -> No
         spawned = told(driver, "launcher", 1, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number), "PMI_SPAWNED": "1"})
         assert spawned == "2"
     assert told(driver, "launcher", 1, 4, **HYDRA | {"PMI_FD": "0"}) == "2"  # no socket
+
+
+# -- how far the others are -------------------------------------------------------------------------------------
+
+
+def test_every_rank_has_a_line_of_its_own(driver: Path, tmp_path: Path) -> None:
+    assert told(driver, "lines", tmp_path, "job", 4, 1, 20, 300, 4000) == "4321"
+    assert told(driver, "lines", tmp_path, "job", 0, 1, 20) == "no lines"
+
+
+def looked(distance: Path, words: str) -> str:
+    return told(distance, *words.split())
+
+
+def test_a_rank_is_far_by_the_majority_of_the_last_looks(distance: Path) -> None:
+    assert looked(distance, "? w l120 ? w l30 ? w l120 ?") == "near far near far 3 3"
+    assert looked(distance, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "near far 8 1"
+    assert looked(distance, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "far near 8 2"
+
+
+def test_a_line_that_was_not_written_since_tells_nothing(distance: Path) -> None:
+    assert looked(distance, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "near far far 6 1"
+
+
+def test_messages_look_often_until_it_is_known_and_seldom_then(distance: Path) -> None:
+    assert looked(distance, "a1") == "1 0"
+    assert looked(distance, "a21") == "5 0"
+    assert looked(distance, "a150") == "6 0"
+    assert looked(distance, "a151") == "7 0"

@@ -1,0 +1,25 @@
+/* How far another rank of this node is: near, if its core and this one's have a cache in common, or far. Each
+ * rank has a line of shared memory that it alone writes, now and then; to read one that was written since takes
+ * as long as a line takes from core to core. Nobody waits for anybody, and a rank that does not write is not
+ * judged. What was found follows ranks that are moved to other cores. */
+#ifndef TEMPI_BASE_DISTANCE_H
+#define TEMPI_BASE_DISTANCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Bytes of a rank in the memory that they share: two lines, as some processors fetch them by pairs. */
+enum { TEMPI_DISTANCE_LINE = 128 };
+
+typedef struct tempi_distance tempi_distance;
+
+/* `lines`: those of n ranks, zero before the first of them, and as long as this. NULL without memory. */
+tempi_distance *tempi_distance_open(void *lines, int own, int n);
+void tempi_distance_close(tempi_distance *distance);
+
+/* Whether rank i was far when it was looked at last; looks now and then. Any thread may ask. */
+bool tempi_distance_far(tempi_distance *distance, int i);
+/* Looks now. */
+void tempi_distance_look(tempi_distance *distance, int i);
+
+#endif
