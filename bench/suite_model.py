@@ -141,6 +141,18 @@ def errors(found: Sequence[Row]) -> list[str]:
     return lines
 
 
+def strangers(found: Sequence[Record]) -> list[str]:
+    """A sentence for each class of ranks that was met and had no tables of its own."""
+    lines = []
+    for op in dict.fromkeys(record.op for record in found):
+        meta = next(record.meta for record in found if record.op == op)
+        peer, known = meta.get("peer"), meta.get("calibrated")
+        if known and peer in ("node", "far") and peer not in known and op.startswith("one way"):
+            own, other = ("near", "far") if peer == "node" else ("far", "near")
+            lines.append(f"{op}: the ranks were {own}, and the tables are of {other} ones: run `tempi calibrate` again")
+    return lines
+
+
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
     """Prints every case and the scores."""
     made = rows(found)
@@ -149,7 +161,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
         return []
     console.print(table(made))
     console.print(scores(made))
-    for line in errors(made):
+    for line in (*errors(made), *strangers(found)):
         console.print(line, highlight=False)
     return made
 

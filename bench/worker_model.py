@@ -18,7 +18,7 @@ from tempi.bench.worker_calibrate import staging
 from tempi.bench.worker_options import PackOptions, parse_pack
 
 from tempi import _engine
-from tempi.model import predict, store
+from tempi.model import grid, predict, store
 
 VISITS, SAMPLES = 24, 4  # even, as half of each visit's samples are scored
 OPERATIONS = {"one way": "send", "pack": "pack", "unpack": "unpack"}
@@ -36,6 +36,14 @@ def tables(mpi: Any) -> tuple[predict.Model, str]:
     return model, str(path)
 
 
+def calibrated_peers(mpi: Any) -> list[str]:
+    """The classes that the tables are of; none where they came without their samples."""
+    try:
+        return store.read(store.machine(mpi.Get_library_version()).file).peers
+    except store.StoreError:
+        return []
+
+
 class Judge:
     """What model and rule say of a message."""
 
@@ -47,7 +55,9 @@ class Judge:
         pointer = _engine.ffi.cast("tempi_layout const *", layout)
         told = self._model.predict(pointer, size, operation, peer)
         number = predict.OPERATIONS.index(operation)
-        by_rule = bool(_engine.lib.tempi_rule_choice(self._version, pointer, size, number))
+        by_rule = bool(
+            _engine.lib.tempi_rule_choice(self._version, pointer, size, number, grid.PEERS.index(peer))
+        )
         acts = self._model.acts(pointer, size, operation, peer)
         predicted = None if told is None else {"library": told.library, "tempi": told.host}
         return {"predicted": predicted, "model": by_rule if acts is None else acts, "rule": by_rule}
@@ -134,7 +144,7 @@ def _prepared(options: PackOptions, mpi: Any, peers: Sequence[str]) -> list[Visi
     if comm.rank == 1:
         np.invert(source, out=source)
     room = (staging(size), staging(size))
-    common = worker.describe(mpi) | {"tables": judge.path}
+    common = worker.describe(mpi) | {"tables": judge.path, "calibrated": calibrated_peers(mpi)}
     made = []
     for case in chosen:
         datatype = case.datatype(mpi)

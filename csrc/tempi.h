@@ -254,8 +254,8 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
 int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int64_t bytes, int operation,
                        int peer);
 /* The same by the built-in rule for the MPI library that says so of itself, for a type of elements of
- * unknown size: 1 or 0. */
-int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation);
+ * unknown size: 1 or 0. `peer`: TEMPI_PEER_*, of SEND and RECV. */
+int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation, int peer);
 
 /* How a message of device memory is carried, by number; LIBRARY: the buffer is handed over as it is. */
 enum {

@@ -57,38 +57,72 @@ static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
     return never;
 }
 
+/* Open MPI copies a run of more than 8 elements by a call of memcpy each, twice as slow as loops if it is short. */
+static bool called_for_each(tempi_shape s, int64_t element)
+{
+    return s.run > 8 * element && s.run < 24 && element > 0;
+}
+
 /* Open MPI packs, sends and unpacks a message in overlapping pieces, which one message of packed bytes
  * cannot; but it copies between small pages where tempi's staging has huge ones (transfer/slab.h). Which of the
- * two counts for more depends on how fast the two processes' cores exchange lines: from 32 KiB on, vectors
- * were measured to be 1.5 times faster in one state of the machine and 1.6 times slower in the other.
- * So the rule takes only what wins in both, and leaves the rest to a calibration of the machine. A run
- * of more than 8 elements is copied by a call of memcpy each, twice as slow as loops if the run is short. */
+ * two counts for more depends on how far apart the two processes' cores are: from 12 KiB on, vectors were
+ * measured to be 1.5 times faster between far ranks, and 1.6 times slower between near ones. Here is what
+ * wins between both. */
 static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
 {
     if (s.transposed)
         return never;
     if (s.stride == 0)
         return from_to(8 * KIB, INT64_MAX);
-    if (s.run > 8 * element && s.run < 24 && element > 0)
+    if (called_for_each(s, element))
         return from_to(32 * KIB, 2 * MIB);
     if (s.lone && s.run <= 16)
         return from_to(4 * KIB, 8 * MIB);
     return never;
 }
 
+/* Between far ranks, whose pieces all cross from cache to cache twice and whose packed bytes the kernel copies once:
+ * up to where packing, sending and unpacking in turn take longer than the pieces that overlap. The more of the
+ * time goes to lines of the memory that are touched for few bytes, the sooner. */
+enum { FAR_FIRST = 12 * KIB, FAR_RUN = 2 * KIB };
+
+static int64_t openmpi_far_last(tempi_shape s, int64_t element)
+{
+    if ((s.lone && s.run <= 16) || called_for_each(s, element))
+        return INT64_MAX;
+    if (s.stride == 0 || s.run > FAR_RUN)
+        return 0;
+    if (s.transposed)
+        return 512 * KIB;
+    if (s.stride < 256)
+        return s.run < 16 ? 256 * KIB : 512 * KIB;
+    if (s.stride < 4096)
+        return s.run >= 64 ? 512 * KIB : s.run >= 32 ? 256 * KIB : s.run >= 16 ? 128 * KIB : 0;
+    return s.run >= 256 ? 512 * KIB : s.run >= 128 ? 32 * KIB : 0;
+}
+
 /* Up to its eager limit, 4 KiB with a header where ranks share memory, a message goes in one piece and nothing
  * overlaps: with short runs tempi is ahead from 100 to 200 bytes on, 2 to 9 times by 3 KiB, with runs of a line
- * from 1 KiB on, a little. A message to oneself takes the library half of that time, and there it is ahead up to
- * 200 bytes. */
-enum { EAGER_FIRST = 128, EAGER_FIRST_TO_SELF = 256, EAGER_FIRST_OF_LINES = KIB, EAGER_LAST = 3584 };
+ * from 250 bytes on, a little. A message to oneself takes the library half of that time, and there it is ahead up
+ * to 200 bytes, with runs of a line up to 1 KiB. */
+enum {
+    EAGER_FIRST = 128,
+    EAGER_FIRST_TO_SELF = 256,
+    EAGER_FIRST_OF_LINES = 256,
+    EAGER_FIRST_OF_LINES_TO_SELF = KIB,
+    EAGER_LAST = 3584
+};
 
 static tempi_window openmpi_message(tempi_shape s, int64_t element)
 {
     tempi_window window = openmpi_pieces(s, element);
+    window.far_first = FAR_FIRST;
+    window.far_last = openmpi_far_last(s, element);
     if (s.run > 64 || (s.stride >= 4096 && !s.transposed))
         return window;
-    const int64_t first = s.run > 32 ? EAGER_FIRST_OF_LINES : EAGER_FIRST;
-    window.to_self = EAGER_FIRST_TO_SELF;
+    const bool lines = s.run > 32;
+    const int64_t first = lines ? EAGER_FIRST_OF_LINES : EAGER_FIRST;
+    window.to_self = lines ? EAGER_FIRST_OF_LINES_TO_SELF : EAGER_FIRST_TO_SELF;
     if (window.first > window.last) {
         window.first = first;
         window.last = EAGER_LAST;
@@ -109,12 +143,12 @@ tempi_library tempi_library_of(const char *version)
     return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
 }
 
-int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation)
+int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation, int peer)
 {
     if (!version || !layout || operation < 0 || operation >= TEMPI_OPERATIONS)
         return 0;
     const tempi_window window = tempi_rule_window(layout, 0, tempi_library_of(version), (tempi_operation)operation);
-    return tempi_window_has(window, bytes);
+    return tempi_window_has(window, bytes) || (peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes));
 }
 
 tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,

@@ -27,18 +27,26 @@ typedef enum tempi_library {
 tempi_library tempi_library_of(const char *version);
 
 /* tempi acts on messages of packed size in [first, last], but for those in [gap, resume); first > last:
- * never. What goes over MPI_COMM_SELF has to be `to_self` at least. */
+ * never. What goes over MPI_COMM_SELF has to be `to_self` at least. Between far ranks of a node (TEMPI_PEER_FAR)
+ * it acts on those in [far_first, far_last] as well. */
 typedef struct tempi_window {
     int64_t first;
     int64_t last;
     int64_t gap;
     int64_t resume;
     int64_t to_self;
+    int64_t far_first;
+    int64_t far_last;
 } tempi_window;
 
 static inline bool tempi_window_has(tempi_window window, int64_t bytes)
 {
     return bytes >= window.first && bytes <= window.last && !(bytes >= window.gap && bytes < window.resume);
+}
+
+static inline bool tempi_window_has_far(tempi_window window, int64_t bytes)
+{
+    return bytes >= window.far_first && bytes <= window.far_last;
 }
 
 /* `element`: bytes of the largest predefined type that it is made of; 0: not known. */

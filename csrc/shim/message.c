@@ -153,7 +153,9 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
 
 static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
 {
-    return tempi_window_has(window, bytes) && (bytes >= window.to_self || other.comm != MPI_COMM_SELF);
+    if (tempi_window_has(window, bytes))
+        return bytes >= window.to_self || other.comm != MPI_COMM_SELF;
+    return tempi_window_has_far(window, bytes) && tempi_peer_of(other.comm, other.rank) == TEMPI_PEER_FAR;
 }
 
 /* Is tempi's way expected to be the faster one? */

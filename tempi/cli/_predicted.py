@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tempi import _engine
-from tempi.model import methods, predict, store
+from tempi.model import grid, methods, predict, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,10 +122,11 @@ def draw(axes: Sequence[Axes], found: Sequence[Told]) -> None:
         axis.set_xlabel("predicted time", fontsize=9)
 
 
-def _by_rule(datatype: Datatype, count: int) -> Iterator[str]:
+def _by_rule(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
     layout = datatype.canonical()
+    where = grid.PEERS.index(PEERS[peer])
     for name, version in _RULE.items():
-        acts = _engine.lib.tempi_rule_choice(version.encode(), layout, layout.size * count, 2)
+        acts = _engine.lib.tempi_rule_choice(version.encode(), layout, layout.size * count, 2, where)
         yield f"  {name}: {'tempi carries it' if acts else 'it is left to the library'}"
 
 
@@ -134,7 +135,7 @@ def lines(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
     found = list(predictions(datatype, count, peer))
     if not found:
         yield "This machine is not calibrated (`tempi calibrate`). By the built-in rule, a message:"
-        yield from _by_rule(datatype, count)
+        yield from _by_rule(datatype, count, peer)
         return
     for number, told in enumerate(found):
         if number == 0 or found[number - 1].mpi != told.mpi:

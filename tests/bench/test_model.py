@@ -59,6 +59,14 @@ def test_what_is_shown_names_every_chooser() -> None:
     assert suite_model.show(console, []) == []
 
 
+def test_ranks_that_the_tables_do_not_know_are_told() -> None:
+    near = [one.with_meta(peer="node", calibrated=["self", "far"]) for one in pair([1.0], [1.0], model=True, rule=True)]
+    (line,) = suite_model.strangers(near)
+    assert line.startswith("one way: the ranks were near, and the tables are of far ones")
+    assert suite_model.strangers([one.with_meta(calibrated=["node"]) for one in near]) == []
+    assert suite_model.strangers([one.with_meta(calibrated=[]) for one in near]) == []
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_held_out_shapes_are_none_of_the_grids(quick: bool) -> None:
     columns = {*grid.columns(True), *grid.columns(False)}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import oracle
 import tempi
-from examples import strided
 from world import MPI, committed
 
 pytestmark = pytest.mark.skipif(
@@ -18,23 +18,30 @@ pytestmark = pytest.mark.skipif(
 OPEN_MPI = "Open MPI" in MPI.Get_library_version()
 
 
-def carried(comm: Any, doubles: int) -> int:
-    """Messages that tempi carries when a rank sends itself one with gaps: two, sent and received, or none."""
+def carried(comm: Any, doubles: int, run: int = 1) -> int:
+    """Messages that tempi carries when a rank sends itself one with gaps: two, sent and received, or none. `run`:
+    doubles that lie together."""
     out, into = np.arange(3.0 * doubles), np.zeros(3 * doubles)
     names = ("sends", "recvs")
-    with committed(strided(doubles)) as datatype:
+    with committed(oracle.Vector(doubles // run, run, 3 * run, oracle.Named("DOUBLE"))) as datatype:
         before = tempi.stats()
         request = comm.Irecv([into, 1, datatype], comm.rank, 3)
         comm.Send([out, 1, datatype], comm.rank, 3)
         request.Wait()
         after = tempi.stats()
-    np.testing.assert_array_equal(into, np.where(np.arange(3 * doubles) % 3 == 0, out, 0.0))
+    np.testing.assert_array_equal(into, np.where(np.arange(3 * doubles) // run % 3 == 0, out, 0.0))
     return sum(after[name] - before[name] for name in names)
 
 
 def test_a_short_message_to_oneself_is_the_librarys(comm: Any) -> None:
     assert carried(MPI.COMM_SELF, 16) == (0 if OPEN_MPI else 2)
     assert carried(MPI.COMM_SELF, 32) == 2
+
+
+def test_with_runs_of_a_line_longer_ones_are(comm: Any) -> None:
+    assert carried(MPI.COMM_SELF, 32, 8) == (0 if OPEN_MPI else 2)
+    assert carried(MPI.COMM_SELF, 256, 8) == 2
+    assert carried(comm, 32, 8) == 2
 
 
 def test_over_another_communicator_it_is_as_with_others(comm: Any) -> None:

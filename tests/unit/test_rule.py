@@ -6,6 +6,7 @@ import pytest
 
 from tempi import _engine
 from tempi.expression import parse
+from tempi.model import grid
 
 PACK, UNPACK, SEND, RECEIVE = range(4)
 MPICH, OPENMPI = "MPICH Version: 5.0.2", "Open MPI v5.0.11"
@@ -17,12 +18,13 @@ def vector(run: int, stride: int) -> str:
 
 
 IRREGULAR = "hindexed([16,16,16,16,16,16],[0,48,208,304,672,1008],BYTE)"
+FIELD = "resized(0,40,hindexed([1],[8],DOUBLE))"
 TRANSPOSE = "hvector(8,1,8,vector(8,1,8,DOUBLE))"
 
 
-def acts(version: str, text: str, nbytes: int, operation: int) -> bool:
-    kept = parse(text)
-    return bool(_engine.lib.tempi_rule_choice(version.encode(), kept.canonical(), nbytes, operation))
+def acts(version: str, text: str, nbytes: int, operation: int, peer: str = "node") -> bool:
+    kept, where = parse(text), grid.PEERS.index(peer)
+    return bool(_engine.lib.tempi_rule_choice(version.encode(), kept.canonical(), nbytes, operation, where))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ def acts(version: str, text: str, nbytes: int, operation: int) -> bool:
     [
         (vector(8, 16), {64: False, 128: True, 3 * KIB: True, 4 * KIB: False, MIB: False}),
         (vector(32, 512), {64: False, 3 * KIB: True, 4 * KIB: False}),
-        (vector(64, 128), {512: False, 2 * KIB: True, 4 * KIB: False, MIB: False}),
+        (vector(64, 128), {128: False, 256: True, 2 * KIB: True, 4 * KIB: False, MIB: False}),
         (vector(128, 256), {KIB: False, MIB: False}),
         (vector(8, 4096), {KIB: False, 64 * KIB: False}),
         (IRREGULAR, {32: False, KIB: True, 4 * KIB: False, 8 * KIB: True, MIB: True}),
@@ -40,6 +42,40 @@ def acts(version: str, text: str, nbytes: int, operation: int) -> bool:
 def test_open_mpi_is_left_alone_where_its_pieces_overlap(text: str, sizes: dict[int, bool]) -> None:
     for operation in (SEND, RECEIVE):
         assert {n: acts(OPENMPI, text, n, operation) for n in sizes} == sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        (vector(8, 16), 256 * KIB),
+        (vector(16, 32), 512 * KIB),
+        (vector(64, 128), 512 * KIB),
+        (vector(8, 512), 0),
+        (vector(16, 512), 128 * KIB),
+        (vector(32, 512), 256 * KIB),
+        (vector(64, 512), 512 * KIB),
+        (vector(64, 4096), 0),
+        (vector(128, 4096), 32 * KIB),
+        (vector(1024, 4096), 512 * KIB),
+        (vector(4096, 8192), 0),
+        (TRANSPOSE, 512 * KIB),
+        (FIELD, MIB),
+    ],
+)
+def test_between_far_ranks_open_mpis_pieces_pay_later(text: str, last: int) -> None:
+    for operation in (SEND, RECEIVE):
+        for nbytes in (12 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, 768 * KIB):
+            assert acts(OPENMPI, text, nbytes, operation, "far") == (nbytes <= last)
+            assert acts(OPENMPI, text, nbytes, operation) == (text == FIELD)
+        assert acts(OPENMPI, text, 8 * KIB, operation, "far") == (text == FIELD)
+        assert acts(OPENMPI, text, 16 * MIB, operation, "far") == (text == FIELD)
+    assert acts(OPENMPI, text, 16 * KIB, PACK, "far") == acts(OPENMPI, text, 16 * KIB, PACK)
+
+
+@pytest.mark.parametrize("peer", ["self", "node", "far", "other"])
+def test_for_mpich_it_is_the_same_everywhere(peer: str) -> None:
+    for nbytes in (KIB, 64 * KIB, MIB):
+        assert acts(MPICH, vector(8, 4096), nbytes, SEND, peer) == (nbytes <= 32 * KIB)
 
 
 @pytest.mark.parametrize(
