@@ -9,15 +9,16 @@
 
 /* A line comes from a core with the same last cache in 20 to 60 nanoseconds, from another one in 100 to 300. */
 enum { FAR = 85 /* nanoseconds */, KEPT = 5 };
-/* Calls between two looks: first until enough was seen, later on. */
-enum { SOON = 4, LATER = 64 };
+/* Short messages between two looks: first until enough was seen, later on. A message counts as one for each PIECE of
+ * its bytes more, as of long ones few fit between two moves. */
+enum { SOON = 4, LATER = 64, PIECE = 4096 };
 
 typedef struct line {
     _Alignas(TEMPI_DISTANCE_LINE) _Atomic uint64_t beats;
 } line;
 
 typedef struct sight {
-    atomic_int until; /* calls, until the next look */
+    atomic_int until; /* messages, until the next look */
     atomic_bool far;
     uint64_t beats;   /* when it was looked at last */
     int32_t taken[KEPT]; /* nanoseconds, of the last looks that found it written */
@@ -107,14 +108,15 @@ void tempi_distance_look(tempi_distance *distance, int i)
     atomic_flag_clear_explicit(&distance->busy, memory_order_release);
 }
 
-bool tempi_distance_far(tempi_distance *distance, int i)
+bool tempi_distance_far(tempi_distance *distance, int i, int64_t bytes)
 {
     if (i < 0 || i >= distance->n)
         return false;
     sight *s = &distance->sights[i];
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);
-    if (until > 0)
-        atomic_store_explicit(&s->until, until - 1, memory_order_relaxed);
+    const int64_t messages = 1 + bytes / PIECE;
+    if (until >= messages)
+        atomic_store_explicit(&s->until, until - (int)messages, memory_order_relaxed);
     else
         tempi_distance_look(distance, i);
     return atomic_load_explicit(&s->far, memory_order_relaxed);

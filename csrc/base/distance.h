@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Bytes of a rank in the memory that they share: two lines, as some processors fetch them by pairs. */
 enum { TEMPI_DISTANCE_LINE = 128 };
@@ -17,8 +18,9 @@ typedef struct tempi_distance tempi_distance;
 tempi_distance *tempi_distance_open(void *lines, int own, int n);
 void tempi_distance_close(tempi_distance *distance);
 
-/* Whether rank i was far when it was looked at last; looks now and then. Any thread may ask. */
-bool tempi_distance_far(tempi_distance *distance, int i);
+/* Whether rank i was far when it was looked at last; looks now and then, the more often the more bytes go there.
+ * Any thread may ask. */
+bool tempi_distance_far(tempi_distance *distance, int i, int64_t bytes);
 /* Looks now. */
 void tempi_distance_look(tempi_distance *distance, int i);
 

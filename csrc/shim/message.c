@@ -155,7 +155,7 @@ static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
 {
     if (tempi_window_has(window, bytes))
         return bytes >= window.to_self || other.comm != MPI_COMM_SELF;
-    return tempi_window_has_far(window, bytes) && tempi_peer_of(other.comm, other.rank) == TEMPI_PEER_FAR;
+    return tempi_window_has_far(window, bytes) && tempi_peer_of(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
 }
 
 /* Is tempi's way expected to be the faster one? */
@@ -163,7 +163,7 @@ static bool wins(const tempi_type *type, tempi_operation operation, tempi_other 
 {
     if (type->modelled == 0)
         return wins_by_rule(type->windows[operation], other, bytes);
-    const int peer = sends_or_receives(operation) ? tempi_peer_of(other.comm, other.rank) : 0;
+    const int peer = sends_or_receives(operation) ? tempi_peer_of(other.comm, other.rank, bytes) : 0;
     if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
         return wins_by_rule(type->windows[operation], other, bytes);
     tempi_layout const *layout = type->layout;

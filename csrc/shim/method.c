@@ -33,7 +33,7 @@ int tempi_method_of_message(const tempi_message *message, tempi_other other)
     const tempi_device_ask ask = {
         .about = {.bytes = op->n,
                   .operation = (int32_t)message->operation,
-                  .peer = tempi_peer_of(other.comm, other.rank),
+                  .peer = tempi_peer_of(other.comm, other.rank, op->n),
                   .memory = message->tables,
                   .contiguous = run,
                   .aware = aware},

@@ -212,11 +212,11 @@ static const nearby *nearby_of(MPI_Comm comm)
     return learn(comm);
 }
 
-static bool is_far(const nearby *entry, int peer)
+static bool is_far(const nearby *entry, int peer, int64_t bytes)
 {
     if (tempi_config.distance != TEMPI_DISTANCE_AUTO)
         return tempi_config.distance == TEMPI_DISTANCE_FAR;
-    return peers.distances && entry->lines && tempi_distance_far(peers.distances, entry->lines[peer]);
+    return peers.distances && entry->lines && tempi_distance_far(peers.distances, entry->lines[peer], bytes);
 }
 
 static bool is_near(const nearby *entry, int peer)
@@ -224,7 +224,7 @@ static bool is_near(const nearby *entry, int peer)
     return peer >= 0 && peer < entry->size && (entry->bits[peer / 8] >> peer % 8 & 1) != 0;
 }
 
-int tempi_peer_of(MPI_Comm comm, int peer)
+int tempi_peer_of(MPI_Comm comm, int peer, int64_t bytes)
 {
     const int unknown = peers.one_node ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
     if (comm == MPI_COMM_SELF) /* which is only this rank, whatever the launcher tells */
@@ -240,7 +240,7 @@ int tempi_peer_of(MPI_Comm comm, int peer)
         return TEMPI_PEER_SELF;
     if (!is_near(entry, peer))
         return TEMPI_PEER_OTHER;
-    return is_far(entry, peer) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
+    return is_far(entry, peer, bytes) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
 }
 
 int tempi_peer_look(uintptr_t comm, int rank)
@@ -263,7 +263,7 @@ int tempi_peer_tell(uintptr_t comm, int rank, int *out)
         return TEMPI_ERR_NO_MPI;
     if (which == MPI_COMM_NULL)
         return TEMPI_ERR_ARG;
-    *out = tempi_peer_of(which, rank);
+    *out = tempi_peer_of(which, rank, 0);
     return TEMPI_OK;
 }
 

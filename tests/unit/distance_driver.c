@@ -3,6 +3,7 @@
  *
  *     distance_driver WORD...   w      the other rank writes its line
  *                               lN     it is looked at, and comes in N nanoseconds
+ *                               bN     messages from here on have N bytes; none before
  *                               aN     N messages go there, and each time it writes first
  *                               ?      "near" or "far"
  * ends with how often it was looked at, and how often that changed what is known.
@@ -42,6 +43,7 @@ int main(int argc, char **argv)
     static line lines[2];
     tempi_distance *own = tempi_distance_open(lines, 0, 2);
     const int before = readings;
+    int bytes = 0;
     for (int i = 1; i < argc; i++) {
         const int n = atoi(argv[i] + 1);
         switch (argv[i][0]) {
@@ -55,8 +57,11 @@ int main(int argc, char **argv)
         case 'a':
             for (int k = 0; k < n; k++) {
                 lines[1].beats++;
-                tempi_distance_far(own, 1);
+                tempi_distance_far(own, 1, bytes);
             }
+            break;
+        case 'b':
+            bytes = n;
             break;
         default:
             printf("%s ", own->sights[1].far ? "far" : "near");
@@ -64,7 +69,7 @@ int main(int argc, char **argv)
     }
     tempi_distance_look(own, -1);
     tempi_distance_look(own, 2);
-    if (tempi_distance_far(own, 2) || lines[0].beats != (unsigned)(readings - before) / 2)
+    if (tempi_distance_far(own, 2, 0) || lines[0].beats != (unsigned)(readings - before) / 2)
         return 1;
     if (counted[TEMPI_STAT_distance_looks] != (readings - before) / 2)
         return 1;

@@ -174,3 +174,9 @@ def test_messages_look_often_until_it_is_known_and_seldom_then(distance: Path) -
     assert looked(distance, "a21") == "5 0"
     assert looked(distance, "a150") == "6 0"
     assert looked(distance, "a151") == "7 0"
+
+
+def test_long_messages_look_more_often(distance: Path) -> None:
+    assert looked(distance, "a21 b4000 a65") == "6 0"
+    assert looked(distance, "a21 b65536 a8") == "7 0"  # each counts as 17
+    assert looked(distance, "a21 b1048576 a10") == "15 0"
