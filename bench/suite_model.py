@@ -21,6 +21,7 @@ from tempi.model.samples import typical
 
 METHODS = ("library", "tempi")
 FEWEST = 4  # samples of a method
+ALL = "all"  # operations together
 CHOOSERS = ("model", "rule", "perfect", "library", "tempi")
 TEXTS = {
     "model": "calibrated model",
@@ -114,8 +115,8 @@ def scores(found: Sequence[Row]) -> Table:
     made.add_column("chooser")
     for name in ("cases", "chosen / best", "95%", "worst", "chosen / library"):
         made.add_column(name, justify="right")
-    for op in dict.fromkeys(one.op for one in found):
-        own = [one for one in found if one.op == op]
+    for op in (*dict.fromkeys(one.op for one in found), ALL):
+        own = [one for one in found if op in (one.op, ALL)]
         for chooser in CHOOSERS:
             told = score(own, chooser)
             numbers = (f"{told.mean:.3f}", f"{told.high:.2f}", f"{told.worst:.2f}", f"{told.slowdown:.3f}")
@@ -138,7 +139,8 @@ def errors(found: Sequence[Row]) -> list[str]:
             own = [error for one in found if one.op == op and (error := one.error(method)) is not None]
             if own:
                 lines.append(off_by(f"{op}, {method}", own))
-    return lines
+    every = [error for one in found for method in METHODS if (error := one.error(method)) is not None]
+    return [*lines, off_by(ALL, every)] if every else lines
 
 
 def strangers(found: Sequence[Record]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -57,6 +58,18 @@ def test_what_is_shown_names_every_chooser() -> None:
     assert all(name in text for name in suite_model.TEXTS.values())
     assert "one way, tempi: predictions off by 0%" in text
     assert suite_model.show(console, []) == []
+
+
+def test_all_operations_are_scored_together_as_well() -> None:
+    good = pair([2e-6] * 8, [1e-6] * 8, model=True, rule=True)
+    bad = [replace(one, op="pack") for one in pair([2e-6] * 8, [8e-6] * 8, model=True, rule=True)]
+    console = Console(width=200, record=True, file=io.StringIO())
+    suite_model.show(console, good + bad)
+    lines = console.export_text().splitlines()
+    scored = [[cell.strip() for cell in line.split("│")] for line in lines if "calibrated model" in line]
+    assert [line[1] for line in scored] == ["one way", "pack", "all"]
+    assert scored[-1][3:5] == ["2", "2.000"]  # of 1 and 4
+    assert any(line.startswith("all: predictions off by ") and "of 4 cases" in line for line in lines)
 
 
 def test_ranks_that_the_tables_do_not_know_are_told() -> None:
