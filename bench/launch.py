@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tempi.bench.records import Record, RecordError, parse
 
-#: Names a file for why a rank ends all others: an MPI_Abort may lose what the launcher still has of their stderr.
-ERRORS = "TEMPI_BENCH_ERRORS"
+#: Names a file for why a rank ends all others: an MPI_Abort may lose what the launcher still has of their stderr. None
+#: of the user's variables, which begin with TEMPI_ and are checked.
+ERRORS = "_TEMPI_BENCH_ERRORS"
 
 
 class LaunchError(RuntimeError):

@@ -10,7 +10,7 @@
  * stays. */
 static int errors_file(void)
 {
-    const char *path = getenv("TEMPI_BENCH_ERRORS");
+    const char *path = getenv("_TEMPI_BENCH_ERRORS");
     return path ? open(path, O_WRONLY | O_APPEND) : -1;
 }
 

@@ -219,7 +219,7 @@ static bool is_far(const nearby *entry, int peer, int64_t bytes)
     return peers.distances && entry->lines && tempi_distance_far(peers.distances, entry->lines[peer], bytes);
 }
 
-static bool is_near(const nearby *entry, int peer)
+static bool is_here(const nearby *entry, int peer)
 {
     return peer >= 0 && peer < entry->size && (entry->bits[peer / 8] >> peer % 8 & 1) != 0;
 }
@@ -238,7 +238,7 @@ int tempi_peer_of(MPI_Comm comm, int peer, int64_t bytes)
         return entry->farthest;
     if (peer == entry->self)
         return TEMPI_PEER_SELF;
-    if (!is_near(entry, peer))
+    if (!is_here(entry, peer))
         return TEMPI_PEER_OTHER;
     return is_far(entry, peer, bytes) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
 }
@@ -251,7 +251,7 @@ int tempi_peer_look(uintptr_t comm, int rank)
     if (which == MPI_COMM_NULL)
         return TEMPI_ERR_ARG;
     const nearby *entry = nearby_of(which);
-    if (entry && peers.distances && entry->lines && is_near(entry, rank))
+    if (entry && peers.distances && entry->lines && is_here(entry, rank))
         tempi_distance_look(peers.distances, entry->lines[rank]);
     return TEMPI_OK;
 }

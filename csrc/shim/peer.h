@@ -23,8 +23,8 @@ void tempi_peer_session_ends(MPI_Session session);
 void tempi_peer_stop(void);
 void tempi_peer_clear(void);
 
-/* TEMPI_PEER_*, for a message of so many bytes. A receive from any rank counts as from the farthest that there is in the communicator, and
- * one whose communicator is not known (MPI_COMM_NULL) as from the farthest in the job. */
+/* TEMPI_PEER_*, for a message of so many bytes. A receive from any rank counts as from the farthest that there is
+ * in the communicator, and one whose communicator is not known (MPI_COMM_NULL) as from the farthest in the job. */
 int tempi_peer_of(MPI_Comm comm, int peer, int64_t bytes);
 
 /* tempi_comm_peer of tempi.h. */

@@ -97,6 +97,7 @@ def test_a_rank_tells_those_who_started_it_or_else_stderr(
     monkeypatch.setenv(launch.ERRORS, str(tmp_path / "errors"))
     launch.tell("second")
     assert (tmp_path / "errors").read_text() == "first\nsecond\n"
+    assert not launch.ERRORS.startswith("TEMPI_")  # the engine would warn of a variable that it does not know
     assert not capfd.readouterr().err
 
 
