@@ -53,7 +53,9 @@ static int64_t clock_takes(void)
 
 tempi_distance *tempi_distance_open(void *lines, int own, int n)
 {
-    tempi_distance *made = calloc(1, sizeof *made + (size_t)n * sizeof *made->sights);
+    tempi_distance *made = NULL;
+    if (own >= 0 && own < n)
+        made = calloc(1, sizeof *made + (size_t)n * sizeof *made->sights);
     if (!made)
         return NULL;
     made->lines = lines;

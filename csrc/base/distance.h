@@ -14,7 +14,8 @@ enum { TEMPI_DISTANCE_LINE = 128 };
 
 typedef struct tempi_distance tempi_distance;
 
-/* `lines`: those of n ranks, zero before the first of them, and as long as this. NULL without memory. */
+/* `lines`: those of n ranks, zero before the first of them, and as long as this. NULL without memory, or if this
+ * rank is none of the n (more have come than the launcher said). */
 tempi_distance *tempi_distance_open(void *lines, int own, int n);
 void tempi_distance_close(tempi_distance *distance);
 

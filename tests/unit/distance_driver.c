@@ -41,6 +41,8 @@ static void tempi_stat_add(int which, int amount)
 int main(int argc, char **argv)
 {
     static line lines[2];
+    if (tempi_distance_open(lines, -1, 2) || tempi_distance_open(lines, 2, 2))
+        return 1;
     tempi_distance *own = tempi_distance_open(lines, 0, 2);
     const int before = readings;
     int bytes = 0;
