@@ -128,11 +128,12 @@ def peer(comm: Comm | int, rank: int) -> str:
     Raises NoMPIError before MPI_Init or where no engine is under this process's MPI.
     """
     from tempi import _engine
+    from tempi.model.peers import PEERS
 
     handle = comm if isinstance(comm, int) else _handle(comm)
     out = _engine.ffi.new("int *")
     _engine.check(_engine.lib.tempi_comm_peer(handle, rank, out), doing="tempi.peer()")
-    return ("self", "same-node", "other-node", "same-node-far")[out[0]]
+    return PEERS[out[0]].word
 
 
 def _stream(stream: Any) -> int:

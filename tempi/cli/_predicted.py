@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tempi import _engine
-from tempi.model import grid, methods, predict, store
+from tempi.model import methods, predict, store
+from tempi.model.peers import BY_WORD, PEERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,17 +16,9 @@ if TYPE_CHECKING:
 
     from tempi._datatypes import Datatype
 
-__all__ = ["PEERS", "Told", "draw", "lines", "predictions", "records"]
+__all__ = ["Told", "draw", "lines", "predictions", "records"]
 
-#: As a person says it, and as the tables have it.
-PEERS = {"self": "self", "same-node": "node", "same-node-far": "far", "other-node": "other"}
 _OPERATIONS = {"send": "a message", "pack": "MPI_Pack", "unpack": "MPI_Unpack"}
-_WHERE = {
-    "self": " to itself",
-    "same-node": " to a rank of the same node",
-    "same-node-far": " to a far rank of the same node",
-    "other-node": " to another node",
-}
 _BAR = 40  # characters of the slower method
 _RULE = {"MPICH": "MPICH Version: 5", "Open MPI": "Open MPI v5"}
 
@@ -54,7 +47,8 @@ class Told:
     @property
     def title(self) -> str:
         """What it is, and what is chosen."""
-        what, where = _OPERATIONS[self.operation], _WHERE[self.peer] if self.operation == "send" else ""
+        what = _OPERATIONS[self.operation]
+        where = f" {BY_WORD[self.peer].where}" if self.operation == "send" else ""
         if self.prediction is None:
             return f"{what}{where}: not calibrated for this shape or peer; the built-in rule chooses"
         choice = "tempi carries it" if self.acts else "it is left to the library"
@@ -78,8 +72,8 @@ def predictions(datatype: Datatype, count: int, peer: str) -> Iterator[Told]:
     size = int(layout.size) * count
     for mpi, model in _models() if size else ():
         for operation in _OPERATIONS:
-            told = model.predict(layout, size, operation, PEERS[peer])
-            acts = model.acts(layout, size, operation, PEERS[peer])
+            told = model.predict(layout, size, operation, BY_WORD[peer].name)
+            acts = model.acts(layout, size, operation, BY_WORD[peer].name)
             yield Told(mpi, operation, peer, size, told, acts)
 
 
@@ -124,7 +118,7 @@ def draw(axes: Sequence[Axes], found: Sequence[Told]) -> None:
 
 def _by_rule(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
     layout = datatype.canonical()
-    where = grid.PEERS.index(PEERS[peer])
+    where = PEERS.index(BY_WORD[peer])
     for name, version in _RULE.items():
         acts = _engine.lib.tempi_rule_choice(version.encode(), layout, layout.size * count, 2, where)
         yield f"  {name}: {'tempi carries it' if acts else 'it is left to the library'}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tempi.cli._predicted import _BAR, _WHERE, PEERS, _time
+from tempi.cli._predicted import _BAR, _time
 from tempi.model import predict, store
+from tempi.model.peers import BY_WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def records(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[
         aware = bool(found.about.get("aware"))
         for operation, packed in _cases():
             told = model.predict_device(
-                layout, size, operation, PEERS[peer], packed=packed or "pinned", memory=memory, contiguous=run,
+                layout, size, operation, BY_WORD[peer].name, packed=packed or "pinned", memory=memory, contiguous=run,
                 aware=aware,
             )  # fmt: skip
             if packed is not None and (told is None or len(told.seconds) < 2):
@@ -76,9 +77,9 @@ def _head(record: dict[str, Any]) -> str:
     if "packed" in record:
         way = "into" if record["operation"] == "pack" else "from"
         return f"{_CALLS[record['operation']]} of {size} of {memory} {way} {_PACKED[record['packed']]}"
-    where = _WHERE[record["peer"]]
-    where = where if record["operation"] == "send" else where.replace(" to ", " from ")
-    return f"a message of {size} of {memory} {_DIRECTIONS[record['operation']]}{where}"
+    where = BY_WORD[record["peer"]].where
+    where = where if record["operation"] == "send" else where.replace("to ", "from ", 1)
+    return f"a message of {size} of {memory} {_DIRECTIONS[record['operation']]} {where}"
 
 
 def _device_block(record: dict[str, Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import click
 
 from tempi.cli._output import json_option, write_json
 from tempi.cli._pictures import need_matplotlib
+from tempi.model.peers import BY_WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -197,7 +198,7 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
 @click.option("--count", type=click.IntRange(min=1), default=1, help="Elements of the message.")
 @click.option(
     "--peer",
-    type=click.Choice(["self", "same-node", "same-node-far", "other-node"]),
+    type=click.Choice(list(BY_WORD)),
     help="Also what each method is predicted to take, to a rank there.",
 )
 @click.option(

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
 
+from tempi.model import peers
+
 __all__ = [
     "ALL_FAMILIES",
     "ALL_QUANTITIES",
@@ -71,8 +73,8 @@ DEVICE_MESSAGES = ("pinned_message", "device_message", "device_library")
 ALL_QUANTITIES = (*QUANTITIES, *DEVICE_QUANTITIES)
 #: Where the bytes of a datatype lie; a point without one is of the host's.
 MEMORIES = ("host", "device", "managed")
-#: In the engine's order. "node" is near: ranks whose cores have a cache in common.
-PEERS = ("self", "node", "other", "far")
+#: In the engine's order.
+PEERS = tuple(peer.name for peer in peers.PEERS)
 #: Packing and unpacking within messages are timed with the first of these that the ranks span.
 NEAREST = ("node", "far", "other", "self")
 WITHIN = ("stage_pack", "stage_unpack")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tempi import _units
 from tempi.model import plot, survey
+from tempi.model.peers import PEERS
 from tempi.report import figures, page
 
 if TYPE_CHECKING:
@@ -30,12 +31,7 @@ _MEANINGS = {
     "engine_pack": "tempi's packing without the call around it",
     "host_message": "tempi's message as a whole: pack, message, unpack",
 }
-_PEERS = {
-    "self": "to itself",
-    "node": "to a rank of the same node",
-    "far": "to a far rank of the same node",
-    "other": "to another node",
-}
+_PEERS = {peer.name: peer.where for peer in PEERS}
 
 
 @dataclass(frozen=True, slots=True)

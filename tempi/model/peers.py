@@ -1,0 +1,24 @@
+"""The classes of ranks that the model knows apart, and their names. Numbers are those of csrc/tempi.h."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["BY_NAME", "BY_WORD", "PEERS", "Peer"]
+
+
+class Peer(NamedTuple):
+    name: str  #: In calibrations and tables.
+    word: str  #: For tempi.peer() and `tempi explain --peer`.
+    where: str  #: Of a message.
+
+
+#: In the engine's order.
+PEERS = (
+    Peer("self", "self", "to itself"),
+    Peer("node", "same-node", "to a rank of the same node"),  # near: their cores have a cache in common
+    Peer("other", "other-node", "to another node"),
+    Peer("far", "same-node-far", "to a far rank of the same node"),
+)
+BY_NAME = {peer.name: peer for peer in PEERS}
+BY_WORD = {peer.word: peer for peer in PEERS}
