@@ -10,7 +10,7 @@ import packing
 from packing import Box, Case, Hand, check, ffi, lib, matrix, vector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 RUNS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 24, 31, 32, 33, 40, 48, 63, 64, 65, 96, 127, 128, 129, 255, 600, 4097)
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
@@ -25,9 +25,9 @@ def level(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def small_cache() -> Iterator[None]:
-    lib.tempi_cache_assume(1)
-    yield
+def cache_of() -> Iterator[Callable[[int], None]]:
+    """Assumes one of so many bytes."""
+    yield lib.tempi_cache_assume
     lib.tempi_cache_assume(0)
 
 
@@ -75,6 +75,8 @@ def test_transposes_of_padded_rows(run: int) -> None:
     check(matrix(40, 33, run, a_stride=64 * run + 3))
     check(matrix(33, 16, run, a_stride=-64 * run))
     check(matrix(1024 // run, 66, run, a_stride=2048))  # lines that compete for places in the cache
+    check(matrix(128, 40, run, a_stride=64 * run + 128))  # large enough for blocks that begin where lines do
+    check(matrix(2048 // run, 128 // run + 33, run, a_stride=4096))
     stacked = Hand.of([Box(run=run, dims=((3, 5000 * run, 323 * run), (19, run, 17 * run), (17, 40 * run, run)))])
     check(stacked, count=2)
 
@@ -142,14 +144,32 @@ def test_tables_whose_first_entry_is_not_the_boxs_start() -> None:
     check(Hand.of([Box(packed=-11, run=8, entries=shifted)]), count=2, fragments=[(5, 90), (1, 142)])
 
 
-@pytest.mark.parametrize(("run", "stride"), [(1, 2), (8, 24), (64, 128), (130, 300), (8192, 16384)])
-def test_copies_past_the_cache(small_cache: None, run: int, stride: int) -> None:
+@pytest.mark.parametrize("run", [2, 8, 16, 24, 48, 64, 256])
+@pytest.mark.parametrize("stride", [1024, 4096])
+def test_lines_that_compete_for_places(run: int, stride: int) -> None:
+    check(vector(300, stride, run))
+    check(vector(1030, -stride, run))
+
+
+def check_a_mebibyte(run: int, stride: int) -> None:
     hand = vector((1 << 20) // run + 3, stride, run)
     with hand.layout() as layout:
         case = Case.of(layout, 1, hand.offsets, hand.extent)
         for shift in (8, None):
             case.pack(0, case.offsets.size, shift, shift)
             case.unpack(0, case.offsets.size, shift, shift)
+
+
+@pytest.mark.parametrize(("run", "stride"), [(1, 2), (8, 24), (64, 128), (130, 300), (256, 4096), (8192, 16384)])
+def test_copies_past_the_cache(cache_of: Callable[[int], None], run: int, stride: int) -> None:
+    cache_of(1)
+    check_a_mebibyte(run, stride)
+
+
+@pytest.mark.parametrize(("run", "stride"), [(4, 8), (8, 16), (64, 128), (130, 300)])
+def test_gathers_from_memory_into_the_cache(cache_of: Callable[[int], None], run: int, stride: int) -> None:
+    cache_of(4 << 20 if run < 64 else 2 << 20)
+    check_a_mebibyte(run, stride)
 
 
 def test_a_layout_of_many_boxes_in_pieces() -> None:
