@@ -13,16 +13,31 @@ static tempi_window from_to(int64_t first, int64_t last)
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
+/* Runs of which so many lie in few places of the first-level cache, where lines push one another out: tempi stores
+ * and loads less at a time there (pack/loops.inc), which no library does. */
+enum { COMPETING_FIRST = 256, COMPETING_LAST = 8192 };
+
+static tempi_window of_competing(tempi_shape s, int64_t first)
+{
+    return from_to(first * s.run, (s.run < 16 ? 128 * s.run : COMPETING_LAST) * s.run);
+}
+
 /* MPICH 5.0.2 packs regular types at about half of the machine's rate where the runs are near one
- * another, and vectors of bytes at a tenth of it; where each run is on a line of its own both are bound by
- * the memory, and it is a little ahead with runs of up to a line that lie pages apart. */
+ * another, and vectors of bytes at a tenth of it. Where each run is on a line of its own both are bound by
+ * the memory, but it is a little ahead with many runs of up to a line that lie pages apart. In a transpose the
+ * lines are shared by many runs, which it does not use. */
 static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
 {
-    if (s.stride < 4096 || s.run >= 128)
+    if (s.stride < 4096 || s.run >= 128 || s.transposed)
         return always;
     if (operation == TEMPI_OP_PACK)
-        return never;
-    return from_to(s.run > 16 ? 8 * MIB : 16 * KIB, INT64_MAX);
+        return from_to(1, COMPETING_LAST * s.run);
+    tempi_window window = always;
+    if (s.run > 16) {
+        window.gap = 2 * COMPETING_LAST * s.run + 1;
+        window.resume = 8 * MIB;
+    }
+    return window;
 }
 
 /* In messages above its cell size MPICH packs piece by piece and searches its place anew for each: 1.2 to
@@ -52,6 +67,10 @@ static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
         return always;
     if (s.run < 32 && s.stride < 1024)
         return from_to(1, operation == TEMPI_OP_UNPACK ? 128 * KIB : 8 * KIB);
+    if (operation == TEMPI_OP_UNPACK && s.stride % (s.run > 32 ? 2 * KIB : KIB) == 0 && s.run <= 64)
+        return of_competing(s, COMPETING_FIRST);
+    if (operation == TEMPI_OP_PACK && s.stride % (2 * KIB) == 0 && s.run >= 8 && s.run <= 32)
+        return of_competing(s, 4 * COMPETING_FIRST);
     if (operation == TEMPI_OP_UNPACK && s.run >= 64)
         return from_to(12 * MIB, INT64_MAX);
     return never;

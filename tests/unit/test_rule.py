@@ -20,6 +20,7 @@ def vector(run: int, stride: int) -> str:
 IRREGULAR = "hindexed([16,16,16,16,16,16],[0,48,208,304,672,1008],BYTE)"
 FIELD = "resized(0,40,hindexed([1],[8],DOUBLE))"
 TRANSPOSE = "hvector(8,1,8,vector(8,1,8,DOUBLE))"
+TRANSPOSE_OF_PAGES = "hvector(8,1,8,vector(8,1,512,DOUBLE))"
 
 
 def acts(version: str, text: str, nbytes: int, operation: int, peer: str = "node") -> bool:
@@ -90,6 +91,26 @@ def test_for_mpich_it_is_the_same_everywhere(peer: str) -> None:
 )
 def test_mpich_is_left_alone_where_runs_lie_pages_apart(text: str, sizes: dict[int, bool]) -> None:
     assert {n: acts(MPICH, text, n, SEND) for n in sizes} == sizes
+
+
+@pytest.mark.parametrize(
+    ("version", "operation", "text", "sizes"),
+    [
+        (OPENMPI, UNPACK, vector(16, 2048), {2 * KIB: False, 4 * KIB: True, 128 * KIB: True, 256 * KIB: False}),
+        (OPENMPI, UNPACK, vector(64, 4096), {8 * KIB: False, 64 * KIB: True, MIB: False}),
+        (OPENMPI, UNPACK, vector(16, 2064), {4 * KIB: False, 128 * KIB: False}),
+        (OPENMPI, PACK, vector(32, 4096), {16 * KIB: False, 64 * KIB: True, MIB: False}),
+        (OPENMPI, PACK, vector(64, 4096), {64 * KIB: False}),
+        (MPICH, PACK, vector(8, 4096), {4 * KIB: True, 64 * KIB: True, MIB: False}),
+        (MPICH, UNPACK, vector(8, 4096), {4 * KIB: True, 64 * KIB: True, MIB: True}),
+        (MPICH, UNPACK, vector(64, 4096), {4 * KIB: True, MIB: True, 2 * MIB: False, 16 * MIB: True}),
+        (MPICH, PACK, TRANSPOSE_OF_PAGES, {4 * KIB: True, 16 * MIB: True}),
+    ],
+)
+def test_lines_that_compete_are_ours_up_to_the_far_caches(
+    version: str, operation: int, text: str, sizes: dict[int, bool]
+) -> None:
+    assert {n: acts(version, text, n, operation) for n in sizes} == sizes
 
 
 @pytest.mark.parametrize("version", [MPICH, OPENMPI])
