@@ -49,8 +49,8 @@ static tempi_window mpich_message(tempi_shape s)
         return always;
     if (s.lone && s.run <= 16)
         return from_to(1, 2 * MIB);
-    if (s.run <= 8 && s.stride >= 4096)
-        return from_to(1, 32 * KIB);
+    if (s.run <= 16 && s.stride >= 4096)
+        return from_to(1, s.run <= 8 ? 32 * KIB : 256 * KIB);
     return s.run >= 4096 ? from_to(2 * MIB, INT64_MAX) : always;
 }
 
@@ -107,8 +107,10 @@ enum { FAR_FIRST = 12 * KIB, FAR_RUN = 2 * KIB };
 
 static int64_t openmpi_far_last(tempi_shape s, int64_t element)
 {
-    if ((s.lone && s.run <= 16) || called_for_each(s, element))
+    if (s.lone && s.run <= 16)
         return INT64_MAX;
+    if (called_for_each(s, element))
+        return 8 * MIB;
     if (s.stride == 0 || s.run > FAR_RUN)
         return 0;
     if (s.transposed)
