@@ -116,9 +116,11 @@ static int64_t openmpi_far_last(tempi_shape s, int64_t element)
     if (s.transposed)
         return 512 * KIB;
     if (s.stride < 256)
-        return s.run < 16 ? 256 * KIB : 512 * KIB;
+        return s.run < 16 ? 512 * KIB : 2 * MIB;
+    if (s.stride < 4096 && s.run < 64)
+        return s.run >= 32 ? 512 * KIB : s.run >= 16 ? 128 * KIB : 0;
     if (s.stride < 4096)
-        return s.run >= 64 ? 512 * KIB : s.run >= 32 ? 256 * KIB : s.run >= 16 ? 128 * KIB : 0;
+        return s.run >= 128 ? 2 * MIB : MIB;
     return s.run >= 256 ? 512 * KIB : s.run >= 128 ? 32 * KIB : 0;
 }
 

@@ -20,7 +20,7 @@ GRACE = 5.0  # seconds that a launcher has to end its ranks
 class Job:
     name: str
     command: tuple[str, ...]
-    cores: int = 1  # that it keeps busy
+    cores: float = 1.0  # that it keeps busy
     limit: float = 300.0  # seconds
 
 

@@ -48,24 +48,24 @@ def test_open_mpi_is_left_alone_where_its_pieces_overlap(text: str, sizes: dict[
 @pytest.mark.parametrize(
     ("text", "last"),
     [
-        (vector(8, 16), 256 * KIB),
-        (vector(16, 32), 512 * KIB),
-        (vector(64, 128), 512 * KIB),
+        (vector(8, 16), 512 * KIB),
+        (vector(16, 32), 2 * MIB),
+        (vector(64, 128), 2 * MIB),
         (vector(8, 512), 0),
         (vector(16, 512), 128 * KIB),
-        (vector(32, 512), 256 * KIB),
-        (vector(64, 512), 512 * KIB),
+        (vector(32, 512), 512 * KIB),
+        (vector(64, 512), MIB),
         (vector(64, 4096), 0),
         (vector(128, 4096), 32 * KIB),
         (vector(1024, 4096), 512 * KIB),
         (vector(4096, 8192), 0),
         (TRANSPOSE, 512 * KIB),
-        (FIELD, MIB),
+        (FIELD, 4 * MIB),
     ],
 )
 def test_between_far_ranks_open_mpis_pieces_pay_later(text: str, last: int) -> None:
     for operation in (SEND, RECEIVE):
-        for nbytes in (12 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, 768 * KIB):
+        for nbytes in (12 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 3 * MIB):
             assert acts(OPENMPI, text, nbytes, operation, "far") == (nbytes <= last)
             assert acts(OPENMPI, text, nbytes, operation) == (text == FIELD)
         assert acts(OPENMPI, text, 8 * KIB, operation, "far") == (text == FIELD)
