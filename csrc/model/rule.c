@@ -13,19 +13,24 @@ static tempi_window from_to(int64_t first, int64_t last)
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
-/* Runs of which so many lie in few places of the first-level cache, where lines push one another out: tempi stores
- * and loads less at a time there (pack/loops.inc), which no library does. */
-enum { COMPETING_FIRST = 256, COMPETING_LAST = 8192 };
+/* As many runs a power of two apart lie in few places of the first-level cache and push one another out, but are in
+ * some cache yet: tempi stores and loads less at a time there (pack/loops.inc: wanted_pieces), which no library does. */
+enum { STORED_FIRST = 256, LOADED_FIRST = 1024, COMPETING_LAST = 8192 };
 
-static tempi_window of_competing(tempi_shape s, int64_t first)
+static tempi_window of_stores(tempi_shape s)
 {
-    return from_to(first * s.run, (s.run < 16 ? 128 * s.run : COMPETING_LAST) * s.run);
+    return from_to(STORED_FIRST * s.run, (s.run < 16 ? 128 * s.run : COMPETING_LAST) * s.run);
+}
+
+static tempi_window of_loads(tempi_shape s)
+{
+    return from_to(LOADED_FIRST * s.run, COMPETING_LAST * s.run);
 }
 
 /* MPICH 5.0.2 packs regular types at about half of the machine's rate where the runs are near one
- * another, and vectors of bytes at a tenth of it. Where each run is on a line of its own both are bound by
- * the memory, but it is a little ahead with many runs of up to a line that lie pages apart. In a transpose the
- * lines are shared by many runs, which it does not use. */
+ * another, and vectors of bytes at a tenth of it. With each run on a page of its own and more of them than the
+ * caches hold, both are bound by the memory, and it is a little ahead. In a transpose the lines are shared by many
+ * runs, which it does not use. */
 static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
 {
     if (s.stride < 4096 || s.run >= 128 || s.transposed)
@@ -55,23 +60,31 @@ static tempi_window mpich_message(tempi_shape s)
 }
 
 /* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs near one
- * another, those of about a line, irregular and transposed types; in short calls, and by storing past the
- * cache what is too large for it. */
+ * another or a few to a row, those of about a line, irregular and transposed types; where lines compete; in short
+ * calls, and by storing past the cache what is too large for it. A few runs of a line it copies sooner. */
 static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
 {
+    const bool unpack = operation == TEMPI_OP_UNPACK;
+    const tempi_window ours = from_to(s.run < 24 ? 1 : KIB, INT64_MAX);
     if (s.stride == 0 || s.transposed)
         return always;
+    if (s.run < 64 && s.row > 0 && s.row < 4 * s.run)
+        return ours;
     if (s.run < 32 && s.stride < 256)
-        return always;
+        return ours;
     if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
-        return always;
+        return ours;
+    if (s.run > 64 && s.run < 192 && s.stride % 4096 != 0)
+        return ours;
+    if (!unpack && s.run <= 8 && s.stride % 512 != 0)
+        return from_to(s.stride < 1024 ? 1 : 2 * KIB, 512 * KIB);
     if (s.run < 32 && s.stride < 1024)
-        return from_to(1, operation == TEMPI_OP_UNPACK ? 128 * KIB : 8 * KIB);
-    if (operation == TEMPI_OP_UNPACK && s.stride % (s.run > 32 ? 2 * KIB : KIB) == 0 && s.run <= 64)
-        return of_competing(s, COMPETING_FIRST);
-    if (operation == TEMPI_OP_PACK && s.stride % (2 * KIB) == 0 && s.run >= 8 && s.run <= 32)
-        return of_competing(s, 4 * COMPETING_FIRST);
-    if (operation == TEMPI_OP_UNPACK && s.run >= 64)
+        return from_to(1, unpack ? 128 * KIB : 8 * KIB);
+    if (unpack && s.stride % (s.run > 32 ? 2 * KIB : KIB) == 0 && s.run <= 64 && s.run % 4 == 0)
+        return of_stores(s);
+    if (!unpack && s.stride % (2 * KIB) == 0 && s.run >= 8 && s.run <= 32 && s.run % 4 == 0)
+        return of_loads(s);
+    if (unpack && s.run >= 64)
         return from_to(12 * MIB, INT64_MAX);
     return never;
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["BY_NAME", "BY_WORD", "PEERS", "Peer"]
+__all__ = ["BY_WORD", "PEERS", "Peer"]
 
 
 class Peer(NamedTuple):
@@ -20,5 +20,4 @@ PEERS = (
     Peer("other", "other-node", "to another node"),
     Peer("far", "same-node-far", "to a far rank of the same node"),
 )
-BY_NAME = {peer.name: peer for peer in PEERS}
 BY_WORD = {peer.word: peer for peer in PEERS}

@@ -75,7 +75,7 @@ def test_transposes_of_padded_rows(run: int) -> None:
     check(matrix(40, 33, run, a_stride=64 * run + 3))
     check(matrix(33, 16, run, a_stride=-64 * run))
     check(matrix(1024 // run, 66, run, a_stride=2048))  # lines that compete for places in the cache
-    check(matrix(128, 40, run, a_stride=64 * run + 128))  # large enough for blocks that begin where lines do
+    check(matrix(4096 // run, 320 // run, run, a_stride=64 * run + 320))  # blocks that begin where lines do
     check(matrix(2048 // run, 128 // run + 33, run, a_stride=4096))
     stacked = Hand.of([Box(run=run, dims=((3, 5000 * run, 323 * run), (19, run, 17 * run), (17, 40 * run, run)))])
     check(stacked, count=2)

@@ -99,6 +99,8 @@ def test_mpich_is_left_alone_where_runs_lie_pages_apart(text: str, sizes: dict[i
         (OPENMPI, UNPACK, vector(16, 2048), {2 * KIB: False, 4 * KIB: True, 128 * KIB: True, 256 * KIB: False}),
         (OPENMPI, UNPACK, vector(64, 4096), {8 * KIB: False, 64 * KIB: True, MIB: False}),
         (OPENMPI, UNPACK, vector(16, 2064), {4 * KIB: False, 128 * KIB: False}),
+        (OPENMPI, PACK, vector(8, 4096), {4 * KIB: False, 16 * KIB: True, 64 * KIB: True, 128 * KIB: False}),
+        (OPENMPI, UNPACK, vector(2, 2048), {512: False}),
         (OPENMPI, PACK, vector(32, 4096), {16 * KIB: False, 64 * KIB: True, MIB: False}),
         (OPENMPI, PACK, vector(64, 4096), {64 * KIB: False}),
         (MPICH, PACK, vector(8, 4096), {4 * KIB: True, 64 * KIB: True, MIB: False}),
@@ -111,6 +113,23 @@ def test_lines_that_compete_are_ours_up_to_the_far_caches(
     version: str, operation: int, text: str, sizes: dict[int, bool]
 ) -> None:
     assert {n: acts(version, text, n, operation) for n in sizes} == sizes
+
+
+@pytest.mark.parametrize(
+    ("operation", "text", "sizes"),
+    [
+        (PACK, "hvector(128,1,139392,hvector(2,1,1056,contiguous(16,BYTE)))", {KIB: True, MIB: True}),
+        (UNPACK, "hvector(128,1,139392,hvector(2,1,1056,contiguous(16,BYTE)))", {KIB: True, MIB: True}),
+        (PACK, vector(96, 1536), {512: False, KIB: True, 16 * MIB: True}),
+        (UNPACK, vector(128, 4096), {4 * KIB: False, 64 * KIB: False}),
+        (PACK, vector(8, 1040), {KIB: False, 64 * KIB: True, MIB: False}),
+        (UNPACK, vector(8, 1040), {64 * KIB: False}),
+        (PACK, vector(8, 16), {8: True, 16 * MIB: True}),
+        (PACK, vector(24, 72), {720: False, KIB: True}),
+    ],
+)
+def test_open_mpi_packs_run_by_run_more_slowly(operation: int, text: str, sizes: dict[int, bool]) -> None:
+    assert {n: acts(OPENMPI, text, n, operation) for n in sizes} == sizes
 
 
 @pytest.mark.parametrize("version", [MPICH, OPENMPI])
