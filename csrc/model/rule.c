@@ -14,7 +14,7 @@ static tempi_window from_to(int64_t first, int64_t last)
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 /* As many runs a power of two apart lie in few places of the first-level cache and push one another out, but are in
- * some cache yet: tempi stores and loads less at a time there (pack/loops.inc: wanted_pieces), which no library does. */
+ * some cache yet: tempi stores and loads less at a time there (pack/lone.inc), which no library does. */
 enum { STORED_FIRST = 256, LOADED_FIRST = 1024, COMPETING_LAST = 8192 };
 
 static tempi_window of_stores(tempi_shape s)
