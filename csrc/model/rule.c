@@ -62,7 +62,7 @@ static tempi_window mpich_message(tempi_shape s)
 /* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs near one
  * another or a few to a row, those of about a line, irregular and transposed types; where lines compete; in short
  * calls, and by storing past the cache what is too large for it. A few runs of a line it copies sooner. */
-static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
+static tempi_window openmpi_pack(tempi_shape s, int64_t element, tempi_operation operation)
 {
     const bool unpack = operation == TEMPI_OP_UNPACK;
     const tempi_window ours = from_to(s.run < 24 ? 1 : KIB, INT64_MAX);
@@ -72,6 +72,8 @@ static tempi_window openmpi_pack(tempi_shape s, tempi_operation operation)
         return ours;
     if (s.run < 32 && s.stride < 256)
         return ours;
+    if (unpack && s.stride < 1024 && s.run % 32 == 0 && s.run <= 8 * element)
+        return from_to(12 * MIB, INT64_MAX); /* loops as good as ours */
     if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
         return ours;
     if (s.run > 64 && s.run < 192 && s.stride % 4096 != 0)
@@ -120,10 +122,8 @@ enum { FAR_FIRST = 12 * KIB, FAR_RUN = 2 * KIB };
 
 static int64_t openmpi_far_last(tempi_shape s, int64_t element)
 {
-    if (s.lone && s.run <= 16)
+    if ((s.lone && s.run <= 16) || called_for_each(s, element))
         return INT64_MAX;
-    if (called_for_each(s, element))
-        return 8 * MIB;
     if (s.stride == 0 || s.run > FAR_RUN)
         return 0;
     if (s.transposed)
@@ -197,7 +197,7 @@ tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, temp
     switch (library) {
     case TEMPI_LIBRARY_OPENMPI4:
     case TEMPI_LIBRARY_OPENMPI5:
-        return message ? openmpi_message(s, element) : openmpi_pack(s, operation);
+        return message ? openmpi_message(s, element) : openmpi_pack(s, element, operation);
     case TEMPI_LIBRARY_MPICH:
     case TEMPI_LIBRARY_UNKNOWN:
         break;
