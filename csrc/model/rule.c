@@ -73,7 +73,7 @@ static tempi_window openmpi_pack(tempi_shape s, int64_t element, tempi_operation
     if (s.run < 32 && s.stride < 256)
         return ours;
     if (unpack && s.stride < 1024 && s.run % 32 == 0 && s.run <= 8 * element)
-        return from_to(12 * MIB, INT64_MAX); /* loops as good as ours */
+        return (tempi_window){KIB, INT64_MAX, .gap = 32 * KIB + 1, .resume = 12 * MIB}; /* loops as good as ours */
     if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
         return ours;
     if (s.run > 64 && s.run < 192 && s.stride % 4096 != 0)
