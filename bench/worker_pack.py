@@ -84,6 +84,19 @@ def _wrong_unpack(bench: Bench, timer: _native.Timer) -> str | None:
     return f"{wrong.size} wrong bytes after unpacking, the first at {wrong[0]}" if wrong.size else None
 
 
+# Calls within which the engine has found out which way and which kernel is faster (csrc/model/autotune.c, pack/tune.c).
+SETTLED_AFTER = 128
+
+
+def _settle(timer: _native.Timer, budget: float) -> None:
+    """Calls until nothing is tried any more, within half of the budget; the record has what was settled."""
+    left = budget / 2
+    for _ in range(SETTLED_AFTER):
+        left -= timer(1)
+        if left < 0:
+            break
+
+
 def _engaged(op: str, timer: _native.Timer) -> bool:
     before = worker.counter(f"{op}s")
     timer(1)
@@ -113,8 +126,11 @@ def _measure(bench: Bench, op: str, acting: bool, budget: float, meta: dict[str,
             yield record(name, (), refused=wrong)
         else:
             timers[name] = timer
-    engaged = "tempi" in timers and _engaged(op, timers["tempi"])
+    for name in ("tempi", "engine"):
+        if name in timers:
+            _settle(timers[name], budget)
     taken = sampling.sample(list(timers.values()), budget)
+    engaged = "tempi" in timers and _engaged(op, timers["tempi"])
     for name, seconds in zip(timers, taken, strict=True):
         more = {"engaged": engaged} if name == "tempi" else {}
         yield record(name, seconds, **more)

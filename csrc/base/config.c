@@ -61,6 +61,9 @@ static const variable variables[] = {
      "for this machine and MPI)"},
     {"TEMPI_MODEL_UPDATE", FLAG, &tempi_config.model_update,
      "the times of real packs and unpacks correct the tables for this run; the statistics tell by how much"},
+    {"TEMPI_AUTOTUNE", FLAG, &tempi_config.autotune,
+     "0: measure nothing on the program's own calls; by default the first calls of each shape find out which kernel is "
+     "fastest, and where no calibration tells, whether the library's MPI_Pack and MPI_Unpack are faster than tempi's"},
     {"TEMPI_DISTANCE", DISTANCE, &tempi_config.distance,
      "which tables choose for messages to other ranks of this node: near, far, or auto: as it is found out while "
      "messages go there (default)"},
@@ -191,6 +194,7 @@ static void load(void)
     tempi_config.stage_max = default_stage_max();
     tempi_config.device_max = -1;
     tempi_config.cuda_aware = -1;
+    tempi_config.autotune = true;
     for (int i = 0; i < NVARIABLES; ++i) {
         const char *text = getenv(variables[i].name);
         if (text && !parse(&variables[i], text))

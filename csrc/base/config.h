@@ -24,6 +24,7 @@ typedef struct tempi_settings {
     int64_t test_delay;   /* packs finish only at the n-th test: exercises deferred sends */
     const char *model;    /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */
     bool model_update;    /* the times of real work correct the tables */
+    bool autotune;        /* what is faster is measured on the program's own calls where no table tells */
     int distance;         /* TEMPI_DISTANCE_*: how far the ranks of this node are */
     const char *trace;    /* file name of the Chrome trace, or NULL */
 } tempi_settings;

@@ -25,6 +25,10 @@
     X(model_again, "choices that were predicted once more after a correction")                     \
     X(model_changed, "of these, how many came out otherwise")                                      \
     X(model_tried, "calls that went the way that was not chosen, to be timed")                     \
+    X(kernels_tuned, "shapes for which the fastest kernel was found out on real calls (TEMPI_AUTOTUNE)") \
+    X(kernels_changed, "of these, how many take another kernel than the default")                  \
+    X(packs_tuned, "types and sizes for which MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
+    X(packs_changed, "of these, how many go another way than the built-in rule says")              \
     X(distance_looks, "looks at how far another rank of this node is (TEMPI_DISTANCE)")              \
     X(distance_moves, "of these, how many found it come near or gone far")                         \
     X(left_rule, "left to the library: it is expected to be as fast")                              \

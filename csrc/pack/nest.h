@@ -44,6 +44,13 @@ typedef struct tempi_loop {
 
 typedef void (*tempi_loop_fn)(char *dst, const char *src, const tempi_loop *loop);
 
+/* Kernels that all do a loop: the first is the default, the others may be faster on this processor (tune.h). */
+enum { TEMPI_CANDIDATES = 8 };
+typedef struct tempi_candidates {
+    int n;
+    tempi_loop_fn way[TEMPI_CANDIDATES];
+} tempi_candidates;
+
 /* Entries e[0..n) of a table, `outer` times. For run == 0 the lengths are in the table. */
 typedef struct tempi_list {
     const tempi_entry *e;
@@ -57,7 +64,7 @@ typedef void (*tempi_list_fn)(char *dst, const char *src, const tempi_list *list
 /* The kernels of one level. The choices are made once for a nest, not once for a call. */
 typedef struct tempi_kernels {
     const char *name;
-    tempi_loop_fn (*loop)(const tempi_loop *loop);
+    void (*loop)(const tempi_loop *loop, tempi_candidates *out);
     tempi_list_fn (*list)(int64_t run, int direction);
     void (*copy)(char *dst, const char *src, int64_t n);
 } tempi_kernels;

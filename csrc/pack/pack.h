@@ -90,6 +90,11 @@ void tempi_pack_set_delay(int64_t tests);
 /* For tests: the host kernels of that level from now on; NULL: the best. TEMPI_ERR_UNSUPPORTED where
  * the processor has no such level. */
 int tempi_kernels_use(const char *name);
+/* For tests: every loop with candidates (tune.h) takes this one, modulo their number; -1: measures anew. No other thread
+ * may be packing. */
+void tempi_tune_pretend(int candidate);
+/* For tests: seconds that a call of each candidate takes, instead of what the clock says; NULL: the clock. */
+void tempi_tune_weigh(const double *seconds);
 /* For tests: takes the last-level cache to have so many bytes; 0: asks the machine again. */
 void tempi_cache_assume(int64_t bytes);
 

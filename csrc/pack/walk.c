@@ -11,6 +11,7 @@
  */
 #include "pack/nest.h"
 #include "pack/order.h"
+#include "pack/tune.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ enum { MAX_AXES = TEMPI_MAX_DIMS + 1 + 1 + 3 };
  * They are used where they were made: copying them costs more than a small pack. */
 typedef struct walk_plan {
     tempi_loop_fn kernel;
+    tempi_tuned *tuned; /* NULL: the kernel is not in question */
     tempi_loop loop;
     int naxes;       /* at least 3 */
     tempi_axis rest; /* of the innermost axis, behind its last whole block; n == 0: none */
@@ -91,12 +93,18 @@ static void plan_finish(walk_plan *plan, const tempi_kernels *kernels)
         none->d = 0;
         none->s = 0;
     }
-    plan->kernel = kernels->loop(&plan->loop);
+    tempi_candidates candidates;
+    kernels->loop(&plan->loop, &candidates);
+    plan->kernel = candidates.way[0];
+    plan->tuned = candidates.n > 1 ? tempi_tune_find(&plan->loop, &candidates) : NULL;
 }
 
 static void plan_leaf(const walk_plan *plan, char *dst, const char *src)
 {
-    plan->kernel(dst, src, &plan->loop);
+    if (plan->tuned)
+        tempi_tune_run(plan->tuned, dst, src, &plan->loop);
+    else
+        plan->kernel(dst, src, &plan->loop);
     if (plan->rest.n) {
         const tempi_axis axes[3] = {
             {plan->rest.n, plan->axes[0].d, plan->axes[0].s}, plan->axes[1], {1, 0, 0}};

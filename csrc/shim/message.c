@@ -6,12 +6,15 @@
 #include "base/trace.h"
 #include "cuda/device.h"
 #include "memory/spread.h"
+#include "model/autotune.h"
 #include "model/learn.h"
 #include "shim/aware.h"
 #include "shim/check.h"
 #include "shim/method.h"
 #include "shim/peer.h"
 #include "transfer/packed.h"
+
+#include <stdlib.h>
 
 static bool leave(int reason)
 {
@@ -158,12 +161,41 @@ static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
     return tempi_window_has_far(window, bytes) && tempi_peer_of(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
 }
 
-/* Is tempi's way expected to be the faster one? */
-static bool wins(const tempi_type *type, tempi_operation operation, tempi_other other, int64_t bytes)
+/* Where trials of that type and operation are noted; NULL: out of memory. */
+static tempi_trials *trials_of(tempi_type *type, tempi_operation operation)
 {
-    if (type->modelled == 0)
+    tempi_trials *trials = __atomic_load_n(&type->trials[operation], __ATOMIC_ACQUIRE);
+    if (trials || !(trials = calloc(1, sizeof *trials)))
+        return trials;
+    tempi_trials *others = NULL;
+    if (__atomic_compare_exchange_n(&type->trials[operation], &others, trials, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return trials;
+    free(trials);
+    return others;
+}
+
+/* MPI_Pack and MPI_Unpack without tables. */
+static bool wins_by_trial(const tempi_type *read_only, tempi_operation operation, int64_t bytes, tempi_sample *sample)
+{
+    tempi_type *type = (tempi_type *)(uintptr_t)read_only; /* caches in it */
+    const bool rule = tempi_window_has(type->windows[operation], bytes);
+    if (!tempi_config.autotune || tempi_config.force || type->known_wrong)
+        return rule;
+    tempi_trials *trials = trials_of(type, operation);
+    return trials ? tempi_autotune_acts(trials, &type->choices[operation][0], bytes, rule, sample) : rule;
+}
+
+/* Is tempi's way expected to be the faster one? */
+static bool wins(const tempi_type *type, tempi_operation operation, tempi_other other, int64_t bytes,
+                 tempi_sample *sample)
+{
+    const bool local = !sends_or_receives(operation);
+    if (type->modelled == 0 && !local)
         return wins_by_rule(type->windows[operation], other, bytes);
-    const int peer = sends_or_receives(operation) ? tempi_peer_of(other.comm, other.rank, bytes) : 0;
+    if (local && !(type->modelled & TEMPI_MODEL_BIT(operation, 0)))
+        return wins_by_trial(type, operation, bytes, sample);
+    const int peer = !local ? tempi_peer_of(other.comm, other.rank, bytes) : 0;
     if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
         return wins_by_rule(type->windows[operation], other, bytes);
     tempi_layout const *layout = type->layout;
@@ -190,7 +222,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         return ours;
     if (dense)
         return forced;
-    if (!forced && !wins(type, operation, other, bytes))
+    if (!forced && !wins(type, operation, other, bytes, &out->sample))
         return leave(TEMPI_STAT_left_rule);
     if (sends_or_receives(operation) && !take_buffer(room, out))
         return leave(TEMPI_STAT_left_stage);

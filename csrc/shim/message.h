@@ -12,6 +12,7 @@ typedef struct tempi_message {
     tempi_op op;    /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
     bool borrowed;  /* that buffer is the caller's */
     int32_t tables; /* TEMPI_TABLES_OF_*, where op.method is a device's */
+    tempi_sample sample; /* MPI_Pack and MPI_Unpack: started where the call is to be timed; not set for messages */
 } tempi_message;
 
 /* The packed bytes of a short message that is over when the call is, on its stack. */

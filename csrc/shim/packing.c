@@ -192,17 +192,22 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
 {
     tempi_message message;
     tempi_memory where;
+    message.sample.trial = NULL;
     switch (take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message, &where)) {
     case THEIRS: {
         const double begun = tempi_learn_begin();
         const int rc = tempi_fwd_Pack(to, inbuf, incount, datatype, outbuf, outsize, position, comm);
+        tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
         return library_took(begun, rc, TEMPI_OP_PACK, inbuf, incount, datatype, &where);
     }
-    case TO_JUDGE: return judge_pack(to, &message, outbuf, outsize, position, comm, &where);
+    case TO_JUDGE:
+        tempi_autotune_end(&message.sample, false);
+        return judge_pack(to, &message, outbuf, outsize, position, comm, &where);
     case OURS: break;
     }
     const uintptr_t before = tempi_stream_enter(comm);
     const int rc = carry(&message, (char *)outbuf + *position, &where, "MPI_Pack");
+    tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
     tempi_stream_leave(before);
     tempi_parts_free(message.op.parts);
     if (rc != MPI_SUCCESS)
@@ -226,19 +231,24 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
 {
     tempi_message message;
     tempi_memory where;
+    message.sample.trial = NULL;
     if (nothing_to_unpack(insize, position, outcount, datatype, comm))
         return MPI_SUCCESS;
     switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm, &message, &where)) {
     case THEIRS: {
         const double begun = tempi_learn_begin();
         const int rc = tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
+        tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
         return library_took(begun, rc, TEMPI_OP_UNPACK, outbuf, outcount, datatype, &where);
     }
-    case TO_JUDGE: return judge_unpack(to, &message, inbuf, insize, position, comm, &where);
+    case TO_JUDGE:
+        tempi_autotune_end(&message.sample, false);
+        return judge_unpack(to, &message, inbuf, insize, position, comm, &where);
     case OURS: break;
     }
     const uintptr_t before = tempi_stream_enter(comm);
     const int rc = carry(&message, (char *)(uintptr_t)inbuf + *position, &where, "MPI_Unpack");
+    tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
     tempi_stream_leave(before);
     tempi_parts_free(message.op.parts);
     if (rc != MPI_SUCCESS)

@@ -56,6 +56,10 @@ static void give_back(tempi_type *type)
     tempi_typemap_free(type->typemap);
     tempi_device_choices_free(type->device_choices);
     type->device_choices = NULL;
+    for (int op = 0; op <= TEMPI_OP_UNPACK; ++op) {
+        free(type->trials[op]);
+        type->trials[op] = NULL;
+    }
     type->layout = NULL;
     type->typemap = NULL;
     type->next = types.free;

@@ -6,6 +6,7 @@
 #ifndef TEMPI_SHIM_TYPES_H
 #define TEMPI_SHIM_TYPES_H
 
+#include "model/autotune.h"
 #include "model/devices.h"
 #include "model/model.h"
 #include "shim/abi.h"
@@ -26,6 +27,7 @@ typedef struct tempi_type {
     tempi_window windows[TEMPI_OPERATIONS];
     tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEERS];
     tempi_device_choices *device_choices; /* the same for device memory; made when it is first needed */
+    tempi_trials *trials[TEMPI_OP_UNPACK + 1]; /* of MPI_Pack and MPI_Unpack; made when first needed */
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_type *next, *previous;
@@ -53,6 +55,13 @@ static inline bool tempi_type_plain(MPI_Datatype type)
 
 /* Not in the cache: asks the attribute, decodes at first use. NULL: the library's. */
 const tempi_type *tempi_type_lookup(MPI_Datatype type);
+
+/* The decoded type if it is in the cache: a look that costs nothing. */
+static inline const tempi_type *tempi_type_cached(MPI_Datatype type)
+{
+    const tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)], __ATOMIC_ACQUIRE);
+    return cached && cached->handle == type && cached->state == TEMPI_TYPE_READY ? cached : NULL;
+}
 
 /* The decoded type, or NULL if all its messages are the library's. */
 static inline const tempi_type *tempi_type_find(MPI_Datatype type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from table.emit_abi import NOTICE, declarable
 from table.emit_bounce import CARRIED, owner
 from table.header import Header
-from table.overlay import EXTENSIONS, OPTIONAL, OWN_IMPLEMENTATION, REFUSED, SYNCHRONISES, Class, Role
+from table.overlay import EXTENSIONS, OPTIONAL, OWN_IMPLEMENTATION, REFUSED, SETTLED, SYNCHRONISES, Class, Role
 from table.rows import Bounce, Row, Slot, slots
 
 GUARDS = {
@@ -30,6 +30,8 @@ def narrow_outputs(row: Row) -> list[str]:
 def passes(row: Row) -> str:
     """When there is nothing to do in a function that tempi acts in; "" where that takes more than a look.
     Then the call goes on with its arguments where they are, which is most of what a wrapper costs."""
+    if row.name in SETTLED:
+        return SETTLED[row.name]
     types = [buffer.type for buffer in row.buffers]
     if types and all(types):
         return " && ".join(["tempi_quiet()", *(f"tempi_type_plain({name})" for name in types)])
@@ -153,6 +155,7 @@ def wrappers(header: Header) -> str:
 #include "door/door.h"
 #include "shim/act.h"
 #include "shim/bounce.h"
+#include "shim/packing.h"
 #include "shim/support.h"
 #include "slots.h"
 

@@ -303,6 +303,13 @@ SYNCHRONISES = {
     "Win_free": "",
 }
 
+# Acted functions whose way may be settled for a type and size: when it is the library's, the call goes on from the
+# first look (shim/packing.h). The condition's arguments are the function's own.
+SETTLED = {
+    "Pack": "tempi_packing_left(datatype, incount, TEMPI_OP_PACK)",
+    "Unpack": "tempi_packing_left(datatype, outcount, TEMPI_OP_UNPACK)",
+}
+
 # Functions of the libraries' own, beside the standard: their parameters in C, and what tempi says of them.
 # They are exported whatever the library has: the shim's functions of the same names answer.
 EXTENSIONS = {

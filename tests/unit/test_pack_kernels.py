@@ -9,6 +9,8 @@ import pytest
 import packing
 from packing import Box, Case, Hand, check, ffi, lib, matrix, vector
 
+from tempi import _engine
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -178,3 +180,62 @@ def test_a_layout_of_many_boxes_in_pieces() -> None:
     check(hand, count=3001, fragments=[(1, 60_000), (21_999, 44_003)])
     repeated = [Box(b.offset, b.packed, b.run, ((2900, 40, 22),)) for b in fields]
     check(Hand.of(repeated), fragments=[(17, 50_000)])
+
+
+# ---- kernels among which the first calls of a shape choose ----------------------------------------
+
+
+@pytest.fixture
+def taken() -> Iterator[Callable[[int], None]]:
+    """Makes every loop with several candidates take one of them."""
+    yield lib.tempi_tune_pretend
+    lib.tempi_tune_pretend(-1)
+
+
+@pytest.mark.parametrize("candidate", range(8))
+@pytest.mark.parametrize("run", [8, 32, 64, 256])
+def test_every_candidate_moves_the_same_bytes(taken: Callable[[int], None], run: int, candidate: int) -> None:
+    taken(candidate)
+    for stride in (run + 130, 512, 4096):
+        check(vector(257, stride, run))
+    check(Hand.of([Box(run=run, dims=((3, 300 * 2048, 70 * run), (70, 2048, run)))]))
+
+
+@pytest.mark.parametrize("candidate", range(8))
+@pytest.mark.parametrize(("run", "stride"), [(4, 8), (128, 256)])
+def test_every_candidate_of_a_large_copy(taken: Callable[[int], None], run: int, stride: int, candidate: int) -> None:
+    taken(candidate)
+    check_a_mebibyte(run, stride)
+
+
+def counter(name: str) -> int:
+    return next(int(_engine.lib.tempi_stats_value(i)) for known, _, i in _engine.items("stats") if known == name)
+
+
+def settled_otherwise(seconds_of: list[float]) -> tuple[int, int]:
+    """Shapes settled by 64 packs of one, and those of them that take another kernel than the default."""
+    seconds = ffi.new("double[8]", seconds_of)
+    hand = vector(256, 1024, 16)
+    lib.tempi_tune_pretend(-1)
+    lib.tempi_tune_weigh(seconds)
+    before = counter("kernels_tuned"), counter("kernels_changed")
+    try:
+        with hand.layout() as layout:
+            case = Case.of(layout, 1, hand.offsets, hand.extent)
+            for _ in range(64):
+                case.pack(0, case.offsets.size, 0, 0)
+    finally:
+        lib.tempi_tune_weigh(ffi.NULL)
+        lib.tempi_tune_pretend(-1)
+    return counter("kernels_tuned") - before[0], counter("kernels_changed") - before[1]
+
+
+@pytest.mark.parametrize("call", [1e-6, 1e-3])
+@pytest.mark.parametrize("fastest", [0, 1, 2])
+def test_the_fastest_candidate_is_settled(fastest: int, call: float) -> None:
+    """Seconds are made up, so that no clock is in it."""
+    assert settled_otherwise([call / (1 + (i == fastest)) for i in range(8)]) == (1, int(fastest > 0))
+
+
+def test_between_equals_the_default_stays() -> None:
+    assert settled_otherwise([100e-6] + [98e-6] * 7) == (1, 0)
