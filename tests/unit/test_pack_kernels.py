@@ -8,7 +8,6 @@ import pytest
 
 import packing
 from packing import Box, Case, Hand, check, ffi, lib, matrix, vector
-
 from tempi import _engine
 
 if TYPE_CHECKING:
