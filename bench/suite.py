@@ -139,6 +139,32 @@ def stability_note(intervals: Sequence[Interval], limit: float = 0.1) -> list[st
     return [f"{shaky} of {len(intervals)} speed-ups are not stable: 95% interval above {100 * limit:.0f}%"]
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one case stands: the other's time over tempi's, above 1 where tempi is faster."""
+
+    case: str
+    over_library: float
+    over_better: float  # the better of library and hand; the library's where nothing was packed by hand
+
+    @classmethod
+    def of(cls, case: str, seconds: Mapping[str, float]) -> Standing:
+        better = min(seconds[s] for s in ("library", "hand") if s in seconds)
+        return cls(case, seconds["library"] / seconds["tempi"], better / seconds["tempi"])
+
+
+def worst(found: Sequence[Standing]) -> list[str]:
+    """The two figures that a default has to keep, by the medians, with their cases."""
+    if not found:
+        return []
+    library = min(found, key=lambda one: one.over_library)
+    better = min(found, key=lambda one: one.over_better)
+    return [
+        f"worst over the library: {library.over_library:.2f}x ({library.case})",
+        f"worst over the better of library and hand: {better.over_better:.2f}x ({better.case})",
+    ]
+
+
 def format_interval(interval: Interval, digits: int = 2) -> str:
     return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 

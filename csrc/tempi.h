@@ -227,6 +227,12 @@ int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal);
  * the host's. */
 int tempi_machine_file(const tempi_machine *machine, char *out, size_t size);
 
+/* The shipped calibration that is nearest to this machine and the library of that version; TEMPI_ERR_UNSUPPORTED: none
+ * is of its kind. It chooses for messages where this machine is not calibrated. */
+int tempi_shipped_find(const char *version, char *out, size_t size);
+/* The file name that a calibration of this machine would be shipped by. */
+int tempi_shipped_name(const char *version, char *out, size_t size);
+
 typedef struct tempi_model tempi_model;
 
 /* Maps a file of tables; NULL: *fault says why not. */

@@ -1,5 +1,6 @@
 /* What a calibration depends on, as far as a process can tell without asking anybody else. */
 #include "base/text.h"
+#include "model/processor.h"
 #include "model/table.h"
 #include "tempi.h"
 
@@ -24,18 +25,33 @@ static void first_line(const char *text, char *out, size_t size)
     out[n > 0 && out[n - 1] == ' ' ? n - 1 : n] = '\0';
 }
 
-/* Only the first processor's lines are read: the file is long where there are many. */
+/* What it calls itself, and what it is: virtual machines hide the model behind one name for many. */
 static void processor(char *out, size_t size)
 {
-    char text[4096];
-    struct utsname name;
-    snprintf(out, size, "%s", uname(&name) == 0 ? name.machine : "unknown");
-    if (!tempi_text_read("/proc/cpuinfo", text, sizeof text))
-        return;
-    const char *line = strstr(text, "model name");
-    const char *value = line ? strchr(line, ':') : NULL;
-    if (value)
-        first_line(value + 1, out, size);
+    char text[4096], name[96] = "";
+    struct utsname system;
+    tempi_processor own;
+    snprintf(name, sizeof name, "%.90s", uname(&system) == 0 ? system.machine : "unknown");
+    if (tempi_text_read("/proc/cpuinfo", text, sizeof text)) {
+        const char *line = strstr(text, "model name");
+        const char *value = line ? strchr(line, ':') : NULL;
+        if (value)
+            first_line(value + 1, name, sizeof name);
+    }
+    tempi_processor_read(&own);
+    if (own.vendor[0])
+        snprintf(out, size, "%s (family %d, model %d)", name, own.family, own.model);
+    else
+        snprintf(out, size, "%s", name);
+}
+
+/* A library that may not copy between processes is measured as another one. */
+static void library(const char *version, char *out, size_t size)
+{
+    first_line(version, out, size);
+    const size_t length = strlen(out);
+    if (!tempi_processor_single_copy(version))
+        snprintf(out + length, size - length, ", without CMA");
 }
 
 int tempi_machine_describe(const char *version, tempi_machine *out)
@@ -44,7 +60,7 @@ int tempi_machine_describe(const char *version, tempi_machine *out)
         return TEMPI_ERR_ARG;
     memset(out, 0, sizeof *out);
     processor(out->cpu, sizeof out->cpu);
-    first_line(version ? version : "", out->mpi, sizeof out->mpi);
+    library(version ? version : "", out->mpi, sizeof out->mpi);
     snprintf(out->tempi, sizeof out->tempi, "%s", tempi_version());
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     out->cores = cores > 0 ? (int32_t)cores : 1;

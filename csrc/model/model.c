@@ -100,6 +100,20 @@ static tempi_model *admit(const char *path, const tempi_machine *machine, bool t
     return model;
 }
 
+/* Without a calibration of this machine. What it was measured on is in its name. */
+static tempi_model *admit_shipped(const char *version, char *room, size_t size)
+{
+    const char *fault;
+    if (tempi_config.model || tempi_shipped_find(version, room, size) != TEMPI_OK)
+        return NULL;
+    tempi_model *model = tempi_model_open(room, &fault);
+    if (!model)
+        TEMPI_LOG(TEMPI_LOG_INFO, "the shipped calibration %s is not used: %s", room, fault);
+    else
+        tempi_table_only_measured(model);
+    return model;
+}
+
 /* A file that is not there is no fault unless it was asked for by name. */
 static const char *wanted(const tempi_machine *machine, char *room, size_t size)
 {
@@ -119,11 +133,15 @@ void tempi_model_start(const char *version, bool tells)
     const char *path = wanted(&machine, room, sizeof room);
     tempi_model *model = path ? admit(path, &machine, tells) : NULL;
     tempi_model_devices_start(&machine, model, tells);
-    if (!model)
-        return;
+    if (!model) {
+        if (!(model = admit_shipped(version, room, sizeof room)))
+            return;
+        path = room;
+    }
     snprintf(in_force_path, sizeof in_force_path, "%s", path);
     in_force = model;
-    tempi_learn_start(model);
+    if (!model->shipped)
+        tempi_learn_start(model);
 }
 
 const char *tempi_model_in_force(void)
@@ -136,7 +154,7 @@ unsigned tempi_model_covers(const tempi_layout *layout)
     unsigned bits = 0;
     if (!in_force || layout->dense || layout->size == 0)
         return 0;
-    for (int operation = 0; operation < TEMPI_OPERATIONS; ++operation)
+    for (int operation = in_force->shipped ? TEMPI_OP_SEND : 0; operation < TEMPI_OPERATIONS; ++operation)
         for (int peer = 0; peer < TEMPI_PEERS; ++peer)
             if (tempi_table_covers(in_force, layout, operation, peer))
                 bits |= TEMPI_MODEL_BIT(operation, peer);

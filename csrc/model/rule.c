@@ -46,17 +46,33 @@ static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
 }
 
 /* In messages above its cell size MPICH packs piece by piece and searches its place anew for each: 1.2 to
- * 50 times slower, and from memory of small pages (transfer/slab.h). It is ahead only where every few bytes
- * lie on a page of their own: then packing and unpacking take all the time, and its pieces overlap them. */
+ * 50 times slower, and from memory of small pages (transfer/slab.h). It is ahead, or was on one of the machines measured:
+ *
+ * - where every few bytes lie on a page of their own: then packing and unpacking take all the time, and its pieces
+ *   overlap them;
+ * - with long runs, of which it has the kernel copy up to 1024 straight from memory to memory (CMA): 0.3 us a run, less
+ *   than two more copies of a KiB take (Zen 4 between far ranks: 0.5 of tempi's time; Zen 5: 2 times);
+ * - with long runs above some MiB, whose pieces overlap while tempi packs all first (Sapphire Rapids: 0.53 of tempi's
+ *   time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times);
+ * - with one short run an element, from some KiB on (Sapphire Rapids and Zen 4: 0.67 to 0.9; Zen 5: 1.3 to 1.5). */
+enum { CELL = 16 * KIB, CMA_RUNS = 1024, CMA_RUN = 1024, PIECES_RUN = 256, PIECES_FIRST = 4 * MIB };
+
 static tempi_window mpich_message(tempi_shape s)
 {
     if (s.stride == 0 || s.transposed)
         return always;
     if (s.lone && s.run <= 16)
-        return from_to(1, 2 * MIB);
+        return from_to(1, CELL);
     if (s.run <= 16 && s.stride >= 4096)
         return from_to(1, s.run <= 8 ? 32 * KIB : 256 * KIB);
-    return s.run >= 4096 ? from_to(2 * MIB, INT64_MAX) : always;
+    if (s.run < PIECES_RUN)
+        return always;
+    tempi_window window = from_to(1, PIECES_FIRST);
+    if (s.run >= CMA_RUN) {
+        window.gap = CELL + 1;
+        window.resume = CMA_RUNS * s.run + 1;
+    }
+    return window;
 }
 
 /* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs near one
@@ -116,25 +132,20 @@ static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
 }
 
 /* Between far ranks, whose pieces all cross from cache to cache twice and whose packed bytes the kernel copies once:
- * up to where packing, sending and unpacking in turn take longer than the pieces that overlap. The more of the
- * time goes to lines of the memory that are touched for few bytes, the sooner. */
-enum { FAR_FIRST = 12 * KIB, FAR_RUN = 2 * KIB };
+ * up to where packing, sending and unpacking in turn take longer than the pieces that overlap. Here is what won by a
+ * tenth or more on each machine measured (Zen 4 and Zen 5). Longer runs, and those of less than 16 bytes, lost up to a
+ * tenth on one of them. */
+enum { FAR_FIRST = 12 * KIB };
 
 static int64_t openmpi_far_last(tempi_shape s, int64_t element)
 {
     if ((s.lone && s.run <= 16) || called_for_each(s, element))
         return INT64_MAX;
-    if (s.stride == 0 || s.run > FAR_RUN)
+    if (s.stride == 0 || s.transposed || s.run < 16 || s.run > 64 || s.stride >= 4096)
         return 0;
-    if (s.transposed)
-        return 512 * KIB;
     if (s.stride < 256)
-        return s.run < 16 ? 512 * KIB : 2 * MIB;
-    if (s.stride < 4096 && s.run < 64)
-        return s.run >= 32 ? 512 * KIB : s.run >= 16 ? 128 * KIB : 0;
-    if (s.stride < 4096)
-        return s.run >= 128 ? 2 * MIB : MIB;
-    return s.run >= 256 ? 512 * KIB : s.run >= 128 ? 32 * KIB : 0;
+        return MIB;
+    return s.run >= 32 ? 512 * KIB : 128 * KIB;
 }
 
 /* Up to its eager limit, 4 KiB with a header where ranks share memory, a message goes in one piece and nothing

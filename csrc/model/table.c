@@ -112,6 +112,18 @@ void tempi_table_index(struct tempi_model *model)
         }
 }
 
+void tempi_table_only_measured(struct tempi_model *model)
+{
+    model->shipped = true;
+    for (int q = 0; q < TEMPI_QUANTITIES; ++q)
+        for (int f = 0; f < TEMPI_FAMILIES; ++f) {
+            const tempi_table_head **peers = model->tables[q][f];
+            for (int peer = 0; peer < TEMPI_PEERS; ++peer)
+                if (peers[peer] && peers[peer]->peer != peer)
+                    peers[peer] = NULL;
+        }
+}
+
 const char *tempi_table_gpu_mismatch(const tempi_table_header *h, const tempi_machine *machine)
 {
     if (!h->gpu[0])

@@ -95,6 +95,7 @@ typedef struct tempi_table_head {
 
 struct tempi_model {
     const tempi_table_header *header;
+    bool shipped; /* of another machine of this kind: it chooses for messages only, and where it is sure */
     const tempi_table_head *tables[TEMPI_QUANTITIES][TEMPI_FAMILIES][TEMPI_PEERS]; /* of host memory */
     const tempi_table_head *device[2][TEMPI_QUANTITIES][TEMPI_FAMILIES][TEMPI_PEERS]; /* device, managed */
 };
@@ -106,6 +107,9 @@ typedef struct tempi_place {
 
 /* Finds the tables of a file that has no fault. Kinds that this engine does not know are passed over. */
 void tempi_table_index(struct tempi_model *model);
+
+/* Takes it as a shipped one: classes of peers that were not measured have no tables, so that the rule chooses there. */
+void tempi_table_only_measured(struct tempi_model *model);
 
 /* Seconds at that place, interpolated between the logarithms and clamped at the table's edges; above the
  * largest size they grow with it. */
