@@ -18,7 +18,8 @@ sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "scripts" / "backend")]
 
 from tempi_frontend import tell  # noqa: E402
 
-import build as engine  # noqa: E402  (csrc/build.py, only after the path is known)
+if sys.version_info >= (3, 11):  # noqa: UP036  (an older one is refused by pip, once it has the metadata from here)
+    import build as engine  # csrc/build.py, only after the path is known
 
 HEADER = ROOT / "csrc" / "tempi.h"
 
@@ -38,6 +39,10 @@ class BuildWithEngine(build_py):
     """build_py, and then libtempi*.so, the header and the cffi module into the package."""
 
     def run(self) -> None:
+        try:
+            engine.compiler()  # before all that takes long or prints
+        except engine.BuildError as error:
+            raise SetupError(f"tempi: {error}") from None
         package = Path(self.build_lib) / "tempi"
         shutil.rmtree(package, ignore_errors=True)  # an earlier build's modules may be gone by now
         super().run()

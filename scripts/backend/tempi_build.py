@@ -103,6 +103,8 @@ def _fetch_and_compile(build: Any) -> str | None:
 
 def _prepare() -> None:
     """The kernels in build/kernels, or the reason in their place."""
+    if sys.version_info < (3, 11):  # noqa: UP036  (pip refuses it, once it has the metadata)
+        return
     build = _kernels()
     build.forget_reason(KERNELS)
     if build.unwanted() or build.find(KERNELS) is not None:

@@ -112,3 +112,11 @@ def test_no_c_compiler_is_said_in_a_line(clone: Path, tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "error: tempi: no C compiler found: install gcc, or name one with CC=..." in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_an_old_python_is_refused_by_pip_in_a_line(clone: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment", "3.10")
+    done = environment.run(environment.python, "-m", "pip", "install", "--no-deps", clone)
+    assert done.returncode != 0
+    assert "ERROR: Package 'tempi' requires a different Python: 3.10" in done.stdout
+    assert "Traceback" not in done.stdout
