@@ -10,6 +10,7 @@ that is gone afterwards. What goes wrong is one line, kept for the build to tell
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import subprocess
 import sys
@@ -103,7 +104,7 @@ def _fetch_and_compile(build: Any) -> str | None:
 
 def _prepare() -> None:
     """The kernels in build/kernels, or the reason in their place."""
-    if sys.version_info < (3, 11):  # noqa: UP036  (pip refuses it, once it has the metadata)
+    if sys.version_info < (3, 11) or not os.access(ROOT, os.W_OK):  # noqa: UP036  (will be refused without our help)
         return
     build = _kernels()
     build.forget_reason(KERNELS)
