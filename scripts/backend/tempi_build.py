@@ -104,7 +104,7 @@ def _fetch_and_compile(build: Any) -> str | None:
 
 def _prepare() -> None:
     """The kernels in build/kernels, or the reason in their place."""
-    if sys.version_info < (3, 11) or not os.access(ROOT, os.W_OK):  # noqa: UP036  (will be refused without our help)
+    if sys.version_info < (3, 11) or not os.access(ROOT, os.W_OK):  # refused without our help
         return
     build = _kernels()
     build.forget_reason(KERNELS)
