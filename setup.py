@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,12 +10,16 @@ from cffi import FFI
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 from setuptools.errors import SetupError
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "csrc"))
+sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "scripts" / "backend")]
 
-import build as engine  # noqa: E402  (csrc/build.py, only after the path is known)
+from tempi_frontend import tell  # noqa: E402
+
+if sys.version_info >= (3, 11):  # noqa: UP036  (an older one is refused by pip, once it has the metadata from here)
+    import build as engine  # csrc/build.py, only after the path is known
 
 HEADER = ROOT / "csrc" / "tempi.h"
 
@@ -36,6 +39,10 @@ class BuildWithEngine(build_py):
     """build_py, and then libtempi*.so, the header and the cffi module into the package."""
 
     def run(self) -> None:
+        try:
+            engine.compiler()  # before all that takes long or prints
+        except engine.BuildError as error:
+            raise SetupError(f"tempi: {error}") from None
         package = Path(self.build_lib) / "tempi"
         shutil.rmtree(package, ignore_errors=True)  # an earlier build's modules may be gone by now
         super().run()
@@ -50,13 +57,13 @@ class BuildWithEngine(build_py):
 
     def compile_kernels(self) -> None:
         kernels = engine.kernels()
-        try:
-            reason = kernels.ensure(engine.KERNELS)
-        except subprocess.CalledProcessError as error:
-            why = (error.stderr or "").strip()
-            hint = "the GPU kernels do not compile (TEMPI_NO_KERNELS=1 does without)"
-            raise SetupError(f"tempi: {hint}: {why}") from None
-        sys.stdout.write(f"tempi: {kernels.MISSING}: {reason}\n" if reason else "tempi: GPU kernels compiled\n")
+        reason = kernels.ensure(engine.KERNELS)
+        if reason is None:
+            sys.stdout.write("tempi: GPU kernels compiled\n")
+        elif kernels.unwanted():
+            sys.stdout.write(f"tempi: {kernels.MISSING}: {reason}\n")
+        else:
+            tell(f"tempi: {kernels.MISSING}: {reason} ({kernels.HINT})")
 
     def build_engine(self, package: Path) -> None:
         work = ROOT / "build" / "engine"
@@ -76,10 +83,27 @@ class BuildWithEngine(build_py):
         for mpi in mpis:
             sys.stdout.write(f"tempi: built for {mpi.label}\n")
         if not mpis:
-            sys.stdout.write(
-                "tempi: no mpi.h was found, so this build will not act in any MPI program; install an "
-                "MPI (pip install mpich) or set TEMPI_MPI_PREFIX, and install tempi again\n"
+            tell(
+                "tempi: no mpi.h found: built without an engine, so it will not act in any MPI program; install an "
+                "MPI (pip install mpich) or set TEMPI_MPI_PREFIX, and install tempi again"
             )
+
+
+class SourcesWithKernels(sdist):
+    """sdist with the compiled kernels in it, so that nobody who installs it compiles any."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        kernels = engine.kernels()
+        reason = kernels.ensure(engine.KERNELS)
+        images = [path for _, path in kernels.images(engine.KERNELS)]
+        if not images:
+            tell(f"tempi: GPU kernels are NOT in this source distribution: {reason} ({kernels.HINT})")
+            return
+        target = Path(base_dir) / kernels.SHIPPED.relative_to(ROOT)
+        target.mkdir(parents=True, exist_ok=True)
+        for path in (*images, images[0].with_name(kernels.USAGE)):
+            shutil.copy2(path, target)
 
 
 class PlatformDistribution(Distribution):
@@ -98,5 +122,5 @@ class PlatformWheel(bdist_wheel):
 
 setup(
     distclass=PlatformDistribution,
-    cmdclass={"build_py": BuildWithEngine, "bdist_wheel": PlatformWheel},
+    cmdclass={"build_py": BuildWithEngine, "bdist_wheel": PlatformWheel, "sdist": SourcesWithKernels},
 )

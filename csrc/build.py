@@ -3,7 +3,7 @@
     python csrc/build.py --out DIR [--work DIR]
 
 setup.py uses it; on its own it is the quick way to build in a working tree. Only what has changed is
-compiled again. CC and CFLAGS are honoured; TEMPI_MPI_PREFIX adds MPI installations (or compiler
+compiled again. CC, CFLAGS and LDFLAGS are honoured; TEMPI_MPI_PREFIX adds MPI installations (or compiler
 wrappers) to those of this Python's own environment and of the PATH.
 """
 
@@ -214,11 +214,17 @@ def compile_all(units: Iterable[Unit]) -> bool:
 
 
 def link(command: list[str], library: Path, changed: bool) -> None:
+    """Unless it was linked by the same command, and nothing changed. LDFLAGS come before objects and libraries."""
+    first = next((i for i, word in enumerate(command) if word.endswith(".o")), len(command))
+    command = [*command[:first], *shlex.split(os.environ.get("LDFLAGS", "")), *command[first:]]
     objects = [Path(word) for word in command if word.endswith(".o")]
     made = library.stat().st_mtime_ns if library.exists() else 0
-    if made and not changed and all(one.stat().st_mtime_ns <= made for one in objects):
+    record = library.with_suffix(".link")
+    same = record.exists() and record.read_text() == shlex.join(command)
+    if made and same and not changed and all(one.stat().st_mtime_ns <= made for one in objects):
         return
     library.parent.mkdir(parents=True, exist_ok=True)
+    record.unlink(missing_ok=True)
     # Into a new file: a process that has the old one mapped keeps it.
     part = library.with_suffix(".part")
     run = subprocess.run([*command, "-o", str(part)], capture_output=True, text=True, check=False)
@@ -226,6 +232,7 @@ def link(command: list[str], library: Path, changed: bool) -> None:
     if run.returncode != 0:
         raise BuildError(f"{library.name} does not link: {shlex.join(command)}")
     part.replace(library)
+    record.write_text(shlex.join(command))
 
 
 def kernels() -> Any:
@@ -322,8 +329,8 @@ def build_emulator(cc: list[str], out: Path, work: Path, shipped: Iterable[Path]
 
 
 def shipped_ptx() -> list[Path]:
-    """The PTX that the engine embeds, where it was compiled."""
-    return sorted((CSRC.parent / "build" / "kernels").glob("*.ptx"))
+    """The PTX that the engine embeds."""
+    return [path for target, path in kernels().images(KERNELS) if target == "ptx"]
 
 
 def build(out: Path, work: Path) -> tuple[Mpi, ...]:

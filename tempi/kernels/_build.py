@@ -1,8 +1,9 @@
 """What a build does with the kernels: use compiled images again or make them, and embed them in C.
 
 Needs nothing but Python, so that csrc/build.py, which builds the engine anywhere, can load it by its
-path. Compiled images are in ``build/kernels``: the PTX, a cubin for each target, and ``kernels.json``
-with a digest of the sources that they were made from and what each kernel takes.
+path. Compiled images are in ``tempi/kernels/compiled`` of a source distribution, else in ``build/kernels``:
+the PTX, a cubin for each target, and ``kernels.json`` with a digest of the sources that they were made from
+and what each kernel takes.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PTX, USAGE = "tempi.ptx", "kernels.json"
-# What compiles kernels: Numba, and NVIDIA's compiler as wheels. CUDA 13 compilers know no sm_70.
+SHIPPED = HERE / "compiled"  # in a source distribution
+PTX, USAGE, REASON = "tempi.ptx", "kernels.json", "missing.txt"
+# What compiles kernels: Numba, and NVIDIA's compiler as wheels. CUDA 13 compilers know no sm_70. With BOUNDS
+# it is the extra `kernels` of pyproject.toml, which a test compares.
 COMPILER = ("numba-cuda==0.30.*", "cuda-bindings==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*")
+# What these need, as far as it is known to work: numba-cuda 0.30 takes any NumPy, and fails with 2.5.
+BOUNDS = ("numba>=0.61,<0.69", "numpy>=1.26,<2.5", "click>=8")
+HINT = "install a wheel of tempi, or install again where pip finds numba-cuda"
 MISSING = "GPU kernels are NOT in this build, so that device buffers will have no fast path"
 
 
@@ -71,18 +77,46 @@ def note(folder: Path, usage: list[dict[str, Any]]) -> None:
     part.replace(folder / USAGE)
 
 
-def ensure(folder: Path) -> str | None:
-    """Compiles the kernels in a process of its own unless they are there; why there are none, or None.
+def find(folder: Path) -> Path | None:
+    """Where the images of these sources are: in the source distribution, else in the folder."""
+    return next((each for each in (SHIPPED, folder) if fresh(each)), None)
 
-    Raises CalledProcessError, whose stderr says why, if the compilers are here and fail.
-    """
+
+def keep_reason(folder: Path, why: str) -> None:
+    """For the build that follows: why there are no images."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / REASON).write_text(why + "\n")
+    except OSError:
+        return  # that build fails for the same reason, and says it
+
+
+def forget_reason(folder: Path) -> str | None:
+    """What was kept, once."""
+    try:
+        why = (folder / REASON).read_text().strip()
+        (folder / REASON).unlink()
+    except OSError:
+        return None
+    return why
+
+
+def ensure(folder: Path) -> str | None:
+    """Compiles the kernels unless they are there, if this Python has the compilers; why there are none, or None."""
     if unwanted():
         return "TEMPI_NO_KERNELS is set"
-    if fresh(folder):
+    if find(folder) is not None:
         return None
     numba = importlib.util.find_spec("numba_cuda")
     if numba is None or numba.origin is None:
-        return "numba-cuda is not installed"
+        return forget_reason(folder) or "numba-cuda is not installed"
+    prefix = Path(numba.origin).parents[4]  # of lib/pythonX.Y/site-packages/numba_cuda/__init__.py
+    why = compile_with(sys.executable, prefix, folder)
+    return f"their compilers fail: {why}" if why else None
+
+
+def compile_with(python: str, prefix: Path, folder: Path) -> str | None:
+    """Compiles the kernels in a process of the Python whose compilers are under `prefix`; why it failed, or None."""
     # As `python -m tempi.kernels --out FOLDER`, but with no engine to load yet. The compiler's wheels are
     # looked for in Python's own prefixes: pip's isolated build environment is none until it is told.
     program = (
@@ -90,18 +124,22 @@ def ensure(folder: Path) -> str | None:
         "package = types.ModuleType('tempi'); package.__path__ = [sys.argv.pop(1)]; sys.modules['tempi'] = package; "
         "runpy.run_module('tempi.kernels', run_name='__main__')"
     )
-    prefix = Path(numba.origin).parents[4]  # of lib/pythonX.Y/site-packages/numba_cuda/__init__.py
-    command = [sys.executable, "-c", program, str(prefix), str(HERE.parent), "--quiet", "--out", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return None
+    command = [python, "-c", program, str(prefix), str(HERE.parent), "--quiet", "--out", str(folder)]
+    own = dict(os.environ)
+    if python != sys.executable:
+        own.pop("PYTHONPATH", None)  # an isolated build's own packages
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    said = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
+    return said.splitlines()[-1] if done.returncode else None
 
 
 def images(folder: Path | None) -> list[tuple[str, Path]]:
-    """(target, file) of each image, as the engine wants them; none of a folder that is not fresh."""
-    if folder is None or unwanted() or not fresh(folder):
+    """(target, file) of each image, as the engine wants them; none where none are of these sources."""
+    found = None if folder is None or unwanted() else find(folder)
+    if found is None:
         return []
-    cubins = [(target, folder / f"{target}.cubin") for target in table.TARGETS]
-    return [*cubins, ("ptx", folder / PTX)]
+    cubins = [(target, found / f"{target}.cubin") for target in table.TARGETS]
+    return [*cubins, ("ptx", found / PTX)]
 
 
 def _embedded(number: int, path: Path) -> str:
