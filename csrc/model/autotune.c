@@ -11,6 +11,8 @@ enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21, CALLS_IN_TURN = 8 };
 /* Seconds before the clock starts that a call takes when it is tempi's, and not when it is settled to be the library's. */
 #define BEFORE_OWN 25e-9
 
+static const double *pretended;
+
 /* ---- one trial ------------------------------------------------------------------------------------- */
 
 static bool had_enough(const tempi_trial *trial, int way)
@@ -79,7 +81,7 @@ static void count_call(tempi_trial *trial, double took)
 void tempi_autotune_note(tempi_sample *sample, bool counts)
 {
     tempi_trial *trial = sample->trial;
-    const double took = tempi_learn_clock() - sample->begun;
+    const double took = pretended ? pretended[sample->way] : tempi_learn_clock() - sample->begun;
     sample->trial = NULL;
     if (counts)
         count_call(trial, took);
@@ -121,4 +123,9 @@ bool tempi_autotune_acts(tempi_trials *trials, tempi_choices *choices, int64_t b
     sample->way = trial->way;
     sample->begun = tempi_learn_clock();
     return sample->way == TEMPI_WAY_OWN;
+}
+
+void tempi_autotune_pretend(const double *seconds)
+{
+    pretended = seconds;
 }

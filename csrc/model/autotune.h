@@ -47,6 +47,9 @@ bool tempi_autotune_acts(tempi_trials *trials, tempi_choices *choices, int64_t b
 
 void tempi_autotune_note(tempi_sample *sample, bool counts);
 
+/* For tests: seconds that a call takes by each way, instead of what the clock says; NULL: the clock. */
+void tempi_autotune_pretend(const double *seconds);
+
 /* Ends what was started; `counts`: the call succeeded and did all of its work. */
 static inline void tempi_autotune_end(tempi_sample *sample, bool counts)
 {

@@ -149,6 +149,11 @@ const char *tempi_model_in_force(void)
     return in_force ? in_force_path : NULL;
 }
 
+bool tempi_model_is_shipped(void)
+{
+    return in_force && in_force->shipped;
+}
+
 unsigned tempi_model_covers(const tempi_layout *layout)
 {
     unsigned bits = 0;

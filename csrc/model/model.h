@@ -35,6 +35,9 @@ typedef struct tempi_choices {
  * refused if `tells`. `version`: what the MPI library says of itself. */
 void tempi_model_start(const char *version, bool tells);
 
+/* Whether the tables in force came with tempi, and were not measured here. */
+bool tempi_model_is_shipped(void);
+
 /* For which operations and peers tables choose: bit TEMPI_MODEL_BIT. */
 #define TEMPI_MODEL_BIT(operation, peer) (1u << (TEMPI_PEERS * (int)(operation) + (peer)))
 unsigned tempi_model_covers(const tempi_layout *layout);

@@ -1,6 +1,5 @@
 #include "model/processor.h"
 #include "base/text.h"
-#include "tempi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +30,17 @@ static int cache_kib(int index)
     return tempi_text_read(path, text, sizeof text) ? atoi(text) : 0;
 }
 
+/* As the host kernels tell them apart (pack/level.c). */
+static const char *isa_of(const char *text)
+{
+    const char *flags = line_of(text, "flags");
+    if (!flags)
+        return "scalar";
+    return strstr(flags, " avx512_vbmi ") || strstr(flags, " avx512vbmi ") ? "avx512"
+           : strstr(flags, " avx2 ")                                       ? "avx2"
+                                                                           : "sse2";
+}
+
 void tempi_processor_read(tempi_processor *out)
 {
     char text[4096]; /* the file is long where there are many processors, and the first one's lines are enough */
@@ -42,7 +52,7 @@ void tempi_processor_read(tempi_processor *out)
         (void)sscanf(vendor, "%15[A-Za-z]", out->vendor);
     out->family = number_of(text, "cpu family");
     out->model = number_of(text, "model");
-    snprintf(out->isa, sizeof out->isa, "%s", tempi_cpu_level());
+    snprintf(out->isa, sizeof out->isa, "%s", isa_of(text));
     out->l2 = cache_kib(2);
     out->l3 = cache_kib(3);
 }

@@ -31,6 +31,9 @@ static void print_sum(int size, const uint64_t *sum)
 {
     const char *model = tempi_model_in_force();
     fprintf(stderr, "tempi: chosen by %s\n", model ? model : "the built-in rule");
+    if (!model || tempi_model_is_shipped())
+        fputs("tempi: `tempi calibrate` measures this machine in two and a half minutes; then messages go the faster way "
+              "in nearly all cases, here it is a guess\n", stderr);
     fprintf(stderr, "tempi: over %d ranks:\n", size);
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
         if (sum[i] != 0)

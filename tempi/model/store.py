@@ -12,7 +12,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -413,8 +413,8 @@ def _ratio_at(known: Mapping[float, float], size: int) -> float:
     return math.exp(tables.fill(known, [place])[0])
 
 
-def table_of(calibration: Calibration) -> bytes:
-    """The engine's file."""
+def table_of(calibration: Calibration, kept: Collection[str] = grid.ALL_QUANTITIES) -> bytes:
+    """The engine's file, with tables of the quantities that are to be kept."""
     own = calibration.machine
     host = [point for point in calibration.points if point.memory is None]
     made = tables.build(typical(host))
@@ -422,6 +422,7 @@ def table_of(calibration: Calibration) -> bytes:
         known = {p.key[:4]: p.typical for p in calibration.points if p.memory == memory}
         made += tables.build(known, memory)
     card = (own.gpu.name, own.gpu.driver, own.gpu.cuda, own.gpu.emulated) if own.gpu else ("", "", 0, False)
+    made = [table for table in made if table.quantity in kept]
     return tables.encode(made, call_seconds(host), own.cores, (own.tempi, own.cpu, own.mpi), card)
 
 

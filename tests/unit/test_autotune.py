@@ -1,0 +1,123 @@
+"""MPI_Pack's ways tried on real calls (csrc/model/autotune.c), with made-up times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cffi import FFI
+
+from tempi import _engine
+
+KIB = 1 << 10
+DECLARED = """
+typedef struct { uint64_t known, ours, decided, open; uint32_t epoch, looks; } tempi_choices;
+typedef struct { void *trial; int way; double begun; } tempi_sample;
+bool tempi_autotune_acts(void *trials, tempi_choices *choices, int64_t bytes, bool rule, tempi_sample *sample);
+void tempi_autotune_note(tempi_sample *sample, bool counts);
+void tempi_autotune_pretend(const double *seconds);
+"""
+ffi = FFI()
+ffi.cdef(DECLARED)
+lib: Any = ffi.dlopen(_engine.library_path())
+
+
+def test_the_declarations_are_those_of_the_header() -> None:
+    """The structures are written here once more: a member more would be a test of nothing."""
+    csrc = Path(__file__).resolve().parents[2] / "csrc" / "model"
+    choices = (csrc / "model.h").read_text().split("typedef struct tempi_choices {")[1].split("}")[0]
+    assert [line.split(";")[0].split()[-1] for line in choices.splitlines() if ";" in line] == [
+        *("known", "ours", "decided", "open", "epoch", "looks")
+    ]
+
+
+@dataclass
+class Type:
+    """The trials and choices of one type and operation."""
+
+    seconds: Any
+    rule: bool
+
+    def __post_init__(self) -> None:
+        self.trials = ffi.new("char[4096]")
+        self.choices = ffi.new("tempi_choices *")
+
+    def call(self, nbytes: int = KIB, counts: bool = True) -> bool:
+        """One call; whether it was tempi's."""
+        sample = ffi.new("tempi_sample *")
+        ours = bool(lib.tempi_autotune_acts(self.trials, self.choices, nbytes, self.rule, sample))
+        if sample.trial != ffi.NULL:
+            lib.tempi_autotune_note(sample, counts)
+        return ours
+
+    def settled(self) -> bool:
+        return self.choices.known != 0
+
+
+@pytest.fixture
+def times() -> Iterator[Any]:
+    """Seconds of the library's way and of tempi's."""
+    seconds = ffi.new("double[2]")
+    lib.tempi_autotune_pretend(seconds)
+    yield seconds
+    lib.tempi_autotune_pretend(ffi.NULL)
+
+
+@pytest.mark.parametrize("rule", [False, True])
+@pytest.mark.parametrize("scale", [1e-7, 5e-6, 1e-3])
+@pytest.mark.parametrize(("library", "own", "winner"), [(1.0, 0.6, True), (0.6, 1.0, False)])
+def test_the_faster_way_is_settled(times: Any, rule: bool, scale: float, library: float, own: float, winner: bool) -> None:
+    times[0], times[1] = library * scale, own * scale
+    kind = Type(times, rule)
+    ways = [kind.call() for _ in range(80)]
+    assert kind.settled()
+    assert set(ways[-10:]) == {winner}
+    assert ways[0] == rule
+
+
+@pytest.mark.parametrize("rule", [False, True])
+def test_between_equals_the_rule_stays(times: Any, rule: bool) -> None:
+    times[0] = times[1] = 1e-4
+    kind = Type(times, rule)
+    assert {kind.call() for _ in range(40)} == {False, True}
+    assert kind.settled()
+    assert kind.call() == rule
+
+
+def test_the_library_far_behind_has_one_turn(times: Any) -> None:
+    times[0], times[1] = 10e-3, 1e-3
+    kind = Type(times, True)
+    assert [kind.call() for _ in range(8)].count(False) == 1
+
+
+def test_a_call_that_fails_does_not_count(times: Any) -> None:
+    times[0], times[1] = 1e-3, 2e-3
+    kind = Type(times, True)
+    for _ in range(40):
+        kind.call(counts=False)
+    assert not kind.settled()
+
+
+def test_while_a_call_is_timed_others_go_the_rules_way(times: Any) -> None:
+    times[0], times[1] = 1e-3, 2e-3
+    kind = Type(times, True)
+    sample = ffi.new("tempi_sample *")
+    kind.call()
+    lib.tempi_autotune_acts(kind.trials, kind.choices, KIB, True, sample)
+    assert sample.trial != ffi.NULL
+    other = ffi.new("tempi_sample *")
+    assert lib.tempi_autotune_acts(kind.trials, kind.choices, KIB, True, other)
+    assert other.trial == ffi.NULL
+    lib.tempi_autotune_note(sample, True)
+
+
+def test_sizes_are_tried_apart(times: Any) -> None:
+    times[0], times[1] = 1e-3, 5e-3
+    kind = Type(times, True)
+    for _ in range(40):
+        kind.call(KIB)
+    assert kind.call(KIB) is False
+    assert kind.call(1 << 20) is True
