@@ -194,7 +194,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         return leave(TEMPI_STAT_left_rule);
     if (sends_or_receives(operation) && !take_buffer(room, out))
         return leave(TEMPI_STAT_left_stage);
-    if (type->known_wrong)
+    if (type->known_wrong >> operation & 1)
         tempi_stat_add(TEMPI_STAT_known_wrong, 1);
     return true;
 }
