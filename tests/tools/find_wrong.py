@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import json
 import os
 import random
@@ -267,26 +268,28 @@ def right(comm: Any, way: str, tree: Tree, count: int) -> bool:
     return bool(comm.allreduce(good, MPI.LAND)) if comm.size > 1 else good
 
 
+def wrong(comm: Any, way: str, tree: Tree, count: int) -> bool:
+    return not right(comm, way, tree, count)
+
+
 # -- searching ---------------------------------------------------------------------------------------------------
 
 
-def smaller(tree: Tree) -> Iterator[Tree]:
+def smaller(tree: Any) -> Iterator[Tree]:
     """The tree with one thing less."""
     yield from tree.children()
-    for own in fields(tree):  # type: ignore[arg-type]
-        value = getattr(tree, own.name)
-        if own.name in ("count", "blocklength", "size") and isinstance(value, int) and value > 1:
-            yield replace(tree, **{own.name: 1})  # type: ignore[type-var]
-            yield replace(tree, **{own.name: value - 1})  # type: ignore[type-var]
-    lists = [own.name for own in fields(tree) if isinstance(getattr(tree, own.name), tuple)]  # type: ignore[arg-type]
-    if lists:
-        for i in range(len(getattr(tree, lists[0])) if len(getattr(tree, lists[0])) > 1 else 0):
-            yield replace(  # type: ignore[type-var]
-                tree, **{name: getattr(tree, name)[:i] + getattr(tree, name)[i + 1 :] for name in lists}
-            )
-    if hasattr(tree, "inner"):
+    values = {own.name: getattr(tree, own.name) for own in fields(tree)}
+    for name in ("count", "blocklength"):
+        if values.get(name, 1) > 1:
+            yield replace(tree, **{name: 1})
+            yield replace(tree, **{name: values[name] - 1})
+    lists = {name: value for name, value in values.items() if isinstance(value, tuple)}
+    members = len(next(iter(lists.values()), ()))
+    for i in range(members if members > 1 else 0):
+        yield replace(tree, **{name: value[:i] + value[i + 1 :] for name, value in lists.items()})
+    if "inner" in values:
         for inner in smaller(tree.inner):
-            yield replace(tree, inner=inner)  # type: ignore[type-var]
+            yield replace(tree, inner=inner)
 
 
 def shrink(tree: Tree, count: int, fails: Callable[[Tree, int], bool]) -> tuple[Tree, int]:
@@ -338,7 +341,7 @@ def search(comm: Any, options: argparse.Namespace) -> Tally:
         for way in ways:
             good = right(comm, way, tree, count)
             if not good and options.shrink:
-                tree, count = shrink(tree, count, lambda t, n, way=way: not right(comm, way, t, n))  # type: ignore[misc]
+                tree, count = shrink(tree, count, functools.partial(wrong, comm, way))
             tally.add(way, tree, count, good)
             if not good and comm.rank == 0:
                 entry = tally.failing[-1]
