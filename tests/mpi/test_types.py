@@ -15,7 +15,7 @@ import calls
 import oracle
 from examples import strided
 from tempi import _engine
-from world import MPI, Memory, acted, committed, idle, outcome, partners, snapshot
+from world import MPI, Memory, acted, committed, idle, needs_host_memory, outcome, partners, snapshot
 
 _double = oracle.Named("DOUBLE")
 
@@ -120,6 +120,7 @@ def test_a_duplicate_of_a_committed_type_is_committed(used_before: bool) -> None
 
 
 def test_a_duplicate_of_an_uncommitted_type_is_not_committed() -> None:
+    needs_host_memory()
     memory = Memory(strided(7), 2).fill(3)
     original = oracle.as_mpi(strided(7), MPI)
     twin = original.Dup()
