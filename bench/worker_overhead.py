@@ -29,6 +29,8 @@ DOUBLES = 32
 #: Targets in seconds: a call with nothing to do; one that is tracked; Waitall: fixed and each request.
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
 FIRST_USE, MANY_BLOCKS, PRELOAD = 5e-6, 50e-3, 60e-6
+#: Types that are made, used once and freed: blocks of each, and what tempi may add.
+ONCE_BLOCKS, ONCE = (100, 1000), 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,40 @@ def _measure_first_use(world: World, quick: bool) -> Iterator[Record]:
         yield world.record(name, "tempi", taken, target=target, calls=1)
 
 
+def _once(world: World, places: Any, arrays: tuple[worker.Bytes, worker.Bytes], ours: bool) -> _native.Once:
+    names = {"make": "Type_create_indexed_block", "commit": "Type_commit", "pack": "Pack", "free": "Type_free"}
+    functions = {
+        slot: (worker.tempi_function(f"MPI_{name}") if ours else None) or worker.library_function(f"PMPI_{name}")
+        for slot, name in names.items()
+    }
+    memory, packed = arrays
+    return _native.Once(
+        **functions,
+        places=places.ctypes.data,
+        inner=worker.handle(world.mpi, world.mpi.DOUBLE),
+        comm=worker.handle(world.mpi, world.mpi.COMM_SELF),
+        memory=memory.ctypes.data,
+        packed=packed.ctypes.data,
+        blocks=len(places),
+        length=2,
+        room=len(packed),
+    )
+
+
+def _measure_once(world: World, options: OverheadOptions) -> Iterator[Record]:
+    """Types that are made, packed once and freed."""
+    library = _native.load()
+    for blocks in ONCE_BLOCKS:
+        places = np.cumsum(np.random.default_rng(blocks).integers(3, 9, blocks)).astype(np.int32)
+        arrays = worker.arena(8 * int(places[-1] + 2)), worker.arena(16 * blocks)
+        names = ["library", "tempi"] if world.acting else ["library"]
+        timers = [
+            _native.timer(library, "bench_used_once", _once(world, places, arrays, name == "tempi")) for name in names
+        ]
+        for name, seconds in zip(names, sampling.sample(timers, options.seconds), strict=True):
+            yield world.record(f"{blocks} random blocks: made, packed once, freed", name, seconds, target=ONCE, calls=1)
+
+
 def _measure_preload(world: World, seconds: float) -> Iterator[Record]:
     """A process that never uses MPI, with and without tempi preloaded."""
     library, plain = _native.load(), dict(os.environ)
@@ -197,6 +233,7 @@ def run(options: OverheadOptions) -> Iterator[Record]:
     world = make_world(MPI)
     if not options.tracked:
         yield from _measure_calls(world, options)
+        yield from _measure_once(world, options)
         if world.acting:
             yield from _measure_first_use(world, options.quick)
         yield from _measure_preload(world, 2 * options.seconds)

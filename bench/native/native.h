@@ -129,6 +129,22 @@ int bench_calls_in_turn(const void *sequence);
 /* Seconds for tempi_datatype_layout on n datatypes that were not in use before. */
 double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **), const uintptr_t *types,
                        int64_t n);
+/* A type of random blocks that is made, packed once and freed. */
+struct bench_once {
+    void *make; /* MPI_Type_create_indexed_block */
+    void *commit;
+    void *pack;
+    void *free;
+    const int *places;
+    uintptr_t inner;
+    uintptr_t comm;
+    char *memory;
+    char *packed;
+    int32_t blocks;
+    int32_t length; /* of each */
+    int32_t room;   /* bytes at `packed` */
+};
+int bench_used_once(const void *once);
 /* Seconds to start `path` in that environment and see it end, `loops` times. */
 double bench_spawn(const char *path, char *const *environment, int64_t loops);
 

@@ -83,6 +83,23 @@ double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **),
     return bench_now() - start;
 }
 
+typedef int (*mpi_make)(int, int, const int *, uintptr_t, void *);
+typedef int (*mpi_of_type)(void *);
+typedef int (*mpi_pack)(const void *, int, uintptr_t, void *, int, int *, uintptr_t);
+
+int bench_used_once(const void *argument)
+{
+    const struct bench_once *o = argument;
+    uintptr_t type = 0; /* a 32-bit handle fills its lower half */
+    int position = 0;
+    int code = ((mpi_make)o->make)(o->blocks, o->length, o->places, o->inner, &type);
+    if (code == 0)
+        code = ((mpi_of_type)o->commit)(&type);
+    if (code == 0)
+        code = ((mpi_pack)o->pack)(o->memory, 1, type, o->packed, o->room, &position, o->comm);
+    return code != 0 ? code : ((mpi_of_type)o->free)(&type);
+}
+
 double bench_spawn(const char *path, char *const *environment, int64_t loops)
 {
     char *arguments[] = {(char *)path, NULL};

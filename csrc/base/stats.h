@@ -17,7 +17,7 @@
     X(unpacked_bytes, "bytes in them")                                                             \
     X(runs, "separate contiguous copies that these took in all")                                   \
     X(deferred, "sends that waited in the queue for their pack")                                   \
-    X(types, "datatypes decoded")                                                                  \
+    X(types, "datatypes of the program whose layout was worked out")                               \
     X(calls_seen, "calls with a derived datatype that tempi looked at")                            \
     X(model_choices, "choices that were predicted from the calibrated tables, each then kept")      \
     X(model_outside, "of these, how many for messages larger than any that was calibrated")        \
@@ -36,8 +36,9 @@
     X(left_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \
     X(left_memory, "left to the library: the buffer is not plain host memory")                     \
     X(left_type, "left to the library: a datatype that tempi could not decode or was not committed") \
+    X(left_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
     X(left_argument, "left to the library: an argument that it should judge")                      \
-    X(known_wrong, "messages of a class that this library is known to pack wrongly")               \
+    X(known_wrong, "messages of a class that this library is known to pack or carry wrongly")      \
     X(stage_peak, "largest staging memory in use by one rank, bytes, plain and pinned")           \
     X(device_packs, "packs done by a device")                                                      \
     X(device_packed_bytes, "bytes in them")                                                        \

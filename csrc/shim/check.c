@@ -3,7 +3,7 @@
 #include "base/stats.h"
 #include "cuda/copy.h"
 #include "memory/kind.h"
-#include "shim/decode.h"
+#include "shim/contents.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -180,7 +180,7 @@ static bool wins_by_trial(const tempi_type *read_only, tempi_operation operation
 {
     tempi_type *type = (tempi_type *)(uintptr_t)read_only; /* caches in it */
     const bool rule = tempi_window_has(type->windows[operation], bytes);
-    if (!tempi_config.autotune || tempi_config.force || type->known_wrong)
+    if (!tempi_config.autotune || tempi_config.force || type->known_wrong >> operation & 1)
         return rule;
     tempi_trials *trials = trials_of(type, operation);
     return trials ? tempi_autotune_acts(trials, &type->choices[operation][0], bytes, rule, sample) : rule;
@@ -226,7 +226,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         return leave(TEMPI_STAT_left_rule);
     if (sends_or_receives(operation) && !take_buffer(room, out))
         return leave(TEMPI_STAT_left_stage);
-    if (type->known_wrong)
+    if (type->known_wrong >> operation & 1)
         tempi_stat_add(TEMPI_STAT_known_wrong, 1);
     return true;
 }

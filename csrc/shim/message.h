@@ -59,7 +59,7 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count, 
 {
     if (tempi_memory_mixed)
         return tempi_message_take_mixed(buffer, count, datatype, operation, other, out);
-    const tempi_type *type = tempi_type_find(datatype);
+    const tempi_type *type = tempi_type_use(datatype, count);
     return type && tempi_message_plan(type, buffer, count, operation, other, room, out);
 }
 

@@ -21,7 +21,8 @@ static bool is_run(const tempi_op *op)
 /* A library that packs wrongly has no say; TEMPI_FORCE leaves tempi's ways alone where kernels have something to do. */
 static bool may_leave(const tempi_message *message)
 {
-    return tempi_library_aware() && !message->type->known_wrong && (!tempi_config.force || message->op.layout->dense);
+    return tempi_library_aware() && !(message->type->known_wrong >> message->operation & 1) &&
+           (!tempi_config.force || message->op.layout->dense);
 }
 
 int tempi_method_of_message(const tempi_message *message, tempi_other other)

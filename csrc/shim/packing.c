@@ -216,11 +216,11 @@ int tempi_act_Pack(const struct tempi_mpi *to, const void *inbuf, MPI_Count inco
     return MPI_SUCCESS;
 }
 
-/* MPICH 4.0 divides by the size of the type, also where that is 0. */
+/* MPICH 4.0 divides by the size of the type, also where that is 0. (Such a type is decoded by now.) */
 static bool nothing_to_unpack(MPI_Count insize, const MPI_Count *position, MPI_Count outcount,
                               MPI_Datatype datatype, MPI_Comm comm)
 {
-    const tempi_type *type = tempi_config.no_pack || tempi_this_thread.disabled ? NULL : tempi_type_find(datatype);
+    const tempi_type *type = tempi_config.no_pack || tempi_this_thread.disabled ? NULL : tempi_type_decoded(datatype);
     return type && type->size == 0 && outcount >= 0 && position && *position >= 0 && *position <= insize &&
            comm != MPI_COMM_NULL;
 }
@@ -232,10 +232,10 @@ int tempi_act_Unpack(const struct tempi_mpi *to, const void *inbuf, MPI_Count in
     tempi_message message;
     tempi_memory where;
     message.sample.trial = NULL;
-    if (nothing_to_unpack(insize, position, outcount, datatype, comm))
-        return MPI_SUCCESS;
     switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm, &message, &where)) {
     case THEIRS: {
+        if (nothing_to_unpack(insize, position, outcount, datatype, comm))
+            return MPI_SUCCESS;
         const double begun = tempi_learn_begin();
         const int rc = tempi_fwd_Unpack(to, inbuf, insize, position, outbuf, outcount, datatype, comm);
         tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);

@@ -31,6 +31,14 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
     return false;
 }
 
+/* What is made to be used often is worth working out its type's layout now. */
+static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_operation operation, tempi_other other,
+                 tempi_message *message)
+{
+    (void)tempi_type_find(datatype);
+    return tempi_message_take(buf, count, datatype, operation, other, message);
+}
+
 #define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION, RECEIVES)                                       \
     int tempi_act_##NAME(const struct tempi_mpi *to, BUFFER buf, MPI_Count count,                  \
                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,                  \
@@ -38,7 +46,7 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
     {                                                                                              \
         tempi_message message;                                                                     \
         if (PEER != MPI_PROC_NULL &&                                                               \
-            tempi_message_take(buf, count, datatype, OPERATION, tempi_other_of(comm, PEER), &message)) { \
+            take(buf, count, datatype, OPERATION, tempi_other_of(comm, PEER), &message)) { \
             const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, PEER, tag, comm, request); \
             if (rc != MPI_SUCCESS)                                                                 \
                 tempi_message_drop(&message);                                                      \

@@ -15,7 +15,8 @@ enum { LINES = 16 };
 static uint64_t left(const uint64_t *c)
 {
     return c[TEMPI_STAT_left_rule] + c[TEMPI_STAT_left_disabled] + c[TEMPI_STAT_left_stage] +
-           c[TEMPI_STAT_left_memory] + c[TEMPI_STAT_left_type] + c[TEMPI_STAT_left_argument];
+           c[TEMPI_STAT_left_memory] + c[TEMPI_STAT_left_type] + c[TEMPI_STAT_left_first] +
+           c[TEMPI_STAT_left_argument];
 }
 
 static void print_rank(int rank, const uint64_t *c)

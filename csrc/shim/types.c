@@ -3,12 +3,16 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "base/thread.h"
 #include "datatype/layout.h"
+#include "memory/kind.h"
+#include "model/learn.h"
 #include "shim/check.h"
 #include "shim/decode.h"
 #include "shim/wrong.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
 MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
@@ -66,15 +70,37 @@ static void give_back(tempi_type *type)
     types.free = type;
 }
 
-/* MPI_TYPE_NULL_COPY_FN is a symbol of the library on some, and we must have none undefined. */
-static int copy_nothing(MPI_Datatype type, int keyval, void *state, void *in, void *out, int *flag)
+/* What is known of the one holds for the other. Caller holds the lock. */
+static void copy_known(tempi_type *to, const tempi_type *from)
 {
-    (void)type;
+    if (from->state < TEMPI_TYPE_READY || from->typemap) {
+        to->state = from->state == TEMPI_TYPE_UNUSED ? TEMPI_TYPE_UNUSED : TEMPI_TYPE_MET;
+        return;
+    }
+    to->layout = tempi_layout_retain(from->layout);
+    to->size = from->size;
+    to->known_wrong = from->known_wrong;
+    to->modelled = from->modelled;
+    for (int op = 0; op < TEMPI_OPERATIONS; ++op)
+        to->windows[op] = from->windows[op];
+    to->state = from->state;
+}
+
+/* A duplicate of a committed type is committed. Its handle is not told here: who finds the attribute on it
+ * notes it. Without memory it is as if nobody had committed it. */
+static int on_type_duplicated(MPI_Datatype original, int keyval, void *state, void *in, void *out, int *flag)
+{
+    (void)original;
     (void)keyval;
     (void)state;
-    (void)in;
-    (void)out;
-    *flag = 0;
+    tempi_lock_acquire(&types.lock);
+    tempi_type *twin = take_memory(MPI_DATATYPE_NULL);
+    if (twin)
+        copy_known(twin, in);
+    tempi_lock_release(&types.lock);
+    *flag = twin != NULL;
+    if (twin)
+        memcpy(out, &twin, sizeof twin);
     return MPI_SUCCESS;
 }
 
@@ -91,11 +117,25 @@ static int on_type_deleted(MPI_Datatype handle, int keyval, void *value, void *s
 
 /* ---- first use ------------------------------------------------------------------------------------- */
 
-static int decode(tempi_type *type)
+static void choose(tempi_type *type, const tempi_traits *traits)
+{
+    type->known_wrong = tempi_wrong_operations(traits, type->layout->extent, type->layout, types.library);
+    type->modelled = tempi_config.force ? 0 : tempi_model_covers(type->layout);
+    for (int op = 0; op < TEMPI_OPERATIONS; ++op) {
+        const bool ours = type->known_wrong >> op & 1;
+        for (int peer = 0; ours && peer < TEMPI_PEERS; ++peer)
+            type->modelled &= ~TEMPI_MODEL_BIT(op, peer);
+        type->windows[op] = ours || tempi_config.force
+                                ? (tempi_window){.first = 1, .last = INT64_MAX}
+                                : tempi_rule_window(type->layout, traits->element, types.library, (tempi_operation)op);
+    }
+}
+
+static int decode(tempi_type *type, int64_t most)
 {
     tempi_layout *raw;
-    tempi_traits traits = {.element = 0};
-    int status = tempi_type_decode(type->handle, &raw, &traits);
+    tempi_traits traits;
+    int status = tempi_type_decode(type->handle, most, &raw, &traits);
     if (status != TEMPI_OK)
         return status;
     status = tempi_layout_canonical(raw, NULL, NULL, &type->layout);
@@ -103,25 +143,29 @@ static int decode(tempi_type *type)
     if (status != TEMPI_OK)
         return status;
     type->size = type->layout->size;
-    type->known_wrong = tempi_wrong_class(&traits, type->layout, types.library);
-    type->modelled = type->known_wrong || tempi_config.force ? 0 : tempi_model_covers(type->layout);
-    for (int op = 0; op < TEMPI_OPERATIONS; ++op)
-        type->windows[op] = type->known_wrong || tempi_config.force
-                                ? (tempi_window){.first = 1, .last = INT64_MAX}
-                                : tempi_rule_window(type->layout, traits.element, types.library, (tempi_operation)op);
+    choose(type, &traits);
     return tempi_config.check ? tempi_typemap_make(type->handle, &type->typemap) : TEMPI_OK;
 }
 
+static bool predefined(MPI_Datatype handle)
+{
+    int combiner;
+    return tempi_combiner_of(handle, &combiner) == TEMPI_OK && tempi_combiner_predefined(combiner);
+}
+
 /* Decoding calls the library, so it runs outside the lock; a second thread may do the same work and
- * then finds it done. */
-static const tempi_type *make_ready(tempi_type *type)
+ * then finds it done. False: a constructor was given more than `most` numbers, and nothing was done. */
+static bool make_ready(tempi_type *type, int64_t most)
 {
     tempi_type fresh = {.handle = type->handle};
-    const int status = decode(&fresh);
+    const int status = decode(&fresh, most);
+    if (status == TEMPI_TOO_MANY)
+        return false;
     if (status != TEMPI_OK)
         TEMPI_LOG(TEMPI_LOG_INFO, "a datatype is left to the library: %s", tempi_status_string(status));
+    const bool a_programs = !predefined(type->handle);
     tempi_lock_acquire(&types.lock);
-    if (type->state == TEMPI_TYPE_UNUSED) {
+    if (type->state < TEMPI_TYPE_READY) {
         type->layout = fresh.layout;
         type->typemap = fresh.typemap;
         type->size = fresh.size;
@@ -129,7 +173,8 @@ static const tempi_type *make_ready(tempi_type *type)
         type->modelled = fresh.modelled;
         for (int op = 0; op < TEMPI_OPERATIONS; ++op)
             type->windows[op] = fresh.windows[op];
-        tempi_stat_add(TEMPI_STAT_types, 1);
+        if (a_programs)
+            tempi_stat_add(TEMPI_STAT_types, 1);
         __atomic_store_n(&type->state, status == TEMPI_OK ? TEMPI_TYPE_READY : TEMPI_TYPE_OPAQUE,
                          __ATOMIC_RELEASE);
     } else {
@@ -138,7 +183,7 @@ static const tempi_type *make_ready(tempi_type *type)
         tempi_typemap_free(fresh.typemap);
     }
     tempi_lock_release(&types.lock);
-    return type;
+    return true;
 }
 
 /* ---- look-up ------------------------------------------------------------------------------------------ */
@@ -149,7 +194,10 @@ static tempi_type *attribute_of(MPI_Datatype handle)
     int found = 0;
     if (tempi_lib.Type_get_attr(handle, types.keyval, &value, &found) != MPI_SUCCESS)
         return NULL;
-    return found ? value : NULL;
+    tempi_type *type = found ? value : NULL;
+    if (type && __atomic_load_n(&type->handle, __ATOMIC_RELAXED) == MPI_DATATYPE_NULL)
+        __atomic_store_n(&type->handle, handle, __ATOMIC_RELEASE); /* a duplicate, seen for the first time */
+    return type;
 }
 
 static tempi_type *attach(MPI_Datatype handle)
@@ -181,29 +229,90 @@ static bool born_committed(MPI_Datatype handle)
     return born;
 }
 
-static bool predefined(MPI_Datatype handle)
-{
-    int combiner;
-    return tempi_combiner_of(handle, &combiner) == TEMPI_OK && tempi_combiner_predefined(combiner);
-}
-
-const tempi_type *tempi_type_lookup(MPI_Datatype handle)
+/* The type if it is committed. */
+static tempi_type *committed(MPI_Datatype handle)
 {
     if (!types.started || handle == MPI_DATATYPE_NULL)
         return NULL;
     tempi_type *type = attribute_of(handle);
     if (!type && born_committed(handle))
         type = attach(handle);
-    if (!type) {
+    if (!type)
         tempi_stat_add(TEMPI_STAT_left_type, 1);
-        return NULL;
-    }
-    if (__atomic_load_n(&type->state, __ATOMIC_ACQUIRE) == TEMPI_TYPE_UNUSED)
-        make_ready(type);
+    return type;
+}
+
+/* It is decoded, or cannot be: from now on the cache answers. */
+static const tempi_type *remember(tempi_type *type)
+{
+    const MPI_Datatype handle = type->handle;
     __atomic_store_n(&tempi_type_cache[tempi_type_home(handle)], type, __ATOMIC_RELEASE);
     if (type->state == TEMPI_TYPE_READY && type->layout->dense && predefined(handle))
         __atomic_store_n(&tempi_types_plain[tempi_type_home(handle)], handle, __ATOMIC_RELAXED);
     return type->state == TEMPI_TYPE_READY ? type : NULL;
+}
+
+const tempi_type *tempi_type_lookup(MPI_Datatype handle)
+{
+    tempi_type *type = committed(handle);
+    if (!type)
+        return NULL;
+    if (__atomic_load_n(&type->state, __ATOMIC_ACQUIRE) < TEMPI_TYPE_READY)
+        make_ready(type, INT64_MAX);
+    return remember(type);
+}
+
+const tempi_type *tempi_type_decoded_by_attribute(MPI_Datatype handle)
+{
+    const tempi_type *type = types.started && handle != MPI_DATATYPE_NULL ? attribute_of(handle) : NULL;
+    return type && __atomic_load_n(&type->state, __ATOMIC_ACQUIRE) == TEMPI_TYPE_READY ? type : NULL;
+}
+
+/* ---- the first message ---------------------------------------------------------------------------------- */
+
+/* Working out a type takes some 0.1 microseconds for each of a few hundred irregular blocks, and 15 ns for each of
+ * many; a message that is much longer than that is worth it at once, as is a type of few numbers. */
+enum { FEW_NUMBERS = 32, BYTES_A_NUMBER = 2048 };
+
+static int64_t most_numbers(MPI_Datatype handle, MPI_Count count)
+{
+    int64_t bytes;
+    const int64_t size = tempi_type_size(handle);
+    if (tempi_config.force || tempi_config.check || tempi_learning || tempi_memory_mixed ||
+        tempi_this_thread.disabled || size <= 0 || __builtin_mul_overflow(size, count, &bytes))
+        return INT64_MAX;
+    return bytes / BYTES_A_NUMBER > FEW_NUMBERS ? bytes / BYTES_A_NUMBER : FEW_NUMBERS;
+}
+
+/* Can the library be wrong with it? */
+static bool doubtful(MPI_Datatype handle)
+{
+    tempi_traits traits;
+    int64_t lb, extent;
+    return tempi_traits_read(handle, &traits) != TEMPI_OK || tempi_type_extent(handle, &lb, &extent) != TEMPI_OK ||
+           tempi_wrong_operations(&traits, extent, NULL, types.library) != 0;
+}
+
+const tempi_type *tempi_type_meet(MPI_Datatype handle, MPI_Count count)
+{
+    tempi_type *type = committed(handle);
+    if (!type)
+        return NULL;
+    const int state = __atomic_load_n(&type->state, __ATOMIC_ACQUIRE);
+    if (state == TEMPI_TYPE_UNUSED && !make_ready(type, most_numbers(handle, count))) {
+        if (!doubtful(handle)) {
+            int unused = TEMPI_TYPE_UNUSED; /* another thread may have decoded it */
+            __atomic_compare_exchange_n(&type->state, &unused, TEMPI_TYPE_MET, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED);
+            tempi_stat_add(TEMPI_STAT_calls_seen, 1);
+            tempi_stat_add(TEMPI_STAT_left_first, 1);
+            return NULL;
+        }
+        make_ready(type, INT64_MAX);
+    } else if (state == TEMPI_TYPE_MET) {
+        make_ready(type, INT64_MAX);
+    }
+    return remember(type);
 }
 
 void tempi_type_committed(MPI_Datatype handle)
@@ -221,8 +330,8 @@ static int adopt(MPI_Datatype handle, const tempi_type **out)
     tempi_type *type = attribute_of(handle);
     if (!type && !(type = attach(handle)))
         return TEMPI_ERR_MEMORY;
-    if (__atomic_load_n(&type->state, __ATOMIC_ACQUIRE) == TEMPI_TYPE_UNUSED)
-        make_ready(type);
+    if (__atomic_load_n(&type->state, __ATOMIC_ACQUIRE) < TEMPI_TYPE_READY)
+        make_ready(type, INT64_MAX);
     if (type->state != TEMPI_TYPE_READY)
         return TEMPI_ERR_UNSUPPORTED;
     *out = type;
@@ -265,7 +374,7 @@ int tempi_types_start(tempi_library library)
     if (types.started)
         return MPI_SUCCESS;
     const int rc =
-        tempi_lib.Type_create_keyval(copy_nothing, on_type_deleted, &types.keyval, NULL);
+        tempi_lib.Type_create_keyval(on_type_duplicated, on_type_deleted, &types.keyval, NULL);
     types.library = library;
     types.started = rc == MPI_SUCCESS;
     if (types.started)

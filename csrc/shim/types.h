@@ -14,6 +14,7 @@
 
 typedef enum tempi_type_state {
     TEMPI_TYPE_UNUSED, /* committed, not yet in use: not decoded */
+    TEMPI_TYPE_MET,    /* its first message was left to the library: still not decoded */
     TEMPI_TYPE_READY,  /* layout and windows are valid */
     TEMPI_TYPE_OPAQUE  /* could not be decoded: the library's */
 } tempi_type_state;
@@ -21,7 +22,7 @@ typedef enum tempi_type_state {
 typedef struct tempi_type {
     MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
     int state;
-    bool known_wrong; /* this library packs it otherwise than the type map says */
+    unsigned known_wrong; /* operations, 1 << TEMPI_OP_*, that this library does otherwise than the type map says */
     int64_t size;     /* packed bytes of one element */
     unsigned modelled; /* TEMPI_MODEL_BIT: where the calibrated tables choose; elsewhere the windows do */
     tempi_window windows[TEMPI_OPERATIONS];
@@ -72,6 +73,33 @@ static inline const tempi_type *tempi_type_find(MPI_Datatype type)
     if (cached && cached->handle == type)
         return cached->state == TEMPI_TYPE_READY ? cached : NULL;
     return tempi_type_lookup(type);
+}
+
+/* The same for a message of so many elements. Types are made, used once and freed: if working its layout out would
+ * take longer than tempi can gain, the first message is left to the library. */
+const tempi_type *tempi_type_meet(MPI_Datatype type, MPI_Count count);
+
+static inline const tempi_type *tempi_type_use(MPI_Datatype type, MPI_Count count)
+{
+    if (tempi_abi_builtin(type))
+        return NULL;
+    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)], __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_meet(type, count);
+}
+
+/* The decoded type, if it is one already. */
+const tempi_type *tempi_type_decoded_by_attribute(MPI_Datatype type);
+
+static inline const tempi_type *tempi_type_decoded(MPI_Datatype type)
+{
+    if (tempi_abi_builtin(type))
+        return NULL;
+    const tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)], __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_decoded_by_attribute(type);
 }
 
 /* The same for every type, those without holes included: their memory may be a device's. */

@@ -4,8 +4,10 @@
 #define TEMPI_SHIM_WRONG_H
 
 #include "model/rule.h"
-#include "shim/decode.h"
+#include "shim/traits.h"
 
-bool tempi_wrong_class(const tempi_traits *traits, const tempi_layout *layout, tempi_library library);
+/* The operations, as bits 1 << TEMPI_OP_*, that go wrong with it. Without a layout (NULL) those that may. */
+unsigned tempi_wrong_operations(const tempi_traits *traits, int64_t extent, const tempi_layout *layout,
+                                tempi_library library);
 
 #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,7 @@ import calls
 import oracle
 from examples import strided
 from tempi import _engine
-from world import MPI, Memory, acted, committed, idle, outcome, partners, snapshot
-
-#: Shows in a duplicate's contents a copy of the original, which nobody committed: tempi then cannot
-#: know that the duplicate is.
-OPENMPI = "Open MPI" in MPI.Get_library_version()
+from world import MPI, Memory, acted, committed, idle, needs_host_memory, outcome, partners, snapshot
 
 _double = oracle.Named("DOUBLE")
 
@@ -95,7 +92,7 @@ def test_duplicates_behave_like_their_original(committed_first: bool) -> None:
     if committed_first:
         original.Commit()
     twin = original.Dup()
-    if not committed_first or OPENMPI:
+    if not committed_first:
         twin.Commit()
     with acted(packs=1):
         np.testing.assert_array_equal(pack(twin, memory), memory.packed)
@@ -105,14 +102,49 @@ def test_duplicates_behave_like_their_original(committed_first: bool) -> None:
     twin.Free()
 
 
-def test_a_duplicate_that_is_first_used_alone_is_right() -> None:
-    """No library tells whether it was committed, so who packs it is left open."""
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_duplicate_of_a_committed_type_is_committed(used_before: bool) -> None:
+    """Also one of a duplicate, and one that outlives its original."""
     memory = Memory(strided(7), 2).fill(3)
     original = made(strided(7))
+    if used_before:
+        pack(original, memory)
     twin = original.Dup()
     original.Free()
-    np.testing.assert_array_equal(pack(twin, memory), memory.packed)
+    third = twin.Dup()
+    with acted(packs=3, left_type=0):
+        for datatype in (third, twin, third):
+            np.testing.assert_array_equal(pack(datatype, memory), memory.packed)
     twin.Free()
+    third.Free()
+
+
+def test_a_duplicate_of_an_uncommitted_type_is_not_committed() -> None:
+    needs_host_memory()
+    memory = Memory(strided(7), 2).fill(3)
+    original = oracle.as_mpi(strided(7), MPI)
+    twin = original.Dup()
+    with idle():
+        outcome(lambda: pack(twin, memory))
+    twin.Commit()
+    with acted(packs=1, left_type=0):
+        np.testing.assert_array_equal(pack(twin, memory), memory.packed)
+    original.Free()
+    twin.Free()
+
+
+def test_duplicates_leave_nothing_behind() -> None:
+    before = layouts()
+    memory = Memory(strided(8), 1).fill(1)
+    original = made(strided(8))
+    pack(original, memory)
+    for _ in range(100):
+        twins = [original.Dup() for _ in range(10)]
+        pack(twins[3], memory)
+        for twin in twins:
+            twin.Free()
+    original.Free()
+    assert layouts() == before
 
 
 def test_uncommitted_types_are_left_to_the_library(comm: Any) -> None:
@@ -135,6 +167,56 @@ def test_committing_twice_is_once() -> None:
     pack(datatype, Memory(strided(9), 1))
     assert snapshot()["types"] == before + 1
     datatype.Free()
+
+
+def test_types_are_counted_that_a_program_made() -> None:
+    before = snapshot()["types"]
+    for name in ("SHORT_INT", "UINT16_T", "INT"):
+        tree = oracle.Named(name)
+        pack(getattr(MPI, name), Memory(tree, 3).fill(1))
+    assert snapshot()["types"] == before
+    datatype = made(strided(13))
+    pack(datatype, Memory(strided(13), 1).fill(1))
+    assert snapshot()["types"] == before + 1
+    datatype.Free()
+
+
+def empty(depth: int, through_parents: bool) -> Any:
+    """Structs of two empty members in one another, which has 2^depth ways to the innermost. `through_parents`:
+    each is reached through two types that differ."""
+    inner = MPI.INT.Create_contiguous(0)
+    for _ in range(depth):
+        left = inner.Create_contiguous(1) if through_parents else inner
+        right = inner.Create_vector(1, 1, 1) if through_parents else inner
+        outer = MPI.Datatype.Create_struct([1, 1], [0, 0], [left, right])
+        for datatype in {left.handle: left, right.handle: right, inner.handle: inner}.values():
+            datatype.Free()
+        inner = outer
+    return inner
+
+
+@pytest.mark.parametrize("through_parents", [False, True])
+def test_what_has_many_parents_is_decoded_once(through_parents: bool) -> None:
+    nothing = empty(20, through_parents)
+    datatype = MPI.Datatype.Create_struct([1, 1, 1], [0, 4, 12], [nothing, MPI.INT, MPI.INT]).Commit()
+    memory = Memory(oracle.Struct((1, 1), (4, 12), (oracle.Named("INT"),) * 2), 1).fill(5)
+    begun = time.perf_counter()
+    with acted(packs=1):
+        np.testing.assert_array_equal(pack(datatype, memory), memory.packed)
+    assert time.perf_counter() - begun < 0.5
+    datatype.Free()
+    nothing.Free()
+
+
+def test_copies_of_unlike_members_are_not_taken_for_one() -> None:
+    """Made in the same way, of the same size and bounds, and by equal types of their own."""
+    one, other = oracle.Hindexed((1, 2), (0, 16), _double), oracle.Hindexed((1, 2), (8, 16), _double)
+    twice = [oracle.Resized(0, 32, tree) for tree in (one, other, one)]
+    inner = oracle.Struct((1,) * 3, (0, 32, 64), tuple(twice))
+    tree = oracle.Struct((1, 1, 2), (0, 96, 192), (inner, inner, oracle.Contiguous(1, twice[1])))
+    memory = Memory(tree, 2).fill(4)
+    with committed(tree) as datatype, acted(packs=1):
+        np.testing.assert_array_equal(pack(datatype, memory), memory.packed)
 
 
 def test_a_programs_own_attributes_and_names_are_left_alone() -> None:

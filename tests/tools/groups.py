@@ -64,7 +64,7 @@ APART = (
     "test_device_*.py",
     "test_dropin_aware.py",
     "test_dropin_devices.py",
-    "test_rule_to_self.py",
+    "test_rule_*.py",
     "test_stage.py",
 )
 
@@ -78,7 +78,7 @@ GROUPS: dict[str, Group] = {
         ranks=RANKS,
     ),
     "staging": variation(FORCED | {"TEMPI_STAGE_MAX": "1M"}, "test_stage.py", ranks=RANKS),
-    "by rule": variation({"TEMPI_MODEL": "0"}, "test_completion.py", "test_status.py", "test_rule_to_self.py"),
+    "by rule": variation({"TEMPI_MODEL": "0"}, "test_completion.py", "test_status.py", "test_rule_*.py"),
     "device": Group(DEVICE | RANDOM, ON_DEVICE, (1, 2)),
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),

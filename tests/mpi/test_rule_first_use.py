@@ -1,0 +1,146 @@
+"""The first message of a type of many blocks is the library's: types are made, used once and freed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calls
+import oracle
+import tempi
+from world import MPI, Memory, committed, snapshot
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
+)
+OPENMPI5 = "Open MPI v5" in MPI.Get_library_version()
+INT, DOUBLE = oracle.Named("INT"), oracle.Named("DOUBLE")
+
+
+def random_blocks(n: int, seed: int = 1) -> oracle.Tree:
+    places = np.cumsum(np.random.default_rng(seed).integers(3, 9, n))
+    return oracle.IndexedBlock(2, tuple(map(int, places)), DOUBLE)
+
+
+def pack(datatype: Any, memory: Memory) -> None:
+    out = np.zeros(len(memory.packed), np.uint8)
+    calls.pack(memory, datatype, out, 0, MPI.COMM_SELF)
+    np.testing.assert_array_equal(out, memory.packed)
+
+
+class Moved:
+    """What the counters moved by since it was made."""
+
+    def __init__(self) -> None:
+        self.before = snapshot()
+
+    def by(self, name: str) -> int:
+        return snapshot()[name] - self.before[name]
+
+
+@pytest.fixture
+def moved() -> Moved:
+    return Moved()
+
+
+def test_the_second_pack_is_tempis(moved: Moved) -> None:
+    tree = random_blocks(100)
+    memory = Memory(tree, 1).fill(1)
+    with committed(tree) as datatype:
+        pack(datatype, memory)
+        assert (moved.by("left_first"), moved.by("packs"), moved.by("types")) == (1, 0, 0)
+        pack(datatype, memory)
+        pack(datatype, memory)
+        assert (moved.by("left_first"), moved.by("packs"), moved.by("types")) == (1, 2, 1)
+
+
+def test_types_that_are_used_once_are_not_worked_out(moved: Moved) -> None:
+    layouts = tempi._engine.lib.tempi_layout_alive()
+    for seed in range(20):
+        tree = random_blocks(60, seed)
+        with committed(tree) as datatype:
+            pack(datatype, Memory(tree, 1).fill(seed))
+    assert (moved.by("left_first"), moved.by("types")) == (20, 0)
+    assert tempi._engine.lib.tempi_layout_alive() == layouts
+
+
+def test_a_duplicate_of_a_type_that_was_used_once_counts_as_used(moved: Moved) -> None:
+    tree = random_blocks(100)
+    memory = Memory(tree, 1).fill(1)
+    with committed(tree) as datatype:
+        pack(datatype, memory)
+        twin = datatype.Dup()
+        pack(twin, memory)
+        assert (moved.by("left_first"), moved.by("packs")) == (1, 1)
+        twin.Free()
+
+
+def test_a_type_of_few_numbers_is_tempis_at_once(moved: Moved) -> None:
+    tree = oracle.Subarray((10, 10, 10), (8, 8, 1), (1, 1, 4), DOUBLE)
+    with committed(tree) as datatype:
+        pack(datatype, Memory(tree, 1).fill(1))
+    assert (moved.by("left_first"), moved.by("types")) == (0, 1)
+
+
+def test_a_long_message_is_tempis_at_once(moved: Moved) -> None:
+    tree = random_blocks(100)
+    memory = Memory(tree, 400).fill(1)
+    with committed(tree) as datatype:
+        pack(datatype, memory)
+    assert (moved.by("left_first"), moved.by("packs")) == (0, 1)
+
+
+def test_a_persistent_request_looks_at_once(moved: Moved) -> None:
+    tree = random_blocks(100)
+    out, into = Memory(tree, 1).fill(1), Memory(tree, 1)
+    with committed(tree) as datatype:
+        send = MPI.COMM_SELF.Send_init(out.message(datatype), 0, 1)
+        receive = MPI.COMM_SELF.Recv_init(into.message(datatype), 0, 1)
+        assert (moved.by("left_first"), moved.by("types")) == (0, 1)
+        MPI.Prequest.Startall([receive, send])
+        MPI.Request.Waitall([receive, send])
+        into.check(out.packed)
+        send.Free()
+        receive.Free()
+
+
+WRONG = {
+    "elements astray": (oracle.HindexedBlock(4, tuple(17 * i for i in range(0, 120, 3)), INT), 20),
+    "complex with gaps": (
+        oracle.HindexedBlock(1, tuple(12 * i + i * i % 8 for i in range(40)), oracle.F90Complex(6, 37)),
+        20,
+    ),
+    "astray in a struct": (
+        oracle.Struct((1, 1), (0, 4), (DOUBLE, oracle.Resized(0, 4000, random_blocks(40)))),
+        9,
+    ),
+    "inside regular ones": (
+        oracle.Contiguous(2, oracle.Resized(0, 1001, oracle.HindexedBlock(1, tuple(range(0, 800, 20)), INT))),
+        40,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_the_library_is_wrong_with_is_tempis_at_once(name: str, moved: Moved) -> None:
+    tree, count = WRONG[name]
+    out, into = Memory(tree, count).fill(1), Memory(tree, count)
+    with committed(tree) as datatype:
+        MPI.COMM_SELF.Sendrecv(out.message(datatype), 0, 1, into.message(datatype), 0, 1)
+    into.check(out.packed)
+    if OPENMPI5:
+        assert (moved.by("left_first"), moved.by("known_wrong")) == (0, 2)
+
+
+def test_empty_messages_and_disabled_threads_are_as_before(moved: Moved) -> None:
+    nothing = oracle.HindexedBlock(0, tuple(range(0, 400, 8)), INT)
+    with committed(nothing) as datatype:
+        pack(datatype, Memory(nothing, 1))
+        calls.unpack(np.zeros(8, np.uint8), 0, Memory(nothing, 1), datatype, MPI.COMM_SELF)
+    tree = random_blocks(100)
+    with committed(tree) as datatype, tempi.disabled():
+        pack(datatype, Memory(tree, 1).fill(1))
+    assert moved.by("left_first") == 0
