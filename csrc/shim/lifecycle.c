@@ -17,6 +17,7 @@
 #include "shim/self.h"
 #include "shim/stream.h"
 #include "shim/types.h"
+#include "shim/wire.h"
 #include "transfer/stage.h"
 
 #include <pthread.h>
@@ -166,6 +167,7 @@ static void stop(void)
     tempi_self_stop();
     tempi_stream_stop();
     tempi_peer_stop();
+    tempi_wire_stop();
     tempi_types_stop();
 }
 

@@ -10,6 +10,16 @@
 /* The program's status, or a place for one: we need to know how many bytes came. */
 #define STATUS_OR_OWN(status, own) ((status) == MPI_STATUS_IGNORE ? (own) : (status))
 
+/* The library's call returned rc: brings in what came. Returns what the program is told. */
+static int received(int rc, const tempi_message *message, const MPI_Status *status, MPI_Comm comm, const char *call)
+{
+    if (rc != MPI_SUCCESS)
+        tempi_message_unpack_cut(message, rc, status, call);
+    else if (tempi_message_unpack(message, tempi_status_bytes(status), call) != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    return rc;
+}
+
 int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_Datatype datatype,
                    int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
@@ -23,9 +33,9 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
         return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
     message.op.stream = tempi_stream_of(comm);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    int rc = tempi_fwd_Recv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, known);
-    if (rc == MPI_SUCCESS && tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Recv") != MPI_SUCCESS)
-        rc = tempi_message_failed(comm);
+    const int rc = received(tempi_fwd_Recv(to, message.op.packed, tempi_wire_count(&message), message.wire, source, tag,
+                                           comm, known),
+                            &message, known, comm, "MPI_Recv");
     tempi_message_drop(&message);
     return rc;
 }
@@ -45,7 +55,7 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     const bool expected = tempi_memory_mixed && tempi_self_expects(comm, source);
     if (!expected)
         tempi_self_before(comm, source);
-    const int posted = tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request);
+    const int posted = tempi_fwd_Irecv(to, message.op.packed, tempi_wire_count(&message), message.wire, source, tag, comm, request);
     int rc = posted;
     if (rc == MPI_SUCCESS)
         rc = tempi_request_attach(&message, true, comm, request);
@@ -67,9 +77,9 @@ int tempi_act_Mrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     if (!tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &room, &message))
         return tempi_fwd_Mrecv(to, buf, count, datatype, matched, status);
     MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);
-    if (rc == MPI_SUCCESS && tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Mrecv") != MPI_SUCCESS)
-        rc = tempi_message_failed(MPI_COMM_SELF); /* a matched message does not tell its communicator */
+    const int rc = received(tempi_fwd_Mrecv(to, message.op.packed, tempi_wire_count(&message), message.wire, matched,
+                                            known),
+                            &message, known, MPI_COMM_SELF /* a matched message does not tell its own */, "MPI_Mrecv");
     tempi_message_drop(&message);
     return rc;
 }
@@ -82,7 +92,7 @@ int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI
         tempi_progress_gathering();
     if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
         return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
-    const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
+    const int rc = tempi_fwd_Imrecv(to, message.op.packed, tempi_wire_count(&message), message.wire, matched, request);
     if (rc == MPI_SUCCESS)
         return tempi_request_attach(&message, true, MPI_COMM_SELF, request);
     tempi_message_drop(&message);
@@ -107,8 +117,8 @@ static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype
     if (h.ours) {
         h.message.op.stream = tempi_stream_of(comm);
         h.buffer = h.message.op.packed;
-        h.count = h.message.op.n;
-        h.datatype = MPI_PACKED;
+        h.count = tempi_wire_count(&h.message);
+        h.datatype = h.message.wire;
     }
     return h;
 }
@@ -128,10 +138,7 @@ static int exchange(const struct tempi_mpi *to, half *out, int dest, int sendtag
     MPI_Status own, *known = in->ours ? STATUS_OR_OWN(status, &own) : status;
     const int rc = tempi_fwd_Sendrecv(to, out->buffer, out->count, out->datatype, dest, sendtag, in->buffer,
                                       in->count, in->datatype, source, recvtag, comm, known);
-    if (rc == MPI_SUCCESS && in->ours &&
-        tempi_message_unpack(&in->message, tempi_status_bytes(known), call) != MPI_SUCCESS)
-        return tempi_message_failed(comm);
-    return rc;
+    return in->ours ? received(rc, &in->message, known, comm, call) : rc;
 }
 
 /* The library is to carry a combined call, whose receive blocks; `own`: it is known to receive its own message. */

@@ -20,10 +20,12 @@ void tempi_request_unrecord(tempi_record *record, tempi_message *message);
 /* True: a completed receive brought the bytes of *out, which are still to be unpacked. What came through
  * host memory in place of a device's goes there now. */
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out);
+/* The same of a receive that ended with `error`: of a message that was too long, what the library brought of it. */
+bool tempi_request_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out);
 /* Unpacks what arrived for several requests, as one piece of work; records->error where that failed. */
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n);
-/* Both, for one request. */
-void tempi_request_settle(tempi_record *record, const MPI_Status *status);
+/* All of it, for one request that ended with `error`. */
+void tempi_request_settle(tempi_record *record, int error, const MPI_Status *status);
 
 /* Hands the record's error to its communicator's handler as `code`, unless the handler knows of it; returns
  * code, or MPI_SUCCESS if there is no error. */

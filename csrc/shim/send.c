@@ -24,7 +24,7 @@
         message.op.stream = tempi_stream_of(comm);                                                 \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
         if (rc == MPI_SUCCESS)                                                                     \
-            rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm); \
+            rc = tempi_fwd_##NAME(to, message.op.packed, tempi_wire_count(&message), message.wire, dest, tag, comm); \
         else                                                                                       \
             rc = tempi_message_failed(comm);                                                       \
         tempi_message_drop(&message);                                                              \
@@ -48,6 +48,8 @@ static started packed_or_failed(int status, const tempi_message *message)
     if (status != TEMPI_OK)
         return STARTED_FAILED;
     tempi_check_op(message->type->typemap, &message->op, "a nonblocking send");
+    if (message->wire != MPI_PACKED)
+        tempi_wire_out(&message->op);
     return STARTED_PACKED;
 }
 
@@ -120,7 +122,8 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
             return tempi_self_saw(MPI_SUCCESS, comm, dest);                                        \
         const int rc = how == STARTED_FAILED                                                       \
                            ? tempi_message_failed(comm)                                            \
-                           : tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request); \
+                           : tempi_fwd_##NAME(to, message.op.packed, tempi_wire_count(&message),       \
+                                                message.wire, dest, tag, comm, request);           \
         if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)                                         \
             return tempi_request_attach(&message, false, comm, request);                          \
         tempi_message_drop(&message);                                                              \
@@ -145,7 +148,7 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
     message.op.stream = tempi_stream_of(comm);
     int rc = tempi_message_pack(&message, "MPI_Ibsend");
     if (rc == MPI_SUCCESS)
-        rc = tempi_fwd_Ibsend(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request);
+        rc = tempi_fwd_Ibsend(to, message.op.packed, tempi_wire_count(&message), message.wire, dest, tag, comm, request);
     else
         rc = tempi_message_failed(comm);
     if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)

@@ -183,7 +183,7 @@ AUXILIARY = frozenset(
     """
     Type_get_envelope Type_get_contents Type_get_extent Type_get_extent_x Type_get_true_extent
     Type_get_true_extent_x Type_size Type_size_x Type_create_keyval Type_free_keyval Type_set_attr
-    Type_get_attr Type_delete_attr Type_contiguous Type_vector Type_create_struct
+    Type_get_attr Type_delete_attr Type_contiguous Type_vector Type_indexed Type_create_struct
     Type_create_hvector Type_create_hindexed Type_create_resized Type_dup Type_get_name
     Type_set_name Pack_size Pack_external_size Get_address
     Grequest_start Grequest_complete
