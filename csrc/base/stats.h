@@ -32,6 +32,7 @@
     X(left_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \
     X(left_memory, "left to the library: the buffer is not plain host memory")                     \
     X(left_type, "left to the library: a datatype that tempi could not decode or was not committed") \
+    X(left_function, "left to the library: calls with a derived datatype of functions that tempi does not act in") \
     X(left_argument, "left to the library: an argument that it should judge")                      \
     X(known_wrong, "messages of a class that this library is known to pack wrongly")               \
     X(stage_peak, "largest staging memory in use by one rank, bytes, plain and pinned")           \

@@ -119,7 +119,7 @@ static int64_t address(const tempi_contents *c, int64_t skip, int64_t i)
 
 /* ---- predefined types ---------------------------------------------------------------------------- */
 
-static int64_t size_of(MPI_Datatype type)
+int64_t tempi_size_of(MPI_Datatype type)
 {
     if (tempi_lib.Type_size_c) {
         MPI_Count size;
@@ -170,7 +170,7 @@ static int value_index_leaves(MPI_Datatype type, int64_t extent, tempi_leaves *o
     int status = tempi_contents_read(type, &c);
     if (status != TEMPI_OK)
         return status;
-    status = c.ntypes == 2 ? pair_leaves(size_of(c.types[0]), size_of(c.types[1]), extent, out)
+    status = c.ntypes == 2 ? pair_leaves(tempi_size_of(c.types[0]), tempi_size_of(c.types[1]), extent, out)
                            : TEMPI_ERR_UNSUPPORTED;
     tempi_contents_release(&c);
     return status;
@@ -179,7 +179,7 @@ static int value_index_leaves(MPI_Datatype type, int64_t extent, tempi_leaves *o
 int tempi_type_leaves(MPI_Datatype type, int combiner, tempi_leaves *out)
 {
     int64_t lb, extent;
-    const int64_t size = size_of(type);
+    const int64_t size = tempi_size_of(type);
     if (size < 0 || extent_of(type, &lb, &extent) != TEMPI_OK || lb != 0)
         return TEMPI_ERR_UNSUPPORTED;
     const int64_t value = pair_value_size(type);
@@ -203,6 +203,16 @@ static bool is_complex(MPI_Datatype type, int combiner)
            type == MPI_CXX_DOUBLE_COMPLEX || type == MPI_CXX_LONG_DOUBLE_COMPLEX;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static int decode_predefined(MPI_Datatype type, int combiner, tempi_layout **out, tempi_traits *traits)
 {
     tempi_leaves leaves;
@@ -210,9 +220,11 @@ static int decode_predefined(MPI_Datatype type, int combiner, tempi_layout **out
     const int status = tempi_type_leaves(type, combiner, &leaves);
     if (status != TEMPI_OK)
         return status;
-    for (int i = 0; i < leaves.n; ++i)
+    for (int i = 0; i < leaves.n; ++i) {
         if (leaves.size[i] > traits->element)
             traits->element = leaves.size[i];
+        traits->unit = common_divisor(traits->unit, leaves.size[i]);
+    }
     if (leaves.n == 1)
         return tempi_layout_bytes(leaves.size[0], out);
     return tempi_layout_pair(leaves.size[0], leaves.offset[1], leaves.size[1], leaves.extent, out);

@@ -23,6 +23,8 @@ int tempi_contents_read(MPI_Datatype type, tempi_contents *out);
 void tempi_contents_release(tempi_contents *contents);
 int tempi_combiner_of(MPI_Datatype type, int *combiner);
 bool tempi_combiner_predefined(int combiner);
+/* Packed bytes of one element; below 0: not known. */
+int64_t tempi_size_of(MPI_Datatype type);
 
 /* What a datatype is made of, beyond its bytes, at any depth: the marks that tempi_wrong_class and
  * tempi_rule_window go by. */
@@ -31,6 +33,7 @@ typedef struct tempi_traits {
     bool stride_minus_1;  /* a vector of more than one block, one byte backwards apart */
     bool negative_extent; /* contiguous copies of a type whose extent is negative */
     int64_t element;      /* bytes of the largest predefined member */
+    int64_t unit;         /* greatest common divisor of all members' bytes */
 } tempi_traits;
 
 /* The raw (not canonical) layout; the caller frees it with tempi_layout_free. Marks found are added

@@ -31,9 +31,7 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
     return false;
 }
 
-/* With a handler that returns, MPICH 4.0 and 5.0 give MPI_SUCCESS from a call that failed and leave the program's
- * request as it was: there is a request only where the handle changed. (One of nobody's stands for the program's, which
- * may be anything, even that of a live request.) */
+/* As tempi_request_posted: there is a request only where the handle changed. */
 #define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION, RECEIVES)                                       \
     int tempi_act_##NAME(const struct tempi_mpi *to, BUFFER buf, MPI_Count count,                  \
                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,                  \

@@ -121,6 +121,17 @@ bool tempi_request_cut(tempi_record *record, int error, const MPI_Status *status
     return true;
 }
 
+int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool receives, MPI_Comm comm,
+                         MPI_Request *request)
+{
+    if (rc != MPI_SUCCESS || made == MPI_REQUEST_NULL) {
+        tempi_message_drop(message);
+        return rc;
+    }
+    *request = made;
+    return tempi_request_attach(message, receives, comm, request);
+}
+
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
 {
     if (record->bounce) {

@@ -11,6 +11,12 @@
  * call that posted it returns. */
 int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request);
 
+/* The same after a post that returned rc and may have set *made, which was MPI_REQUEST_NULL; *request is the program's.
+ * With an error handler of the program's that returns, MPICH (4.0 and 5.0) gives MPI_SUCCESS from a call that failed and
+ * leaves the request as it was: there is one only where the handle changed. */
+int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool receives, MPI_Comm comm,
+                         MPI_Request *request);
+
 /* A record made from a message: takes over its staging buffer, holds its layout. NULL: no memory,
  * and the message is still the caller's. */
 tempi_record *tempi_request_record(tempi_message *message, bool receives);

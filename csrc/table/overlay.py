@@ -48,6 +48,10 @@ ACTED = frozenset(
 # Of these, those that hand device buffers to the generated bounce themselves.
 BOUNCES_ITSELF = frozenset({"Isendrecv", "Isendrecv_replace"})
 
+# Of those acted in, those whose data tempi never moves: calls with a derived datatype are counted as left to the
+# library, as in every function that is not acted in.
+NEVER_CARRIED = BOUNCES_ITSELF | {"Psend_init", "Precv_init", "Pack_external", "Unpack_external"}
+
 # Exported although some supported library has no such function, because the shim's own functions
 # do without it, or say what mpi4py says of a name that is not there.
 OWN_IMPLEMENTATION = {
