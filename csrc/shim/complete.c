@@ -282,12 +282,18 @@ static void clear_errors(MPI_Status given[], int64_t n, int rc)
             given[i].MPI_ERROR = MPI_SUCCESS;
 }
 
-/* Given no statuses, MPICH waits for all requests though some fail; given some, which are our own here, it returns with
- * the others pending. */
+static bool waits_for_all;
+
+void tempi_complete_learn(const char *version)
+{
+    const char *mpich = strstr(version, "MPICH Version:");
+    waits_for_all = mpich && atoi(mpich + strlen("MPICH Version:")) >= 5;
+}
+
+/* Given no statuses, MPICH 5 waits for all requests though some fail; given some, which are our own here, it returns
+ * with the others pending. MPICH 4.0 does so in both. */
 static void await_rest(const struct tempi_mpi *to, int n, MPI_Request requests[], MPI_Status own[])
 {
-    if (TEMPI_ABI == TEMPI_ABI_OPENMPI)
-        return;
     for (int i = 0; i < n; ++i)
         if (own[i].MPI_ERROR == MPI_ERR_PENDING)
             own[i].MPI_ERROR = to->Wait(&requests[i], &own[i]);
@@ -307,7 +313,7 @@ int tempi_act_Waitall(const struct tempi_mpi *to, int count, MPI_Request request
     if (!statuses_open(&s, given, count, c.receives))
         return out_of_memory(requests, &c);
     int rc = to->Waitall(count, requests, s.use);
-    if (rc == MPI_ERR_IN_STATUS && given == MPI_STATUSES_IGNORE && c.receives)
+    if (rc == MPI_ERR_IN_STATUS && given == MPI_STATUSES_IGNORE && c.receives && waits_for_all)
         await_rest(to, count, requests, s.use);
     clear_errors(s.use, count, rc);
     rc = end_all(rc, requests, s.use, &c);

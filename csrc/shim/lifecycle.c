@@ -14,6 +14,7 @@
 #include "shim/narrow.h"
 #include "shim/peer.h"
 #include "shim/report.h"
+#include "shim/request.h"
 #include "shim/self.h"
 #include "shim/stream.h"
 #include "shim/types.h"
@@ -81,6 +82,7 @@ static void start(bool seen)
     static bool registered;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     const tempi_library library = identify(version);
+    tempi_complete_learn(version);
     int rank = 0;
     if (life.world && !packs_plainly()) {
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library does not pack plainly: all messages are left to it");

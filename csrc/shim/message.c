@@ -169,10 +169,15 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
     return true;
 }
 
+static bool to_oneself(tempi_other other)
+{
+    return other.comm == MPI_COMM_SELF || (other.comm != MPI_COMM_NULL && tempi_ledger_own(other.comm, other.rank));
+}
+
 static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
 {
     if (tempi_window_has(window, bytes))
-        return bytes >= window.to_self || other.comm != MPI_COMM_SELF;
+        return bytes >= window.to_self || !to_oneself(other);
     return tempi_window_has_far(window, bytes) && tempi_peer_of(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
 }
 

@@ -37,6 +37,9 @@ void tempi_request_settle(tempi_record *record, int error, const MPI_Status *sta
  * code, or MPI_SUCCESS if there is no error. */
 int tempi_request_tell(tempi_record *record, int code);
 
+/* What the library of this version does. */
+void tempi_complete_learn(const char *version);
+
 /* After settling: the record is freed, or rests until the next MPI_Start. */
 void tempi_request_finish(tempi_record *record);
 

@@ -33,8 +33,8 @@ class StatisticsError(TempiError):
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one run. `sum` and `most`: of each counter that is not zero, over the ranks; `fallbacks`: of the functions that tempi
-    does not act in, calls with a derived datatype; `more`: all else there is."""
+    """Of one run. `sum` and `most`: of each counter that is not zero, over the ranks; `fallbacks`: calls with a derived
+    datatype of the functions that tempi does not act in; `more`: all else there is."""
 
     name: str
     ranks: int

@@ -38,8 +38,11 @@ def test_truncation_is_the_librarys(mpi: Toolchain, tmp_path: Path) -> None:
 
 @every_toolchain
 def test_a_failed_call_changes_nothing(mpi: Toolchain, tmp_path: Path) -> None:
-    """MPICH returns MPI_SUCCESS where the handler returns, and leaves the variable, in which a live request may stand."""
+    """MPICH returns MPI_SUCCESS where the handler returns, and leaves the variable, in which a live request may stand;
+    by its standard ABI it writes something there."""
     plain, on = outputs(mpi, tmp_path, "failed_calls")
+    if mpi.abi == "standard":
+        plain = [line.replace("changed", "as it was") for line in plain]
     assert sorted(on.stdout.splitlines()) == sorted(plain)
     assert sum("3 of 3 receives are whole" in line for line in plain) == 2 * 6  # ranks, calls
     assert counter(on.stderr, "recvs")
