@@ -23,8 +23,7 @@ from tempi import _engine
 WAITALL = (1, 4, 16, 64)
 STATUS_ROOM = 256
 PENDING_TAG = 4711
-#: Of a vector: 256 bytes, the shortest message to oneself that the built-in rule takes on both libraries
-#: (csrc/model/rule.c).
+#: Of a vector: 256 bytes.
 DOUBLES = 32
 #: Targets in seconds: a call with nothing to do; one that is tracked; Waitall: fixed and each request.
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9

@@ -368,6 +368,13 @@ const char *tempi_stats_help(int i);
 uint64_t tempi_stats_value(int i);
 void tempi_stats_reset(void);
 
+/* Calls with a derived datatype of each function that tempi does not act in, by index: 0 <= i < tempi_fallback_count().
+ * The bytes are those of this process's buffers with such a type; persistent operations count when they are made. */
+int tempi_fallback_count(void);
+const char *tempi_fallback_name(int i);
+uint64_t tempi_fallback_calls(int i);
+uint64_t tempi_fallback_bytes(int i);
+
 /* The table of environment variables, by index: 0 <= i < tempi_config_count(). */
 int tempi_config_count(void);
 const char *tempi_config_name(int i);

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 from tempi import _engine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["Stats", "stats"]
+__all__ = ["Fallback", "Stats", "stats"]
 
 _LATE = "mpi4py.MPI was imported before tempi: import tempi first, or start the program with `tempi run`"
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Calls of one function with a derived datatype, all left to the library, and the bytes of these."""
+
+    calls: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,8 @@ class Stats:
 
     `interposed` tells whether this process's MPI calls pass through the engine; where they do not,
     `reason` says why. `abi` and `library` name the MPI that was found. `counters` are the engine's,
-    since the start of the process or the last reset.
+    since the start of the process or the last reset. `fallbacks` tells of the functions that tempi does not act
+    in how many calls had a derived datatype, and the bytes of these.
     """
 
     interposed: bool
@@ -30,6 +39,7 @@ class Stats:
     abi: str
     library: str | None
     counters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    fallbacks: Mapping[str, Fallback] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getitem__(self, name: str) -> int:
         """The counter of that name."""
@@ -39,6 +49,7 @@ class Stats:
         head = "interposed" if self.interposed else f"not interposed ({self.reason})"
         lines = [f"tempi: {head}; MPI {self.abi} {self.library or ''}".rstrip()]
         lines += [f"  {name} {value}" for name, value in self.counters.items() if value]
+        lines += [f"  {name} left: {left.calls} calls, {left.bytes} B" for name, left in self.fallbacks.items()]
         return "\n".join(lines)
 
 
@@ -60,4 +71,12 @@ def stats() -> Stats:
         abi=_engine.abi_name(info.abi),
         library=_engine.text(info.library),
         counters=MappingProxyType(counters),
+        fallbacks=MappingProxyType(dict(_fallbacks())),
     )
+
+
+def _fallbacks() -> Iterator[tuple[str, Fallback]]:
+    for index in range(_engine.lib.tempi_fallback_count()):
+        if calls := int(_engine.lib.tempi_fallback_calls(index)):
+            name = _engine.text(_engine.lib.tempi_fallback_name(index)) or ""
+            yield name, Fallback(calls, int(_engine.lib.tempi_fallback_bytes(index)))

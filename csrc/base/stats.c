@@ -1,4 +1,5 @@
 #include "base/stats.h"
+#include "base/fallback.h"
 #include "tempi.h"
 
 #include <stddef.h>
@@ -44,4 +45,5 @@ void tempi_stats_reset(void)
         __atomic_store_n(&tempi_stats[i], 0, __ATOMIC_RELAXED);
         __atomic_store_n(&reset_at[i], tempi_keep_count(i), __ATOMIC_RELAXED);
     }
+    tempi_fallback_reset();
 }

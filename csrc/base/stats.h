@@ -37,6 +37,7 @@
     X(left_memory, "left to the library: the buffer is not plain host memory")                     \
     X(left_type, "left to the library: a datatype that tempi could not decode or was not committed") \
     X(left_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
+    X(left_function, "left to the library: calls with a derived datatype of functions that tempi does not act in") \
     X(left_argument, "left to the library: an argument that it should judge")                      \
     X(known_wrong, "messages of a class that this library is known to pack or carry wrongly")      \
     X(stage_peak, "largest staging memory in use by one rank, bytes, plain and pinned")           \

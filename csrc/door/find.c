@@ -123,6 +123,7 @@ static int visit(struct dl_phdr_info *object, size_t size, void *context)
     search->found = 1;
     search->out->base = object->dlpi_addr;
     search->out->abi = abi_of(&symbols);
+    search->out->simulated = symbols_have(&symbols, "SMPI_app_instance_register");
     strncpy(search->out->path, object->dlpi_name, sizeof search->out->path - 1);
     return preferred;
 }

@@ -9,6 +9,7 @@ struct tempi_found {
     int32_t abi;         /* TEMPI_ABI_* */
     void *handle;        /* of dlopen */
     uintptr_t base;      /* load address */
+    int simulated;       /* SimGrid's: the ranks are threads of this one process */
     char path[PATH_MAX]; /* empty: the program itself (a static MPI) */
 };
 

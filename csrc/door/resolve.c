@@ -172,7 +172,9 @@ static void decide(void)
         slots_fill_passive(1);
         return;
     }
-    void *const *entries = shim_load(0);
+    if (mpi.simulated)
+        snprintf(reason, sizeof reason, "under SimGrid the ranks are threads of one process, which tempi is not made for");
+    void *const *entries = mpi.simulated ? NULL : shim_load(0);
     if (entries == NULL) {
         info.reason = reason;
         TEMPI_LOG(TEMPI_LOG_WARN, "%s; MPI runs without tempi", reason);

@@ -27,7 +27,7 @@ typedef enum tempi_library {
 tempi_library tempi_library_of(const char *version);
 
 /* tempi acts on messages of packed size in [first, last], but for those in [gap, resume); first > last:
- * never. What goes over MPI_COMM_SELF has to be `to_self` at least. Between far ranks of a node (TEMPI_PEER_FAR)
+ * never. What goes to oneself has to be `to_self` at least. Between far ranks of a node (TEMPI_PEER_FAR)
  * it acts on those in [far_first, far_last] as well. */
 typedef struct tempi_window {
     int64_t first;

@@ -321,6 +321,15 @@ static void report(const walk *w, int64_t position, const char *call)
               call, (long long)position, (long long)w->element, (long long)w->leaf, w->map->name);
 }
 
+static void report_signature(const tempi_typemap *map, int64_t bytes, const char *call)
+{
+    tempi_stat_add(TEMPI_STAT_check_failures, 1);
+    TEMPI_LOG(TEMPI_LOG_ERROR,
+              "TEMPI_CHECK: %s: %lld bytes came for %s, whose elements are of multiples of %lld bytes: the sender's type "
+              "signature is another one",
+              call, (long long)bytes, map->name, (long long)map->unit);
+}
+
 /* n bytes from the packed position on. */
 static void compare(walk *a, walk *b, int64_t position, int64_t n, const char *call)
 {
@@ -359,6 +368,8 @@ void tempi_check_op(const tempi_typemap *map, const tempi_op *op, const char *ca
     walk packed = {.base = (uintptr_t)op->packed, .reader.plain = op->method != TEMPI_ON_DEVICE};
     walk_skip(&memory, op->first);
     compare(&memory, &packed, op->first, op->n, call);
+    if (op->direction == TEMPI_UNPACK && map->unit > 1 && (op->first + op->n) % map->unit != 0)
+        report_signature(map, op->first + op->n, call);
 }
 
 void tempi_check_move(const tempi_typemap *to, const tempi_op *into, const tempi_typemap *from, const tempi_op *out,

@@ -152,12 +152,14 @@ static void forget_freed(tempi_record *record, const MPI_Request requests[])
         record->role = TEMPI_REQUEST_ATTACHED;
 }
 
-static void complete(tempi_record *record, const MPI_Request requests[], MPI_Status *status, bool good,
+/* It ended with `error`; `known`: its status says of what. */
+static void complete(tempi_record *record, const MPI_Request requests[], MPI_Status *status, int error, bool known,
                      arrivals *a)
 {
     forget_freed(record, requests);
     arrivals_make_room(a);
-    if (good && tempi_request_arrived(record, status, &a->ops[a->n])) {
+    if (error == MPI_SUCCESS ? tempi_request_arrived(record, status, &a->ops[a->n])
+                             : known && tempi_request_cut(record, error, status, &a->ops[a->n])) {
         a->statuses[a->n] = status;
         a->records[a->n++] = record;
         return;
@@ -203,8 +205,8 @@ static int out_of_memory(MPI_Request requests[], claims *c)
 
 static int end_one(int rc, tempi_record *record, const MPI_Status *status)
 {
-    if (rc == MPI_SUCCESS)
-        tempi_request_settle(record, status);
+    if (rc == MPI_SUCCESS || record->receives)
+        tempi_request_settle(record, rc, status);
     const int failed = tempi_request_tell(record, record->error);
     tempi_request_finish(record);
     return failed != MPI_SUCCESS ? failed : rc;
@@ -266,7 +268,7 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
         if (still)
             put_back(record, requests);
         else
-            complete(record, requests, status, error == MPI_SUCCESS || (!told && record->bounce), &a);
+            complete(record, requests, status, !told && record->bounce ? MPI_SUCCESS : error, told, &a);
     }
     arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
@@ -278,6 +280,23 @@ static void clear_errors(MPI_Status given[], int64_t n, int rc)
     if (rc == MPI_SUCCESS && tempi_memory_mixed && given != MPI_STATUSES_IGNORE)
         for (int64_t i = 0; i < n; ++i)
             given[i].MPI_ERROR = MPI_SUCCESS;
+}
+
+static bool waits_for_all;
+
+void tempi_complete_learn(const char *version)
+{
+    const char *mpich = strstr(version, "MPICH Version:");
+    waits_for_all = mpich && atoi(mpich + strlen("MPICH Version:")) >= 5;
+}
+
+/* Given no statuses, MPICH 5 waits for all requests though some fail; given some, which are our own here, it returns
+ * with the others pending. MPICH 4.0 does so in both. */
+static void await_rest(const struct tempi_mpi *to, int n, MPI_Request requests[], MPI_Status own[])
+{
+    for (int i = 0; i < n; ++i)
+        if (own[i].MPI_ERROR == MPI_ERR_PENDING)
+            own[i].MPI_ERROR = to->Wait(&requests[i], &own[i]);
 }
 
 int tempi_act_Waitall(const struct tempi_mpi *to, int count, MPI_Request requests[], MPI_Status given[])
@@ -294,6 +313,8 @@ int tempi_act_Waitall(const struct tempi_mpi *to, int count, MPI_Request request
     if (!statuses_open(&s, given, count, c.receives))
         return out_of_memory(requests, &c);
     int rc = to->Waitall(count, requests, s.use);
+    if (rc == MPI_ERR_IN_STATUS && given == MPI_STATUSES_IGNORE && c.receives && waits_for_all)
+        await_rest(to, count, requests, s.use);
     clear_errors(s.use, count, rc);
     rc = end_all(rc, requests, s.use, &c);
     statuses_close(&s);
@@ -395,7 +416,7 @@ static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status
             put_back(record, requests);
             continue;
         }
-        complete(record, requests, status, rc == MPI_SUCCESS, &a);
+        complete(record, requests, status, rc, true, &a);
     }
     arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
@@ -470,7 +491,7 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
         start = at + 1;
         MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[at];
         const int error = rc == MPI_ERR_IN_STATUS && status ? status->MPI_ERROR : rc;
-        complete(record, requests, status, error == MPI_SUCCESS, &a);
+        complete(record, requests, status, error, status != NULL, &a);
     }
     arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;

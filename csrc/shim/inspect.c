@@ -19,7 +19,7 @@ static int look(const struct tempi_mpi *to, MPI_Request request, int *flag, MPI_
     known->MPI_ERROR = MPI_SUCCESS;
     const int rc = to->Request_get_status(request, flag, known);
     if (rc == MPI_SUCCESS && *flag && record->active && known->MPI_ERROR == MPI_SUCCESS)
-        tempi_request_settle(record, known);
+        tempi_request_settle(record, MPI_SUCCESS, known);
     if (!tempi_records_put(record))
         TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
     return rc;

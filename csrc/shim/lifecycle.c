@@ -14,9 +14,11 @@
 #include "shim/narrow.h"
 #include "shim/peer.h"
 #include "shim/report.h"
+#include "shim/request.h"
 #include "shim/self.h"
 #include "shim/stream.h"
 #include "shim/types.h"
+#include "shim/wire.h"
 #include "transfer/stage.h"
 
 #include <pthread.h>
@@ -80,6 +82,7 @@ static void start(bool seen)
     static bool registered;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     const tempi_library library = identify(version);
+    tempi_complete_learn(version);
     int rank = 0;
     if (life.world && !packs_plainly()) {
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library does not pack plainly: all messages are left to it");
@@ -166,6 +169,7 @@ static void stop(void)
     tempi_self_stop();
     tempi_stream_stop();
     tempi_peer_stop();
+    tempi_wire_stop();
     tempi_types_stop();
 }
 

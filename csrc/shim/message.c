@@ -10,6 +10,7 @@
 #include "model/learn.h"
 #include "shim/aware.h"
 #include "shim/check.h"
+#include "shim/ledger.h"
 #include "shim/method.h"
 #include "shim/peer.h"
 #include "transfer/packed.h"
@@ -72,16 +73,33 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->parts = NULL;
     op->into = NULL;
     out->borrowed = false;
+    out->wire = MPI_PACKED;
 }
 
-/* Where the packed bytes of a message of plain memory go. */
-static bool take_buffer(tempi_room *room, tempi_message *out)
+/* Whether it is a message to oneself, or a matched one that may be, where Open MPI needs a gap in it (wire.h). What a
+ * device packs is posted when nobody is there to make one. */
+static bool wants_gap(const tempi_message *message, tempi_other other)
 {
-    if (!room || out->op.n > TEMPI_ROOM)
-        return tempi_packed_get(&out->op, false);
-    out->op.packed = room->bytes;
-    out->borrowed = true;
-    return true;
+    const int method = message->op.method;
+    return TEMPI_ABI == TEMPI_ABI_OPENMPI &&
+           (method == TEMPI_ON_HOST || (message->operation == TEMPI_OP_RECV && method != TEMPI_ON_DEVICE)) &&
+           (other.comm == MPI_COMM_NULL || tempi_ledger_own(other.comm, other.rank));
+}
+
+/* Where the packed bytes go, with a place for the gap. */
+static bool take_packed(bool must, tempi_other other, tempi_room *room, tempi_message *out)
+{
+    tempi_op *op = &out->op;
+    if (wants_gap(out, other))
+        out->wire = tempi_wire_gapped(op->n);
+    const int64_t n = op->n;
+    op->n += out->wire == MPI_PACKED ? 0 : 1;
+    out->borrowed = room && op->n <= TEMPI_ROOM;
+    if (out->borrowed)
+        op->packed = room->bytes;
+    const bool taken = out->borrowed || tempi_packed_get(op, must);
+    op->n = n;
+    return taken;
 }
 
 /* A message of device memory. A library that does not take device addresses cannot have it, so there it
@@ -99,7 +117,7 @@ static bool plan_device(const tempi_memory *memory, tempi_other other, tempi_mes
     op->method = tempi_method_of_message(out, other);
     if (op->method == TEMPI_ON_HOST)
         return leave(op->layout->dense ? TEMPI_STAT_left_aware : TEMPI_STAT_left_rule);
-    if (!tempi_packed_get(op, !aware))
+    if (!take_packed(!aware, other, NULL, out))
         return leave(TEMPI_STAT_left_stage);
     tempi_method_note(op);
     return true;
@@ -107,7 +125,7 @@ static bool plan_device(const tempi_memory *memory, tempi_other other, tempi_mes
 
 /* A message of several memories: no library has it in its hands as a whole, so it is ours. The packed
  * bytes are the host's, which all of them reach. */
-static bool plan_mixed(tempi_parts *parts, tempi_message *out)
+static bool plan_mixed(tempi_parts *parts, tempi_other other, tempi_message *out)
 {
     tempi_op *op = &out->op;
     for (int p = 0; p < parts->n; ++p)
@@ -117,7 +135,7 @@ static bool plan_mixed(tempi_parts *parts, tempi_message *out)
     op->method = TEMPI_MIXED;
     op->parts = parts;
     const bool packing = !sends_or_receives(out->operation);
-    if (!packing && !tempi_packed_get(op, true)) {
+    if (!packing && !take_packed(true, other, NULL, out)) {
         tempi_message_drop(out);
         return leave(TEMPI_STAT_left_stage);
     }
@@ -137,7 +155,7 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
     if (tempi_memory_may_spread(type->layout, count, buffer, &memory)) {
         tempi_parts *parts;
         switch (tempi_memory_spread(type->layout, count, buffer, &memory, &parts)) {
-        case TEMPI_SPREAD_MIXED: *ours = plan_mixed(parts, out); return false;
+        case TEMPI_SPREAD_MIXED: *ours = plan_mixed(parts, other, out); return false;
         case TEMPI_SPREAD_UNKNOWN: leave(TEMPI_STAT_left_memory); return false;
         case TEMPI_SPREAD_ONE: break;
         }
@@ -154,10 +172,15 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
     return true;
 }
 
+static bool to_oneself(tempi_other other)
+{
+    return other.comm == MPI_COMM_SELF || (other.comm != MPI_COMM_NULL && tempi_ledger_own(other.comm, other.rank));
+}
+
 static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
 {
     if (tempi_window_has(window, bytes))
-        return bytes >= window.to_self || other.comm != MPI_COMM_SELF;
+        return bytes >= window.to_self || !to_oneself(other);
     return tempi_window_has_far(window, bytes) && tempi_peer_of(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
 }
 
@@ -224,7 +247,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, te
         return forced;
     if (!forced && !wins(type, operation, other, bytes, &out->sample))
         return leave(TEMPI_STAT_left_rule);
-    if (sends_or_receives(operation) && !take_buffer(room, out))
+    if (sends_or_receives(operation) && !take_packed(false, other, room, out))
         return leave(TEMPI_STAT_left_stage);
     if (type->known_wrong >> operation & 1)
         tempi_stat_add(TEMPI_STAT_known_wrong, 1);
@@ -291,12 +314,17 @@ static int run(const tempi_op *op, const tempi_message *message, const char *cal
 
 int tempi_message_pack(const tempi_message *message, const char *call)
 {
-    return run(&message->op, message, call);
+    const int rc = run(&message->op, message, call);
+    if (rc == MPI_SUCCESS && message->wire != MPI_PACKED)
+        tempi_wire_out(&message->op);
+    return rc;
 }
 
 int tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call)
 {
     tempi_op op = message->op;
+    if (message->wire != MPI_PACKED)
+        tempi_wire_in(&op, bytes);
     op.n = bytes < op.n ? bytes : op.n;
     return run(&op, message, call);
 }
@@ -306,6 +334,24 @@ int tempi_message_failed(MPI_Comm comm)
     tempi_stat_add(TEMPI_STAT_device_errors, 1);
     tempi_lib.Comm_call_errhandler(comm, MPI_ERR_OTHER);
     return MPI_ERR_OTHER;
+}
+
+/* Open MPI tells how long the message was, and brings as much of it as fits. MPICH tells how much it brought, or how
+ * long the message was, and then it has brought nothing. */
+int64_t tempi_message_cut(int error, const MPI_Status *status, int64_t n)
+{
+    int class;
+    if (tempi_lib.Error_class(error, &class) != MPI_SUCCESS || class != MPI_ERR_TRUNCATE)
+        return 0;
+    const int64_t bytes = tempi_status_bytes(status);
+    return bytes <= n ? bytes : TEMPI_ABI == TEMPI_ABI_OPENMPI ? n : 0;
+}
+
+void tempi_message_unpack_cut(const tempi_message *message, int error, const MPI_Status *status, const char *call)
+{
+    const int64_t bytes = tempi_message_cut(error, status, message->op.n);
+    if (bytes > 0)
+        (void)tempi_message_unpack(message, bytes, call);
 }
 
 int64_t tempi_status_bytes(const MPI_Status *status)

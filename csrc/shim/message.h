@@ -5,12 +5,14 @@
 #include "memory/kind.h"
 #include "pack/pack.h"
 #include "shim/types.h"
+#include "shim/wire.h"
 
 typedef struct tempi_message {
     const tempi_type *type;
     tempi_operation operation;
     tempi_op op;    /* op.packed: a buffer of op.n bytes (transfer/packed.h) */
     bool borrowed;  /* that buffer is the caller's */
+    MPI_Datatype wire; /* what its bytes go as: MPI_PACKED, or one element of a type with a gap (wire.h) */
     int32_t tables; /* TEMPI_TABLES_OF_*, where op.method is a device's */
     tempi_sample sample; /* MPI_Pack and MPI_Unpack: started where the call is to be timed; not set for messages */
 } tempi_message;
@@ -90,5 +92,17 @@ void tempi_message_note(tempi_operation operation, const tempi_op *op);
 
 /* Bytes that a completed receive of MPI_PACKED brought. */
 int64_t tempi_status_bytes(const MPI_Status *status);
+
+/* How many elements of message->wire it is. */
+static inline MPI_Count tempi_wire_count(const tempi_message *message)
+{
+    return message->wire == MPI_PACKED ? message->op.n : 1;
+}
+
+/* A receive of n bytes ended with `error`: if that is MPI_ERR_TRUNCATE, how many bytes the library has brought all
+ * the same, as it does into the memory of a receive of its own. Else 0. */
+int64_t tempi_message_cut(int error, const MPI_Status *status, int64_t n);
+/* Unpacks those. */
+void tempi_message_unpack_cut(const tempi_message *message, int error, const MPI_Status *status, const char *call);
 
 #endif

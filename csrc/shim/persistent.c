@@ -39,18 +39,24 @@ static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_
     return tempi_message_take(buf, count, datatype, operation, other, message);
 }
 
+/* As tempi_request_posted: there is a request only where the handle changed. */
 #define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION, RECEIVES)                                       \
     int tempi_act_##NAME(const struct tempi_mpi *to, BUFFER buf, MPI_Count count,                  \
                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,                  \
                          MPI_Request *request)                                                     \
     {                                                                                              \
         tempi_message message;                                                                     \
-        if (PEER != MPI_PROC_NULL &&                                                               \
+        if (request && PEER != MPI_PROC_NULL &&                                                    \
             take(buf, count, datatype, OPERATION, tempi_other_of(comm, PEER), &message)) { \
-            const int rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, PEER, tag, comm, request); \
-            if (rc != MPI_SUCCESS)                                                                 \
+            MPI_Request made = MPI_REQUEST_NULL;                                                   \
+            const int rc = tempi_fwd_##NAME(to, message.op.packed, tempi_wire_count(&message),     \
+                                            message.wire, PEER, tag, comm, &made);                 \
+            if (made == MPI_REQUEST_NULL) {                                                        \
                 tempi_message_drop(&message);                                                      \
-            if (rc != MPI_SUCCESS || keep(&message, RECEIVES, comm, request))                      \
+                return rc;                                                                         \
+            }                                                                                      \
+            *request = made;                                                                       \
+            if (keep(&message, RECEIVES, comm, request))                                           \
                 return tempi_self_saw(rc, comm, PEER);                                             \
         }                                                                                          \
         return tempi_self_saw(tempi_fwd_##NAME(to, buf, count, datatype, PEER, tag, comm, request), comm, PEER); \
@@ -84,6 +90,8 @@ static void packed(tempi_record *record)
 {
     tempi_message_note(TEMPI_OP_SEND, &record->op);
     tempi_check_op(record->typemap, &record->op, "MPI_Start");
+    if (record->gapped)
+        tempi_wire_out(&record->op);
 }
 
 /* What failed together is done again one by one. Returns the first error. */

@@ -217,7 +217,7 @@ static bool finish_orphan(tempi_record *record)
     else if (tempi_lib.Test(&request, &done, &status) != MPI_SUCCESS)
         done = 1; /* the handler was told; there is nobody else to tell */
     else if (done)
-        tempi_request_settle(record, &status);
+        tempi_request_settle(record, MPI_SUCCESS, &status);
     if (!done)
         return false;
     (void)tempi_request_tell(record, record->error);

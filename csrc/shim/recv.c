@@ -7,8 +7,43 @@
 #include "shim/self.h"
 #include "shim/stream.h"
 
-/* The program's status, or a place for one: we need to know how many bytes came. */
-#define STATUS_OR_OWN(status, own) ((status) == MPI_STATUS_IGNORE ? (own) : (status))
+/* The status that the library is given: the program's, or one of ours, as we need to know how many bytes came. It is
+ * marked, because MPICH may say MPI_SUCCESS of a call that failed (request.h) and then leaves it as it was. */
+typedef struct known {
+    MPI_Status *status;
+    int source; /* what stood there */
+    MPI_Status own;
+} known;
+
+enum { MARK = -4711 }; /* no rank, and none of MPI's constants */
+
+static MPI_Status *known_open(known *k, MPI_Status *status)
+{
+    k->status = status == MPI_STATUS_IGNORE ? &k->own : status;
+    k->source = status == MPI_STATUS_IGNORE ? 0 : status->MPI_SOURCE;
+    k->status->MPI_SOURCE = MARK;
+    return k->status;
+}
+
+static bool known_set(known *k)
+{
+    if (k->status->MPI_SOURCE != MARK)
+        return true;
+    k->status->MPI_SOURCE = k->source;
+    return false;
+}
+
+/* The library's call returned rc: brings in what came. Returns what the program is told. */
+static int received(int rc, const tempi_message *message, known *k, MPI_Comm comm, const char *call)
+{
+    if (!known_set(k))
+        return rc;
+    if (rc != MPI_SUCCESS)
+        tempi_message_unpack_cut(message, rc, k->status, call);
+    else if (tempi_message_unpack(message, tempi_status_bytes(k->status), call) != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    return rc;
+}
 
 int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_Datatype datatype,
                    int source, int tag, MPI_Comm comm, MPI_Status *status)
@@ -22,10 +57,10 @@ int tempi_act_Recv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_D
         !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &room, &message))
         return tempi_fwd_Recv(to, buf, count, datatype, source, tag, comm, status);
     message.op.stream = tempi_stream_of(comm);
-    MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    int rc = tempi_fwd_Recv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, known);
-    if (rc == MPI_SUCCESS && tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Recv") != MPI_SUCCESS)
-        rc = tempi_message_failed(comm);
+    known k;
+    const int rc = received(tempi_fwd_Recv(to, message.op.packed, tempi_wire_count(&message), message.wire, source, tag,
+                                           comm, known_open(&k, status)),
+                            &message, &k, comm, "MPI_Recv");
     tempi_message_drop(&message);
     return rc;
 }
@@ -36,7 +71,7 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     tempi_message message;
     if (tempi_pending_any())
         tempi_progress_gathering();
-    if (source == MPI_PROC_NULL ||
+    if (!request || source == MPI_PROC_NULL ||
         !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_of(comm, source), &message)) {
         tempi_self_before(comm, source);
         return tempi_self_saw(tempi_fwd_Irecv(to, buf, count, datatype, source, tag, comm, request), comm, source);
@@ -45,15 +80,14 @@ int tempi_act_Irecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
     const bool expected = tempi_memory_mixed && tempi_self_expects(comm, source);
     if (!expected)
         tempi_self_before(comm, source);
-    const int posted = tempi_fwd_Irecv(to, message.op.packed, message.op.n, MPI_PACKED, source, tag, comm, request);
-    int rc = posted;
-    if (rc == MPI_SUCCESS)
-        rc = tempi_request_attach(&message, true, comm, request);
-    else
-        tempi_message_drop(&message);
+    MPI_Request made = MPI_REQUEST_NULL;
+    const int posted = tempi_fwd_Irecv(to, message.op.packed, tempi_wire_count(&message), message.wire, source, tag,
+                                       comm, &made);
+    const int rc = tempi_request_posted(posted, made, &message, true, comm, request);
     if (!expected)
         return tempi_self_saw(rc, comm, source);
-    tempi_self_expected(comm, posted, tag, posted == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);
+    const bool there = posted == MPI_SUCCESS && made != MPI_REQUEST_NULL;
+    tempi_self_expected(comm, there ? MPI_SUCCESS : MPI_ERR_OTHER, tag, there ? *request : MPI_REQUEST_NULL);
     return rc;
 }
 
@@ -66,10 +100,10 @@ int tempi_act_Mrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI_
         tempi_before_blocking();
     if (!tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &room, &message))
         return tempi_fwd_Mrecv(to, buf, count, datatype, matched, status);
-    MPI_Status own, *known = STATUS_OR_OWN(status, &own);
-    int rc = tempi_fwd_Mrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, known);
-    if (rc == MPI_SUCCESS && tempi_message_unpack(&message, tempi_status_bytes(known), "MPI_Mrecv") != MPI_SUCCESS)
-        rc = tempi_message_failed(MPI_COMM_SELF); /* a matched message does not tell its communicator */
+    known k;
+    const int rc = received(tempi_fwd_Mrecv(to, message.op.packed, tempi_wire_count(&message), message.wire, matched,
+                                            known_open(&k, status)),
+                            &message, &k, MPI_COMM_SELF /* a matched message does not tell its own */, "MPI_Mrecv");
     tempi_message_drop(&message);
     return rc;
 }
@@ -80,13 +114,11 @@ int tempi_act_Imrecv(const struct tempi_mpi *to, void *buf, MPI_Count count, MPI
     tempi_message message;
     if (tempi_pending_any())
         tempi_progress_gathering();
-    if (!tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
+    if (!request || !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_other_none(), &message))
         return tempi_fwd_Imrecv(to, buf, count, datatype, matched, request);
-    const int rc = tempi_fwd_Imrecv(to, message.op.packed, message.op.n, MPI_PACKED, matched, request);
-    if (rc == MPI_SUCCESS)
-        return tempi_request_attach(&message, true, MPI_COMM_SELF, request);
-    tempi_message_drop(&message);
-    return rc;
+    MPI_Request made = MPI_REQUEST_NULL;
+    const int rc = tempi_fwd_Imrecv(to, message.op.packed, tempi_wire_count(&message), message.wire, matched, &made);
+    return tempi_request_posted(rc, made, &message, true, MPI_COMM_SELF, request);
 }
 
 /* One half of a combined call: what to hand to the library in place of the program's arguments. */
@@ -107,8 +139,8 @@ static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype
     if (h.ours) {
         h.message.op.stream = tempi_stream_of(comm);
         h.buffer = h.message.op.packed;
-        h.count = h.message.op.n;
-        h.datatype = MPI_PACKED;
+        h.count = tempi_wire_count(&h.message);
+        h.datatype = h.message.wire;
     }
     return h;
 }
@@ -125,13 +157,10 @@ static int exchange(const struct tempi_mpi *to, half *out, int dest, int sendtag
 {
     if (out->ours && tempi_message_pack(&out->message, call) != MPI_SUCCESS)
         return tempi_message_failed(comm);
-    MPI_Status own, *known = in->ours ? STATUS_OR_OWN(status, &own) : status;
+    known k;
     const int rc = tempi_fwd_Sendrecv(to, out->buffer, out->count, out->datatype, dest, sendtag, in->buffer,
-                                      in->count, in->datatype, source, recvtag, comm, known);
-    if (rc == MPI_SUCCESS && in->ours &&
-        tempi_message_unpack(&in->message, tempi_status_bytes(known), call) != MPI_SUCCESS)
-        return tempi_message_failed(comm);
-    return rc;
+                                      in->count, in->datatype, source, recvtag, comm, in->ours ? known_open(&k, status) : status);
+    return in->ours ? received(rc, &in->message, &k, comm, call) : rc;
 }
 
 /* The library is to carry a combined call, whose receive blocks; `own`: it is known to receive its own message. */

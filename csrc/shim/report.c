@@ -1,5 +1,6 @@
 #include "shim/report.h"
 #include "base/config.h"
+#include "base/fallback.h"
 #include "base/stats.h"
 #include "model/learn.h"
 #include "model/number.h"
@@ -16,7 +17,7 @@ static uint64_t left(const uint64_t *c)
 {
     return c[TEMPI_STAT_left_rule] + c[TEMPI_STAT_left_disabled] + c[TEMPI_STAT_left_stage] +
            c[TEMPI_STAT_left_memory] + c[TEMPI_STAT_left_type] + c[TEMPI_STAT_left_first] +
-           c[TEMPI_STAT_left_argument];
+           c[TEMPI_STAT_left_argument] + c[TEMPI_STAT_left_function];
 }
 
 static void print_rank(int rank, const uint64_t *c)
@@ -40,6 +41,23 @@ static void print_sum(int size, const uint64_t *sum)
         if (sum[i] != 0)
             fprintf(stderr, "tempi: %16" PRIu64 "  %s: %s\n", sum[i], tempi_stats_name(i),
                     tempi_stats_help(i));
+}
+
+/* Where tempi does not act, function by function. */
+static void print_fallbacks(const tempi_fallback *sum)
+{
+    for (int i = 0; i < TEMPI_FUNCTION_COUNT; ++i)
+        if (sum[i].calls != 0)
+            fprintf(stderr, "tempi: left to the library: %" PRIu64 " calls of %s with %" PRIu64 " B of derived datatypes\n",
+                    sum[i].calls, tempi_fallback_name(i), sum[i].bytes);
+}
+
+static int gather_fallbacks(MPI_Comm world, tempi_fallback *sum)
+{
+    tempi_fallback own[TEMPI_FUNCTION_COUNT];
+    for (int i = 0; i < TEMPI_FUNCTION_COUNT; ++i)
+        own[i] = (tempi_fallback){tempi_fallback_calls(i), tempi_fallback_bytes(i)};
+    return tempi_lib.Reduce(own, sum, 2 * TEMPI_FUNCTION_COUNT, MPI_UINT64_T, MPI_SUM, 0, world);
 }
 
 enum { LEARNED = TEMPI_STAGE_UNPACK + 1 };
@@ -83,6 +101,7 @@ void tempi_report(void)
 {
     int rank, size;
     uint64_t own[TEMPI_STATS_COUNT], sum[TEMPI_STATS_COUNT], most[TEMPI_STATS_COUNT];
+    tempi_fallback fallbacks[TEMPI_FUNCTION_COUNT];
     learned all;
     const MPI_Comm world = MPI_COMM_WORLD;
     if (tempi_lib.Comm_rank(world, &rank) != MPI_SUCCESS || tempi_lib.Comm_size(world, &size) != MPI_SUCCESS)
@@ -93,13 +112,14 @@ void tempi_report(void)
         print_rank(rank, own);
     if (tempi_lib.Reduce(own, sum, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_SUM, 0, world) != MPI_SUCCESS ||
         tempi_lib.Reduce(own, most, TEMPI_STATS_COUNT, MPI_UINT64_T, MPI_MAX, 0, world) != MPI_SUCCESS ||
-        gather_learned(world, &all) != MPI_SUCCESS || rank != 0)
+        gather_learned(world, &all) != MPI_SUCCESS || gather_fallbacks(world, fallbacks) != MPI_SUCCESS || rank != 0)
         return;
     sum[TEMPI_STAT_stage_peak] = most[TEMPI_STAT_stage_peak]; /* a peak is no sum */
     if (tempi_config.stats) {
         print_sum(size, sum);
+        print_fallbacks(fallbacks);
         print_learned(&all);
     }
     if (tempi_config.stats_file)
-        tempi_report_write(tempi_config.stats_file, size, sum, most);
+        tempi_report_write(tempi_config.stats_file, size, sum, most, fallbacks);
 }

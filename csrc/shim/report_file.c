@@ -40,7 +40,21 @@ static void put_counters(FILE *file, const char *name, const uint64_t *values)
     fputs("\n  }", file);
 }
 
-static void put_all(FILE *file, int ranks, const uint64_t *sum, const uint64_t *most)
+static void put_fallbacks(FILE *file, const tempi_fallback *sum)
+{
+    const char *between = "\n";
+    fputs("  \"fallback_functions\": {", file);
+    for (int i = 0; i < TEMPI_FUNCTION_COUNT; ++i) {
+        if (sum[i].calls == 0)
+            continue;
+        fprintf(file, "%s    \"%s\": {\"calls\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", between, tempi_fallback_name(i),
+                sum[i].calls, sum[i].bytes);
+        between = ",\n";
+    }
+    fputs("\n  }", file);
+}
+
+static void put_all(FILE *file, int ranks, const uint64_t *sum, const uint64_t *most, const tempi_fallback *fallbacks)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
@@ -52,11 +66,14 @@ static void put_all(FILE *file, int ranks, const uint64_t *sum, const uint64_t *
     put_counters(file, "sum", sum);
     fputs(",\n", file);
     put_counters(file, "most", most);
+    fputs(",\n", file);
+    put_fallbacks(file, fallbacks);
     fputs("\n}\n", file);
 }
 
 /* Beside the file and then in its place: whoever reads it never sees half of one. */
-void tempi_report_write(const char *path, int ranks, const uint64_t *sum, const uint64_t *most)
+void tempi_report_write(const char *path, int ranks, const uint64_t *sum, const uint64_t *most,
+                        const tempi_fallback *fallbacks)
 {
     char beside[4096];
     if (snprintf(beside, sizeof beside, "%s.part", path) >= (int)sizeof beside) {
@@ -65,7 +82,7 @@ void tempi_report_write(const char *path, int ranks, const uint64_t *sum, const 
     }
     FILE *file = fopen(beside, "w");
     if (file)
-        put_all(file, ranks, sum, most);
+        put_all(file, ranks, sum, most, fallbacks);
     bool good = file && !ferror(file);
     if (file && fclose(file) != 0)
         good = false;

@@ -18,6 +18,7 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives)
     record->receives = receives;
     record->active = true;
     record->op = message->op;
+    record->gapped = message->wire != MPI_PACKED;
     record->typemap = tempi_typemap_retain(message->type->typemap);
     tempi_layout_retain(message->op.layout);
     message->op.packed = NULL;
@@ -36,6 +37,8 @@ void tempi_request_unrecord(tempi_record *record, tempi_message *message)
 /* A receive that is complete brings its bytes in. */
 static int unpack_now(const tempi_message *message, bool receives, MPI_Comm comm, const MPI_Status *status)
 {
+    if (receives && status->MPI_ERROR != MPI_SUCCESS)
+        tempi_message_unpack_cut(message, status->MPI_ERROR, status, "MPI_Irecv");
     if (!receives || status->MPI_ERROR != MPI_SUCCESS ||
         tempi_message_unpack(message, tempi_status_bytes(status), "MPI_Irecv") == MPI_SUCCESS)
         return MPI_SUCCESS;
@@ -98,6 +101,37 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, M
     return rc;
 }
 
+static void take_in(const tempi_record *record, int64_t came, tempi_op *out)
+{
+    *out = record->op;
+    if (record->gapped)
+        tempi_wire_in(out, came);
+    out->n = came < out->n ? came : out->n;
+}
+
+bool tempi_request_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
+{
+    if (record->bounce || record->settled || !record->receives || record->moved)
+        return false;
+    const int64_t came = tempi_message_cut(error, status, record->op.n);
+    if (came == 0)
+        return false;
+    record->settled = true;
+    take_in(record, came, out);
+    return true;
+}
+
+int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool receives, MPI_Comm comm,
+                         MPI_Request *request)
+{
+    if (rc != MPI_SUCCESS || made == MPI_REQUEST_NULL) {
+        tempi_message_drop(message);
+        return rc;
+    }
+    *request = made;
+    return tempi_request_attach(message, receives, comm, request);
+}
+
 bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
 {
     if (record->bounce) {
@@ -113,8 +147,7 @@ bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi
     if (cancelled)
         return false;
     const int64_t came = tempi_status_bytes(status);
-    *out = record->op;
-    out->n = came < out->n ? came : out->n;
+    take_in(record, came, out);
     if (record->moved)
         tempi_message_note(TEMPI_OP_RECV, out);
     return !record->moved;
@@ -157,10 +190,11 @@ int tempi_request_tell(tempi_record *record, int code)
     return code;
 }
 
-void tempi_request_settle(tempi_record *record, const MPI_Status *status)
+void tempi_request_settle(tempi_record *record, int error, const MPI_Status *status)
 {
     tempi_op op;
-    if (tempi_request_arrived(record, status, &op))
+    if (error == MPI_SUCCESS ? tempi_request_arrived(record, status, &op)
+                             : tempi_request_cut(record, error, status, &op))
         tempi_request_unpack(&op, &record, 1);
 }
 

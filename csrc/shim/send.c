@@ -24,7 +24,7 @@
         message.op.stream = tempi_stream_of(comm);                                                 \
         int rc = tempi_message_pack(&message, "MPI_" #NAME);                                       \
         if (rc == MPI_SUCCESS)                                                                     \
-            rc = tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm); \
+            rc = tempi_fwd_##NAME(to, message.op.packed, tempi_wire_count(&message), message.wire, dest, tag, comm); \
         else                                                                                       \
             rc = tempi_message_failed(comm);                                                       \
         tempi_message_drop(&message);                                                              \
@@ -48,6 +48,8 @@ static started packed_or_failed(int status, const tempi_message *message)
     if (status != TEMPI_OK)
         return STARTED_FAILED;
     tempi_check_op(message->type->typemap, &message->op, "a nonblocking send");
+    if (message->wire != MPI_PACKED)
+        tempi_wire_out(&message->op);
     return STARTED_PACKED;
 }
 
@@ -108,7 +110,7 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
             tempi_progress_gathering();                                                            \
         if (tempi_self_carries(to, buf, count, datatype, MODE, dest, tag, comm, request))          \
             return MPI_SUCCESS;                                                                    \
-        if (dest == MPI_PROC_NULL ||                                                               \
+        if (!request || dest == MPI_PROC_NULL ||                                                   \
             !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message)) { \
             if (tempi_pending_any())                                                               \
                 tempi_before_blocking();                                                           \
@@ -118,13 +120,12 @@ static started start_pack(const struct tempi_mpi *to, tempi_message *message, te
         const started how = start_pack(to, &message, MODE, dest, tag, comm, request);              \
         if (how == STARTED_QUEUED)                                                                 \
             return tempi_self_saw(MPI_SUCCESS, comm, dest);                                        \
+        MPI_Request made = MPI_REQUEST_NULL;                                                       \
         const int rc = how == STARTED_FAILED                                                       \
                            ? tempi_message_failed(comm)                                            \
-                           : tempi_fwd_##NAME(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request); \
-        if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)                                         \
-            return tempi_request_attach(&message, false, comm, request);                          \
-        tempi_message_drop(&message);                                                              \
-        return rc;                                                                                 \
+                           : tempi_fwd_##NAME(to, message.op.packed, tempi_wire_count(&message),       \
+                                                message.wire, dest, tag, comm, &made);             \
+        return tempi_request_posted(tempi_self_saw(rc, comm, dest), made, &message, false, comm, request); \
     }
 
 DEFINE_ISEND(Isend, TEMPI_SEND_STANDARD)
@@ -139,17 +140,15 @@ int tempi_act_Ibsend(const struct tempi_mpi *to, const void *buf, MPI_Count coun
     (void)tempi_self_carries(to, buf, count, datatype, TEMPI_SELF_NEVER, dest, tag, comm, request);
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (dest == MPI_PROC_NULL ||
+    if (!request || dest == MPI_PROC_NULL ||
         !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_other_of(comm, dest), &message))
         return tempi_self_saw(tempi_fwd_Ibsend(to, buf, count, datatype, dest, tag, comm, request), comm, dest);
     message.op.stream = tempi_stream_of(comm);
+    MPI_Request made = MPI_REQUEST_NULL;
     int rc = tempi_message_pack(&message, "MPI_Ibsend");
     if (rc == MPI_SUCCESS)
-        rc = tempi_fwd_Ibsend(to, message.op.packed, message.op.n, MPI_PACKED, dest, tag, comm, request);
+        rc = tempi_fwd_Ibsend(to, message.op.packed, tempi_wire_count(&message), message.wire, dest, tag, comm, &made);
     else
         rc = tempi_message_failed(comm);
-    if (tempi_self_saw(rc, comm, dest) == MPI_SUCCESS)
-        return tempi_request_attach(&message, false, comm, request);
-    tempi_message_drop(&message);
-    return rc;
+    return tempi_request_posted(tempi_self_saw(rc, comm, dest), made, &message, false, comm, request);
 }

@@ -24,6 +24,16 @@ static void place(tempi_traits *traits, int64_t first, uint64_t spread)
     }
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static void join(tempi_traits *traits, const tempi_traits *other)
 {
     traits->complex |= other->complex;
@@ -31,6 +41,7 @@ static void join(tempi_traits *traits, const tempi_traits *other)
     traits->negative_extent |= other->negative_extent;
     if (other->element > traits->element)
         traits->element = other->element;
+    traits->unit = common_divisor(traits->unit, other->unit);
     for (int i = 0; i < TEMPI_ELEMENT_SIZES; ++i) {
         if (traits->phase[i] == TEMPI_NOWHERE)
             traits->phase[i] = other->phase[i];
@@ -64,7 +75,7 @@ int tempi_traits_predefined(MPI_Datatype type, int combiner, const tempi_leaves 
     traits->complex |= is_complex(type, combiner);
     for (int n = 0; n < leaves->n; ++n) {
         tempi_traits leaf = tempi_traits_none();
-        leaf.element = leaves->size[n];
+        leaf.element = leaf.unit = leaves->size[n];
         for (int i = 0; i < TEMPI_ELEMENT_SIZES; ++i)
             if (leaves->size[n] == (int64_t)2 << i)
                 leaf.phase[i] = (int8_t)(leaves->offset[n] & (leaves->size[n] - 1));

@@ -13,6 +13,7 @@ typedef struct tempi_traits {
     bool stride_minus_1;  /* a vector of more than one block, one byte backwards apart */
     bool negative_extent; /* contiguous copies of a type whose extent is negative */
     int64_t element;      /* bytes of the largest predefined member */
+    int64_t unit;         /* greatest common divisor of all members' bytes */
     /* For elements of 2 << i bytes: where they lie, modulo their size. TEMPI_NOWHERE: there are none,
      * TEMPI_ASTRAY: not all in the same place. */
     int8_t phase[TEMPI_ELEMENT_SIZES];

@@ -16,6 +16,8 @@
 
 tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
 MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
+MPI_Datatype tempi_types_named[1 << TEMPI_TYPES_NAMED_BITS];
+static int named; /* entries of it */
 
 static struct {
     tempi_lock lock;
@@ -144,7 +146,12 @@ static int decode(tempi_type *type, int64_t most)
         return status;
     type->size = type->layout->size;
     choose(type, &traits);
-    return tempi_config.check ? tempi_typemap_make(type->handle, &type->typemap) : TEMPI_OK;
+    if (!tempi_config.check)
+        return TEMPI_OK;
+    status = tempi_typemap_make(type->handle, &type->typemap);
+    if (status == TEMPI_OK)
+        type->typemap->unit = traits.unit;
+    return status;
 }
 
 static bool predefined(MPI_Datatype handle)
@@ -227,6 +234,32 @@ static bool born_committed(MPI_Datatype handle)
         born = attribute_of(c.types[0]) != NULL || born_committed(c.types[0]);
     tempi_contents_release(&c);
     return born;
+}
+
+static void remember_named(MPI_Datatype handle)
+{
+    unsigned i = tempi_handle_home(handle, TEMPI_TYPES_NAMED_BITS);
+    tempi_lock_acquire(&types.lock);
+    while (tempi_handle(tempi_types_named[i]) != 0 && tempi_types_named[i] != handle)
+        i = (i + 1) % (1 << TEMPI_TYPES_NAMED_BITS);
+    if (tempi_handle(tempi_types_named[i]) == 0 && named < 1 << (TEMPI_TYPES_NAMED_BITS - 1)) {
+        ++named;
+        __atomic_store_n(&tempi_types_named[i], handle, __ATOMIC_RELAXED);
+    }
+    tempi_lock_release(&types.lock);
+}
+
+bool tempi_type_derived(MPI_Datatype handle, int64_t *size)
+{
+    int combiner;
+    if (!types.started || handle == MPI_DATATYPE_NULL || tempi_combiner_of(handle, &combiner) != TEMPI_OK)
+        return false;
+    if (tempi_combiner_predefined(combiner)) {
+        remember_named(handle);
+        return false;
+    }
+    *size = tempi_type_size(handle);
+    return *size >= 0;
 }
 
 /* The type if it is committed. */
@@ -377,8 +410,10 @@ int tempi_types_start(tempi_library library)
         tempi_lib.Type_create_keyval(on_type_duplicated, on_type_deleted, &types.keyval, NULL);
     types.library = library;
     types.started = rc == MPI_SUCCESS;
-    if (types.started)
+    if (types.started) {
+        remember_named(MPI_DATATYPE_NULL);
         learn_plain();
+    }
     return rc;
 }
 
@@ -395,5 +430,7 @@ void tempi_types_clear(void)
     tempi_lock_acquire(&types.lock);
     while (types.all)
         give_back(types.all);
+    memset(tempi_types_named, 0, sizeof tempi_types_named); /* Fortran's kinds end with MPI */
+    named = 0;
     tempi_lock_release(&types.lock);
 }

@@ -54,6 +54,27 @@ static inline bool tempi_type_plain(MPI_Datatype type)
            __atomic_load_n(&tempi_types_plain[tempi_type_home(type)], __ATOMIC_RELAXED) == type;
 }
 
+/* Predefined types of every kind that were seen, pair types and those of Fortran's kinds among them; open addressing, at
+ * most half full. */
+enum { TEMPI_TYPES_NAMED_BITS = 8 };
+extern MPI_Datatype tempi_types_named[1 << TEMPI_TYPES_NAMED_BITS];
+
+/* A predefined type, or no type at all. False may also mean that it was not seen yet: tempi_type_derived tells. Any
+ * value may be asked about, even that of an argument without a meaning. */
+static inline bool tempi_type_named(MPI_Datatype type)
+{
+    if (tempi_abi_builtin(type))
+        return true;
+    for (unsigned i = tempi_handle_home(type, TEMPI_TYPES_NAMED_BITS);; i = (i + 1) % (1 << TEMPI_TYPES_NAMED_BITS)) {
+        const MPI_Datatype at = __atomic_load_n(&tempi_types_named[i], __ATOMIC_RELAXED);
+        if (at == type || tempi_handle(at) == 0)
+            return at == type;
+    }
+}
+
+/* Whether a type that was handed to MPI is a derived one, and if so the bytes of an element. */
+bool tempi_type_derived(MPI_Datatype type, int64_t *size);
+
 /* Not in the cache: asks the attribute, decodes at first use. NULL: the library's. */
 const tempi_type *tempi_type_lookup(MPI_Datatype type);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from table.emit_abi import NOTICE, declarable
 from table.emit_bounce import CARRIED, owner
+from table.emit_fallback import count_call
 from table.header import Header
 from table.overlay import EXTENSIONS, OPTIONAL, OWN_IMPLEMENTATION, REFUSED, SETTLED, SYNCHRONISES, Class, Role
 from table.rows import Bounce, Row, Slot, slots
@@ -114,19 +115,30 @@ def forwarded_body(slot: Slot) -> str:
     row, table = slot.row, table_of(slot)
     guard = GUARDS.get(row.kind, "")
     body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
-    body += bounced(slot)
+    form = row.function.large if slot.large else row.function.plain
+    assert form is not None
+    body += bounced(slot) + count_call(row, form, slot.large)
     if slot.large:
-        assert row.function.large is not None
-        names = ", ".join(row.function.large.names)
-        return f"{body}    return tempi_fwd_{row.name}(&{table}, {names});\n"
-    call = f"{table}.{row.name}({', '.join(row.function.plain.names)})"
-    return f"{body}{synchronised(row, call)}    return {call};\n"
+        return body + returned(row, f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})")
+    call = f"{table}.{row.name}({', '.join(form.names)})"
+    return body + synchronised(row, call) + returned(row, call)
+
+
+def returned(row: Row, call: str) -> str:
+    """ROMIO works by PMPI functions, which are not the program's calls."""
+    if not row.name.startswith("File_"):
+        return f"    return {call};\n"
+    return (
+        f"    ++tempi_this_thread.inside;\n    const int result = {call};\n    --tempi_this_thread.inside;\n"
+        "    return result;\n"
+    )
 
 
 def entry(slot: Slot) -> str:
     form = slot.row.function.large if slot.large else slot.row.function.plain
     assert form is not None
-    body = passed_on(slot) + acted_body(slot) if slot.row.acted else forwarded_body(slot)
+    counting = count_call(slot.row, form, slot.large)
+    body = passed_on(slot) + counting + acted_body(slot) if slot.row.acted else forwarded_body(slot)
     if slot.row.name in OPTIONAL:
         body = f"    if ({table_of(slot)}.{slot.row.name} == NULL)\n        return TEMPI_UNAVAILABLE;\n{body}"
     return f"static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
@@ -152,7 +164,9 @@ def wrappers(header: Header) -> str:
 
 #include "act_prototypes.h"
 #include "bounced.h"
+#include "base/thread.h"
 #include "door/door.h"
+#include "left.h"
 #include "shim/act.h"
 #include "shim/bounce.h"
 #include "shim/packing.h"

@@ -16,13 +16,23 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from table import emit_abi, emit_bounce, emit_door, emit_forward, emit_trampolines, emit_wrappers, header
+from table import (
+    emit_abi,
+    emit_bounce,
+    emit_door,
+    emit_fallback,
+    emit_forward,
+    emit_trampolines,
+    emit_wrappers,
+    header,
+)
 
 
 def neutral_files() -> dict[str, str]:
     """The door's files: nothing in them depends on an MPI."""
     return {
         "slots.h": emit_door.slots_header(),
+        "functions.h": emit_fallback.functions_header(),
         "exports.map": emit_door.exports(),
         "functions.md": emit_door.functions_page(),
         "trampolines_x86_64.S": emit_trampolines.x86_64(),
@@ -39,6 +49,8 @@ def abi_files(command: list[str]) -> dict[str, str]:
         "act_prototypes.h": emit_abi.act_prototypes(seen),
         "bounced.h": emit_bounce.prototypes(seen),
         "bounced.c": emit_bounce.functions(seen),
+        "left.h": emit_fallback.prototypes(seen),
+        "left.c": emit_fallback.functions(seen),
         "bind.c": emit_abi.bind(seen),
         "forward.c": emit_forward.forwards(seen),
         "wrappers.c": emit_wrappers.wrappers(seen),

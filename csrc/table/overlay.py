@@ -48,6 +48,10 @@ ACTED = frozenset(
 # Of these, those that hand device buffers to the generated bounce themselves.
 BOUNCES_ITSELF = frozenset({"Isendrecv", "Isendrecv_replace"})
 
+# Of those acted in, those whose data tempi never moves: calls with a derived datatype are counted as left to the
+# library, as in every function that is not acted in.
+NEVER_CARRIED = BOUNCES_ITSELF | {"Psend_init", "Precv_init", "Pack_external", "Unpack_external"}
+
 # Exported although some supported library has no such function, because the shim's own functions
 # do without it, or say what mpi4py says of a name that is not there.
 OWN_IMPLEMENTATION = {
@@ -183,7 +187,7 @@ AUXILIARY = frozenset(
     """
     Type_get_envelope Type_get_contents Type_get_extent Type_get_extent_x Type_get_true_extent
     Type_get_true_extent_x Type_size Type_size_x Type_create_keyval Type_free_keyval Type_set_attr
-    Type_get_attr Type_delete_attr Type_contiguous Type_vector Type_create_struct
+    Type_get_attr Type_delete_attr Type_contiguous Type_vector Type_indexed Type_create_struct
     Type_create_hvector Type_create_hindexed Type_create_resized Type_dup Type_get_name
     Type_set_name Pack_size Pack_external_size Get_address
     Grequest_start Grequest_complete

@@ -53,6 +53,12 @@ class Row:
         return self.name if self.name in overlay.EXTENSIONS else f"MPI_{self.name}"
 
     @property
+    def counted(self) -> bool:
+        """Whether calls with a derived datatype are counted as left to the library."""
+        typed = any(buffer.type for buffer in self.buffers)
+        return self.exported and typed and (not self.acted or self.name in overlay.NEVER_CARRIED)
+
+    @property
     def has_large(self) -> bool:
         return self.function.large is not None
 

@@ -41,7 +41,8 @@ tempi_record *tempi_record_new(void)
         return NULL;
     /* One by one: the compiler clears the whole record with a string instruction, which takes 10 ns. */
     record->role = TEMPI_REQUEST_ATTACHED;
-    record->receives = record->active = record->settled = record->cancelled = record->posted = false;
+    record->receives = record->active = record->settled = record->cancelled = record->gapped = false;
+    record->posted = false;
     record->op.layout = NULL;
     record->op.packed = NULL;
     record->op.parts = NULL;

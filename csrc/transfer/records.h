@@ -25,6 +25,7 @@ typedef struct tempi_record {
     bool active;    /* persistent: started and not yet completed */
     bool settled;   /* the data has been moved, only the handle is left */
     bool cancelled; /* MPI_Cancel was called */
+    bool gapped;    /* the bytes go with a gap before the last one: the shim's (wire.h) */
     tempi_op op;    /* op.packed is a buffer that the record owns (packed.h) */
     void *typemap;  /* under TEMPI_CHECK: the shim's, released by it */
     void *bounce;   /* host memory in place of device buffers: the shim's, released by it; op is empty then */

@@ -22,6 +22,7 @@ FORMAT = 1
 _PRINTED = re.compile(r"^tempi: +(\d+)  (\w+): ", re.MULTILINE)
 _RANKS = re.compile(r"^tempi: over (\d+) ranks:", re.MULTILINE)
 _CHOSEN = re.compile(r"^tempi: chosen by (.+)$", re.MULTILINE)
+_FALLBACKS = re.compile(r"^tempi: left to the library: (\d+) calls of (\w+) with (\d+) B", re.MULTILINE)
 _CARRIED = ("sends", "recvs", "packs", "unpacks", "bounced")
 _OURS, _THEIRS = "#ee6677", "#4477aa"
 
@@ -32,12 +33,14 @@ class StatisticsError(TempiError):
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one run. `sum` and `most`: of each counter that is not zero, over the ranks; `more`: all else there is."""
+    """Of one run. `sum` and `most`: of each counter that is not zero, over the ranks; `fallbacks`: calls with a derived
+    datatype of the functions that tempi does not act in; `more`: all else there is."""
 
     name: str
     ranks: int
     sum: Mapping[str, int]
     most: Mapping[str, int]
+    fallbacks: Mapping[str, Mapping[str, int]]  # by function: calls and bytes
     more: Mapping[str, Any]
 
 
@@ -52,9 +55,12 @@ def _of_json(name: str, data: Any) -> Statistics:
         raise ValueError("it has no statistics of tempi's")
     if data["tempi_statistics"] != FORMAT:
         raise ValueError("it is of another version")
-    known = ("tempi_statistics", "ranks", "sum", "most")
+    known = ("tempi_statistics", "ranks", "sum", "most", "fallback_functions")
     more = {key: value for key, value in data.items() if key not in known}
-    return Statistics(name, int(data["ranks"]), _counters(data["sum"]), _counters(data["most"]), more)
+    fallbacks = {key: _counters(value) for key, value in data.get("fallback_functions", {}).items()}
+    if any(value.keys() != {"calls", "bytes"} for value in fallbacks.values()):
+        raise ValueError("it is damaged")
+    return Statistics(name, int(data["ranks"]), _counters(data["sum"]), _counters(data["most"]), fallbacks, more)
 
 
 def _of_text(name: str, text: str) -> Statistics:
@@ -65,7 +71,8 @@ def _of_text(name: str, text: str) -> Statistics:
     chosen = _CHOSEN.findall(text)
     last = text[text.rindex(f"tempi: over {ranks[-1]} ranks:") :]
     total = {counter: int(value) for value, counter in _PRINTED.findall(last)}
-    return Statistics(name, int(ranks[-1]), total, {}, {"tables": chosen[-1]} if chosen else {})
+    fallbacks = {function: {"calls": int(n), "bytes": int(b)} for n, function, b in _FALLBACKS.findall(last)}
+    return Statistics(name, int(ranks[-1]), total, {}, fallbacks, {"tables": chosen[-1]} if chosen else {})
 
 
 def read(path: str) -> Statistics:
@@ -138,6 +145,11 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
     ]
     columns = ("counter", "meaning", "all ranks", *(["most of one rank"] if most else []))
     body += page.table(columns, rows, words=2) if rows else page.paragraph("All counters are zero.")
+    if found.fallbacks:
+        left = sorted(found.fallbacks.items(), key=lambda item: -item[1]["calls"])
+        body += page.paragraph("Calls with a derived datatype of functions that tempi does not act in:")
+        table = [(function, f"{each['calls']:,}", f"{each['bytes']:,}") for function, each in left]
+        body += page.table(("function", "calls, all ranks", "bytes"), table)
     for name, value in found.more.items():
         if name not in ("mpi", "tables"):
             body += "".join(_more(name, value))
@@ -147,4 +159,4 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
 def objects(found: Statistics) -> Iterator[Mapping[str, object]]:
     """The same for other programs."""
     own = {"section": "statistics", "file": found.name, "ranks": found.ranks}
-    yield own | {"sum": dict(found.sum), "most": dict(found.most), **found.more}
+    yield own | {"sum": dict(found.sum), "most": dict(found.most), "fallbacks": dict(found.fallbacks), **found.more}

@@ -65,13 +65,16 @@ APART = (
     "test_dropin_aware.py",
     "test_dropin_devices.py",
     "test_rule_*.py",
+    "test_signatures.py",
     "test_stage.py",
 )
 
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, Group] = {
     "base": Group(FORCED, ("test_*.py",), RANKS, APART),
-    "checked": variation(FORCED | {"TEMPI_CHECK": "1"}, "test_pack.py", "test_completion.py", "test_pairings.py"),
+    "checked": variation(
+        FORCED | {"TEMPI_CHECK": "1"}, "test_pack.py", "test_completion.py", "test_pairings.py", "test_signatures.py"
+    ),
     "deferred": variation(
         FORCED | {"TEMPI_TEST_DELAY": "7"},
         *("test_deferred.py", "test_completion.py", "test_status.py", "test_pairings.py"),

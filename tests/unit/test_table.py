@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import build
-from table import emit_abi, emit_bounce, emit_door, emit_trampolines, emit_wrappers, generate, overlay
+from table import emit_abi, emit_bounce, emit_door, emit_fallback, emit_trampolines, emit_wrappers, generate, overlay
 from table.overlay import Class, Role
 from table.rows import Bounce, Row, all_rows, exported_rows, library_symbols, slots
 
@@ -188,6 +188,28 @@ def test_bounced_buffers_that_one_can_check_by_eye() -> None:
     assert "op == MPI_NO_OP" not in text("Accumulate")[0]
 
 
+def test_every_typed_buffer_is_carried_or_counted() -> None:
+    """What tempi leaves to the library whatever its datatype is counted by function; what it may carry, by reason."""
+    typed = {row.name for row in ROWS.values() if row.exported and any(buffer.type for buffer in row.buffers)}
+    counted = {row.name for row in emit_fallback.counted_rows()}
+    carried = overlay.ACTED - overlay.NEVER_CARRIED
+    assert counted == typed - carried
+    assert {"Bcast", "Alltoallw_init", "Ineighbor_alltoallw", "Put", "File_iwrite", "Psend_init"} <= counted
+    assert not counted & {"Send", "Sendrecv_replace", "Mrecv", "Pack", "Barrier"}
+
+
+def test_predefined_types_cost_a_look() -> None:
+    assert emit_fallback.condition(ROWS["Gather"]) == "!tempi_type_named(sendtype) || !tempi_type_named(recvtype)"
+    assert "target_datatype" in emit_fallback.condition(ROWS["Put"])
+    assert emit_fallback.condition(ROWS["Alltoallw"]) == ""
+
+
+def test_only_the_programs_calls_of_files_count() -> None:
+    text = emit_wrappers.returned(ROWS["File_write_all"], "call()")
+    assert text.index("++tempi_this_thread.inside") < text.index("call()") < text.index("--tempi_this_thread.inside")
+    assert emit_wrappers.returned(ROWS["Bcast"], "call()") == "    return call();\n"
+
+
 def test_what_waits_for_one_sided_operations_ends_their_bounce() -> None:
     """All of the standard's completions at the origin: MPI-5.0 section 12.5."""
     asked = {n for n in ROWS if n.startswith(("Win_flush", "Win_unlock", "Win_fence", "Win_complete", "Win_free"))}
@@ -224,7 +246,7 @@ def test_some_mpi_header_is_here() -> None:
 @pytest.mark.parametrize("mpi", MPIS, ids=lambda m: m.label)
 def test_generated_code_compiles_without_a_warning(mpi: build.Mpi, tmp_path: Path) -> None:
     directory = generated(mpi, tmp_path)
-    for name in ("bind.c", "bounced.c", "forward.c", "wrappers.c"):
+    for name in ("bind.c", "bounced.c", "forward.c", "left.c", "wrappers.c"):
         run = compiles(directory / name, directory, mpi)
         assert run.returncode == 0, run.stderr
 

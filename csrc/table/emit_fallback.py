@@ -1,0 +1,86 @@
+"""fallback.c: counts calls with a derived datatype of the functions in which tempi does not act.
+
+A wrapper looks whether its datatypes are all predefined; only where one may be derived it calls
+tempi_left_<name>, which describes the call's buffers as for the bounce, and counts.
+"""
+
+from __future__ import annotations
+
+from table.emit_abi import NOTICE, blob, declarable
+from table.emit_bounce import described, forms
+from table.header import Header
+from table.rows import Row, exported_rows
+from table.standard import Signature
+
+
+def counted_rows() -> tuple[Row, ...]:
+    return tuple(row for row in exported_rows() if row.counted)
+
+
+def functions_header() -> str:
+    """functions.h: numbers and names of the functions that are counted, the same for every ABI."""
+    names = [row.name for row in counted_rows()]
+    numbers = "".join(f"    TEMPI_FUNCTION_{name},\n" for name in names)
+    text = blob([f"MPI_{name}" for name in names]).replace("\n", " \\\n")
+    return (
+        f"{NOTICE}#ifndef TEMPI_FUNCTIONS_H\n#define TEMPI_FUNCTIONS_H\n\n"
+        f"enum {{\n{numbers}    TEMPI_FUNCTION_COUNT\n}};\n\n"
+        f"/* In that order, each ended by a NUL. */\n#define TEMPI_FUNCTION_NAMES \\\n{text}\n\n#endif\n"
+    )
+
+
+def condition(row: Row) -> str:
+    """Whether some datatype may be a derived one; "" where it takes more than a look: arrays of them."""
+    types = row.function.of_kind("DATATYPE")
+    if any(p.is_array for p in types):
+        return ""
+    return " || ".join(f"!tempi_type_named({p.name})" for p in types)
+
+
+def target(row: Row) -> str:
+    """The other side's count and datatype, of one-sided operations that name them."""
+    names = {p.name for p in row.function.plain.parameters}
+    return "target_count, target_datatype" if "target_datatype" in names else "0, MPI_DATATYPE_NULL"
+
+
+def prototype(row: Row, form: Signature, large: bool) -> str:
+    return f"void tempi_left_{row.name}{'_c' if large else ''}({form.declared})"
+
+
+def counting(row: Row, form: Signature, large: bool) -> str:
+    names = {p.name for p in form.parameters}
+    typed = [buffer for buffer in row.buffers if buffer.type]
+    buffers = "".join(f"        {described(row, buffer)},\n" for buffer in typed)
+    if "partitions" in names:
+        buffers = buffers.replace(".count = count", ".count = (MPI_Count)partitions * count")
+    comm = "comm" if "comm" in names else "MPI_COMM_NULL"
+    ignored = "".join(f"    (void){name};\n" for name in form.names)
+    return (
+        f"{prototype(row, form, large)}\n{{\n{ignored}"
+        "    if (!tempi_left_counts())\n        return;\n"
+        f"    const tempi_bounce_buffer buffers[] = {{\n{buffers}    }};\n"
+        f"    tempi_left_count(TEMPI_FUNCTION_{row.name}, {comm}, buffers, {len(typed)}, {target(row)});\n}}\n"
+    )
+
+
+def chosen(header: Header) -> list[Row]:
+    return [row for row in counted_rows() if declarable(row, header)]
+
+
+def prototypes(header: Header) -> str:
+    lines = "".join(f"{prototype(row, form, large)};\n" for row in chosen(header) for form, large in forms(row))
+    return f'{NOTICE}#ifndef TEMPI_LEFT_H\n#define TEMPI_LEFT_H\n#include "mpi_table.h"\n\n{lines}#endif\n'
+
+
+def functions(header: Header) -> str:
+    body = "\n".join(counting(row, form, large) for row in chosen(header) for form, large in forms(row))
+    return f'{NOTICE}#include "left.h"\n\n#include "shim/left_count.h"\n\n{body}'
+
+
+def count_call(row: Row, form: Signature, large: bool) -> str:
+    """In a wrapper, before the call goes on."""
+    if not row.counted:
+        return ""
+    call = f"tempi_left_{row.name}{'_c' if large else ''}({', '.join(form.names)});"
+    test = condition(row)
+    return f"    if ({test})\n        {call}\n" if test else f"    {call}\n"
