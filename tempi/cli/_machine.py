@@ -292,7 +292,8 @@ def mpis() -> Iterator[Finding]:
         if "single_copy" in answer:
             yield single_copy_of(path, answer, memory)
     if importlib.util.find_spec("mpi4py") is None:
-        yield Finding("mpi4py", "note", "not installed: only `tempi run` is of use", None)
+        text = "not installed: `tempi run` works, `tempi calibrate` and `tempi bench` do not"
+        yield Finding("mpi4py", "note", text, "pip install 'mpi4py>=4'")
     else:
         finding = _verdict("mpi4py", "from tempi import MPI", *_prove(["mpi4py"], None, preload=False))
         working += finding.status == "ok"

@@ -149,8 +149,8 @@ def _fits(path: Path, library: Path, abi: str) -> Finding:
     built = (Path(_engine.library_path()).parent / f"libtempi-{abi}.so").is_file()
     status: Status = "ok" if built and preloadable() else "problem"
     if built and not preloadable():
-        text = f"{path} links {library} ({abi}); `tempi run` cannot interpose it: the engine's path has a space or a colon"
-        return Finding("program", status, text, "install tempi elsewhere", data)
+        why = "`tempi run` cannot interpose it: the engine's path has a space or a colon"
+        return Finding("program", status, f"{path} links {library} ({abi}); {why}", "install tempi elsewhere", data)
     if built:
         return Finding("program", status, f"{path} links {library} ({abi}); tempi run can interpose it", None, data)
     advice = "install tempi again with that MPI's mpicc on the PATH, or TEMPI_MPI_PREFIX set"

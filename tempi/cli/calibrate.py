@@ -174,8 +174,8 @@ def _sureness(console: Console, found: Calibration) -> None:
         return
     text = f"  choices: {told.sure:,} of {told.choices:,} are sure ({told.sure / told.choices:.0%})"
     if told.sure < told.choices:
-        middle, worst = told.if_wrong
-        text += f"; one of the others, if wrong, costs {middle:.1%} in the median and {worst:.0%} at most"
+        middle, most = told.if_wrong
+        text += f"; one of the others, if wrong, costs {middle:.1%} in the median, 1 of 20 more than {most:.0%}"
     text += f"; expected loss over all: {told.loss:.2%}"
     console.print(text, highlight=False, soft_wrap=True)
     for doubt in told.doubts[:_SHOWN]:
@@ -187,7 +187,7 @@ def _sureness(console: Console, found: Calibration) -> None:
         console.print("  nothing to do: a better calibration would gain less than 1%", highlight=False)
     else:
         advice = "  to do: calibrate again when the machine is quiet, or for longer (--seconds 300)"
-        console.print(advice, style="yellow", highlight=False)
+        console.print(advice, style="yellow", highlight=False, soft_wrap=True)
 
 
 def _doubt(doubt: Doubt) -> str:
@@ -195,7 +195,8 @@ def _doubt(doubt: Doubt) -> str:
     sizes = _size(doubt.smallest)
     if doubt.largest > doubt.smallest:
         sizes += f" to {_size(doubt.largest)}"
-    return f"{doubt.operation}{peer}, {doubt.kind}, {sizes}: {doubt.doubtful} of {doubt.choices}, up to {doubt.loss:.0%}"
+    cost = f"{doubt.doubtful} of {doubt.choices}, {doubt.loss:.0%} if wrong"
+    return f"{doubt.operation}{peer}, {doubt.kind}, {sizes}: {cost}"
 
 
 def _mine() -> Iterator[tuple[Path, Calibration]]:
@@ -234,8 +235,6 @@ def _show(json_file: str | None) -> None:
 
 
 def _export(target: Path, mpi: str | None) -> None:
-    from tempi.model import store
-
     found = [one for _, one in _mine() if mpi is None or mpi.lower() in one.machine.mpi.lower()]
     if not found:
         raise click.ClickException("no such calibration for this machine: run `tempi calibrate`")
@@ -273,18 +272,16 @@ def _import(source: Path) -> None:
         click.echo(f"{path} written: {found.machine.mpi}{card}")
 
 
-def _check_writable(*folders: Path) -> None:
+def _check_writable(folder: Path, hint: str = "") -> None:
     """Before minutes of measuring, not after them."""
     import tempfile
 
-    for folder in folders:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-        except OSError as error:
-            what = f"{folder}: {error.strerror}"
-            raise click.ClickException(f"{what}: nothing is measured; TEMPI_CACHE_DIR moves the calibration") from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise click.ClickException(f"{folder}: {error.strerror}: nothing is measured{hint}") from error
 
 
 def _before(target: Path | None) -> None:
@@ -295,7 +292,9 @@ def _before(target: Path | None) -> None:
 
     need("mpi4py", "tempi calibrate")
     if launch.rank_of_launcher() == 0:  # which alone writes
-        _check_writable(store.machine("").table.parent, *([target.absolute().parent] if target is not None else []))
+        _check_writable(store.machine("").table.parent, "; TEMPI_CACHE_DIR moves the calibration")
+        if target is not None:
+            _check_writable(target.absolute().parent)
 
 
 def _measure(
@@ -340,7 +339,8 @@ def _measure(
 @click.option("--most", type=click.IntRange(4096, 16 << 20), metavar="BYTES", help="Largest message [default: 16 MiB].")
 @click.option("--mpirun", metavar="PATH", help="The MPI launcher [default: that of this Python, then PATH].")
 @click.option("--show", is_flag=True, help="Show what was measured on this machine, and stop.")
-@click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path), help="Write it to a file; with --quick, --seconds or --most: measure it first.")  # fmt: skip
+@click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path),
+              help="Write it to a file; with --quick, --seconds, --most or --mpirun: measure it first.")  # fmt: skip
 @click.option("--import", "source", metavar="FILE", type=click.Path(path_type=Path), help="Take it from a file.")
 @click.option("--mpi", metavar="WORD", help="With --export: of the MPI library that has this in its name.")
 @json_option
@@ -360,7 +360,7 @@ def calibrate(
         raise click.UsageError("--show, --export and --import: one at a time")
     measures = quick or any(value is not None for value in (seconds, most, mpirun))
     if measures and (show or source is not None):
-        raise click.UsageError("--show and --import measure nothing: they go without --quick, --seconds, --most, --mpirun")
+        raise click.UsageError("--show and --import measure nothing: drop --quick, --seconds, --most, --mpirun")
     if mpi is not None and (target is None or measures):
         raise click.UsageError("--mpi chooses for --export among what was measured before")
     if show:

@@ -1,5 +1,5 @@
-"""How an MPI library moves a large message between two ranks of a node: in a single copy, from process to process, or in
-two through shared memory. Times hang on it: a derived message of MPICH 5 becomes one iovec a run under CMA.
+"""How an MPI library moves a large message between two ranks of a node: in a single copy, from process to process, or
+in two through shared memory. Times hang on it: a derived message of MPICH 5 becomes one iovec a run under CMA.
 
 The library itself is asked, through the MPI tools interface (MPI-4.1, chapter 15), in a process that has called
 MPI_Init: MPICH 5 decides there by ``MPIR_CVAR_CH4_CMA_ENABLE`` and by Yama's ptrace_scope, Open MPI 5 by the components
@@ -90,7 +90,7 @@ def _there(name: str) -> bool:
 
 
 def before_init(library: ctypes.CDLL, abi: str) -> str | None:
-    """The answer of Open MPI 4, which says "none" after the MPI_Init of a process without other ranks; None of others."""
+    """The answer of Open MPI 4, which says "none" after the MPI_Init of a process without others; None of others."""
     return _vader(_Tools(library)) if abi == "openmpi" else None
 
 

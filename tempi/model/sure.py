@@ -1,10 +1,10 @@
-"""How sure a calibration's choices are: would other samples of the same machine have chosen otherwise, and at what cost?
+"""How sure a calibration's choices are: would other samples of the machine have chosen otherwise, and at what cost?
 
 The bootstrap (Efron, 1979) over each point's visits, since samples of one visit see the same machine:
 
 1. A point's visits are drawn again, with repetition, and their middle half is averaged, in logarithms. The deviations
-   are widened by sqrt(n / (n - 1)), which so few visits as some points have hide of them. A point that was measured
-   once gets the deviations of all the others, pooled: it is taken for as noisy as they are.
+   are widened by sqrt(n / (n - 1)), which so few visits as some points have hide of them, and what is far out is put
+   nearer. A point that was measured once gets the deviations of all the others, pooled: it is taken for as noisy.
 2. Subjects of one point took turns, so the same visits are drawn for all of them: what made a visit slow for all
    decides nothing.
 3. Each draw chooses, as the engine does from its tables, at the places that were measured. A choice is in doubt where
@@ -32,6 +32,8 @@ DRAWS = 200
 DOUBT = 0.05  # of the draws
 MARGIN = 0.03  # TEMPI_MODEL_MARGIN: between equals the library's way is taken
 SMALL = 0.01  # a cost that is not worth another calibration
+OUT = 3.0
+_NORMAL = 1.4826  # the standard deviation of normal values over the median of their distances from the middle
 LIBRARY = "library"
 _SEED = 1
 
@@ -63,7 +65,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """The doubtful ones of a kind of operations. `loss`: the largest, if wrong."""
+    """The doubtful ones of a kind of operations. `loss`: the median of what they cost, if wrong."""
 
     operation: str
     peer: str
@@ -77,7 +79,8 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Over all choices. `loss`: expected, in the mean; `if_wrong`: the median and the largest of the doubtful ones."""
+    """Over all choices. `loss`: expected, in the mean; `if_wrong`: of the doubtful ones the median, and what 19 of 20
+    stay below."""
 
     choices: int
     sure: int
@@ -101,6 +104,21 @@ def _middle(values: Floats) -> Floats:
     return np.asarray(np.sort(values, axis=-1)[..., aside : n - aside].mean(axis=-1))
 
 
+def _deviations(visits: Sequence[Floats]) -> Floats:
+    """From each point's middle, wider by what so few visits hide."""
+    rows = np.stack(visits)
+    n = rows.shape[1]
+    return np.asarray((rows - np.median(rows, axis=1, keepdims=True)) * math.sqrt(n / (n - 1)))
+
+
+def _kept(deviations: Floats, usual: float) -> Floats:
+    """What is further out than `OUT` standard deviations, by the median deviation of its point or by that of most
+    points, is put there: other work on the machine, which the tables leave out."""
+    own = np.median(np.abs(deviations), axis=1, keepdims=True)
+    bound = OUT * _NORMAL * np.maximum(own, usual)
+    return np.asarray(np.clip(deviations, -bound, bound))
+
+
 class _Draws:
     """Seconds of each point, one a draw."""
 
@@ -111,15 +129,15 @@ class _Draws:
         for point in points:
             visits = np.log(np.asarray(point.apart, np.float64))
             by_visits.setdefault(visits.size, []).append((point, visits))
+        by_number = {n: _deviations([visits for _, visits in found]) for n, found in by_visits.items() if n > 1}
+        far = [np.median(np.abs(own), axis=1) for own in by_number.values()]
+        usual = float(np.median(np.concatenate(far))) if far else 0.0
         pool = np.zeros(1)
-        for n, found in sorted(by_visits.items(), reverse=True):
-            if n == 1:
-                self._add_pooled([point for point, _ in found], pool)
-            else:
-                visits = np.stack([own for _, own in found])
-                widened = (visits - visits.mean(axis=1, keepdims=True)) * math.sqrt(n / (n - 1))
-                pool = np.concatenate([pool, widened.ravel()])
-                self._add([point for point, _ in found], widened, n)
+        for n, own in by_number.items():
+            kept = _kept(own, usual)
+            pool = np.concatenate([pool, kept.ravel()])
+            self._add([point for point, _ in by_visits[n]], kept, n)
+        self._add_pooled([point for point, _ in by_visits.get(1, ())], pool)
 
     def _add(self, points: Sequence[store.Point], deviations: Floats, n: int) -> None:
         chosen = self._random.integers(0, n, (DRAWS, n))
@@ -222,8 +240,8 @@ def _doubts(found: Iterable[Choice]) -> list[Doubt]:
         doubtful = [one for one in own if one.doubtful]
         if doubtful:
             sizes = [one.size for one in doubtful]
-            worst = max(one.if_wrong for one in doubtful)
-            made.append(Doubt(operation, peer, kind.title, min(sizes), max(sizes), len(doubtful), len(own), worst))
+            loss = samples.median([one.if_wrong for one in doubtful])
+            made.append(Doubt(operation, peer, kind.title, min(sizes), max(sizes), len(doubtful), len(own), loss))
     return sorted(made, key=lambda one: -one.doubtful * one.loss)
 
 
@@ -237,6 +255,6 @@ def verdict(calibration: store.Calibration) -> Verdict | None:
         len(found),
         sum(not one.doubtful for one in found),
         math.fsum(one.loss for one in found) / len(found),
-        (samples.median(wrong), max(wrong)) if wrong else (0.0, 0.0),
+        (float(np.median(wrong)), float(np.percentile(wrong, 95))) if wrong else (0.0, 0.0),
         tuple(_doubts(found)),
     )
