@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,11 +33,41 @@ class Launcher:
 
 # Set for each rank by hydra and srun --mpi=pmi2, by PMIx launchers, and by Open MPI's own.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+_SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+# What launchers set for their ranks beside these, and no user does.
+_OF_A_RANK = re.compile(
+    r"PMI_|PMIX_(?!MCA_)|HYDI_|MPI_LOCAL(NRANKS|RANKID)$|PRTE_(?!MCA_)|OMPI_(?!MCA_|ALLOW_)|OPAL_USER_PARAMS_GIVEN$|"
+    r"OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|orte_.*|ess|ess_.*|pmix|shmem_RUNTIME_.*)$"
+)
 
 
 def under_launcher() -> bool:
     """Is this process itself a rank?"""
     return any(name in os.environ for name in _RANK_VARIABLES)
+
+
+def rank_of_launcher() -> int:
+    """The rank that the launcher gave this process; 0 without one."""
+    return next((int(os.environ[name]) for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit()), 0)
+
+
+def ranks_of_launcher() -> int | None:
+    """So many ranks the launcher has started; None where it does not tell."""
+    return next((int(os.environ[name]) for name in _SIZE_VARIABLES if os.environ.get(name, "").isdigit()), None)
+
+
+def leave_launcher(ranks: int) -> None:
+    """Makes this rank a process that can start a program of `ranks` ranks, as if a shell had started it.
+
+    Raises `LaunchError` where it cannot: in a step of Slurm's, whose resources a launcher below could not have again,
+    and where this rank is bound to fewer cores than the program needs.
+    """
+    if "SLURM_STEP_ID" in os.environ:
+        raise LaunchError("started by srun")
+    if cores() < ranks:
+        raise LaunchError(f"bound to {cores()} of the cores by its launcher, and {ranks} ranks are needed")
+    for name in [name for name in os.environ if _OF_A_RANK.match(name)]:
+        del os.environ[name]
 
 
 def cores() -> int:

@@ -99,7 +99,7 @@ def why_no_mpi(common: suite.Common) -> str | None:
     try:
         import mpi4py  # noqa: F401
     except ImportError as error:
-        return str(error)
+        return f"{error}: pip install 'mpi4py>=4'"
     return None
 
 

@@ -12,8 +12,9 @@ and the rule.
 from __future__ import annotations
 
 import ast
+import difflib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -92,6 +93,12 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
 _MOST_ITEMS = 1 << 24  # of a list written as [...] * n
 
 
+def _near(written: str, known: Iterable[str]) -> str:
+    """The end of a message that names what was probably meant; "" where nothing is like it."""
+    found = difflib.get_close_matches(written, list(known), n=3, cutoff=0.7)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
 class _Parser:
     """Walks Python's syntax tree of the text; what it does not know is an error at its position."""
 
@@ -130,7 +137,7 @@ class _Parser:
         basic = name.upper().removeprefix("MPI_")
         made = _datatypes.basic(basic)
         if made is None:
-            hint = f"; {basic.lower()} needs arguments" if basic.lower() in _CONSTRUCTORS else ""
+            hint = f"; {basic.lower()} needs arguments" if basic.lower() in _CONSTRUCTORS else _near(basic, names())
             self.fail(node, f"no basic type is called {name}{hint}")
         return made
 
@@ -141,8 +148,8 @@ class _Parser:
             name = name.removeprefix(prefix)
         constructor = _CONSTRUCTORS.get(name)
         if constructor is None:
-            known = ", ".join(_CONSTRUCTORS)
-            self.fail(node, f"no constructor is called {written or 'that'}; there are {known}")
+            known = _near(name, _CONSTRUCTORS) or "; there are " + ", ".join(_CONSTRUCTORS)
+            self.fail(node, f"no constructor is called {written or 'that'}{known}")
         values = self.arguments(node, name, constructor)
         try:
             return constructor.make(self.source(node), *values)
@@ -162,7 +169,8 @@ class _Parser:
         }
         for keyword in node.keywords:
             if keyword.arg not in dict(parameters):
-                self.fail(keyword, f"no argument is called {keyword.arg}: {usage}")
+                meant = _near(keyword.arg or "", dict(parameters))
+                self.fail(keyword, f"no argument is called {keyword.arg}{meant}: {usage}")
             if keyword.arg in given:
                 self.fail(keyword, f"{keyword.arg} is given twice: {usage}")
             given[keyword.arg] = keyword.value

@@ -3,6 +3,8 @@
 #include "cuda.h"
 #include "halo.h"
 
+#include <string.h>
+
 /* The library takes part where it can reach the memory: no library knows addresses of the emulator. */
 static int library_reaches(const struct options *options)
 {
@@ -37,7 +39,7 @@ static int run(const struct options *options)
     int failed = 0;
     halo_setup(&h, options);
     const int n = choose_subjects(options, timings);
-    if (h.rank == 0 && !options->json)
+    if (h.rank == 0 && !(options->json && strcmp(options->json, "-") == 0))
         tell_missing(options);
     timing_run(&h, timings, n);
     for (int i = 0; i < n; i++)

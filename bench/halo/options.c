@@ -19,7 +19,7 @@ static const char usage[] =
     "  --check           only verify every cell\n"
     "  --memory KIND     where the fields live: host, or device (CUDA)\n"
     "  --label NAME      name of the library's subject in records (default library)\n"
-    "  --json FILE|-     write JSON lines instead of a table\n"
+    "  --json FILE|-     also write JSON lines; to stdout, instead of the table\n"
     "  --corrupt CELL    spoil that cell of rank 0 before checking (to test the check)\n";
 
 enum { OPT_GRID = 256, OPT_POINTS, OPT_RADIUS, OPT_FIELDS, OPT_NO_PERIODIC, OPT_COMBINE, OPT_PAPER,

@@ -1,4 +1,4 @@
-/* report.c: JSON lines (one record a phase and subject) or a text table, from rank 0. */
+/* report.c: a text table, and JSON lines (one record a phase and subject), from rank 0. */
 #include "cuda.h"
 #include "halo.h"
 
@@ -131,11 +131,12 @@ static void put_table(FILE *out, const struct halo *h, const struct timing *timi
 int report_write(const struct halo *h, const struct timing *timings, int n)
 {
     const char *path = h->options.json;
-    if (!path) {
+    const int to_stdout = path && strcmp(path, "-") == 0;
+    if (!to_stdout)
         put_table(stdout, h, timings, n);
+    if (!path)
         return 0;
-    }
-    FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    FILE *out = to_stdout ? stdout : fopen(path, "w");
     if (!out) {
         fprintf(stderr, "halo: cannot write %s\n", path);
         return 1;

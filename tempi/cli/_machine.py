@@ -17,12 +17,25 @@ from tempi import _elf, _engine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Finding", "ask", "engine", "environment", "model", "mpi_abi", "mpis", "probe_environment"]
+__all__ = [
+    "Finding",
+    "ask",
+    "engine",
+    "environment",
+    "model",
+    "mpi_abi",
+    "mpis",
+    "preloadable",
+    "probe_environment",
+    "single_copy_of",
+]
 
 Status = Literal["ok", "note", "warning", "problem"]
 _COMMANDS = ("mpicc", "mpirun", "mpiexec", "mpicc.openmpi", "mpicc.mpich")
 _LIBRARIES = ("libmpi.so*", "libmpi_abi.so*", "libmpich.so*", "libmpi_*.so*")
 _PROBE_SECONDS = 60
+#: Variables of MPI libraries by which users choose how messages are copied on a node.
+_SWITCHES = ("MPIR_CVAR_CH4_CMA_ENABLE", "OMPI_MCA_smsc", "OMPI_MCA_btl_vader_single_copy_mechanism")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +64,14 @@ def engine() -> Iterator[Finding]:
         text, advice = "built without any MPI", "install again with mpicc on the PATH or TEMPI_MPI_PREFIX set"
         yield Finding("engine", "problem", text, advice, {"abis": []})
     yield Finding("cpu", "ok", f"host kernels for {level}", data={"level": level})
-    if any(c in str(path) for c in " :"):
-        text = "its path has a space or a colon, which LD_PRELOAD cannot hold"
+    if not preloadable():
+        text = "its path has a space or a colon, which LD_PRELOAD cannot hold: `tempi run` does not work"
         yield Finding("engine", "problem", text, "install tempi elsewhere, or use `from tempi import MPI`")
+
+
+def preloadable() -> bool:
+    """Whether the engine's path can stand in LD_PRELOAD."""
+    return not any(separator in _engine.library_path() for separator in " :")
 
 
 def model() -> Iterator[Finding]:
@@ -210,7 +228,10 @@ def _aware(answer: Mapping[str, Any]) -> str:
     return "not CUDA-aware: tempi carries device memory for it"
 
 
-def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None) -> Finding:
+def _verdict(
+    topic: str, label: str, answer: dict[str, Any], prefix: str | None, *, how: str = "interposed"
+) -> Finding:
+    """`how`: what the library is where the probe's packs were counted."""
     data = {**answer, "label": label}
     if prefix is not None:
         advice = f"export OPAL_PREFIX={prefix}" if prefix else "unset OPAL_PREFIX"
@@ -219,11 +240,39 @@ def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None)
         return Finding(topic, "warning", f"{label}: cannot be tried here: {answer['error']}", None, data)
     label = f"{label}: {answer['version']}, ABI {answer['abi']}"
     if answer["packs"]:
-        text = f"{label}; interposed: packs counted {answer['packs']}; {_aware(answer)}"
+        text = f"{label}; {how}: packs counted {answer['packs']}; {_aware(answer)}"
         return Finding(topic, "ok", text, data=data)
     advice = "install tempi again where this MPI's mpi.h is found: mpicc on the PATH, or TEMPI_MPI_PREFIX"
     reason = answer.get("reason") or "its calls do not reach the engine"
     return Finding(topic, "problem", f"{label}; not interposed: {reason}", advice, data)
+
+
+def _why_none(memory: Mapping[str, Any]) -> str:
+    """Why a library copies twice, as far as it shows."""
+    switches = [f"{name}={os.environ[name]}" for name in _SWITCHES if name in os.environ]
+    if switches:
+        return ", ".join(switches)
+    if memory.get("ptrace_scope") not in (None, "0"):
+        return f"Yama's ptrace_scope is {memory['ptrace_scope']}"
+    return f"process_vm_readv: {memory['refused']}" if memory.get("refused") else "this build has no other way"
+
+
+def single_copy_of(path: Path, answer: Mapping[str, Any], memory: Mapping[str, Any]) -> Finding:
+    """How large messages go between the ranks of a node, from the answers of the two probes."""
+    from tempi.model import single_copy
+
+    meant, why_not = str(answer["single_copy"]), memory.get("refused")
+    state = single_copy.effective(meant, why_not, str(answer.get("abi")))
+    data = {"library": str(path), "mechanism": state, **memory}
+    hang = "figures and calibrations hold for this state only"
+    if state == "cma" and why_not is not None:
+        text = f"{path}: CMA is on, but process_vm_readv is refused here ({why_not}): messages between ranks may hang"
+        advice = "set MPIR_CVAR_CH4_CMA_ENABLE=0, or allow process_vm_readv (a container: --cap-add SYS_PTRACE)"
+        return Finding("single-copy", "warning", text, advice, data)
+    if state == "none":
+        text = f"{path}: none ({_why_none(memory)}), two copies through shared memory; {hang}"
+        return Finding("single-copy", "note", text, data=data)
+    return Finding("single-copy", "ok", f"{path}: {state} between the ranks of a node; {hang}", data=data)
 
 
 def mpis() -> Iterator[Finding]:
@@ -232,12 +281,19 @@ def mpis() -> Iterator[Finding]:
         found = shutil.which(name)
         yield Finding("mpi", "ok" if found else "note", f"{name}: {found or 'not on the PATH'}")
     working = 0
+    # Not preloaded, the probe has the engine by Python's import, ahead of the MPI library.
+    how = "interposed" if preloadable() else "interposed in Python only (`from tempi import MPI`)"
+    memory = ask(["memory"], probe_environment())
     for path, abi in _libraries():
-        finding = _verdict("mpi", f"{path} ({abi})", *_prove(["load", str(path)], path, preload=True))
+        answer, prefix = _prove(["load", str(path)], path, preload=preloadable())
+        finding = _verdict("mpi", f"{path} ({abi})", answer, prefix, how=how)
         working += finding.status == "ok"
         yield finding
+        if "single_copy" in answer:
+            yield single_copy_of(path, answer, memory)
     if importlib.util.find_spec("mpi4py") is None:
-        yield Finding("mpi4py", "note", "not installed: only `tempi run` is of use", None)
+        text = "not installed: `tempi run` works, `tempi calibrate` and `tempi bench` do not"
+        yield Finding("mpi4py", "note", text, "pip install 'mpi4py>=4'")
     else:
         finding = _verdict("mpi4py", "from tempi import MPI", *_prove(["mpi4py"], None, preload=False))
         working += finding.status == "ok"

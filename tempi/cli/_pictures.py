@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import click
+from tempi.cli._optional import need
 
 __all__ = ["need_matplotlib"]
 
 
 def need_matplotlib(wanted: str) -> None:
-    """`wanted` is the start of the message where it is not installed, as on a login node without a network."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise click.ClickException(f"{wanted}: pictures need matplotlib: pip install matplotlib ({error})") from error
+    """`wanted` begins the message where it is not installed, as on a login node without a network."""
+    need("matplotlib", wanted)
+    import matplotlib as mpl
+
     mpl.use("Agg")

@@ -2,7 +2,10 @@
 
 ``python -m tempi.cli._probe load PATH``: load the MPI library at PATH as a linked program has it, and
 pack a strided type under the preloaded engine. ``python -m tempi.cli._probe mpi4py``: the same through
-``from tempi import MPI``. One JSON object on stdout: {"abi", "library", "version", "packs", "aware", "error"}.
+``from tempi import MPI``. One JSON object on stdout: {"abi", "library", "version", "packs", "aware", "error"},
+and of ``load`` "single_copy" (tempi.model.single_copy).
+
+``python -m tempi.cli._probe memory``: whether one process may read another one's memory: {"refused", "ptrace_scope"}.
 
 ``python -m tempi.cli._probe gpu``: what there is of CUDA, in a process that may do without it afterwards:
 {"driver", "emulated", "version", "devices": [...], "error"}.
@@ -17,6 +20,7 @@ import sys
 from typing import Any
 
 from tempi import _engine, _stats
+from tempi.model import single_copy
 
 __all__ = ["main"]
 
@@ -44,12 +48,14 @@ def _check(code: int, name: str) -> None:
         raise RuntimeError(f"{name} failed with MPI error code {code}")
 
 
-def _pack(path: str) -> str:
+def _pack(path: str, result: dict[str, object]) -> str:
     """Init, MPI_Pack of every other byte, Finalize, by the names that a linked program calls."""
     library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
     program = ctypes.CDLL(None)
+    first = single_copy.before_init(library, "openmpi" if hasattr(library, "ompi_mpi_byte") else "other")
     _check(program.MPI_Init(None, None), "MPI_Init")
     abi = _stats.stats().abi
+    result["single_copy"] = first or single_copy.mechanism(library, abi)
     byte, handle = _type_of(abi, library)
     vector = handle()
     _check(program.MPI_Type_vector(64, 1, 2, byte, ctypes.byref(vector)), "MPI_Type_vector")
@@ -125,10 +131,14 @@ def main(arguments: list[str]) -> int:
     if arguments == ["gpu"]:
         sys.stdout.write(json.dumps(gpu()) + "\n")
         return 0
+    if arguments == ["memory"]:
+        told = {"refused": single_copy.refused(), "ptrace_scope": single_copy.ptrace_scope()}
+        sys.stdout.write(json.dumps(told) + "\n")
+        return 0
     result: dict[str, object] = {"version": None, "error": None}
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            result["version"] = _pack_mpi4py() if arguments == ["mpi4py"] else _pack(arguments[1])
+            result["version"] = _pack_mpi4py() if arguments == ["mpi4py"] else _pack(arguments[1], result)
         except (ImportError, OSError, RuntimeError, AttributeError, KeyError) as error:
             result["error"] = f"{type(error).__name__}: {error}"
         seen = _stats.stats()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tempi import _elf, _engine
-from tempi.cli._machine import Finding, Status, mpi_abi
+from tempi.cli._machine import Finding, Status, mpi_abi, preloadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,9 @@ def _privileged(path: Path) -> str | None:
 
 def _linked(path: Path) -> dict[str, str]:
     """Library name to path, as the loader finds them with the engine preloaded; nothing is run."""
-    loader_only = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_PRELOAD": _engine.library_path()}
+    loader_only = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
+    if preloadable():
+        loader_only["LD_PRELOAD"] = _engine.library_path()
     try:
         done = subprocess.run([path], env=loader_only, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -124,7 +126,7 @@ def _loads(path: Path, elf: _elf.Elf) -> Iterator[Finding]:
         yield Finding("program", "problem", f"{path} misses {', '.join(missing)}", advice)
     real = {Path(where).resolve() for where in libraries.values() if where.startswith("/")}
     engine = Path(_engine.library_path())
-    if engine not in real:
+    if engine not in real and preloadable():
         yield Finding("program", "problem", f"{path}: its loader does not load the engine by LD_PRELOAD")
     found = False
     for where in sorted(real - {engine}):
@@ -145,7 +147,10 @@ def _loads(path: Path, elf: _elf.Elf) -> Iterator[Finding]:
 def _fits(path: Path, library: Path, abi: str) -> Finding:
     data = {"library": str(library), "abi": abi}
     built = (Path(_engine.library_path()).parent / f"libtempi-{abi}.so").is_file()
-    status: Status = "ok" if built else "problem"
+    status: Status = "ok" if built and preloadable() else "problem"
+    if built and not preloadable():
+        why = "`tempi run` cannot interpose it: the engine's path has a space or a colon"
+        return Finding("program", status, f"{path} links {library} ({abi}); {why}", "install tempi elsewhere", data)
     if built:
         return Finding("program", status, f"{path} links {library} ({abi}); tempi run can interpose it", None, data)
     advice = "install tempi again with that MPI's mpicc on the PATH, or TEMPI_MPI_PREFIX set"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -58,12 +59,34 @@ def _run(suite_run: Callable[[], object]) -> None:
         raise click.ClickException(str(error)) from error
 
 
-def _alone(command: str) -> None:
-    """Refuses to be one of many ranks that would each start programs of their own."""
-    from tempi.bench.launch import under_launcher
+def _alone(command: str, ranks: int) -> None:
+    """Under a launcher, lets rank 0 alone go on, which starts the suite's `ranks` ranks itself."""
+    from tempi.bench import launch
 
-    if under_launcher():
-        raise click.UsageError(f"started under a launcher: `tempi bench {command}` starts what it needs itself")
+    if not launch.under_launcher():
+        return
+    if launch.rank_of_launcher() != 0:
+        sys.exit(0)
+    others = (launch.ranks_of_launcher() or 1) - 1
+    try:
+        launch.leave_launcher(ranks)
+    except launch.LaunchError as error:
+        own = shlex.join(["tempi", "bench", command, *sys.argv[sys.argv.index(command) + 1 :]])
+        text = f"{error}: this suite starts its ranks itself, so run it without the launcher: {own}"
+        raise click.UsageError(text) from error
+    if others:
+        click.echo(f"tempi bench {command}: rank 0 alone measures and starts what it needs", err=True)
+
+
+def _need(command: str, png: str | None, *, mpi4py: bool = True) -> None:
+    """Says what is missing before anything is measured."""
+    from tempi.cli._optional import need
+    from tempi.cli._pictures import need_matplotlib
+
+    if mpi4py:
+        need("mpi4py", f"tempi bench {command}")
+    if png is not None:
+        need_matplotlib(f"tempi bench {command} --png")
 
 
 def _bytes(gib: float | None, share: int) -> int:
@@ -91,7 +114,8 @@ def pack(
     from tempi.bench import suite, suite_pack
     from tempi.bench.worker_options import PackOptions
 
-    _alone("pack")
+    _need("pack", png)
+    _alone("pack", 1)
     common = suite.Common(json, png, quick, mpirun)
     options = PackOptions(quick, seconds or (0.25 if quick else 0.8), _bytes(memory, 4))
     _run(lambda: suite_pack.run(common, options, repeats))
@@ -113,9 +137,12 @@ def pingpong(
     Subjects: library, tempi, hand (pack loop, contiguous message, unpack loop). Starts its two ranks
     itself, or takes part as one of them under mpirun -n 2.
     """
-    from tempi.bench import suite, suite_pingpong
+    from tempi.bench import launch, suite, suite_pingpong
     from tempi.bench.worker_options import PackOptions
 
+    _need("pingpong", png)
+    if launch.ranks_of_launcher() not in (None, 2):
+        _alone("pingpong", 2)
     common = suite.Common(json, png, quick, mpirun)
     options = PackOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 8))
     _run(lambda: suite_pingpong.run(common, options, repeats, forced))
@@ -139,7 +166,8 @@ def model(
     from tempi.bench import suite, suite_model, suite_model_device
     from tempi.bench.worker_options import PackOptions
 
-    _alone("model")
+    _need("model", None)
+    _alone("model", 2)
     common = suite.Common(json, None, quick, mpirun)
     options = PackOptions(quick, seconds or (0.1 if quick else 0.25), _bytes(span, 8))
     measured = suite_model if memory == "host" else suite_model_device
@@ -154,7 +182,8 @@ def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float |
     from tempi.bench import suite, suite_overhead
     from tempi.bench.worker_options import OverheadOptions
 
-    _alone("overhead")
+    _need("overhead", None)
+    _alone("overhead", 1)
     common = suite.Common(json, None, quick, mpirun)
     options = OverheadOptions(quick, seconds or (0.2 if quick else 1.0))
     _run(lambda: suite_overhead.run(common, options))
@@ -191,6 +220,7 @@ def halo(
     """
     from tempi.bench import halo_program, launch, suite, suite_halo
 
+    _need("halo", png or ("" if demo else None), mpi4py=False)
     if build:
         _run(lambda: click.echo(halo_program.build(mpicc)))
         return
@@ -233,7 +263,7 @@ def gpu(
     """
     from tempi.bench import suite, suite_gpu
 
-    _alone("gpu")
+    _alone("gpu", 2)
     unknown = [part for part in parts if part not in suite_gpu.PARTS]
     if unknown:
         raise click.UsageError(f"--part {unknown[0]}: choose one of {', '.join(suite_gpu.PARTS)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
     from tempi.model.grid import Column
     from tempi.model.store import Calibration
+    from tempi.model.sure import Doubt
 
 __all__ = ["calibrate"]
 
-_SHOWN = 12  # unstable points that are listed
+_SHOWN = 5  # kinds of operations in doubt that are listed
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's, and only the emulator takes it"
-_BUSY = 0.25  # more unstable points than that share are the machine's doing
 
 
 def _summary(path: Path, found: Calibration) -> dict[str, object]:
@@ -45,6 +46,14 @@ def _summary(path: Path, found: Calibration) -> dict[str, object]:
     }
 
 
+def _record(path: Path, found: Calibration) -> dict[str, object]:
+    """The summary with what `_sureness` prints."""
+    from tempi.model import sure
+
+    told = sure.verdict(found)
+    return _summary(path, found) | {"choices": asdict(told) if told else None}
+
+
 def _head(console: Console, path: Path, found: Calibration) -> None:
     told = _summary(path, found)
     console.print(f"[bold]{path}[/]", highlight=False, soft_wrap=True)
@@ -54,9 +63,8 @@ def _head(console: Console, path: Path, found: Calibration) -> None:
     if told["gpu"]:
         console.print(f"  device memory of {told['gpu']}", highlight=False, soft_wrap=True)
     console.print(f"  {told['cpu']}, {told['cores']} cores, tempi {told['tempi']}, {told['when']}", highlight=False)
-    text = f"  peers: {', '.join(found.peers)}; {told['points']} points of {told['samples']} samples, "
-    text += f"known to {found.spread:.0%} in the median, {told['unstable']} not stable"
-    text += "" if told["complete"] else "; interrupted"
+    text = f"  peers: {', '.join(found.peers)}; {told['points']:,} points of {told['samples']:,} samples, "
+    text += f"known to {found.spread:.0%} in the median" + ("" if told["complete"] else "; interrupted")
     console.print(text, highlight=False, soft_wrap=True)
 
 
@@ -150,13 +158,45 @@ def _near(known: dict[int, float], size: int) -> float | None:
     return exp(tables.fill({log(s): log(v) for s, v in known.items()}, [log(size)])[0]) if known else None
 
 
-def _unstable(console: Console, found: Calibration) -> None:
-    for point in found.unstable[:_SHOWN]:
-        where = f"{point.quantity}, {point.column.name}, {point.size:,} B" + (f", {point.peer}" if point.peer else "")
-        console.print(f"  not stable: {where}: {point.trouble}", highlight=False, soft_wrap=True)
-    more = len(found.unstable) - _SHOWN
+def _size(size: int) -> str:
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} B"
+
+
+def _sureness(console: Console, found: Calibration) -> None:
+    """How sure the choices are, which kinds are in doubt, and what to do."""
+    from tempi.model import sure
+
+    told = sure.verdict(found)
+    if told is None:
+        return
+    text = f"  choices: {told.sure:,} of {told.choices:,} are sure ({told.sure / told.choices:.0%})"
+    if told.sure < told.choices:
+        middle, most = told.if_wrong
+        text += f"; one of the others, if wrong, costs {middle:.1%} in the median, 1 of 20 more than {most:.0%}"
+    text += f"; expected loss over all: {told.loss:.2%}"
+    console.print(text, highlight=False, soft_wrap=True)
+    for doubt in told.doubts[:_SHOWN]:
+        console.print(f"  in doubt: {_doubt(doubt)}", highlight=False, soft_wrap=True)
+    more = len(told.doubts) - _SHOWN
     if more > 0:
-        console.print(f"  and {more} more", highlight=False)
+        console.print(f"  and {more} more kinds", highlight=False)
+    if told.good:
+        console.print("  nothing to do: a better calibration would gain less than 1%", highlight=False)
+    else:
+        advice = "  to do: calibrate again when the machine is quiet, or for longer (--seconds 300)"
+        console.print(advice, style="yellow", highlight=False, soft_wrap=True)
+
+
+def _doubt(doubt: Doubt) -> str:
+    peer = f" (peer {doubt.peer})" if doubt.peer else ""
+    sizes = _size(doubt.smallest)
+    if doubt.largest > doubt.smallest:
+        sizes += f" to {_size(doubt.largest)}"
+    cost = f"{doubt.doubtful} of {doubt.choices}, {doubt.loss:.0%} if wrong"
+    return f"{doubt.operation}{peer}, {doubt.kind}, {sizes}: {cost}"
 
 
 def _mine() -> Iterator[tuple[Path, Calibration]]:
@@ -177,7 +217,7 @@ def _show(json_file: str | None) -> None:
 
     found = list(_mine())
     if json_file is not None:
-        write_json(json_file, (_summary(path, one) for path, one in found))
+        write_json(json_file, (_record(path, one) for path, one in found))
     if json_file == "-":
         return
     if not found:
@@ -191,12 +231,10 @@ def _show(json_file: str | None) -> None:
             _copies(console, one)
         for peer in one.peers if one.machine.gpu is None else ():
             _table(console, one, peer)
-        _unstable(console, one)
+        _sureness(console, one)
 
 
 def _export(target: Path, mpi: str | None) -> None:
-    from tempi.model import store
-
     found = [one for _, one in _mine() if mpi is None or mpi.lower() in one.machine.mpi.lower()]
     if not found:
         raise click.ClickException("no such calibration for this machine: run `tempi calibrate`")
@@ -204,6 +242,12 @@ def _export(target: Path, mpi: str | None) -> None:
     if len(libraries) > 1:
         names = "; ".join(libraries)
         raise click.ClickException(f"several MPI libraries are calibrated: choose one by --mpi WORD ({names})")
+    _ship(target, found)
+
+
+def _ship(target: Path, found: list[Calibration]) -> None:
+    from tempi.model import store
+
     try:
         store.write(target, *found)
     except OSError as error:
@@ -228,9 +272,39 @@ def _import(source: Path) -> None:
         click.echo(f"{path} written: {found.machine.mpi}{card}")
 
 
-def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str | None, json_file: str | None) -> None:
+def _check_writable(folder: Path, hint: str = "") -> None:
+    """Before minutes of measuring, not after them."""
+    import tempfile
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise click.ClickException(f"{folder}: {error.strerror}: nothing is measured{hint}") from error
+
+
+def _before(target: Path | None) -> None:
+    """What can be seen to go wrong before anything is measured."""
+    from tempi.bench import launch
+    from tempi.cli._optional import need
+    from tempi.model import store
+
+    need("mpi4py", "tempi calibrate")
+    if launch.rank_of_launcher() == 0:  # which alone writes
+        _check_writable(store.machine("").table.parent, "; TEMPI_CACHE_DIR moves the calibration")
+        if target is not None:
+            _check_writable(target.absolute().parent)
+
+
+def _measure(
+    quick: bool, seconds: float | None, most: int | None, mpirun: str | None, target: Path | None,
+    json_file: str | None,
+) -> None:  # fmt: skip
+    """`target`: also a file to ship."""
     from rich.console import Console
 
+    _before(target)
     from tempi.bench import calibrate as measuring
     from tempi.bench.launch import LaunchError
     from tempi.bench.worker import WorkerError
@@ -248,14 +322,15 @@ def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str |
         return
     parts, whole = made
     if json_file is not None:
-        write_json(json_file, [_summary(path, found) for path, found in parts])
+        write_json(json_file, [_record(path, found) for path, found in parts])
     for path, found in parts:
         _head(console, path, found)
-        _unstable(console, found)
-    if any(len(found.unstable) > _BUSY * len(found.points) for _, found in parts):
-        console.print("much of it is not stable: calibrate again when the machine is quiet", style="yellow")
+        _sureness(console, found)
     if not whole:
-        raise click.ClickException("interrupted: what was measured is kept")
+        unwritten = f"; {target} is not written" if target is not None else ""
+        raise click.ClickException(f"interrupted: what was measured is kept{unwritten}")
+    if target is not None:
+        _ship(target, [found for _, found in parts])
 
 
 @click.command()
@@ -264,7 +339,8 @@ def _measure(quick: bool, seconds: float | None, most: int | None, mpirun: str |
 @click.option("--most", type=click.IntRange(4096, 16 << 20), metavar="BYTES", help="Largest message [default: 16 MiB].")
 @click.option("--mpirun", metavar="PATH", help="The MPI launcher [default: that of this Python, then PATH].")
 @click.option("--show", is_flag=True, help="Show what was measured on this machine, and stop.")
-@click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path), help="Write it to a file.")
+@click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path),
+              help="Write it to a file; with --quick, --seconds, --most or --mpirun: measure it first.")  # fmt: skip
 @click.option("--import", "source", metavar="FILE", type=click.Path(path_type=Path), help="Take it from a file.")
 @click.option("--mpi", metavar="WORD", help="With --export: of the MPI library that has this in its name.")
 @json_option
@@ -282,11 +358,16 @@ def calibrate(
     """
     if show + (target is not None) + (source is not None) > 1:
         raise click.UsageError("--show, --export and --import: one at a time")
+    measures = quick or any(value is not None for value in (seconds, most, mpirun))
+    if measures and (show or source is not None):
+        raise click.UsageError("--show and --import measure nothing: drop --quick, --seconds, --most, --mpirun")
+    if mpi is not None and (target is None or measures):
+        raise click.UsageError("--mpi chooses for --export among what was measured before")
     if show:
         _show(json_file)
-    elif target is not None:
+    elif target is not None and not measures:
         _export(target, mpi)
     elif source is not None:
         _import(source)
     else:
-        _measure(quick, seconds, most, mpirun, json_file)
+        _measure(quick, seconds, most, mpirun, target, json_file)

@@ -124,7 +124,7 @@ def _print(console: Console, text: str, states: list[State], count: int) -> None
 
 def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[Told]) -> None:
     """Memory and packed stream; below them a row of bars for each of `told`."""
-    need_matplotlib(f"--png {path}")
+    need_matplotlib("tempi explain --png")
     from matplotlib import pyplot as plt
 
     from tempi import _draw

@@ -48,6 +48,13 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except tempi.TempiError as error:
             raise click.ClickException(str(error)) from error
+        except ModuleNotFoundError as error:
+            from tempi.cli._optional import missing
+
+            told = missing(error, f"tempi {ctx.invoked_subcommand or ''}".strip())
+            if told is None:
+                raise
+            raise click.ClickException(told) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

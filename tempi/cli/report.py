@@ -181,7 +181,7 @@ def report(
     """
     from rich.console import Console
 
-    need_matplotlib("report")
+    need_matplotlib("tempi report")
     from tempi.model import store
     from tempi.report import counted
     from tempi.report.figures import Gallery

@@ -145,15 +145,16 @@ class Point:
     @property
     def trouble(self) -> str | None:
         """Why it is marked as unstable; None where it is not."""
-        return samples.trouble(self._apart)
+        return samples.trouble(self.apart)
 
     @property
     def spread(self) -> float:
         """How well its median is known: half the width of its 95% interval over it."""
-        return samples.spread(self._apart)
+        return samples.spread(self.apart)
 
     @property
-    def _apart(self) -> list[float]:
+    def apart(self) -> list[float]:
+        """Seconds that may count as independent of one another."""
         ends = list(accumulate(self.visits or (len(self.seconds),)))
         return samples.apart([self.seconds[start:end] for start, end in pairwise([0, *ends])])
 

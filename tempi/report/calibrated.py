@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tempi import _units
-from tempi.model import plot, survey
+from tempi.model import plot, sure, survey
 from tempi.model.peers import PEERS
 from tempi.report import figures, page
 
@@ -66,18 +66,26 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
         ("measured", f"{found.about.get('when', 'at a time that is not told')}, {state}"),
         ("peer classes", ", ".join(_PEERS.get(peer, peer) for peer in found.peers) or "none"),
         ("points", f"{len(found.points):,} of {total:,} samples; {shaky:,} not stable"),
+        *_sureness(found),
         ("known to", f"{found.spread:.0%} in the median"),
         ("file", str(part.path)),
     ]
+
+
+def _sureness(found: Calibration) -> Iterator[tuple[str, str]]:
+    told = sure.verdict(found)
+    if told is not None:
+        yield "choices", f"{told.sure:,} of {told.choices:,} are sure; expected loss over all: {told.loss:.2%}"
 
 
 def about(part: Part) -> str:
     body = page.paragraph(part.warning, "note") if part.warning else ""
     body += page.table(("", "what the tables were measured on"), machine_rows(part), words=2)
     found = part.calibration
-    if len(found.unstable) > 0.25 * len(found.points):
-        text = "More than a quarter of the points is not stable: the machine was busy with other work. "
-        body += page.paragraph(text + "Calibrate again when it is quiet before relying on these figures.", "note")
+    told = sure.verdict(found)
+    if told is not None and not told.good:
+        text = f"Choices cost an expected {told.loss:.1%} more than the best ones, as far as the samples can tell. "
+        body += page.paragraph(text + "Calibrate again when the machine is quiet, or for longer.", "note")
     return body + page.bullets(_in_short(part))
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tempi.bench import records, suite_overhead, suite_pack, suite_pingpong
+from tempi.bench import launch, records, suite_overhead, suite_pack, suite_pingpong
 from tempi.bench.records import Record
 
+import launching
 from tempi.cli.bench import bench
 
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Not started by a launcher; programs are kept in an empty place."""
-    for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.startswith(("PMI_", "PMIX_", "OMPI_COMM", "SLURM_", "OMPI_MCA_")):
+            monkeypatch.delenv(name)
     monkeypatch.setenv("TEMPI_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
 
@@ -41,12 +46,102 @@ def test_halo_under_a_launcher_says_what_to_run(alone: Path, monkeypatch: pytest
     assert "tempi run $(tempi bench halo --build)" in done.output
 
 
-@pytest.mark.parametrize("command", ["pack", "overhead"])
-def test_suites_of_one_process_refuse_to_be_ranks(alone: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setenv("PMIX_RANK", "0")
+@pytest.mark.parametrize("command", ["pack", "overhead", "model", "gpu"])
+def test_of_the_ranks_of_a_launcher_the_first_goes_on_alone(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("PMIX_RANK", "1")
     done = CliRunner().invoke(bench, [command])
+    assert (done.exit_code, done.output) == (0, "")
+    monkeypatch.setenv("PMIX_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    monkeypatch.setenv("OMPI_MCA_smsc", "cma")  # the user's own
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    done = CliRunner().invoke(bench, [command, "--mpirun", "/nowhere/mpirun"])
+    assert done.exit_code == 1
+    assert f"tempi bench {command}: rank 0 alone measures" in done.stderr
+    left = {name for name in os.environ if name.startswith(("PMI", "OMPI_COMM", "OMPI_MCA"))}
+    assert left == {"OMPI_MCA_smsc"}
+
+
+@pytest.mark.parametrize(("variable", "why"), [("SLURM_STEP_ID", "started by srun"), ("PMI_SIZE", "bound to 1 of the")])
+def test_a_suite_that_cannot_start_its_ranks_says_what_to_run(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, variable: str, why: str
+) -> None:
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setenv(variable, "1")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(sys, "argv", ["tempi", "bench", "model", "--quick", "--json", "a b"])
+    done = CliRunner().invoke(bench, ["model", "--quick", "--json", "a b"])
     assert done.exit_code == 2
-    assert "starts what it needs itself" in done.output
+    assert why in done.stderr
+    assert "run it without the launcher: tempi bench model --quick --json 'a b'" in done.stderr
+
+
+def test_a_suite_under_a_launcher_measures(tmp_path: Path) -> None:
+    """One of one rank, and one of two that are more than it needs."""
+    launcher = launching.launcher()
+    for ranks in (1, 2):
+        records_file = tmp_path / f"{ranks}.json"
+        suite = [sys.executable, "-P", "-m", "tempi", "bench", "overhead", "--quick", "--seconds", "0.01"]
+        line = launch.command(launcher, ranks, [*suite, "--json", str(records_file)])
+        own = launching.environment(tmp_path)
+        done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len({record.subject for record in records.read(records_file)}) > 1
+        assert ("rank 0 alone measures" in done.stderr) == (ranks == 2)
+
+
+# -- packages that are not installed ------------------------------------------------------------------------------
+
+
+def without(folder: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command line in an environment that has no such module."""
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Gone:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] == {module!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Gone())\n"
+    )
+    own = launching.environment(folder, PYTHONPATH=str(folder))
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "tempi", *words], env=own, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+MPI4PY = ["bench pack", "bench pingpong", "bench overhead", "bench model", "bench model --memory device", "calibrate",
+          "calibrate --quick --export e.json"]  # fmt: skip
+MATPLOTLIB = ["bench pack --png a.png", "bench pingpong --png a.png", "bench halo --png a.png", "bench halo --demo",
+              "explain INT --png a.png", "report"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "command"), [*(("mpi4py", one) for one in MPI4PY), *(("matplotlib", one) for one in MATPLOTLIB)]
+)
+def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path, module: str, command: str) -> None:
+    done = without(tmp_path, module, *command.split())
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert f"needs {module}, which is not installed: " in done.stderr
+    assert f"install '{module}>=" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["click", "rich", "numpy", "platformdirs"])
+def test_a_missing_dependency_is_one_line_as_well(tmp_path: Path, module: str) -> None:
+    commands = {"platformdirs": ("bench", "halo", "--build"), "rich": ("explain", "INT")}
+    done = without(tmp_path, module, *commands.get(module, ("calibrate", "--show")))
+    if module == "numpy":
+        done = without(tmp_path, module, "explain", "INT")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert f"needs {module}, which is not installed" in done.stderr
+    assert f"install {module}" in done.stderr
+
+
+def test_commands_that_need_no_package_work_without_it(tmp_path: Path) -> None:
+    for command in (("calibrate", "--show"), ("explain", "INT"), ("preload",), ("bench", "halo", "--help")):
+        done = without(tmp_path, "mpi4py", *command)
+        assert done.returncode == 0, done.stderr
 
 
 def test_halo_build_prints_the_program(alone: Path) -> None:

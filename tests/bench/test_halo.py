@@ -136,6 +136,13 @@ def test_without_json_it_prints_a_table(program: Program) -> None:
     assert "every cell right" in done.out
 
 
+def test_with_json_in_a_file_it_prints_the_table_as_well(program: Program, tmp_path: Path) -> None:
+    done = program(1, "--points", "4", "--check", "--json", str(tmp_path / "halo.json"), json=False)
+    assert (done.status, "every cell right" in done.out, "no subject tempi" in done.out) == (0, True, True)
+    found = list(parse_lines((tmp_path / "halo.json").read_text().splitlines(), "halo"))
+    assert {record.op for record in found} == {"check"}
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -223,3 +224,78 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     done = tempi(blocked, "calibrate", "--import", tmp_path / "own.json")
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+# -- before anything is measured ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("--quick",), ("--quick", "--export", "{file}/out.json"), ()])
+def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path, words: tuple[str, ...]) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    cache = tmp_path if "--export" in words else blocked / "cache"
+    done = tempi(cache, "calibrate", *(word.format(file=blocked) for word in words), "--seconds", "2")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: {blocked}")
+    assert "nothing is measured" in line
+
+
+def test_a_quick_calibration_is_measured_and_exported(tmp_path: Path) -> None:
+    """Also where an older one is there already."""
+    (tmp_path / "cache").mkdir()
+    store.write(tmp_path / "old.json", made_up(0.5))
+    assert tempi(tmp_path / "cache", "calibrate", "--import", tmp_path / "old.json").returncode == 0
+    done = tempi(tmp_path / "cache", "calibrate", *SMALL, "--export", tmp_path / "new.json")
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path / 'new.json'} written" in done.stdout
+    (found,) = store.read_all(tmp_path / "new.json")
+    assert found == store.read(only(tmp_path / "cache", ".json"))
+    assert len(found.points) > len(made_up(0.5).points)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--show", "--quick"), ("--import", "x", "--seconds", "3"), ("--mpi", "MPICH"), ("--quick", "--mpi", "MPICH"),
+     ("--show", "--most", "4096")],
+)  # fmt: skip
+def test_options_that_would_be_ignored_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = tempi(tmp_path, "calibrate", *words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_it_says_how_sure_the_choices_are_and_what_to_do(calibrated: Path) -> None:
+    shown = tempi(calibrated, "calibrate", "--show", "--json", calibrated / "shown")
+    assert re.search(r"choices: [\d,]+ of [\d,]+ are sure \(\d+%\)", shown.stdout)
+    assert "not stable" not in shown.stdout
+    assert "nothing to do" in shown.stdout or "to do: calibrate again" in shown.stdout
+    told = json.loads((calibrated / "shown").read_text())["choices"]
+    assert 0 <= told["sure"] <= told["choices"]
+    assert (told["sure"] == told["choices"]) == (told["doubts"] == [])
+
+
+# The import of a module interrupts the process, as a Ctrl-C in that moment does.
+INTERRUPTS = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ.get("INTERRUPTED_AT"):
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+"""
+MOMENTS = (
+    "tempi._tempi_cffi", "tempi._engine", "click", "tempi.cli.main", "tempi.cli.calibrate", "numpy", "rich.progress",
+    "tempi.bench.calibrate", "mpi4py",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupt_in_the_first_moments_is_no_traceback(tmp_path: Path, script: Path, moment: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    own = environment(tmp_path, PYTHONPATH=str(tmp_path), INTERRUPTED_AT=moment)
+    command = [script, "calibrate", "--quick", "--seconds", "2"]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("model-*"))

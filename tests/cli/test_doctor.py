@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,10 +18,10 @@ from click.testing import CliRunner
 from tempi import _elf, _engine
 from tempi.cli import _gpu, _machine, _program
 from tempi.cli.main import main
+from tempi.model import single_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 PLAIN = "int main(void) { return 0; }\n"
 
@@ -262,3 +265,102 @@ def test_the_proof_tells_whether_the_library_is_cuda_aware(library: Path) -> Non
         answer = probe("mpi4py", TEMPI_LIBRARY=str(library), TEMPI_FORCE="1", LD_PRELOAD="", TEMPI_CUDA_AWARE=aware)
         assert answer["aware"] == int(aware)
         assert text in _machine._verdict("mpi4py", "x", answer, None).text
+
+
+# ---- an installation path with a space ------------------------------------------------------------------
+
+
+def test_a_path_that_ld_preload_cannot_hold_is_told_alike_everywhere(
+    build: Callable[..., Path], tmp_path: Path, library: Path
+) -> None:
+    """One verdict: `tempi run` does not work, Python does. None of its lines says that a program can be interposed."""
+    place = tmp_path / "with space"
+    place.mkdir()
+    for each in library.parent.glob("*.so"):
+        (place / each.name).symlink_to(each)
+    app = mpi_like(build, tmp_path, "MPI_UNWEIGHTED")
+    own = {**os.environ, "TEMPI_LIBRARY": str(shutil_copy(library, place))}
+    own.pop("LD_PRELOAD", None)
+    for words in ((), (str(app),)):
+        command = [sys.executable, "-P", "-m", "tempi", "doctor", "--json", "-", *words]
+        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode == 1
+        assert "cannot be preloaded" not in done.stderr
+        (engine,) = [each for each in found if each["topic"] == "engine" and each["status"] == "problem"]
+        assert "LD_PRELOAD cannot hold" in engine["text"]
+        for each in found:
+            assert "tempi run can interpose it" not in each["text"]
+            if "packs counted" in each["text"] and each["topic"] == "mpi":
+                assert "in Python only" in each["text"]
+        assert words == () or any("`tempi run` cannot interpose it" in each["text"] for each in found)
+
+
+def shutil_copy(library: Path, place: Path) -> Path:
+    """A file of its own: a link would be followed to a path without a space."""
+    (place / library.name).unlink()
+    return Path(shutil.copy(library, place))
+
+
+# ---- single copy ----------------------------------------------------------------------------------------
+
+
+def single(
+    mechanism: str, *, abi: str = "mpich", refused: str | None = None, scope: str | None = None
+) -> tuple[str, str]:
+    answer = {"single_copy": mechanism, "abi": abi}
+    found = _machine.single_copy_of(Path("/lib/libmpi.so"), answer, {"refused": refused, "ptrace_scope": scope})
+    assert found.topic == "single-copy"
+    assert "figures and calibrations hold for this state only" in found.text or found.status == "warning"
+    return found.status, found.text
+
+
+def test_the_single_copy_mechanism_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _machine._SWITCHES:
+        monkeypatch.delenv(name, raising=False)
+    no = "Operation not permitted"
+    assert single("cma") == ("ok", "/lib/libmpi.so: cma between the ranks of a node; figures and calibrations hold "
+                                   "for this state only")  # fmt: skip
+    assert single("xpmem", refused=no)[0] == "ok"
+    assert "none (Yama's ptrace_scope is 1)" in single("none", scope="1")[1]
+    assert "none (this build has no other way)" in single("none")[1]
+    assert f"none (process_vm_readv: {no})" in single("cma", abi="openmpi", refused=no)[1]
+    status, text = single("cma", refused=no)
+    assert (status, "may hang" in text, no in text) == ("warning", True, True)
+    monkeypatch.setenv("MPIR_CVAR_CH4_CMA_ENABLE", "0")
+    assert "none (MPIR_CVAR_CH4_CMA_ENABLE=0)" in single("none")[1]
+
+
+def test_the_library_itself_is_asked(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switched off by the user's variable, each library says so."""
+    off = {"MPIR_CVAR_CH4_CMA_ENABLE": "0", "OMPI_MCA_smsc": "^cma,xpmem,knem",
+           "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}  # fmt: skip
+    asked = 0
+    for variables in ({}, off):
+        for name in off:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        for each in _machine.mpis():
+            if each.topic == "single-copy":
+                asked += 1
+                assert each.data["mechanism"] in single_copy.MECHANISMS
+                assert not variables or each.data["mechanism"] == "none"
+    if asked == 0:
+        pytest.skip("no MPI library could be started")
+
+
+def test_reading_another_process_is_tried(compiler: str, tmp_path: Path) -> None:
+    """As it is here; and with a kernel that refuses it, by a function in front of the C library's."""
+    code = "from tempi.model import single_copy; print(single_copy.refused())"
+    source, target = tmp_path / "deny.c", tmp_path / "deny.so"
+    source.write_text("#include <errno.h>\nlong process_vm_readv(void) { errno = EPERM; return -1; }\n")
+    subprocess.run([compiler, source, "-shared", "-fPIC", "-fno-builtin", "-o", target], check=True)
+    base = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    told = {}
+    for name, preload in (("here", {}), ("refused", {"LD_PRELOAD": str(target)})):
+        command = [sys.executable, "-P", "-c", code]
+        done = subprocess.run(command, env=base | preload, capture_output=True, text=True, timeout=60, check=True)
+        told[name] = done.stdout.strip()
+    assert told["refused"] == os.strerror(errno.EPERM)
+    assert told["here"] in ("None", *map(os.strerror, (errno.EPERM, errno.ENOSYS)))

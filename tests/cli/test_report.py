@@ -323,7 +323,7 @@ def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
 
 def test_matplotlib_missing_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    refused(cache, "pip install matplotlib")
+    refused(cache, "needs matplotlib, which is not installed: ")
 
 
 def test_explain_draws_what_each_method_is_predicted_to_take(cache: Path) -> None:

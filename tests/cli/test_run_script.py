@@ -188,3 +188,25 @@ def test_ranks_of_a_real_launcher_are_preloaded(
     words = [str(script), "run", *launch] if before else [*launch, str(script), "run"]
     done = run(*words, "sh", "-c", "echo rank:$LD_PRELOAD", **real)
     assert done.stdout.splitlines().count(f"rank:{library}") == 2, done.stderr
+
+
+def test_a_python_that_cannot_be_executed_is_named_and_no_other_one_taken(
+    script: Path, library: Path, executable: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    """As another user's environment, whose python3 is a link into a home that is closed."""
+    copy = executable("env/bin/tempi", script.read_text(encoding="utf-8"))
+    place = tmp_path / "env/lib/python3.11/site-packages/tempi/lib"
+    place.mkdir(parents=True)
+    shutil.copy(library, place)
+    for name in ("python3", "python3.11"):
+        executable(f"other/{name}", "#!/bin/sh\necho ANOTHER PYTHON\n")
+    path = f"{tmp_path / 'other'}:{os.environ['PATH']}"
+    assert run(copy, "doctor", PATH=path, TEMPI_LIBRARY="").stdout == "ANOTHER PYTHON\n"  # none beside it
+    closed = tmp_path / "closed" / "python3.11"
+    for target in ("python3.11", closed):
+        (tmp_path / "env/bin/python3").unlink(missing_ok=True)
+        (tmp_path / "env/bin/python3").symlink_to(target)
+        done = run(copy, "doctor", PATH=path, TEMPI_LIBRARY="")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert len(done.stderr.splitlines()) == 1
+        assert "python3.11, the Python of this installation, cannot be executed by " in done.stderr

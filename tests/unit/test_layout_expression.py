@@ -147,3 +147,26 @@ def test_table_is_a_read_only_value() -> None:
     assert not table.offsets.flags.writeable
     assert table.lengths is not None
     assert table.lengths.tolist() == [1, 2, 3, 1, 9]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("DOUBEL", "did you mean DOUBLE"),
+        ("vector(4, 1, 8, MPI_FLAOT)", "did you mean FLOAT"),
+        ("MPI_Type_vectr(4, 1, 8, INT)", "did you mean vector"),
+        ("subarry([4], [2], [0], INT)", "did you mean subarray"),
+        ("vector(count=4, blocklenght=1, stride=8, type=INT)", "did you mean blocklength"),
+    ],
+)
+def test_a_misspelt_name_gets_its_near_match(text: str, meant: str) -> None:
+    with pytest.raises(ExpressionError, match=meant):
+        parse(text)
+
+
+def test_a_name_like_no_other_gets_no_match() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        parse("xyzzy")
+    assert "did you mean" not in str(caught.value)
+    with pytest.raises(ExpressionError, match="there are dup, contiguous"):
+        parse("xyzzy(1, INT)")
