@@ -107,7 +107,7 @@ def model() -> Iterator[Finding]:
         text = f"device memory calibrated with {own.mpi} on {own.gpu}, {found.about.get('when')}{note}"
         yield Finding("model", "note" if found.emulated else "ok", text, data=data)
     if not usable:
-        text = "this machine is not calibrated: built-in rules choose (`tempi calibrate` measures it)"
+        text = "this machine is not calibrated (`tempi calibrate` measures it): MPI_Pack and MPI_Unpack are timed both ways"
         yield Finding("model", "note", text)
 
 
@@ -275,6 +275,25 @@ def single_copy_of(path: Path, answer: Mapping[str, Any], memory: Mapping[str, A
     return Finding("single-copy", "ok", f"{path}: {state} between the ranks of a node; {hang}", data=data)
 
 
+def chooses(version: str) -> Iterator[Finding]:
+    """What chooses for messages on that library, where this machine is not calibrated for it."""
+    from tempi.model import store
+
+    own = store.machine(version)
+    if os.environ.get("TEMPI_MODEL") or own.table.exists():
+        return
+    room = _engine.ffi.new("char[4096]")
+    found = _engine.lib.tempi_shipped_find(version.encode(), room, 4096) == _engine.lib.TEMPI_OK
+    table = Path(_engine.text(room) or "").resolve() if found else None
+    data = {"mpi": own.mpi, "cpu": own.cpu, "table": str(table) if table else None}
+    advice = "`tempi calibrate` measures this machine in two and a half minutes: the faster way in nearly all cases"
+    if table:
+        text = f"{own.mpi}: messages are chosen by a calibration of a machine of this kind, {table.name}"
+    else:
+        text = f"{own.mpi}: no calibration of {own.cpu} came with tempi: a cautious rule chooses for messages"
+    yield Finding("model", "note", text, advice, data)
+
+
 def mpis() -> Iterator[Finding]:
     """Launchers and compilers on the PATH, each MPI library tried in a process of its own, mpi4py."""
     for name in ("mpicc", "mpirun"):
@@ -289,6 +308,8 @@ def mpis() -> Iterator[Finding]:
         finding = _verdict("mpi", f"{path} ({abi})", answer, prefix, how=how)
         working += finding.status == "ok"
         yield finding
+        if "version" in answer:
+            yield from chooses(str(answer["version"]))
         if "single_copy" in answer:
             yield single_copy_of(path, answer, memory)
     if importlib.util.find_spec("mpi4py") is None:
