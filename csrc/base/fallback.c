@@ -1,4 +1,5 @@
 #include "base/fallback.h"
+#include "base/stats.h"
 #include "tempi.h"
 
 #include <stddef.h>
@@ -32,8 +33,9 @@ uint64_t tempi_fallback_bytes(int i)
     return i >= 0 && i < TEMPI_FUNCTION_COUNT ? __atomic_load_n(&tempi_fallbacks[i].bytes, __ATOMIC_RELAXED) : 0;
 }
 
-void tempi_fallback_reset(void)
+void tempi_stats_reset(void)
 {
+    tempi_stats_clear();
     for (int i = 0; i < TEMPI_FUNCTION_COUNT; ++i) {
         __atomic_store_n(&tempi_fallbacks[i].calls, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&tempi_fallbacks[i].bytes, 0, __ATOMIC_RELAXED);

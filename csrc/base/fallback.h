@@ -20,6 +20,4 @@ static inline void tempi_fallback_add(int function, int64_t bytes)
     __atomic_fetch_add(&f->bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }
 
-void tempi_fallback_reset(void);
-
 #endif

@@ -1,5 +1,4 @@
 #include "base/stats.h"
-#include "base/fallback.h"
 #include "tempi.h"
 
 #include <stddef.h>
@@ -39,11 +38,10 @@ uint64_t tempi_stats_value(int i)
            __atomic_load_n(&reset_at[i], __ATOMIC_RELAXED);
 }
 
-void tempi_stats_reset(void)
+void tempi_stats_clear(void)
 {
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i) {
         __atomic_store_n(&tempi_stats[i], 0, __ATOMIC_RELAXED);
         __atomic_store_n(&reset_at[i], tempi_keep_count(i), __ATOMIC_RELAXED);
     }
-    tempi_fallback_reset();
 }

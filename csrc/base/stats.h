@@ -83,6 +83,9 @@ _Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_KEEP_COUNTS, "a thread keeps
 /* What was counted outside of tempi_keep; tempi_stats_value adds up. */
 extern uint64_t tempi_stats[TEMPI_STATS_COUNT];
 
+/* All of these; tempi_stats_reset clears those by function (fallback.h) as well. */
+void tempi_stats_clear(void);
+
 /* Where this thread counts: NULL, in tempi_stats. For several counters at once it is asked for once. */
 static inline tempi_keep *tempi_stats_mine(void)
 {

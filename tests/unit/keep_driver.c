@@ -77,7 +77,7 @@ int main(void)
     }
     /* Ended threads gave theirs back: the pool did not grow with each round. */
     check(tempi_stats_value(TEMPI_STAT_stage_peak) < 2 * THREADS * (HELD + TEMPI_KEEP_MOST) * 1024, "threads take what they kept with them");
-    tempi_stats_reset();
+    tempi_stats_clear();
     check(tempi_stats_value(TEMPI_STAT_sends) == 0, "a reset leaves counts");
     tempi_stat_add(TEMPI_STAT_sends, 2);
     check(tempi_stats_value(TEMPI_STAT_sends) == 2, "a reset takes what comes after it");
