@@ -4,6 +4,7 @@
 #include "base/stats.h"
 #include "model/devices.h"
 #include "model/learn.h"
+#include "model/shipped.h"
 #include "model/table.h"
 
 #include <errno.h>
@@ -166,11 +167,20 @@ unsigned tempi_model_covers(const tempi_layout *layout)
     return bits;
 }
 
-bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,
+static bool chooses_ours(const tempi_layout *layout, int64_t bytes, tempi_operation operation, int peer, bool rule)
+{
+    tempi_prediction p;
+    if (!in_force || tempi_model_predict(in_force, layout, bytes, (int)operation, peer, &p) != TEMPI_OK)
+        return in_force && in_force->shipped && rule;
+    if (!in_force->shipped)
+        return p.ours;
+    return rule ? p.library > (1 - TEMPI_SHIPPED_MARGIN) * p.host : p.host < (1 - TEMPI_SHIPPED_MARGIN) * p.library;
+}
+
+bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step, bool rule,
                         tempi_choices *cache)
 {
-    const int64_t bytes = tempi_choice_middle(step);
-    const bool ours = in_force && tempi_model_choice(in_force, layout, bytes, (int)operation, peer) == 1;
+    const bool ours = chooses_ours(layout, tempi_choice_middle(step), operation, peer, rule);
     const uint64_t bit = (uint64_t)1 << step;
     tempi_stat_add(TEMPI_STAT_model_choices, 1);
     if (ours)

@@ -53,17 +53,18 @@ static inline int tempi_choice_step(int64_t bytes)
 /* The packed size that stands for a step: its geometric middle. */
 int64_t tempi_choice_middle(int step);
 
-/* The choice for that step; noted in `cache`. */
-bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,
+/* The choice for that step; noted in `cache`. `rule`: what the built-in rule says, from which a shipped calibration
+ * departs only where it is sure (TEMPI_SHIPPED_MARGIN). */
+bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step, bool rule,
                         tempi_choices *cache);
 
 static inline bool tempi_model_acts(const tempi_layout *layout, tempi_operation operation, int peer,
-                                    int64_t bytes, tempi_choices *cache)
+                                    int64_t bytes, bool rule, tempi_choices *cache)
 {
     const int step = tempi_choice_step(bytes);
     if (__atomic_load_n(&cache->known, __ATOMIC_ACQUIRE) >> step & 1)
         return __atomic_load_n(&cache->ours, __ATOMIC_RELAXED) >> step & 1;
-    return tempi_model_choose(layout, operation, peer, step, cache);
+    return tempi_model_choose(layout, operation, peer, step, rule, cache);
 }
 
 #endif

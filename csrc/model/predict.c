@@ -2,7 +2,6 @@
 #include "base/stats.h"
 #include "model/model.h"
 #include "model/number.h"
-#include "model/shipped.h"
 #include "model/shape.h"
 #include "model/table.h"
 
@@ -139,7 +138,7 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
     tempi_prediction p = messages(operation) ? message(model, peer, &s) : local(model, (tempi_operation)operation, &s);
     if (messages(operation))
         note_outside(model, peer, &s);
-    p.ours = p.host < (1 - (model->shipped ? TEMPI_SHIPPED_MARGIN : TEMPI_MODEL_MARGIN)) * p.library;
+    p.ours = p.host < (1 - TEMPI_MODEL_MARGIN) * p.library;
     *out = p;
     return TEMPI_OK;
 }

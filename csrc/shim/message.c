@@ -177,11 +177,20 @@ static bool to_oneself(tempi_other other)
     return other.comm == MPI_COMM_SELF || (other.comm != MPI_COMM_NULL && tempi_ledger_own(other.comm, other.rank));
 }
 
-static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
+/* What the rule says to a peer of that class. */
+static bool rule_says(tempi_window window, tempi_other other, int64_t bytes, int peer)
 {
     if (tempi_window_has(window, bytes))
-        return bytes >= window.to_self || !to_oneself(other);
-    return tempi_window_has_far(window, bytes) && tempi_peer_of(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
+        return bytes >= window.to_self || other.comm != MPI_COMM_SELF;
+    return peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes);
+}
+
+/* Asks for the peer's class only where it matters. */
+static bool wins_by_rule(tempi_window window, tempi_other other, int64_t bytes)
+{
+    if (tempi_window_has(window, bytes) || !tempi_window_has_far(window, bytes))
+        return rule_says(window, other, bytes, TEMPI_PEER_NODE);
+    return tempi_peer_of(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
 }
 
 /* Where trials of that type and operation are noted; NULL: out of memory. */
@@ -224,7 +233,8 @@ static bool wins(const tempi_type *type, tempi_operation operation, tempi_other 
     tempi_layout const *layout = type->layout;
     tempi_choices *choices = &((tempi_type *)(uintptr_t)type)->choices[operation][peer]; /* a cache in it */
     return tempi_learning ? tempi_learn_acts(layout, operation, peer, bytes, choices)
-                          : tempi_model_acts(layout, operation, peer, bytes, choices);
+                          : tempi_model_acts(layout, operation, peer, bytes,
+                                             rule_says(type->windows[operation], other, bytes, peer), choices);
 }
 
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count, tempi_operation operation,
