@@ -22,4 +22,11 @@ static inline void *tempi_allocate(size_t bytes)
     return block;
 }
 
+/* The same with no alignment beyond malloc's, for arrays that are mostly short. */
+static inline void *tempi_allocate_array(size_t bytes)
+{
+    enum { LARGE = 2 << 20 };
+    return bytes < LARGE ? malloc(bytes) : tempi_allocate(bytes);
+}
+
 #endif

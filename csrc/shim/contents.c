@@ -1,4 +1,5 @@
 #include "shim/contents.h"
+#include "base/allocate.h"
 
 #include <stdlib.h>
 
@@ -59,7 +60,7 @@ int tempi_contents_fetch(MPI_Datatype type, tempi_contents *c)
     const size_t addresses = (size_t)c->naddresses * sizeof(MPI_Aint);
     const size_t types = (size_t)c->ntypes * sizeof(MPI_Datatype);
     const size_t integers = (size_t)c->nintegers * sizeof(int);
-    char *block = malloc(larges + addresses + types + integers + 1);
+    char *block = tempi_allocate_array(larges + addresses + types + integers + 1);
     if (!block)
         return TEMPI_ERR_MEMORY;
     c->larges = (MPI_Count *)(void *)block;

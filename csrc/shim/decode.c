@@ -1,4 +1,5 @@
 #include "shim/decode.h"
+#include "base/allocate.h"
 #include "shim/memo.h"
 
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static int decode_predefined(MPI_Datatype type, int combiner, tempi_layout **out
 
 static int64_t *numbers(const tempi_contents *c, int64_t first, int64_t n)
 {
-    int64_t *v = malloc((size_t)n * sizeof *v + 1);
+    int64_t *v = tempi_allocate_array((size_t)n * sizeof *v + 1);
     for (int64_t i = 0; v && i < n; ++i)
         v[i] = number(c, first + i);
     return v;
@@ -61,7 +62,7 @@ static int64_t *numbers(const tempi_contents *c, int64_t first, int64_t n)
 
 static int64_t *displacements(const tempi_contents *c, int64_t skip, int64_t n)
 {
-    int64_t *v = malloc((size_t)n * sizeof *v + 1);
+    int64_t *v = tempi_allocate_array((size_t)n * sizeof *v + 1);
     for (int64_t i = 0; v && i < n; ++i)
         v[i] = address(c, skip, i);
     return v;
