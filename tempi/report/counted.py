@@ -57,7 +57,7 @@ def _of_json(name: str, data: Any) -> Statistics:
         raise ValueError("it is of another version")
     known = ("tempi_statistics", "ranks", "sum", "most", "fallback_functions")
     more = {key: value for key, value in data.items() if key not in known}
-    fallbacks = {key: _counters(value) for key, value in data.get("fallback_functions", {}).items()}
+    fallbacks = {key: _counters(value) for key, value in dict(data.get("fallback_functions", {})).items()}
     if any(value.keys() != {"calls", "bytes"} for value in fallbacks.values()):
         raise ValueError("it is damaged")
     return Statistics(name, int(data["ranks"]), _counters(data["sum"]), _counters(data["most"]), fallbacks, more)

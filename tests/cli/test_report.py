@@ -132,6 +132,7 @@ def files(folder: Path) -> tuple[Path, Path]:
         "tables": None,
         "sum": {"sends": 41, "left_rule": 12345},
         "most": {"sends": 20},
+        "fallback_functions": {"MPI_Neighbor_alltoallw": {"calls": 11000, "bytes": 7654321}},
     }
     run.write_text(json.dumps({"tempi_statistics": 1, **data, "bias": {"library": 1.25}}))
     return bench, run
@@ -278,6 +279,11 @@ def test_nothing_to_report_is_an_error(cache: Path) -> None:
     refused(cache, "no calibration of this machine has that in its MPI's name", "--mpi", "abacus")
 
 
+def test_calls_that_tempi_does_not_act_in_are_told_by_function(made: Made) -> None:
+    assert "functions that tempi does not act in" in made.html
+    assert all(text in made.html for text in ("MPI_Neighbor_alltoallw", "11,000", "7,654,321"))
+
+
 def test_files_that_are_none_are_refused(cache: Path) -> None:
     text, damaged = cache / "text", cache / "damaged.json"
     text.write_text("hello\n")
@@ -286,6 +292,8 @@ def test_files_that_are_none_are_refused(cache: Path) -> None:
     (cache / "cut.json").write_text('{"tempi_statistics": 1, "ranks"')
     (cache / "old.json").write_text('{"tempi_statistics": 0}')
     (cache / "list.json").write_text('{"tempi_statistics": 1, "ranks": 1, "sum": [], "most": {}}')
+    odd = '{"tempi_statistics": 1, "ranks": 1, "sum": {}, "most": {}, "fallback_functions": {"MPI_Put": {"calls": 1}}}'
+    (cache / "odd.json").write_text(odd)
     (cache / "empty").write_text("")
     refused(cache, "it is no calibration of tempi's", "--calibration", text)
     refused(cache, "damaged", "--calibration", damaged)
@@ -296,6 +304,7 @@ def test_files_that_are_none_are_refused(cache: Path) -> None:
     refused(cache, "it has no statistics of tempi's", "--stats", text)
     refused(cache, "it is damaged", "--stats", cache / "cut.json")
     refused(cache, "it is damaged", "--stats", cache / "list.json")
+    refused(cache, "it is damaged", "--stats", cache / "odd.json")
     refused(cache, "another version", "--stats", cache / "old.json")
     refused(cache, "No such file", "--stats", cache / "none")
 

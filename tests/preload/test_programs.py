@@ -80,6 +80,19 @@ def test_statistics_go_to_a_file_too(mpi: Toolchain, programs: Path, tmp_path: P
 
 
 @every_toolchain
+def test_statistics_tell_what_tempi_does_not_act_in(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
+    program, path = built(mpi, programs, "left"), tmp_path / "run.json"
+    run = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), TEMPI_STATS="1", TEMPI_STATS_FILE=str(path))
+    verdicts(run)
+    (tmp_path / "printed").write_text(run.stderr)
+    for name in ("run.json", "printed"):
+        found = counted.read(str(tmp_path / name))
+        assert found.fallbacks == {"MPI_Bcast": {"calls": 2 * 3, "bytes": 2 * 3 * 64}}
+        assert found.sum["left_function"] == 2 * 3
+    assert run.stderr.count("3 calls left to the library") == 2
+
+
+@every_toolchain
 def test_statistics_alone_in_a_file_or_nowhere(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
     program = built(mpi, programs, "p2p")
     on = {"LD_PRELOAD": preloaded(), "TEMPI_FORCE": "1"}
