@@ -9,7 +9,7 @@ enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21, CALLS_IN_TURN = 8 };
 #define HOPELESS 2.0
 #define MARGIN 0.03
 /* Seconds before the clock starts that a call takes when it is tempi's, and not when it is settled to be the library's. */
-#define BEFORE_OWN 25e-9
+#define BEFORE_OWN 35e-9
 
 static const double *pretended;
 

@@ -181,7 +181,7 @@ static bool to_oneself(tempi_other other)
 static bool rule_says(tempi_window window, tempi_other other, int64_t bytes, int peer)
 {
     if (tempi_window_has(window, bytes))
-        return bytes >= window.to_self || other.comm != MPI_COMM_SELF;
+        return bytes >= window.to_self || !to_oneself(other);
     return peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes);
 }
 

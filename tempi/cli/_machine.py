@@ -107,7 +107,7 @@ def model() -> Iterator[Finding]:
         text = f"device memory calibrated with {own.mpi} on {own.gpu}, {found.about.get('when')}{note}"
         yield Finding("model", "note" if found.emulated else "ok", text, data=data)
     if not usable:
-        text = "this machine is not calibrated (`tempi calibrate` measures it): MPI_Pack and MPI_Unpack are timed both ways"
+        text = "not calibrated (`tempi calibrate` measures it): MPI_Pack and MPI_Unpack are timed both ways"
         yield Finding("model", "note", text)
 
 

@@ -1,4 +1,4 @@
-"""Without a calibration the first MPI_Pack and MPI_Unpack calls of a type go both ways: every byte is right each time."""
+"""Without a calibration the first MPI_Pack and MPI_Unpack calls of a type go both ways, and all bytes are right."""
 
 from __future__ import annotations
 

@@ -69,7 +69,9 @@ def times() -> Iterator[Any]:
 @pytest.mark.parametrize("rule", [False, True])
 @pytest.mark.parametrize("scale", [1e-7, 5e-6, 1e-3])
 @pytest.mark.parametrize(("library", "own", "winner"), [(1.0, 0.6, True), (0.6, 1.0, False)])
-def test_the_faster_way_is_settled(times: Any, rule: bool, scale: float, library: float, own: float, winner: bool) -> None:
+def test_the_faster_way_is_settled(
+    times: Any, rule: bool, scale: float, library: float, own: float, winner: bool
+) -> None:
     times[0], times[1] = library * scale, own * scale
     kind = Type(times, rule)
     ways = [kind.call() for _ in range(80)]

@@ -55,7 +55,6 @@ def test_open_mpi_is_left_alone_where_its_pieces_overlap(text: str, sizes: dict[
         (vector(16, 512), 128 * KIB),
         (vector(32, 512), 512 * KIB),
         (vector(64, 512), 512 * KIB),
-        (vector(64, 128), MIB),
         (vector(64, 4096), 0),
         (vector(128, 4096), 0),
         (vector(1024, 4096), 0),
