@@ -176,5 +176,6 @@ uint64_t tempi_type_identity(MPI_Datatype type, bool predefined)
         __atomic_store_n(&way, known = find_way(), __ATOMIC_RELAXED);
     if (known == BY_HANDLE)
         return tempi_handle(type);
-    return known == NOWHERE ? ~__atomic_add_fetch(&strangers, 1, __ATOMIC_RELAXED) : in_word(type, known);
+    const uint64_t word = known == NOWHERE ? 0 : in_word(type, known);
+    return word ? word : ~__atomic_add_fetch(&strangers, 1, __ATOMIC_RELAXED); /* 0 would be one for all without */
 }
