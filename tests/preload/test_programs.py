@@ -65,7 +65,7 @@ def test_a_program_runs_alike_plain_preloaded_and_off(
 def test_statistics_go_to_a_file_too(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
     program = built(mpi, programs, "p2p")
     path = tmp_path / 'a "name".json'
-    stats = {"TEMPI_STATS": "1", "TEMPI_STATS_FILE": str(path), "TEMPI_FORCE": "1"}
+    stats = {"TEMPI_STATS": "1", "TEMPI_STATS_FILE": str(path), "TEMPI_FORCE": "1", "TEMPI_MODEL": "0"}
     run = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), **stats)
     verdicts(run)
     written = json.loads(path.read_text())

@@ -1,0 +1,71 @@
+"""A shipped calibration between two ranks: the built-in rule stands unless the other way is predicted to be 1.5 times
+faster."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tempi.bench import launch
+
+from launching import environment, launcher, version
+from tempi import _engine
+from tempi.model import grid, store
+
+RANKS = Path(__file__).resolve().parent / "shipped_ranks.py"
+
+
+def engine_with(folder: Path, own: float | None) -> Path:
+    """A copy of the engine beside a table by which tempi takes `own` times as long as the library; None: no table."""
+    library = Path(_engine.library_path())
+    shutil.copytree(library.parent, folder / "lib")
+    (folder / "tables").mkdir()
+    room = _engine.ffi.new("char[256]")
+    if _engine.lib.tempi_shipped_name(version().encode(), room, 256) != _engine.lib.TEMPI_OK:
+        pytest.skip("this system does not tell its processor's vendor or caches")
+    if own is not None:
+        made = {"library_message": 4.0, "contiguous": own, "stage_pack": own, "stage_unpack": 2 * own}
+        points = []
+        for quantity, factor in made.items():
+            peers = ("node", "far") if quantity in grid.MESSAGES else (None,)
+            column = grid.PLAIN if quantity == "contiguous" else grid.Column("regular", 8, 64)
+            for peer in peers:
+                for size in (64, 1 << 20):
+                    points.append(store.Point(quantity, column, size, peer, (1e-9 * size * factor,) * 9))
+        table = folder / "tables" / (_engine.text(room) or "")
+        table.write_bytes(store.table_of(store.Calibration(store.machine(version()), tuple(points))))
+    return folder / "lib" / library.name
+
+
+def sent(folder: Path, own: float | None, **variables: str) -> tuple[list[int], str]:
+    """Messages that tempi sent, of three with runs of 4096 and of three with runs of 8; what was said at the end."""
+    made = {"TEMPI_LIBRARY": str(engine_with(folder, own)), "TEMPI_CACHE_DIR": str(folder), "TEMPI_STATS": "1"}
+    line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], made | variables)
+    done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (told,) = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("sent ")]
+    return [int(word) for word in told], done.stderr
+
+
+def test_it_overrules_the_rule_where_it_is_sure(tmp_path: Path) -> None:
+    faster, said = sent(tmp_path / "faster", 0.5)
+    assert faster == [3, 3]
+    assert ".table" in said
+    slower, _ = sent(tmp_path / "slower", 2.0)
+    assert slower == [0, 0]
+
+
+def test_where_it_is_not_sure_the_rule_stands(tmp_path: Path) -> None:
+    by_rule, said = sent(tmp_path / "none", None)
+    assert "the built-in rule" in said
+    assert "tempi calibrate" in said
+    assert by_rule[0] == 0
+    for name, own in {"a little faster": 0.8, "a little slower": 1.25}.items():
+        assert sent(tmp_path / name, own)[0] == by_rule
+
+
+def test_the_rule_can_be_asked_for(tmp_path: Path) -> None:
+    assert sent(tmp_path, 0.5, TEMPI_MODEL="0")[0][0] == 0

@@ -1,0 +1,102 @@
+"""Calibrations that come with tempi: the nearest of this machine's kind is taken, and none of another kind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tempi import _engine
+
+MPICH = "MPICH Version:      5.0.2"
+PARTS = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)-(\w+)-(\d+)-(\d+)(-nocma)?\.table")
+ASK = """
+import ctypes, sys
+room = ctypes.create_string_buffer(4096)
+found = ctypes.CDLL(sys.argv[1]).tempi_shipped_find(sys.argv[2].encode(), room, ctypes.c_size_t(4096))
+print(room.value.decode().rpartition("/")[2] if found == 0 else "none")
+"""
+
+
+def own_name(version: str = MPICH, **environment: str) -> str:
+    program = ASK.replace("tempi_shipped_find", "tempi_shipped_name")
+    done = subprocess.run(
+        [sys.executable, "-c", program, _engine.library_path(), version],
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    if done.stdout.strip() == "none":
+        pytest.skip("this system does not tell its processor's vendor or caches")
+    return done.stdout.strip()
+
+
+def found(folder: Path, names: list[str], version: str = MPICH) -> str:
+    """What an engine beside tables of these names takes."""
+    (folder / "lib").mkdir(parents=True)
+    (folder / "tables").mkdir()
+    library = Path(shutil.copy2(_engine.library_path(), folder / "lib"))
+    for name in names:
+        (folder / "tables" / name).write_bytes(b"")
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, library, version], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.strip()
+
+
+def changed(name: str, part: int, text: str) -> str:
+    match = PARTS.fullmatch(name)
+    assert match is not None
+    return name[: match.start(part)] + text + name[match.end(part) :]
+
+
+def scaled(name: str, part: int, factor: int) -> str:
+    match = PARTS.fullmatch(name)
+    assert match is not None
+    return changed(name, part, str(int(match[part]) * factor))
+
+
+def test_its_own_name_is_found_among_others(tmp_path: Path) -> None:
+    own = own_name()
+    others = [scaled(own, 6, 2), scaled(own, 7, 4), scaled(own, 4, 2), "README", "mpich5-broken.table"]
+    assert found(tmp_path, [*others, own]) == own
+
+
+@pytest.mark.parametrize(("part", "text"), [(1, "openmpi5"), (1, "mpich4"), (2, "Acorn"), (3, "999"), (5, "neon")])
+def test_another_kind_is_not_taken(tmp_path: Path, part: int, text: str) -> None:
+    assert found(tmp_path, [changed(own_name(), part, text)]) == "none"
+
+
+def test_without_tables_there_is_none(tmp_path: Path) -> None:
+    assert found(tmp_path, []) == "none"
+
+
+def test_of_its_kind_the_nearest_caches_count_before_the_model(tmp_path: Path) -> None:
+    own = own_name()
+    near, far = changed(own, 4, "200"), scaled(own, 7, 2)
+    assert found(tmp_path, [near, far]) == near
+
+
+def test_without_cma_there_are_tables_of_their_own() -> None:
+    assert own_name(MPIR_CVAR_CH4_CMA_ENABLE="0").endswith("-nocma.table")
+    assert own_name("Open MPI v4.1.4, package: Debian", OMPI_MCA_btl_vader_single_copy_mechanism="none").startswith(
+        "openmpi4-"
+    )
+
+
+def test_of_an_unknown_library_there_is_none(tmp_path: Path) -> None:
+    assert found(tmp_path, [own_name()], "Some MPI 1.0") == "none"
+
+
+def test_shipped_tables_have_no_fault() -> None:
+    """Each file of the repository is one that the engine maps, with a name that it understands."""
+    for table in (Path(__file__).resolve().parents[2] / "tempi" / "tables").glob("*.table"):
+        assert PARTS.fullmatch(table.name), table.name
+        fault = _engine.ffi.new("char const **")
+        model = _engine.lib.tempi_model_open(str(table).encode(), fault)
+        assert model != _engine.ffi.NULL, _engine.text(fault[0])
+        _engine.lib.tempi_model_close(model)
+
