@@ -69,7 +69,7 @@ def test_a_calibration_has_every_quantity_and_raw_sample(calibrated: Path) -> No
     assert {point.column.family for point in found.points} == set(grid.FAMILIES)
     assert found.peers == ["self", "node"]
     assert all(len(point.seconds) >= adaptive.FEWEST for point in found.points)
-    assert found.about["machine"]["cpu"] == found.machine.cpu
+    assert found.machine.cpu.startswith(found.about["machine"]["cpu"])
     assert only(calibrated, ".table").read_bytes() == store.table_of(found)
 
 
