@@ -149,7 +149,7 @@ static int decode(tempi_type *type, int64_t most)
     if (!tempi_config.check)
         return TEMPI_OK;
     status = tempi_typemap_make(type->handle, &type->typemap);
-    if (status == TEMPI_OK)
+    if (status == TEMPI_OK && type->typemap) /* NULL: it cannot be checked */
         type->typemap->unit = traits.unit;
     return status;
 }

@@ -155,3 +155,11 @@ def test_pair_types_pack_without_their_hole() -> None:
     memory = Memory(tree, 2).fill(8)
     with committed(tree) as datatype, acted(packs=1):
         np.testing.assert_array_equal(pack(memory, datatype), memory.packed)
+
+
+def test_a_type_that_tempi_check_does_not_walk_is_packed_all_the_same() -> None:
+    """Under TEMPI_CHECK too (group "checked"): distributed arrays have no plain walk there."""
+    tree = oracle.Darray(2, 1, (9, 7), ("CYCLIC", "BLOCK"), (2, None), (2, 1), oracle.Named("INT"))
+    memory = Memory(tree, 2).fill(4)
+    with committed(tree) as datatype:
+        np.testing.assert_array_equal(pack(memory, datatype), memory.packed)
