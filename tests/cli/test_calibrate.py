@@ -145,12 +145,12 @@ def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) 
 
 
 def test_the_rule_carries_more_between_far_ranks_of_open_mpi(tmp_path: Path) -> None:
-    """64 KiB of both shapes, where pieces that overlap are no gain."""
+    """64 KiB of the longer runs: what won on each machine that was measured (csrc/model/rule.c)."""
     sends = {}
     for distance in ("near", "far"):
         sends[distance] = {int(found[1]) for found in ranks(tmp_path, TEMPI_MODEL="0", TEMPI_DISTANCE=distance)[0]}
     (near,), (far,) = sends["near"], sends["far"]
-    assert far - near == (4 if "Open MPI" in version() else 0)
+    assert far - near == (2 if "Open MPI" in version() else 0)
 
 
 def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) -> None:
