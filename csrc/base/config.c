@@ -63,7 +63,7 @@ static const variable variables[] = {
      "the times of real packs and unpacks correct the tables for this run; the statistics tell by how much"},
     {"TEMPI_AUTOTUNE", FLAG, &tempi_config.autotune,
      "0: measure nothing on the program's own calls; by default the first calls of each shape find out which kernel is "
-     "fastest, and where no calibration tells, whether the library's MPI_Pack and MPI_Unpack are faster than tempi's"},
+     "fastest, and whether the library's MPI_Pack and MPI_Unpack are faster than tempi's"},
     {"TEMPI_DISTANCE", DISTANCE, &tempi_config.distance,
      "which tables choose for messages to other ranks of this node: near, far, or auto: as it is found out while "
      "messages go there (default)"},

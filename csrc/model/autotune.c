@@ -47,9 +47,9 @@ static void settle(tempi_trial *trial)
     tempi_choices *choices = trial->choices;
     const uint64_t bit = (uint64_t)1 << trial->step;
     const double own = trial->best[TEMPI_WAY_OWN] + BEFORE_OWN, library = trial->best[TEMPI_WAY_LIBRARY];
-    const bool ours = trial->rule ? library >= (1 - MARGIN) * own : own < (1 - MARGIN) * library;
+    const bool ours = trial->guess ? library >= (1 - MARGIN) * own : own < (1 - MARGIN) * library;
     tempi_stat_add(TEMPI_STAT_packs_tuned, 1);
-    if (ours != trial->rule)
+    if (ours != trial->guess)
         tempi_stat_add(TEMPI_STAT_packs_changed, 1);
     if (ours)
         __atomic_fetch_or(&choices->ours, bit, __ATOMIC_RELAXED);
@@ -91,7 +91,7 @@ void tempi_autotune_note(tempi_sample *sample, bool counts)
 /* ---- trials of a type ------------------------------------------------------------------------------ */
 
 /* The step's trial, which belongs to the caller until it is released; NULL: it or its place is in use. */
-static tempi_trial *claim(tempi_trials *trials, tempi_choices *choices, int step, bool rule)
+static tempi_trial *claim(tempi_trials *trials, tempi_choices *choices, int step, bool guess)
 {
     tempi_trial *trial = &trials->trial[step % TEMPI_TRIALS];
     if (__atomic_exchange_n(&trial->busy, 1, __ATOMIC_ACQUIRE))
@@ -105,20 +105,18 @@ static tempi_trial *claim(tempi_trials *trials, tempi_choices *choices, int step
         return NULL;
     }
     if (!trial->choices)
-        *trial = (tempi_trial){.choices = choices, .busy = 1, .step = (int8_t)step, .rule = rule, .way = rule,
+        *trial = (tempi_trial){.choices = choices, .busy = 1, .step = (int8_t)step, .guess = guess, .way = guess,
                                .left = 1, .uncounted = true};
     return trial;
 }
 
-bool tempi_autotune_acts(tempi_trials *trials, tempi_choices *choices, int64_t bytes, bool rule, tempi_sample *sample)
+bool tempi_autotune_acts(tempi_trials *trials, tempi_choices *choices, int64_t bytes, bool guess, tempi_sample *sample)
 {
     const int step = tempi_choice_step(bytes);
     sample->trial = NULL;
-    if (__atomic_load_n(&choices->known, __ATOMIC_ACQUIRE) >> step & 1)
-        return __atomic_load_n(&choices->ours, __ATOMIC_RELAXED) >> step & 1;
-    tempi_trial *trial = claim(trials, choices, step, rule);
+    tempi_trial *trial = claim(trials, choices, step, guess);
     if (!trial)
-        return rule;
+        return tempi_autotune_knows(choices, bytes) ? tempi_autotune_says(choices, bytes) : guess;
     sample->trial = trial;
     sample->way = trial->way;
     sample->begun = tempi_learn_clock();

@@ -207,31 +207,44 @@ static tempi_trials *trials_of(tempi_type *type, tempi_operation operation)
     return others;
 }
 
-/* MPI_Pack and MPI_Unpack without tables. */
-static bool wins_by_trial(const tempi_type *read_only, tempi_operation operation, int64_t bytes, tempi_sample *sample)
+/* What tables or else the built-in rule say of MPI_Pack and MPI_Unpack. */
+static bool local_guess(const tempi_type *type, tempi_operation operation, int64_t bytes, tempi_choices *cache)
 {
-    tempi_type *type = (tempi_type *)(uintptr_t)read_only; /* caches in it */
     const bool rule = tempi_window_has(type->windows[operation], bytes);
-    if (!tempi_config.autotune || tempi_config.force || type->known_wrong >> operation & 1)
+    if (!(type->modelled & TEMPI_MODEL_BIT(operation, 0)))
         return rule;
-    tempi_trials *trials = trials_of(type, operation);
-    return trials ? tempi_autotune_acts(trials, &type->choices[operation][0], bytes, rule, sample) : rule;
+    return tempi_model_acts(type->layout, operation, 0, bytes, rule, cache);
+}
+
+/* MPI_Pack and MPI_Unpack: by trials, of which the guess is the first way. */
+static bool wins_locally(tempi_type *type, tempi_operation operation, int64_t bytes, tempi_sample *sample)
+{
+    tempi_choices *choices = &type->choices[operation][0];
+    if (tempi_learning && type->modelled & TEMPI_MODEL_BIT(operation, 0))
+        return tempi_learn_acts(type->layout, operation, 0, bytes, choices);
+    const bool tries = tempi_config.autotune && !tempi_config.force && !(type->known_wrong >> operation & 1);
+    if (tries && tempi_autotune_knows(choices, bytes))
+        return tempi_autotune_says(choices, bytes);
+    tempi_trials *trials = tries ? trials_of(type, operation) : NULL;
+    if (!trials)
+        return local_guess(type, operation, bytes, choices);
+    return tempi_autotune_acts(trials, choices, bytes, local_guess(type, operation, bytes, &trials->guesses), sample);
 }
 
 /* Is tempi's way expected to be the faster one? */
-static bool wins(const tempi_type *type, tempi_operation operation, tempi_other other, int64_t bytes,
+static bool wins(const tempi_type *read_only, tempi_operation operation, tempi_other other, int64_t bytes,
                  tempi_sample *sample)
 {
-    const bool local = !sends_or_receives(operation);
-    if (type->modelled == 0 && !local)
+    tempi_type *type = (tempi_type *)(uintptr_t)read_only; /* caches in it */
+    if (!sends_or_receives(operation))
+        return wins_locally(type, operation, bytes, sample);
+    if (type->modelled == 0)
         return wins_by_rule(type->windows[operation], other, bytes);
-    if (local && !(type->modelled & TEMPI_MODEL_BIT(operation, 0)))
-        return wins_by_trial(type, operation, bytes, sample);
-    const int peer = !local ? tempi_peer_of(other.comm, other.rank, bytes) : 0;
+    const int peer = tempi_peer_of(other.comm, other.rank, bytes);
     if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
         return wins_by_rule(type->windows[operation], other, bytes);
     tempi_layout const *layout = type->layout;
-    tempi_choices *choices = &((tempi_type *)(uintptr_t)type)->choices[operation][peer]; /* a cache in it */
+    tempi_choices *choices = &type->choices[operation][peer];
     return tempi_learning ? tempi_learn_acts(layout, operation, peer, bytes, choices)
                           : tempi_model_acts(layout, operation, peer, bytes,
                                              rule_says(type->windows[operation], other, bytes, peer), choices);

@@ -5,6 +5,7 @@
 
 #include "base/stats.h"
 #include "memory/kind.h"
+#include "model/autotune.h"
 #include "model/learn.h"
 #include "shim/types.h"
 
@@ -19,9 +20,7 @@ static inline bool tempi_packing_left(MPI_Datatype datatype, MPI_Count count, te
     if (type->layout->dense)
         return bytes > 0;
     const tempi_choices *choices = &type->choices[operation][0];
-    const int step = tempi_choice_step(bytes);
-    if (!(__atomic_load_n(&choices->known, __ATOMIC_ACQUIRE) >> step & 1) ||
-        __atomic_load_n(&choices->ours, __ATOMIC_RELAXED) >> step & 1)
+    if (!tempi_autotune_knows(choices, bytes) || tempi_autotune_says(choices, bytes))
         return false;
     tempi_keep *mine = tempi_stats_mine();
     tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);

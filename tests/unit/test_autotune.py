@@ -16,7 +16,7 @@ KIB = 1 << 10
 DECLARED = """
 typedef struct { uint64_t known, ours, decided, open; uint32_t epoch, looks; } tempi_choices;
 typedef struct { void *trial; int way; double begun; } tempi_sample;
-bool tempi_autotune_acts(void *trials, tempi_choices *choices, int64_t bytes, bool rule, tempi_sample *sample);
+bool tempi_autotune_acts(void *trials, tempi_choices *choices, int64_t bytes, bool guess, tempi_sample *sample);
 void tempi_autotune_note(tempi_sample *sample, bool counts);
 void tempi_autotune_pretend(const double *seconds);
 """
