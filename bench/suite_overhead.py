@@ -82,7 +82,7 @@ def _records(common: suite.Common, options: OverheadOptions) -> Iterator[Record]
     with tempfile.TemporaryDirectory() as folder:
         tables = Path(folder) / "made-up.table"
         tables.write_bytes(worker_choice.made_up(version))
-        variables = {"TEMPI_MODEL": str(tables), "TEMPI_MODEL_UPDATE": "0"}
+        variables = {"TEMPI_MODEL": str(tables), "TEMPI_MODEL_UPDATE": "0", "TEMPI_AUTOTUNE": "0"}
         yield from suite.run_worker(launcher, "worker_choice", options.arguments(), variables=variables)
 
 

@@ -26,7 +26,7 @@ def test_made_up_tables_leave_every_shape_to_the_library(tmp_path: Path) -> None
 def test_choices_are_measured(tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(worker_choice.made_up(version()))
     command = suite.worker_command("worker_choice", OverheadOptions(True, 0.01).arguments())
-    line = launch.command(launcher(), 1, command, {"TEMPI_MODEL": str(tmp_path / "table")})
+    line = launch.command(launcher(), 1, command, {"TEMPI_MODEL": str(tmp_path / "table"), "TEMPI_AUTOTUNE": "0"})
     done = subprocess.run(line, env=environment(tmp_path), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     rows = suite_overhead.rows(list(records.parse_lines(done.stdout.splitlines(), "stdout")))
