@@ -77,9 +77,10 @@ class BuildWithEngine(build_py):
             shutil.copy2(work / "lib" / name, target)
         for library in (work / "lib" / "libtempi-cuda.so", *(work / "lib").glob("tempi-ptx-*.so")):
             shutil.copy2(library, target)
-        (package / "include" / "emulator").mkdir(parents=True, exist_ok=True)
+        headers = package / "include" / "emulator" / "ptx"
+        headers.mkdir(parents=True, exist_ok=True)
         for header in ("ptx.h", "ptx_compute.h"):
-            shutil.copy2(ROOT / "csrc" / "emulator" / header, package / "include" / "emulator")
+            shutil.copy2(ROOT / "csrc" / "emulator" / "ptx" / header, headers)
         for mpi in mpis:
             sys.stdout.write(f"tempi: built for {mpi.label}\n")
         if not mpis:

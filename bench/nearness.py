@@ -1,4 +1,4 @@
-"""How far apart two ranks of a node are, as the engine takes it (csrc/base/distance.h).
+"""How far apart two ranks of a node are, as the engine takes it (csrc/topology/locality.h).
 
 Which message is quicker hangs on it. Ranks that are not bound, and virtual machines whose processors are not, go from
 one to the other while they run, so it is looked at whenever something is measured.

@@ -114,7 +114,7 @@ def ends(host: Any) -> Ends:
         raise worker.WorkerError("the engine does not see the GPU")
     most = 64 << 10 if driver.emulated else 64 << 20
     span = (1 << 20) if driver.emulated else min(SPAN, driver.free_memory() // 8)
-    aware = worker_gpu_messages.library_aware()
+    aware = worker_gpu_messages.library_cuda_aware()
     made = Ends(
         host, driver, span, _strided(driver, span), driver.allocate(span),
         (driver.allocate(most), driver.allocate(most)), (driver.pinned(most), driver.pinned(most)), aware,
@@ -313,9 +313,7 @@ def _measure(ends: Ends, job: Job, budget: float) -> Iterator[Record]:
     datatype = None if job.column == grid.PLAIN else shape.datatype(ends.host.mpi)
     pair = None if job.peer is None else ends.host.pairs[job.peer]
     agree = sampling.alone if pair is None else lambda value: pair.bcast(value, root=0)
-    subjects = {
-        name: run for name, run in _subjects(ends, job, datatype).items() if not _is_too_slow(ends, job, name)
-    }
+    subjects = {name: run for name, run in _subjects(ends, job, datatype).items() if not _is_too_slow(ends, job, name)}
     taken = adaptive.measure(subjects, budget, agree) if subjects else {}
     _note(ends, job, taken, agree)
     if datatype is not None:

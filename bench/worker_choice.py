@@ -47,7 +47,7 @@ def _pack(world: worker_overhead.World, function: int | None) -> _native.Timer:
 
 def _left(timer: _native.Timer) -> bool:
     """Whether tempi finds the call and leaves it to the library, by a choice that is kept."""
-    names = ("left_rule", "model_choices")
+    names = ("fallback_rule", "model_choices")
     timer(1)
     before = [worker.counter(name) for name in names]
     timer(3)

@@ -107,7 +107,7 @@ def _hand(ends: Ends, shape: gpu_cases.Case, handles: dict[str, int]) -> _native
     return run
 
 
-def library_aware() -> bool:
+def library_cuda_aware() -> bool:
     """Whether the library itself takes device addresses, as it says or TEMPI_CUDA_AWARE does. tempi answers for
     itself when a program asks, so the library is asked past it. No library knows the emulator's addresses."""
     said = os.environ.get("TEMPI_CUDA_AWARE")
@@ -173,7 +173,7 @@ def run(options: MessageOptions) -> Iterator[Record]:
         raise worker.WorkerError(f"the messages need 2 ranks, not {comm.size}")
     if not worker.active():
         raise worker.WorkerError("tempi does not act in this process: `tempi doctor`")
-    driver, method, aware = Driver(comm.rank), options.method, library_aware()
+    driver, method, aware = Driver(comm.rank), options.method, library_cuda_aware()
     chosen = shapes(options.quick, driver.emulated)
     meta: dict[str, Any] = {**worker.describe(MPI), "part": "messages", "method": method, "aware": aware}
     meta |= {"device": driver.describe(), "emulated": driver.emulated}

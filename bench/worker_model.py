@@ -55,9 +55,7 @@ class Judge:
         pointer = _engine.ffi.cast("tempi_layout const *", layout)
         told = self._model.predict(pointer, size, operation, peer)
         number = predict.OPERATIONS.index(operation)
-        by_rule = bool(
-            _engine.lib.tempi_rule_choice(self._version, pointer, size, number, grid.PEERS.index(peer))
-        )
+        by_rule = bool(_engine.lib.tempi_rule_choice(self._version, pointer, size, number, grid.PEERS.index(peer)))
         acts = self._model.acts(pointer, size, operation, peer)
         predicted = None if told is None else {"library": told.library, "tempi": told.host}
         return {"predicted": predicted, "model": by_rule if acts is None else acts, "rule": by_rule}

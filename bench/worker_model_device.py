@@ -24,6 +24,8 @@ from tempi.model import predict, store
 
 TAG = 7
 BENCH = "model"
+
+
 def tables(mpi: Any, driver: Driver) -> tuple[predict.Model, str, store.Gpu]:
     """The tables of this card and MPI, and where they are. Raises `WorkerError` where there are none."""
     gpu = store.gpu(driver.ordinal)
@@ -125,7 +127,7 @@ def run(options: PackOptions) -> Iterator[Record]:
 
     comm = MPI.COMM_WORLD
     peer = worker.two_ranks(MPI)
-    driver, aware = Driver(comm.rank), worker_gpu_messages.library_aware()
+    driver, aware = Driver(comm.rank), worker_gpu_messages.library_cuda_aware()
     model, path, gpu = tables(MPI, driver)
     limit = min(comm.allgather(min(options.memory, driver.free_memory() // 3)))
     chosen = [c for c in cases.held_out_device(options.quick, emulated=driver.emulated) if 2 * c.span <= limit]

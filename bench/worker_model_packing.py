@@ -25,7 +25,7 @@ POISON = 0x5A
 EACH = 3  # of so many shapes one is packed and unpacked
 #: How the engine tells which method it took.
 COUNTERS = {
-    "library": ("left_rule", "left_aware"), "device": ("method_device",), "oneshot": ("method_oneshot",),
+    "library": ("fallback_rule", "fallback_cuda_aware"), "device": ("method_device",), "oneshot": ("method_oneshot",),
     "staged": ("method_staged",), "pipelined": ("method_pipelined",),
 }  # fmt: skip
 #: By where the packed bytes lie. The library is one only if it takes device addresses.
@@ -202,9 +202,7 @@ class Packing:
         for name, seconds in zip(right, sampling.sample(list(right.values()), budget), strict=True):
             yield record(name, seconds, checked=True, **({"chosen": taken} if name == "model" else {}))
 
-    def measure(
-        self, case: cases.Case, datatype: Any, budget: float, common: dict[str, Any]
-    ) -> Iterator[Record]:
+    def measure(self, case: cases.Case, datatype: Any, budget: float, common: dict[str, Any]) -> Iterator[Record]:
         """All records of that shape."""
         with self._jobs(case, datatype) as jobs:
             for job in jobs:

@@ -84,7 +84,7 @@ def _wrong_unpack(bench: Bench, timer: _native.Timer) -> str | None:
     return f"{wrong.size} wrong bytes after unpacking, the first at {wrong[0]}" if wrong.size else None
 
 
-# Calls within which the engine has found out which way and which kernel is faster (csrc/model/autotune.c, pack/tune.c).
+# Calls after which csrc/choose/autotune.c and csrc/pack/kernel_trials.c have settled on a way and a kernel.
 SETTLED_AFTER = 128
 
 

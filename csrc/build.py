@@ -30,7 +30,7 @@ sys.path.insert(0, str(CSRC))
 from table import generate  # noqa: E402  (only after the path is known)
 
 KERNELS = CSRC.parent / "build" / "kernels"  # compiled by setup.py or python -m tempi.kernels --out
-NEUTRAL = ("base", "datatype", "pack", "cuda", "memory", "model", "transfer", "door")
+NEUTRAL = ("base", "topology", "datatype", "pack", "memory", "cuda", "choose", "transfer", "api", "interposer")
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wconversion")
 # Code that must not go away: the slots point into it, and so do callbacks that the MPI keeps.
 # One segment less each way: loading costs every process that inherits LD_PRELOAD.
@@ -86,9 +86,7 @@ def wrapper_flags(wrapper: str) -> tuple[str, ...]:
     """The -I and -D flags of an mpicc, whichever MPI it belongs to."""
     for option in ("--showme:compile", "-show", "-compile-info"):
         try:
-            run = subprocess.run(
-                [wrapper, option], capture_output=True, text=True, timeout=30, check=False
-            )
+            run = subprocess.run([wrapper, option], capture_output=True, text=True, timeout=30, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return ()
         if run.returncode == 0:
@@ -247,7 +245,7 @@ def kernels() -> Any:
 
 
 def build_neutral(cc: list[str], out: Path, work: Path) -> bool:
-    """libtempi.so: the door and all of the engine that sees no mpi.h."""
+    """libtempi.so: the interposer and all of the engine that sees no mpi.h."""
     target = target_machine(cc)
     machine = MACHINES.get(target)
     if machine is None:
@@ -271,7 +269,7 @@ def build_shim(cc: list[str], mpi: Mpi, out: Path, work: Path, engine_changed: b
     """libtempi-<abi>.so: the shim, compiled against that ABI's mpi.h and linked to no MPI."""
     made = work / mpi.abi
     generate.write(made, generate.abi_files([*cc, *mpi.flags]))
-    sources = [*sorted((CSRC / "shim").glob("*.c")), *sorted(made.glob("*.c"))]
+    sources = [*sorted((CSRC / "shim").rglob("*.c")), *sorted(made.glob("*.c"))]
     includes = (f"-I{CSRC}", f"-I{work / 'generated'}", f"-I{made}")
     # After ours, and as system headers: their warnings are not about our code.
     theirs = [f"-isystem{f[2:]}" if f.startswith("-I") else f for f in mpi.flags]
@@ -314,7 +312,7 @@ def emulator() -> ModuleType:
 def build_emulator(cc: list[str], out: Path, work: Path, shipped: Iterable[Path]) -> tuple[str, ...]:
     """libtempi-cuda.so, CUDA on the CPU, and the translation of PTX files; the names of the libraries."""
     flags = (f"-I{CSRC}", "-fvisibility=hidden")
-    units = [unit(cc, source, work / "emulator", flags) for source in sorted((CSRC / "emulator").glob("*.c"))]
+    units = [unit(cc, source, work / "emulator", flags) for source in sorted((CSRC / "emulator").rglob("*.c"))]
     changed = compile_all(units)
     name = "libtempi-cuda.so"
     objects = [str(u.target) for u in units]

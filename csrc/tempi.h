@@ -1,9 +1,9 @@
 /* tempi.h: the public interface of the tempi engine (libtempi.so).
  *
- * Names no MPI type: MPI handles are uintptr_t (the integer or pointer value, zero-extended), so one
- * library serves every MPI ABI. Sizes, offsets, strides and positions are in bytes unless the name
- * says otherwise; times are in seconds. Functions that can fail return a tempi_status and write
- * their outputs only on success. Everything here may be called from any thread.
+ * Names no MPI type: MPI handles are uintptr_t (the integer or pointer value, zero-extended), so
+ * one library serves every MPI ABI. Sizes, offsets, strides and positions are in bytes unless the
+ * name says otherwise; times are in seconds. Functions that can fail return a tempi_status and
+ * write their outputs only on success. Everything here may be called from any thread.
  *
  * The Python package parses this file with cffi as it stands: preprocessor lines are skipped there,
  * so constants are enums and nothing in here may depend on a macro.
@@ -29,7 +29,7 @@ typedef enum tempi_status {
 const char *tempi_version(void);
 const char *tempi_status_string(int status);
 
-/* ---- layouts: the canonical strided form of a datatype -------------------------------------- */
+/* ---- layouts: the canonical strided form of a datatype --------------------------------------- */
 
 enum { TEMPI_MAX_DIMS = 12 };
 
@@ -67,7 +67,8 @@ typedef struct tempi_box {
     int32_t ndims;
     int32_t space; /* number of the memory that an absolute address lies in; 0: the buffer's own */
     tempi_dim dims[TEMPI_MAX_DIMS];
-    const tempi_table *table; /* NULL: wholly regular. With run == 0 it is the innermost dimension */
+    const tempi_table
+        *table; /* NULL: wholly regular. With run == 0 it is the innermost dimension */
 } tempi_box;
 
 /* What one element of a datatype is. The union of the boxes covers [0, size) of the packed stream
@@ -117,8 +118,8 @@ void tempi_layout_free(tempi_layout *layout);
 /* Called before the first pass (pass = "decode") and after every pass that changed something. */
 typedef void (*tempi_layout_trace)(void *context, const char *pass, const tempi_layout *state);
 
-/* The canonical form of `raw`: equal bytes in equal order give the same pointer. Shared and counted:
- * release it as often as it was obtained. `trace` may be NULL. */
+/* The canonical form of `raw`: equal bytes in equal order give the same pointer. Shared and
+ * counted: release it as often as it was obtained. `trace` may be NULL. */
 int tempi_layout_canonical(const tempi_layout *raw, tempi_layout_trace trace, void *context,
                            const tempi_layout **out);
 void tempi_layout_release(const tempi_layout *layout);
@@ -127,7 +128,7 @@ int64_t tempi_layout_alive(void);
 /* Bytes of memory that the layout itself occupies, tables included. */
 int64_t tempi_layout_footprint(const tempi_layout *layout);
 
-/* ---- packing ---------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* Bytes [first, first + n) of the packed stream of `count` elements at `base`, to or from `packed`
  * (which holds just those n bytes). Host memory. The caller answers for bounds:
@@ -140,10 +141,12 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
 /* Name of the host kernel level in use ("avx512", "avx2", "sse2", "neon", "scalar"). */
 const char *tempi_cpu_level(void);
 
-/* ---- device memory ------------------------------------------------------------------------------- */
+/* ---- device memory
+ * ------------------------------------------------------------------------------- */
 
-/* A stream is a CUstream, with cuda.h's numbers for the default ones: 1 legacy, 2 the calling thread's.
- * None of these functions needs MPI, and none brings CUDA into the process, but for tempi_gpu_query. */
+/* A stream is a CUstream, with cuda.h's numbers for the default ones: 1 legacy, 2 the calling
+ * thread's. None of these functions needs MPI, and none brings CUDA into the process, but for
+ * tempi_gpu_query. */
 
 enum {
     TEMPI_MEMORY_KIND_HOST = 0,
@@ -160,9 +163,10 @@ int tempi_gpu_possible(void);
 
 enum { TEMPI_OUTGOING = 0, TEMPI_INCOMING = 1 };
 
-/* Until tempi_stream_end, this thread's MPI calls take the memory at `address` to be ready when what
- * `stream` holds now is done: tempi's packs from it (OUTGOING) or unpacks into it (INCOMING, also those
- * that only end in a later call) wait for that on the device. What is left to the library waits here. */
+/* Until tempi_stream_end, this thread's MPI calls take the memory at `address` to be ready when
+ * what `stream` holds now is done: tempi's packs from it (OUTGOING) or unpacks into it (INCOMING,
+ * also those that only end in a later call) wait for that on the device. What is left to the
+ * library waits here. */
 int tempi_stream_begin(const void *address, uintptr_t stream, int direction);
 void tempi_stream_end(void);
 /* Waits here for what `stream` holds; `address` tells the device. */
@@ -170,15 +174,16 @@ int tempi_stream_wait(const void *address, uintptr_t stream);
 /* What is put into `stream` from now on waits for what `first` holds. */
 int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream);
 
-/* As tempi_pack and tempi_unpack, by the kernels of the device that `base` is in (device, managed or
- * pinned memory), and in the order of `stream`: after what it holds, before what it is given later. The
- * layout is a canonical one. Returns at once where `packed` is memory that the device reaches, too; with
- * plain host memory, when the bytes are there. TEMPI_ERR_ARG: `base` is plain host memory;
- * TEMPI_ERR_UNSUPPORTED: `packed` is another device's, or there are no kernels for this one. */
+/* As tempi_pack and tempi_unpack, by the kernels of the device that `base` is in (device, managed
+ * or pinned memory), and in the order of `stream`: after what it holds, before what it is given
+ * later. The layout is a canonical one. Returns at once where `packed` is memory that the device
+ * reaches, too; with plain host memory, when the bytes are there. TEMPI_ERR_ARG: `base` is plain
+ * host memory; TEMPI_ERR_UNSUPPORTED: `packed` is another device's, or there are no kernels for
+ * this one. */
 int tempi_device_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
                       int64_t n, void *packed, uintptr_t stream);
-int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
-                        int64_t n, void *base, uintptr_t stream);
+int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *packed,
+                        int64_t first, int64_t n, void *base, uintptr_t stream);
 
 /* What there is of CUDA on this machine; loads the driver. */
 typedef struct tempi_gpu_info {
@@ -186,24 +191,27 @@ typedef struct tempi_gpu_info {
     int32_t emulated;   /* 1: CUDA on the CPU, a test device */
     int32_t version;    /* CUDA version of the driver, 1000 * major + 10 * minor; 0: no driver */
     int32_t devices;
-    const char *error;  /* why there are none though there is a driver, or NULL */
+    const char *error; /* why there are none though there is a driver, or NULL */
 } tempi_gpu_info;
 int tempi_gpu_query(tempi_gpu_info *out);
 
 typedef struct tempi_gpu_device {
     char name[128];
-    int32_t capability;  /* 10 * major + minor */
+    int32_t capability; /* 10 * major + minor */
     int32_t multiprocessors;
-    int64_t memory;      /* bytes */
-    const char *kernels; /* what of this build it runs: "sm_90" and such machine code, "ptx", NULL: none */
+    int64_t memory; /* bytes */
+    const char
+        *kernels; /* what of this build it runs: "sm_90" and such machine code, "ptx", NULL: none */
 } tempi_gpu_device;
 /* 0 <= ordinal < devices. Makes no context. */
 int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
 
-/* ---- the calibrated model ------------------------------------------------------------------------ */
+/* ---- the calibrated model
+ * ------------------------------------------------------------------------ */
 
-/* Where the other rank of a message is: FAR on this node as NODE is, but its core has no cache in common with this
- * one's. Which of the two it is, is found out while messages go there, and NODE until then. */
+/* Where the other rank of a message is: FAR on this node as NODE is, but its core has no cache in
+ * common with this one's. Which of the two it is, is found out while messages go there, and NODE
+ * until then. */
 enum { TEMPI_PEER_SELF = 0, TEMPI_PEER_NODE = 1, TEMPI_PEER_OTHER = 2, TEMPI_PEER_FAR = 3 };
 enum { TEMPI_MODEL_PACK = 0, TEMPI_MODEL_UNPACK = 1, TEMPI_MODEL_SEND = 2, TEMPI_MODEL_RECV = 3 };
 
@@ -221,14 +229,16 @@ typedef struct tempi_machine {
 
 /* This machine with the MPI library whose MPI_Get_library_version is `version`. */
 int tempi_machine_describe(const char *version, tempi_machine *out);
-/* The same with a device of this process; the CUDA driver must be in it, or TEMPI_ERR_UNSUPPORTED. */
+/* The same with a device of this process; the CUDA driver must be in it, or TEMPI_ERR_UNSUPPORTED.
+ */
 int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal);
-/* Where its calibration lies: in TEMPI_CACHE_DIR, else in the user's cache folder. Each card has one beside
- * the host's. */
+/* Where its calibration lies: in TEMPI_CACHE_DIR, else in the user's cache folder. Each card has
+ * one beside the host's. */
 int tempi_machine_file(const tempi_machine *machine, char *out, size_t size);
 
-/* The shipped calibration that is nearest to this machine and the library of that version; TEMPI_ERR_UNSUPPORTED: none
- * is of its kind. It chooses for messages where this machine is not calibrated. */
+/* The shipped calibration that is nearest to this machine and the library of that version;
+ * TEMPI_ERR_UNSUPPORTED: none is of its kind. It chooses for messages where this machine is not
+ * calibrated. */
 int tempi_shipped_find(const char *version, char *out, size_t size);
 /* The file name that a calibration of this machine would be shipped by. */
 int tempi_shipped_name(const char *version, char *out, size_t size);
@@ -241,8 +251,8 @@ void tempi_model_close(tempi_model *model);
 /* Why the tables are not for that machine and, if it names one, its GPU; NULL: they are. */
 const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *machine);
 
-/* Seconds. Of MPI_Pack and MPI_Unpack `host` is the whole; of a message, one way, it is the sum of the
- * other three, with the same datatype on both sides. */
+/* Seconds. Of MPI_Pack and MPI_Unpack `host` is the whole; of a message, one way, it is the sum of
+ * the other three, with the same datatype on both sides. */
 typedef struct tempi_prediction {
     double library;
     double host;
@@ -254,16 +264,18 @@ typedef struct tempi_prediction {
 
 /* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer. `operation`: TEMPI_MODEL_*;
  * `bytes`: packed size of the message. */
-int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, int64_t bytes, int operation,
-                        int peer, tempi_prediction *out);
+int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, int64_t bytes,
+                        int operation, int peer, tempi_prediction *out);
 /* Whether the engine would act on that message: 1, 0, or -1 where the built-in rule decides. */
-int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int64_t bytes, int operation,
-                       int peer);
-/* The same by the built-in rule for the MPI library that says so of itself, for a type of elements of
- * unknown size: 1 or 0. `peer`: TEMPI_PEER_*, of SEND and RECV. */
-int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation, int peer);
+int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int64_t bytes,
+                       int operation, int peer);
+/* The same by the built-in rule for the MPI library that says so of itself, for a type of elements
+ * of unknown size: 1 or 0. `peer`: TEMPI_PEER_*, of SEND and RECV. */
+int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation,
+                      int peer);
 
-/* How a message of device memory is carried, by number; LIBRARY: the buffer is handed over as it is. */
+/* How a message of device memory is carried, by number; LIBRARY: the buffer is handed over as it
+ * is. */
 enum {
     TEMPI_METHOD_LIBRARY = 0,
     TEMPI_METHOD_DEVICE = 1,
@@ -274,12 +286,13 @@ enum {
 };
 enum { TEMPI_TABLES_OF_HOST = 0, TEMPI_TABLES_OF_DEVICE = 1, TEMPI_TABLES_OF_MANAGED = 2 };
 
-/* The memory that MPI_Pack writes to and MPI_Unpack reads from: PLAIN is of the host, and no device's kernels reach it. */
+/* The memory that MPI_Pack writes to and MPI_Unpack reads from: PLAIN is of the host, and no
+ * device's kernels reach it. */
 enum { TEMPI_PACKED_PINNED = 0, TEMPI_PACKED_DEVICE = 1, TEMPI_PACKED_PLAIN = 2 };
 
-/* Seconds by method; negative: the method is not possible, or was not measured. A message takes the sum of
- * the three parts; MPI_Pack and MPI_Unpack have one of them. Where the bytes go through the host, the other side's
- * part is that of its best way. */
+/* Seconds by method; negative: the method is not possible, or was not measured. A message takes the
+ * sum of the three parts; MPI_Pack and MPI_Unpack have one of them. Where the bytes go through the
+ * host, the other side's part is that of its best way. */
 typedef struct tempi_device_prediction {
     double seconds[TEMPI_METHODS];
     double pack[TEMPI_METHODS];
@@ -290,16 +303,17 @@ typedef struct tempi_device_prediction {
 
 /* What is not used may be 0. */
 typedef struct tempi_device_message {
-    int64_t bytes;      /* packed */
-    int64_t whole;      /* of a message of several memories, of which these bytes are one's part */
-    int64_t stretches;  /* such a part: pieces in which its bytes lie in the packed stream */
-    int32_t operation;  /* TEMPI_MODEL_* */
-    int32_t peer;       /* TEMPI_PEER_*, of SEND and RECV */
-    int32_t packed;     /* TEMPI_PACKED_*, of PACK and UNPACK */
-    int32_t memory;     /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
-    int32_t shifted;    /* 1: the buffer's address allows only smaller words than the layout does */
-    int32_t contiguous; /* 1: all the bytes lie together, as those of a layout without gaps always do */
-    int32_t aware;      /* 1: the library takes device addresses */
+    int64_t bytes;     /* packed */
+    int64_t whole;     /* of a message of several memories, of which these bytes are one's part */
+    int64_t stretches; /* such a part: pieces in which its bytes lie in the packed stream */
+    int32_t operation; /* TEMPI_MODEL_* */
+    int32_t peer;      /* TEMPI_PEER_*, of SEND and RECV */
+    int32_t packed;    /* TEMPI_PACKED_*, of PACK and UNPACK */
+    int32_t memory;    /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
+    int32_t shifted;   /* 1: the buffer's address allows only smaller words than the layout does */
+    int32_t
+        contiguous; /* 1: all the bytes lie together, as those of a layout without gaps always do */
+    int32_t aware;  /* 1: the library takes device addresses */
 } tempi_device_message;
 
 /* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer; the built-in rule decides. */
@@ -307,27 +321,24 @@ int tempi_model_predict_device(const tempi_model *model, const tempi_layout *lay
                                const tempi_device_message *message, tempi_device_prediction *out);
 /* The built-in rule's method for messages of device memory; `contiguous`: without gaps. */
 int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware);
-/* For measuring: the method for device memory in this process from now on; -1: the one that is chosen. */
+/* For measuring: the method for device memory in this process from now on; -1: the one that is
+ * chosen. */
 void tempi_device_method_impose(int32_t method);
 
 /* Path of the tables that choose in this process; NULL: the built-in rule does. */
 const char *tempi_model_in_force(void);
 
-/* ---- the engine in this process ----------------------------------------------------------------- */
+/* ---- the engine in this process -------------------------------------------------------------- */
 
-enum {
-    TEMPI_ABI_NONE = 0,
-    TEMPI_ABI_MPICH = 1,
-    TEMPI_ABI_OPENMPI = 2,
-    TEMPI_ABI_STANDARD = 3
-};
+enum { TEMPI_ABI_NONE = 0, TEMPI_ABI_MPICH = 1, TEMPI_ABI_OPENMPI = 2, TEMPI_ABI_STANDARD = 3 };
 
 typedef struct tempi_engine_info {
-    int32_t abi;           /* TEMPI_ABI_*; NONE while no MPI is loaded */
-    int32_t active;        /* 1: the engine for that ABI is loaded and acting */
-    const char *library;   /* path of the MPI library, or NULL */
-    const char *reason;    /* why not active, or NULL */
-    int32_t aware;         /* whether the library takes device addresses: 1, 0; -1: not known before MPI_Init */
+    int32_t abi;         /* TEMPI_ABI_*; NONE while no MPI is loaded */
+    int32_t active;      /* 1: the engine for that ABI is loaded and acting */
+    const char *library; /* path of the MPI library, or NULL */
+    const char *reason;  /* why not active, or NULL */
+    int32_t
+        aware; /* whether the library takes device addresses: 1, 0; -1: not known before MPI_Init */
 } tempi_engine_info;
 
 /* Looks for the MPI in this process (as the first MPI call would) and tells what was found. */
@@ -341,20 +352,20 @@ void *tempi_engine_entry(const char *name);
  * long as the datatype does. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out);
 
-/* Messages of that communicator are ordered after what the program has put into `stream` when the call is
- * made, instead of into the legacy default stream: device memory is packed when that is done, and unpacked
- * when what was in the stream at the completing call's time no longer uses the buffer. `stream` is a
- * CUstream of the program, with cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to
- * the default. It must outlive its use. Duplicates of the communicator do not inherit it.
- * TEMPI_ERR_NO_MPI before MPI_Init. */
+/* Messages of that communicator are ordered after what the program has put into `stream` when the
+ * call is made, instead of into the legacy default stream: device memory is packed when that is
+ * done, and unpacked when what was in the stream at the completing call's time no longer uses the
+ * buffer. `stream` is a CUstream of the program, with cuda.h's numbers for the default ones (1
+ * legacy, 2 per thread); 0: back to the default. It must outlive its use. Duplicates of the
+ * communicator do not inherit it. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream);
 
-/* Where a rank of that communicator is (of an intercommunicator: of its remote group), as the model takes it
- * for messages with it: TEMPI_PEER_*. A negative rank, as MPI_ANY_SOURCE: the farthest that there is.
- * TEMPI_ERR_NO_MPI before MPI_Init. */
+/* Where a rank of that communicator is (of an intercommunicator: of its remote group), as the model
+ * takes it for messages with it: TEMPI_PEER_*. A negative rank, as MPI_ANY_SOURCE: the farthest
+ * that there is. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_peer(uintptr_t comm, int rank, int *out);
-/* Looks how far that rank is, which tells something when it has done so as well since this one did last: some
- * turns make it known. TEMPI_ERR_NO_MPI before MPI_Init. */
+/* Looks how far that rank is, which tells something when it has done so as well since this one did
+ * last: some turns make it known. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_look(uintptr_t comm, int rank);
 
 /* Off and on for the calling thread, nesting. What is already tracked is still finished. */
@@ -368,8 +379,9 @@ const char *tempi_stats_help(int i);
 uint64_t tempi_stats_value(int i);
 void tempi_stats_reset(void);
 
-/* Calls with a derived datatype of each function that tempi does not act in, by index: 0 <= i < tempi_fallback_count().
- * The bytes are those of this process's buffers with such a type; persistent operations count when they are made. */
+/* Calls with a derived datatype of each function that tempi does not act in, by index: 0 <= i <
+ * tempi_fallback_count(). The bytes are those of this process's buffers with such a type;
+ * persistent operations count when they are made. */
 int tempi_fallback_count(void);
 const char *tempi_fallback_name(int i);
 uint64_t tempi_fallback_calls(int i);
@@ -381,10 +393,11 @@ const char *tempi_config_name(int i);
 const char *tempi_config_help(int i);
 const char *tempi_config_value(int i); /* as read from the environment; NULL if unset */
 
-/* ---- measuring a device ---------------------------------------------------------------------------- */
+/* ---- measuring a device
+ * ---------------------------------------------------------------------------- */
 
-/* One pack or unpack between device memory at `mem` and `packed`, which holds all count * layout->size bytes
- * and is memory of the same device or pinned. The layout is a canonical one. */
+/* One pack or unpack between device memory at `mem` and `packed`, which holds all count *
+ * layout->size bytes and is memory of the same device or pinned. The layout is a canonical one. */
 typedef struct tempi_device_op {
     const tempi_layout *layout;
     int64_t count;
@@ -394,14 +407,15 @@ typedef struct tempi_device_op {
 
 enum { TEMPI_DEVICE_PACK = 0, TEMPI_DEVICE_UNPACK = 1 };
 
-/* All operations as one piece of work, as a burst of messages is; returns when it is done. They must not
- * overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this process. */
+/* All operations as one piece of work, as a burst of messages is; returns when it is done. They
+ * must not overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this
+ * process. */
 int tempi_device_run(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device);
-/* The same work `loops` times, one behind another, by CUDA events: seconds of the device's time, with no
- * waiting of the host's in it while the device is the slower of the two. Planned once; *launches, which may
- * be NULL, is the number of kernels and copies in one of the loops. */
-int tempi_device_time(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device, int64_t loops,
-                      double *seconds, int32_t *launches);
+/* The same work `loops` times, one behind another, by CUDA events: seconds of the device's time,
+ * with no waiting of the host's in it while the device is the slower of the two. Planned once;
+ * *launches, which may be NULL, is the number of kernels and copies in one of the loops. */
+int tempi_device_time(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device,
+                      int64_t loops, double *seconds, int32_t *launches);
 
 #ifdef __cplusplus
 }

@@ -233,9 +233,7 @@ def same_on_device(
     """The scenario leaves the same bytes in all its buffers, whatever memory they are. `told`: every rank
     uses all buffers that it makes, so that the counter tells whether they were on a device."""
     with contextlib.nullcontext(MPI.INT) if tree == "plain" else making(TYPES[tree]) as datatype:
-        plain, device = (
-            Kit(comm, TYPES[tree], datatype, where, **options) for where in (HOST, PLACES[places])
-        )
+        plain, device = (Kit(comm, TYPES[tree], datatype, where, **options) for where in (HOST, PLACES[places]))
         before = snapshot()["bounced"]
         expected = run(plain) or plain.contents()
         assert snapshot()["bounced"] == before, "host memory needs no bounce"

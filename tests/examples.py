@@ -43,8 +43,6 @@ COUNTEREXAMPLES: dict[str, oracle.Tree] = {
     "resized over hvector": oracle.Contiguous(3, oracle.Resized(0, 72, oracle.Hvector(4, 1, 18, _int))),
     "struct of unlike": oracle.Struct((1, 2, 3), (0, 16, 40), (_byte, _double, oracle.Vector(2, 1, 3, _int))),
     "pairs": oracle.Vector(3, 2, 3, oracle.Named("SHORT_INT")),
-    "fortran darray": oracle.Darray(
-        4, 1, (7, 5), ("CYCLIC", "BLOCK"), (2, None), (2, 2), _int, order="F"
-    ),
+    "fortran darray": oracle.Darray(4, 1, (7, 5), ("CYCLIC", "BLOCK"), (2, None), (2, 2), _int, order="F"),
     "five dimensions": oracle.Subarray((3, 4, 2, 3, 4), (2, 2, 1, 2, 3), (1, 0, 1, 1, 0), _int, "F"),
 }

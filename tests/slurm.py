@@ -119,9 +119,7 @@ def started(folder: Path) -> Iterator[Slurm]:
     for name in ("state", "spool"):
         (folder / name).mkdir()
     folder.chmod(0o755)  # munged refuses a folder that others may write to
-    text = CONFIGURATION.format(
-        host=host, controller=controller, daemon=daemon, folder=folder, user=user, cpus=CPUS
-    )
+    text = CONFIGURATION.format(host=host, controller=controller, daemon=daemon, folder=folder, user=user, cpus=CPUS)
     (folder / "slurm.conf").write_text(text)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))

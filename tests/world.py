@@ -1,7 +1,7 @@
-"""What tests under mpirun share: MPI by the door under test, counters, buffers with guards.
+"""What tests under mpirun share: MPI by the entry under test, counters, buffers with guards.
 
-The door is how the engine comes into the process: "preload" (LD_PRELOAD, plain mpi4py) or "import"
-(``from tempi import MPI``). The environment variable MPITEST_DOOR names it; a run that claims a door
+The entry is how the engine comes into the process: "preload" (LD_PRELOAD, plain mpi4py) or "import"
+(``from tempi import MPI``). The environment variable MPITEST_ENTRY names it; a run that claims a entry
 which is not there stops at once, so a forgotten preload cannot pass.
 """
 
@@ -26,21 +26,21 @@ if METHODS:
     _rank = int(os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
     os.environ[f"TEMPI_DATATYPE_{METHODS[_rank % len(METHODS)]}"] = "1"
 
-DOOR = os.environ.get("MPITEST_DOOR", "import")
-if DOOR == "preload":
+ENTRY = os.environ.get("MPITEST_ENTRY", "import")
+if ENTRY == "preload":
     from mpi4py import MPI
-elif DOOR == "import":
+elif ENTRY == "import":
     from tempi import MPI
 else:
-    raise RuntimeError(f"MPITEST_DOOR={DOOR}: choose preload or import")
+    raise RuntimeError(f"MPITEST_ENTRY={ENTRY}: choose preload or import")
 
-import tempi  # noqa: E402  (after the door: the engine is found, not loaded a second time)
+import tempi  # noqa: E402  (after the entry: the engine is found, not loaded a second time)
 from devices import DeviceMemory  # noqa: E402
 from tempi import _engine  # noqa: E402
 
 __all__ = [
     "DELAY",
-    "DOOR",
+    "ENTRY",
     "FORCED",
     "METHODS",
     "MPI",
@@ -58,9 +58,9 @@ __all__ = [
 ]
 
 if not tempi.stats().interposed:
-    raise RuntimeError(f"door {DOOR}: not interposed: {tempi.stats().reason}")
-if _engine.preloaded != (DOOR == "preload"):
-    raise RuntimeError(f"door {DOOR}, but the engine was {'' if _engine.preloaded else 'not '}preloaded")
+    raise RuntimeError(f"entry {ENTRY}: not interposed: {tempi.stats().reason}")
+if _engine.preloaded != (ENTRY == "preload"):
+    raise RuntimeError(f"entry {ENTRY}, but the engine was {'' if _engine.preloaded else 'not '}preloaded")
 
 #: Tests of a pack until it is done, as TEMPI_TEST_DELAY sets it; 0: packs are done at once.
 DELAY = int(os.environ.get("TEMPI_TEST_DELAY", "0"))

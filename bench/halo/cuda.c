@@ -1,5 +1,5 @@
-/* cuda.c: the CUDA driver, real or emulated (docs/emulator.md). Types and numbers are those of the CUDA
- * driver API reference. */
+/* cuda.c: the CUDA driver, real or emulated (docs/emulator.md). Types and numbers are those of the
+ * CUDA driver API reference. */
 #include "cuda.h"
 #include "halo.h"
 
@@ -9,7 +9,13 @@
 
 typedef unsigned long long address;
 
-enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, STREAM_NON_BLOCKING = 1, HOST_PORTABLE = 1, HOST_MAPPED = 2 };
+enum {
+    MEMORY_HOST = 1,
+    MEMORY_DEVICE = 2,
+    STREAM_NON_BLOCKING = 1,
+    HOST_PORTABLE = 1,
+    HOST_MAPPED = 2
+};
 
 /* CUDA_MEMCPY3D */
 struct copy3d {
@@ -28,22 +34,22 @@ struct copy3d {
     size_t width, height, depth;
 };
 
-#define CALLS(X)                                                                                   \
-    X(init, "cuInit", (unsigned))                                                                  \
-    X(error_name, "cuGetErrorName", (int, const char **))                                          \
-    X(count, "cuDeviceGetCount", (int *))                                                          \
-    X(get, "cuDeviceGet", (int *, int))                                                            \
-    X(name, "cuDeviceGetName", (char *, int, int))                                                 \
-    X(retain, "cuDevicePrimaryCtxRetain", (void **, int))                                          \
-    X(set, "cuCtxSetCurrent", (void *))                                                            \
-    X(finish, "cuCtxSynchronize", (void))                                                          \
-    X(allocate, "cuMemAlloc_v2", (address *, size_t))                                              \
-    X(release, "cuMemFree_v2", (address))                                                          \
-    X(host_allocate, "cuMemHostAlloc", (void **, size_t, unsigned))                                \
-    X(host_release, "cuMemFreeHost", (void *))                                                     \
-    X(copy, "cuMemcpy", (address, address, size_t))                                                \
-    X(copy3d, "cuMemcpy3DAsync_v2", (const struct copy3d *, void *))                               \
-    X(stream, "cuStreamCreate", (void **, unsigned))                                               \
+#define CALLS(X)                                                     \
+    X(init, "cuInit", (unsigned))                                    \
+    X(error_name, "cuGetErrorName", (int, const char **))            \
+    X(count, "cuDeviceGetCount", (int *))                            \
+    X(get, "cuDeviceGet", (int *, int))                              \
+    X(name, "cuDeviceGetName", (char *, int, int))                   \
+    X(retain, "cuDevicePrimaryCtxRetain", (void **, int))            \
+    X(set, "cuCtxSetCurrent", (void *))                              \
+    X(finish, "cuCtxSynchronize", (void))                            \
+    X(allocate, "cuMemAlloc_v2", (address *, size_t))                \
+    X(release, "cuMemFree_v2", (address))                            \
+    X(host_allocate, "cuMemHostAlloc", (void **, size_t, unsigned))  \
+    X(host_release, "cuMemFreeHost", (void *))                       \
+    X(copy, "cuMemcpy", (address, address, size_t))                  \
+    X(copy3d, "cuMemcpy3DAsync_v2", (const struct copy3d *, void *)) \
+    X(stream, "cuStreamCreate", (void **, unsigned))                 \
     X(wait, "cuStreamSynchronize", (void *))
 
 static struct {
@@ -59,7 +65,8 @@ static struct {
     void *stream;
 } device;
 
-/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same. */
+/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same.
+ */
 static int bind_call(void *library, const char *symbol, void *slot)
 {
     void *found = dlsym(library, symbol);
@@ -71,7 +78,7 @@ static int bind_call(void *library, const char *symbol, void *slot)
 
 static int bind_all(void *library)
 {
-#define BIND(member, symbol, parameters) && bind_call(library, symbol, &cu.member)
+#define BIND(member, symbol, parameters) &&bind_call(library, symbol, &cu.member)
     return 1 CALLS(BIND);
 #undef BIND
 }
@@ -95,8 +102,9 @@ static void *open_emulated(void)
     Dl_info engine;
     void *inside = dlsym(RTLD_DEFAULT, "tempi_version");
     if (!inside || !dladdr(inside, &engine) || !engine.dli_fname) {
-        snprintf(device.reason, sizeof device.reason,
-                 "TEMPI_CUDA_DRIVER=emulated: the emulated device is found beside tempi, which is not preloaded");
+        snprintf(
+            device.reason, sizeof device.reason,
+            "TEMPI_CUDA_DRIVER=emulated: the emulated device is found beside tempi, which is not preloaded");
         return NULL;
     }
     const char *slash = strrchr(engine.dli_fname, '/');
@@ -109,11 +117,15 @@ static void *open_driver(void)
 {
     const char *wanted = getenv("TEMPI_CUDA_DRIVER");
     device.emulated = wanted && strcmp(wanted, "emulated") == 0;
-    void *library = device.emulated ? open_emulated() : dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    void *library = device.emulated ? open_emulated()
+                                    : dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!library && !device.reason[0]) {
         const char *why = dlerror();
-        snprintf(device.reason, sizeof device.reason, "no CUDA driver: %s%s", why ? why : "not found",
-                 device.emulated ? "" : "; TEMPI_CUDA_DRIVER=emulated under `tempi run` checks without a GPU");
+        snprintf(device.reason, sizeof device.reason, "no CUDA driver: %s%s",
+                 why ? why : "not found",
+                 device.emulated
+                     ? ""
+                     : "; TEMPI_CUDA_DRIVER=emulated under `tempi run` checks without a GPU");
     }
     return library;
 }
@@ -142,7 +154,8 @@ static int take_device(int rank)
     }
     must(cu.get(&handle, rank % count), "cuDeviceGet");
     must(cu.name(device.name, (int)sizeof device.name, handle), "cuDeviceGetName");
-    device.emulated = device.emulated || strstr(device.name, "EMULATED"); /* by whatever way it came here */
+    device.emulated = device.emulated ||
+                      strstr(device.name, "EMULATED"); /* by whatever way it came here */
     must(cu.retain(&context, handle), "cuDevicePrimaryCtxRetain");
     must(cu.set(context), "cuCtxSetCurrent");
     must(cu.stream(&device.stream, STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -199,19 +212,33 @@ void cuda_pinned_release(void *data)
 void cuda_copy(void *to, const void *from, size_t bytes)
 {
     must(cu.copy(address_of(to), address_of(from), bytes), "cuMemcpy");
-    must(cu.finish(), "cuCtxSynchronize"); /* of pageable memory the copy may only have been staged */
+    must(cu.finish(),
+         "cuCtxSynchronize"); /* of pageable memory the copy may only have been staged */
 }
 
-void cuda_copy_box(const struct cuda_box *to, const struct cuda_box *from, size_t width, size_t rows, size_t planes)
+void cuda_copy_box(const struct cuda_box *to, const struct cuda_box *from, size_t width,
+                   size_t rows, size_t planes)
 {
     const struct copy3d copy = {
-        .src_x = from->x, .src_y = from->y, .src_z = from->z, .src_pitch = from->pitch, .src_height = from->height,
-        .src_type = from->on_host ? MEMORY_HOST : MEMORY_DEVICE, .src_host = from->base,
+        .src_x = from->x,
+        .src_y = from->y,
+        .src_z = from->z,
+        .src_pitch = from->pitch,
+        .src_height = from->height,
+        .src_type = from->on_host ? MEMORY_HOST : MEMORY_DEVICE,
+        .src_host = from->base,
         .src_device = address_of(from->base),
-        .dst_x = to->x, .dst_y = to->y, .dst_z = to->z, .dst_pitch = to->pitch, .dst_height = to->height,
-        .dst_type = to->on_host ? MEMORY_HOST : MEMORY_DEVICE, .dst_host = to->base,
+        .dst_x = to->x,
+        .dst_y = to->y,
+        .dst_z = to->z,
+        .dst_pitch = to->pitch,
+        .dst_height = to->height,
+        .dst_type = to->on_host ? MEMORY_HOST : MEMORY_DEVICE,
+        .dst_host = to->base,
         .dst_device = address_of(to->base),
-        .width = width, .height = rows, .depth = planes,
+        .width = width,
+        .height = rows,
+        .depth = planes,
     };
     must(cu.copy3d(&copy, device.stream), "cuMemcpy3DAsync");
 }

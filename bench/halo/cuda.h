@@ -1,5 +1,5 @@
-/* cuda.h: the CUDA driver API, as far as the benchmark uses it, found at run time: no CUDA header or
- * library is needed to compile the program. */
+/* cuda.h: the CUDA driver API, as far as the benchmark uses it, found at run time: no CUDA header
+ * or library is needed to compile the program. */
 #ifndef TEMPI_BENCH_HALO_CUDA_H
 #define TEMPI_BENCH_HALO_CUDA_H
 #include <mpi.h>
@@ -13,7 +13,8 @@ struct cuda_box {
     size_t x, y, z; /* where it starts: x in bytes, y in rows, z in planes */
 };
 
-/* Loads the driver and takes a device for this rank, in turns on each node. NULL, or why there is none. */
+/* Loads the driver and takes a device for this rank, in turns on each node. NULL, or why there is
+ * none. */
 const char *cuda_start(MPI_Comm comm);
 int cuda_emulated(void);
 const char *cuda_device_name(void);
@@ -25,6 +26,7 @@ void cuda_pinned_release(void *data);
 
 /* These abort the job when the driver fails. */
 void cuda_copy(void *to, const void *from, size_t bytes);
-void cuda_copy_box(const struct cuda_box *to, const struct cuda_box *from, size_t width, size_t rows, size_t planes);
+void cuda_copy_box(const struct cuda_box *to, const struct cuda_box *from, size_t width,
+                   size_t rows, size_t planes);
 void cuda_wait(void); /* for the box copies */
 #endif

@@ -19,7 +19,8 @@ static struct {
     void *(*symbol)(const char *);
 } engine;
 
-/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same. */
+/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same.
+ */
 static int bind_symbol(const char *name, void *slot)
 {
     void *symbol = dlsym(RTLD_DEFAULT, name);
@@ -32,8 +33,10 @@ int engine_found(void)
     if (engine.searched)
         return engine.active;
     engine.searched = 1;
-    if (!(bind_symbol("tempi_disable", &engine.disable) && bind_symbol("tempi_enable", &engine.enable) &&
-          bind_symbol("tempi_stats_count", &engine.count) && bind_symbol("tempi_stats_name", &engine.name) &&
+    if (!(bind_symbol("tempi_disable", &engine.disable) &&
+          bind_symbol("tempi_enable", &engine.enable) &&
+          bind_symbol("tempi_stats_count", &engine.count) &&
+          bind_symbol("tempi_stats_name", &engine.name) &&
           bind_symbol("tempi_stats_value", &engine.value) &&
           bind_symbol("tempi_engine_query", &engine.query) &&
           bind_symbol("tempi_engine_symbol", &engine.symbol))) {

@@ -25,14 +25,14 @@ void exchange_with_types(struct halo *h, double seconds[PHASES])
     const double t0 = now();
     for (int i = 0; i < h->messages; i++) {
         const struct message *m = &h->message[i];
-        MPI_Irecv(h->data + (size_t)m->field * h->cells, 1, m->receive_type, m->peer, m->receive_tag,
-                  h->comm, &h->requests[i]);
+        MPI_Irecv(h->data + (size_t)m->field * h->cells, 1, m->receive_type, m->peer,
+                  m->receive_tag, h->comm, &h->requests[i]);
     }
     const double t1 = now();
     for (int i = 0; i < h->messages; i++) {
         const struct message *m = &h->message[i];
-        MPI_Isend(h->data + (size_t)m->field * h->cells, 1, m->send_type, m->peer, m->send_tag, h->comm,
-                  &h->requests[h->messages + i]);
+        MPI_Isend(h->data + (size_t)m->field * h->cells, 1, m->send_type, m->peer, m->send_tag,
+                  h->comm, &h->requests[h->messages + i]);
     }
     const double t2 = now();
     MPI_Waitall(2 * h->messages, h->requests, MPI_STATUSES_IGNORE);
@@ -53,7 +53,8 @@ void exchange_by_hand(struct halo *h, double seconds[PHASES])
                   &h->requests[i]);
     }
     const double t1 = now();
-    if (h->options.memory->copy) { /* all copies at once: a wait for each would cost more than it hides */
+    if (h->options.memory
+            ->copy) { /* all copies at once: a wait for each would cost more than it hides */
         for (int i = 0; i < h->messages; i++)
             pack(h, &h->message[i]);
         region_wait(h);

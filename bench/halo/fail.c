@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A launcher that ends the ranks may drop what it has of their stderr; a file of the machine that started them
- * stays. */
+/* A launcher that ends the ranks may drop what it has of their stderr; a file of the machine that
+ * started them stays. */
 static int errors_file(void)
 {
     const char *path = getenv("_TEMPI_BENCH_ERRORS");

@@ -25,7 +25,8 @@ static int neighbour(const struct halo *h, const int offset[AXES])
 }
 
 /* What goes to, and what comes from, the neighbour at `offset`. */
-static void regions(const struct halo *h, const int offset[AXES], struct region *inner, struct region *outer)
+static void regions(const struct halo *h, const int offset[AXES], struct region *inner,
+                    struct region *outer)
 {
     const int r = h->options.radius;
     for (int a = 0; a < AXES; a++) {
@@ -44,8 +45,8 @@ static MPI_Datatype region_type(const struct halo *h, const struct region *regio
     int starts[AXES + 1] = {0, region->start[0], region->start[1], region->start[2]};
     const int skip = h->options.combine ? 0 : 1;
     MPI_Datatype type;
-    MPI_Type_create_subarray(AXES + 1 - skip, sizes + skip, subsizes + skip, starts + skip, MPI_ORDER_C,
-                             MPI_DOUBLE, &type);
+    MPI_Type_create_subarray(AXES + 1 - skip, sizes + skip, subsizes + skip, starts + skip,
+                             MPI_ORDER_C, MPI_DOUBLE, &type);
     MPI_Type_commit(&type);
     return type;
 }
@@ -62,8 +63,8 @@ static void add_direction(struct halo *h, int d)
     regions(h, offset, &m.inner, &m.outer);
     m.send_type = region_type(h, &m.inner);
     m.receive_type = region_type(h, &m.outer);
-    m.bytes = sizeof(double) * (size_t)m.fields * (size_t)m.inner.size[0] * (size_t)m.inner.size[1] *
-              (size_t)m.inner.size[2];
+    m.bytes = sizeof(double) * (size_t)m.fields * (size_t)m.inner.size[0] *
+              (size_t)m.inner.size[1] * (size_t)m.inner.size[2];
     if (m.bytes > INT_MAX)
         fail("a message of %zu bytes is too large to be packed by hand", m.bytes);
     for (int f = 0; f < h->options.fields; f += m.fields) {

@@ -12,15 +12,15 @@
 
 enum { AXES = 3, DIRECTIONS = 27, CENTRE = 13 };
 
-/* What is timed in one exchange. With types: Irecv calls; Isend calls; Waitall. By hand: Irecv calls;
- * pack and Isend; Waitall of the receives, unpack, Waitall of the sends. */
+/* What is timed in one exchange. With types: Irecv calls; Isend calls; Waitall. By hand: Irecv
+ * calls; pack and Isend; Waitall of the receives, unpack, Waitall of the sends. */
 enum phase { PHASE_POST, PHASE_SEND, PHASE_WAIT, PHASE_EXCHANGE, PHASES };
 extern const char *const phase_names[PHASES];
 
 enum subject { SUBJECT_LIBRARY, SUBJECT_TEMPI, SUBJECT_HAND, SUBJECTS };
 
-/* Where the fields live. `start` may be NULL, and tells why there is no such memory here; the copies are
- * NULL where the CPU reads and writes the memory itself. */
+/* Where the fields live. `start` may be NULL, and tells why there is no such memory here; the
+ * copies are NULL where the CPU reads and writes the memory itself. */
 struct memory_kind {
     const char *name;
     const char *(*start)(MPI_Comm comm);
@@ -38,9 +38,10 @@ struct options {
     int radius;
     int fields;
     int periodic;
-    int combine;    /* one message a neighbour for all fields, instead of one for each field */
+    int combine; /* one message a neighbour for all fields, instead of one for each field */
     int check_only;
-    long long corrupt; /* cell of rank 0 that is spoiled before checking, to see the check fail; -1: none */
+    long long corrupt; /* cell of rank 0 that is spoiled before checking, to see the check fail; -1:
+                          none */
     double seconds;    /* budget for the timing, all subjects together */
     const char *label; /* name of the library subject in the records */
     const char *json;  /* NULL: a text table; "-": stdout */
@@ -58,7 +59,7 @@ struct message {
     int peer;
     int send_tag;
     int receive_tag;
-    int field;  /* the first field that it carries */
+    int field; /* the first field that it carries */
     int fields;
     size_t bytes;
     struct region inner; /* cells of ours that the peer needs */
@@ -76,10 +77,10 @@ struct halo {
     int ranks;
     int grid[AXES];
     int coords[AXES];
-    int dims[AXES];      /* points + 2 * radius */
-    size_t cells;        /* of one field, halo included */
-    double *data;        /* fields one after another */
-    double *host;        /* the same, where the CPU fills and verifies them: `data`, or a copy */
+    int dims[AXES]; /* points + 2 * radius */
+    size_t cells;   /* of one field, halo included */
+    double *data;   /* fields one after another */
+    double *host;   /* the same, where the CPU fills and verifies them: `data`, or a copy */
     int messages;
     struct message *message;
     MPI_Request *requests; /* receives, then sends */
@@ -92,8 +93,10 @@ void exchange_with_types(struct halo *h, double seconds[PHASES]);
 void exchange_by_hand(struct halo *h, double seconds[PHASES]);
 
 /* By hand. In device memory both only start the copies: region_wait waits for them. */
-void region_pack(const struct halo *h, const struct region *region, int field, int fields, void *out);
-void region_unpack(struct halo *h, const struct region *region, int field, int fields, const void *in);
+void region_pack(const struct halo *h, const struct region *region, int field, int fields,
+                 void *out);
+void region_unpack(struct halo *h, const struct region *region, int field, int fields,
+                   const void *in);
 void region_wait(const struct halo *h);
 
 /* Interior from global coordinates, field and generation; halo poisoned. */
@@ -104,7 +107,7 @@ void verify_spoil(struct halo *h, long long cell);
 long long verify_check(const struct halo *h, int generation, const char *subject);
 
 /* tempi in this process, when it was preloaded. */
-int engine_found(void);        /* 1: interposed and acting */
+int engine_found(void);          /* 1: interposed and acting */
 const char *engine_reason(void); /* why not */
 void engine_disable(void);
 void engine_enable(void);
@@ -128,7 +131,8 @@ void timing_free(struct timing *timing);
 int report_write(const struct halo *h, const struct timing *timings, int n);
 double report_median(const double *values, int n);
 
-/* Ends all ranks; told to whoever started the program (_TEMPI_BENCH_ERRORS), otherwise on stderr. */
+/* Ends all ranks; told to whoever started the program (_TEMPI_BENCH_ERRORS), otherwise on stderr.
+ */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *checked_alloc(size_t bytes);
 double now(void);

@@ -12,9 +12,18 @@ static void *host_allocate(size_t bytes)
 }
 
 static const struct memory_kind kinds[] = {
-    {.name = "host", .allocate = host_allocate, .release = free, .staging = checked_alloc, .staging_release = free},
-    {.name = "device", .start = cuda_start, .allocate = cuda_allocate, .release = cuda_release,
-     .staging = cuda_pinned_allocate, .staging_release = cuda_pinned_release, .copy = cuda_copy},
+    {.name = "host",
+     .allocate = host_allocate,
+     .release = free,
+     .staging = checked_alloc,
+     .staging_release = free},
+    {.name = "device",
+     .start = cuda_start,
+     .allocate = cuda_allocate,
+     .release = cuda_release,
+     .staging = cuda_pinned_allocate,
+     .staging_release = cuda_pinned_release,
+     .copy = cuda_copy},
 };
 
 const struct memory_kind *memory_kind_find(const char *name)

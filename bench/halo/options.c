@@ -22,8 +22,22 @@ static const char usage[] =
     "  --json FILE|-     also write JSON lines; to stdout, instead of the table\n"
     "  --corrupt CELL    spoil that cell of rank 0 before checking (to test the check)\n";
 
-enum { OPT_GRID = 256, OPT_POINTS, OPT_RADIUS, OPT_FIELDS, OPT_NO_PERIODIC, OPT_COMBINE, OPT_PAPER,
-       OPT_SECONDS, OPT_CHECK, OPT_MEMORY, OPT_LABEL, OPT_JSON, OPT_CORRUPT, OPT_HELP };
+enum {
+    OPT_GRID = 256,
+    OPT_POINTS,
+    OPT_RADIUS,
+    OPT_FIELDS,
+    OPT_NO_PERIODIC,
+    OPT_COMBINE,
+    OPT_PAPER,
+    OPT_SECONDS,
+    OPT_CHECK,
+    OPT_MEMORY,
+    OPT_LABEL,
+    OPT_JSON,
+    OPT_CORRUPT,
+    OPT_HELP
+};
 
 static const struct option table[] = {
     {"grid", required_argument, NULL, OPT_GRID},
@@ -121,8 +135,8 @@ static int check_options(const struct options *o, int rank)
     for (int a = 0; a < AXES; a++)
         if (o->radius > o->points[a]) {
             if (rank == 0)
-                fprintf(stderr, "halo: radius %d is larger than the %d points of axis %d\n", o->radius,
-                        o->points[a], a);
+                fprintf(stderr, "halo: radius %d is larger than the %d points of axis %d\n",
+                        o->radius, o->points[a], a);
             return 1;
         }
     return 0;
@@ -130,8 +144,14 @@ static int check_options(const struct options *o, int rank)
 
 int options_parse(struct options *out, int argc, char **argv, int rank)
 {
-    struct options o = {.points = {128, 128, 128}, .radius = 2, .fields = 3, .periodic = 1, .corrupt = -1,
-                        .seconds = 10, .label = "library", .memory = memory_kind_find("host")};
+    struct options o = {.points = {128, 128, 128},
+                        .radius = 2,
+                        .fields = 3,
+                        .periodic = 1,
+                        .corrupt = -1,
+                        .seconds = 10,
+                        .label = "library",
+                        .memory = memory_kind_find("host")};
     opterr = rank == 0;
     for (int which, index = 0; (which = getopt_long(argc, argv, "", table, &index)) != -1;) {
         int bad = take(&o, which);

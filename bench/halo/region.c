@@ -1,22 +1,23 @@
-/* region.c: packing by hand. In host memory row by row; in device memory one 3-D copy by the CUDA driver a
- * region and field, between the fields and pinned host memory. */
+/* region.c: packing by hand. In host memory row by row; in device memory one 3-D copy by the CUDA
+ * driver a region and field, between the fields and pinned host memory. */
 #include "cuda.h"
 #include "halo.h"
 
 #include <string.h>
 
-/* ---- host memory ---------------------------------------------------------------------------------- */
+/* ---- host memory
+ * ---------------------------------------------------------------------------------- */
 
 /* Rows of N doubles with N known to the compiler: what one writes when the radius is fixed. */
-#define COPY_ROWS(N)                                                        \
-    for (int y = 0; y < rows; y++) {                                        \
-        memcpy(to, from, (N) * sizeof(double));                             \
-        to += to_stride;                                                    \
-        from += from_stride;                                                \
+#define COPY_ROWS(N)                            \
+    for (int y = 0; y < rows; y++) {            \
+        memcpy(to, from, (N) * sizeof(double)); \
+        to += to_stride;                        \
+        from += from_stride;                    \
     }
 
-static void copy_rows(double *to, size_t to_stride, const double *from, size_t from_stride, int rows,
-                      int length)
+static void copy_rows(double *to, size_t to_stride, const double *from, size_t from_stride,
+                      int rows, int length)
 {
     switch (length) {
     case 1: COPY_ROWS(1) return;
@@ -38,17 +39,20 @@ static void pack_rows(const struct halo *h, const struct region *g, int field, d
 {
     const size_t row = (size_t)g->size[2], plane = row * (size_t)g->size[1];
     for (int z = 0; z < g->size[0]; z++, to += plane)
-        copy_rows(to, row, h->data + region_offset(h, g, field, z), (size_t)h->dims[2], g->size[1], g->size[2]);
+        copy_rows(to, row, h->data + region_offset(h, g, field, z), (size_t)h->dims[2], g->size[1],
+                  g->size[2]);
 }
 
 static void unpack_rows(const struct halo *h, const struct region *g, int field, const double *from)
 {
     const size_t row = (size_t)g->size[2], plane = row * (size_t)g->size[1];
     for (int z = 0; z < g->size[0]; z++, from += plane)
-        copy_rows(h->data + region_offset(h, g, field, z), (size_t)h->dims[2], from, row, g->size[1], g->size[2]);
+        copy_rows(h->data + region_offset(h, g, field, z), (size_t)h->dims[2], from, row,
+                  g->size[1], g->size[2]);
 }
 
-/* ---- device memory -------------------------------------------------------------------------------- */
+/* ---- device memory
+ * -------------------------------------------------------------------------------- */
 
 static struct cuda_box box_in_field(const struct halo *h, const struct region *g, int field)
 {
@@ -62,16 +66,21 @@ static struct cuda_box box_in_field(const struct halo *h, const struct region *g
 
 static struct cuda_box box_of_packed(const struct region *g, void *packed)
 {
-    return (struct cuda_box){.base = packed, .on_host = 1, .pitch = (size_t)g->size[2] * sizeof(double),
+    return (struct cuda_box){.base = packed,
+                             .on_host = 1,
+                             .pitch = (size_t)g->size[2] * sizeof(double),
                              .height = (size_t)g->size[1]};
 }
 
-static void start_copy(const struct region *g, const struct cuda_box *to, const struct cuda_box *from)
+static void start_copy(const struct region *g, const struct cuda_box *to,
+                       const struct cuda_box *from)
 {
-    cuda_copy_box(to, from, (size_t)g->size[2] * sizeof(double), (size_t)g->size[1], (size_t)g->size[0]);
+    cuda_copy_box(to, from, (size_t)g->size[2] * sizeof(double), (size_t)g->size[1],
+                  (size_t)g->size[0]);
 }
 
-/* ---- both ----------------------------------------------------------------------------------------- */
+/* ---- both
+ * ----------------------------------------------------------------------------------------- */
 
 static size_t region_cells(const struct region *g)
 {
@@ -99,7 +108,8 @@ void region_unpack(struct halo *h, const struct region *g, int field, int fields
             unpack_rows(h, g, f, from);
             continue;
         }
-        const struct cuda_box packed = box_of_packed(g, (void *)(uintptr_t)from), to = box_in_field(h, g, f);
+        const struct cuda_box packed = box_of_packed(g, (void *)(uintptr_t)from),
+                              to = box_in_field(h, g, f);
         start_copy(g, &to, &packed);
     }
 }

@@ -47,8 +47,8 @@ static size_t sent_bytes(const struct halo *h)
 static void put_case(FILE *out, const struct halo *h)
 {
     const struct options *o = &h->options;
-    fprintf(out, "%dx%dx%d points, %d fields, radius %d, grid %dx%dx%d, %s%s", o->points[0], o->points[1],
-            o->points[2], o->fields, o->radius, h->grid[0], h->grid[1], h->grid[2],
+    fprintf(out, "%dx%dx%d points, %d fields, radius %d, grid %dx%dx%d, %s%s", o->points[0],
+            o->points[1], o->points[2], o->fields, o->radius, h->grid[0], h->grid[1], h->grid[2],
             o->periodic ? "periodic" : "open", o->combine ? ", combined" : "");
 }
 
@@ -58,7 +58,8 @@ static void put_counters(FILE *out, const uint64_t *counters)
     fputs(",\"counters\":{", out);
     for (int i = 0; counters && i < engine_counters(); i++)
         if (counters[i] > 0) {
-            fprintf(out, "%s\"%s\":%llu", comma, engine_counter_name(i), (unsigned long long)counters[i]);
+            fprintf(out, "%s\"%s\":%llu", comma, engine_counter_name(i),
+                    (unsigned long long)counters[i]);
             comma = ",";
         }
     fputc('}', out);
@@ -69,14 +70,17 @@ static void put_meta(FILE *out, const struct halo *h, const struct timing *t)
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
     MPI_Get_library_version(version, &length);
-    fprintf(out, "{\"ranks\":%d,\"messages\":%d,\"memory\":\"%s\",\"interposed\":%s,\"wrong\":%lld,\"mpi\":",
-            h->ranks, h->messages, h->options.memory->name, engine_found() ? "true" : "false", t->wrong);
+    fprintf(
+        out,
+        "{\"ranks\":%d,\"messages\":%d,\"memory\":\"%s\",\"interposed\":%s,\"wrong\":%lld,\"mpi\":",
+        h->ranks, h->messages, h->options.memory->name, engine_found() ? "true" : "false",
+        t->wrong);
     put_string(out, version);
     if (h->options.memory->copy) {
         fputs(",\"device\":", out);
         put_string(out, cuda_device_name());
-        fprintf(out, ",\"emulated\":%s,\"library_aware\":%s", cuda_emulated() ? "true" : "false",
-                engine_library_aware() ? "true" : "false");
+        fprintf(out, ",\"emulated\":%s,\"library_cuda_aware\":%s",
+                cuda_emulated() ? "true" : "false", engine_library_aware() ? "true" : "false");
     }
     fprintf(out, ",\"cells\":%lld", (long long)h->cells * h->options.fields * h->ranks);
     if (t->counters)
@@ -106,7 +110,8 @@ static void put_records(FILE *out, const struct halo *h, const struct timing *ti
     for (int i = 0; i < n; i++) {
         put_record(out, h, &timings[i], "check", NULL, 0);
         for (int p = 0; p < PHASES && timings[i].samples > 0; p++)
-            put_record(out, h, &timings[i], phase_names[p], timings[i].seconds[p], timings[i].samples);
+            put_record(out, h, &timings[i], phase_names[p], timings[i].seconds[p],
+                       timings[i].samples);
     }
 }
 

@@ -11,7 +11,8 @@ static const double poison = -1.0;
 static long long global_index(const struct halo *h, int axis, int i)
 {
     const long long n = (long long)h->grid[axis] * h->options.points[axis];
-    const long long g = (long long)h->coords[axis] * h->options.points[axis] + i - h->options.radius;
+    const long long g = (long long)h->coords[axis] * h->options.points[axis] + i -
+                        h->options.radius;
     if (g >= 0 && g < n)
         return g;
     return h->options.periodic ? (g + n) % n : -1;
@@ -24,8 +25,8 @@ static int is_halo(const struct halo *h, int axis, int i)
 
 /* The row (field, z, y) as it is before an exchange (halo poisoned) or has to be after it. Eighths
  * keep generations apart and stay exact up to 2^50 cells. */
-static void expected_row(const struct halo *h, int field, int z, int y, int exchanged, int generation,
-                         double *row)
+static void expected_row(const struct halo *h, int field, int z, int y, int exchanged,
+                         int generation, double *row)
 {
     const long long n1 = (long long)h->grid[1] * h->options.points[1];
     const long long n2 = (long long)h->grid[2] * h->options.points[2];
@@ -59,13 +60,15 @@ static double *row_at(const struct halo *h, int field, int z, int y)
 static void put(struct halo *h)
 {
     if (h->options.memory->copy)
-        h->options.memory->copy(h->data, h->host, h->cells * (size_t)h->options.fields * sizeof(double));
+        h->options.memory->copy(h->data, h->host,
+                                h->cells * (size_t)h->options.fields * sizeof(double));
 }
 
 static void get(const struct halo *h)
 {
     if (h->options.memory->copy)
-        h->options.memory->copy(h->host, h->data, h->cells * (size_t)h->options.fields * sizeof(double));
+        h->options.memory->copy(h->host, h->data,
+                                h->cells * (size_t)h->options.fields * sizeof(double));
 }
 
 void verify_spoil(struct halo *h, long long cell)
@@ -84,10 +87,11 @@ void verify_fill(struct halo *h, int generation)
     put(h);
 }
 
-static void tell_first(const struct halo *h, const char *subject, int f, int z, int y, int x, double want)
+static void tell_first(const struct halo *h, const char *subject, int f, int z, int y, int x,
+                       double want)
 {
-    fprintf(stderr, "halo: %s: rank %d, field %d, cell (%d,%d,%d) is %.17g, not %.17g\n", subject, h->rank, f,
-            z, y, x, row_at(h, f, z, y)[x], want);
+    fprintf(stderr, "halo: %s: rank %d, field %d, cell (%d,%d,%d) is %.17g, not %.17g\n", subject,
+            h->rank, f, z, y, x, row_at(h, f, z, y)[x], want);
 }
 
 long long verify_check(const struct halo *h, int generation, const char *subject)

@@ -1,13 +1,13 @@
 /* bound.c: the line-touch bound of a layout.
  *
  * Pack: one load for each cache line that the layout touches, in the layout's order, and sequential
- * stores of the packed size. Unpack is its mirror: sequential loads of the packed size and one store for
- * each touched line. Nothing is computed and no byte is moved to its place: what remains is the traffic
- * that no pack or unpack in that order can do without. The unpack bound leaves rubbish in the memory
- * that the datatype describes, and nowhere else.
+ * stores of the packed size. Unpack is its mirror: sequential loads of the packed size and one
+ * store for each touched line. Nothing is computed and no byte is moved to its place: what remains
+ * is the traffic that no pack or unpack in that order can do without. The unpack bound leaves
+ * rubbish in the memory that the datatype describes, and nowhere else.
  *
- * Loads and stores alternate in tiles of TILE packed bytes, small enough that the processor overlaps
- * them and large enough that the loops cost nothing. */
+ * Loads and stores alternate in tiles of TILE packed bytes, small enough that the processor
+ * overlaps them and large enough that the loops cost nothing. */
 #include "native.h"
 
 enum { LINE = 64, TILE = 1024 };
@@ -34,7 +34,8 @@ INLINE void access(char *p, int store)
         (void)*(volatile char *)p;
 }
 
-/* One access in each line of [first, end), none before `first`. Returns the line after the last one. */
+/* One access in each line of [first, end), none before `first`. Returns the line after the last
+ * one. */
 INLINE char *touch(char *first, const char *end, int store)
 {
     if (first >= end)
@@ -47,8 +48,8 @@ INLINE char *touch(char *first, const char *end, int store)
     return p;
 }
 
-/* The same for a run of at most LINE bytes, which has at most two lines: no loop and no branch, so that
- * more of them are under way at once. A second access to one line costs next to nothing. */
+/* The same for a run of at most LINE bytes, which has at most two lines: no loop and no branch, so
+ * that more of them are under way at once. A second access to one line costs next to nothing. */
 INLINE void touch_short(char *p, int64_t run, int store)
 {
     access(p, store);
@@ -87,8 +88,8 @@ INLINE int single(const char *memory, int64_t stride, int64_t run)
     return power <= LINE && within % (uintptr_t)power == 0 && stride % power == 0;
 }
 
-/* A row of n runs `stride` apart. Where the gaps are shorter than a line, the row touches every line from
- * its lowest to its highest byte; else each run touches its own. */
+/* A row of n runs `stride` apart. Where the gaps are shorter than a line, the row touches every
+ * line from its lowest to its highest byte; else each run touches its own. */
 INLINE void row(char *memory, int64_t stride, int64_t n, int64_t run, char *packed, int unpack)
 {
     const int64_t step = stride < 0 ? -stride : stride;
@@ -119,8 +120,8 @@ INLINE void row(char *memory, int64_t stride, int64_t n, int64_t run, char *pack
     }
 }
 
-/* The entries of an index table. Entries that share a line with their predecessor touch it again, which
- * costs next to nothing. */
+/* The entries of an index table. Entries that share a line with their predecessor touch it again,
+ * which costs next to nothing. */
 INLINE void list(const tempi_table *table, char *memory, int64_t run, char *packed, int unpack)
 {
     const tempi_entry *e = table->entries;

@@ -1,12 +1,13 @@
-/* calls.c: any calls one behind another: those of the CUDA driver, whose API is found at run time, and MPI's
- * beside them. Every argument is an integer or a pointer and takes a register or a stack slot of its own
- * (System V, x86-64 and arm64), and a function does not look at those that it does not have. */
+/* calls.c: any calls one behind another: those of the CUDA driver, whose API is found at run time,
+ * and MPI's beside them. Every argument is an integer or a pointer and takes a register or a stack
+ * slot of its own (System V, x86-64 and arm64), and a function does not look at those that it does
+ * not have. */
 #include "native.h"
 
 #include <string.h>
 
-typedef int (*any)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-                   uintptr_t, uintptr_t, uintptr_t);
+typedef int (*any)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+                   uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
 static int call(const struct bench_call *c)
 {

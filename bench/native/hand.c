@@ -1,6 +1,6 @@
-/* hand.c: the loops that a good programmer writes for one known shape: nested over the dimensions in the
- * order of the packed bytes, with copies of constant size where the runs are short. No vector code, no
- * blocking, no streaming stores. */
+/* hand.c: the loops that a good programmer writes for one known shape: nested over the dimensions
+ * in the order of the packed bytes, with copies of constant size where the runs are short. No
+ * vector code, no blocking, no streaming stores. */
 #include "native.h"
 
 #include <string.h>
@@ -16,17 +16,18 @@ tempi_box bench_box_extend(const tempi_layout *layout, int i, int64_t count)
     return box;
 }
 
-#define ROWS(N)                                                \
-    do {                                                       \
-        for (int64_t i = 0; i < n; i++) {                      \
-            memcpy(to, from, (N));                             \
-            to += to_stride;                                   \
-            from += from_stride;                               \
-        }                                                      \
-        return;                                                \
+#define ROWS(N)                           \
+    do {                                  \
+        for (int64_t i = 0; i < n; i++) { \
+            memcpy(to, from, (N));        \
+            to += to_stride;              \
+            from += from_stride;          \
+        }                                 \
+        return;                           \
     } while (0)
 
-static void rows(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, int64_t run)
+static void rows(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n,
+                 int64_t run)
 {
     switch (run) {
     case 1: ROWS(1);
@@ -42,16 +43,16 @@ static void rows(char *to, int64_t to_stride, const char *from, int64_t from_str
 }
 
 /* Constant size in the common case of an index list, as in rows(). */
-#define ENTRIES(N)                                                              \
-    do {                                                                        \
-        for (int64_t i = 0; i < table->n; i++) {                                \
-            const tempi_entry *e = &table->entries[i];                          \
-            if (unpack)                                                         \
-                memcpy(memory + e->offset, packed + e->packed, (N));            \
-            else                                                                \
-                memcpy(packed + e->packed, memory + e->offset, (N));            \
-        }                                                                       \
-        return;                                                                 \
+#define ENTRIES(N)                                                   \
+    do {                                                             \
+        for (int64_t i = 0; i < table->n; i++) {                     \
+            const tempi_entry *e = &table->entries[i];               \
+            if (unpack)                                              \
+                memcpy(memory + e->offset, packed + e->packed, (N)); \
+            else                                                     \
+                memcpy(packed + e->packed, memory + e->offset, (N)); \
+        }                                                            \
+        return;                                                      \
     } while (0)
 
 static void entries(const tempi_table *table, char *memory, char *packed, int64_t run, int unpack)

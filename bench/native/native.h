@@ -1,8 +1,9 @@
 /* native.h: timing loops for `tempi bench`.
  *
- * MPI functions come in as pointers and MPI handles as uintptr_t, so that one library serves every MPI:
- * on x86-64 and arm64 (System V) a 32-bit handle passed in a 64-bit register or stack slot is read right
- * by both kinds of ABI. Everything that is timed is a `bench_op`: 0, or the code with which it failed. */
+ * MPI functions come in as pointers and MPI handles as uintptr_t, so that one library serves every
+ * MPI: on x86-64 and arm64 (System V) a 32-bit handle passed in a 64-bit register or stack slot is
+ * read right by both kinds of ABI. Everything that is timed is a `bench_op`: 0, or the code with
+ * which it failed. */
 #ifndef TEMPI_BENCH_NATIVE_H
 #define TEMPI_BENCH_NATIVE_H
 #include "tempi.h"
@@ -60,8 +61,8 @@ int bench_pingpong_second(const void *message);
 int bench_hand_first(const void *message);
 int bench_hand_second(const void *message);
 
-/* A message as tempi carries it, by its parts: pack, a message of packed bytes, unpack. With one rank the
- * receive is posted before the send. */
+/* A message as tempi carries it, by its parts: pack, a message of packed bytes, unpack. With one
+ * rank the receive is posted before the send. */
 struct bench_parts {
     void *pack; /* tempi_pack, tempi_unpack; NULL: the packed bytes alone are sent */
     void *unpack;
@@ -127,8 +128,8 @@ struct bench_sequence {
 int bench_calls_in_turn(const void *sequence);
 
 /* Seconds for tempi_datatype_layout on n datatypes that were not in use before. */
-double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **), const uintptr_t *types,
-                       int64_t n);
+double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **),
+                       const uintptr_t *types, int64_t n);
 /* A type of random blocks that is made, packed once and freed. */
 struct bench_once {
     void *make; /* MPI_Type_create_indexed_block */

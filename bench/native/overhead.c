@@ -30,7 +30,8 @@ int bench_exchange(const void *argument)
 {
     const struct bench_calls *c = argument;
     _Alignas(16) char status[STATUS_ROOM];
-    int code = ((mpi_irecv)c->irecv)(c->target, c->count, c->type, c->peer, 0, c->comm, c->requests);
+    int code = ((mpi_irecv)c->irecv)(c->target, c->count, c->type, c->peer, 0, c->comm,
+                                     c->requests);
     if (code == 0)
         code = bench_send(c);
     return code != 0 ? code : ((mpi_wait)c->wait)(c->requests, status);
@@ -70,8 +71,8 @@ double bench_waitall(const struct bench_calls *c, int64_t loops)
     return seconds;
 }
 
-double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **), const uintptr_t *types,
-                       int64_t n)
+double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **),
+                       const uintptr_t *types, int64_t n)
 {
     const tempi_layout *layout;
     const double start = bench_now();

@@ -11,16 +11,16 @@ int bench_mpi_pack(const void *argument)
 {
     const struct bench_transfer *t = argument;
     int position = 0;
-    return ((mpi_pack)t->function)(t->memory, t->count, t->type, t->packed, (int)t->bytes, &position,
-                                   t->comm);
+    return ((mpi_pack)t->function)(t->memory, t->count, t->type, t->packed, (int)t->bytes,
+                                   &position, t->comm);
 }
 
 int bench_mpi_unpack(const void *argument)
 {
     const struct bench_transfer *t = argument;
     int position = 0;
-    return ((mpi_unpack)t->function)(t->packed, (int)t->bytes, &position, t->memory, t->count, t->type,
-                                     t->comm);
+    return ((mpi_unpack)t->function)(t->packed, (int)t->bytes, &position, t->memory, t->count,
+                                     t->type, t->comm);
 }
 
 int bench_engine_pack(const void *argument)

@@ -1,5 +1,5 @@
-/* parts.c: a message in its parts, each timed where it happens. Alone in a loop a pack finds its buffers in
- * the cache as no message leaves them. */
+/* parts.c: a message in its parts, each timed where it happens. Alone in a loop a pack finds its
+ * buffers in the cache as no message leaves them. */
 #include "native.h"
 
 #include <stddef.h>
@@ -40,8 +40,8 @@ static int send(const struct bench_parts *p)
 static int receive(const struct bench_parts *p)
 {
     _Alignas(16) char status[STATUS_ROOM];
-    const int code =
-        ((mpi_receive)p->receive)(p->receive_packed, (int)p->bytes, p->type, p->peer, p->tag, p->comm, status);
+    const int code = ((mpi_receive)p->receive)(p->receive_packed, (int)p->bytes, p->type, p->peer,
+                                               p->tag, p->comm, status);
     if (code == 0)
         unpack(p);
     return code;

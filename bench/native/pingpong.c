@@ -14,24 +14,32 @@ static int send_typed(const struct bench_message *m)
 static int receive_typed(const struct bench_message *m)
 {
     _Alignas(16) char status[STATUS_ROOM];
-    return ((mpi_receive)m->receive)(m->target, m->count, m->type, m->peer, m->tag, m->comm, status);
+    return ((mpi_receive)m->receive)(m->target, m->count, m->type, m->peer, m->tag, m->comm,
+                                     status);
 }
 
 static int send_by_hand(const struct bench_message *m)
 {
-    const struct bench_transfer t = {.layout = m->layout, .memory = m->source, .packed = m->send_packed,
-                                     .bytes = m->bytes, .count = m->count};
+    const struct bench_transfer t = {.layout = m->layout,
+                                     .memory = m->source,
+                                     .packed = m->send_packed,
+                                     .bytes = m->bytes,
+                                     .count = m->count};
     bench_hand_pack(&t);
-    return ((mpi_send)m->send)(m->send_packed, (int)m->bytes, m->byte_type, m->peer, m->tag, m->comm);
+    return ((mpi_send)m->send)(m->send_packed, (int)m->bytes, m->byte_type, m->peer, m->tag,
+                               m->comm);
 }
 
 static int receive_by_hand(const struct bench_message *m)
 {
     _Alignas(16) char status[STATUS_ROOM];
-    const struct bench_transfer t = {.layout = m->layout, .memory = m->target, .packed = m->receive_packed,
-                                     .bytes = m->bytes, .count = m->count};
-    const int code = ((mpi_receive)m->receive)(m->receive_packed, (int)m->bytes, m->byte_type, m->peer,
-                                               m->tag, m->comm, status);
+    const struct bench_transfer t = {.layout = m->layout,
+                                     .memory = m->target,
+                                     .packed = m->receive_packed,
+                                     .bytes = m->bytes,
+                                     .count = m->count};
+    const int code = ((mpi_receive)m->receive)(m->receive_packed, (int)m->bytes, m->byte_type,
+                                               m->peer, m->tag, m->comm, status);
     if (code == 0)
         bench_hand_unpack(&t);
     return code;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* At least 64-byte aligned; freed by free(). Large blocks ask for huge pages: what is in them is walked
- * once at a time, so with small pages each is a fault first and a miss later. */
+/* At least 64-byte aligned; freed by free(). Large blocks ask for huge pages: what is in them is
+ * walked once at a time, so with small pages each is a fault first and a miss later. */
 static inline void *tempi_allocate(size_t bytes)
 {
     enum { LINE = 64, HUGE_PAGE = 2 << 20 };

@@ -45,17 +45,22 @@ static const variable variables[] = {
     {"TEMPI_TEST_DELAY", NUMBER, &tempi_config.test_delay,
      "for tests: a pack finishes only when it has been tested this many times"},
     {"TEMPI_EMULATOR_DEVICES", ELSEWHERE, NULL, "emulated CUDA: number of devices (default 1)"},
-    {"TEMPI_EMULATOR_MEMORY", ELSEWHERE, NULL, "emulated CUDA: memory of a device, bytes (default 4G)"},
+    {"TEMPI_EMULATOR_MEMORY", ELSEWHERE, NULL,
+     "emulated CUDA: memory of a device, bytes (default 4G)"},
     {"TEMPI_EMULATOR_STREAMS", ELSEWHERE, NULL,
      "emulated CUDA: when work in a stream runs: deferred (default), immediate or random"},
     {"TEMPI_EMULATOR_DELAY", ELSEWHERE, NULL,
      "emulated CUDA: microseconds after which deferred work runs of itself (default 2000)"},
-    {"TEMPI_EMULATOR_SEED", ELSEWHERE, NULL, "emulated CUDA: what random streams and thread orders start from"},
-    {"TEMPI_EMULATOR_CAPABILITY", ELSEWHERE, NULL, "emulated CUDA: compute capability (default 9.0)"},
-    {"TEMPI_EMULATOR_DRIVER", ELSEWHERE, NULL, "emulated CUDA: the driver's CUDA version (default 12.4)"},
+    {"TEMPI_EMULATOR_SEED", ELSEWHERE, NULL,
+     "emulated CUDA: what random streams and thread orders start from"},
+    {"TEMPI_EMULATOR_CAPABILITY", ELSEWHERE, NULL,
+     "emulated CUDA: compute capability (default 9.0)"},
+    {"TEMPI_EMULATOR_DRIVER", ELSEWHERE, NULL,
+     "emulated CUDA: the driver's CUDA version (default 12.4)"},
     {"TEMPI_EMULATOR_MODULES", ELSEWHERE, NULL, "emulated CUDA: folder of further translated PTX"},
     {"TEMPI_EMULATOR_FAIL", ELSEWHERE, NULL, "emulated CUDA: calls that are made to fail"},
-    {"TEMPI_EMULATOR_REPORT", ELSEWHERE, NULL, "emulated CUDA: file that gets a report of what was left at the end"},
+    {"TEMPI_EMULATOR_REPORT", ELSEWHERE, NULL,
+     "emulated CUDA: file that gets a report of what was left at the end"},
     {"TEMPI_MODEL", TEXT, &tempi_config.model,
      "0: the built-in rule chooses; a file: the tables to choose by (default: those of `tempi calibrate` "
      "for this machine and MPI)"},
@@ -96,7 +101,8 @@ static const variable variables[] = {
      "device memory without gaps: copied to the host and sent, also where the library takes device addresses"},
     {"TEMPI_CONTIGUOUS_AUTO", FLAG, &tempi_config.contiguous_automatic,
      "device memory without gaps: by the calibrated model, else left to a library that takes device addresses (default)"},
-    {"TEMPI_NO_ALLTOALLV", ELSEWHERE, NULL, "accepted for compatibility; Alltoallv is the library's"},
+    {"TEMPI_NO_ALLTOALLV", ELSEWHERE, NULL,
+     "accepted for compatibility; Alltoallv is the library's"},
     {"TEMPI_PLACEMENT_METIS", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},
     {"TEMPI_PLACEMENT_KAHIP", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},
     {"TEMPI_PLACEMENT_RANDOM", ELSEWHERE, NULL, "accepted for compatibility; ranks are not placed"},
@@ -115,9 +121,12 @@ static bool bytes_of(const char *text, int64_t *out)
     const long long number = strtoll(text, &end, 10);
     int shift = 0;
     switch (*end) {
-    case 'G': case 'g': shift = 30; break;
-    case 'M': case 'm': shift = 20; break;
-    case 'K': case 'k': shift = 10; break;
+    case 'G':
+    case 'g': shift = 30; break;
+    case 'M':
+    case 'm': shift = 20; break;
+    case 'K':
+    case 'k': shift = 10; break;
     default: break;
     }
     if (end == text || number < 0 || end[shift ? 1 : 0] != '\0' || number > (INT64_MAX >> shift))
@@ -143,21 +152,13 @@ static bool word_of(const char *text, const char *const *words, int *out)
 static bool parse(const variable *v, const char *text)
 {
     switch (v->kind) {
-    case FLAG:
-        *(bool *)v->target = flag_of(text);
-        return true;
-    case TEXT:
-        *(const char **)v->target = text[0] ? text : NULL;
-        return true;
+    case FLAG: *(bool *)v->target = flag_of(text); return true;
+    case TEXT: *(const char **)v->target = text[0] ? text : NULL; return true;
     case BYTES:
-    case NUMBER:
-        return bytes_of(text, v->target);
-    case LOG_LEVEL:
-        return word_of(text, log_levels, v->target);
-    case DISTANCE:
-        return word_of(text, distances, v->target);
-    case ELSEWHERE:
-        return true;
+    case NUMBER: return bytes_of(text, v->target);
+    case LOG_LEVEL: return word_of(text, log_levels, v->target);
+    case DISTANCE: return word_of(text, distances, v->target);
+    case ELSEWHERE: return true;
     }
     return false;
 }
@@ -182,9 +183,11 @@ static void warn_unknown(void)
         const size_t length = (size_t)(equals - *e);
         bool known = false;
         for (int i = 0; i < NVARIABLES && !known; ++i)
-            known = strlen(variables[i].name) == length && memcmp(variables[i].name, *e, length) == 0;
+            known = strlen(variables[i].name) == length &&
+                    memcmp(variables[i].name, *e, length) == 0;
         if (!known)
-            TEMPI_LOG(TEMPI_LOG_WARN, "unknown environment variable %.*s: `tempi doctor` lists the known ones",
+            TEMPI_LOG(TEMPI_LOG_WARN,
+                      "unknown environment variable %.*s: `tempi doctor` lists the known ones",
                       (int)length, *e);
     }
 }
@@ -198,8 +201,8 @@ static void load(void)
     for (int i = 0; i < NVARIABLES; ++i) {
         const char *text = getenv(variables[i].name);
         if (text && !parse(&variables[i], text))
-            TEMPI_LOG(TEMPI_LOG_WARN, "%s=%s is not understood and is ignored: %s", variables[i].name,
-                      text, variables[i].help);
+            TEMPI_LOG(TEMPI_LOG_WARN, "%s=%s is not understood and is ignored: %s",
+                      variables[i].name, text, variables[i].help);
     }
     warn_unknown();
 }

@@ -25,12 +25,16 @@ const char *tempi_fallback_name(int i)
 
 uint64_t tempi_fallback_calls(int i)
 {
-    return i >= 0 && i < TEMPI_FUNCTION_COUNT ? __atomic_load_n(&tempi_fallbacks[i].calls, __ATOMIC_RELAXED) : 0;
+    return i >= 0 && i < TEMPI_FUNCTION_COUNT
+               ? __atomic_load_n(&tempi_fallbacks[i].calls, __ATOMIC_RELAXED)
+               : 0;
 }
 
 uint64_t tempi_fallback_bytes(int i)
 {
-    return i >= 0 && i < TEMPI_FUNCTION_COUNT ? __atomic_load_n(&tempi_fallbacks[i].bytes, __ATOMIC_RELAXED) : 0;
+    return i >= 0 && i < TEMPI_FUNCTION_COUNT
+               ? __atomic_load_n(&tempi_fallbacks[i].bytes, __ATOMIC_RELAXED)
+               : 0;
 }
 
 void tempi_stats_reset(void)

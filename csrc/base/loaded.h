@@ -1,6 +1,6 @@
 /* Has the program loaded a certain library by now? Asking dlopen(RTLD_NOLOAD) costs 17 us each time
- * that the answer is no (measured: it searches the file system). The loader counts the objects that it
- * has added; while the count stands, so does the answer: 11 ns. */
+ * that the answer is no (measured: it searches the file system). The loader counts the objects that
+ * it has added; while the count stands, so does the answer: 11 ns. */
 #ifndef TEMPI_BASE_LOADED_H
 #define TEMPI_BASE_LOADED_H
 

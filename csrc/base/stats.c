@@ -34,7 +34,7 @@ uint64_t tempi_stats_value(int i)
 {
     if (i < 0 || i >= TEMPI_STATS_COUNT)
         return 0;
-    return __atomic_load_n(&tempi_stats[i], __ATOMIC_RELAXED) + tempi_keep_count(i) -
+    return __atomic_load_n(&tempi_stats[i], __ATOMIC_RELAXED) + tempi_thread_cache_count(i) -
            __atomic_load_n(&reset_at[i], __ATOMIC_RELAXED);
 }
 
@@ -42,6 +42,6 @@ void tempi_stats_clear(void)
 {
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i) {
         __atomic_store_n(&tempi_stats[i], 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&reset_at[i], tempi_keep_count(i), __ATOMIC_RELAXED);
+        __atomic_store_n(&reset_at[i], tempi_thread_cache_count(i), __ATOMIC_RELAXED);
     }
 }

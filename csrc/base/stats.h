@@ -2,10 +2,11 @@
 #ifndef TEMPI_BASE_STATS_H
 #define TEMPI_BASE_STATS_H
 
-#include "base/keep.h"
+#include "base/thread_cache.h"
 
 #include <stdint.h>
 
+/* clang-format off */
 #define TEMPI_STATS_TABLE(X)                                                                       \
     X(sends, "sends carried packed by tempi")                                                      \
     X(sent_bytes, "bytes in them")                                                                 \
@@ -29,16 +30,16 @@
     X(kernels_changed, "of these, how many take another kernel than the default")                  \
     X(packs_tuned, "types and sizes for which MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
     X(packs_changed, "of these, how many go another way than the built-in rule says")              \
-    X(distance_looks, "looks at how far another rank of this node is (TEMPI_DISTANCE)")              \
-    X(distance_moves, "of these, how many found it come near or gone far")                         \
-    X(left_rule, "left to the library: it is expected to be as fast")                              \
-    X(left_disabled, "left to the library: tempi was disabled by the thread")                      \
-    X(left_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \
-    X(left_memory, "left to the library: the buffer is not plain host memory")                     \
-    X(left_type, "left to the library: a datatype that tempi could not decode or was not committed") \
-    X(left_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
-    X(left_function, "left to the library: calls with a derived datatype of functions that tempi does not act in") \
-    X(left_argument, "left to the library: an argument that it should judge")                      \
+    X(locality_probes, "looks at how far another rank of this node is (TEMPI_DISTANCE)")              \
+    X(locality_changes, "of these, how many found it come near or gone far")                         \
+    X(fallback_rule, "left to the library: it is expected to be as fast")                              \
+    X(fallback_disabled, "left to the library: tempi was disabled by the thread")                      \
+    X(fallback_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \
+    X(fallback_memory, "left to the library: the buffer is not plain host memory")                     \
+    X(fallback_type, "left to the library: a datatype that tempi could not decode or was not committed") \
+    X(fallback_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
+    X(fallback_function, "left to the library: calls with a derived datatype of functions that tempi does not act in") \
+    X(fallback_argument, "left to the library: an argument that it should judge")                      \
     X(known_wrong, "messages of a class that this library is known to pack or carry wrongly")      \
     X(stage_peak, "largest staging memory in use by one rank, bytes, plain and pinned")           \
     X(device_packs, "packs done by a device")                                                      \
@@ -58,7 +59,7 @@
     X(cuda_lost, "devices lost: the GPU path is off from then on")                                 \
     X(contexts, "CUDA contexts of the program's own that memory was met in")                       \
     X(contexts_gone, "of these, destroyed by the program before MPI ended")                        \
-    X(left_aware, "left to the library: device memory without gaps, which it takes itself")          \
+    X(fallback_cuda_aware, "left to the library: device memory without gaps, which it takes itself")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory that took another method, because buffers were out")  \
     X(method_device, "messages, packs and unpacks of device memory by kernels that work in device memory") \
@@ -73,29 +74,33 @@
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
     X(check_failures, "of these, how many differed")
+/* clang-format on */
 
 #define TEMPI_STATS_ENUM(name, help) TEMPI_STAT_##name,
 enum { TEMPI_STATS_TABLE(TEMPI_STATS_ENUM) TEMPI_STATS_COUNT };
 #undef TEMPI_STATS_ENUM
 
-_Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_KEEP_COUNTS, "a thread keeps all of them");
+_Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_THREAD_CACHE_COUNTS,
+               "a thread keeps all of them");
 
-/* What was counted outside of tempi_keep; tempi_stats_value adds up. */
+/* What was counted outside of tempi_thread_cache; tempi_stats_value adds up. */
 extern uint64_t tempi_stats[TEMPI_STATS_COUNT];
 
 /* All of these; tempi_stats_reset clears those by function (fallback.h) as well. */
 void tempi_stats_clear(void);
 
-/* Where this thread counts: NULL, in tempi_stats. For several counters at once it is asked for once. */
-static inline tempi_keep *tempi_stats_mine(void)
+/* Where this thread counts: NULL, in tempi_stats. For several counters at once it is asked for
+ * once. */
+static inline tempi_thread_cache *tempi_stats_mine(void)
 {
-    return tempi_threads_multiple ? tempi_keep_mine() : NULL;
+    return tempi_threads_multiple ? tempi_thread_cache_mine() : NULL;
 }
 
-static inline void tempi_stat_add_to(tempi_keep *mine, int which, int64_t amount)
+static inline void tempi_stat_add_to(tempi_thread_cache *mine, int which, int64_t amount)
 {
     if (mine)
-        __atomic_store_n(&mine->counts[which], mine->counts[which] + (uint64_t)amount, __ATOMIC_RELAXED);
+        __atomic_store_n(&mine->counts[which], mine->counts[which] + (uint64_t)amount,
+                         __ATOMIC_RELAXED);
     else if (tempi_threads_multiple)
         __atomic_fetch_add(&tempi_stats[which], (uint64_t)amount, __ATOMIC_RELAXED);
     else

@@ -1,10 +1,10 @@
 #include "cuda/backend.h"
+#include "api/streams.h"
 #include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
+#include "cuda/offset_tables.h"
 #include "cuda/pool.h"
-#include "cuda/program.h"
-#include "cuda/tables.h"
 
 #include <stdlib.h>
 
@@ -19,10 +19,12 @@ struct tempi_work {
     tempi_cuda_batch *batches[];
 };
 
-/* ---- launching what is gathered ------------------------------------------------------------------------ */
+/* ---- launching what is gathered
+ * ------------------------------------------------------------------------ */
 
 /* The open batch, now LAUNCHING and the last one; or NULL. */
-static tempi_cuda_batch *close_open(tempi_cuda_device *device, int direction, tempi_cuda_batch **previous)
+static tempi_cuda_batch *close_open(tempi_cuda_device *device, int direction,
+                                    tempi_cuda_batch **previous)
 {
     pthread_mutex_lock(&device->lock);
     tempi_cuda_batch *batch = device->open[direction];
@@ -69,7 +71,8 @@ void tempi_cuda_flush_waiting(void)
     }
 }
 
-/* ---- making operations ready --------------------------------------------------------------------------- */
+/* ---- making operations ready
+ * --------------------------------------------------------------------------- */
 
 static bool is_one_run(const tempi_op *op)
 {
@@ -152,7 +155,9 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
     for (int i = 0; i < n; ++i) {
         if (ops[i].method == TEMPI_ON_HOST || ops[i].n == 0)
             continue;
-        const int status = ops[i].method > TEMPI_PIPELINED ? TEMPI_ERR_ARG : tempi_cuda_item_prepare(&ops[i], &items[ready]);
+        const int status = ops[i].method > TEMPI_PIPELINED
+                               ? TEMPI_ERR_ARG
+                               : tempi_cuda_item_prepare(&ops[i], &items[ready]);
         if (status != TEMPI_OK) {
             give_back(items, ready);
             return status;
@@ -163,7 +168,8 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
     return TEMPI_OK;
 }
 
-/* ---- handing over -------------------------------------------------------------------------------------- */
+/* ---- handing over
+ * -------------------------------------------------------------------------------------- */
 
 void tempi_cuda_item_note(const tempi_cuda_item *item)
 {
@@ -171,7 +177,8 @@ void tempi_cuda_item_note(const tempi_cuda_item *item)
     if (item->op.into)
         return;
     tempi_stat_add(packs ? TEMPI_STAT_device_packs : TEMPI_STAT_device_unpacks, 1);
-    tempi_stat_add(packs ? TEMPI_STAT_device_packed_bytes : TEMPI_STAT_device_unpacked_bytes, item->op.n);
+    tempi_stat_add(packs ? TEMPI_STAT_device_packed_bytes : TEMPI_STAT_device_unpacked_bytes,
+                   item->op.n);
 }
 
 static bool belongs(const tempi_cuda_item *item, const tempi_cuda_item *to)
@@ -210,7 +217,8 @@ static bool stream_is_new(const tempi_cuda_item *items, int i)
     return true;
 }
 
-/* Our stream waits for the program's before the items like the first join what will be launched in it. */
+/* Our stream waits for the program's before the items like the first join what will be launched in
+ * it. */
 static int order(tempi_cuda_device *device, const tempi_cuda_item *items, int n)
 {
     tempi_cuda_entry entry;
@@ -257,7 +265,8 @@ static void give_back_kind(const tempi_cuda_item *items, int n)
             give_back(&items[i], 1);
 }
 
-/* Group by group. Where the first fails nothing was started; a later one's failure is the ticket's. */
+/* Group by group. Where the first fails nothing was started; a later one's failure is the ticket's.
+ */
 static int hand_over_all(const tempi_cuda_item *items, int n, tempi_work *work)
 {
     for (int i = 0; i < n; ++i) {
@@ -283,7 +292,8 @@ static int submit_items(const tempi_op *ops, int n, tempi_cuda_item *items, temp
     return status == TEMPI_OK ? hand_over_all(items, ready, work) : status;
 }
 
-/* ---- tickets ------------------------------------------------------------------------------------------- */
+/* ---- tickets
+ * ------------------------------------------------------------------------------------------- */
 
 tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch)
 {
@@ -338,7 +348,8 @@ static int wait(tempi_work *work)
     return let_go(work);
 }
 
-/* A launch that failed at once, with nobody else's operations in it: the caller may still go another way. */
+/* A launch that failed at once, with nobody else's operations in it: the caller may still go
+ * another way. */
 static int settle(tempi_work *work, tempi_work **out)
 {
     if (work->n == 1 && tempi_cuda_batch_state(work->batches[0]) == TEMPI_BATCH_DONE)
@@ -367,7 +378,8 @@ static int submit(const tempi_op *ops, int n, tempi_work **out)
 
 const tempi_backend tempi_cuda_backend = {"cuda", submit, test, wait};
 
-/* ---- start and stop ------------------------------------------------------------------------------------ */
+/* ---- start and stop
+ * ------------------------------------------------------------------------------------ */
 
 void tempi_cuda_backend_start(void)
 {

@@ -1,12 +1,13 @@
-/* cuda/backend.h: the device back end of pack/pack.h. Operations whose method is not TEMPI_ON_HOST come
- * here through tempi_pack_submit once tempi_cuda_backend_start was called.
+/* cuda/backend.h: the device back end of pack/pack.h. Operations whose method is not TEMPI_ON_HOST
+ * come here through tempi_pack_submit once tempi_cuda_backend_start was called.
  *
- * Work is gathered: tempi_cuda_flush launches all of it, in one launch a device and direction, and a
- * ticket's wait what the ticket needs; a test launches nothing. So who tests tickets flushes first, at
- * any call that could be the end of a burst. A burst is then one launch; the price is that a program which
- * posts a send and computes on without a call of MPI has its pack started only by the next one. With
- * TEMPI_LAUNCH_AT_ONCE work is launched when its device's stream is idle, by submit or a test, and joins
- * what waits else: a lone send starts at once, a burst takes two launches or more.
+ * Work is gathered: tempi_cuda_flush launches all of it, in one launch a device and direction, and
+ * a ticket's wait what the ticket needs; a test launches nothing. So who tests tickets flushes
+ * first, at any call that could be the end of a burst. A burst is then one launch; the price is
+ * that a program which posts a send and computes on without a call of MPI has its pack started only
+ * by the next one. With TEMPI_LAUNCH_AT_ONCE work is launched when its device's stream is idle, by
+ * submit or a test, and joins what waits else: a lone send starts at once, a burst takes two
+ * launches or more.
  *
  * Before its launch an operation waits, on the device, for what the program had put into its stream
  * when the operation was submitted (device.h: tempi_cuda_order).

@@ -5,7 +5,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* ---- life ---------------------------------------------------------------------------------------------- */
+/* ---- life
+ * ---------------------------------------------------------------------------------------------- */
 
 tempi_cuda_batch *tempi_cuda_batch_new(tempi_cuda_device *device, int direction)
 {
@@ -36,7 +37,8 @@ void tempi_cuda_batch_release(tempi_cuda_batch *batch)
     free(batch);
 }
 
-/* ---- gathering ----------------------------------------------------------------------------------------- */
+/* ---- gathering
+ * ----------------------------------------------------------------------------------------- */
 
 /* Room for `more` further elements of `size` bytes behind the first n. */
 static bool grow(void **array, int n, int *room, int more, size_t size)
@@ -55,7 +57,8 @@ static bool grow(void **array, int n, int *room, int more, size_t size)
 static bool reserve_buffers(tempi_cuda_batch *batch, int more)
 {
     void *array = batch->buffers;
-    const bool good = grow(&array, batch->nbuffers, &batch->buffers_room, more, sizeof *batch->buffers);
+    const bool good = grow(&array, batch->nbuffers, &batch->buffers_room, more,
+                           sizeof *batch->buffers);
     batch->buffers = array;
     return good;
 }
@@ -88,7 +91,8 @@ void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinn
     return buffer;
 }
 
-/* ---- ending -------------------------------------------------------------------------------------------- */
+/* ---- ending
+ * -------------------------------------------------------------------------------------------- */
 
 static void state_set(tempi_cuda_batch *batch, int state)
 {
@@ -112,8 +116,8 @@ static void land(tempi_cuda_batch *batch, int status)
         end(batch, status);
 }
 
-/* When a call about a batch has failed: whatever is under way in the streams still uses the buffers.
- * TEMPI_OK: all that was put into them is done, and well. */
+/* When a call about a batch has failed: whatever is under way in the streams still uses the
+ * buffers. TEMPI_OK: all that was put into them is done, and well. */
 static int drain(tempi_cuda_batch *batch)
 {
     tempi_cuda_entry entry;
@@ -150,8 +154,8 @@ void tempi_cuda_batch_fly(tempi_cuda_batch *batch, tempi_cuda_stream stream, int
         end(batch, drain(batch)); /* without an event it is waited for here */
 }
 
-/* Packing the same bytes again, or unpacking them, does no harm: a launch that failed without the device
- * being lost is made once more. */
+/* Packing the same bytes again, or unpacking them, does no harm: a launch that failed without the
+ * device being lost is made once more. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
 {
     tempi_cuda_entry entry;
@@ -170,8 +174,8 @@ void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
     }
 }
 
-/* The thread may have no context, and the driver wants one before it answers; and in a context that the
- * program has destroyed the event is no more. */
+/* The thread may have no context, and the driver wants one before it answers; and in a context that
+ * the program has destroyed the event is no more. */
 static int ask_event(tempi_cuda_batch *batch, bool *ready)
 {
     tempi_cuda_entry entry;

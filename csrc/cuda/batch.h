@@ -25,9 +25,9 @@ typedef enum tempi_batch_state {
 
 /* One operation made ready: the memory that it needs is there. */
 typedef struct tempi_cuda_item {
-    tempi_op op;  /* packed: where the kernel works; a device buffer if `buffer` */
-    void *host;   /* staged and pipelined: the packed bytes in host memory; else NULL */
-    void *buffer; /* the device buffer that lies between, from the pool; else NULL */
+    tempi_op op;   /* packed: where the kernel works; a device buffer if `buffer` */
+    void *host;    /* staged and pipelined: the packed bytes in host memory; else NULL */
+    void *buffer;  /* the device buffer that lies between, from the pool; else NULL */
     int64_t piece; /* pipelined: bytes a piece; else 0 */
     int slots;     /* pieces that the buffer holds */
 } tempi_cuda_item;
@@ -63,7 +63,8 @@ void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item);
 /* Another buffer for the batch's time, in device memory or else *pinned; NULL: none to be had. */
 void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned);
 
-/* The launches and copies of the plan that the last enqueue made, once more: where nothing is staged. */
+/* The launches and copies of the plan that the last enqueue made, once more: where nothing is
+ * staged. */
 int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING or, if it failed, DONE. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch);
@@ -76,9 +77,10 @@ void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
 
 /* Puts the batch's items into its stream (launch.c). The caller has entered the device. */
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
-/* Puts a move from strided memory to strided memory into it (plan.h: tempi_cuda_plan_self). TEMPI_ERR_UNSUPPORTED:
- * there is no such plan, and nothing was put. */
-int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n);
+/* Puts a move from strided memory to strided memory into it (plan.h: tempi_cuda_plan_strided).
+ * TEMPI_ERR_UNSUPPORTED: there is no such plan, and nothing was put. */
+int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst,
+                          int64_t n);
 
 /* Whether there is a plan, with kernels and tables, for an operation with `into` (launch.c). */
 int tempi_cuda_move_plans(tempi_cuda_device *device, const tempi_op *op);
@@ -87,7 +89,8 @@ int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *out);
 /* Counts it as done by a device. */
 void tempi_cuda_item_note(const tempi_cuda_item *item);
 
-/* Work of the back end that holds just that batch, whose reference it takes over; NULL: out of memory. */
+/* Work of the back end that holds just that batch, whose reference it takes over; NULL: out of
+ * memory. */
 tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch);
 
 #endif

@@ -7,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory that kernels may be writing at this moment; what is only the host's is ready when MPI is called. */
+/* Memory that kernels may be writing at this moment; what is only the host's is ready when MPI is
+ * called. */
 static bool is_device_side(const tempi_memory *memory)
 {
     return memory->kind == TEMPI_MEMORY_DEVICE || memory->kind == TEMPI_MEMORY_MANAGED;
 }
 
-/* Managed memory may have no device of its own: then the other side's does the copy, or the first. */
+/* Managed memory may have no device of its own: then the other side's does the copy, or the first.
+ */
 static int device_of(const tempi_memory *dst, const tempi_memory *src)
 {
     if (dst->kind == TEMPI_MEMORY_DEVICE)
@@ -57,8 +59,8 @@ static int put_copy(tempi_cuda_batch *batch, void *dst, const void *src, int64_t
     return status;
 }
 
-static int start(void *dst, const tempi_memory *to, const void *src, const tempi_memory *from, int64_t n,
-                 tempi_cuda_batch **out)
+static int start(void *dst, const tempi_memory *to, const void *src, const tempi_memory *from,
+                 int64_t n, tempi_cuda_batch **out)
 {
     const int direction = is_device_side(to) ? TEMPI_UNPACK : TEMPI_PACK;
     const int ordinal = device_of(to, from);

@@ -5,9 +5,11 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* ---- entering ------------------------------------------------------------------------------------------ */
+/* ---- entering
+ * ------------------------------------------------------------------------------------------ */
 
-/* CUstreamCaptureMode: the program may be capturing a graph elsewhere; what tempi does is not part of it. */
+/* CUstreamCaptureMode: the program may be capturing a graph elsewhere; what tempi does is not part
+ * of it. */
 enum { CAPTURE_RELAXED = 2 };
 
 /* Twice, unless the driver is lost: buffers could not even be given back without. */
@@ -46,7 +48,8 @@ void tempi_cuda_leave(tempi_cuda_entry *entry)
     *entry = (tempi_cuda_entry){.mode = CAPTURE_RELAXED};
 }
 
-/* ---- setting up and taking down -------------------------------------------------------------------------- */
+/* ---- setting up and taking down
+ * -------------------------------------------------------------------------- */
 
 static tempi_cuda_device *_Atomic devices[TEMPI_CUDA_DEVICES];
 static tempi_cuda_device *removed; /* guarded by setting_up */
@@ -56,7 +59,8 @@ _Atomic unsigned tempi_cuda_times;
 static int attribute(const tempi_cuda_device *device, int which, int missing)
 {
     int value;
-    return TEMPI_CU(DeviceGetAttribute, &value, which, device->handle) == TEMPI_OK ? value : missing;
+    return TEMPI_CU(DeviceGetAttribute, &value, which, device->handle) == TEMPI_OK ? value
+                                                                                   : missing;
 }
 
 static void describe(tempi_cuda_device *device)
@@ -88,7 +92,8 @@ static int create_streams(tempi_cuda_device *device)
     for (int d = 0; d < 2 && status == TEMPI_OK; ++d) {
         status = TEMPI_CU(StreamCreate, &device->streams[d], TEMPI_CUDA_STREAM_NON_BLOCKING);
         if (status == TEMPI_OK)
-            status = TEMPI_CU(StreamCreate, &device->copy_streams[d], TEMPI_CUDA_STREAM_NON_BLOCKING);
+            status = TEMPI_CU(StreamCreate, &device->copy_streams[d],
+                              TEMPI_CUDA_STREAM_NON_BLOCKING);
     }
     if (status != TEMPI_OK)
         destroy_streams(device);
@@ -187,7 +192,8 @@ void tempi_cuda_devices_stop(void)
     atomic_fetch_add(&tempi_cuda_times, 1);
 }
 
-/* ---- contexts of the program's own ----------------------------------------------------------------------- */
+/* ---- contexts of the program's own
+ * ----------------------------------------------------------------------- */
 
 /* Small memory in the context, whose buffer id the driver never gives out again. */
 static int leave_witness(tempi_cuda_device *device)
@@ -199,7 +205,8 @@ static int leave_witness(tempi_cuda_device *device)
     tempi_cuda_address witness = 0;
     status = TEMPI_CU(MemAlloc, &witness, 8);
     if (status == TEMPI_OK)
-        status = TEMPI_CU(PointerGetAttribute, &device->witness_id, TEMPI_CUDA_POINTER_BUFFER_ID, witness);
+        status = TEMPI_CU(PointerGetAttribute, &device->witness_id, TEMPI_CUDA_POINTER_BUFFER_ID,
+                          witness);
     if (status == TEMPI_OK)
         device->witness = witness;
     else if (witness)
@@ -246,16 +253,17 @@ void tempi_cuda_device_remove(tempi_cuda_device *device)
     pthread_mutex_unlock(&setting_up);
 }
 
-/* Handles of what was in a destroyed context must not be used at all, and the next context may be given the
- * same handle (CUDA driver API, cuCtxDestroy: "undefined behavior"). So the witness is asked, by its
- * address. */
+/* Handles of what was in a destroyed context must not be used at all, and the next context may be
+ * given the same handle (CUDA driver API, cuCtxDestroy: "undefined behavior"). So the witness is
+ * asked, by its address. */
 bool tempi_cuda_device_alive(tempi_cuda_device *device)
 {
     if (!device->witness)
         return true;
     for (int tries = 0; tries < 2 && !atomic_load(&device->gone); ++tries) {
         uint64_t id = 0;
-        const int result = tempi_cu.PointerGetAttribute(&id, TEMPI_CUDA_POINTER_BUFFER_ID, device->witness);
+        const int result = tempi_cu.PointerGetAttribute(&id, TEMPI_CUDA_POINTER_BUFFER_ID,
+                                                        device->witness);
         if (result == TEMPI_CUDA_SUCCESS && id == device->witness_id)
             return true;
         if (result != TEMPI_CUDA_SUCCESS && result != TEMPI_CUDA_INVALID_VALUE) {
@@ -270,7 +278,8 @@ bool tempi_cuda_device_alive(tempi_cuda_device *device)
     return false;
 }
 
-/* ---- events ---------------------------------------------------------------------------------------------- */
+/* ---- events
+ * ---------------------------------------------------------------------------------------------- */
 
 int tempi_cuda_event_get(tempi_cuda_device *device, tempi_cuda_event *out)
 {

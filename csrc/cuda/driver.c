@@ -31,14 +31,16 @@ static int state_get(void)
     return atomic_load_explicit(&tempi_cuda_state, memory_order_acquire);
 }
 
-/* ---- filling the table ------------------------------------------------------------------------------- */
+/* ---- filling the table
+ * ------------------------------------------------------------------------------- */
 
 static const struct {
     size_t offset;
     int needed;
     const char *symbol;
 } calls[] = {
-#define ROW(needed, member, symbol, parameters) {offsetof(tempi_cuda_driver, member), needed, symbol},
+#define ROW(needed, member, symbol, parameters) \
+    {offsetof(tempi_cuda_driver, member), needed, symbol},
     TEMPI_CUDA_CALLS(ROW)
 #undef ROW
 };
@@ -66,13 +68,15 @@ static void use(void *library)
 {
     const char *lacking = fill(library);
     if (lacking)
-        TEMPI_LOG(TEMPI_LOG_WARN, "the CUDA driver has no %s: device memory is left to the MPI library", lacking);
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "the CUDA driver has no %s: device memory is left to the MPI library", lacking);
     if (!forks_watched)
         forks_watched = pthread_atfork(NULL, NULL, tempi_cuda_after_fork) == 0;
     state_set(lacking ? TEMPI_CUDA_OFF : TEMPI_CUDA_UP);
 }
 
-/* ---- the emulator ------------------------------------------------------------------------------------ */
+/* ---- the emulator
+ * ------------------------------------------------------------------------------------ */
 
 /* It lies beside the library that this code is in. */
 static void *emulator_open(void)
@@ -83,7 +87,8 @@ static void *emulator_open(void)
         return NULL;
     const char *slash = strrchr(own.dli_fname, '/');
     const int folder = slash ? (int)(slash - own.dli_fname) + 1 : 0;
-    if (snprintf(path, sizeof path, "%.*s%s", folder, own.dli_fname, emulator_name) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%.*s%s", folder, own.dli_fname, emulator_name) >=
+        (int)sizeof path)
         return NULL;
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
@@ -97,10 +102,12 @@ static void emulator_start(void)
     }
     emulated = true;
     use(library);
-    TEMPI_LOG(TEMPI_LOG_WARN, "%s; no time measured on it says anything about a GPU", emulator_title);
+    TEMPI_LOG(TEMPI_LOG_WARN, "%s; no time measured on it says anything about a GPU",
+              emulator_title);
 }
 
-/* ---- start and look ---------------------------------------------------------------------------------- */
+/* ---- start and look
+ * ---------------------------------------------------------------------------------- */
 
 /* Where a driver could be at all: the device files of a PC, of Windows' Linux, of a Jetson. */
 static bool machine_has_gpu(void)
@@ -125,7 +132,8 @@ static void start(void)
         return;
     }
     if (wanted)
-        TEMPI_LOG(TEMPI_LOG_WARN, "TEMPI_CUDA_DRIVER=%s: neither emulated nor none; ignored", wanted);
+        TEMPI_LOG(TEMPI_LOG_WARN, "TEMPI_CUDA_DRIVER=%s: neither emulated nor none; ignored",
+                  wanted);
     possible = possible || machine_has_gpu() || tempi_watch_look(&watch, NULL, 0);
 }
 
@@ -144,7 +152,8 @@ int tempi_cuda_look(void)
 {
     char path[PATH_MAX];
     const int state = state_get();
-    if (state != TEMPI_CUDA_ABSENT || !possible || !tempi_watch_look(&watch, path, (int)sizeof path))
+    if (state != TEMPI_CUDA_ABSENT || !possible ||
+        !tempi_watch_look(&watch, path, (int)sizeof path))
         return state;
     pthread_mutex_lock(&filling);
     if (state_get() == TEMPI_CUDA_ABSENT) {
@@ -190,7 +199,8 @@ const char *tempi_cuda_driver_name(void)
     return state_get() == TEMPI_CUDA_ABSENT ? "none" : library_name;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------- */
+/* ---- results
+ * ------------------------------------------------------------------------------------------- */
 
 /* After these no call of the process, or none in that context, will succeed again (CUDA driver API,
  * CUresult: "the process must be terminated and relaunched"). */
@@ -214,10 +224,8 @@ static bool is_sticky(int result)
     case 719: /* LAUNCH_FAILED */
     case 721: /* TENSOR_MEMORY_LEAK */
     case 806: /* MPS_RPC_FAILURE */
-    case 810: /* MPS_CLIENT_TERMINATED */
-        return true;
-    default:
-        return false;
+    case 810: /* MPS_CLIENT_TERMINATED */ return true;
+    default: return false;
     }
 }
 

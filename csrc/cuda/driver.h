@@ -1,12 +1,13 @@
 /* cuda/driver.h: the CUDA driver API as a table of function pointers.
  *
- * Nothing of NVIDIA's is needed to build tempi: the few types and numbers are declared here, from the
- * CUDA driver API reference. The table is filled when the program is found to have libcuda.so.1
- * loaded: tempi never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at the
- * start, from the test device beside libtempi.so.
+ * Nothing of NVIDIA's is needed to build tempi: the few types and numbers are declared here, from
+ * the CUDA driver API reference. The table is filled when the program is found to have libcuda.so.1
+ * loaded: tempi never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at
+ * the start, from the test device beside libtempi.so.
  *
  * Every result goes through tempi_cuda_check, which names, logs and counts it. After an error that
- * leaves a device unusable (CUDA calls them sticky) the GPU path is off for the life of the process.
+ * leaves a device unusable (CUDA calls them sticky) the GPU path is off for the life of the
+ * process.
  */
 #ifndef TEMPI_CUDA_DRIVER_H
 #define TEMPI_CUDA_DRIVER_H
@@ -45,7 +46,8 @@ enum {
     TEMPI_CUDA_HOST_PORTABLE = 1,
     TEMPI_CUDA_HOST_MAPPED = 2
 };
-/* CUstream of the legacy default stream: it waits for, and is waited for by, all blocking streams. */
+/* CUstream of the legacy default stream: it waits for, and is waited for by, all blocking streams.
+ */
 #define TEMPI_CUDA_LEGACY_STREAM ((tempi_cuda_stream)(uintptr_t)1)
 
 /* CUdevice_attribute */
@@ -93,6 +95,7 @@ typedef struct tempi_cuda_copy2d {
 /* X(needed, member, symbol, parameters). Without a needed symbol the driver is not used at all; an
  * optional one is NULL in the table, and only what needs it is off. The symbols are those that
  * cuda.h maps the plain names to (legacy default stream). */
+/* clang-format off */
 #define TEMPI_CUDA_CALLS(X)                                                                        \
     X(1, Init, "cuInit", (unsigned flags))                                                         \
     X(1, GetErrorName, "cuGetErrorName", (int result, const char **name))                          \
@@ -144,6 +147,7 @@ typedef struct tempi_cuda_copy2d {
        unsigned by, unsigned bz, unsigned shared, tempi_cuda_stream stream, void **params,         \
        void **extra))                                                                              \
     X(0, ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))
+/* clang-format on */
 
 typedef struct tempi_cuda_driver {
 #define TEMPI_CUDA_MEMBER(needed, member, symbol, parameters) int(*member) parameters;
@@ -157,8 +161,8 @@ extern tempi_cuda_driver tempi_cu;
 typedef enum tempi_cuda_status {
     TEMPI_CUDA_ABSENT, /* the program has no CUDA (so far) */
     TEMPI_CUDA_UP,
-    TEMPI_CUDA_LOST,   /* a device was lost or the driver is gone */
-    TEMPI_CUDA_OFF     /* unusable: a driver without the needed symbols, or a forked child */
+    TEMPI_CUDA_LOST, /* a device was lost or the driver is gone */
+    TEMPI_CUDA_OFF   /* unusable: a driver without the needed symbols, or a forked child */
 } tempi_cuda_status;
 
 extern _Atomic int tempi_cuda_state;
@@ -170,12 +174,14 @@ static inline bool tempi_cuda_up(void)
 
 /* Once, when the engine starts: the emulator if asked for, else nothing. */
 void tempi_cuda_start(void);
-/* Looks whether the program has loaded CUDA by now; fills the table if so. 11 to 35 ns while nothing was
- * loaded since the last look (measured, a look at the loader's counter), some microseconds if so. */
+/* Looks whether the program has loaded CUDA by now; fills the table if so. 11 to 35 ns while
+ * nothing was loaded since the last look (measured, a look at the loader's counter), some
+ * microseconds if so. */
 int tempi_cuda_look(void);
 /* For `tempi doctor` and tests: brings in the driver itself and initialises it. */
 int tempi_cuda_load(void);
-/* Whether a look could ever find anything: the machine has an NVIDIA device, or the emulator is on. */
+/* Whether a look could ever find anything: the machine has an NVIDIA device, or the emulator is on.
+ */
 bool tempi_cuda_possible(void);
 /* For tests: takes the machine to have a GPU. */
 void tempi_cuda_assume_possible(void);

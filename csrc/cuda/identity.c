@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The driver's version as its kernel module tells it, "NVRM version: NVIDIA UNIX x86_64 Kernel Module
- * 570.86.10  date": the first word that has digits and dots only. CUDA itself tells its API's version alone. */
+/* The driver's version as its kernel module tells it, "NVRM version: NVIDIA UNIX x86_64 Kernel
+ * Module 570.86.10  date": the first word that has digits and dots only. CUDA itself tells its
+ * API's version alone. */
 static void find_driver(char *out, size_t size)
 {
     char text[1024];
@@ -42,7 +43,8 @@ int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
         snprintf(machine->gpu, sizeof machine->gpu, "EMULATED device (CUDA on the CPU)");
         return TEMPI_OK;
     }
-    snprintf(machine->gpu, sizeof machine->gpu, "%s", device.name[0] ? device.name : "a GPU without a name");
+    snprintf(machine->gpu, sizeof machine->gpu, "%s",
+             device.name[0] ? device.name : "a GPU without a name");
     find_driver(machine->driver, sizeof machine->driver);
     return TEMPI_OK;
 }

@@ -1,19 +1,20 @@
 /* cuda/kernels.h: what a compiled GPU kernel is for the engine.
  *
- * The kernels are written in Python (tempi/kernels/) and compiled when tempi is built. Their machine
- * code is in the engine: one image for each target with all kernels in it, and the PTX they were made
- * from for cards that are newer than this build. kernels_names.h and kernels_table.c are generated
- * from one table (tempi/kernels/_table.py). An engine built without kernels has no image: the names
- * are there, nothing can be loaded, and plans are still made right.
+ * The kernels are written in Python (tempi/kernels/) and compiled when tempi is built. Their
+ * machine code is in the engine: one image for each target with all kernels in it, and the PTX they
+ * were made from for cards that are newer than this build. kernels_names.h and kernels_table.c are
+ * generated from one table (tempi/kernels/_table.py). An engine built without kernels has no image:
+ * the names are there, nothing can be loaded, and plans are still made right.
  *
- * A kernel's parameters are 64-bit and 32-bit scalars, never structures, so that a launch is an array
- * of pointers to integers. Its shared memory is static: `shared` is for the emulator and for later.
+ * A kernel's parameters are 64-bit and 32-bit scalars, never structures, so that a launch is an
+ * array of pointers to integers. Its shared memory is static: `shared` is for the emulator and for
+ * later.
  */
 #ifndef TEMPI_CUDA_KERNELS_H
 #define TEMPI_CUDA_KERNELS_H
+#include "kernels_names.h" /* generated: enum tempi_kernel_id, TEMPI_KERNEL_COUNT */
 #include <stddef.h>
 #include <stdint.h>
-#include "kernels_names.h" /* generated: enum tempi_kernel_id, TEMPI_KERNEL_COUNT */
 
 typedef struct tempi_kernel_image {
     const char *target; /* "sm_80": a cubin for that architecture; "ptx": text, closed by a zero */

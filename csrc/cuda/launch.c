@@ -7,9 +7,9 @@
  */
 #include "base/stats.h"
 #include "cuda/batch.h"
-#include "cuda/move.h"
+#include "cuda/offset_tables.h"
 #include "cuda/pool.h"
-#include "cuda/tables.h"
+#include "cuda/strided_copy.h"
 #include "pack/parts.h"
 
 #include <stdlib.h>
@@ -27,9 +27,11 @@ static uint64_t address_of(const void *pointer)
     return (uintptr_t)pointer;
 }
 
-/* ---- plans --------------------------------------------------------------------------------------------- */
+/* ---- plans
+ * --------------------------------------------------------------------------------------------- */
 
-static int table_hook(void *context, const tempi_table *table, bool variable, tempi_device_table *out)
+static int table_hook(void *context, const tempi_table *table, bool variable,
+                      tempi_device_table *out)
 {
     return tempi_cuda_table_get(context, table, variable, out);
 }
@@ -48,7 +50,8 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what)
                     batch->device->streams[batch->direction], params, NULL);
 }
 
-/* The descriptors in device memory; where there is none left the kernels read them from the host. */
+/* The descriptors in device memory; where there is none left the kernels read them from the host.
+ */
 static int place(tempi_cuda_batch *batch)
 {
     tempi_plan *plan = &batch->plan;
@@ -71,8 +74,8 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
     const tempi_plan *plan = &batch->plan;
     int status = TEMPI_OK;
     for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
-        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst, plan->copies[i].src,
-                      plan->copies[i].n);
+        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst,
+                      plan->copies[i].src, plan->copies[i].n);
     for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
         status = launch(batch, &plan->launches[i]);
     return status;
@@ -80,7 +83,8 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
 
 static tempi_plan_hooks hooks_of(tempi_cuda_device *device)
 {
-    return (tempi_plan_hooks){.context = device, .table = table_hook, .multiprocessors = device->multiprocessors};
+    return (tempi_plan_hooks){
+        .context = device, .table = table_hook, .multiprocessors = device->multiprocessors};
 }
 
 static int put_plan(tempi_cuda_batch *batch)
@@ -105,15 +109,16 @@ int tempi_cuda_move_plans(tempi_cuda_device *device, const tempi_op *op)
     tempi_plan plan = {0};
     int status = tempi_cuda_kernels_ready(device);
     if (status == TEMPI_OK)
-        status = tempi_cuda_plan_self(&src, &dst, op->n, &hooks, &plan);
+        status = tempi_cuda_plan_strided(&src, &dst, op->n, &hooks, &plan);
     tempi_cuda_plan_free(&plan);
     return status;
 }
 
-int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
+int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst,
+                          int64_t n)
 {
     const tempi_plan_hooks hooks = hooks_of(batch->device);
-    const int status = tempi_cuda_plan_self(src, dst, n, &hooks, &batch->plan);
+    const int status = tempi_cuda_plan_strided(src, dst, n, &hooks, &batch->plan);
     return status == TEMPI_OK ? put_plan(batch) : status;
 }
 
@@ -131,7 +136,8 @@ static int run_whole(tempi_cuda_batch *batch)
     return status;
 }
 
-/* ---- staged -------------------------------------------------------------------------------------------- */
+/* ---- staged
+ * -------------------------------------------------------------------------------------------- */
 
 /* Packed bytes between a device buffer and the host. Where the layout covers only some of them, the
  * others in the host's buffer are somebody else's. */
@@ -142,16 +148,18 @@ typedef struct move {
     bool packs;
 } move;
 
-static int move_stretch(void *context, int64_t first, int64_t n)
+static int move_segment(void *context, int64_t first, int64_t n)
 {
     const move *m = context;
     const uint64_t at = (uint64_t)(first - m->first);
-    return copy(m->stream, (m->packs ? m->host : m->device) + at, (m->packs ? m->device : m->host) + at, n);
+    return copy(m->stream, (m->packs ? m->host : m->device) + at,
+                (m->packs ? m->device : m->host) + at, n);
 }
 
 static int move_packed(const tempi_op *op, int64_t n, move *m)
 {
-    return op->partial ? tempi_stretches_visit(op->layout, m->first, n, move_stretch, m) : move_stretch(m, m->first, n);
+    return op->partial ? tempi_stretches_visit(op->layout, m->first, n, move_segment, m)
+                       : move_segment(m, m->first, n);
 }
 
 static int move_staged(tempi_cuda_batch *batch)
@@ -161,18 +169,23 @@ static int move_staged(tempi_cuda_batch *batch)
         const tempi_cuda_item *item = &batch->items[i];
         if (!item->host || item->piece)
             continue;
-        move m = {.stream = batch->device->streams[batch->direction], .host = address_of(item->host),
-                  .device = address_of(item->buffer), .first = item->op.first, .packs = batch->direction == TEMPI_PACK};
+        move m = {.stream = batch->device->streams[batch->direction],
+                  .host = address_of(item->host),
+                  .device = address_of(item->buffer),
+                  .first = item->op.first,
+                  .packs = batch->direction == TEMPI_PACK};
         status = move_packed(&item->op, item->op.n, &m);
     }
     return status;
 }
 
-/* ---- pipelined ----------------------------------------------------------------------------------------- */
+/* ---- pipelined
+ * ----------------------------------------------------------------------------------------- */
 
 enum { SLOTS = 4 };
 
-/* A pipelined item under way. An event per slot tells that the slot's second user is through with it. */
+/* A pipelined item under way. An event per slot tells that the slot's second user is through with
+ * it. */
 typedef struct pipe {
     tempi_cuda_batch *batch;
     const tempi_cuda_item *item;
@@ -200,18 +213,23 @@ static int copy_piece(const pipe *p, int64_t k, char *slot)
 {
     const int64_t at = k * p->item->piece, left = p->item->op.n - at;
     const int64_t n = left < p->item->piece ? left : p->item->piece;
-    move m = {.stream = p->copies, .host = address_of(p->item->host) + (uint64_t)at, .device = address_of(slot),
-              .first = p->item->op.first + at, .packs = p->batch->direction == TEMPI_PACK};
+    move m = {.stream = p->copies,
+              .host = address_of(p->item->host) + (uint64_t)at,
+              .device = address_of(slot),
+              .first = p->item->op.first + at,
+              .packs = p->batch->direction == TEMPI_PACK};
     return move_packed(&p->item->op, n, &m);
 }
 
-/* The first user fills the slot, hands it to the second, which frees it for the next piece but SLOTS. */
+/* The first user fills the slot, hands it to the second, which frees it for the next piece but
+ * SLOTS. */
 static int piece(const pipe *p, int64_t k)
 {
     const int s = (int)(k % p->item->slots);
     char *slot = (char *)p->item->buffer + s * p->item->piece;
     const bool packs = p->batch->direction == TEMPI_PACK;
-    const tempi_cuda_stream first = packs ? p->stream : p->copies, second = packs ? p->copies : p->stream;
+    const tempi_cuda_stream first = packs ? p->stream : p->copies,
+                            second = packs ? p->copies : p->stream;
     int status = TEMPI_OK;
     if (k >= p->item->slots)
         status = TEMPI_CU(StreamWaitEvent, first, p->freed[s], 0);
@@ -239,7 +257,9 @@ static int all_pieces(const pipe *p)
 static int run_pipelined(tempi_cuda_batch *batch, const tempi_cuda_item *item)
 {
     tempi_cuda_device *device = batch->device;
-    pipe p = {.batch = batch, .item = item, .stream = device->streams[batch->direction],
+    pipe p = {.batch = batch,
+              .item = item,
+              .stream = device->streams[batch->direction],
               .copies = device->copy_streams[batch->direction]};
     int status = tempi_cuda_event_get(device, &p.handed);
     for (int s = 0; s < item->slots && status == TEMPI_OK; ++s)
@@ -252,7 +272,8 @@ static int run_pipelined(tempi_cuda_batch *batch, const tempi_cuda_item *item)
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------- */
+/* ---- all of it
+ * ----------------------------------------------------------------------------------------- */
 
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch)
 {

@@ -57,8 +57,8 @@ const char *tempi_cuda_kernels_target(int capability)
 /* An image that is not for this device or driver is no failure: there is another one to try. */
 static bool is_not_for_it(int result)
 {
-    return result == TEMPI_CUDA_INVALID_IMAGE || result == TEMPI_CUDA_NO_BINARY || result == TEMPI_CUDA_INVALID_PTX ||
-           result == TEMPI_CUDA_UNSUPPORTED_PTX;
+    return result == TEMPI_CUDA_INVALID_IMAGE || result == TEMPI_CUDA_NO_BINARY ||
+           result == TEMPI_CUDA_INVALID_PTX || result == TEMPI_CUDA_UNSUPPORTED_PTX;
 }
 
 static int load_image(tempi_cuda_device *device, const tempi_kernel_image *image)
@@ -69,7 +69,8 @@ static int load_image(tempi_cuda_device *device, const tempi_kernel_image *image
     if (is_not_for_it(result))
         return TEMPI_ERR_UNSUPPORTED;
     int status = tempi_cuda_check(result, "cuModuleLoadData");
-    if (status == TEMPI_ERR_DEVICE && tempi_cuda_up()) /* without kernels there is no other way: once more */
+    if (status == TEMPI_ERR_DEVICE &&
+        tempi_cuda_up()) /* without kernels there is no other way: once more */
         status = TEMPI_CU(ModuleLoadData, &device->module, image->data);
     if (status == TEMPI_OK)
         TEMPI_LOG(TEMPI_LOG_INFO, "device %d: kernels for %s", device->ordinal, image->target);
@@ -88,13 +89,14 @@ static int load(tempi_cuda_device *device)
         return TEMPI_ERR_MEMORY;
     if (tempi_cu.ModuleLoadData && tempi_cu.ModuleGetFunction && tempi_cu.LaunchKernel)
         status = load_image(device, best_code(device->capability));
-    if (status != TEMPI_OK && status != TEMPI_ERR_MEMORY && tempi_cu.ModuleLoadData && tempi_cuda_up())
+    if (status != TEMPI_OK && status != TEMPI_ERR_MEMORY && tempi_cu.ModuleLoadData &&
+        tempi_cuda_up())
         status = load_image(device, text());
     if (status == TEMPI_ERR_MEMORY)
         return status;
     if (status != TEMPI_OK) {
-        TEMPI_LOG(TEMPI_LOG_WARN, "no kernels for device %d (compute capability %d.%d)", device->ordinal,
-                  device->capability / 10, device->capability % 10);
+        TEMPI_LOG(TEMPI_LOG_WARN, "no kernels for device %d (compute capability %d.%d)",
+                  device->ordinal, device->capability / 10, device->capability % 10);
         status = TEMPI_ERR_UNSUPPORTED;
     }
     device->kernels_status = status;
@@ -106,7 +108,8 @@ static int find(tempi_cuda_device *device, int kernel)
 {
     int status = load(device);
     if (status == TEMPI_OK && !device->functions[kernel])
-        status = TEMPI_CU(ModuleGetFunction, &device->functions[kernel], device->module, tempi_kernel_names[kernel]);
+        status = TEMPI_CU(ModuleGetFunction, &device->functions[kernel], device->module,
+                          tempi_kernel_names[kernel]);
     if (status == TEMPI_ERR_UNSUPPORTED)
         tempi_stat_add(TEMPI_STAT_refused_kernels, 1);
     return status;

@@ -1,13 +1,16 @@
 /* plan.c: operations to pieces, pieces to launches. The steps are at the head of plan.h. */
-#include "cuda/move.h"
 #include "cuda/plan_piece.h"
+#include "cuda/strided_copy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { OWN_LAUNCH_BYTES = 1 << 20 }; /* a transpose this large gains more by tiles than a launch costs */
+enum {
+    OWN_LAUNCH_BYTES = 1 << 20
+}; /* a transpose this large gains more by tiles than a launch costs */
 
-/* ---- lists ---------------------------------------------------------------------------------------- */
+/* ---- lists
+ * ---------------------------------------------------------------------------------------- */
 
 bool tempi_plan_grow(void **array, int *most, int n, size_t each)
 {
@@ -47,7 +50,8 @@ void tempi_cuda_plan_free(tempi_plan *plan)
 tempi_launch *tempi_plan_add_launch(tempi_plan *plan)
 {
     void *list = plan->launches;
-    if (!tempi_plan_grow(&list, &plan->room->most_launches, plan->nlaunches, sizeof *plan->launches))
+    if (!tempi_plan_grow(&list, &plan->room->most_launches, plan->nlaunches,
+                         sizeof *plan->launches))
         return NULL;
     plan->launches = list;
     return &plan->launches[plan->nlaunches++];
@@ -74,7 +78,8 @@ static int push_piece(tempi_plan *plan, const tempi_piece *piece)
     return TEMPI_OK;
 }
 
-/* ---- pieces --------------------------------------------------------------------------------------- */
+/* ---- pieces
+ * --------------------------------------------------------------------------------------- */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -87,10 +92,12 @@ static int split(tempi_plan *plan, const tempi_piece *piece)
     const int64_t limit = (int64_t)tempi_piece_width(piece) << TEMPI_WORDS_LOG2;
     if (piece->end <= limit)
         return push_piece(plan, piece);
-    const int64_t inside = piece->naxes ? tempi_piece_size(piece) / piece->axes[piece->naxes - 1].n : 1;
+    const int64_t inside = piece->naxes ? tempi_piece_size(piece) / piece->axes[piece->naxes - 1].n
+                                        : 1;
     const int64_t step = (limit / inside > 0 ? limit / inside : 1) * inside;
     int status = TEMPI_OK;
-    for (int64_t at = piece->first / step * step; at < piece->end && status == TEMPI_OK; at += step) {
+    for (int64_t at = piece->first / step * step; at < piece->end && status == TEMPI_OK;
+         at += step) {
         tempi_piece part = *piece;
         part.first = at > piece->first ? at : piece->first;
         part.end = least(at + step, piece->end);
@@ -121,13 +128,15 @@ static void set_direction(tempi_piece *piece, int direction, uint64_t packed)
         *(unpack ? &piece->axes[k].s : &piece->axes[k].d) = piece->axes[k].p;
 }
 
-static int add_box(tempi_plan *plan, const tempi_op *op, const tempi_box *box, const tempi_plan_hooks *hooks)
+static int add_box(tempi_plan *plan, const tempi_op *op, const tempi_box *box,
+                   const tempi_plan_hooks *hooks)
 {
     tempi_piece piece;
     bool empty;
     if (hooks->takes && !hooks->takes(hooks->context, op, box))
         return TEMPI_OK;
-    const int status = tempi_piece_of_box(op->layout, box, op->count, (uintptr_t)op->mem, hooks, &piece, &empty);
+    const int status = tempi_piece_of_box(op->layout, box, op->count, (uintptr_t)op->mem, hooks,
+                                          &piece, &empty);
     if (status != TEMPI_OK || empty)
         return status;
     const int64_t from = op->first - tempi_box_start(box);
@@ -141,7 +150,8 @@ static int add_dense(tempi_plan *plan, const tempi_op *op)
 {
     const uint64_t mem = (uintptr_t)op->mem + (uint64_t)(op->layout->true_lb + op->first);
     const uint64_t packed = (uintptr_t)op->packed;
-    return op->direction == TEMPI_UNPACK ? add_copy(plan, mem, packed, op->n) : add_copy(plan, packed, mem, op->n);
+    return op->direction == TEMPI_UNPACK ? add_copy(plan, mem, packed, op->n)
+                                         : add_copy(plan, packed, mem, op->n);
 }
 
 int tempi_plan_take_copy(tempi_plan *plan, int before)
@@ -181,7 +191,8 @@ static int add_op(tempi_plan *plan, const tempi_op *op, const tempi_plan_hooks *
     return tempi_plan_take_copy(plan, before);
 }
 
-/* ---- launches ------------------------------------------------------------------------------------- */
+/* ---- launches
+ * ------------------------------------------------------------------------------------- */
 
 /* Large transposes, and a lone piece, get launches of their own: they leave the list of pieces. */
 static int launch_alone(tempi_plan *plan, int multiprocessors)
@@ -215,7 +226,8 @@ int tempi_plan_finish(tempi_plan *plan, int multiprocessors)
         left = room->npieces;
         status = launch_alone(plan, multiprocessors);
     } while (status == TEMPI_OK && room->npieces < left && room->npieces == 1);
-    return status == TEMPI_OK && room->npieces > 0 ? tempi_plan_boxes(plan, multiprocessors) : status;
+    return status == TEMPI_OK && room->npieces > 0 ? tempi_plan_boxes(plan, multiprocessors)
+                                                   : status;
 }
 
 int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, tempi_plan *plan)

@@ -8,18 +8,18 @@
  *
  * How a caller uses a plan:
  *   1. tempi_cuda_plan(ops, n, &hooks, &plan)       the plan's buffers are used again next time
- *   2. if plan.nbytes: copy plan.bytes to 16-byte aligned device memory at D, in stream order before
- *      the launches, and tempi_cuda_plan_place(&plan, D)
+ *   2. if plan.nbytes: copy plan.bytes to 16-byte aligned device memory at D, in stream order
+ * before the launches, and tempi_cuda_plan_place(&plan, D)
  *   3. do plan.copies and plan.launches, in any order, on one stream
  *   4. keep the layouts, the tables' device memory and D until they are done
  */
 #ifndef TEMPI_CUDA_PLAN_H
 #define TEMPI_CUDA_PLAN_H
+#include "cuda/kernels.h"
+#include "pack/pack.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "cuda/kernels.h"
-#include "pack/pack.h"
 
 /* n contiguous bytes from one address to another: for the driver's own copy. */
 typedef struct tempi_device_copy {
@@ -28,21 +28,22 @@ typedef struct tempi_device_copy {
     int64_t n;
 } tempi_device_copy;
 
-/* ---- offset tables on the device ----------------------------------------------------------------- */
+/* ---- offset tables on the device
+ * ----------------------------------------------------------------- */
 
-/* How a tempi_table lies in device memory, as tempi_table_encode wrote it (plan_table.c):
+/* How a tempi_table lies in device memory, as tempi_table_encode wrote it (plan_offsets.c):
  *   offsets[n], then unless step: packed[n], counted from entry 0; 4 bytes each, 8 if wide;
  *   and with variable runs guide[]: the entry that holds packed byte g << guide_shift. */
 typedef struct tempi_table_form {
-    int64_t bytes;        /* of the encoded table */
-    uint64_t bits;        /* all offsets, positions and lengths, or'ed: their common alignment */
-    int64_t step;         /* entry j lies at packed position j * step; 0: at packed[j] */
-    int64_t span;         /* packed bytes with variable runs, else position of the last entry */
-    int64_t reach;        /* largest distance of an offset from 0 */
-    uint32_t n;           /* entries */
-    uint32_t wide;        /* 1: 64-bit numbers */
-    uint32_t packed_at;   /* byte offset of packed[] in the encoded table, / 16 */
-    uint32_t guide_at;    /* byte offset of guide[], / 16 */
+    int64_t bytes;      /* of the encoded table */
+    uint64_t bits;      /* all offsets, positions and lengths, or'ed: their common alignment */
+    int64_t step;       /* entry j lies at packed position j * step; 0: at packed[j] */
+    int64_t span;       /* packed bytes with variable runs, else position of the last entry */
+    int64_t reach;      /* largest distance of an offset from 0 */
+    uint32_t n;         /* entries */
+    uint32_t wide;      /* 1: 64-bit numbers */
+    uint32_t packed_at; /* byte offset of packed[] in the encoded table, / 16 */
+    uint32_t guide_at;  /* byte offset of guide[], / 16 */
     uint32_t guide_shift;
 } tempi_table_form;
 
@@ -51,19 +52,21 @@ typedef struct tempi_device_table {
     tempi_table_form form;
 } tempi_device_table;
 
-/* The form that a table takes on a device; TEMPI_ERR_UNSUPPORTED for 2^31 entries and more. `variable`:
- * it belongs to boxes of run == 0. */
+/* The form that a table takes on a device; TEMPI_ERR_UNSUPPORTED for 2^31 entries and more.
+ * `variable`: it belongs to boxes of run == 0. */
 int tempi_table_form_of(const tempi_table *table, bool variable, tempi_table_form *out);
 /* Writes form->bytes bytes. */
-void tempi_table_encode(const tempi_table *table, bool variable, const tempi_table_form *form, void *bytes);
+void tempi_table_encode(const tempi_table *table, bool variable, const tempi_table_form *form,
+                        void *bytes);
 
-/* ---- planning ------------------------------------------------------------------------------------ */
+/* ---- planning
+ * ------------------------------------------------------------------------------------ */
 
 /* What the planner must know of its caller. All but `table` may be zero. */
 typedef struct tempi_plan_hooks {
     void *context;
-    /* The device's copy of a table, made (form_of, encode, copy) on first use and kept by the caller.
-     * NULL: layouts with tables are TEMPI_ERR_UNSUPPORTED. */
+    /* The device's copy of a table, made (form_of, encode, copy) on first use and kept by the
+     * caller. NULL: layouts with tables are TEMPI_ERR_UNSUPPORTED. */
     int (*table)(void *context, const tempi_table *table, bool variable, tempi_device_table *out);
     /* Whether this box is to be planned; NULL: all are. For a message whose boxes lie in several
      * memories (tempi_box.space), each with a plan of its own. */
@@ -104,11 +107,11 @@ typedef struct tempi_side {
     uint64_t mem;
 } tempi_side;
 
-/* Plans moving the first n packed bytes of `src` to where the first n of `dst` belong, with no packed
- * buffer between: a message to oneself. The memories must not overlap. TEMPI_ERR_UNSUPPORTED if the
- * two layouts have no common blocks (or tables): then pack into a buffer and unpack. */
-int tempi_cuda_plan_self(const tempi_side *src, const tempi_side *dst, int64_t n, const tempi_plan_hooks *hooks,
-                         tempi_plan *plan);
+/* Plans moving the first n packed bytes of `src` to where the first n of `dst` belong, with no
+ * packed buffer between: a message to oneself. The memories must not overlap. TEMPI_ERR_UNSUPPORTED
+ * if the two layouts have no common blocks (or tables): then pack into a buffer and unpack. */
+int tempi_cuda_plan_strided(const tempi_side *src, const tempi_side *dst, int64_t n,
+                            const tempi_plan_hooks *hooks, tempi_plan *plan);
 
 /* Adds the device address of the descriptor block where the launches want it. Once per plan. */
 void tempi_cuda_plan_place(tempi_plan *plan, uint64_t address);

@@ -2,7 +2,8 @@
  *
  *   boxes[n]      80 bytes each      which chunks, which addresses, which word width
  *   axes[...]     32 bytes each      box after box, innermost first
- *   map[cells]    4 bytes each       the box of chunk g << shift, so that a block finds its own at once
+ *   map[cells]    4 bytes each       the box of chunk g << shift, so that a block finds its own at
+ * once
  */
 #include "cuda/plan_piece.h"
 
@@ -28,9 +29,11 @@ typedef struct box_desc {
     uint64_t start;
 } box_desc;
 
-_Static_assert(sizeof(box_desc) == 80 && offsetof(box_desc, first) == 40 && offsetof(box_desc, start) == 72,
+_Static_assert(sizeof(box_desc) == 80 && offsetof(box_desc, first) == 40 &&
+                   offsetof(box_desc, start) == 72,
                "tempi/kernels/_boxes.py");
-_Static_assert(sizeof(tempi_word_axis) == 32 && offsetof(tempi_word_axis, n) == 16, "tempi/kernels/_boxes.py");
+_Static_assert(sizeof(tempi_word_axis) == 32 && offsetof(tempi_word_axis, n) == 16,
+               "tempi/kernels/_boxes.py");
 
 typedef struct block {
     box_desc *boxes;
@@ -68,7 +71,8 @@ static void write_map(const block *to, int nboxes, uint32_t shift, uint32_t cell
 {
     uint32_t box = 0;
     for (uint32_t g = 0; g < cells; g++) {
-        while (box + 1 < (uint32_t)nboxes && (g == cells - 1 || to->boxes[box + 1].chunk <= g << shift))
+        while (box + 1 < (uint32_t)nboxes &&
+               (g == cells - 1 || to->boxes[box + 1].chunk <= g << shift))
             box++;
         to->map[g] = box;
     }
@@ -118,12 +122,14 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors)
     if (!launch || !reserve(plan, map_at + cells * sizeof(uint32_t)))
         return TEMPI_ERR_MEMORY;
     char *const bytes = plan->bytes;
-    block to = {.boxes = (void *)bytes, .axes = (void *)(bytes + axes_at), .map = (void *)(bytes + map_at)};
+    block to = {
+        .boxes = (void *)bytes, .axes = (void *)(bytes + axes_at), .map = (void *)(bytes + map_at)};
     for (int i = 0; i < room->npieces; i++)
         write_box(&to, i, &room->pieces[i]);
     write_map(&to, room->npieces, shift, cells);
     *launch = (tempi_launch){.kernel = narrow ? TEMPI_KERNEL_BOXES_I32 : TEMPI_KERNEL_BOXES_I64,
-                             .grid = tempi_cuda_grid((int64_t)chunks * TEMPI_KERNEL_BLOCK, multiprocessors),
+                             .grid = tempi_cuda_grid((int64_t)chunks * TEMPI_KERNEL_BLOCK,
+                                                     multiprocessors),
                              .block = TEMPI_KERNEL_BLOCK,
                              .nparams = 5,
                              .params = {0, axes_at, map_at, shift, chunks}};

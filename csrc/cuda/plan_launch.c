@@ -24,7 +24,8 @@ unsigned tempi_cuda_grid(int64_t work, int multiprocessors)
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-/* ---- words ---------------------------------------------------------------------------------------- */
+/* ---- words
+ * ---------------------------------------------------------------------------------------- */
 
 static int log2_ceil(uint32_t n)
 {
@@ -68,7 +69,8 @@ void tempi_words_of(const tempi_piece *piece, tempi_words *out)
     out->end = (uint32_t)(piece->end / width);
     out->naxes = 0;
     if (runs)
-        push(out, piece->run / width, piece->table_in_dst ? 0 : width, piece->table_in_dst ? width : 0);
+        push(out, piece->run / width, piece->table_in_dst ? 0 : width,
+             piece->table_in_dst ? width : 0);
     else if (piece->run > width || piece->naxes == 0)
         push(out, piece->run / width, width, width);
     out->table_axis = runs ? 0 : piece->table_axis + out->naxes;
@@ -77,7 +79,8 @@ void tempi_words_of(const tempi_piece *piece, tempi_words *out)
     out->form = form_of(piece, out);
 }
 
-/* ---- launches -------------------------------------------------------------------------------------- */
+/* ---- launches
+ * -------------------------------------------------------------------------------------- */
 
 static void put(tempi_launch *launch, uint64_t value)
 {
@@ -85,7 +88,8 @@ static void put(tempi_launch *launch, uint64_t value)
 }
 
 /* dst src first end naxes, `inner` axes with their divisions, and the outermost one's strides. */
-static void put_box(tempi_launch *launch, const tempi_piece *piece, const tempi_words *words, int inner)
+static void put_box(tempi_launch *launch, const tempi_piece *piece, const tempi_words *words,
+                    int inner)
 {
     static const tempi_word_axis none;
     const tempi_word_axis *last = &words->axes[words->naxes - 1];
@@ -131,8 +135,9 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
     tempi_words_of(piece, &words);
     if (words.naxes > most)
         return false;
-    *out = (tempi_launch){.grid = tempi_cuda_grid((int64_t)words.end - words.first, multiprocessors),
-                          .block = TEMPI_KERNEL_BLOCK};
+    *out =
+        (tempi_launch){.grid = tempi_cuda_grid((int64_t)words.end - words.first, multiprocessors),
+                       .block = TEMPI_KERNEL_BLOCK};
     put_box(out, piece, &words, most - 1);
     if (has_table) {
         out->kernel = narrow ? TEMPI_KERNEL_TABLE_I32 : TEMPI_KERNEL_TABLE_I64;
@@ -143,7 +148,8 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
     return true;
 }
 
-/* ---- transposes ------------------------------------------------------------------------------------ */
+/* ---- transposes
+ * ------------------------------------------------------------------------------------ */
 
 /* The axis that is contiguous on one side and long enough for a tile; -1: none. */
 static int dense_axis(const tempi_piece *piece, bool in_dst)
@@ -194,10 +200,20 @@ bool tempi_piece_transpose(const tempi_piece *piece, int multiprocessors, tempi_
     *out = (tempi_launch){.kernel = TEMPI_KERNEL_TRANSPOSE_W1_I64 + log2_ceil((uint32_t)width),
                           .grid = tempi_cuda_grid(tiles * TEMPI_KERNEL_BLOCK, multiprocessors),
                           .block = TEMPI_KERNEL_BLOCK};
-    const uint64_t params[] = {piece->dst, piece->src, (uint64_t)tiles, (uint64_t)along->n, (uint64_t)down->n,
-                               (uint64_t)ta, (uint64_t)tb, (uint64_t)along->s, (uint64_t)down->d,
-                               (uint64_t)others[0].n, (uint64_t)others[0].d, (uint64_t)others[0].s,
-                               (uint64_t)others[1].d, (uint64_t)others[1].s};
+    const uint64_t params[] = {piece->dst,
+                               piece->src,
+                               (uint64_t)tiles,
+                               (uint64_t)along->n,
+                               (uint64_t)down->n,
+                               (uint64_t)ta,
+                               (uint64_t)tb,
+                               (uint64_t)along->s,
+                               (uint64_t)down->d,
+                               (uint64_t)others[0].n,
+                               (uint64_t)others[0].d,
+                               (uint64_t)others[0].s,
+                               (uint64_t)others[1].d,
+                               (uint64_t)others[1].s};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         put(out, params[i]);
     return true;

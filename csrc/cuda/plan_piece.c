@@ -6,7 +6,8 @@
 
 enum { WIDEST = 16 };
 
-/* ---- making -------------------------------------------------------------------------------------- */
+/* ---- making
+ * -------------------------------------------------------------------------------------- */
 
 static void push_axis(tempi_piece *piece, int64_t n, int64_t stride, int64_t packed)
 {
@@ -45,8 +46,8 @@ static int push_table(tempi_piece *piece, const tempi_box *box, const tempi_plan
     return TEMPI_OK;
 }
 
-int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t count, uint64_t mem,
-                       const tempi_plan_hooks *hooks, tempi_piece *piece, bool *empty)
+int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t count,
+                       uint64_t mem, const tempi_plan_hooks *hooks, tempi_piece *piece, bool *empty)
 {
     piece->dst = 0;
     piece->src = mem + (uint64_t)box->offset;
@@ -65,7 +66,8 @@ int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t
                 return status;
         }
         if (k > 0)
-            push_axis(piece, box->dims[k - 1].count, box->dims[k - 1].stride, box->dims[k - 1].packed_stride);
+            push_axis(piece, box->dims[k - 1].count, box->dims[k - 1].stride,
+                      box->dims[k - 1].packed_stride);
     }
     push_axis(piece, count, layout->extent, layout->size);
     *empty = (box->table && box->table->n < 1) || tempi_piece_size(piece) < 1;
@@ -74,7 +76,8 @@ int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t
     return TEMPI_OK;
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------ */
+/* ---- measuring
+ * ------------------------------------------------------------------------------------ */
 
 int64_t tempi_piece_size(const tempi_piece *piece)
 {
@@ -128,7 +131,8 @@ int64_t tempi_piece_before(const tempi_piece *piece, int64_t x)
 
 int tempi_piece_width(const tempi_piece *piece)
 {
-    uint64_t bits = piece->dst | piece->src | (uint64_t)(piece->run | piece->first | piece->end | piece->start);
+    uint64_t bits = piece->dst | piece->src |
+                    (uint64_t)(piece->run | piece->first | piece->end | piece->start);
     for (int k = 0; k < piece->naxes; k++)
         bits |= (uint64_t)(piece->axes[k].d | piece->axes[k].s);
     if (piece->table_axis != TEMPI_NO_AXIS)
@@ -162,16 +166,19 @@ bool tempi_piece_narrow(const tempi_piece *piece)
         s += reach;
     }
     for (int k = 0; k < piece->naxes; k++)
-        if (!add_reach(&d, piece->axes[k].n, piece->axes[k].d) || !add_reach(&s, piece->axes[k].n, piece->axes[k].s))
+        if (!add_reach(&d, piece->axes[k].n, piece->axes[k].d) ||
+            !add_reach(&s, piece->axes[k].n, piece->axes[k].s))
             return false;
     return d < INT32_MAX && s < INT32_MAX;
 }
 
-/* ---- reshaping ------------------------------------------------------------------------------------ */
+/* ---- reshaping
+ * ------------------------------------------------------------------------------------ */
 
 static void remove_axis(tempi_piece *piece, int k)
 {
-    memmove(&piece->axes[k], &piece->axes[k + 1], (size_t)(piece->naxes - k - 1) * sizeof *piece->axes);
+    memmove(&piece->axes[k], &piece->axes[k + 1],
+            (size_t)(piece->naxes - k - 1) * sizeof *piece->axes);
     piece->naxes--;
     if (piece->table_axis > k)
         piece->table_axis--;
@@ -181,8 +188,8 @@ static void remove_axis(tempi_piece *piece, int k)
 static bool goes_on(const tempi_piece_axis *axis, int64_t n, int64_t d, int64_t s, int64_t p)
 {
     int64_t all_d, all_s;
-    return !tempi_mul64(n, d, &all_d) && !tempi_mul64(n, s, &all_s) && axis->d == all_d && axis->s == all_s &&
-           axis->p == n * p;
+    return !tempi_mul64(n, d, &all_d) && !tempi_mul64(n, s, &all_s) && axis->d == all_d &&
+           axis->s == all_s && axis->p == n * p;
 }
 
 void tempi_piece_fold(tempi_piece *piece)
@@ -192,10 +199,12 @@ void tempi_piece_fold(tempi_piece *piece)
         const tempi_piece_axis *inner = k > 0 ? axis - 1 : NULL;
         if (k == piece->table_axis) {
             k++;
-        } else if (!inner && piece->table_axis != TEMPI_RUN_AXIS && goes_on(axis, piece->run, 1, 1, 1)) {
+        } else if (!inner && piece->table_axis != TEMPI_RUN_AXIS &&
+                   goes_on(axis, piece->run, 1, 1, 1)) {
             piece->run *= axis->n;
             remove_axis(piece, k);
-        } else if (inner && k - 1 != piece->table_axis && goes_on(axis, inner->n, inner->d, inner->s, inner->p)) {
+        } else if (inner && k - 1 != piece->table_axis &&
+                   goes_on(axis, inner->n, inner->d, inner->s, inner->p)) {
             piece->axes[k - 1].n *= axis->n;
             remove_axis(piece, k);
         } else {

@@ -1,12 +1,13 @@
 /* cuda/plan_piece.h: the planner's own unit of work.
  *
- * A piece is the bytes [first, end) of a perfect nest: a run of contiguous bytes under axes, innermost
- * first, each with a stride in the destination and one in the source. Bytes are numbered in the order
- * of the nest, which is the order of the packed stream. At most one axis is a table: its memory side
- * has no stride but a look-up. With runs of different lengths the table is the run itself.
+ * A piece is the bytes [first, end) of a perfect nest: a run of contiguous bytes under axes,
+ * innermost first, each with a stride in the destination and one in the source. Bytes are numbered
+ * in the order of the nest, which is the order of the packed stream. At most one axis is a table:
+ * its memory side has no stride but a look-up. With runs of different lengths the table is the run
+ * itself.
  *
- *   box of an op -> piece -> trimmed (no axis that [first, end) does not cross) -> split (below 2^31
- *   words) -> a copy, a launch, or a descriptor
+ *   box of an op -> piece -> trimmed (no axis that [first, end) does not cross) -> split (below
+ * 2^31 words) -> a copy, a launch, or a descriptor
  */
 #ifndef TEMPI_CUDA_PLAN_PIECE_H
 #define TEMPI_CUDA_PLAN_PIECE_H
@@ -15,7 +16,7 @@
 enum {
     TEMPI_PIECE_AXES = TEMPI_MAX_DIMS + 2, /* a box's dims, its table, the message's count */
     TEMPI_NO_AXIS = -1,
-    TEMPI_RUN_AXIS = -2, /* the table's lengths are the run */
+    TEMPI_RUN_AXIS = -2,  /* the table's lengths are the run */
     TEMPI_WORDS_LOG2 = 30 /* a launch numbers fewer than 2^31 words, with room for the last step */
 };
 
@@ -40,14 +41,15 @@ typedef struct tempi_piece {
     uint64_t offsets;           /* device address of its offsets, likewise */
     uint64_t positions;         /* of its packed positions; 0: the axis has a stride for them */
     uint64_t guide;
-    int64_t start; /* packed byte of the table at which the run axis starts */
+    int64_t start;         /* packed byte of the table at which the run axis starts */
     tempi_table_form form; /* if there is a table axis */
 } tempi_piece;
 
-/* What a box is in `count` elements at mem, all of it: src is where its memory starts, dst is 0, and
- * the axes have their memory strides in both d and s. *empty: there is nothing in it. */
-int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t count, uint64_t mem,
-                       const tempi_plan_hooks *hooks, tempi_piece *piece, bool *empty);
+/* What a box is in `count` elements at mem, all of it: src is where its memory starts, dst is 0,
+ * and the axes have their memory strides in both d and s. *empty: there is nothing in it. */
+int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t count,
+                       uint64_t mem, const tempi_plan_hooks *hooks, tempi_piece *piece,
+                       bool *empty);
 /* Position in the packed stream of what tempi_piece_of_box makes of the box. */
 static inline int64_t tempi_box_start(const tempi_box *box)
 {
@@ -70,7 +72,8 @@ bool tempi_piece_contiguous(const tempi_piece *piece);
 /* Whether all offsets from dst and src fit in 32 bits. */
 bool tempi_piece_narrow(const tempi_piece *piece);
 
-/* ---- lists ------------------------------------------------------------------------------------------ */
+/* ---- lists
+ * ------------------------------------------------------------------------------------------ */
 
 /* A plan's own memory, which grows and is used again. */
 typedef struct tempi_plan_room {
@@ -97,7 +100,8 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors);
 /* An empty plan with room; false: out of memory. */
 bool tempi_plan_reset(tempi_plan *plan);
 
-/* ---- what pieces become --------------------------------------------------------------------------- */
+/* ---- what pieces become
+ * --------------------------------------------------------------------------- */
 
 /* One axis as kernels take it: counts in words, and the division by n (tempi/kernels/_place.py). */
 typedef struct tempi_word_axis {
@@ -126,7 +130,7 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
 /* The launch of a transpose by tiles; false if the piece is none, or too small to be worth it. */
 bool tempi_piece_transpose(const tempi_piece *piece, int multiprocessors, tempi_launch *out);
 
-/* Adds a move from strided memory to strided memory (plan.h: tempi_cuda_plan_self). */
+/* Adds a move from strided memory to strided memory (plan.h: tempi_cuda_plan_strided). */
 int tempi_plan_add_move(tempi_plan *plan, const tempi_side *src, const tempi_side *dst, int64_t n,
                         const tempi_plan_hooks *hooks);
 

@@ -1,8 +1,8 @@
 /* pool.c: buffers in size classes.
  *
  * What is known of a buffer is kept apart from it, since device memory cannot be written here and a
- * kernel's stray write should not reach the list. The mutex guards lists and figures only: the driver
- * may wait for the device when it allocates or frees, and is called without it.
+ * kernel's stray write should not reach the list. The mutex guards lists and figures only: the
+ * driver may wait for the device when it allocates or frees, and is called without it.
  */
 #include "cuda/pool.h"
 #include "base/budget.h"
@@ -13,14 +13,21 @@
 #include <stdlib.h>
 
 /* Four classes a power of two, from 4 KiB to 2^44 bytes: at most a quarter is wasted. */
-enum { SMALLEST_SHIFT = 12, STEPS = 4, CLASSES = (44 - SMALLEST_SHIFT) * STEPS, BUCKETS = 256, GONE = -1 };
+enum {
+    SMALLEST_SHIFT = 12,
+    STEPS = 4,
+    CLASSES = (44 - SMALLEST_SHIFT) * STEPS,
+    BUCKETS = 256,
+    GONE = -1
+};
 
 typedef struct block {
     struct block *next; /* in a free list or a bucket */
     void *address;
     int64_t capacity;
     int class;
-    int home; /* the place of the device through whose context it was taken; GONE: with that context */
+    int home; /* the place of the device through whose context it was taken; GONE: with that context
+               */
     bool pinned;
 } block;
 
@@ -63,7 +70,8 @@ static block **bucket_of(const void *address)
     return &pool.in_use[((uint64_t)(uintptr_t)address * 0x9E3779B97F4A7C15u) >> 56];
 }
 
-/* ---- the driver's part ------------------------------------------------------------------------------- */
+/* ---- the driver's part
+ * ------------------------------------------------------------------------------- */
 
 static int take_from_driver(tempi_cuda_device *device, bool pinned, int64_t capacity, void **out)
 {
@@ -73,7 +81,8 @@ static int take_from_driver(tempi_cuda_device *device, bool pinned, int64_t capa
     if (status != TEMPI_OK)
         return status;
     if (pinned)
-        status = TEMPI_CU(MemHostAlloc, out, (size_t)capacity, TEMPI_CUDA_HOST_PORTABLE | TEMPI_CUDA_HOST_MAPPED);
+        status = TEMPI_CU(MemHostAlloc, out, (size_t)capacity,
+                          TEMPI_CUDA_HOST_PORTABLE | TEMPI_CUDA_HOST_MAPPED);
     else
         status = TEMPI_CU(MemAlloc, &address, (size_t)capacity);
     if (status == TEMPI_OK && !pinned)
@@ -105,7 +114,8 @@ static void return_list(block *list)
     }
 }
 
-/* ---- lists; the caller holds the lock ---------------------------------------------------------------- */
+/* ---- lists; the caller holds the lock
+ * ---------------------------------------------------------------- */
 
 /* All cached blocks of a shelf, in front of `list`. */
 static block *take_cached(shelf *from, block *list)
@@ -141,7 +151,8 @@ static block *call_in(const void *address)
     return NULL;
 }
 
-/* A cached block, or NULL and, in *surplus, what must go back to the driver before a new one fits. */
+/* A cached block, or NULL and, in *surplus, what must go back to the driver before a new one fits.
+ */
 static block *reserve(shelf *from, int class, int64_t bound, block **surplus)
 {
     const int64_t capacity = class_capacity(class);
@@ -157,7 +168,8 @@ static block *reserve(shelf *from, int class, int64_t bound, block **surplus)
     return b;
 }
 
-/* ---- getting ----------------------------------------------------------------------------------------- */
+/* ---- getting
+ * ----------------------------------------------------------------------------------------- */
 
 static int64_t device_bound(const tempi_cuda_device *device)
 {
@@ -172,7 +184,8 @@ static block *fresh(tempi_cuda_device *device, bool pinned, int class)
     block *b = malloc(sizeof *b);
     if (!b)
         return NULL;
-    *b = (block){.capacity = class_capacity(class), .class = class, .home = device->place, .pinned = pinned};
+    *b = (block){
+        .capacity = class_capacity(class), .class = class, .home = device->place, .pinned = pinned};
     int status = take_from_driver(device, pinned, b->capacity, &b->address);
     if (status == TEMPI_ERR_MEMORY) {
         tempi_cuda_pool_trim();
@@ -224,7 +237,8 @@ void *tempi_cuda_pinned_get(int place, int64_t bytes)
     return refuse(TEMPI_STAT_refused_pinned_memory);
 }
 
-/* Within the bound by the bytes asked for, as with staging memory: a bound of exactly one message is one. */
+/* Within the bound by the bytes asked for, as with staging memory: a bound of exactly one message
+ * is one. */
 static bool within(const tempi_cuda_device *device, int64_t bytes)
 {
     pthread_mutex_lock(&pool.lock);
@@ -243,7 +257,8 @@ void *tempi_cuda_buffer_get(int place, int64_t bytes)
     return found ? found : refuse(TEMPI_STAT_refused_device_memory);
 }
 
-/* ---- putting ----------------------------------------------------------------------------------------- */
+/* ---- putting
+ * ----------------------------------------------------------------------------------------- */
 
 bool tempi_cuda_pool_put(void *buffer)
 {
@@ -334,7 +349,8 @@ void tempi_cuda_pool_clear(void)
     return_list(list);
 }
 
-/* ---- for tests --------------------------------------------------------------------------------------- */
+/* ---- for tests
+ * --------------------------------------------------------------------------------------- */
 
 static int64_t total(size_t member)
 {

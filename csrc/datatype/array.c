@@ -3,22 +3,22 @@
  * Both are built one array dimension at a time from the fastest to the slowest, as the standard
  * defines them: each step takes the type so far, of extent e, and lays some of `whole` elements at
  * multiples of e; the result has lower bound 0 and extent whole * e. */
-#include "datatype/draft.h"
+#include "datatype/layout_builder.h"
 
 typedef struct array_state {
-    tempi_draft draft;
+    tempi_builder draft;
     int64_t size, extent; /* of the type so far */
 } array_state;
 
 static int array_begin(array_state *a, const tempi_layout *inner)
 {
-    tempi_draft_init(&a->draft);
+    tempi_builder_init(&a->draft);
     a->size = inner->size;
     a->extent = inner->extent;
-    return tempi_draft_block(&a->draft, inner, 1, 0);
+    return tempi_builder_block(&a->draft, inner, 1, 0);
 }
 
-static int draft_shift(tempi_draft *draft, int64_t offset, int64_t packed)
+static int builder_shift(tempi_builder *draft, int64_t offset, int64_t packed)
 {
     for (int64_t i = 0; i < draft->nboxes; i++) {
         if (tempi_add64(draft->boxes[i].offset, offset, &draft->boxes[i].offset))
@@ -33,7 +33,7 @@ static int array_end(int status, array_state *a, tempi_layout **out)
     a->draft.size = a->size;
     a->draft.lb = 0;
     a->draft.ub = a->extent;
-    return tempi_draft_layout(status, &a->draft, out);
+    return tempi_builder_layout(status, &a->draft, out);
 }
 
 /* The next dimension is cyclic(k) over p processes, of which this is the r-th: the array's `whole`
@@ -53,52 +53,53 @@ static void deal_count(deal *d)
 }
 
 /* Repeats the boxes of `draft`, elements of this dimension, as rows of `length` from `start` on. */
-static int array_rows(const array_state *a, tempi_draft *draft, int64_t rows, int64_t row_step, int64_t length,
-                      int64_t start)
+static int array_rows(const array_state *a, tempi_builder *draft, int64_t rows, int64_t row_step,
+                      int64_t length, int64_t start)
 {
     int64_t offset, stride;
     if (tempi_mul64(start, a->extent, &offset) || tempi_mul64(row_step, a->extent, &stride))
         return TEMPI_ERR_OVERFLOW;
-    int status = tempi_draft_repeat(draft, 0, length, a->extent, a->size);
+    int status = tempi_builder_repeat(draft, 0, length, a->extent, a->size);
     if (!status)
-        status = tempi_draft_repeat(draft, 0, rows, stride, length * a->size);
-    return status ? status : draft_shift(draft, offset, 0);
+        status = tempi_builder_repeat(draft, 0, rows, stride, length * a->size);
+    return status ? status : builder_shift(draft, offset, 0);
 }
 
-static int draft_copy(tempi_draft *to, const tempi_draft *from)
+static int builder_copy(tempi_builder *to, const tempi_builder *from)
 {
-    int status = tempi_draft_reserve(to, from->nboxes);
+    int status = tempi_builder_reserve(to, from->nboxes);
     for (int64_t i = 0; i < from->nboxes && !status; i++)
-        status = tempi_draft_append(to, &from->boxes[i]);
+        status = tempi_builder_append(to, &from->boxes[i]);
     return status;
 }
 
 /* Full blocks and a short one. */
 static int array_deal_both(array_state *a, const deal *d)
 {
-    tempi_draft tail;
-    tempi_draft_init(&tail);
-    int status = draft_copy(&tail, &a->draft);
+    tempi_builder tail;
+    tempi_builder_init(&tail);
+    int status = builder_copy(&tail, &a->draft);
     if (!status)
         status = array_rows(a, &tail, 1, 0, d->rest, (d->full * d->p + d->r) * d->k);
     if (!status)
-        status = draft_shift(&tail, 0, d->full * d->k * a->size);
+        status = builder_shift(&tail, 0, d->full * d->k * a->size);
     if (!status)
         status = array_rows(a, &a->draft, d->full, d->k * d->p, d->k, d->r * d->k);
     if (!status)
-        status = draft_copy(&a->draft, &tail);
-    tempi_draft_clear(&tail);
+        status = builder_copy(&a->draft, &tail);
+    tempi_builder_clear(&tail);
     return status;
 }
 
 static int array_deal(array_state *a, const deal *d)
 {
     int64_t size, extent;
-    if (tempi_mul64(d->full * d->k + d->rest, a->size, &size) || tempi_mul64(d->whole, a->extent, &extent))
+    if (tempi_mul64(d->full * d->k + d->rest, a->size, &size) ||
+        tempi_mul64(d->whole, a->extent, &extent))
         return TEMPI_ERR_OVERFLOW;
     int status = TEMPI_OK;
     if (size == 0)
-        tempi_draft_empty(&a->draft);
+        tempi_builder_empty(&a->draft);
     else if (d->full == 0)
         status = array_rows(a, &a->draft, 1, 0, d->rest, d->r * d->k);
     else if (d->rest == 0)
@@ -110,8 +111,9 @@ static int array_deal(array_state *a, const deal *d)
     return status;
 }
 
-int tempi_layout_subarray(int ndims, const int64_t *sizes, const int64_t *subsizes, const int64_t *starts,
-                          int order, const tempi_layout *inner, tempi_layout **out)
+int tempi_layout_subarray(int ndims, const int64_t *sizes, const int64_t *subsizes,
+                          const int64_t *starts, int order, const tempi_layout *inner,
+                          tempi_layout **out)
 {
     if (ndims < 1 || !sizes || !subsizes || !starts || !inner || !out ||
         (order != TEMPI_ORDER_C && order != TEMPI_ORDER_FORTRAN))
@@ -127,7 +129,7 @@ int tempi_layout_subarray(int ndims, const int64_t *sizes, const int64_t *subsiz
         if (tempi_mul64(subsizes[d], a.size, &size) || tempi_mul64(sizes[d], a.extent, &extent))
             status = TEMPI_ERR_OVERFLOW;
         else if (size == 0)
-            tempi_draft_empty(&a.draft);
+            tempi_builder_empty(&a.draft);
         else
             status = array_rows(&a, &a.draft, 1, 0, subsizes[d], starts[d]);
         if (!status) {
@@ -139,26 +141,22 @@ int tempi_layout_subarray(int ndims, const int64_t *sizes, const int64_t *subsiz
 }
 
 /* What the distribution of one dimension means; false: the arguments contradict each other. */
-static bool deal_make(deal *d, int distrib, int64_t darg, int64_t gsize, int64_t psize, int64_t coordinate)
+static bool deal_make(deal *d, int distrib, int64_t darg, int64_t gsize, int64_t psize,
+                      int64_t coordinate)
 {
     *d = (deal){.whole = gsize, .p = psize, .r = coordinate};
     if (gsize < 1 || psize < 1)
         return false;
     const bool given = darg != TEMPI_DISTRIBUTE_DFLT_DARG;
     switch (distrib) {
-    case TEMPI_DISTRIBUTE_BLOCK:
-        d->k = given ? darg : gsize / psize + (gsize % psize != 0);
-        break;
-    case TEMPI_DISTRIBUTE_CYCLIC:
-        d->k = given ? darg : 1;
-        break;
+    case TEMPI_DISTRIBUTE_BLOCK: d->k = given ? darg : gsize / psize + (gsize % psize != 0); break;
+    case TEMPI_DISTRIBUTE_CYCLIC: d->k = given ? darg : 1; break;
     case TEMPI_DISTRIBUTE_NONE:
         d->k = gsize;
         if (psize != 1)
             return false;
         break;
-    default:
-        return false;
+    default: return false;
     }
     if (d->k < 1)
         return false;
@@ -171,11 +169,11 @@ static bool deal_make(deal *d, int distrib, int64_t darg, int64_t gsize, int64_t
 }
 
 int tempi_layout_darray(int size, int rank, int ndims, const int64_t *gsizes, const int *distribs,
-                        const int64_t *dargs, const int64_t *psizes, int order, const tempi_layout *inner,
-                        tempi_layout **out)
+                        const int64_t *dargs, const int64_t *psizes, int order,
+                        const tempi_layout *inner, tempi_layout **out)
 {
-    if (size < 1 || rank < 0 || rank >= size || ndims < 1 || !gsizes || !distribs || !dargs || !psizes ||
-        !inner || !out || (order != TEMPI_ORDER_C && order != TEMPI_ORDER_FORTRAN))
+    if (size < 1 || rank < 0 || rank >= size || ndims < 1 || !gsizes || !distribs || !dargs ||
+        !psizes || !inner || !out || (order != TEMPI_ORDER_C && order != TEMPI_ORDER_FORTRAN))
         return TEMPI_ERR_ARG;
     int64_t processes = 1;
     for (int d = 0; d < ndims; d++)
@@ -186,7 +184,8 @@ int tempi_layout_darray(int size, int rank, int ndims, const int64_t *gsizes, co
     array_state a;
     int status = array_begin(&a, inner);
     /* The grid of processes is row-major in both orders: the last coordinate runs fastest. */
-    int64_t below[2] = {1, size}; /* processes in the dimensions behind d (C) or from d on (Fortran) */
+    int64_t below[2] = {1,
+                        size}; /* processes in the dimensions behind d (C) or from d on (Fortran) */
     for (int i = 0; i < ndims && !status; i++) {
         const bool c = order == TEMPI_ORDER_C;
         const int d = c ? ndims - 1 - i : i;

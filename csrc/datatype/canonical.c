@@ -9,7 +9,7 @@
 
 static const tempi_pass passes[] = {
     {"elide", tempi_pass_elide}, {"fold", tempi_pass_fold}, {"flatten", tempi_pass_flatten},
-    {"merge", tempi_pass_merge}, {"join", tempi_pass_join},   {"table", tempi_pass_table},
+    {"merge", tempi_pass_merge}, {"join", tempi_pass_join}, {"table", tempi_pass_table},
 };
 
 typedef struct tracer {
@@ -17,14 +17,14 @@ typedef struct tracer {
     void *context;
 } tracer;
 
-static void trace(const tracer *t, const char *pass, const tempi_draft *draft)
+static void trace(const tracer *t, const char *pass, const tempi_builder *draft)
 {
     tempi_layout view;
-    if (t->call && tempi_draft_view(draft, &view) == TEMPI_OK)
+    if (t->call && tempi_builder_view(draft, &view) == TEMPI_OK)
         t->call(t->context, pass, &view);
 }
 
-static int run_to_fixed_point(tempi_draft *draft, const tracer *t)
+static int run_to_fixed_point(tempi_builder *draft, const tracer *t)
 {
     bool again = true;
     while (again) {
@@ -42,7 +42,7 @@ static int run_to_fixed_point(tempi_draft *draft, const tracer *t)
     return TEMPI_OK;
 }
 
-static int canonicalize(tempi_draft *draft, const tracer *t)
+static int canonicalize(tempi_builder *draft, const tracer *t)
 {
     int status = run_to_fixed_point(draft, t);
     bool changed = false;
@@ -55,12 +55,12 @@ static int canonicalize(tempi_draft *draft, const tracer *t)
 }
 
 /* Boxes may cover less than they could name, but the bounds and the size are the type's own. */
-static int draft_from(const tempi_layout *raw, tempi_draft *draft)
+static int builder_from(const tempi_layout *raw, tempi_builder *draft)
 {
-    tempi_draft_init(draft);
-    int status = tempi_draft_reserve(draft, raw->nboxes);
+    tempi_builder_init(draft);
+    int status = tempi_builder_reserve(draft, raw->nboxes);
     for (int32_t i = 0; i < raw->nboxes && !status; i++)
-        status = tempi_draft_append(draft, &raw->boxes[i]);
+        status = tempi_builder_append(draft, &raw->boxes[i]);
     draft->size = raw->size;
     draft->lb = raw->lb;
     if (!status && tempi_add64(raw->lb, raw->extent, &draft->ub))
@@ -74,16 +74,16 @@ int tempi_layout_canonical(const tempi_layout *raw, tempi_layout_trace call, voi
     if (!raw || !out)
         return TEMPI_ERR_ARG;
     const tracer t = {call, context};
-    tempi_draft draft;
+    tempi_builder draft;
     tempi_layout_object *object = NULL;
-    int status = draft_from(raw, &draft);
+    int status = builder_from(raw, &draft);
     if (!status) {
         trace(&t, "decode", &draft);
         status = canonicalize(&draft, &t);
     }
     if (!status)
-        status = tempi_draft_finish(&draft, &object);
-    tempi_draft_clear(&draft);
+        status = tempi_builder_finish(&draft, &object);
+    tempi_builder_clear(&draft);
     if (!status)
         *out = tempi_intern(object);
     return status;

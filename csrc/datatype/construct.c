@@ -1,17 +1,17 @@
 /* datatype/construct.c: the regular constructors (MPI-5.0 sections 5.1.2 and 5.1.7). */
-#include "datatype/draft.h"
+#include "datatype/layout_builder.h"
 #include <stdlib.h>
 
 int tempi_layout_bytes(int64_t size, tempi_layout **out)
 {
     if (size < 0 || !out)
         return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
     const tempi_box box = {.run = size};
-    const int status = size ? tempi_draft_append(&draft, &box) : TEMPI_OK;
+    const int status = size ? tempi_builder_append(&draft, &box) : TEMPI_OK;
     draft.size = draft.ub = size;
-    return tempi_draft_layout(status, &draft, out);
+    return tempi_builder_layout(status, &draft, out);
 }
 
 int tempi_layout_pair(int64_t value_size, int64_t index_offset, int64_t index_size, int64_t extent,
@@ -24,61 +24,62 @@ int tempi_layout_pair(int64_t value_size, int64_t index_offset, int64_t index_si
         return TEMPI_ERR_OVERFLOW;
     if (extent < end)
         return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
     const tempi_box value = {.run = value_size};
     const tempi_box index = {.offset = index_offset, .packed = value_size, .run = index_size};
-    int status = tempi_draft_append(&draft, &value);
+    int status = tempi_builder_append(&draft, &value);
     if (!status)
-        status = tempi_draft_append(&draft, &index);
+        status = tempi_builder_append(&draft, &index);
     draft.size = size;
     draft.ub = extent;
-    return tempi_draft_layout(status, &draft, out);
+    return tempi_builder_layout(status, &draft, out);
 }
 
 int tempi_layout_contiguous(int64_t count, const tempi_layout *inner, tempi_layout **out)
 {
     if (count < 0 || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
-    const int status = tempi_draft_block(&draft, inner, count, 0);
-    return tempi_draft_layout(status, &draft, out);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
+    const int status = tempi_builder_block(&draft, inner, count, 0);
+    return tempi_builder_layout(status, &draft, out);
 }
 
-int tempi_layout_hvector(int64_t count, int64_t blocklength, int64_t stride, const tempi_layout *inner,
-                         tempi_layout **out)
+int tempi_layout_hvector(int64_t count, int64_t blocklength, int64_t stride,
+                         const tempi_layout *inner, tempi_layout **out)
 {
     if (count < 0 || blocklength < 0 || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
     int status = TEMPI_OK;
     int64_t last;
     if (count > 0) {
-        status = tempi_draft_block(&draft, inner, blocklength, 0);
+        status = tempi_builder_block(&draft, inner, blocklength, 0);
         const int64_t block = draft.size;
         if (!status)
-            status = tempi_draft_repeat(&draft, 0, count, stride, block);
-        if (!status && (tempi_mul64(count, block, &draft.size) || tempi_mul64(count - 1, stride, &last)))
+            status = tempi_builder_repeat(&draft, 0, count, stride, block);
+        if (!status &&
+            (tempi_mul64(count, block, &draft.size) || tempi_mul64(count - 1, stride, &last)))
             status = TEMPI_ERR_OVERFLOW;
         if (!status)
-            status = tempi_draft_bound(&draft, inner, blocklength, last);
+            status = tempi_builder_bound(&draft, inner, blocklength, last);
     }
-    return tempi_draft_layout(status, &draft, out);
+    return tempi_builder_layout(status, &draft, out);
 }
 
 int tempi_layout_resized(int64_t lb, int64_t extent, const tempi_layout *inner, tempi_layout **out)
 {
     if (!inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
-    int status = tempi_draft_block(&draft, inner, 1, 0);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
+    int status = tempi_builder_block(&draft, inner, 1, 0);
     draft.lb = lb;
     if (!status && tempi_add64(lb, extent, &draft.ub))
         status = TEMPI_ERR_OVERFLOW;
-    return tempi_draft_layout(status, &draft, out);
+    return tempi_builder_layout(status, &draft, out);
 }
 
 void tempi_layout_free(tempi_layout *layout)
@@ -94,12 +95,14 @@ void tempi_layout_free(tempi_layout *layout)
 
 int64_t tempi_layout_footprint(const tempi_layout *layout)
 {
-    int64_t bytes = (int64_t)sizeof(tempi_layout_object) + layout->nboxes * (int64_t)sizeof(tempi_box);
+    int64_t bytes = (int64_t)sizeof(tempi_layout_object) +
+                    layout->nboxes * (int64_t)sizeof(tempi_box);
     const tempi_table *last = NULL;
     for (int32_t i = 0; i < layout->nboxes; i++) {
         const tempi_table *table = layout->boxes[i].table;
         if (table && table != last) /* boxes that share one are neighbours */
-            bytes += (int64_t)sizeof(tempi_shared_table) + (table->n + 1) * (int64_t)sizeof(tempi_entry);
+            bytes += (int64_t)sizeof(tempi_shared_table) +
+                     (table->n + 1) * (int64_t)sizeof(tempi_entry);
         last = table ? table : last;
     }
     return bytes;

@@ -1,18 +1,19 @@
 /* datatype/derive.c: the boxes of a type of few runs, from the runs alone.
  *
- *  1. All runs in packed order; those that continue one another become one. This sequence depends on
- *     nothing but the type map: whoever has the same one gets the same boxes.
+ *  1. All runs in packed order; those that continue one another become one. This sequence depends
+ * on nothing but the type map: whoever has the same one gets the same boxes.
  *  2. A perfect nest or a pattern repeated throughout (regular.c): done.
- *  3. Else round by round, from the front: p items in a row that repeat c times at one spacing become
- *     one item, a loop. The shortest p that repeats wins. Two single runs are always "evenly spaced", so
- *     a loop over one run needs three of them.
- *  4. Loops become boxes; the single runs between them boxes if few, else tables. If that is more than
- *     8 boxes and one per 16 runs, the type is irregular: one table of everything. */
+ *  3. Else round by round, from the front: p items in a row that repeat c times at one spacing
+ * become one item, a loop. The shortest p that repeats wins. Two single runs are always "evenly
+ * spaced", so a loop over one run needs three of them.
+ *  4. Loops become boxes; the single runs between them boxes if few, else tables. If that is more
+ * than 8 boxes and one per 16 runs, the type is irregular: one table of everything. */
 #include "datatype/passes.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A shape is a run (count 0) or a loop over `children` items; shapes are numbered, equal ones once. */
+/* A shape is a run (count 0) or a loop over `children` items; shapes are numbered, equal ones once.
+ */
 typedef struct shape {
     int64_t run;
     tempi_dim loop;
@@ -38,7 +39,8 @@ static int32_t shape_number(deriver *d, const shape *s)
         const shape *other = &d->shapes[i];
         if (other->run == s->run && memcmp(&other->loop, &s->loop, sizeof s->loop) == 0 &&
             other->children == s->children &&
-            memcmp(d->pool + other->first, d->pool + s->first, (size_t)s->children * sizeof(item)) == 0)
+            memcmp(d->pool + other->first, d->pool + s->first,
+                   (size_t)s->children * sizeof(item)) == 0)
             return i;
     }
     d->shapes[d->nshapes] = *s;
@@ -69,7 +71,8 @@ static int32_t repeat_count(const deriver *d, int32_t i, int32_t p, tempi_dim *l
     loop->stride = it[i + p].offset - it[i].offset;
     loop->packed_stride = it[i + p].packed - it[i].packed;
     int32_t j = i + p;
-    while (j < d->nitems && it[j].shape == it[j - p].shape && it[j].offset - it[j - p].offset == loop->stride &&
+    while (j < d->nitems && it[j].shape == it[j - p].shape &&
+           it[j].offset - it[j - p].offset == loop->stride &&
            it[j].packed - it[j - p].packed == loop->packed_stride)
         j++;
     return (j - i) / p;
@@ -110,12 +113,12 @@ static bool derive_round(deriver *d)
 }
 
 /* The boxes of one item; `box` carries place and dims of the loops around it. */
-static int emit_item(const deriver *d, int32_t number, tempi_box box, tempi_draft *out)
+static int emit_item(const deriver *d, int32_t number, tempi_box box, tempi_builder *out)
 {
     const shape *s = &d->shapes[number];
     if (s->children == 0) {
         box.run = s->run;
-        return tempi_draft_append(out, &box);
+        return tempi_builder_append(out, &box);
     }
     if (box.ndims >= TEMPI_MAX_DIMS - 1)
         return TEMPI_ERR_UNSUPPORTED; /* the caller makes a table instead */
@@ -132,7 +135,8 @@ static int emit_item(const deriver *d, int32_t number, tempi_box box, tempi_draf
 }
 
 /* Single runs from item i on, closed by the next item or the end of the type. */
-static int emit_loose(deriver *d, int32_t i, int32_t n, int64_t end, const tempi_box *around, tempi_draft *out)
+static int emit_loose(deriver *d, int32_t i, int32_t n, int64_t end, const tempi_box *around,
+                      tempi_builder *out)
 {
     for (int32_t k = 0; k < n; k++)
         d->entries[k] = (tempi_entry){d->items[i + k].offset, d->items[i + k].packed};
@@ -140,7 +144,7 @@ static int emit_loose(deriver *d, int32_t i, int32_t n, int64_t end, const tempi
     return tempi_runs_table(d->entries, n, around, out);
 }
 
-static int emit(deriver *d, int64_t size, const tempi_box *around, tempi_draft *out)
+static int emit(deriver *d, int64_t size, const tempi_box *around, tempi_builder *out)
 {
     int status = TEMPI_OK;
     for (int32_t i = 0; i < d->nitems && !status;) {
@@ -148,7 +152,8 @@ static int emit(deriver *d, int64_t size, const tempi_box *around, tempi_draft *
         while (i + n < d->nitems && d->shapes[d->items[i + n].shape].children == 0)
             n++;
         if (n) {
-            status = emit_loose(d, i, n, i + n < d->nitems ? d->items[i + n].packed : size, around, out);
+            status = emit_loose(d, i, n, i + n < d->nitems ? d->items[i + n].packed : size, around,
+                                out);
         } else {
             tempi_box box = *around;
             box.table = NULL;
@@ -162,7 +167,8 @@ static int emit(deriver *d, int64_t size, const tempi_box *around, tempi_draft *
     return status;
 }
 
-static int derive_loops(deriver *d, const tempi_entry *runs, int32_t n, const tempi_box *around, tempi_draft *out)
+static int derive_loops(deriver *d, const tempi_entry *runs, int32_t n, const tempi_box *around,
+                        tempi_builder *out)
 {
     d->nitems = n;
     d->nshapes = d->npool = 0;
@@ -175,7 +181,8 @@ static int derive_loops(deriver *d, const tempi_entry *runs, int32_t n, const te
     return emit(d, runs[n].packed, around, out);
 }
 
-int tempi_runs_boxes(const tempi_entry *runs, int64_t n, const tempi_box *around, tempi_draft *out)
+int tempi_runs_boxes(const tempi_entry *runs, int64_t n, const tempi_box *around,
+                     tempi_builder *out)
 {
     bool found;
     int status = tempi_runs_resolve(runs, n, around, out, &found);
@@ -183,21 +190,22 @@ int tempi_runs_boxes(const tempi_entry *runs, int64_t n, const tempi_box *around
         return status;
     if (n <= TEMPI_DERIVE_RUNS) {
         deriver d;
-        tempi_draft loops;
-        tempi_draft_init(&loops);
+        tempi_builder loops;
+        tempi_builder_init(&loops);
         status = derive_loops(&d, runs, (int32_t)n, around, &loops);
         const bool good = status == TEMPI_OK && loops.nboxes <= 8 + n / 16;
         for (int64_t i = 0; i < loops.nboxes && good && !status; i++)
-            status = tempi_draft_append(out, &loops.boxes[i]);
-        tempi_draft_clear(&loops);
+            status = tempi_builder_append(out, &loops.boxes[i]);
+        tempi_builder_clear(&loops);
         if (good || (status && status != TEMPI_ERR_UNSUPPORTED))
             return status;
     }
     return tempi_runs_table(runs, n, around, out);
 }
 
-/* The merged runs of the draft with their closing entry, to be freed; *n is 0 if there are too many. */
-static int derive_runs(const tempi_draft *draft, tempi_entry **entries, int64_t *n)
+/* The merged runs of the draft with their closing entry, to be freed; *n is 0 if there are too
+ * many. */
+static int derive_runs(const tempi_builder *draft, tempi_entry **entries, int64_t *n)
 {
     int64_t listed = 0;
     *n = 0;
@@ -222,11 +230,12 @@ static int derive_runs(const tempi_draft *draft, tempi_entry **entries, int64_t 
     return *n && !made ? TEMPI_ERR_MEMORY : TEMPI_OK;
 }
 
-int tempi_pass_derive(tempi_draft *draft, bool *changed)
+int tempi_pass_derive(tempi_builder *draft, bool *changed)
 {
     if (draft->nboxes == 0 || (draft->nboxes == 1 && !draft->boxes[0].table))
         return TEMPI_OK; /* one box without a table is a folded nest, hence canonical already */
-    if (draft->nboxes == 1 && draft->boxes[0].ndims == 0 && tempi_table_settled(draft->boxes[0].table))
+    if (draft->nboxes == 1 && draft->boxes[0].ndims == 0 &&
+        tempi_table_settled(draft->boxes[0].table))
         return TEMPI_OK; /* the pass "table" has just done the same */
     tempi_entry *runs = NULL;
     int64_t n;
@@ -234,18 +243,19 @@ int tempi_pass_derive(tempi_draft *draft, bool *changed)
     if (status || n == 0)
         return status;
     const tempi_box around = {0};
-    tempi_draft out;
-    tempi_draft_init(&out);
+    tempi_builder out;
+    tempi_builder_init(&out);
     status = tempi_runs_boxes(runs, n, &around, &out);
     free(runs);
     if (!status) {
         *changed = out.nboxes != draft->nboxes;
         for (int64_t i = 0; i < out.nboxes && !*changed; i++) {
             const tempi_box *a = &out.boxes[i], *b = &draft->boxes[i];
-            *changed = a->offset != b->offset || a->packed != b->packed || !tempi_box_same_shape(a, b);
+            *changed = a->offset != b->offset || a->packed != b->packed ||
+                       !tempi_box_same_shape(a, b);
         }
-        tempi_draft_swap_boxes(draft, &out);
+        tempi_builder_swap_boxes(draft, &out);
     }
-    tempi_draft_clear(&out);
+    tempi_builder_clear(&out);
     return status;
 }

@@ -42,12 +42,14 @@ static uint64_t table_hash(const tempi_table *table, bool variable)
 
 static uint64_t layout_hash(const tempi_layout *layout)
 {
-    uint64_t hash = mix(mix(mix(0, (uint64_t)layout->size), (uint64_t)layout->lb), (uint64_t)layout->extent);
+    uint64_t hash = mix(mix(mix(0, (uint64_t)layout->size), (uint64_t)layout->lb),
+                        (uint64_t)layout->extent);
     const tempi_table *seen = NULL;
     uint64_t of_seen = 0;
     for (int32_t i = 0; i < layout->nboxes; i++) {
         const tempi_box *box = &layout->boxes[i];
-        hash = mix(mix(mix(hash, (uint64_t)box->offset), (uint64_t)box->packed), (uint64_t)box->run);
+        hash = mix(mix(mix(hash, (uint64_t)box->offset), (uint64_t)box->packed),
+                   (uint64_t)box->run);
         hash = mix(mix(hash, (uint64_t)box->ndims), (uint64_t)box->space);
         for (int d = 0; d < box->ndims; d++) {
             hash = mix(hash, (uint64_t)box->dims[d].count);
@@ -103,7 +105,8 @@ const tempi_layout *tempi_intern(tempi_layout_object *object)
     pthread_mutex_lock(&lock);
     if (nbuckets) {
         tempi_layout_object *found = buckets[object->hash & (nbuckets - 1)];
-        while (found && (found->hash != object->hash || !tempi_layout_equal(&found->pub, &object->pub)))
+        while (found &&
+               (found->hash != object->hash || !tempi_layout_equal(&found->pub, &object->pub)))
             found = found->next;
         if (found) {
             atomic_fetch_add_explicit(&found->refs, 1, memory_order_relaxed);
@@ -136,18 +139,19 @@ void tempi_layout_release(const tempi_layout *layout)
     if (!layout)
         return;
     tempi_layout_object *object = tempi_layout_object_of(layout);
-    /* Only the last reference may need the lock: with others left, nobody's look-up can go wrong. */
+    /* Only the last reference may need the lock: with others left, nobody's look-up can go wrong.
+     */
     int64_t held = atomic_load_explicit(&object->refs, memory_order_relaxed);
     while (held > 1)
-        if (atomic_compare_exchange_weak_explicit(&object->refs, &held, held - 1, memory_order_acq_rel,
-                                                  memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(&object->refs, &held, held - 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
             return;
     pthread_mutex_lock(&lock);
     const bool last = atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1;
     if (last) {
         alive--;
-        for (tempi_layout_object **at = nbuckets ? &buckets[object->hash & (nbuckets - 1)] : NULL; at && *at;
-             at = &(*at)->next) {
+        for (tempi_layout_object **at = nbuckets ? &buckets[object->hash & (nbuckets - 1)] : NULL;
+             at && *at; at = &(*at)->next) {
             if (*at == object) {
                 *at = object->next;
                 break;

@@ -19,7 +19,7 @@ static int64_t block_length(const blocks *b, int64_t i)
 }
 
 /* Counts the blocks in use, checks them, and adds their size and bounds to the draft. */
-static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_draft *draft)
+static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_builder *draft)
 {
     int status = TEMPI_OK;
     b->used = b->elements = 0;
@@ -35,9 +35,9 @@ static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_draft *dra
         if (b->used++ == 0)
             b->length = length;
         b->equal = b->equal && length == b->length;
-        status = tempi_draft_bound(draft, inner, length, b->displacements[i]);
+        status = tempi_builder_bound(draft, inner, length, b->displacements[i]);
     }
-    return status ? status : tempi_draft_grow(draft, inner, b->elements);
+    return status ? status : tempi_builder_grow(draft, inner, b->elements);
 }
 
 /* The table whose entry per block (or per element, if `single`) is where that block lies. */
@@ -59,12 +59,13 @@ static tempi_shared_table *blocks_table(const blocks *b, const tempi_layout *inn
 }
 
 /* Every box of `inner` under one shared table. */
-static int append_tabled(tempi_draft *draft, const blocks *b, const tempi_layout *inner, int64_t packed)
+static int append_tabled(tempi_builder *draft, const blocks *b, const tempi_layout *inner,
+                         int64_t packed)
 {
     const bool single = !b->equal;
-    tempi_draft piece; /* one block: its boxes get the table */
-    tempi_draft_init(&piece);
-    int status = tempi_draft_block(&piece, inner, single ? 1 : b->length, 0);
+    tempi_builder piece; /* one block: its boxes get the table */
+    tempi_builder_init(&piece);
+    int status = tempi_builder_block(&piece, inner, single ? 1 : b->length, 0);
     tempi_shared_table *table = status ? NULL : blocks_table(b, inner, single);
     if (!status && !table)
         status = TEMPI_ERR_MEMORY;
@@ -77,18 +78,18 @@ static int append_tabled(tempi_draft *draft, const blocks *b, const tempi_layout
             if (tempi_add64(box.offset, start.offset, &box.offset))
                 status = TEMPI_ERR_OVERFLOW;
             else
-                status = tempi_draft_append(draft, &box);
+                status = tempi_builder_append(draft, &box);
         }
         tempi_table_release(&table->pub);
     }
-    tempi_draft_clear(&piece);
+    tempi_builder_clear(&piece);
     return status;
 }
 
 /* Every run of every element in one table of variable runs: the product of irregular dimensions, or
  * blocks of different lengths of something contiguous (then `dense`: a block is one run). */
-static int append_runs(tempi_draft *draft, const blocks *b, const tempi_layout *inner, int64_t packed,
-                       bool dense)
+static int append_runs(tempi_builder *draft, const blocks *b, const tempi_layout *inner,
+                       int64_t packed, bool dense)
 {
     const int64_t per_element = inner->runs;
     int64_t total = b->used, n = 0;
@@ -102,7 +103,8 @@ static int append_runs(tempi_draft *draft, const blocks *b, const tempi_layout *
             tempi_table_release(&table->pub);
         return TEMPI_ERR_MEMORY;
     }
-    const tempi_run *runs = tempi_runs_collect(inner->boxes, inner->nboxes, space, space + per_element, &n);
+    const tempi_run *runs = tempi_runs_collect(inner->boxes, inner->nboxes, space,
+                                               space + per_element, &n);
     tempi_entry *entry = table->entries;
     for (int64_t i = 0; i < b->n; i++) {
         const int64_t length = block_length(b, i);
@@ -117,11 +119,12 @@ static int append_runs(tempi_draft *draft, const blocks *b, const tempi_layout *
     *entry = (tempi_entry){0, packed};
     const tempi_entry start = tempi_table_seal(table, true);
     free(space);
-    return tempi_draft_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed}, table);
+    return tempi_builder_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed},
+                               table);
 }
 
 /* Boxes are larger than table entries but carry dimensions: whichever form is smaller. */
-static int append_indexed(tempi_draft *draft, blocks *b, const tempi_layout *inner)
+static int append_indexed(tempi_builder *draft, blocks *b, const tempi_layout *inner)
 {
     const int64_t packed = draft->size;
     int status = blocks_measure(b, inner, draft);
@@ -132,11 +135,12 @@ static int append_indexed(tempi_draft *draft, blocks *b, const tempi_layout *inn
         irregular = irregular || inner->boxes[i].table;
     const int64_t entry = (int64_t)sizeof(tempi_entry) * (irregular ? inner->runs : 1);
     const double as_boxes = (double)b->used * inner->nboxes * (double)sizeof(tempi_box);
-    const double as_table = (double)entry * (double)(b->equal && !irregular ? b->used : b->elements);
+    const double as_table = (double)entry *
+                            (double)(b->equal && !irregular ? b->used : b->elements);
     if (b->used <= TEMPI_FEW_RUNS || (!inner->dense && as_boxes <= as_table)) {
         draft->size = packed;
         for (int64_t i = 0; i < b->n && !status; i++)
-            status = tempi_draft_block(draft, inner, block_length(b, i), b->displacements[i]);
+            status = tempi_builder_block(draft, inner, block_length(b, i), b->displacements[i]);
         return status;
     }
     if (irregular || (inner->dense && !b->equal))
@@ -149,11 +153,11 @@ int tempi_layout_hindexed(int64_t n, const int64_t *blocklengths, const int64_t 
 {
     if (n < 0 || (n > 0 && (!blocklengths || !displacements)) || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
     blocks b = {.n = n, .lengths = blocklengths, .displacements = displacements};
     const int status = append_indexed(&draft, &b, inner);
-    return tempi_draft_layout(status, &draft, out);
+    return tempi_builder_layout(status, &draft, out);
 }
 
 int tempi_layout_hindexed_block(int64_t n, int64_t blocklength, const int64_t *displacements,
@@ -161,14 +165,15 @@ int tempi_layout_hindexed_block(int64_t n, int64_t blocklength, const int64_t *d
 {
     if (n < 0 || blocklength < 0 || (n > 0 && !displacements) || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
     blocks b = {.n = n, .length = blocklength, .displacements = displacements};
     const int status = append_indexed(&draft, &b, inner);
-    return tempi_draft_layout(status, &draft, out);
+    return tempi_builder_layout(status, &draft, out);
 }
 
-/* ---- struct --------------------------------------------------------------------------------------- */
+/* ---- struct
+ * --------------------------------------------------------------------------------------- */
 
 typedef struct members {
     int64_t n;
@@ -197,7 +202,7 @@ static bool member_small(const members *m, int64_t i)
 }
 
 /* First index past the members from i on that are of one type. */
-static int64_t uniform_stretch(const members *m, int64_t i)
+static int64_t uniform_segment(const members *m, int64_t i)
 {
     const tempi_layout *inner = m->inners[i];
     for (; i < m->n && tempi_layout_equal(m->inners[i], inner); i++) {
@@ -209,12 +214,14 @@ static int64_t uniform_stretch(const members *m, int64_t i)
 static bool member_crowd(const members *m, int64_t i)
 {
     enum { CROWD = 64 };
-    return !m->inners[i]->dense && i + CROWD <= m->n && tempi_layout_equal(m->inners[i + CROWD - 1], m->inners[i]) &&
-           uniform_stretch(m, i) - i >= CROWD;
+    return !m->inners[i]->dense && i + CROWD <= m->n &&
+           tempi_layout_equal(m->inners[i + CROWD - 1], m->inners[i]) &&
+           uniform_segment(m, i) - i >= CROWD;
 }
 
-/* First index past the members from i on that are empty or small; *runs: how many runs they have. */
-static int64_t small_stretch(const members *m, int64_t i, int64_t *runs)
+/* First index past the members from i on that are empty or small; *runs: how many runs they have.
+ */
+static int64_t small_segment(const members *m, int64_t i, int64_t *runs)
 {
     *runs = 0;
     for (; i < m->n && (member_empty(m, i) || (member_small(m, i) && !member_crowd(m, i))); i++)
@@ -222,15 +229,16 @@ static int64_t small_stretch(const members *m, int64_t i, int64_t *runs)
     return i;
 }
 
-static int append_boxes(tempi_draft *draft, const members *m, int64_t from, int64_t to)
+static int append_boxes(tempi_builder *draft, const members *m, int64_t from, int64_t to)
 {
     int status = TEMPI_OK;
     for (int64_t i = from; i < to && !status; i++)
-        status = tempi_draft_block(draft, m->inners[i], m->lengths[i], m->displacements[i]);
+        status = tempi_builder_block(draft, m->inners[i], m->lengths[i], m->displacements[i]);
     return status;
 }
 
-/* The runs of the types that small members had last: few types recur in a struct of many members. */
+/* The runs of the types that small members had last: few types recur in a struct of many members.
+ */
 typedef struct run_cache {
     const tempi_layout *type;
     tempi_run *space; /* owns the memory of runs */
@@ -248,7 +256,8 @@ static int cache_runs(run_cache *slot, const tempi_layout *type)
     slot->space = malloc(2 * (size_t)type->runs * sizeof *slot->space);
     if (!slot->space)
         return TEMPI_ERR_MEMORY;
-    slot->runs = tempi_runs_collect(type->boxes, type->nboxes, slot->space, slot->space + type->runs, &slot->n);
+    slot->runs = tempi_runs_collect(type->boxes, type->nboxes, slot->space,
+                                    slot->space + type->runs, &slot->n);
     slot->type = type;
     return TEMPI_OK;
 }
@@ -275,7 +284,8 @@ static int member_write(const members *m, int64_t i, int64_t packed, run_cache *
         sequence_push(s, packed, at + inner->boxes[0].offset);
         return TEMPI_OK;
     }
-    run_cache *slot = &cache[(uint64_t)(inner->size ^ inner->extent >> 3 ^ inner->runs) % CACHED_TYPES];
+    run_cache *slot =
+        &cache[(uint64_t)(inner->size ^ inner->extent >> 3 ^ inner->runs) % CACHED_TYPES];
     const int status = cache_runs(slot, inner);
     if (status)
         return status;
@@ -286,15 +296,16 @@ static int member_write(const members *m, int64_t i, int64_t packed, run_cache *
     return TEMPI_OK;
 }
 
-static int members_write(tempi_draft *draft, const members *m, int64_t from, int64_t to, sequence *s)
+static int members_write(tempi_builder *draft, const members *m, int64_t from, int64_t to,
+                         sequence *s)
 {
     run_cache cache[CACHED_TYPES] = {{0}};
     int status = TEMPI_OK;
     for (int64_t i = from; i < to && !status; i++) {
         const int64_t packed = draft->size;
-        status = tempi_draft_bound(draft, m->inners[i], m->lengths[i], m->displacements[i]);
+        status = tempi_builder_bound(draft, m->inners[i], m->lengths[i], m->displacements[i]);
         if (!status)
-            status = tempi_draft_grow(draft, m->inners[i], m->lengths[i]);
+            status = tempi_builder_grow(draft, m->inners[i], m->lengths[i]);
         if (!status && !member_empty(m, i))
             status = member_write(m, i, packed, cache, s);
     }
@@ -303,7 +314,7 @@ static int members_write(tempi_draft *draft, const members *m, int64_t from, int
     return status;
 }
 
-static int append_members_as_runs(tempi_draft *draft, const members *m, int64_t from, int64_t to,
+static int append_members_as_runs(tempi_builder *draft, const members *m, int64_t from, int64_t to,
                                   int64_t total)
 {
     tempi_shared_table *table = tempi_table_new(total, true);
@@ -325,22 +336,24 @@ static int append_members_as_runs(tempi_draft *draft, const members *m, int64_t 
     }
     table = tempi_table_shrink(table, n);
     const tempi_entry start = tempi_table_seal(table, true);
-    return tempi_draft_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed}, table);
+    return tempi_builder_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed},
+                               table);
 }
 
 /* Stretches of small members become one table of runs, many members of one type become an indexed
  * type, and all others their own boxes. */
-static int append_members(tempi_draft *draft, const members *m)
+static int append_members(tempi_builder *draft, const members *m)
 {
     int status = TEMPI_OK;
     for (int64_t i = 0; i < m->n && !status;) {
-        int64_t runs, to = small_stretch(m, i, &runs);
+        int64_t runs, to = small_segment(m, i, &runs);
         if (to > i) {
             status = runs > TEMPI_FEW_RUNS ? append_members_as_runs(draft, m, i, to, runs)
                                            : append_boxes(draft, m, i, to);
         } else {
-            to = uniform_stretch(m, i);
-            blocks b = {.n = to - i, .lengths = m->lengths + i, .displacements = m->displacements + i};
+            to = uniform_segment(m, i);
+            blocks b = {
+                .n = to - i, .lengths = m->lengths + i, .displacements = m->displacements + i};
             status = append_indexed(draft, &b, m->inners[i]);
         }
         i = to;
@@ -356,9 +369,9 @@ int tempi_layout_struct(int64_t n, const int64_t *blocklengths, const int64_t *d
     for (int64_t i = 0; i < n; i++)
         if (blocklengths[i] < 0 || !inners[i])
             return TEMPI_ERR_ARG;
-    tempi_draft draft;
-    tempi_draft_init(&draft);
+    tempi_builder draft;
+    tempi_builder_init(&draft);
     const members m = {n, blocklengths, displacements, inners};
     const int status = append_members(&draft, &m);
-    return tempi_draft_layout(status, &draft, out);
+    return tempi_builder_layout(status, &draft, out);
 }

@@ -2,13 +2,14 @@
  *
  * raw        what a constructor returns: boxes composed, nothing simplified; owned by the caller
  * canonical  what tempi_layout_canonical returns: interned and counted
- * draft      boxes under construction (draft.h); constructors and passes work on drafts only
+ * draft      boxes under construction (layout_builder.h); constructors and passes work on drafts
+ * only
  *
- * Guarantee of the canonical form ("equal bytes in equal order give the same pointer"; the bounds lb
- * and extent are part of a type's identity). It holds, however the types were built, when
- *   1. the bytes are a perfect nest (one box without a table: every vector, subarray face, transpose,
- *      array of structs with one field ...) and the passes arrive at one box: the folded nest of a
- *      byte sequence is unique (proof at tempi_nest_find in regular.c); or
+ * Guarantee of the canonical form ("equal bytes in equal order give the same pointer"; the bounds
+ * lb and extent are part of a type's identity). It holds, however the types were built, when
+ *   1. the bytes are a perfect nest (one box without a table: every vector, subarray face,
+ * transpose, array of structs with one field ...) and the passes arrive at one box: the folded nest
+ * of a byte sequence is unique (proof at tempi_nest_find in regular.c); or
  *   2. the type has at most TEMPI_DERIVE_RUNS maximal runs and the passes' boxes list at most
  *      TEMPI_DERIVE_LISTED: such types are derived again from their run sequence alone; or
  *   3. the type is one irregular sequence of runs (one table, no dimension over or under it).
@@ -17,22 +18,22 @@
  */
 #ifndef TEMPI_DATATYPE_LAYOUT_H
 #define TEMPI_DATATYPE_LAYOUT_H
+#include "tempi.h"
 #include <stdatomic.h>
 #include <stdbool.h>
-#include "tempi.h"
 
 enum {
     TEMPI_DERIVE_RUNS = 256,    /* types up to this many maximal runs are derived from them */
     TEMPI_DERIVE_LISTED = 4096, /* ... if the boxes list no more than this many before merging */
-    TEMPI_FEW_RUNS = 4          /* up to so many loose runs in a row stay boxes, more make a table */
+    TEMPI_FEW_RUNS = 4 /* up to so many loose runs in a row stay boxes, more make a table */
 };
 
 /* A table that several boxes share. entries[0] is always (0, 0): the boxes carry the start. */
 typedef struct tempi_shared_table {
     tempi_table pub; /* first: a box's `table` points here */
     _Atomic int64_t refs;
-    int64_t lo; /* smallest entry offset */
-    int64_t hi; /* largest entry offset; with variable runs the largest end of a run */
+    int64_t lo;           /* smallest entry offset */
+    int64_t hi;           /* largest entry offset; with variable runs the largest end of a run */
     _Atomic bool settled; /* it is what the passes make of its runs: no need to look again */
     tempi_entry entries[];
 } tempi_shared_table;
@@ -42,7 +43,8 @@ typedef struct tempi_layout_object {
     _Atomic int64_t refs; /* of an interned layout; 0: raw */
     uint64_t hash;
     struct tempi_layout_object *next; /* in its bucket of the interning table */
-    _Atomic(void *) plans[2]; /* pub.kept: the packer's, by direction, for one element; from malloc */
+    _Atomic(void *)
+        plans[2]; /* pub.kept: the packer's, by direction, for one element; from malloc */
     tempi_box boxes[];
 } tempi_layout_object;
 
@@ -56,7 +58,7 @@ bool tempi_layout_equal(const tempi_layout *a, const tempi_layout *b);
 /* Another reference to a canonical layout; returns it. */
 const tempi_layout *tempi_layout_retain(const tempi_layout *layout);
 
-/* ---- overflow: true when the result does not fit in 63 bits ----------------------------------- */
+/* ---- overflow: true when the result does not fit in 63 bits ---------------------------------- */
 static inline bool tempi_add64(int64_t a, int64_t b, int64_t *sum)
 {
     return __builtin_add_overflow(a, b, sum);
@@ -66,7 +68,8 @@ static inline bool tempi_mul64(int64_t a, int64_t b, int64_t *product)
     return __builtin_mul_overflow(a, b, product);
 }
 
-/* ---- tables -------------------------------------------------------------------------------------- */
+/* ---- tables
+ * -------------------------------------------------------------------------------------- */
 
 /* A table for n entries (and a closing one if `variable`), uninitialised; NULL: out of memory. */
 tempi_shared_table *tempi_table_new(int64_t n, bool variable);
@@ -88,7 +91,8 @@ static inline bool tempi_table_settled(const tempi_table *table)
     return atomic_load_explicit(&tempi_table_shared(table)->settled, memory_order_relaxed);
 }
 
-/* ---- boxes --------------------------------------------------------------------------------------- */
+/* ---- boxes
+ * --------------------------------------------------------------------------------------- */
 
 /* How many of the box's dims lie outside its table; ndims if it has none. A dim inside is smaller
  * than the gap between two entries, one outside is at least as large as the table's whole span. */
@@ -97,7 +101,8 @@ static inline int tempi_box_level(const tempi_box *box)
     int level = box->ndims;
     if (!box->table)
         return level;
-    while (level > 0 && box->dims[level - 1].packed_stride <= box->table->entries[box->table->n - 1].packed)
+    while (level > 0 &&
+           box->dims[level - 1].packed_stride <= box->table->entries[box->table->n - 1].packed)
         level--;
     return level;
 }

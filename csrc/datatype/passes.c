@@ -1,37 +1,35 @@
 /* datatype/passes.c: the passes that need only the boxes' own numbers.
  *
- * elide    a dimension of count 1 goes; so does a table of one entry. Their offset stays: it is in the
- *          box's own offset.
- * fold     the innermost dimension joins the run if stride == packed_stride == run (dense).
- * flatten  dimensions (c1, s1, p1) over (c2, s2, p2) become (c1 * c2, s2, p2) if s1 == c2 * s2 and
- *          p1 == c2 * p2.
- * merge    two boxes in a row that differ in one place become one: the second continues the first's
- *          runs in memory and in the packed stream, or continues one of its dimensions.
- * join     boxes A0 B0 A1 B1 ... An Bn, each Ai the same shape as A0 and all of them (Bs likewise) at
- *          one spacing in memory and in the packed stream, become A and B with a dimension more.
- *          Any period up to TEMPI_PERIOD_MAX.
- * Never is a dimension moved because of its memory stride: the packed order is the type map's. */
+ * elide    a dimension of count 1 goes; so does a table of one entry. Their offset stays: it is in
+ * the box's own offset. fold     the innermost dimension joins the run if stride == packed_stride
+ * == run (dense). flatten  dimensions (c1, s1, p1) over (c2, s2, p2) become (c1 * c2, s2, p2) if s1
+ * == c2 * s2 and p1 == c2 * p2. merge    two boxes in a row that differ in one place become one:
+ * the second continues the first's runs in memory and in the packed stream, or continues one of its
+ * dimensions. join     boxes A0 B0 A1 B1 ... An Bn, each Ai the same shape as A0 and all of them
+ * (Bs likewise) at one spacing in memory and in the packed stream, become A and B with a dimension
+ * more. Any period up to TEMPI_PERIOD_MAX. Never is a dimension moved because of its memory stride:
+ * the packed order is the type map's. */
 #include "datatype/passes.h"
 #include <string.h>
 
-static int each_box(tempi_draft *draft, bool *changed, bool (*pass)(tempi_box *))
+static int each_box(tempi_builder *draft, bool *changed, bool (*pass)(tempi_box *))
 {
     for (int64_t i = 0; i < draft->nboxes; i++)
         *changed = pass(&draft->boxes[i]) || *changed;
     return TEMPI_OK;
 }
 
-int tempi_pass_elide(tempi_draft *draft, bool *changed)
+int tempi_pass_elide(tempi_builder *draft, bool *changed)
 {
     return each_box(draft, changed, tempi_box_elide);
 }
 
-int tempi_pass_fold(tempi_draft *draft, bool *changed)
+int tempi_pass_fold(tempi_builder *draft, bool *changed)
 {
     return each_box(draft, changed, tempi_box_fold);
 }
 
-int tempi_pass_flatten(tempi_draft *draft, bool *changed)
+int tempi_pass_flatten(tempi_builder *draft, bool *changed)
 {
     return each_box(draft, changed, tempi_box_flatten);
 }
@@ -47,10 +45,12 @@ static bool continues_run(const tempi_box *a, const tempi_box *b)
            tempi_table_equal(a->table, b->table, false);
 }
 
-/* The only dimension whose count differs between a and b, of which b is the continuation; -1: none. */
+/* The only dimension whose count differs between a and b, of which b is the continuation; -1: none.
+ */
 static int continues_dim(const tempi_box *a, const tempi_box *b)
 {
-    if (a->run != b->run || a->ndims != b->ndims || !tempi_table_equal(a->table, b->table, a->run == 0))
+    if (a->run != b->run || a->ndims != b->ndims ||
+        !tempi_table_equal(a->table, b->table, a->run == 0))
         return -1;
     int found = -1;
     for (int d = 0; d < a->ndims; d++) {
@@ -80,8 +80,8 @@ static int continues_step(const tempi_box *a, const tempi_box *b)
     for (int d = 0; d < a->ndims; d++) {
         const tempi_dim x = a->dims[d];
         int64_t whole;
-        if (b->packed - a->packed != x.count * x.packed_stride || tempi_mul64(x.count, x.stride, &whole) ||
-            b->offset - a->offset != whole)
+        if (b->packed - a->packed != x.count * x.packed_stride ||
+            tempi_mul64(x.count, x.stride, &whole) || b->offset - a->offset != whole)
             continue;
         tempi_box less = *a;
         tempi_box_remove_dim(&less, d);
@@ -154,7 +154,7 @@ static bool merge_into(tempi_box *a, const tempi_box *b)
     return false;
 }
 
-int tempi_pass_merge(tempi_draft *draft, bool *changed)
+int tempi_pass_merge(tempi_builder *draft, bool *changed)
 {
     int64_t kept = 0;
     for (int64_t i = 1; i < draft->nboxes; i++) {
@@ -170,10 +170,11 @@ int tempi_pass_merge(tempi_draft *draft, bool *changed)
 }
 
 /* How many times (at least once) the p boxes from `i` on appear in a row at the spacing `step`. */
-static int64_t join_count(const tempi_draft *draft, int64_t i, int64_t p, tempi_dim *step)
+static int64_t join_count(const tempi_builder *draft, int64_t i, int64_t p, tempi_dim *step)
 {
     const tempi_box *boxes = draft->boxes;
-    if (i + 2 * p > draft->nboxes || __builtin_sub_overflow(boxes[i + p].offset, boxes[i].offset, &step->stride))
+    if (i + 2 * p > draft->nboxes ||
+        __builtin_sub_overflow(boxes[i + p].offset, boxes[i].offset, &step->stride))
         return 1;
     step->packed_stride = boxes[i + p].packed - boxes[i].packed;
     for (int64_t j = i + p; j < draft->nboxes; j++) {
@@ -186,7 +187,7 @@ static int64_t join_count(const tempi_draft *draft, int64_t i, int64_t p, tempi_
 }
 
 /* Gives the p boxes from `i` on the dimension, all or none. */
-static bool join_apply(tempi_draft *draft, int64_t i, int64_t p, tempi_dim step)
+static bool join_apply(tempi_builder *draft, int64_t i, int64_t p, tempi_dim step)
 {
     tempi_box joined[TEMPI_PERIOD_MAX];
     for (int64_t k = 0; k < p; k++) {
@@ -199,7 +200,7 @@ static bool join_apply(tempi_draft *draft, int64_t i, int64_t p, tempi_dim step)
 }
 
 /* The shortest period that repeats from `i` on; 0: none. */
-static int64_t join_at(tempi_draft *draft, int64_t i, int64_t *count)
+static int64_t join_at(tempi_builder *draft, int64_t i, int64_t *count)
 {
     for (int64_t p = 1; p <= TEMPI_PERIOD_MAX && i + 2 * p <= draft->nboxes; p++) {
         tempi_dim step = {0};
@@ -210,7 +211,7 @@ static int64_t join_at(tempi_draft *draft, int64_t i, int64_t *count)
     return 0;
 }
 
-int tempi_pass_join(tempi_draft *draft, bool *changed)
+int tempi_pass_join(tempi_builder *draft, bool *changed)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < draft->nboxes;) {

@@ -1,8 +1,8 @@
 /* datatype/regular.c: what is regular in a table or in a sequence of runs.
  *
  * table    a box's table becomes dimensions if its entries are a perfect nest; several boxes if the
- *          entries repeat a pattern; runs that continue one another are merged first; and what stays
- *          irregular becomes the cheaper of a table of equal runs and a table of variable runs. */
+ *          entries repeat a pattern; runs that continue one another are merged first; and what
+ * stays irregular becomes the cheaper of a table of equal runs and a table of variable runs. */
 #include "datatype/passes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +10,17 @@
 /* Greedy from the inside: the step is the distance of the first two pieces, its count the number of
  * pieces until that step is broken, and that many pieces are the next larger piece.
  *
- * Why the nest is unique: in a folded nest the first break of the innermost step comes exactly at its
- * count (else the next dimension would have been flattened into it), so run, innermost stride and
- * count are read off the bytes themselves; the same holds for every dimension further out. */
+ * Why the nest is unique: in a folded nest the first break of the innermost step comes exactly at
+ * its count (else the next dimension would have been flattened into it), so run, innermost stride
+ * and count are read off the bytes themselves; the same holds for every dimension further out. */
 int tempi_nest_find(const tempi_entry *e, int64_t n, tempi_dim *dims, int most)
 {
     int ndims = 0;
     for (int64_t piece = 1; piece < n;) {
         if (ndims == most)
             return -1;
-        const int64_t stride = e[piece].offset - e[0].offset, packed = e[piece].packed - e[0].packed;
+        const int64_t stride = e[piece].offset - e[0].offset,
+                      packed = e[piece].packed - e[0].packed;
         int64_t at = piece;
         while (at < n && e[at].offset - e[at - piece].offset == stride &&
                e[at].packed - e[at - piece].packed == packed)
@@ -34,7 +35,8 @@ int tempi_nest_find(const tempi_entry *e, int64_t n, tempi_dim *dims, int most)
 }
 
 /* A box at the first entry, with the dims found (innermost first) inside those of `around`. */
-static tempi_box nest_box(const tempi_box *around, tempi_entry at, int64_t run, const tempi_dim *dims, int ndims)
+static tempi_box nest_box(const tempi_box *around, tempi_entry at, int64_t run,
+                          const tempi_dim *dims, int ndims)
 {
     tempi_box box = *around;
     box.table = NULL;
@@ -51,7 +53,8 @@ static int64_t run_length(const tempi_entry *e, int64_t i)
     return e[i + 1].packed - e[i].packed;
 }
 
-/* Do already the first few runs break the nest? Spares irregular types the cut of all their runs. */
+/* Do already the first few runs break the nest? Spares irregular types the cut of all their runs.
+ */
 static bool nest_refuted(const tempi_entry *e, int64_t n)
 {
     enum { LOOK = 64 };
@@ -67,7 +70,8 @@ static bool nest_refuted(const tempi_entry *e, int64_t n)
             return true;
     }
     for (int64_t piece = 1, at; piece < m; piece = at) {
-        for (at = piece; at < m && cut[at].offset - cut[at - piece].offset == cut[piece].offset - cut[0].offset;)
+        for (at = piece; at < m && cut[at].offset - cut[at - piece].offset ==
+                                       cut[piece].offset - cut[0].offset;)
             at++;
         if (at < m && (at < 2 * piece || at % piece))
             return true;
@@ -95,7 +99,8 @@ static tempi_entry *runs_cut(const tempi_entry *e, int64_t n, int64_t *pieces)
     return cut;
 }
 
-static int resolve_nest(const tempi_entry *e, int64_t n, const tempi_box *around, tempi_draft *out, bool *found)
+static int resolve_nest(const tempi_entry *e, int64_t n, const tempi_box *around,
+                        tempi_builder *out, bool *found)
 {
     tempi_dim dims[TEMPI_MAX_DIMS];
     int64_t pieces;
@@ -110,7 +115,7 @@ static int resolve_nest(const tempi_entry *e, int64_t n, const tempi_box *around
         return TEMPI_OK;
     *found = true;
     const tempi_box box = nest_box(around, e[0], run_length(e, 0), dims, ndims);
-    return tempi_draft_append(out, &box);
+    return tempi_builder_append(out, &box);
 }
 
 /* The shortest pattern of p > 1 runs of which all the sequence is rigid copies; 0: none. */
@@ -120,8 +125,9 @@ static int64_t runs_period(const tempi_entry *e, int64_t n)
         if (n % p)
             continue;
         int64_t i = p;
-        while (i < n && run_length(e, i) == run_length(e, i - p) &&
-               (i % p == 0 || e[i].offset - e[i - 1].offset == e[i - p].offset - e[i - p - 1].offset))
+        while (
+            i < n && run_length(e, i) == run_length(e, i - p) &&
+            (i % p == 0 || e[i].offset - e[i - 1].offset == e[i - p].offset - e[i - p - 1].offset))
             i++;
         if (i == n)
             return p;
@@ -130,7 +136,8 @@ static int64_t runs_period(const tempi_entry *e, int64_t n)
 }
 
 /* One box for each run of the pattern, all with the dims, or the table, of where the copies lie. */
-static int resolve_period(const tempi_entry *e, int64_t n, const tempi_box *around, tempi_draft *out, bool *found)
+static int resolve_period(const tempi_entry *e, int64_t n, const tempi_box *around,
+                          tempi_builder *out, bool *found)
 {
     const int64_t p = runs_period(e, n);
     if (p == 0)
@@ -143,7 +150,8 @@ static int resolve_period(const tempi_entry *e, int64_t n, const tempi_box *arou
     for (int64_t i = 0; i < copies; i++)
         table->entries[i] = e[i * p];
     tempi_table_seal(table, false);
-    const int ndims = tempi_nest_find(table->entries, copies, dims, TEMPI_MAX_DIMS - 1 - around->ndims);
+    const int ndims = tempi_nest_find(table->entries, copies, dims,
+                                      TEMPI_MAX_DIMS - 1 - around->ndims);
     const int64_t as_boxes = p * (int64_t)sizeof(tempi_box) + copies * (int64_t)sizeof(tempi_entry);
     int status = TEMPI_OK;
     if (ndims >= 0 || as_boxes < n * (int64_t)sizeof(tempi_entry)) {
@@ -151,22 +159,23 @@ static int resolve_period(const tempi_entry *e, int64_t n, const tempi_box *arou
         for (int64_t k = 0; k < p && !status; k++) {
             tempi_box box = nest_box(around, e[k], run_length(e, k), dims, ndims < 0 ? 0 : ndims);
             box.table = ndims < 0 ? &table->pub : NULL;
-            status = tempi_draft_append(out, &box);
+            status = tempi_builder_append(out, &box);
         }
     }
     tempi_table_release(&table->pub);
     return status;
 }
 
-int tempi_runs_resolve(const tempi_entry *e, int64_t n, const tempi_box *around, tempi_draft *out, bool *found)
+int tempi_runs_resolve(const tempi_entry *e, int64_t n, const tempi_box *around, tempi_builder *out,
+                       bool *found)
 {
     *found = false;
     const int status = resolve_nest(e, n, around, out, found);
     return status || *found ? status : resolve_period(e, n, around, out, found);
 }
 
-/* The length of all runs; 0: they differ. (Equal pieces of different runs would be as fast to copy and
- * take up to twice the memory.) */
+/* The length of all runs; 0: they differ. (Equal pieces of different runs would be as fast to copy
+ * and take up to twice the memory.) */
 static int64_t runs_unit(const tempi_entry *e, int64_t n)
 {
     const int64_t unit = run_length(e, 0);
@@ -176,13 +185,13 @@ static int64_t runs_unit(const tempi_entry *e, int64_t n)
     return unit;
 }
 
-int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, tempi_draft *out)
+int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, tempi_builder *out)
 {
     if (n <= TEMPI_FEW_RUNS) {
         int status = TEMPI_OK;
         for (int64_t i = 0; i < n && !status; i++) {
             const tempi_box box = nest_box(around, e[i], run_length(e, i), NULL, 0);
-            status = tempi_draft_append(out, &box);
+            status = tempi_builder_append(out, &box);
         }
         return status;
     }
@@ -190,7 +199,7 @@ int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, t
     const bool variable = unit == 0;
     if (variable && around->table && e == around->table->entries) { /* final as it is */
         tempi_table_settle(around->table);
-        return tempi_draft_append(out, around);
+        return tempi_builder_append(out, around);
     }
     tempi_shared_table *table = tempi_table_new(n, variable);
     if (!table)
@@ -198,7 +207,7 @@ int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, t
     memcpy(table->entries, e, (size_t)(variable ? n + 1 : n) * sizeof *e);
     const tempi_entry first = tempi_table_seal(table, variable);
     tempi_table_settle(&table->pub);
-    return tempi_draft_table(out, nest_box(around, first, unit, NULL, 0), table);
+    return tempi_builder_table(out, nest_box(around, first, unit, NULL, 0), table);
 }
 
 /* The table's runs, merged, with a closing entry; NULL: no memory. */
@@ -216,7 +225,8 @@ static tempi_entry *table_runs(const tempi_box *box, int64_t *n)
             merged[++kept] = e;
     }
     *n = kept + 1;
-    merged[*n] = (tempi_entry){0, box->run ? t->entries[t->n - 1].packed + box->run : t->entries[t->n].packed};
+    merged[*n] = (tempi_entry){0, box->run ? t->entries[t->n - 1].packed + box->run
+                                           : t->entries[t->n].packed};
     return merged;
 }
 
@@ -233,19 +243,20 @@ static bool table_gapless(const tempi_box *box)
 }
 
 /* Only the entries' places matter here: what is under them stays. */
-static int table_to_dims(const tempi_box *box, tempi_draft *out, bool *changed)
+static int table_to_dims(const tempi_box *box, tempi_builder *out, bool *changed)
 {
     tempi_dim dims[TEMPI_MAX_DIMS];
     const int level = tempi_box_level(box);
-    const int found = tempi_nest_find(box->table->entries, box->table->n, dims, TEMPI_MAX_DIMS - 1 - box->ndims);
+    const int found = tempi_nest_find(box->table->entries, box->table->n, dims,
+                                      TEMPI_MAX_DIMS - 1 - box->ndims);
     if (found < 0)
-        return tempi_draft_append(out, box);
+        return tempi_builder_append(out, box);
     tempi_box nest = *box;
     nest.table = NULL;
     for (int d = 0; d < found; d++)
         tempi_box_insert_dim(&nest, level, dims[d]);
     *changed = true;
-    return tempi_draft_append(out, &nest);
+    return tempi_builder_append(out, &nest);
 }
 
 /* A table of variable runs none of which continues another. */
@@ -260,7 +271,7 @@ static bool table_maximal(const tempi_box *box)
     return true;
 }
 
-static int table_to_boxes(const tempi_box *box, tempi_draft *out, bool *changed)
+static int table_to_boxes(const tempi_box *box, tempi_builder *out, bool *changed)
 {
     const int64_t boxes = out->nboxes;
     if (box->run) { /* evenly spaced entries need no merging */
@@ -280,30 +291,31 @@ static int table_to_boxes(const tempi_box *box, tempi_draft *out, bool *changed)
     int status = tempi_runs_boxes(runs, n, box, out);
     free(merged);
     if (!status)
-        *changed = *changed || out->nboxes != boxes + 1 || !tempi_box_same_shape(box, &out->boxes[boxes]);
+        *changed = *changed || out->nboxes != boxes + 1 ||
+                   !tempi_box_same_shape(box, &out->boxes[boxes]);
     return status;
 }
 
-int tempi_pass_table(tempi_draft *draft, bool *changed)
+int tempi_pass_table(tempi_builder *draft, bool *changed)
 {
     bool any = false;
     for (int64_t i = 0; i < draft->nboxes; i++)
         any = any || (draft->boxes[i].table && !tempi_table_settled(draft->boxes[i].table));
     if (!any)
         return TEMPI_OK;
-    tempi_draft out;
-    tempi_draft_init(&out);
+    tempi_builder out;
+    tempi_builder_init(&out);
     int status = TEMPI_OK;
     for (int64_t i = 0; i < draft->nboxes && !status; i++) {
         const tempi_box *box = &draft->boxes[i];
         if (!box->table || tempi_table_settled(box->table))
-            status = tempi_draft_append(&out, box);
+            status = tempi_builder_append(&out, box);
         else if (tempi_box_level(box) == box->ndims && table_gapless(box))
             status = table_to_boxes(box, &out, changed);
         else
             status = table_to_dims(box, &out, changed);
     }
-    tempi_draft_swap_boxes(draft, &out);
-    tempi_draft_clear(&out);
+    tempi_builder_swap_boxes(draft, &out);
+    tempi_builder_clear(&out);
     return status;
 }

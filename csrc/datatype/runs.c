@@ -1,5 +1,5 @@
 /* datatype/runs.c: the plain sequence of runs that boxes stand for. */
-#include "datatype/draft.h"
+#include "datatype/layout_builder.h"
 #include <string.h>
 
 typedef struct walk {
@@ -16,7 +16,8 @@ static void walk_table(walk *w, int d, int64_t offset, int64_t packed)
     const tempi_entry *e = table->entries;
     for (int64_t i = 0; i < table->n; i++) {
         if (w->box->run == 0)
-            *w->next++ = (tempi_run){packed + e[i].packed, offset + e[i].offset, e[i + 1].packed - e[i].packed};
+            *w->next++ = (tempi_run){packed + e[i].packed, offset + e[i].offset,
+                                     e[i + 1].packed - e[i].packed};
         else
             walk_dims(w, d + 1, offset + e[i].offset, packed + e[i].packed);
     }
@@ -40,7 +41,7 @@ static void walk_dims(walk *w, int d, int64_t offset, int64_t packed)
 }
 
 /* First index past the ascending stretch that starts at i. */
-static int64_t stretch_end(const tempi_run *runs, int64_t i, int64_t n)
+static int64_t segment_end(const tempi_run *runs, int64_t i, int64_t n)
 {
     for (i++; i < n && runs[i - 1].packed <= runs[i].packed; i++) {
     }
@@ -53,8 +54,8 @@ static bool merge_round(const tempi_run *from, tempi_run *to, int64_t n)
     int64_t at = 0, stretches = 0;
     while (at < n) {
         int64_t i = at, k = at;
-        const int64_t middle = stretch_end(from, at, n);
-        const int64_t end = middle < n ? stretch_end(from, middle, n) : n;
+        const int64_t middle = segment_end(from, at, n);
+        const int64_t end = middle < n ? segment_end(from, middle, n) : n;
         int64_t j = middle;
         while (i < middle || j < end) {
             const bool left = i < middle && (j == end || from[i].packed <= from[j].packed);
@@ -66,8 +67,8 @@ static bool merge_round(const tempi_run *from, tempi_run *to, int64_t n)
     return stretches <= 1;
 }
 
-tempi_run *tempi_runs_collect(const tempi_box *boxes, int64_t nboxes, tempi_run *runs, tempi_run *scratch,
-                              int64_t *n)
+tempi_run *tempi_runs_collect(const tempi_box *boxes, int64_t nboxes, tempi_run *runs,
+                              tempi_run *scratch, int64_t *n)
 {
     walk w = {.next = runs};
     for (int64_t i = 0; i < nboxes; i++) {
@@ -76,7 +77,7 @@ tempi_run *tempi_runs_collect(const tempi_box *boxes, int64_t nboxes, tempi_run 
         walk_dims(&w, 0, w.box->offset, w.box->packed);
     }
     *n = w.next - runs;
-    if (stretch_end(runs, 0, *n) >= *n)
+    if (segment_end(runs, 0, *n) >= *n)
         return runs;
     while (!merge_round(runs, scratch, *n)) {
         tempi_run *other = runs;
@@ -91,7 +92,8 @@ int64_t tempi_runs_merge(tempi_run *runs, int64_t n)
     int64_t kept = 0;
     for (int64_t i = 1; i < n; i++) {
         tempi_run *last = &runs[kept];
-        if (last->offset + last->bytes == runs[i].offset && last->packed + last->bytes == runs[i].packed)
+        if (last->offset + last->bytes == runs[i].offset &&
+            last->packed + last->bytes == runs[i].packed)
             last->bytes += runs[i].bytes;
         else
             runs[++kept] = runs[i];

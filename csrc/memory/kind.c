@@ -2,8 +2,8 @@
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "cuda/context_slot.h"
 #include "cuda/device.h"
-#include "cuda/place.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -27,10 +27,11 @@ static bool amd_runtime_loaded(void)
     return tempi_watch_look(&hip, NULL, 0) || tempi_watch_look(&hsa, NULL, 0);
 }
 
-/* ---- what the driver says ------------------------------------------------------------------------------ */
+/* ---- what the driver says
+ * ------------------------------------------------------------------------------ */
 
-/* Attributes are written in their own sizes (4 or 8 bytes) to zeroed 8-byte cells; every machine with
- * CUDA is little-endian. */
+/* Attributes are written in their own sizes (4 or 8 bytes) to zeroed 8-byte cells; every machine
+ * with CUDA is little-endian. */
 enum { TYPE, MANAGED, ORDINAL, START, SIZE, ID, CONTEXT, ATTRIBUTES };
 
 static tempi_memory_kind kind_of(const uint64_t *cells)
@@ -46,23 +47,23 @@ static tempi_memory_kind kind_of(const uint64_t *cells)
     }
 }
 
-/* Answers that are no failures: an address that CUDA does not know, CUDA not initialised (so no address
- * can be its own), CUDA gone at the end of the program (so none is any more). */
+/* Answers that are no failures: an address that CUDA does not know, CUDA not initialised (so no
+ * address can be its own), CUDA gone at the end of the program (so none is any more). */
 static bool means_host(int result)
 {
     return result == TEMPI_CUDA_INVALID_VALUE || result == TEMPI_CUDA_NOT_INITIALIZED ||
            result == TEMPI_CUDA_DEINITIALIZED || result == TEMPI_CUDA_INVALID_CONTEXT;
 }
 
-/* What kernels may be writing is worked on in its own context; what is the host's, on any device. FOREIGN:
- * the context cannot be used. */
+/* What kernels may be writing is worked on in its own context; what is the host's, on any device.
+ * FOREIGN: the context cannot be used. */
 static tempi_memory_kind place(tempi_memory *memory, tempi_cuda_context context)
 {
     const bool placed = memory->kind == TEMPI_MEMORY_DEVICE ||
                         (memory->kind == TEMPI_MEMORY_MANAGED && context && memory->device >= 0);
     if (!placed)
         return memory->kind;
-    const int found = tempi_cuda_place_of(memory->device, context);
+    const int found = tempi_cuda_context_slot_of(memory->device, context);
     if (found == TEMPI_CUDA_NO_PLACE)
         return TEMPI_MEMORY_FOREIGN;
     memory->device = found;
@@ -93,17 +94,18 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
     const tempi_memory_kind kind = kind_of(cells);
     if (kind == TEMPI_MEMORY_HOST || kind == TEMPI_MEMORY_FOREIGN)
         return kind;
-    *out = (tempi_memory){kind, (int32_t)(uint32_t)cells[ORDINAL], (uintptr_t)cells[START], (int64_t)cells[SIZE],
-                          cells[ID]};
+    *out = (tempi_memory){kind, (int32_t)(uint32_t)cells[ORDINAL], (uintptr_t)cells[START],
+                          (int64_t)cells[SIZE], cells[ID]};
     *ordinal = kind == TEMPI_MEMORY_DEVICE && cells[CONTEXT] == 0 ? out->device : -1;
     return place(out, (tempi_cuda_context)(uintptr_t)cells[CONTEXT]);
 }
 
-/* ---- what was asked lately ----------------------------------------------------------------------------- */
+/* ---- what was asked lately
+ * ----------------------------------------------------------------------------- */
 
-/* A few allocations of each thread. The driver gives a buffer id out once: if the address still has it,
- * it is the same allocation and all that was said of it holds; but the place of what belongs to no context
- * changes with the current one. */
+/* A few allocations of each thread. The driver gives a buffer id out once: if the address still has
+ * it, it is the same allocation and all that was said of it holds; but the place of what belongs to
+ * no context changes with the current one. */
 enum { RECENT = 4 };
 static _Thread_local struct {
     struct known {
@@ -147,7 +149,8 @@ static void recent_note(const tempi_memory *memory, int32_t ordinal)
 {
     if (memory->base == 0 || memory->size <= 0 || memory->buffer_id == 0)
         return;
-    recent.of[recent.next++ % RECENT] = (struct known){*memory, ordinal, atomic_load(&tempi_cuda_times)};
+    recent.of[recent.next++ % RECENT] = (struct known){*memory, ordinal,
+                                                       atomic_load(&tempi_cuda_times)};
 }
 
 void tempi_memory_forget(void)
@@ -156,9 +159,11 @@ void tempi_memory_forget(void)
         recent.of[i].memory.size = 0;
 }
 
-/* ---- after a device was lost ---------------------------------------------------------------------------- */
+/* ---- after a device was lost
+ * ---------------------------------------------------------------------------- */
 
-/* A system call on an address that the CPU does not reach fails, where a load would end the program. */
+/* A system call on an address that the CPU does not reach fails, where a load would end the
+ * program. */
 static bool host_reaches(const void *address)
 {
     char byte;
@@ -166,8 +171,8 @@ static bool host_reaches(const void *address)
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;
 }
 
-/* The driver answers no more. What the CPU cannot reach was a device's: the operation will fail, but
- * neither tempi nor the library touches it. */
+/* The driver answers no more. What the CPU cannot reach was a device's: the operation will fail,
+ * but neither tempi nor the library touches it. */
 static tempi_memory_kind ask_lost(const void *address, tempi_memory *out)
 {
     if (!host_reaches(address))

@@ -2,7 +2,7 @@
  * processors before them the wide registers gain little and lower the clock. */
 #if defined(__x86_64__)
 #pragma GCC target("avx2,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")
-#define LEVEL avx512
+#define LEVEL        avx512
 #define LEVEL_VECTOR 32
 #define LEVEL_COMB
 #include "pack/kernels.inc"

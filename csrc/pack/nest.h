@@ -1,8 +1,8 @@
 /* nest.h: inside the host packer: what is copied, and the kernels that copy it.
  *
- * A box becomes a nest (clip.c cuts the wanted fragment out of it), a nest becomes loops over one
- * kernel call (walk.c). Kernels know neither packing nor unpacking: they copy from `src` to `dst`
- * with a stride on either side, so one kernel serves both directions.
+ * A box becomes a nest (fragment.c cuts the wanted fragment out of it), a nest becomes loops over
+ * one kernel call (loop_plan.c). Kernels know neither packing nor unpacking: they copy from `src`
+ * to `dst` with a stride on either side, so one kernel serves both directions.
  *
  * No kernel reads or writes a byte outside the runs: the neighbouring bytes may belong to another
  * thread or to no page at all.
@@ -44,7 +44,8 @@ typedef struct tempi_loop {
 
 typedef void (*tempi_loop_fn)(char *dst, const char *src, const tempi_loop *loop);
 
-/* Kernels that all do a loop: the first is the default, the others may be faster on this processor (tune.h). */
+/* Kernels that all do a loop: the first is the default, the others may be faster on this processor
+ * (kernel_trials.h). */
 enum { TEMPI_CANDIDATES = 8 };
 typedef struct tempi_candidates {
     int n;
@@ -82,8 +83,8 @@ void tempi_nest_copy(const tempi_nest *nest);
  * is the message's count with its two strides. */
 void tempi_box_copy(const tempi_box *box, const tempi_dim *elements, char *mem, char *packed,
                     int direction);
-/* One element of a layout of one box without a table, by a plan that is kept with the layout; false:
- * there is none, and nothing was done. */
+/* One element of a layout of one box without a table, by a plan that is kept with the layout;
+ * false: there is none, and nothing was done. */
 bool tempi_layout_copy(const tempi_layout *layout, char *mem, char *packed, int direction);
 /* Copies the bytes [lo, hi) of the nest's packed span; lo may be negative, hi beyond the span. */
 void tempi_nest_copy_range(tempi_nest *nest, int64_t lo, int64_t hi);

@@ -121,8 +121,8 @@ static void copy_message(const tempi_layout *layout, int64_t count, char *mem, i
 }
 
 /* One whole element, by the plan that is kept with the layout. */
-static inline bool copy_kept(const tempi_layout *layout, int64_t count, char *mem, int64_t n, char *packed,
-                             int direction)
+static inline bool copy_cached(const tempi_layout *layout, int64_t count, char *mem, int64_t n,
+                               char *packed, int direction)
 {
     return count == 1 && n == layout->size && tempi_layout_copy(layout, mem, packed, direction);
 }
@@ -130,7 +130,8 @@ static inline bool copy_kept(const tempi_layout *layout, int64_t count, char *me
 void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
                 int64_t n, void *packed)
 {
-    if (n <= 0 || count <= 0 || copy_kept(layout, count, (char *)(uintptr_t)base, n, packed, TEMPI_PACK))
+    if (n <= 0 || count <= 0 ||
+        copy_cached(layout, count, (char *)(uintptr_t)base, n, packed, TEMPI_PACK))
         return;
     if (layout->dense)
         tempi_kernels_get()->copy(packed, (const char *)base + layout->true_lb + first, n);
@@ -141,7 +142,8 @@ void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int
 void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
                   int64_t n, void *base)
 {
-    if (n <= 0 || count <= 0 || copy_kept(layout, count, base, n, (char *)(uintptr_t)packed, TEMPI_UNPACK))
+    if (n <= 0 || count <= 0 ||
+        copy_cached(layout, count, base, n, (char *)(uintptr_t)packed, TEMPI_UNPACK))
         return;
     if (layout->dense)
         tempi_kernels_get()->copy((char *)base + layout->true_lb + first, packed, n);

@@ -1,8 +1,9 @@
 /* pack.h: packing as submitted work, for the rest of the engine.
  *
  * A caller hands over a list of operations and gets a ticket; when the ticket is done, all of them
- * are. The host back end finishes inside submit. A back end that runs elsewhere returns at once, and
- * the caller must not touch the packed bytes, nor let the layouts go, before the ticket is done.
+ * are. The host back end finishes inside submit. A back end that runs elsewhere returns at once,
+ * and the caller must not touch the packed bytes, nor let the layouts go, before the ticket is
+ * done.
  */
 #ifndef TEMPI_PACK_PACK_H
 #define TEMPI_PACK_PACK_H
@@ -18,13 +19,14 @@ enum {
     TEMPI_ON_HOST = 0,
     TEMPI_ON_DEVICE = 1, /* packed is memory of the same device */
     TEMPI_ONE_SHOT = 2,  /* packed is pinned host memory, which the kernel writes or reads itself */
-    TEMPI_STAGED = 3,    /* packed is host memory; the kernel works in a device buffer, copied in one piece */
+    TEMPI_STAGED =
+        3, /* packed is host memory; the kernel works in a device buffer, copied in one piece */
     TEMPI_PIPELINED = 4, /* the same in pieces, so that kernel and copy overlap */
-    TEMPI_MIXED = 5      /* mem is of several memories: each of the op's parts has a method of its own */
+    TEMPI_MIXED = 5 /* mem is of several memories: each of the op's parts has a method of its own */
 };
 
-/* Bytes of a piece of a pipelined message: long enough to use the bus well and short enough to overlap; to be
- * measured. */
+/* Bytes of a piece of a pipelined message: long enough to use the bus well and short enough to
+ * overlap; to be measured. */
 enum { TEMPI_PIECE = 1 << 20 };
 
 struct tempi_parts;
@@ -40,12 +42,15 @@ typedef struct tempi_op {
     int64_t n;
     int32_t direction;
     int32_t method;
-    int32_t device; /* ordinal; of no meaning on the host */
-    bool partial;   /* the layout covers only some of the packed bytes: the others are not to be touched */
-    uintptr_t stream; /* the program's, after which a device does it (cuda/device.h: tempi_cuda_order); 0: by default */
+    int32_t device;   /* ordinal; of no meaning on the host */
+    bool partial;     /* the layout covers only some of the packed bytes: the others are not to be
+                         touched */
+    uintptr_t stream; /* the program's, after which a device does it (cuda/device.h:
+                         tempi_cuda_order); 0: by default */
     struct tempi_parts *parts; /* TEMPI_MIXED: one operation for each memory (parts.h); else NULL */
-    /* Of a pack by a device: straight into where this unpack would bring the bytes, whose memory is the same device's;
-     * neither's `packed` is touched. It stays as it is until the work is launched. NULL: into `packed`. */
+    /* Of a pack by a device: straight into where this unpack would bring the bytes, whose memory is
+     * the same device's; neither's `packed` is touched. It stays as it is until the work is
+     * launched. NULL: into `packed`. */
     const struct tempi_op *into;
 } tempi_op;
 
@@ -62,7 +67,8 @@ typedef struct tempi_backend {
     int (*wait)(tempi_work *work);
 } tempi_backend;
 
-/* Work in flight, or done: work == NULL. Belongs to one thread at a time. All zero is a done one. */
+/* Work in flight, or done: work == NULL. Belongs to one thread at a time. All zero is a done one.
+ */
 typedef struct tempi_ticket {
     const tempi_backend *backend;
     tempi_work *work;
@@ -87,13 +93,14 @@ void tempi_pack_set_device_backend(const tempi_backend *backend);
  * if it ran on a device. 0: at once again. */
 void tempi_pack_set_delay(int64_t tests);
 
-/* For tests: the host kernels of that level from now on; NULL: the best. TEMPI_ERR_UNSUPPORTED where
- * the processor has no such level. */
+/* For tests: the host kernels of that level from now on; NULL: the best. TEMPI_ERR_UNSUPPORTED
+ * where the processor has no such level. */
 int tempi_kernels_use(const char *name);
-/* For tests: every loop with candidates (tune.h) takes this one, modulo their number; -1: measures anew. No other thread
- * may be packing. */
+/* For tests: every loop with candidates (kernel_trials.h) takes this one, modulo their number; -1:
+ * measures anew. No other thread may be packing. */
 void tempi_tune_pretend(int candidate);
-/* For tests: seconds that a call of each candidate takes, instead of what the clock says; NULL: the clock. */
+/* For tests: seconds that a call of each candidate takes, instead of what the clock says; NULL: the
+ * clock. */
 void tempi_tune_weigh(const double *seconds);
 /* For tests: takes the last-level cache to have so many bytes; 0: asks the machine again. */
 void tempi_cache_assume(int64_t bytes);

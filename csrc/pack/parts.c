@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* ---- life ---------------------------------------------------------------------------------------------- */
+/* ---- life
+ * ---------------------------------------------------------------------------------------------- */
 
 tempi_parts *tempi_parts_new(int most)
 {
@@ -57,14 +58,16 @@ static int64_t box_bytes(const tempi_box *box)
     return runs / box->table->n * box->table->entries[box->table->n].packed;
 }
 
-/* Where it has gaps in the packed stream it counts as all runs: what is inside of them is not looked at. */
+/* Where it has gaps in the packed stream it counts as all runs: what is inside of them is not
+ * looked at. */
 int64_t tempi_part_bytes(const tempi_part *part, int64_t *stretches)
 {
     int64_t bytes = 0, end = -1;
     *stretches = 0;
     for (int b = 0; b < part->layout.nboxes; ++b) {
         const tempi_box *box = &part->layout.boxes[b];
-        const int64_t own = box_bytes(box), start = box->packed + (box->table ? box->table->entries[0].packed : 0);
+        const int64_t own = box_bytes(box),
+                      start = box->packed + (box->table ? box->table->entries[0].packed : 0);
         const bool whole = own == tempi_box_span(box);
         *stretches += whole ? start != end : tempi_box_runs(box);
         end = whole ? start + own : -1;
@@ -79,7 +82,8 @@ bool tempi_part_is_run(const tempi_part *part)
     return part->layout.nboxes == 1 && box->ndims == 0 && !box->table;
 }
 
-/* ---- as operations -------------------------------------------------------------------------------------- */
+/* ---- as operations
+ * -------------------------------------------------------------------------------------- */
 
 int tempi_parts_count(const tempi_op *ops, int n)
 {
@@ -112,12 +116,13 @@ void tempi_parts_expand(const tempi_op *ops, int n, tempi_op *out)
     }
 }
 
-/* ---- what a part covers ---------------------------------------------------------------------------------- */
+/* ---- what a part covers
+ * ---------------------------------------------------------------------------------- */
 
 typedef struct walk {
-    int64_t low, high;     /* only what is between them counts */
-    int64_t first, n;      /* not handed on yet */
-    tempi_stretch visit;
+    int64_t low, high; /* only what is between them counts */
+    int64_t first, n;  /* not handed on yet */
+    tempi_segment visit;
     void *context;
 } walk;
 
@@ -158,7 +163,8 @@ static int walk_box(walk *w, const tempi_box *box, int d, int level, int64_t at)
     return status;
 }
 
-int tempi_stretches_visit(const tempi_layout *layout, int64_t first, int64_t n, tempi_stretch visit, void *context)
+int tempi_stretches_visit(const tempi_layout *layout, int64_t first, int64_t n, tempi_segment visit,
+                          void *context)
 {
     walk w = {.low = first, .high = first + n, .visit = visit, .context = context};
     int status = TEMPI_OK;

@@ -1,6 +1,6 @@
-/* submit.c: packing as submitted work. The host back end works inside submit; the delayed one is the
- * host's with its work put off, so that what waits for packs can be tested without a device. Whoever
- * has devices registers a back end for the operations that are not for the host. */
+/* submit.c: packing as submitted work. The host back end works inside submit; the delayed one is
+ * the host's with its work put off, so that what waits for packs can be tested without a device.
+ * Whoever has devices registers a back end for the operations that are not for the host. */
 #include "pack/pack.h"
 #include "pack/parts.h"
 
@@ -23,7 +23,7 @@ static void run_ops(const tempi_op *ops, int n)
             run_op(&ops[i]);
 }
 
-/* ---- host --------------------------------------------------------------------------------------- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
 static int host_submit(const tempi_op *ops, int n, tempi_work **out)
 {
@@ -47,7 +47,7 @@ static int host_wait(tempi_work *work)
 
 static const tempi_backend host_backend = {"host", host_submit, host_test, host_wait};
 
-/* ---- delayed ------------------------------------------------------------------------------------ */
+/* ---- delayed --------------------------------------------------------------------------------- */
 
 struct tempi_work {
     int64_t tests_left;
@@ -93,7 +93,7 @@ void tempi_pack_set_delay(int64_t tests)
     atomic_store_explicit(&delay_tests, tests, memory_order_relaxed);
 }
 
-/* ---- tickets ------------------------------------------------------------------------------------ */
+/* ---- tickets --------------------------------------------------------------------------------- */
 
 static const tempi_backend *_Atomic device_backend;
 
@@ -148,7 +148,8 @@ static int is_mixed(const tempi_op *ops, int n)
 int tempi_pack_submit(const tempi_op *ops, int n, tempi_ticket *out)
 {
     if (!for_host(ops, n))
-        return is_mixed(ops, n) ? mixed_submit(ops, n, tempi_parts_count(ops, n), out) : device_submit(ops, n, out);
+        return is_mixed(ops, n) ? mixed_submit(ops, n, tempi_parts_count(ops, n), out)
+                                : device_submit(ops, n, out);
     const int delayed = atomic_load_explicit(&delay_tests, memory_order_relaxed) > 0;
     const tempi_backend *backend = delayed ? &delayed_backend : &host_backend;
     tempi_work *work;

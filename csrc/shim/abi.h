@@ -7,10 +7,10 @@
 #if defined(OMPI_MAJOR_VERSION)
 #define TEMPI_ABI TEMPI_ABI_OPENMPI
 #elif defined(MPICH_NAME)
-#define TEMPI_ABI TEMPI_ABI_MPICH
+#define TEMPI_ABI             TEMPI_ABI_MPICH
 #define TEMPI_ABI_INT_HANDLES 1
 #elif defined(MPI_ABI_VERSION)
-#define TEMPI_ABI TEMPI_ABI_STANDARD
+#define TEMPI_ABI               TEMPI_ABI_STANDARD
 #define TEMPI_ABI_SMALL_HANDLES 1
 #else
 #error "this mpi.h is of no ABI that tempi knows: MPICH, Open MPI or the standard ABI"
@@ -21,14 +21,14 @@
 
 /* Handles as the engine sees them: an int is zero-extended, a pointer is itself. */
 #ifdef TEMPI_ABI_INT_HANDLES
-#define tempi_handle(h) ((uintptr_t)(unsigned)(h))
-#define tempi_request_of(u) ((MPI_Request)(unsigned)(u))
-#define tempi_comm_of(u) ((MPI_Comm)(unsigned)(u))
+#define tempi_handle(h)      ((uintptr_t)(unsigned)(h))
+#define tempi_request_of(u)  ((MPI_Request)(unsigned)(u))
+#define tempi_comm_of(u)     ((MPI_Comm)(unsigned)(u))
 #define tempi_datatype_of(u) ((MPI_Datatype)(unsigned)(u))
 #else
-#define tempi_handle(h) ((uintptr_t)(h))
-#define tempi_request_of(u) ((MPI_Request)(u))
-#define tempi_comm_of(u) ((MPI_Comm)(u))
+#define tempi_handle(h)      ((uintptr_t)(h))
+#define tempi_request_of(u)  ((MPI_Request)(u))
+#define tempi_comm_of(u)     ((MPI_Comm)(u))
 #define tempi_datatype_of(u) ((MPI_Datatype)(u))
 #endif
 
@@ -38,7 +38,8 @@ static inline unsigned tempi_handle_home(MPI_Datatype type, int bits)
     return (unsigned)(((uint64_t)tempi_handle(type) * 0x9E3779B97F4A7C15u) >> (64 - bits));
 }
 
-/* Bytes that a receive brought, from the status fields that are part of the ABI; -1: ask the library. */
+/* Bytes that a receive brought, from the status fields that are part of the ABI; -1: ask the
+ * library. */
 static inline int64_t tempi_abi_status_bytes(const MPI_Status *status)
 {
 #if defined(OMPI_MAJOR_VERSION)

@@ -5,21 +5,21 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/trace.h"
-#include "door/door.h"
-#include "memory/kind.h"
 #include "cuda/backend.h"
-#include "shim/act.h"
-#include "shim/aware.h"
-#include "shim/bounce.h"
-#include "shim/narrow.h"
-#include "shim/peer.h"
-#include "shim/report.h"
-#include "shim/request.h"
-#include "shim/self.h"
-#include "shim/stream.h"
-#include "shim/types.h"
-#include "shim/wire.h"
-#include "transfer/stage.h"
+#include "interposer/interposer.h"
+#include "memory/kind.h"
+#include "shim/bounce/bounce.h"
+#include "shim/comm/comm_stream.h"
+#include "shim/comm/cuda_aware.h"
+#include "shim/comm/peer_class.h"
+#include "shim/impl.h"
+#include "shim/large_count.h"
+#include "shim/p2p/loopback.h"
+#include "shim/p2p/wire.h"
+#include "shim/report/job_report.h"
+#include "shim/request/request.h"
+#include "shim/type/types.h"
+#include "transfer/staging.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -33,19 +33,21 @@ static struct {
     int sessions;
 } life;
 
-/* ---- what is the library like? ----------------------------------------------------------------------- */
+/* ---- what is the library like?
+ * ----------------------------------------------------------------------- */
 
 static tempi_library identify(char version[MPI_MAX_LIBRARY_VERSION_STRING])
 {
     int length;
     version[0] = '\0';
-    if (!tempi_lib.Get_library_version || tempi_lib.Get_library_version(version, &length) != MPI_SUCCESS)
+    if (!tempi_lib.Get_library_version ||
+        tempi_lib.Get_library_version(version, &length) != MPI_SUCCESS)
         return TEMPI_LIBRARY_UNKNOWN;
     return tempi_library_of(version);
 }
 
-/* On the wire tempi sends MPI_PACKED bytes. That equals the library's own packing only if it adds no
- * header and converts nothing: one struct with a hole, compared byte by byte. */
+/* On the wire tempi sends MPI_PACKED bytes. That equals the library's own packing only if it adds
+ * no header and converts nothing: one struct with a hole, compared byte by byte. */
 static bool packs_plainly(void)
 {
     struct {
@@ -63,12 +65,15 @@ static bool packs_plainly(void)
     if (tempi_lib.Type_create_struct(2, lengths, where, members, &type) != MPI_SUCCESS)
         return false;
     bool plain = tempi_lib.Type_commit(&type) == MPI_SUCCESS &&
-                 tempi_lib.Pack(&one, 1, type, packed, sizeof packed, &position, MPI_COMM_SELF) == MPI_SUCCESS;
+                 tempi_lib.Pack(&one, 1, type, packed, sizeof packed, &position, MPI_COMM_SELF) ==
+                     MPI_SUCCESS;
     tempi_lib.Type_free(&type);
     return plain && position == 9 && packed[0] == one.tag && memcmp(packed + 1, &one.value, 8) == 0;
 }
 
-/* ---- start ------------------------------------------------------------------------------------------------ */
+/* ---- start
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* A forked child shares no MPI with its parent: it leaves every call to the library. */
 static void after_fork(void)
@@ -85,17 +90,19 @@ static void start(bool seen)
     tempi_complete_learn(version);
     int rank = 0;
     if (life.world && !packs_plainly()) {
-        TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library does not pack plainly: all messages are left to it");
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "this MPI library does not pack plainly: all messages are left to it");
         return;
     }
     if (life.world && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS)
         rank = 0;
     tempi_model_start(version, rank == 0);
     if (tempi_types_start(library) != MPI_SUCCESS) {
-        TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library gives no type attributes: all messages are left to it");
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "this MPI library gives no type attributes: all messages are left to it");
         return;
     }
-    tempi_self_start(seen && life.world);
+    tempi_loopback_start(seen && life.world);
     tempi_stream_start();
     life.owner = getpid();
     if (!registered)
@@ -111,9 +118,9 @@ static void note_thread_level(void)
         tempi_threads_multiple = true;
 }
 
-static int library_aware(void)
+static int library_cuda_aware(void)
 {
-    return tempi_library_aware();
+    return tempi_library_cuda_aware();
 }
 
 /* `seen`: just now, and not before tempi was there. */
@@ -123,9 +130,9 @@ static void world_began(bool seen)
         return;
     note_thread_level(); /* a launcher's setting can give more than was asked for */
     life.world = true;
-    tempi_queue_learn_tags();
-    tempi_aware_learn();
-    tempi_shim_hooks.library_aware = library_aware;
+    tempi_deferred_learn_tags();
+    tempi_cuda_aware_learn();
+    tempi_shim_hooks.library_cuda_aware = library_cuda_aware;
     start(seen);
     tempi_peer_world_began();
 }
@@ -143,30 +150,33 @@ void tempi_lifecycle_loaded(void)
     world_began(false);
 }
 
-int tempi_act_Init(const struct tempi_mpi *to, int *argc, char ***argv)
+int tempi_impl_Init(const struct tempi_mpi *next, int *argc, char ***argv)
 {
-    const int rc = to->Init(argc, argv);
+    const int rc = next->Init(argc, argv);
     if (rc == MPI_SUCCESS)
         world_began(true);
     return rc;
 }
 
-int tempi_act_Init_thread(const struct tempi_mpi *to, int *argc, char ***argv, int required, int *provided)
+int tempi_impl_Init_thread(const struct tempi_mpi *next, int *argc, char ***argv, int required,
+                           int *provided)
 {
-    const int rc = to->Init_thread(argc, argv, required, provided);
+    const int rc = next->Init_thread(argc, argv, required, provided);
     if (rc == MPI_SUCCESS)
         world_began(true);
     return rc;
 }
 
-/* ---- end ---------------------------------------------------------------------------------------------------- */
+/* ---- end
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 /* While the library still answers. */
 static void stop(void)
 {
     tempi_cuda_stop();
     tempi_trace_close();
-    tempi_self_stop();
+    tempi_loopback_stop();
     tempi_stream_stop();
     tempi_peer_stop();
     tempi_wire_stop();
@@ -179,7 +189,7 @@ static void clear(void)
     tempi_types_clear();
     tempi_peer_clear();
     tempi_bounce_clear();
-    tempi_narrow_clear();
+    tempi_large_count_clear();
     tempi_stage_trim();
 }
 
@@ -189,14 +199,14 @@ static bool last_epoch(void)
     return life.owner == getpid() && (life.world ? 1 : 0) + life.sessions == 1;
 }
 
-int tempi_act_Finalize(const struct tempi_mpi *to)
+int tempi_impl_Finalize(const struct tempi_mpi *next)
 {
     if (life.ending)
-        return to->Finalize();
+        return next->Finalize();
     life.ending = true;
     const bool last = life.world && last_epoch();
     if (life.world && life.owner == getpid()) {
-        tempi_queue_drain();
+        tempi_deferred_drain();
         if (tempi_config.stats || tempi_config.stats_file)
             tempi_report();
     }
@@ -204,7 +214,7 @@ int tempi_act_Finalize(const struct tempi_mpi *to)
         stop();
     else
         tempi_peer_world_ends();
-    const int rc = to->Finalize();
+    const int rc = next->Finalize();
     life.ending = false;
     if (rc == MPI_SUCCESS) {
         life.world = false;
@@ -217,13 +227,15 @@ int tempi_act_Finalize(const struct tempi_mpi *to)
 #ifdef TEMPI_ACTS_IN_Session_init /* not with an mpi.h that has no MPI_Session */
 /* Without the world there is no communicator to pack on, so the check of the library's packing is
  * left out: the libraries that have sessions are known. */
-int tempi_act_Session_init(const struct tempi_mpi *to, MPI_Info hints, MPI_Errhandler errhandler, MPI_Session *session)
+int tempi_impl_Session_init(const struct tempi_mpi *next, MPI_Info hints, MPI_Errhandler errhandler,
+                            MPI_Session *session)
 {
-    if (!to->Session_init)
+    if (!next->Session_init)
         return TEMPI_UNAVAILABLE;
-    const int rc = to->Session_init(hints, errhandler, session);
+    const int rc = next->Session_init(hints, errhandler, session);
     if (rc == MPI_SUCCESS && life.sessions++ == 0 && !life.world) {
-        tempi_threads_multiple = true; /* its thread level is in its info, or the library's default */
+        tempi_threads_multiple =
+            true; /* its thread level is in its info, or the library's default */
         start(false);
     }
     if (rc == MPI_SUCCESS)
@@ -231,17 +243,17 @@ int tempi_act_Session_init(const struct tempi_mpi *to, MPI_Info hints, MPI_Errha
     return rc;
 }
 
-int tempi_act_Session_finalize(const struct tempi_mpi *to, MPI_Session *session)
+int tempi_impl_Session_finalize(const struct tempi_mpi *next, MPI_Session *session)
 {
-    if (!to->Session_finalize)
+    if (!next->Session_finalize)
         return TEMPI_UNAVAILABLE;
     const bool last = life.sessions > 0 && last_epoch();
     if (last) {
-        tempi_queue_drain();
+        tempi_deferred_drain();
         stop();
     }
     tempi_peer_session_ends(*session);
-    const int rc = to->Session_finalize(session);
+    const int rc = next->Session_finalize(session);
     if (rc == MPI_SUCCESS && life.sessions > 0) {
         --life.sessions;
         if (last)
@@ -251,18 +263,20 @@ int tempi_act_Session_finalize(const struct tempi_mpi *to, MPI_Session *session)
 }
 #endif
 
-/* ---- datatypes ------------------------------------------------------------------------------------------------ */
+/* ---- datatypes
+ * ------------------------------------------------------------------------------------------------
+ */
 
-int tempi_act_Type_commit(const struct tempi_mpi *to, MPI_Datatype *datatype)
+int tempi_impl_Type_commit(const struct tempi_mpi *next, MPI_Datatype *datatype)
 {
-    const int rc = to->Type_commit(datatype);
+    const int rc = next->Type_commit(datatype);
     if (rc == MPI_SUCCESS)
         tempi_type_committed(*datatype);
     return rc;
 }
 
 /* The attribute's callback does what there is to do, whenever the library really deletes it. */
-int tempi_act_Type_free(const struct tempi_mpi *to, MPI_Datatype *datatype)
+int tempi_impl_Type_free(const struct tempi_mpi *next, MPI_Datatype *datatype)
 {
-    return to->Type_free(datatype);
+    return next->Type_free(datatype);
 }

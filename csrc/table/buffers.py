@@ -105,6 +105,4 @@ def _one(function: Function, index: int) -> Buffer:
 def buffers_of(function: Function) -> tuple[Buffer, ...]:
     if function.name in overlay.NOT_A_MESSAGE:
         return ()
-    return tuple(
-        _one(function, i) for i, p in enumerate(function.plain.parameters) if p.kind == "BUFFER"
-    )
+    return tuple(_one(function, i) for i, p in enumerate(function.plain.parameters) if p.kind == "BUFFER")

@@ -37,7 +37,7 @@ def pointer(name: str, signature: Signature) -> str:
 
 
 def arguments(row: Row) -> str:
-    """The parameters of tempi_fwd_X and tempi_act_X after `to`: those of the _c form, if any."""
+    """The parameters of tempi_fwd_X and tempi_impl_X after `to`: those of the _c form, if any."""
     declared = wide(row.function).declared
     return "" if declared == "void" else f", {declared}"
 
@@ -61,9 +61,7 @@ def conversion(name: str, header: Header) -> str:
     else:
         call = f"tempi_lib.{name}(handle)"
         member = f"    {returns} (*{name})({takes});\n"
-    inline = (
-        f"static inline {returns} tempi_{name}({takes} handle)\n{{\n    return {call};\n}}\n"
-    )
+    inline = f"static inline {returns} tempi_{name}({takes} handle)\n{{\n    return {call};\n}}\n"
     return member + "\0" + inline
 
 
@@ -71,8 +69,8 @@ def simple_forward(row: Row) -> str:
     """A function without large-count form: the same call, through the table."""
     names = ", ".join(row.function.plain.names)
     return (
-        f"static inline int tempi_fwd_{row.name}(const struct tempi_mpi *to{arguments(row)})\n"
-        f"{{\n    return to->{row.name}({names});\n}}\n"
+        f"static inline int tempi_fwd_{row.name}(const struct tempi_mpi *next{arguments(row)})\n"
+        f"{{\n    return next->{row.name}({names});\n}}\n"
     )
 
 
@@ -83,11 +81,11 @@ def inline_forward(row: Row) -> str:
     names = row.function.large.names
     narrow = narrowed(row.function)
     return (
-        f"int tempi_large_{row.name}(const struct tempi_mpi *to{arguments(row)});\n"
-        f"static inline int tempi_fwd_{row.name}(const struct tempi_mpi *to{arguments(row)})\n"
-        f"{{\n    if (!to->large && {fits})\n"
-        f"        return to->{row.name}({', '.join(narrow)});\n"
-        f"    return tempi_large_{row.name}(to, {', '.join(names)});\n}}\n"
+        f"int tempi_large_{row.name}(const struct tempi_mpi *next{arguments(row)});\n"
+        f"static inline int tempi_fwd_{row.name}(const struct tempi_mpi *next{arguments(row)})\n"
+        f"{{\n    if (!next->large && {fits})\n"
+        f"        return next->{row.name}({', '.join(narrow)});\n"
+        f"    return tempi_large_{row.name}(next, {', '.join(names)});\n}}\n"
     )
 
 
@@ -98,9 +96,7 @@ def narrowed(function: Function) -> list[str]:
 
 def is_inline(row: Row) -> bool:
     """Whether all that the large-count form widens are scalar inputs."""
-    return all(
-        p.direction == "in" and not p.is_array for p in row.function.plain.parameters if p.poly
-    )
+    return all(p.direction == "in" and not p.is_array for p in row.function.plain.parameters if p.poly)
 
 
 def declarable(row: Row, header: Header) -> bool:
@@ -118,7 +114,7 @@ def forwards(header: Header) -> str:
         elif is_inline(row):
             parts.append(inline_forward(row))
         else:
-            parts.append(f"int tempi_fwd_{row.name}(const struct tempi_mpi *to{arguments(row)});\n")
+            parts.append(f"int tempi_fwd_{row.name}(const struct tempi_mpi *next{arguments(row)});\n")
     return "".join(parts)
 
 
@@ -134,7 +130,7 @@ def mpi_table(header: Header) -> str:
 
 #include "predefined_openmpi.h"
 
-struct tempi_door;
+struct tempi_interposer;
 
 /* An MPI library's functions. A pointer is NULL where the library has no function of that name:
  * the _c forms on Open MPI, what is newer than the library. Only pointers come before `large`. */
@@ -147,7 +143,7 @@ struct tempi_mpi {{
 extern struct tempi_mpi tempi_next, tempi_next_large, tempi_lib, tempi_lib_large;
 
 /* Fills them. Returns NULL, or why this library cannot be worked with. */
-const char *tempi_mpi_bind(const struct tempi_door *door);
+const char *tempi_mpi_bind(const struct tempi_interposer *interposer);
 
 #define TEMPI_FITS_INT(count) ((long long)(int)(count) == (long long)(count))
 
@@ -158,11 +154,11 @@ const char *tempi_mpi_bind(const struct tempi_door *door);
 """
 
 
-def act_prototypes(header: Header) -> str:
-    """act_prototypes.h: the functions that the shim provides for the acted names."""
+def impl_prototypes(header: Header) -> str:
+    """impl_prototypes.h: the functions that the shim provides for the acted names."""
     lines = "".join(
         f"#define TEMPI_ACTS_IN_{row.name} 1\n"
-        f"int tempi_act_{row.name}(const struct tempi_mpi *to{arguments(row)});\n"
+        f"int tempi_impl_{row.name}(const struct tempi_mpi *next{arguments(row)});\n"
         for row in exported_rows()
         if row.acted and declarable(row, header)
     )
@@ -206,7 +202,7 @@ def agrees(name: str, signature: Signature) -> str:
 def bind(header: Header) -> str:
     """bind.c: fills the tables, and proves the prototypes against the header's own."""
     checks = "".join(
-        f"_Static_assert({agrees(name, s)},\n               \"MPI_{name}: this mpi.h declares it otherwise\");\n"
+        f'_Static_assert({agrees(name, s)},\n               "MPI_{name}: this mpi.h declares it otherwise");\n'
         for name, s in members(header)
         if f"MPI_{name}" in header.functions
     )
@@ -222,7 +218,7 @@ def bind(header: Header) -> str:
         fill = (
             "    const char *name = predefined_names;\n"
             "    for (int i = 0; i < TEMPI_PREDEF_COUNT; i++, name += strlen(name) + 1)\n"
-            "        tempi_predefined[i] = door->datum(name);\n"
+            "        tempi_predefined[i] = interposer->datum(name);\n"
         )
     return f"""{NOTICE}#include "mpi_table.h"
 
@@ -230,7 +226,7 @@ def bind(header: Header) -> str:
 #include <stdio.h>
 #include <string.h>
 
-#include "door/door.h"
+#include "interposer/interposer.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -255,12 +251,12 @@ static const char *table_fill(struct tempi_mpi *table, void *(*find)(const char 
     return absent;
 }}
 
-const char *tempi_mpi_bind(const struct tempi_door *door)
+const char *tempi_mpi_bind(const struct tempi_interposer *interposer)
 {{
     _Static_assert(offsetof(struct tempi_mpi, large) == {len(functions)} * sizeof(void *),
                    "function_names and struct tempi_mpi differ");
-{fill}    const char *absent_next = table_fill(&tempi_next, door->next);
-    const char *absent_lib = table_fill(&tempi_lib, door->lib);
+{fill}    const char *absent_next = table_fill(&tempi_next, interposer->next);
+    const char *absent_lib = table_fill(&tempi_lib, interposer->lib);
     tempi_next_large = tempi_next;
     tempi_lib_large = tempi_lib;
     tempi_next_large.large = 1;

@@ -11,16 +11,14 @@ from table.standard import Signature
 
 LENGTHS = {
     "one": "TEMPI_ONCE",
-    "peers": "TEMPI_NARROW_PEERS",
-    "root_peers": "TEMPI_NARROW_PEERS",
-    "local": "TEMPI_NARROW_LOCAL",
-    "in": "TEMPI_NARROW_IN",
-    "out": "TEMPI_NARROW_OUT",
+    "peers": "TEMPI_LARGE_COUNT_PEERS",
+    "root_peers": "TEMPI_LARGE_COUNT_PEERS",
+    "local": "TEMPI_LARGE_COUNT_LOCAL",
+    "in": "TEMPI_LARGE_COUNT_IN",
+    "out": "TEMPI_LARGE_COUNT_OUT",
 }
 OWNERS = {"COMMUNICATOR": "COMM", "FILE": "FILE", "WINDOW": "WIN"}
-CARRIED = frozenset(
-    {Bounce.CALL, Bounce.REQUEST, Bounce.PERSISTENT, Bounce.WINDOW, Bounce.BEGIN, Bounce.END}
-)
+CARRIED = frozenset({Bounce.CALL, Bounce.REQUEST, Bounce.PERSISTENT, Bounce.WINDOW, Bounce.BEGIN, Bounce.END})
 
 
 def owner(row: Row) -> str:
@@ -71,12 +69,12 @@ def does(row: Row, buffer: Buffer) -> str:
 
 def times(row: Row, buffer: Buffer) -> str:
     if blocking_name(row.name) == "Reduce_scatter_block" and buffer.direction == "out":
-        return f"{in_place(row)} ? TEMPI_NARROW_LOCAL : TEMPI_ONCE"
+        return f"{in_place(row)} ? TEMPI_LARGE_COUNT_LOCAL : TEMPI_ONCE"
     return LENGTHS[buffer.times if buffer.pieces == "one" else buffer.pieces]
 
 
 def described(row: Row, buffer: Buffer) -> str:
-    """The initialiser of a tempi_bounce_buffer."""
+    """The initialiser of a tempi_bounce_argument."""
     arrays = {p.name: p.is_array for p in row.function.plain.parameters}
     fields = {"address": buffer.argument, "does": does(row, buffer)}
     if arrays.get(buffer.count):
@@ -103,7 +101,7 @@ def finish(row: Row) -> str:
         case Bounce.PERSISTENT:
             return "tempi_bounce_keep(bounce, result, request)"
         case Bounce.WINDOW:
-            return "tempi_bounce_linger(bounce, result, target_rank)"
+            return "tempi_bounce_pend(bounce, result, target_rank)"
         case Bounce.BEGIN:
             return "tempi_bounce_begin(bounce, result)"
         case _:
@@ -111,12 +109,12 @@ def finish(row: Row) -> str:
 
 
 def prototype(row: Row, form: Signature, large: bool) -> str:
-    return f"int tempi_bounced_{row.name}{'_c' if large else ''}(const struct tempi_mpi *to, {form.declared})"
+    return f"int tempi_bounced_{row.name}{'_c' if large else ''}(const struct tempi_mpi *next, {form.declared})"
 
 
 def called(row: Row, large: bool, arguments: list[str]) -> str:
     text = ", ".join(arguments)
-    return f"tempi_fwd_{row.name}(to, {text})" if large else f"to->{row.name}({text})"
+    return f"tempi_fwd_{row.name}(next, {text})" if large else f"next->{row.name}({text})"
 
 
 def second_half(row: Row, form: Signature) -> str:
@@ -140,7 +138,7 @@ def function(row: Row, form: Signature, large: bool) -> str:
     when = "LATER" if row.bounce is Bounce.PERSISTENT else "NOW"
     return (
         f"{prototype(row, form, large)}\n{{\n"
-        f"    tempi_bounce_buffer buffers[] = {{\n{buffers}    }};\n"
+        f"    tempi_bounce_argument buffers[] = {{\n{buffers}    }};\n"
         "    tempi_bounce *bounce;\n"
         f"    int result = tempi_bounce_open({owner(row)}, buffers, {len(row.buffers)}, "
         f"TEMPI_BOUNCE_{when}, &bounce);\n"
@@ -161,17 +159,10 @@ def forms(row: Row) -> list[tuple[Signature, bool]]:
 
 def prototypes(header: Header) -> str:
     """bounced.h: one function for each form of each."""
-    lines = "".join(
-        f"{prototype(row, form, large)};\n" for row in carried(header) for form, large in forms(row)
-    )
-    return (
-        f"{NOTICE}#ifndef TEMPI_BOUNCED_H\n#define TEMPI_BOUNCED_H\n"
-        f'#include "mpi_table.h"\n\n{lines}#endif\n'
-    )
+    lines = "".join(f"{prototype(row, form, large)};\n" for row in carried(header) for form, large in forms(row))
+    return f'{NOTICE}#ifndef TEMPI_BOUNCED_H\n#define TEMPI_BOUNCED_H\n#include "mpi_table.h"\n\n{lines}#endif\n'
 
 
 def functions(header: Header) -> str:
-    body = "\n".join(
-        function(row, form, large) for row in carried(header) for form, large in forms(row)
-    )
-    return f'{NOTICE}#include "bounced.h"\n\n#include "shim/bounce.h"\n\n{body}'
+    body = "\n".join(function(row, form, large) for row in carried(header) for form, large in forms(row))
+    return f'{NOTICE}#include "bounced.h"\n\n#include "shim/bounce/bounce.h"\n\n{body}'

@@ -1,7 +1,7 @@
 """fallback.c: counts calls with a derived datatype of the functions in which tempi does not act.
 
 A wrapper looks whether its datatypes are all predefined; only where one may be derived it calls
-tempi_left_<name>, which describes the call's buffers as for the bounce, and counts.
+tempi_fallback_<name>, which describes the call's buffers as for the bounce, and counts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def target(row: Row) -> str:
 
 
 def prototype(row: Row, form: Signature, large: bool) -> str:
-    return f"void tempi_left_{row.name}{'_c' if large else ''}({form.declared})"
+    return f"void tempi_fallback_{row.name}{'_c' if large else ''}({form.declared})"
 
 
 def counting(row: Row, form: Signature, large: bool) -> str:
@@ -57,9 +57,9 @@ def counting(row: Row, form: Signature, large: bool) -> str:
     ignored = "".join(f"    (void){name};\n" for name in form.names)
     return (
         f"{prototype(row, form, large)}\n{{\n{ignored}"
-        "    if (!tempi_left_counts())\n        return;\n"
-        f"    const tempi_bounce_buffer buffers[] = {{\n{buffers}    }};\n"
-        f"    tempi_left_count(TEMPI_FUNCTION_{row.name}, {comm}, buffers, {len(typed)}, {target(row)});\n}}\n"
+        "    if (!tempi_fallback_wanted())\n        return;\n"
+        f"    const tempi_bounce_argument buffers[] = {{\n{buffers}    }};\n"
+        f"    tempi_fallback_note(TEMPI_FUNCTION_{row.name}, {comm}, buffers, {len(typed)}, {target(row)});\n}}\n"
     )
 
 
@@ -74,13 +74,13 @@ def prototypes(header: Header) -> str:
 
 def functions(header: Header) -> str:
     body = "\n".join(counting(row, form, large) for row in chosen(header) for form, large in forms(row))
-    return f'{NOTICE}#include "left.h"\n\n#include "shim/left_count.h"\n\n{body}'
+    return f'{NOTICE}#include "left.h"\n\n#include "shim/report/fallback_calls.h"\n\n{body}'
 
 
 def count_call(row: Row, form: Signature, large: bool) -> str:
     """In a wrapper, before the call goes on."""
     if not row.counted:
         return ""
-    call = f"tempi_left_{row.name}{'_c' if large else ''}({', '.join(form.names)});"
+    call = f"tempi_fallback_{row.name}{'_c' if large else ''}({', '.join(form.names)});"
     test = condition(row)
     return f"    if ({test})\n        {call}\n" if test else f"    {call}\n"

@@ -11,11 +11,11 @@ from table.standard import Parameter
 
 OWNERS = {"COMMUNICATOR": "comm", "FILE": "file", "WINDOW": "win"}
 SELECT = {
-    "peers": "TEMPI_NARROW_PEERS",
-    "local": "TEMPI_NARROW_LOCAL",
-    "root_peers": "TEMPI_NARROW_PEERS",
-    "in": "TEMPI_NARROW_IN",
-    "out": "TEMPI_NARROW_OUT",
+    "peers": "TEMPI_LARGE_COUNT_PEERS",
+    "local": "TEMPI_LARGE_COUNT_LOCAL",
+    "root_peers": "TEMPI_LARGE_COUNT_PEERS",
+    "in": "TEMPI_LARGE_COUNT_IN",
+    "out": "TEMPI_LARGE_COUNT_OUT",
 }
 
 
@@ -30,9 +30,9 @@ def too_large(row: Row) -> str:
 def head(row: Row, prefix: str) -> str:
     names = ", ".join(wide(row.function).names)
     return (
-        f"int tempi_{prefix}_{row.name}(const struct tempi_mpi *to{arguments(row)})\n{{\n"
-        f"    if ({'to->large && ' if prefix == 'fwd' and not arrays(row) else ''}"
-        f"to->{row.name}_c != NULL)\n        return to->{row.name}_c({names});\n"
+        f"int tempi_{prefix}_{row.name}(const struct tempi_mpi *next{arguments(row)})\n{{\n"
+        f"    if ({'next->large && ' if prefix == 'fwd' and not arrays(row) else ''}"
+        f"next->{row.name}_c != NULL)\n        return next->{row.name}_c({names});\n"
     )
 
 
@@ -76,7 +76,7 @@ def large_scalar(row: Row) -> str:
     poly = [p.name for p in function.plain.parameters if p.poly]
     fits = " && ".join(f"TEMPI_FITS_INT({name})" for name in poly)
     text = head(row, "large")
-    text += f"    if ({fits})\n        return to->{row.name}({', '.join(narrowed(function))});\n"
+    text += f"    if ({fits})\n        return next->{row.name}({', '.join(narrowed(function))});\n"
     helped = pairs(row)
     if not helped:
         unused = "".join(f"    (void){n};\n" for n in function.plain.names if n not in poly)
@@ -86,14 +86,13 @@ def large_scalar(row: Row) -> str:
     for i in range(len(helped)):
         text += f"    struct tempi_big big{i} = {{0}};\n"
     makes = " ||\n        ".join(
-        f"!tempi_big_make({significant(row, count)}, {type_}, &big{i})"
-        for i, (count, type_) in enumerate(helped)
+        f"!tempi_big_make({significant(row, count)}, {type_}, &big{i})" for i, (count, type_) in enumerate(helped)
     )
     frees = "".join(f"    tempi_big_free(&big{i});\n" for i in range(len(helped)))
     call = ", ".join(names.get(n, n) for n in function.plain.names)
     return (
         f"{text}    int result;\n    if ({makes})\n        result = {too_large(row)};\n"
-        f"    else\n        result = to->{row.name}({call});\n{frees}    return result;\n}}\n"
+        f"    else\n        result = next->{row.name}({call});\n{frees}    return result;\n}}\n"
     )
 
 
@@ -101,7 +100,7 @@ def forward_outputs(row: Row) -> str:
     """tempi_fwd_X where a scalar comes back: a narrow variable around the plain call."""
     parameters = row.function.plain.parameters
     outputs = [p for p in parameters if p.poly and p.direction != "in"]
-    names = {p.name: f"{p.name} == NULL ? NULL : &narrow_{p.name}" for p in outputs}
+    names = {p.name: f"{p.name} == NULL ? NULL : &large_count_{p.name}" for p in outputs}
     tests, before, after = [], "", ""
     for parameter in parameters:
         name, start, type_ = parameter.name, "0", parameter.type.rstrip(" *")
@@ -113,21 +112,18 @@ def forward_outputs(row: Row) -> str:
             if type_ == "int":
                 tests.append(f"({name} == NULL || TEMPI_FITS_INT(*{name}))")
             start = f"{name} == NULL ? 0 : ({type_})*{name}"
-        before += f"        {type_} narrow_{name} = {start};\n"
-        after += (
-            f"        if (result == MPI_SUCCESS && {name} != NULL)\n"
-            f"            *{name} = narrow_{name};\n"
-        )
+        before += f"        {type_} large_count_{name} = {start};\n"
+        after += f"        if (result == MPI_SUCCESS && {name} != NULL)\n            *{name} = large_count_{name};\n"
     values = zip(parameters, narrowed(row.function), strict=True)
     call = ", ".join(names.get(p.name, value) for p, value in values)
     if not tests:  # nothing goes in, so the plain function always serves
-        body = f"{before}        int result = to->{row.name}({call});\n{after}        return result;\n"
+        body = f"{before}        int result = next->{row.name}({call});\n{after}        return result;\n"
         return f"{head(row, 'fwd')}{body.replace(' ' * 8, ' ' * 4)}}}\n"
     return (
         f"{head(row, 'fwd')}    if ({' && '.join(tests)}) {{\n"
-        f"{before}        int result = to->{row.name}({call});\n{after}        return result;\n    }}\n"
-        f"    if (to->{row.name}_c != NULL)\n"
-        f"        return to->{row.name}_c({', '.join(wide(row.function).names)});\n"
+        f"{before}        int result = next->{row.name}({call});\n{after}        return result;\n    }}\n"
+        f"    if (next->{row.name}_c != NULL)\n"
+        f"        return next->{row.name}_c({', '.join(wide(row.function).names)});\n"
         f"    return {too_large(row)};\n}}\n"
     )
 
@@ -138,14 +134,14 @@ def forward_arrays(row: Row) -> str:
     lengths = overlay.ARRAY_LENGTH[blocking_name(row.name)]
     text = head(row, "fwd")
     kept = "1" if function.of_kind("REQUEST") else "0"
-    text += f"    struct tempi_narrow narrow = {{.comm = comm, .kept = {kept}}};\n"
+    text += f"    struct tempi_large_count narrow = {{.comm = comm, .kept = {kept}}};\n"
     names = {}
     for parameter in arrays(row):
         wide_type = next(p.type for p in wide(function).parameters if p.name == parameter.name)
         kind = "counts" if wide_type == "MPI_Count" else "aints"
-        names[parameter.name] = f"narrow_{parameter.name}"
+        names[parameter.name] = f"large_count_{parameter.name}"
         text += (
-            f"    const int *narrow_{parameter.name} = tempi_narrow_{kind}(&narrow, "
+            f"    const int *large_count_{parameter.name} = tempi_large_count_{kind}(&narrow, "
             f"{parameter.name},\n        {SELECT[lengths[parameter.name]]}, "
             f"{meaningless(row, parameter.name) or 0});\n"
         )
@@ -155,16 +151,13 @@ def forward_arrays(row: Row) -> str:
             condition = meaningless(row, parameter.name)
             test = f"TEMPI_FITS_INT({parameter.name})"
             tests.append(f"({condition} || {test})" if condition else test)
-    call = ", ".join(
-        names.get(p.name, a)
-        for p, a in zip(function.plain.parameters, narrowed(function), strict=True)
-    )
-    call = f"to->{row.name}({call})"
+    call = ", ".join(names.get(p.name, a) for p, a in zip(function.plain.parameters, narrowed(function), strict=True))
+    call = f"next->{row.name}({call})"
     if tests:
         call = f"!({' && '.join(tests)}) ? {too_large(row)}\n                : {call}"
     return (
         f"{text}    int result = narrow.failed;\n    if (result == MPI_SUCCESS)\n"
-        f"        result = {call};\n    tempi_narrow_end(&narrow);\n    return result;\n}}\n"
+        f"        result = {call};\n    tempi_large_count_end(&narrow);\n    return result;\n}}\n"
     )
 
 
@@ -180,6 +173,6 @@ def forwards(header: Header) -> str:
 
 #include <stddef.h>
 
-#include "shim/narrow.h"
+#include "shim/large_count.h"
 
 {body}"""

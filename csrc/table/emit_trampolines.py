@@ -1,9 +1,9 @@
 """The trampolines: every exported name jumps through a slot, and no argument register changes.
 
-    name       jumps to what its slot holds.
-    lazy stub  what a slot holds at first: knows the slot's number and goes to
-    lazy       which saves all argument registers, asks tempi_door_resolve(number) where to go,
-               restores them and goes there. Resolving fills all slots, so this happens once.
+name       jumps to what its slot holds.
+lazy stub  what a slot holds at first: knows the slot's number and goes to
+lazy       which saves all argument registers, asks tempi_interposer_resolve(number) where to go,
+           restores them and goes there. Resolving fills all slots, so this happens once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ tempi_lazy:
     movaps %xmm6, 160(%rsp)
     movaps %xmm7, 176(%rsp)
     movl 8(%rbp), %edi
-    call tempi_door_resolve
+    call tempi_interposer_resolve
     movq %rax, %r11
     movq 0(%rsp), %rdi
     movq 8(%rsp), %rsi
@@ -89,7 +89,7 @@ tempi_lazy:                             /* w17: the slot's number */
     stp q4, q5, [sp, #160]
     stp q6, q7, [sp, #192]
     mov w0, w17
-    bl tempi_door_resolve
+    bl tempi_interposer_resolve
     mov x16, x0
     ldp x0, x1, [sp, #16]
     ldp x2, x3, [sp, #32]
@@ -180,7 +180,7 @@ tempi_lazy_begin:
 tempi_slots:
 {values}    .size tempi_slots, .-tempi_slots
 
-    .hidden tempi_door_resolve
+    .hidden tempi_interposer_resolve
 {note}
     .section .note.GNU-stack, "", {kind}progbits
 """

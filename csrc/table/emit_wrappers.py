@@ -21,7 +21,7 @@ def table_of(slot: Slot) -> str:
     return f"tempi_{'lib' if slot.profiling else 'next'}{'_large' if slot.large else ''}"
 
 
-def narrow_outputs(row: Row) -> list[str]:
+def large_count_outputs(row: Row) -> list[str]:
     """Arguments that come back as int here and as MPI_Count from the wide form."""
     if not row.has_large:
         return []
@@ -60,10 +60,10 @@ def acted_body(slot: Slot) -> str:
     assert form is not None
     if row.name in EXTENSIONS:
         return f"    return tempi_{row.name}({', '.join(form.names)});\n"
-    outputs = [] if slot.large else narrow_outputs(row)
+    outputs = [] if slot.large else large_count_outputs(row)
     passed = ", ".join(f"&wide_{n}" if n in outputs else n for n in form.names)
     passed = f", {passed}" if passed else ""
-    call = f"tempi_act_{row.name}(&{table}{passed})"
+    call = f"tempi_impl_{row.name}(&{table}{passed})"
     if not outputs:
         return f"    return {call};\n"
     (name,) = outputs  # a position; an invalid one is the library's to report
@@ -87,7 +87,7 @@ def bounced(slot: Slot) -> str:
         )
     if row.bounce not in CARRIED:
         return ""
-    condition = "tempi_bounce_lingers()" if row.bounce is Bounce.END else "tempi_bounces()"
+    condition = "tempi_bounce_is_pending()" if row.bounce is Bounce.END else "tempi_bounces()"
     name = f"tempi_bounced_{row.name}{'_c' if slot.large else ''}"
     return f"    if ({condition})\n        return {name}(&{table_of(slot)}, {', '.join(form.names)});\n"
 
@@ -96,7 +96,7 @@ def synchronised(row: Row, call: str) -> str:
     """What lingers on a window, or a file, ends with the call."""
     if row.name == "File_close":
         return (
-            "    if (tempi_bounce_lingers() && fh != NULL) {\n        const MPI_File file = *fh;\n"
+            "    if (tempi_bounce_is_pending() && fh != NULL) {\n        const MPI_File file = *fh;\n"
             f"        const int result = {call};\n        if (result == MPI_SUCCESS)\n"
             "            tempi_bounce_closed(file);\n        return result;\n    }\n"
         )
@@ -105,7 +105,7 @@ def synchronised(row: Row, call: str) -> str:
     freed = row.name == "Win_free"
     target = SYNCHRONISES[row.name] or "TEMPI_ALL_TARGETS"
     return (
-        f"    if (tempi_bounce_lingers(){' && win != NULL' if freed else ''}) {{\n"
+        f"    if (tempi_bounce_is_pending(){' && win != NULL' if freed else ''}) {{\n"
         f"        tempi_bounce *claimed = tempi_bounce_claim({'*win' if freed else 'win'}, {target});\n"
         f"        return tempi_bounce_{'forget' if freed else 'synchronised'}(claimed, {call});\n    }}\n"
     )
@@ -155,22 +155,20 @@ def wrappers(header: Header) -> str:
     """A function that is not entered has no entry here: the library's own, if it has it."""
     known = [slot for slot in slots() if is_entered(slot, header)]
     entries = "\n".join(entry(slot) for slot in known)
-    table = "".join(
-        f"    (void *)entry_{slot.symbol},\n" if slot in known else "    NULL,\n" for slot in slots()
-    )
+    table = "".join(f"    (void *)entry_{slot.symbol},\n" if slot in known else "    NULL,\n" for slot in slots())
     return f"""{NOTICE}#include "mpi_table.h"
 
 #include <string.h>
 
-#include "act_prototypes.h"
+#include "impl_prototypes.h"
 #include "bounced.h"
 #include "base/thread.h"
-#include "door/door.h"
+#include "interposer/interposer.h"
 #include "left.h"
-#include "shim/act.h"
-#include "shim/bounce.h"
-#include "shim/packing.h"
-#include "shim/support.h"
+#include "shim/impl.h"
+#include "shim/bounce/bounce.h"
+#include "shim/p2p/packing.h"
+#include "shim/comm/cuda_support.h"
 #include "slots.h"
 
 {entries}
@@ -182,13 +180,13 @@ static int unavailable(void)
     return TEMPI_UNAVAILABLE;
 }}
 
-void *const *tempi_shim_entries(const struct tempi_door *door)
+void *const *tempi_shim_entries(const struct tempi_interposer *interposer)
 {{
     static const char names[] = TEMPI_SLOT_NAMES;
     const char *name = names;
     for (int i = 0; i < TEMPI_SLOT_COUNT; i++, name += strlen(name) + 1) {{
         if (entries[i] == NULL)
-            entries[i] = name[0] == 'P' ? door->lib(name + 1) : door->next(name);
+            entries[i] = name[0] == 'P' ? interposer->lib(name + 1) : interposer->next(name);
         if (entries[i] == NULL)
             entries[i] = (void *)unavailable;
     }}

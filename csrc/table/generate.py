@@ -19,9 +19,9 @@ if __package__ in (None, ""):
 from table import (
     emit_abi,
     emit_bounce,
-    emit_door,
     emit_fallback,
     emit_forward,
+    emit_interposer,
     emit_trampolines,
     emit_wrappers,
     header,
@@ -29,12 +29,12 @@ from table import (
 
 
 def neutral_files() -> dict[str, str]:
-    """The door's files: nothing in them depends on an MPI."""
+    """The interposer's files: nothing in them depends on an MPI."""
     return {
-        "slots.h": emit_door.slots_header(),
+        "slots.h": emit_interposer.slots_header(),
         "functions.h": emit_fallback.functions_header(),
-        "exports.map": emit_door.exports(),
-        "functions.md": emit_door.functions_page(),
+        "exports.map": emit_interposer.exports(),
+        "functions.md": emit_interposer.functions_page(),
         "trampolines_x86_64.S": emit_trampolines.x86_64(),
         "trampolines_aarch64.S": emit_trampolines.aarch64(),
     }
@@ -46,7 +46,7 @@ def abi_files(command: list[str]) -> dict[str, str]:
     return {
         "mpi_table.h": emit_abi.mpi_table(seen),
         "predefined_openmpi.h": emit_abi.predefined(seen),
-        "act_prototypes.h": emit_abi.act_prototypes(seen),
+        "impl_prototypes.h": emit_abi.impl_prototypes(seen),
         "bounced.h": emit_bounce.prototypes(seen),
         "bounced.c": emit_bounce.functions(seen),
         "left.h": emit_fallback.prototypes(seen),

@@ -30,7 +30,7 @@ class Role(StrEnum):
     RELEASES = "releases"
 
 
-# Functions that tempi acts in: their wrappers call tempi_act_<name> of the shim.
+# Functions that tempi acts in: their wrappers call tempi_impl_<name> of the shim.
 ACTED = frozenset(
     """
     Init Init_thread Session_init Finalize Session_finalize Type_commit Type_free Pack Unpack
@@ -308,7 +308,7 @@ SYNCHRONISES = {
 }
 
 # Acted functions whose way may be settled for a type and size: when it is the library's, the call goes on from the
-# first look (shim/packing.h). The condition's arguments are the function's own.
+# first look (shim/p2p/packing.h). The condition's arguments are the function's own.
 SETTLED = {
     "Pack": "tempi_packing_left(datatype, incount, TEMPI_OP_PACK)",
     "Unpack": "tempi_packing_left(datatype, outcount, TEMPI_OP_UNPACK)",

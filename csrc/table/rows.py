@@ -66,9 +66,7 @@ class Row:
 @cache
 def library_symbols() -> dict[str, frozenset[str]]:
     """The MPI_ and PMPI_ names of each supported library, from `nm -D`, by library and version."""
-    return {
-        path.stem: frozenset(path.read_text().split()) for path in sorted(LIBRARIES.glob("*.txt"))
-    }
+    return {path.stem: frozenset(path.read_text().split()) for path in sorted(LIBRARIES.glob("*.txt"))}
 
 
 def everywhere(symbol: str) -> bool:

@@ -115,9 +115,7 @@ def _function(procedure: forum.Procedure) -> Function:
     return Function(
         name=procedure._parseset["name"].removeprefix("MPI_"),
         plain=_signature(procedure.express.iso_c),
-        large=(
-            _signature(procedure.express.embiggen.iso_c) if procedure.has_embiggenment() else None
-        ),
+        large=(_signature(procedure.express.embiggen.iso_c) if procedure.has_embiggenment() else None),
     )
 
 
@@ -125,7 +123,5 @@ def load() -> dict[str, Function]:
     """Every function that the standard expresses in C, by its name without MPI_."""
     # The data that pympistandard carries, never one that the environment points to.
     forum.use_api_version(1, force_bundled=True)
-    functions = (
-        _function(p) for p in forum.PROCEDURES.values() if p._parseset["attributes"]["c_expressible"]
-    )
+    functions = (_function(p) for p in forum.PROCEDURES.values() if p._parseset["attributes"]["c_expressible"])
     return {f.name: f for f in sorted(functions, key=lambda f: f.name)}

@@ -1,8 +1,8 @@
 #include "transfer/records.h"
-#include "base/keep.h"
+#include "base/thread_cache.h"
 #include "datatype/layout.h"
 #include "pack/parts.h"
-#include "transfer/packed.h"
+#include "transfer/packed_buffer.h"
 
 #include <stdlib.h>
 
@@ -34,14 +34,16 @@ static void spare_put(void *object)
 
 tempi_record *tempi_record_new(void)
 {
-    tempi_record *record = tempi_kept_take(TEMPI_KEPT_RECORDS);
+    tempi_record *record = tempi_cached_take(TEMPI_CACHED_RECORDS);
     if (!record)
         record = spare_get();
     if (!record && !(record = malloc(sizeof *record)))
         return NULL;
-    /* One by one: the compiler clears the whole record with a string instruction, which takes 10 ns. */
+    /* One by one: the compiler clears the whole record with a string instruction, which takes 10
+     * ns. */
     record->role = TEMPI_REQUEST_ATTACHED;
-    record->receives = record->active = record->settled = record->cancelled = record->gapped = false;
+    record->receives = record->active = record->settled = record->cancelled = record->gapped =
+        false;
     record->posted = false;
     record->op.layout = NULL;
     record->op.packed = NULL;
@@ -64,7 +66,7 @@ void tempi_record_free(tempi_record *record)
     tempi_parts_free(record->op.parts);
     if (record->op.layout)
         tempi_layout_release(record->op.layout);
-    if (!tempi_kept_give(TEMPI_KEPT_RECORDS, record, spare_put))
+    if (!tempi_cached_give(TEMPI_CACHED_RECORDS, record, spare_put))
         spare_put(record);
 }
 

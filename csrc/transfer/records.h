@@ -26,24 +26,25 @@ typedef struct tempi_record {
     bool settled;   /* the data has been moved, only the handle is left */
     bool cancelled; /* MPI_Cancel was called */
     bool gapped;    /* the bytes go with a gap before the last one: the shim's (wire.h) */
-    tempi_op op;    /* op.packed is a buffer that the record owns (packed.h) */
+    tempi_op op;    /* op.packed is a buffer that the record owns (packed_buffer.h) */
     void *typemap;  /* under TEMPI_CHECK: the shim's, released by it */
-    void *bounce;   /* host memory in place of device buffers: the shim's, released by it; op is empty then */
-    int error;      /* an MPI error: packing, posting or unpacking failed */
-    bool told;      /* the communicator's error handler has heard of it */
-    uintptr_t comm; /* whose error handler hears of it */
-    int64_t index;  /* while claimed from an array of requests: its place there */
-    struct tempi_record *next; /* in the queue, the orphans, or the free list */
+    void *bounce; /* host memory in place of device buffers: the shim's, released by it; op is empty
+                     then */
+    int error;    /* an MPI error: packing, posting or unpacking failed */
+    bool told;    /* the communicator's error handler has heard of it */
+    uintptr_t comm;              /* whose error handler hears of it */
+    int64_t index;               /* while claimed from an array of requests: its place there */
+    struct tempi_record *next;   /* in the queue, the orphans, or the free list */
     struct tempi_record *beside; /* in a claim: a queued send can be in both */
 
     /* A receive from the process itself. */
-    void *ledger;               /* the shim's, in whose list it is; NULL: in none */
+    void *ledger;                /* the shim's, in whose list it is; NULL: in none */
     struct tempi_record *behind; /* in that list */
-    bool moved;                 /* its bytes are there before its message is */
+    bool moved;                  /* its bytes are there before its message is */
 
     /* Proxy: how to post the send, and what came of it. */
     struct tempi_record *receive; /* whose memory op.into is; valid until it is posted */
-    const void *door; /* the shim's table of functions that the call came by */
+    const void *mpi;              /* the shim's table of functions that the call came by */
     tempi_ticket ticket;
     bool posted;
     uintptr_t inner;

@@ -8,8 +8,8 @@ struct tempi_slab {
     int64_t used;   /* bytes, from the slab's start */
 };
 
-/* The one that pieces are cut from. Space is never cut twice: the caller keeps its pieces and hands them
- * out again. */
+/* The one that pieces are cut from. Space is never cut twice: the caller keeps its pieces and hands
+ * them out again. */
 static tempi_slab *open_slab;
 
 static tempi_slab *slab_new(void)

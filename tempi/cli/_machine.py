@@ -228,9 +228,7 @@ def _aware(answer: Mapping[str, Any]) -> str:
     return "not CUDA-aware: tempi carries device memory for it"
 
 
-def _verdict(
-    topic: str, label: str, answer: dict[str, Any], prefix: str | None, *, how: str = "interposed"
-) -> Finding:
+def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None, *, how: str = "interposed") -> Finding:
     """`how`: what the library is where the probe's packs were counted."""
     data = {**answer, "label": label}
     if prefix is not None:

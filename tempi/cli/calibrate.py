@@ -97,6 +97,7 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
     known = store.typical(found.points)
     told = [p for p in found.points if p.quantity == "library_message" and p.peer == peer]
     columns, sizes = sorted({p.column for p in told}), sorted({grid.nominal(p.column, p.size) for p in told})
+
     def cell(column: Column, size: int) -> str:
         library = known.get(("library_message", column, size, peer))
         parts = [known.get(("stage_pack", column, size, None)), known.get(("stage_unpack", column, size, None))]

@@ -214,9 +214,7 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
     help="Draw memory and packed stream to a file; with --peer the predicted times too.",
 )
 @json_option
-def explain(
-    expression: str, count: int, peer: str | None, memory: str, png: str | None, json_file: str | None
-) -> None:
+def explain(expression: str, count: int, peer: str | None, memory: str, png: str | None, json_file: str | None) -> None:
     """Show the layout of a datatype, before and after each pass that changed it.
 
     \b

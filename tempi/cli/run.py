@@ -1,4 +1,4 @@
-"""``tempi run``: the work is done by the shell script; this is its door for ``python -m tempi``."""
+"""``tempi run``: the work is done by the shell script; this is its entry point for ``python -m tempi``."""
 
 from __future__ import annotations
 

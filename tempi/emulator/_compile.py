@@ -26,12 +26,12 @@ def library_name(ptx: str) -> str:
 
 
 def include_directory() -> Path:
-    """Where emulator/ptx.h is: in the installed package, or in the working tree."""
+    """Where emulator/ptx/ptx.h is: in the installed package, or in the working tree."""
     package = Path(__file__).resolve().parent.parent
     for directory in (package / "include", package.parent / "csrc"):
-        if (directory / "emulator" / "ptx.h").is_file():
+        if (directory / "emulator" / "ptx" / "ptx.h").is_file():
             return directory
-    raise CompileError(f"emulator/ptx.h is neither in {package / 'include'} nor in {package.parent / 'csrc'}")
+    raise CompileError(f"emulator/ptx/ptx.h is neither in {package / 'include'} nor in {package.parent / 'csrc'}")
 
 
 def compiler() -> list[str]:
@@ -52,7 +52,7 @@ def compile_ptx(ptx: str, directory: Path, *, cc: Sequence[str] | None = None) -
     library = directory / library_name(ptx)
     source = library.with_suffix(".c")
     include = include_directory()
-    headers = b"".join((include / "emulator" / name).read_bytes() for name in HEADERS)
+    headers = b"".join((include / "emulator" / "ptx" / name).read_bytes() for name in HEADERS)
     # The headers' hash, so that new ones are a reason to compile again.
     text = f"{translate(ptx)}/* headers {fnv1a(headers):016x} */\n"
     if library.exists() and source.exists() and source.read_text() == text:

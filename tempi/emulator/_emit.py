@@ -16,7 +16,7 @@ FAMILIES = (_arithmetic, _control, _memory)
 
 HEAD = """\
 /* Generated from PTX by tempi.emulator; do not edit. */
-#include "emulator/ptx_compute.h"
+#include "emulator/ptx/ptx_compute.h"
 """
 
 
@@ -62,9 +62,7 @@ def kernel_places(module: syntax.Module, kernel: syntax.Kernel) -> tuple[dict[st
     return params | local | shared | {"": shared_size}, shared_size, local_size, param_size
 
 
-def kernel_source(
-    module: syntax.Module, kernel: syntax.Kernel, number: int, variables: dict[str, int]
-) -> str:
+def kernel_source(module: syntax.Module, kernel: syntax.Kernel, number: int, variables: dict[str, int]) -> str:
     places, shared_size, local_size, param_size = kernel_places(module, kernel)
     waits = any(isinstance(s, syntax.Instruction) and s.opcode in _control.WAITING for s in kernel.body)
     writer = Writer(kernel, waits, variables | places)
@@ -129,9 +127,7 @@ def tables(module: syntax.Module, places: dict[str, int], size: int, text: bytes
     lines.append("static const tempi_ptx_variable variables[] = {")
     for i, variable in enumerate(module.variables):
         place = places[variable.name]
-        lines.append(
-            f'    {{ "{variable.name}", {place}, {variable.size}, values{i}, {len(variable.values)} }},'
-        )
+        lines.append(f'    {{ "{variable.name}", {place}, {variable.size}, values{i}, {len(variable.values)} }},')
     lines.append("    {0}\n};")
     numbers = f"{module.isa}, {module.target}, {len(module.kernels)}, {len(module.variables)}"
     identity = f"0x{fnv1a(text):x}ull, {len(text)}, {size}"

@@ -27,9 +27,7 @@ def ordering(words: Words) -> str:
         words.choice("relaxed")
     if order in ("relaxed", "acquire", "release", "mmio"):
         words.choice(*SCOPES)
-    return {"weak": "", "acquire": "__ATOMIC_ACQUIRE", "release": "__ATOMIC_RELEASE"}.get(
-        order, "__ATOMIC_RELAXED"
-    )
+    return {"weak": "", "acquire": "__ATOMIC_ACQUIRE", "release": "__ATOMIC_RELEASE"}.get(order, "__ATOMIC_RELAXED")
 
 
 def parts_of(words: Words, operand: syntax.Operand, count: int) -> tuple[syntax.Operand, ...]:
@@ -99,9 +97,7 @@ def mov(w: Writer, words: Words) -> None:
         split(w, words, d.parts, w.value(a, kind), kind)
     elif isinstance(a, syntax.Vector):
         part = Type("b", kind.bits // len(a.parts))
-        joined = " | ".join(
-            f"({kind.storage}){w.value(x, part)} << {i * part.bits}" for i, x in enumerate(a.parts)
-        )
+        joined = " | ".join(f"({kind.storage}){w.value(x, part)} << {i * part.bits}" for i, x in enumerate(a.parts))
         w.assign(d, kind, joined)
     else:
         w.assign(d, kind, w.value(a, kind))
@@ -237,5 +233,3 @@ def copy(w: Writer, words: Words) -> None:
     w.write("const uint8_t *const from = p;")
     w.locate(to, "shared", size.value)
     w.write(f"memcpy(p, from, {size.value}); }} }}")
-
-

@@ -296,9 +296,7 @@ class Parser(Reader):
             if self.next.text != ";":
                 self.expect(",")
         text = " ".join(t.text for t in self.tokens[start : self.at])
-        kernel.body.append(
-            syntax.Instruction(opcode, tuple(modifiers), tuple(operands), guard, word.line, text, scope)
-        )
+        kernel.body.append(syntax.Instruction(opcode, tuple(modifiers), tuple(operands), guard, word.line, text, scope))
 
     def operand(self, scope: syntax.Scope) -> syntax.Operand:
         if self.accept("["):

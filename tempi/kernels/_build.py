@@ -22,7 +22,12 @@ SHIPPED = HERE / "compiled"  # in a source distribution
 PTX, USAGE, REASON = "tempi.ptx", "kernels.json", "missing.txt"
 # What compiles kernels: Numba, and NVIDIA's compiler as wheels. CUDA 13 compilers know no sm_70. With BOUNDS
 # it is the extra `kernels` of pyproject.toml, which a test compares.
-COMPILER = ("numba-cuda==0.30.*", "cuda-bindings==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*", "nvidia-cuda-nvrtc-cu12==12.9.*")
+COMPILER = (
+    "numba-cuda==0.30.*",
+    "cuda-bindings==12.9.*",
+    "nvidia-cuda-nvcc-cu12==12.9.*",
+    "nvidia-cuda-nvrtc-cu12==12.9.*",
+)
 # What these need, as far as it is known to work: numba-cuda 0.30 takes any NumPy, and fails with 2.5.
 BOUNDS = ("numba>=0.61,<0.69", "numpy>=1.26,<2.5", "click>=8")
 HINT = "install a wheel of tempi, or install again where pip finds numba-cuda"
@@ -149,7 +154,7 @@ def _embedded(number: int, path: Path) -> str:
         f"/* {hashlib.sha256(path.read_bytes()).hexdigest()} */\n"  # so that the text changes with the file
         f'__asm__(".section .rodata\\n.balign 64\\n.type {name}, @object\\n{name}:\\n"\n'
         f'        ".incbin \\"{path}\\"\\n.byte 0\\n.size {name}, . - {name}\\n.previous\\n");\n'
-        f"extern const char {name}[] __attribute__((visibility(\"hidden\")));\n"
+        f'extern const char {name}[] __attribute__((visibility("hidden")));\n'
     )
 
 

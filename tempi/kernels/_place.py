@@ -17,7 +17,6 @@ from tempi.kernels._ops import add, mad, mul, mulhi, offset, shr, sub, u32
 device = cuda.jit(device=True)
 
 
-
 @device
 def quotient(w, m, h):  # type: ignore[no-untyped-def]
     return shr(mulhi(w, m), h)

@@ -52,9 +52,7 @@ PARAMS = {
     "strided": ", ".join([_RANGE, *(_AXIS.format(i) for i in range(3)), "off: dl sl"]),
     "table": ", ".join([_RANGE, *(_AXIS.format(i) for i in range(2)), "off: dl sl", _TABLE]),
     "boxes": "u64: descs axes map, u32: map_shift chunks",
-    "transpose": (
-        "u64: dst src, u32: tiles na nb ta tb, u64: sa db, u32: n2, u64: d2 s2, u64: d3 s3"
-    ),
+    "transpose": ("u64: dst src, u32: tiles na nb ta tb, u64: sa db, u32: n2, u64: d2 s2, u64: d3 s3"),
 }
 KERNELS_OF_A_WIDTH = {"strided": WIDTHS, "transpose": (1, 2, 4, 8)}
 

@@ -35,7 +35,31 @@ def make(index: int) -> Any:
             i = i1
         return look(d, s, i, table, packed, guide, shift, start, form)
 
-    def kernel(dst, src, first, end, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start):  # type: ignore[no-untyped-def]
+    def kernel(
+        dst,
+        src,
+        first,
+        end,
+        naxes,
+        n0,
+        m0,
+        h0,
+        d0,
+        s0,
+        n1,
+        m1,
+        h1,
+        d1,
+        s1,
+        dl,
+        sl,
+        form,
+        table,
+        packed,
+        guide,
+        shift,
+        start,
+    ):  # type: ignore[no-untyped-def]
         step = all_threads()
         stop = sub(end, u32(1))
         w = add(first, first_thread())
@@ -46,10 +70,18 @@ def make(index: int) -> Any:
             v1 = least(w1, stop)
             v2 = least(w2, stop)
             v3 = least(w3, stop)
-            d, s = one(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
-            p, x = one(v1, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
-            q, y = one(v2, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
-            r, z = one(v3, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start)
+            d, s = one(
+                w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
+            )
+            p, x = one(
+                v1, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
+            )
+            q, y = one(
+                v2, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
+            )
+            r, z = one(
+                v3, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
+            )
             move_any(
                 form, to(dst, d), to(src, s), to(dst, p), to(src, x), to(dst, q), to(src, y), to(dst, r), to(src, z),
                 lt(w1, end), lt(w2, end), lt(w3, end),

@@ -1,4 +1,4 @@
-"""The points that are measured: quantities, shapes, sizes, peers. Numbers are those of csrc/model/table.h."""
+"""The points that are measured: quantities, shapes, sizes, peers. Numbers are those of csrc/choose/table_file.h."""
 
 from __future__ import annotations
 

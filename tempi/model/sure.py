@@ -177,9 +177,11 @@ def _device_contests(known: Mapping[Key, store.Point]) -> Iterator[tuple[str, st
         for peer in sorted(peers, key=str):
             ways = {way: keys for way, keys in _device_ways(point, peer).items() if all(key in known for key in keys)}
             if len(ways) > 1:
-                yield f"a message of {point.memory} memory", store.Point(
-                    point.quantity, point.column, point.size, peer, point.seconds, point.memory
-                ), ways
+                yield (
+                    f"a message of {point.memory} memory",
+                    store.Point(point.quantity, point.column, point.size, peer, point.seconds, point.memory),
+                    ways,
+                )
 
 
 def _device_ways(point: store.Point, peer: str | None) -> dict[str, list[Key]]:

@@ -1,4 +1,4 @@
-"""From one time a point to the tables that the engine maps (csrc/model/table.h).
+"""From one time a point to the tables that the engine maps (csrc/choose/table_file.h).
 
 1. A table of one quantity, family and peer has the runs, strides and sizes that were measured. A run with
    fewer strides than others has its last one again: equal neighbours are one node to the interpolation.

@@ -130,7 +130,7 @@ def halo_records(make: Make, tempi: float, counters: dict[str, int] | None = Non
 
 
 def test_halo_tells_what_was_accelerated(make_record: Make) -> None:
-    counters = {"sends": 156, "recvs": 156, "runs": 123456, "left_rule": 4}
+    counters = {"sends": 156, "recvs": 156, "runs": 123456, "fallback_rule": 4}
     text = printed(suite_halo.show, halo_records(make_record, 1e-3, counters))
     assert "156 sends, 156 receives (123,456 separate copies); 4 left to the library" in text
     assert "2.00 [2.00, 2.00]" in text

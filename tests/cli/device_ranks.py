@@ -18,7 +18,7 @@ from tempi import MPI  # noqa: E402
 from tempi.emulator.array import DeviceArray  # noqa: E402
 
 RUN, STRIDE = 64, 128
-COUNTERS = ("method_device", "method_oneshot", "method_staged", "method_pipelined", "left_rule", "model_choices")
+COUNTERS = ("method_device", "method_oneshot", "method_staged", "method_pipelined", "fallback_rule", "model_choices")
 
 
 def pattern(seed: int, size: int) -> np.ndarray:

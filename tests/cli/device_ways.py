@@ -22,7 +22,7 @@ AWARE = os.environ.get("TEMPI_CUDA_AWARE") == "1"
 KIND = "managed" if AWARE else "device"
 METHODS = {
     "device": "method_device", "oneshot": "method_oneshot", "staged": "method_staged", "pipelined": "method_pipelined",
-    "left": "left_rule", "dense left": "left_aware", "bytes staged": "staged_bytes",
+    "left": "fallback_rule", "dense left": "fallback_cuda_aware", "bytes staged": "staged_bytes",
 }  # fmt: skip
 COMM = MPI.COMM_WORLD
 OTHER = 1 - COMM.rank

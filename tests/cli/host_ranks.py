@@ -96,7 +96,7 @@ def told(comm: MPI.Comm) -> None:
         "came": received() - before,
         "good": good,
         "whole": peers(comm),
-        **{name: counters[name] - start[name] for name in ("sends", "recvs", "left_rule")},
+        **{name: counters[name] - start[name] for name in ("sends", "recvs", "fallback_rule")},
         **(made(comm) if WAY == "world" else {}),
     }
     lines = comm.gather(line)

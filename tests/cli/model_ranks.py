@@ -43,8 +43,8 @@ def main() -> None:
             exchange(comm, run, stride, size)
     own, stats = _engine.text(_engine.lib.tempi_model_in_force()), tempi.stats()
     where = tempi.peer(comm, 1 - comm.rank) if own else "nowhere"
-    counters = [stats[name] for name in ("sends", "recvs", "left_rule", "model_choices")]
-    line = f"rank {comm.rank}: {own} {' '.join(map(str, counters))} {stats['distance_looks']} {where}\n"
+    counters = [stats[name] for name in ("sends", "recvs", "fallback_rule", "model_choices")]
+    line = f"rank {comm.rank}: {own} {' '.join(map(str, counters))} {stats['locality_probes']} {where}\n"
     sys.stdout.write("".join(comm.allgather(line)) if comm.rank == 0 else "" * len(comm.allgather(line)))
 
 

@@ -145,7 +145,7 @@ def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) 
 
 
 def test_the_rule_carries_more_between_far_ranks_of_open_mpi(tmp_path: Path) -> None:
-    """64 KiB of the longer runs: what won on each machine that was measured (csrc/model/rule.c)."""
+    """64 KiB of the longer runs: what won on each machine that was measured (csrc/choose/rule.c)."""
     sends = {}
     for distance in ("near", "far"):
         sends[distance] = {int(found[1]) for found in ranks(tmp_path, TEMPI_MODEL="0", TEMPI_DISTANCE=distance)[0]}

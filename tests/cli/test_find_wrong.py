@@ -1,4 +1,4 @@
-"""tests/tools/find_wrong.py, by which the classes of csrc/shim/wrong.c were found."""
+"""tests/tools/find_wrong.py, by which the classes of csrc/shim/type/quirks.c were found."""
 
 from __future__ import annotations
 

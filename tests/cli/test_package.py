@@ -1,4 +1,4 @@
-"""The package's door, and the frame of the command line."""
+"""The package's public names, and the frame of the command line."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def files(folder: Path) -> tuple[Path, Path]:
         "ranks": 3,
         "mpi": "some MPI",
         "tables": None,
-        "sum": {"sends": 41, "left_rule": 12345},
+        "sum": {"sends": 41, "fallback_rule": 12345},
         "most": {"sends": 20},
         "fallback_functions": {"MPI_Neighbor_alltoallw": {"calls": 11000, "bytes": 7654321}},
     }
@@ -251,7 +251,7 @@ def test_statistics_are_all_there(made: Made) -> None:
     (name,) = (heading for heading in made.page.rows if heading.endswith("3 ranks, some MPI"))
     rows = {row[0]: row[1:] for row in made.page.rows[name]}
     assert rows["sends"] == ["sends carried packed by tempi", "41", "20"]
-    assert rows["left_rule"][1:] == ["12,345", "0"]
+    assert rows["fallback_rule"][1:] == ["12,345", "0"]
     assert rows["library"] == ["1.25"]  # of a part that this page knows nothing of
     assert "the built-in rule" in made.page.text
 

@@ -116,7 +116,7 @@ def test_each_rank_of_each_communicator_is_where_it_is(launcher: launch.Launcher
         assert rank["parity"] == places(me, (0, 2) if me % 2 == 0 else (1, 3))
         assert rank["halves"] == places(me, (0, 1) if me < 2 else (2, 3))
         assert rank["other parity"] == [OTHER] * 3
-        assert (rank["sends"], rank["recvs"], rank["left_rule"]) == (ROUNDS, ROUNDS, 2 * 2 * ROUNDS)
+        assert (rank["sends"], rank["recvs"], rank["fallback_rule"]) == (ROUNDS, ROUNDS, 2 * 2 * ROUNDS)
     assert len({rank["memory"] for rank in found}) == 2  # so the hosts share none
 
 

@@ -23,10 +23,10 @@ COUNTERS = ("packs", "unpacks", "sends", "recvs")
 
 def pretend() -> None:
     engine = ctypes.CDLL(_engine.library_path())
-    engine.tempi_learn_pretend.argtypes = (ctypes.c_int, ctypes.c_double)
+    engine.tempi_tuning_pretend.argtypes = (ctypes.c_int, ctypes.c_double)
     for pair in os.environ["PRETENDED"].split(","):
         name, _, factor = pair.partition("=")
-        engine.tempi_learn_pretend(grid.QUANTITIES.index(name), float(factor))
+        engine.tempi_tuning_pretend(grid.QUANTITIES.index(name), float(factor))
 
 
 class Once:

@@ -166,9 +166,7 @@ def bits_of() -> Iterator[Case]:
         yield Case(f"bfi.b{bits} %d, %a, %b, %c, 9;", r + r + "w", r, lambda a, b, c, n=bits: insert(a, b, c, 9, n))
         for kind in (f"u{bits}", f"s{bits}"):
             s = kind[0] == "s"
-            yield Case(
-                f"bfe.{kind} %d, %a, %b, %c;", r + "ww", r, lambda a, b, c, n=bits, s=s: extract(a, b, c, n, s)
-            )
+            yield Case(f"bfe.{kind} %d, %a, %b, %c;", r + "ww", r, lambda a, b, c, n=bits, s=s: extract(a, b, c, n, s))
             yield Case(f"bfind.{kind} %d, %a;", r, "w", lambda a, k=kind: first_bit(a, k, False))
             yield Case(f"bfind.shiftamt.{kind} %d, %a;", r, "w", lambda a, k=kind: first_bit(a, k, True))
     for word, operation in (("and", lambda a, b: a & b), ("or", lambda a, b: a | b), ("xor", lambda a, b: a ^ b)):
@@ -206,9 +204,7 @@ def comparing() -> Iterator[Case]:
     for word, same in UNSIGNED.items():
         yield Case(f"setp.{word}.u32 %d, %a, %b;", "ww", "p", lambda a, b, f=COMPARE[same]: int(f(a, b)))
     for word, join in (("and", lambda x, c: x & c), ("or", lambda x, c: x | c), ("xor", lambda x, c: x ^ c)):
-        yield Case(
-            f"setp.lt.{word}.u32 %d, %a, %b, %c;", "wwp", "p", lambda a, b, c, join=join: join(int(a < b), c)
-        )
+        yield Case(f"setp.lt.{word}.u32 %d, %a, %b, %c;", "wwp", "p", lambda a, b, c, join=join: join(int(a < b), c))
     for word, compare in COMPARE.items():
         for kind, value in (("f32", f32), ("f64", f64)):
             for unordered in (False, True):

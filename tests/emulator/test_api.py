@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
-FUNCTIONS = re.findall(r"X\((cu\w+)\)", (CSRC / "emulator" / "functions.h").read_text())
+FUNCTIONS = re.findall(r"X\((cu\w+)\)", (CSRC / "emulator" / "driver" / "functions.h").read_text())
 PAIRS = {
     "tempi_emu_copy2d": "CUDA_MEMCPY2D",
     "tempi_emu_copy3d": "CUDA_MEMCPY3D",
@@ -48,7 +48,7 @@ def printed(folder: Path, compiler: str, include: str, expressions: list[str], *
 
 def test_types_and_results_are_those_of_cuda_h(tmp_path: Path, compiler: str) -> None:
     include = cuda_header()
-    results = re.findall(r"X\((CUDA_\w+), \d+,", (CSRC / "emulator" / "api.h").read_text())
+    results = re.findall(r"X\((CUDA_\w+), \d+,", (CSRC / "emulator" / "driver" / "api.h").read_text())
     assert len(results) > 25
     ours = [*results, *(f"sizeof({name})" for name in PAIRS)]
     theirs = [*results, *(f"sizeof({name})" for name in PAIRS.values())]
@@ -56,7 +56,7 @@ def test_types_and_results_are_those_of_cuda_h(tmp_path: Path, compiler: str) ->
         ours.append(f"offsetof({mine}, {member})")
         theirs.append(f"offsetof({real}, {field})")
     real = printed(tmp_path, compiler, "cuda.h", theirs, f"-I{include}")
-    assert printed(tmp_path, compiler, "emulator/api.h", ours, f"-I{CSRC}") == real
+    assert printed(tmp_path, compiler, "emulator/driver/api.h", ours, f"-I{CSRC}") == real
 
 
 def test_every_function_of_the_table_exists_and_is_cudas(driver_library: Path) -> None:

@@ -128,12 +128,15 @@ def test_launches_out_of_bounds_are_refused(
 
 def test_order_of_threads_and_blocks_follows_the_seed(cuda: Driver) -> None:
     """Who takes the first number of a counter differs from launch to launch."""
-    ptx = kernels.HEADER + """
+    ptx = (
+        kernels.HEADER
+        + """
     .visible .entry order(.param .u64 out) {
       .reg .b64 %o; .reg .b32 %i, %n, %x; .reg .pred %p;
       ld.param.u64 %o, [out]; mov.u32 %i, %tid.x; mov.u32 %n, %ctaid.x; mad.lo.u32 %i, %n, 64, %i;
       atom.global.add.u32 %x, [%o], 1; setp.eq.u32 %p, %x, 0; @%p st.global.u32 [%o+4], %i; ret;
     }"""
+    )
     order = cuda.function(cuda.load(ptx), "order")
     firsts = set()
     for _ in range(8):

@@ -1,5 +1,5 @@
 /* threads.c: several threads use streams, events and memory at once; for the sanitizers. */
-#include "emulator/api.h"
+#include "emulator/driver/api.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +27,8 @@ CUresult cuEventDestroy_v2(CUevent event);
 
 static CUcontext context;
 
-/* Fills device memory in one stream and copies it to the host in another; the number of wrong bytes. */
+/* Fills device memory in one stream and copies it to the host in another; the number of wrong
+ * bytes. */
 static long round_trip(unsigned char value, unsigned flags)
 {
     CUdeviceptr device;
@@ -36,8 +37,8 @@ static long round_trip(unsigned char value, unsigned flags)
     CUevent event;
     void *host;
     long wrong = 0;
-    wrong += cuMemAlloc_v2(&device, BYTES) + cuMemHostAlloc(&host, BYTES, 3) + cuEventCreate(&event, 2) +
-             cuStreamCreate(&first, flags) + cuStreamCreate(&second, 1);
+    wrong += cuMemAlloc_v2(&device, BYTES) + cuMemHostAlloc(&host, BYTES, 3) +
+             cuEventCreate(&event, 2) + cuStreamCreate(&first, flags) + cuStreamCreate(&second, 1);
     memset(host, ~value, BYTES);
     wrong += cuMemsetD8Async(device, value, BYTES, first) + cuEventRecord(event, first) +
              cuStreamWaitEvent(second, event, 0) +
@@ -47,8 +48,8 @@ static long round_trip(unsigned char value, unsigned flags)
     wrong += cuStreamSynchronize(second);
     for (int i = 0; i < BYTES; i++)
         wrong += ((unsigned char *)host)[i] != value;
-    return wrong + cuEventDestroy_v2(event) + cuStreamDestroy_v2(first) + cuStreamDestroy_v2(second) +
-           cuMemFree_v2(device) + cuMemFreeHost(host);
+    return wrong + cuEventDestroy_v2(event) + cuStreamDestroy_v2(first) +
+           cuStreamDestroy_v2(second) + cuMemFree_v2(device) + cuMemFreeHost(host);
 }
 
 static void *work(void *number)

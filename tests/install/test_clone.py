@@ -94,8 +94,15 @@ def test_a_clone_installs_where_no_compiler_for_kernels_can_be_had(
     offline = ("--no-index", "--find-links", str(tmp_path / "wheels"))
     # An index in the environment is what --no-index on the command line is there to overrule.
     said = environment.pip(
-        "install", "--quiet", "--no-deps", *offline, clone, path=compiler_only, PIP_CONFIG_FILE="/dev/null",
-        PIP_FIND_LINKS="", PIP_EXTRA_INDEX_URL="",
+        "install",
+        "--quiet",
+        "--no-deps",
+        *offline,
+        clone,
+        path=compiler_only,
+        PIP_CONFIG_FILE="/dev/null",
+        PIP_FIND_LINKS="",
+        PIP_EXTRA_INDEX_URL="",
     )
     lines = [line for line in said.splitlines() if line.strip()]
     assert [line.split(":")[1] for line in lines if line.startswith("tempi:")] == [

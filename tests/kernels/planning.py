@@ -141,7 +141,7 @@ class Planner:
     def plan_self(self, src: tuple[Any, int, int], dst: tuple[Any, int, int], n: int) -> Plan | None:
         """For (layout, count, mem) on both sides; None where the engine has no such plan."""
         sides = [ffi.new("tempi_side *", (ffi.cast("tempi_layout *", side[0]), *side[1:])) for side in (src, dst)]
-        status = lib.tempi_cuda_plan_self(*sides, n, self._hooks, self._plan)
+        status = lib.tempi_cuda_plan_strided(*sides, n, self._hooks, self._plan)
         return None if status == lib.TEMPI_ERR_UNSUPPORTED else self._done(status)
 
     def _done(self, status: int) -> Plan:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from world import DOOR, MPI, snapshot
+from world import ENTRY, MPI, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"{MPI.COMM_WORLD.size} ranks, {DOOR} door, {MPI.Get_library_version().splitlines()[0]}"
+    return f"{MPI.COMM_WORLD.size} ranks, {ENTRY} entry, {MPI.Get_library_version().splitlines()[0]}"
 
 
 def _outcome(error: BaseException | None) -> str:

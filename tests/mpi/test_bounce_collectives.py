@@ -258,9 +258,7 @@ def every_way(comm: Any, base: str, form: str, arguments: Any, **options: Any) -
     wanted(f"MPI_{name_of(base, form)}")
     for i, tree in enumerate(trees_of(base, form)):
         for j, places in enumerate(PLACES):
-            same_on_device(
-                comm, performed(base, form, arguments), tree, places, large=(i + j) % 2 == 0, **options
-            )
+            same_on_device(comm, performed(base, form, arguments), tree, places, large=(i + j) % 2 == 0, **options)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -112,8 +112,7 @@ def test_messages_stay_in_their_communicator(comm: Any) -> None:
         into = [Memory(strided(N), 1) for _ in comms]
         receives = [c.Irecv(m.message(datatype), source, 1) for c, m in zip(comms, into, strict=True)]
         sends = [
-            c.Isend(Memory(strided(N), 1).fill(i).message(datatype), to, 1)
-            for i, c in reversed(list(enumerate(comms)))
+            c.Isend(Memory(strided(N), 1).fill(i).message(datatype), to, 1) for i, c in reversed(list(enumerate(comms)))
         ]
         MPI.Request.Waitall([*sends, *receives])
         for i, memory in enumerate(into):

@@ -125,7 +125,6 @@ def by_get_status_some(requests: list[Any]) -> list[int]:
 MADE_HERE = ("by_get_status_any", "by_get_status_some")
 
 
-
 def needs_rest(way: str) -> None:
     """Skips where a persistent request may be untracked and nothing can tell that it rests."""
     if way in MADE_HERE and not FORCED and not calls.has("MPI_Request_get_status_any"):

@@ -33,7 +33,7 @@ CLASSES = [
 
 @pytest.fixture
 def ours(comm: Any) -> MPI.Intracomm:
-    """The test's communicator, as the drop-in has it by either door."""
+    """The test's communicator, as the drop-in has it by either entry."""
     return MPI.Intracomm(comm)
 
 
@@ -195,11 +195,11 @@ def test_describe_gives_the_layout_of_a_datatype() -> None:
 
 def test_disabled_nests_and_leaves_messages_to_the_library(ours: MPI.Intracomm) -> None:
     def exchange() -> int:
-        before = tempi.stats()["left_disabled"]
+        before = tempi.stats()["fallback_disabled"]
         got = np.zeros((64, 3))[:, 1]
         ours.Sendrecv(np.arange(192.0)[::3], ours.rank, 0, got, ours.rank)
         np.testing.assert_array_equal(got, np.arange(192.0)[::3])
-        return tempi.stats()["left_disabled"] - before
+        return tempi.stats()["fallback_disabled"] - before
 
     with tempi.disabled():
         with tempi.disabled():

@@ -21,7 +21,7 @@ if os.environ.get("TEMPI_CUDA_DRIVER") != "emulated" or os.environ.get("TEMPI_CU
 from foreign import Interface, Pack, Stream, on_device, overwrite, patient
 
 CASES = {
-    "contiguous": (np.s_[:], "left_aware"),
+    "contiguous": (np.s_[:], "fallback_cuda_aware"),
     "strided": (np.s_[::2], "device_packs"),
 }
 

@@ -1,6 +1,6 @@
 """Datatypes that a library packs otherwise than the type map says: tempi carries them always.
 
-The classes are those of csrc/shim/wrong.c, failing types each. Found by packing and sending random types with the
+The classes are those of csrc/shim/type/quirks.c, failing types each. Found by packing and sending random types with the
 library alone (tests/tools/find_wrong.py), with MPICH 5.0.2, Open MPI 5.0.11 and Open MPI 4.1.4.
 """
 

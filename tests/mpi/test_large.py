@@ -47,7 +47,7 @@ def test_more_than_int_max_bytes_are_not_staged(comm: Any) -> None:
     datatype = rows(1 << 15)
     assert datatype.Get_size() == INT_MAX + 1
     memory = np.zeros(1, np.uint8)
-    with idle(), acted(left_stage=1):
+    with idle(), acted(fallback_stage=1):
         request = comm.Irecv([memory, 1, datatype], comm.rank, 1)
     request.Cancel()
     request.Wait()

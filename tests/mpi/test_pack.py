@@ -18,7 +18,7 @@ from world import MPI, POISON, Memory, acted, committed, idle, needs_host_memory
 
 shifts = st.sampled_from([0, 1, 2, 4])
 positions = st.sampled_from([0, 1, 7, 64])
-doors = st.sampled_from(["MPI_", "PMPI_"])
+prefixes = st.sampled_from(["MPI_", "PMPI_"])
 sizes = st.sampled_from(["", "_c"])
 
 
@@ -34,25 +34,25 @@ def pack(memory: Memory, datatype: Any, position: int = 0, name: str = "MPI_Pack
 
 
 @examples(150)
-@given(trees(), counts, shifts, positions, doors, sizes)
+@given(trees(), counts, shifts, positions, prefixes, sizes)
 def test_pack_gives_the_type_maps_bytes(
-    tree: oracle.Tree, count: int, shift: int, position: int, door: str, size: str
+    tree: oracle.Tree, count: int, shift: int, position: int, prefix: str, size: str
 ) -> None:
     memory = Memory(tree, count, shift=shift).fill(count)
     with committed(tree) as datatype:
-        packed = pack(memory, datatype, position, f"{door}Pack{size}")
+        packed = pack(memory, datatype, position, f"{prefix}Pack{size}")
     np.testing.assert_array_equal(packed, memory.packed)
 
 
 @examples(150)
-@given(receive_trees(count=5), counts, shifts, positions, doors, sizes)
+@given(receive_trees(count=5), counts, shifts, positions, prefixes, sizes)
 def test_unpack_touches_the_type_maps_bytes_only(
-    tree: oracle.Tree, count: int, shift: int, position: int, door: str, size: str
+    tree: oracle.Tree, count: int, shift: int, position: int, prefix: str, size: str
 ) -> None:
     memory = Memory(tree, count, shift=shift)
     source = np.arange(position + len(memory.packed) + 3, dtype=np.uint8)
     with committed(tree) as datatype:
-        name = f"{door}Unpack{size}"
+        name = f"{prefix}Unpack{size}"
         end = calls.unpack(source, position, memory, datatype, MPI.COMM_WORLD, name)
     assert end == len(source) - 3
     memory.check(source[position:end])

@@ -14,7 +14,7 @@ from world import MPI, Memory, committed, snapshot
 pytestmark = pytest.mark.skipif(
     os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
 )
-ENOUGH = 80  # calls, after which each trial is over (csrc/model/autotune.c)
+ENOUGH = 80  # calls, after which each trial is over (csrc/choose/autotune.c)
 FLOAT, DOUBLE = oracle.Named("FLOAT"), oracle.Named("DOUBLE")
 TYPES = {
     "far lines": oracle.Vector(256, 2, 128, DOUBLE),
@@ -38,9 +38,11 @@ def test_both_ways_move_the_same_bytes(name: str) -> None:
             calls.unpack(memory.packed, 0, blank, datatype, MPI.COMM_SELF)
             blank.check(memory.packed)
     after = snapshot()
-    moved = {key: after[key] - before[key] for key in ("packs", "unpacks", "packs_tuned", "left_rule", "calls_seen")}
+    moved = {
+        key: after[key] - before[key] for key in ("packs", "unpacks", "packs_tuned", "fallback_rule", "calls_seen")
+    }
     assert moved["packs_tuned"] == 2
     assert moved["packs"] > 0
     assert moved["unpacks"] > 0
-    assert moved["left_rule"] > 0
+    assert moved["fallback_rule"] > 0
     assert moved["calls_seen"] >= 2 * ENOUGH - 2

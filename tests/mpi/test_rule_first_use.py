@@ -51,10 +51,10 @@ def test_the_second_pack_is_tempis(moved: Moved) -> None:
     memory = Memory(tree, 1).fill(1)
     with committed(tree) as datatype:
         pack(datatype, memory)
-        assert (moved.by("left_first"), moved.by("packs"), moved.by("types")) == (1, 0, 0)
+        assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (1, 0, 0)
         pack(datatype, memory)
         pack(datatype, memory)
-        assert (moved.by("left_first"), moved.by("packs"), moved.by("types")) == (1, 2, 1)
+        assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (1, 2, 1)
 
 
 def test_types_that_are_used_once_are_not_worked_out(moved: Moved) -> None:
@@ -63,7 +63,7 @@ def test_types_that_are_used_once_are_not_worked_out(moved: Moved) -> None:
         tree = random_blocks(60, seed)
         with committed(tree) as datatype:
             pack(datatype, Memory(tree, 1).fill(seed))
-    assert (moved.by("left_first"), moved.by("types")) == (20, 0)
+    assert (moved.by("fallback_first"), moved.by("types")) == (20, 0)
     assert tempi._engine.lib.tempi_layout_alive() == layouts
 
 
@@ -74,7 +74,7 @@ def test_a_duplicate_of_a_type_that_was_used_once_counts_as_used(moved: Moved) -
         pack(datatype, memory)
         twin = datatype.Dup()
         pack(twin, memory)
-        assert (moved.by("left_first"), moved.by("packs")) == (1, 1)
+        assert (moved.by("fallback_first"), moved.by("packs")) == (1, 1)
         twin.Free()
 
 
@@ -82,7 +82,7 @@ def test_a_type_of_few_numbers_is_tempis_at_once(moved: Moved) -> None:
     tree = oracle.Subarray((10, 10, 10), (8, 8, 1), (1, 1, 4), DOUBLE)
     with committed(tree) as datatype:
         pack(datatype, Memory(tree, 1).fill(1))
-    assert (moved.by("left_first"), moved.by("types")) == (0, 1)
+    assert (moved.by("fallback_first"), moved.by("types")) == (0, 1)
 
 
 def test_a_long_message_is_tempis_at_once(moved: Moved) -> None:
@@ -90,7 +90,7 @@ def test_a_long_message_is_tempis_at_once(moved: Moved) -> None:
     memory = Memory(tree, 400).fill(1)
     with committed(tree) as datatype:
         pack(datatype, memory)
-    assert (moved.by("left_first"), moved.by("packs")) == (0, 1)
+    assert (moved.by("fallback_first"), moved.by("packs")) == (0, 1)
 
 
 def test_a_persistent_request_looks_at_once(moved: Moved) -> None:
@@ -99,7 +99,7 @@ def test_a_persistent_request_looks_at_once(moved: Moved) -> None:
     with committed(tree) as datatype:
         send = MPI.COMM_SELF.Send_init(out.message(datatype), 0, 1)
         receive = MPI.COMM_SELF.Recv_init(into.message(datatype), 0, 1)
-        assert (moved.by("left_first"), moved.by("types")) == (0, 1)
+        assert (moved.by("fallback_first"), moved.by("types")) == (0, 1)
         MPI.Prequest.Startall([receive, send])
         MPI.Request.Waitall([receive, send])
         into.check(out.packed)
@@ -132,7 +132,7 @@ def test_what_the_library_is_wrong_with_is_tempis_at_once(name: str, moved: Move
         MPI.COMM_SELF.Sendrecv(out.message(datatype), 0, 1, into.message(datatype), 0, 1)
     into.check(out.packed)
     if OPENMPI5:
-        assert (moved.by("left_first"), moved.by("known_wrong")) == (0, 2)
+        assert (moved.by("fallback_first"), moved.by("known_wrong")) == (0, 2)
 
 
 def test_empty_messages_and_disabled_threads_are_as_before(moved: Moved) -> None:
@@ -143,4 +143,4 @@ def test_empty_messages_and_disabled_threads_are_as_before(moved: Moved) -> None
     tree = random_blocks(100)
     with committed(tree) as datatype, tempi.disabled():
         pack(datatype, Memory(tree, 1).fill(1))
-    assert moved.by("left_first") == 0
+    assert moved.by("fallback_first") == 0

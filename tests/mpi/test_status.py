@@ -73,9 +73,7 @@ def test_statuses_are_the_librarys(comm: Any, how: str, wild: str) -> None:
         with committed(strided(ROW)) as datatype:
             into = Memory(strided(ROW), 2)
             out = Memory(strided(ROW), 2).fill(comm.rank).message(datatype)
-            status = receive(
-                comm, how, into.message(datatype), asked, tag, lambda: comm.Isend(out, to, 17)
-            )
+            status = receive(comm, how, into.message(datatype), asked, tag, lambda: comm.Isend(out, to, 17))
             into.check(Memory(strided(ROW), 2).fill(source).packed)
             return describe(status, datatype)
 
@@ -110,9 +108,7 @@ def test_a_message_that_is_too_long_is_truncated_as_without_tempi(comm: Any, how
         with committed(strided(ROW)) as datatype:
             into = Memory(strided(ROW), 1)
             send = lambda: comm.Isend([data, len(data), MPI.PACKED], to, 2)  # noqa: E731
-            result = outcome(
-                lambda: receive(comm, how, into.message(datatype), source, 2, send) and None
-            )
+            result = outcome(lambda: receive(comm, how, into.message(datatype), source, 2, send) and None)
             untouched = into.copy()
             oracle.unpack(into.tree, 1, np.full(8 * ROW, 0xA5, np.uint8), untouched, into.origin)
             assert (untouched == 0xA5).all()
@@ -353,9 +349,7 @@ def test_empty_messages_are_the_librarys(comm: Any) -> None:
             into.check(np.zeros(0, np.uint8))
 
 
-@pytest.mark.skipif(
-    calls.unchecked(), reason="this build of the library does not look at its arguments"
-)
+@pytest.mark.skipif(calls.unchecked(), reason="this build of the library does not look at its arguments")
 @pytest.mark.parametrize("call", ["Send", "Isend", "Ssend", "Recv", "Irecv", "Send_init"])
 @pytest.mark.parametrize("wrong", ["rank", "tag", "type"])
 def test_wrong_arguments_are_the_librarys_to_refuse(comm: Any, call: str, wrong: str) -> None:

@@ -112,7 +112,7 @@ def test_a_duplicate_of_a_committed_type_is_committed(used_before: bool) -> None
     twin = original.Dup()
     original.Free()
     third = twin.Dup()
-    with acted(packs=3, left_type=0):
+    with acted(packs=3, fallback_type=0):
         for datatype in (third, twin, third):
             np.testing.assert_array_equal(pack(datatype, memory), memory.packed)
     twin.Free()
@@ -127,7 +127,7 @@ def test_a_duplicate_of_an_uncommitted_type_is_not_committed() -> None:
     with idle():
         outcome(lambda: pack(twin, memory))
     twin.Commit()
-    with acted(packs=1, left_type=0):
+    with acted(packs=1, fallback_type=0):
         np.testing.assert_array_equal(pack(twin, memory), memory.packed)
     original.Free()
     twin.Free()

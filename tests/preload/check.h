@@ -1,7 +1,7 @@
 /* What the programs of these tests share: a strided type, its memory, and a verdict.
  *
- * Pairs of ranks (0 with 1, 2 with 3) exchange columns of a matrix. Every rank prints nothing but what
- * is wrong; rank 0 prints "ok NAME" for each step that was right everywhere. */
+ * Pairs of ranks (0 with 1, 2 with 3) exchange columns of a matrix. Every rank prints nothing but
+ * what is wrong; rank 0 prints "ok NAME" for each step that was right everywhere. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -15,7 +15,8 @@ enum { N = 1000 };
 static int rank, size;
 static void *driver;
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ---------------------------------------------------------------------------------------------- */
 
 #define CU(name, ...) (((int (*)())(uintptr_t)dlsym(driver, name))(__VA_ARGS__))
 
@@ -54,7 +55,9 @@ static void verdict(const char *name, const int *there, int first, int step)
         printf("%s %s\n", all ? "ok" : "BAD", name);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------- */
+/* ---- steps
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static void collectives(int *a, int *b)
 {
@@ -76,10 +79,11 @@ static void collectives(int *a, int *b)
 static void persistent(int *a, int *b)
 {
     int (*init)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, MPI_Request *);
-    init = (int (*)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, MPI_Request *))(uintptr_t)
-        dlsym(RTLD_DEFAULT, "MPI_Allreduce_init");
+    init = (int (*)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,
+                    MPI_Request *))(uintptr_t)dlsym(RTLD_DEFAULT, "MPI_Allreduce_init");
     MPI_Request request;
-    if (!init || init(a, b, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request) != MPI_SUCCESS)
+    if (!init ||
+        init(a, b, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request) != MPI_SUCCESS)
         return;
     for (int turn = 0; turn < 3; turn++) {
         put(a, turn, 1);
@@ -111,7 +115,8 @@ static void files(int *a, int *b, const char *path)
 {
     MPI_File file;
     const MPI_Offset place = (MPI_Offset)rank * N * (MPI_Offset)sizeof(int);
-    MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file);
+    MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE,
+                  MPI_INFO_NULL, &file);
     put(a, rank, 3);
     MPI_File_write_at_all(file, place, a, N, MPI_INT, MPI_STATUS_IGNORE);
     MPI_File_read_at_all_begin(file, place, b, N, MPI_INT);
@@ -120,7 +125,8 @@ static void files(int *a, int *b, const char *path)
     MPI_File_close(&file);
 }
 
-/* ---- answers --------------------------------------------------------------------------------------------- */
+/* ---- answers
+ * --------------------------------------------------------------------------------------------- */
 
 static void answers(void)
 {
@@ -128,7 +134,8 @@ static void answers(void)
     int found = 0;
     MPI_Info info;
     int (*query)(void) = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
-    int (*gpu)(int, int *) = (int (*)(int, int *))(uintptr_t)dlsym(RTLD_DEFAULT, "MPIX_GPU_query_support");
+    int (*gpu)(int, int *) = (int (*)(int, int *))(uintptr_t)dlsym(RTLD_DEFAULT,
+                                                                   "MPIX_GPU_query_support");
     int cuda = -1;
     MPI_Comm_get_info(MPI_COMM_WORLD, &info);
     MPI_Info_get(info, "mpi_memory_alloc_kinds", MPI_MAX_INFO_VAL - 1, kinds, &found);

@@ -1,4 +1,5 @@
-/* Memory of the emulated CUDA device, for C programs of these tests. DEVICE_LIBRARY names the driver. */
+/* Memory of the emulated CUDA device, for C programs of these tests. DEVICE_LIBRARY names the
+ * driver. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -24,13 +25,13 @@ static void *cu(const char *name)
 
 /* A driver call as cuda.h names it; every argument in its own type. */
 #define CU(name, ...) ((int (*)())cu(#name))(__VA_ARGS__)
-#define CU_MUST(name, ...)                                                                         \
-    do {                                                                                           \
-        const int result = CU(name, __VA_ARGS__);                                                  \
-        if (result != 0) {                                                                         \
-            printf("BAD %s: CUDA error %d\n", #name, result);                                      \
-            exit(3);                                                                               \
-        }                                                                                          \
+#define CU_MUST(name, ...)                                    \
+    do {                                                      \
+        const int result = CU(name, __VA_ARGS__);             \
+        if (result != 0) {                                    \
+            printf("BAD %s: CUDA error %d\n", #name, result); \
+            exit(3);                                          \
+        }                                                     \
     } while (0)
 
 static void device_load(void)
@@ -49,7 +50,8 @@ static void *device_context(int ordinal)
     return context;
 }
 
-/* CUDA initialised, the first device's context current, or with DEVICE_OWN_CONTEXT one that is made here. */
+/* CUDA initialised, the first device's context current, or with DEVICE_OWN_CONTEXT one that is made
+ * here. */
 static void device_begin(void)
 {
     void *made = NULL;

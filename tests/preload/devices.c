@@ -2,11 +2,11 @@
  *
  *     devices fork | gone | late | threads | contexts | own | destroyed | selves
  */
+#include "check.h"
+#include "device.h"
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "check.h"
-#include "device.h"
 
 static void *on_device(const matrix *m)
 {
@@ -81,8 +81,8 @@ static void gone(void)
     MPI_Datatype type = column_type(ROWS);
     fill(&out, check_rank, 2);
     clear(&in);
-    MPI_Sendrecv(column(&out), 1, type, check_peer, 2, column(&in), 1, type, check_peer, 2, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(column(&out), 1, type, check_peer, 2, column(&in), 1, type, check_peer, 2,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     verdict("host memory afterwards", arrived(&in, check_peer, 2, ROWS));
     MPI_Type_free(&type);
 }
@@ -94,8 +94,8 @@ static void late(void)
     MPI_Datatype type = column_type(ROWS);
     fill(&out, check_rank, 2);
     clear(&in);
-    MPI_Sendrecv(column(&out), 1, type, check_peer, 2, column(&in), 1, type, check_peer, 2, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(column(&out), 1, type, check_peer, 2, column(&in), 1, type, check_peer, 2,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     verdict("before CUDA", arrived(&in, check_peer, 2, ROWS));
     MPI_Type_free(&type);
     device_begin();
@@ -124,7 +124,8 @@ static void *work(void *argument)
     CU_MUST(cuCtxSetCurrent, w->context);
     w->good = 1;
     for (int i = 0; i < ROUNDS; i++)
-        w->good &= swap(w->comm, check_peer, i, 100 * w->number + check_rank, 100 * w->number + check_peer);
+        w->good &= swap(w->comm, check_peer, i, 100 * w->number + check_rank,
+                        100 * w->number + check_peer);
     w->good &= current() == w->context;
     return NULL;
 }
@@ -169,11 +170,12 @@ static void contexts(void)
             clear(&m);
             void *in = on_device(&m);
             CU_MUST(cuCtxSetCurrent, of[now]);
-            MPI_Sendrecv(column_of(out), 1, type, check_peer, 3, column_of(in), 1, type, check_peer, 3,
-                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Sendrecv(column_of(out), 1, type, check_peer, 3, column_of(in), 1, type, check_peer,
+                         3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             const int kept = current() == of[now];
             CU_MUST(cuCtxSetCurrent, of[buffer]);
-            verdict("context", kept && device_read(&m, in, sizeof m) && arrived(&m, check_peer, now, ROWS));
+            verdict("context",
+                    kept && device_read(&m, in, sizeof m) && arrived(&m, check_peer, now, ROWS));
             MPI_Type_free(&type);
             device_delete(out);
             device_delete(in);
@@ -202,8 +204,8 @@ static void *managed_new(size_t n)
     return (void *)(uintptr_t)made;
 }
 
-/* The program's own work is in its context's default stream when MPI is called, and so is what reads the answer:
- * nobody waits for it. */
+/* The program's own work is in its context's default stream when MPI is called, and so is what
+ * reads the answer: nobody waits for it. */
 static int fill_and_swap(void *(*make)(size_t), int value, void *now)
 {
     matrix m;
@@ -213,7 +215,8 @@ static int fill_and_swap(void *(*make)(size_t), int value, void *now)
     memset(wanted, value + check_peer, sizeof wanted);
     memset(kept, 7, sizeof kept);
     CU_MUST(cuMemsetD8Async, (uint64_t)(uintptr_t)in, (unsigned char)7, sizeof m, LEGACY);
-    CU_MUST(cuMemsetD8Async, (uint64_t)(uintptr_t)out, (unsigned char)(value + check_rank), sizeof m, LEGACY);
+    CU_MUST(cuMemsetD8Async, (uint64_t)(uintptr_t)out, (unsigned char)(value + check_rank),
+            sizeof m, LEGACY);
     CU_MUST(cuCtxSetCurrent, now);
     MPI_Request requests[2];
     MPI_Irecv(column_of(in), 1, type, check_peer, 4, MPI_COMM_WORLD, &requests[0]);
@@ -231,7 +234,8 @@ static int fill_and_swap(void *(*make)(size_t), int value, void *now)
     return good;
 }
 
-/* Memory of contexts that the program made, two of them on one device, while any or none is current. */
+/* Memory of contexts that the program made, two of them on one device, while any or none is
+ * current. */
 static void own(void)
 {
     void *(*const makers[])(size_t) = {device_new, managed_new};
@@ -248,7 +252,8 @@ static void own(void)
                 CU_MUST(cuCtxSetCurrent, of[buffer]);
                 good &= fill_and_swap(makers[kind], 10 * buffer + 3 * now, of[now]);
             }
-        /* A pool is the device's: what the program does with its memory is in the current context. */
+        /* A pool is the device's: what the program does with its memory is in the current context.
+         */
         CU_MUST(cuCtxSetCurrent, of[buffer]);
         good &= fill_and_swap(pool_new, 50 + buffer, of[buffer]);
         verdict("own context", good);
@@ -257,8 +262,8 @@ static void own(void)
         CU_MUST(cuCtxDestroy_v2, of[i]);
 }
 
-/* One after the other, with requests that are freed when the context is gone: the handles are given again, now
- * for this device and now for that. */
+/* One after the other, with requests that are freed when the context is gone: the handles are given
+ * again, now for this device and now for that. */
 static int one_of_many(int i, void **before)
 {
     MPI_Request requests[2];
@@ -330,7 +335,8 @@ static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 static void count_one(const matrix *m, int comm)
 {
     const int id = (int)((m->cell[0][1] - value_of(0, 0, 0)) / 1000.0);
-    const int there = id >= 0 && id < COMMS * SELVES * MESSAGES && id / (SELVES * MESSAGES) == comm && arrived(m, 0, id, ROWS);
+    const int there = id >= 0 && id < COMMS * SELVES * MESSAGES &&
+                      id / (SELVES * MESSAGES) == comm && arrived(m, 0, id, ROWS);
     pthread_mutex_lock(&counting);
     if (there)
         seen[id]++;
@@ -382,8 +388,8 @@ static void *be_self(void *argument)
     return NULL;
 }
 
-/* Threads with messages to the process itself, of one tag in one communicator: any of them may get any, whole
- * and once. */
+/* Threads with messages to the process itself, of one tag in one communicator: any of them may get
+ * any, whole and once. */
 static void selves(void)
 {
     self all[SELVES];
@@ -407,8 +413,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"fork", forking}, {"gone", gone}, {"late", late}, {"threads", threads}, {"contexts", contexts},
-               {"own", own}, {"destroyed", destroyed}, {"selves", selves}};
+    } cases[] = {{"fork", forking},        {"gone", gone},         {"late", late},
+                 {"threads", threads},     {"contexts", contexts}, {"own", own},
+                 {"destroyed", destroyed}, {"selves", selves}};
     int level;
     device_load();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);

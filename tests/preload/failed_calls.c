@@ -1,5 +1,6 @@
-/* A call that fails, with an error handler of the program's that returns: request, status and buffer stay as they were,
- * whatever the call returns, and so does what hangs on a live request of that handle. */
+/* A call that fails, with an error handler of the program's that returns: request, status and
+ * buffer stay as they were, whatever the call returns, and so does what hangs on a live request of
+ * that handle. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ enum { RUNS = 64, GAP = 3, TIMES = 3, WRONG_RANK = 1 << 20 };
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"Recv_init", "Send_init", "Irecv", "Isend", "Recv", "Recv, status ignored"};
+    static const char *const names[] = {"Recv_init", "Send_init", "Irecv",
+                                        "Isend",     "Recv",      "Recv, status ignored"};
     enum { NAMES = sizeof names / sizeof *names };
     MPI_Datatype type;
     int out[RUNS * GAP], in[RUNS * GAP];
@@ -62,8 +64,8 @@ int main(int argc, char **argv)
                 good &= in[k * GAP] == 1000 * i + k * GAP;
             whole += good;
         }
-        printf("%s: all is %s, %d of %d receives are whole\n", names[how], kept ? "as it was" : "changed", whole,
-               TIMES);
+        printf("%s: all is %s, %d of %d receives are whole\n", names[how],
+               kept ? "as it was" : "changed", whole, TIMES);
         MPI_Request_free(&receive);
     }
     MPI_Type_free(&type);

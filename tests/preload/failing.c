@@ -2,19 +2,20 @@
  *
  *     failing [FUNCTION K [ERROR]]
  *
- * The K-th call of FUNCTION from the first message on fails. Each step prints "right NAME", "error NAME" when an
- * MPI call of it said so, "gone NAME" when the device itself no longer answers, or "WRONG NAME". */
+ * The K-th call of FUNCTION from the first message on fails. Each step prints "right NAME", "error
+ * NAME" when an MPI call of it said so, "gone NAME" when the device itself no longer answers, or
+ * "WRONG NAME". */
+#include "device.h"
 #include <mpi.h>
 #include <string.h>
-#include "device.h"
 
 enum { MOST = 1 << 20, SENT = 0x40, CLEAN = 0x11 };
 
 typedef struct kind {
     const char *name;
     MPI_Datatype type;
-    long span;   /* bytes of memory */
-    int packed;  /* bytes */
+    long span;  /* bytes of memory */
+    int packed; /* bytes */
 } kind;
 
 static MPI_Comm comm;
@@ -57,9 +58,9 @@ static void verdict(const char *name, const kind *k, int failed, int present)
         how = "gone";
     else if (!failed) {
         expect(k);
-        how = !device_read(got, into, (size_t)k->span)              ? "gone"
+        how = !device_read(got, into, (size_t)k->span)      ? "gone"
               : memcmp(got, expected, (size_t)k->span) == 0 ? "right"
-                                                                    : "WRONG";
+                                                            : "WRONG";
     }
     printf("%s %s of %s\n", how, name, k->name);
     fflush(stdout);
@@ -109,7 +110,8 @@ static int self(const kind *k)
 {
     MPI_Comm clean;
     MPI_Comm_dup(comm, &clean);
-    const int failed = bad(MPI_Sendrecv(out, 1, k->type, 0, 1, into, 1, k->type, 0, 1, clean, MPI_STATUS_IGNORE));
+    const int failed =
+        bad(MPI_Sendrecv(out, 1, k->type, 0, 1, into, 1, k->type, 0, 1, clean, MPI_STATUS_IGNORE));
     MPI_Comm_free(&clean);
     return failed;
 }
@@ -124,7 +126,8 @@ static int persistent(const kind *k)
     if (failed)
         give_up(&receive);
     else
-        failed = bad(MPI_Wait(&send, MPI_STATUS_IGNORE)) | bad(MPI_Wait(&receive, MPI_STATUS_IGNORE));
+        failed = bad(MPI_Wait(&send, MPI_STATUS_IGNORE)) |
+                 bad(MPI_Wait(&receive, MPI_STATUS_IGNORE));
     MPI_Request_free(&receive);
     MPI_Request_free(&send);
     return failed;
@@ -149,8 +152,12 @@ static int pack_on_device(const kind *k)
 static const struct {
     const char *name;
     int (*run)(const kind *);
-} steps[] = {{"a nonblocking message", nonblocking}, {"a burst", burst},     {"a message to oneself", self},
-             {"a persistent message", persistent},   {"a pack", pack},       {"a pack on the device", pack_on_device}};
+} steps[] = {{"a nonblocking message", nonblocking},
+             {"a burst", burst},
+             {"a message to oneself", self},
+             {"a persistent message", persistent},
+             {"a pack", pack},
+             {"a pack on the device", pack_on_device}};
 
 static kind kind_new(const char *name, MPI_Datatype type)
 {
@@ -177,7 +184,9 @@ static kind kind_of(int which)
         }
         MPI_Type_indexed(60, lengths, places, MPI_INT, &type);
         return kind_new("a list", type);
-    case 2: MPI_Type_vector(40000, 1, 3, MPI_DOUBLE, &type); return kind_new("a large vector", type);
+    case 2:
+        MPI_Type_vector(40000, 1, 3, MPI_DOUBLE, &type);
+        return kind_new("a large vector", type);
     default: MPI_Type_contiguous(5000, MPI_DOUBLE, &type); return kind_new("a row", type);
     }
 }
@@ -187,9 +196,10 @@ static void arm(int argc, char **argv)
     char rule[200];
     if (argc < 3)
         return;
-    const unsigned long long so_far = ((uint64_t(*)(const char *))cu("tempi_emulator_count"))(argv[1]);
-    snprintf(rule, sizeof rule, "%s:%llu%s%s", argv[1], so_far + strtoull(argv[2], NULL, 10), argc > 3 ? ":" : "",
-             argc > 3 ? argv[3] : "");
+    const unsigned long long so_far =
+        ((uint64_t (*)(const char *))cu("tempi_emulator_count"))(argv[1]);
+    snprintf(rule, sizeof rule, "%s:%llu%s%s", argv[1], so_far + strtoull(argv[2], NULL, 10),
+             argc > 3 ? ":" : "", argc > 3 ? argv[3] : "");
     if (((int (*)(const char *))cu("tempi_emulator_fail"))(rule) != 0)
         printf("BAD rule %s\n", rule);
 }

@@ -1,4 +1,5 @@
-/* A child is forked while messages are under way; it packs, exits by exit(), and the parent goes on. */
+/* A child is forked while messages are under way; it packs, exits by exit(), and the parent goes
+ * on. */
 #include "check.h"
 #include <sys/wait.h>
 #include <unistd.h>

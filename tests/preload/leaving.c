@@ -1,5 +1,5 @@
-/* How programs end: types and requests that are never freed, sends that nobody waited for, and MPI_Finalize
- * called from an exit handler. What was sent must arrive all the same. */
+/* How programs end: types and requests that are never freed, sends that nobody waited for, and
+ * MPI_Finalize called from an exit handler. What was sent must arrive all the same. */
 #include "check.h"
 
 static MPI_Datatype type;

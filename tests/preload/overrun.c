@@ -1,4 +1,5 @@
-/* Wrong on purpose: the type reaches behind the memory that is packed. A checker must see tempi read there. */
+/* Wrong on purpose: the type reaches behind the memory that is packed. A checker must see tempi
+ * read there. */
 #include "check.h"
 
 int main(int argc, char **argv)

@@ -13,7 +13,8 @@ static void blocking_sends(void)
     static const struct {
         const char *name;
         blocking send;
-    } modes[] = {{"Send", MPI_Send}, {"Ssend", MPI_Ssend}, {"Rsend", MPI_Rsend}, {"Bsend", MPI_Bsend}};
+    } modes[] = {
+        {"Send", MPI_Send}, {"Ssend", MPI_Ssend}, {"Rsend", MPI_Rsend}, {"Bsend", MPI_Bsend}};
     for (int i = 0; i < 4; i++) {
         MPI_Request request;
         MPI_Status status;
@@ -23,8 +24,9 @@ static void blocking_sends(void)
         MPI_Barrier(MPI_COMM_WORLD); /* ready mode */
         modes[i].send(column(&out), 1, type, check_peer, i, MPI_COMM_WORLD);
         MPI_Wait(&request, &status);
-        verdict(modes[i].name, arrived(&in, check_peer, i, ROWS) && status.MPI_SOURCE == check_peer &&
-                                   status.MPI_TAG == i && request == MPI_REQUEST_NULL);
+        verdict(modes[i].name, arrived(&in, check_peer, i, ROWS) &&
+                                   status.MPI_SOURCE == check_peer && status.MPI_TAG == i &&
+                                   request == MPI_REQUEST_NULL);
     }
 }
 
@@ -33,7 +35,10 @@ static void nonblocking_sends(void)
     static const struct {
         const char *name;
         starting send;
-    } modes[] = {{"Isend", MPI_Isend}, {"Issend", MPI_Issend}, {"Irsend", MPI_Irsend}, {"Ibsend", MPI_Ibsend}};
+    } modes[] = {{"Isend", MPI_Isend},
+                 {"Issend", MPI_Issend},
+                 {"Irsend", MPI_Irsend},
+                 {"Ibsend", MPI_Ibsend}};
     for (int i = 0; i < 4; i++) {
         MPI_Request requests[2];
         fill(&out, check_rank, i);
@@ -51,8 +56,10 @@ static void persistent_sends(void)
     static const struct {
         const char *name;
         starting init;
-    } modes[] = {{"Send_init", MPI_Send_init}, {"Ssend_init", MPI_Ssend_init},
-                 {"Rsend_init", MPI_Rsend_init}, {"Bsend_init", MPI_Bsend_init}};
+    } modes[] = {{"Send_init", MPI_Send_init},
+                 {"Ssend_init", MPI_Ssend_init},
+                 {"Rsend_init", MPI_Rsend_init},
+                 {"Bsend_init", MPI_Bsend_init}};
     for (int i = 0; i < 4; i++) {
         MPI_Request requests[2];
         int good = 1;
@@ -65,7 +72,8 @@ static void persistent_sends(void)
             MPI_Barrier(MPI_COMM_WORLD);
             MPI_Startall(1, &requests[1]);
             MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-            good = good && arrived(&in, check_peer, 10 * turn + i, ROWS) && requests[0] != MPI_REQUEST_NULL;
+            good = good && arrived(&in, check_peer, 10 * turn + i, ROWS) &&
+                   requests[0] != MPI_REQUEST_NULL;
         }
         MPI_Request_free(&requests[0]);
         MPI_Request_free(&requests[1]);
@@ -111,13 +119,14 @@ static void combined(void)
 {
     fill(&out, check_rank, 4);
     clear(&in);
-    MPI_Sendrecv(column(&out), 1, type, check_peer, 4, column(&in), 1, type, check_peer, 4, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(column(&out), 1, type, check_peer, 4, column(&in), 1, type, check_peer, 4,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     verdict("Sendrecv", arrived(&in, check_peer, 4, ROWS));
     clear(&in);
     for (int i = 0; i < ROWS; i++)
         in.cell[i][1] = value_of(check_rank, 5, i);
-    MPI_Sendrecv_replace(column(&in), 1, type, check_peer, 5, check_peer, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv_replace(column(&in), 1, type, check_peer, 5, check_peer, 5, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
     verdict("Sendrecv_replace", arrived(&in, check_peer, 5, ROWS));
 }
 
@@ -132,10 +141,11 @@ static void packing(void)
     const int end = position;
     position = 8;
     MPI_Unpack(packed, sizeof packed, &position, column(&in), 1, type, MPI_COMM_WORLD);
-    verdict("Pack and Unpack", arrived(&in, check_rank, 6, ROWS) && end == 8 + 8 * ROWS && position == end);
+    verdict("Pack and Unpack",
+            arrived(&in, check_rank, 6, ROWS) && end == 8 + 8 * ROWS && position == end);
 }
 
-/* ---- completion --------------------------------------------------------------------------------- */
+/* ---- completion ------------------------------------------------------------------------------ */
 
 enum { MANY = 5 };
 static matrix outs[MANY], ins[MANY];

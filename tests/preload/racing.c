@@ -1,5 +1,5 @@
-/* Wrong on purpose: two threads pack into one buffer at once. A thread checker that sees the engine must
- * say so. */
+/* Wrong on purpose: two threads pack into one buffer at once. A thread checker that sees the engine
+ * must say so. */
 #include "check.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,8 +11,8 @@ static MPI_Datatype type;
 
 static _Atomic int turns[2]; /* of each thread; read and written so that they order nothing */
 
-/* Goes on until the other has had its turns too: on a busy machine one thread may be done before the other
- * begins, and then the engine's own locks put all of the one before the other. */
+/* Goes on until the other has had its turns too: on a busy machine one thread may be done before
+ * the other begins, and then the engine's own locks put all of the one before the other. */
 static void *work(void *second)
 {
     const int me = second != NULL;

@@ -88,7 +88,7 @@ def test_statistics_tell_what_tempi_does_not_act_in(mpi: Toolchain, programs: Pa
     for name in ("run.json", "printed"):
         found = counted.read(str(tmp_path / name))
         assert found.fallbacks == {"MPI_Bcast": {"calls": 2 * 3, "bytes": 2 * 3 * 64}}
-        assert found.sum["left_function"] == 2 * 3
+        assert found.sum["fallback_function"] == 2 * 3
     assert run.stderr.count("3 calls left to the library") == 2
 
 

@@ -1,5 +1,5 @@
-/* MPI_THREAD_MULTIPLE: threads that send, receive and complete derived types at once, each its own tags,
- * half of them with types that they make and free all the time. */
+/* MPI_THREAD_MULTIPLE: threads that send, receive and complete derived types at once, each its own
+ * tags, half of them with types that they make and free all the time. */
 #include "check.h"
 #include <pthread.h>
 
@@ -18,9 +18,7 @@ static void complete(int way, MPI_Request requests[])
     enum { N = 2 * MESSAGES };
     int index, flag = 0, some, indices[N];
     switch (way) {
-    case 0:
-        MPI_Waitall(N, requests, MPI_STATUSES_IGNORE);
-        break;
+    case 0: MPI_Waitall(N, requests, MPI_STATUSES_IGNORE); break;
     case 1:
         do
             MPI_Testany(N, requests, &index, &flag, MPI_STATUS_IGNORE);
@@ -48,8 +46,10 @@ static void *work(void *argument)
             const int tag = w->number * MESSAGES + i;
             clear(&w->in[i]);
             fill(&w->out[i], check_rank, turn * 100 + tag);
-            MPI_Irecv(column(&w->in[i]), 1, used, check_peer, tag, MPI_COMM_WORLD, &requests[2 * i]);
-            MPI_Isend(column(&w->out[i]), 1, used, check_peer, tag, MPI_COMM_WORLD, &requests[2 * i + 1]);
+            MPI_Irecv(column(&w->in[i]), 1, used, check_peer, tag, MPI_COMM_WORLD,
+                      &requests[2 * i]);
+            MPI_Isend(column(&w->out[i]), 1, used, check_peer, tag, MPI_COMM_WORLD,
+                      &requests[2 * i + 1]);
         }
         if (used != type)
             MPI_Type_free(&used);

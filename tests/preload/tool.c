@@ -4,13 +4,15 @@
 
 static int posted, completed;
 
-int MPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+int MPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request)
 {
     posted++;
     return PMPI_Isend(buf, count, type, to, tag, comm, request);
 }
 
-int MPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request)
+int MPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+              MPI_Request *request)
 {
     posted++;
     return PMPI_Irecv(buf, count, type, from, tag, comm, request);

@@ -1,5 +1,6 @@
-/* Messages that are longer than their receive: error class, bytes by the status, what was delivered, which requests
- * are left; by each receiving call, to oneself and from another rank. The output is the library's own without tempi. */
+/* Messages that are longer than their receive: error class, bytes by the status, what was
+ * delivered, which requests are left; by each receiving call, to oneself and from another rank. The
+ * output is the library's own without tempi. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,8 @@ static void send_two(int to, int runs, int packed)
     MPI_Type_free(&type);
 }
 
-/* One of the two elements that come; `to`, `from`: MPI_PROC_NULL: this rank does not take part so. */
+/* One of the two elements that come; `to`, `from`: MPI_PROC_NULL: this rank does not take part so.
+ */
 static void one(const char *how, int to, int from, int runs, int packed)
 {
     static int memory[ROOM];
@@ -71,7 +73,8 @@ static void one(const char *how, int to, int from, int runs, int packed)
         if (strcmp(how, "Recv") == 0)
             rc = MPI_Recv(memory, 1, type, from, 0, comm, &status);
         else if (strcmp(how, "Sendrecv") == 0)
-            rc = MPI_Sendrecv(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, memory, 1, type, from, 0, comm, &status);
+            rc = MPI_Sendrecv(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, memory, 1, type, from, 0, comm,
+                              &status);
         else if (strcmp(how, "Mrecv") == 0) {
             MPI_Mprobe(from, 0, comm, &matched, MPI_STATUS_IGNORE);
             rc = MPI_Mrecv(memory, 1, type, &matched, &status);
@@ -88,8 +91,8 @@ static void one(const char *how, int to, int from, int runs, int packed)
             else
                 outside += memory[i] != -1;
         printf("%s %s of %d%s: class %d, %d bytes, %d delivered, %d outside, request %d\n", how,
-               from == rank ? "from oneself" : "from another", runs, packed ? ", packed" : "", class_of(rc), bytes,
-               delivered, outside, request != MPI_REQUEST_NULL);
+               from == rank ? "from oneself" : "from another", runs, packed ? ", packed" : "",
+               class_of(rc), bytes, delivered, outside, request != MPI_REQUEST_NULL);
         if (request != MPI_REQUEST_NULL)
             MPI_Request_free(&request);
     }
@@ -104,7 +107,8 @@ static int by_waitall(int ignored, MPI_Request requests[], MPI_Status statuses[]
     return MPI_Waitall(MANY, requests, ignored ? MPI_STATUSES_IGNORE : statuses);
 }
 
-/* The second of three is too long. What a library leaves pending is completed at the end, and then all are there. */
+/* The second of three is too long. What a library leaves pending is completed at the end, and then
+ * all are there. */
 static void several(int ignored, int to, int from)
 {
     static int memory[MANY][ROOM], out[MANY][ROOM];
@@ -133,7 +137,8 @@ static void several(int ignored, int to, int from)
                from == rank ? "from oneself" : "from another", class_of(rc));
         for (int i = 0; i < MANY; i++) {
             const int error = statuses[i].MPI_ERROR;
-            printf(" (%d, left %d)", error == SET ? 0 : class_of(error), requests[i] != MPI_REQUEST_NULL);
+            printf(" (%d, left %d)", error == SET ? 0 : class_of(error),
+                   requests[i] != MPI_REQUEST_NULL);
             if (requests[i] != MPI_REQUEST_NULL)
                 MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
             for (int k = 0; k < SHORT; k++)
@@ -160,7 +165,8 @@ int main(int argc, char **argv)
     for (int self = 1; self >= 0; self--) {
         const int to = self == (rank == 0) ? 0 : MPI_PROC_NULL;
         const int from = rank != 0 ? MPI_PROC_NULL : self ? 0 : 1;
-        /* More than 4 KiB in all only to oneself: between processes Open MPI 5.0.11 overruns (shim/wire.h). */
+        /* More than 4 KiB in all only to oneself: between processes Open MPI 5.0.11 overruns
+         * (shim/p2p/wire.h). */
         for (int runs = 4; runs <= RUNS; runs += RUNS - 4)
             for (int i = 0; i < (int)(sizeof hows / sizeof *hows); i++)
                 for (int packed = 0; packed < 2; packed++)

@@ -7,7 +7,7 @@ Draws small random types and counts, and moves each by MPI_Pack, by MPI_Unpack, 
 `--bytes`: derived at the sender, at the receiver, at both. What arrives is held against the type map
 (tests/oracle.py). Each failing type is printed as `oracle` writes it, with its marks; the last lines count for
 each mark how many of the types with it fail. `--shrink` reduces each to a smaller one that fails in the same
-way. The classes that are found so stand in csrc/shim/wrong.c and tests/mpi/test_known_wrong.py.
+way. The classes that are found so stand in csrc/shim/type/quirks.c and tests/mpi/test_known_wrong.py.
 """
 
 from __future__ import annotations

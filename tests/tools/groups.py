@@ -1,4 +1,4 @@
-"""The groups of MPI tests: what is set in their processes, which files, how many ranks, by which doors."""
+"""The groups of MPI tests: what is set in their processes, which files, how many ranks, by which entries."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class Group:
     patterns: tuple[str, ...]
     ranks: tuple[int, ...] = (2,)
     apart: tuple[str, ...] = ()  # patterns of files that are not taken
-    both_doors: bool = True
+    both_entries: bool = True
 
     def files(self, folder: Path) -> set[Path]:
         taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
         return taken - {path for pattern in self.apart for path in folder.glob(pattern)}
 
-    def doors(self, kind: str | None) -> tuple[str, ...]:
-        """A variation goes by one door, another one on Open MPI than elsewhere."""
-        if self.both_doors:
+    def entries(self, kind: str | None) -> tuple[str, ...]:
+        """A variation goes by one entry, another one on Open MPI than elsewhere."""
+        if self.both_entries:
             return ("preload", "import")
         return ("import",) if kind == "openmpi" else ("preload",)
 
 
 def variation(settings: Mapping[str, str], *patterns: str, ranks: tuple[int, ...] = (2,)) -> Group:
-    """Tests of what happens behind the door, or that run by both doors elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_doors=False)
+    """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
+    return Group(settings, patterns, ranks, both_entries=False)
 
 
 FORCED = {"TEMPI_FORCE": "1"}

@@ -92,14 +92,14 @@ class Recorder(unittest.TextTestResult):
         self.note(test, "failed")
 
 
-def child(door: str, tests: Path, leave_out: Sequence[str], include: str, out: Path) -> None:
+def child(entry: str, tests: Path, leave_out: Sequence[str], include: str, out: Path) -> None:
     """Runs the suite in this rank and writes what came of each test."""
-    if door == "import":
+    if entry == "import":
         from tempi import MPI
 
         importlib.import_module("mpi4py").MPI = MPI
     sys.path.insert(0, str(tests))
-    if door == "import":
+    if entry == "import":
         leave_lies_out()
     program = importlib.import_module("main").TestProgram
     runner = unittest.TextTestRunner(resultclass=Recorder, verbosity=0)
@@ -116,7 +116,7 @@ def child(door: str, tests: Path, leave_out: Sequence[str], include: str, out: P
     Program(module=None, argv=arguments)
     from mpi4py import MPI as Below
 
-    if door != "plain":
+    if entry != "plain":
         import tempi
 
         assert tempi.stats().interposed, tempi.stats().reason
@@ -157,17 +157,17 @@ def library() -> str:
     return found.stdout.strip()
 
 
-def settings_of(door: str, extra: Sequence[str]) -> dict[str, str]:
-    if door == "plain":
+def settings_of(entry: str, extra: Sequence[str]) -> dict[str, str]:
+    if entry == "plain":
         return {}
-    preload = {"LD_PRELOAD": library()} if door == "preload" else {}
+    preload = {"LD_PRELOAD": library()} if entry == "preload" else {}
     return {"TEMPI_FORCE": "1"} | dict(pair.split("=", 1) for pair in extra) | preload
 
 
-def run(settings: Mapping[str, str], door: str, ranks: int, tests: Path, words: Sequence[str]) -> list[Outcomes]:
+def run(settings: Mapping[str, str], entry: str, ranks: int, tests: Path, words: Sequence[str]) -> list[Outcomes]:
     """What each rank wrote; nothing of a rank that did not get so far."""
     with tempfile.TemporaryDirectory() as out:
-        me = [sys.executable, "-P", __file__, "--child", door, "--tests", str(tests), "--out", out, *words]
+        me = [sys.executable, "-P", __file__, "--child", entry, "--tests", str(tests), "--out", out, *words]
         line = [*launcher(), "-n", str(ranks), "env", *(f"{k}={v}" for k, v in settings.items()), *me]
         process = subprocess.Popen(
             line,
@@ -186,43 +186,43 @@ def run(settings: Mapping[str, str], door: str, ranks: int, tests: Path, words: 
             output = process.communicate()[0] + f"\nstopped after {LIMIT:.0f} s"
         written = [json.loads(path.read_text()) for path in sorted(Path(out).iterdir())]
     if len(written) < ranks:
-        print(f"{door}, {ranks} ranks: {ranks - len(written)} ranks did not finish", output[-3000:], sep="\n")
+        print(f"{entry}, {ranks} ranks: {ranks - len(written)} ranks did not finish", output[-3000:], sep="\n")
     return written
 
 
-def differences(door: str, plain: Outcomes, with_tempi: Outcomes) -> Iterator[str]:
-    allowed = CHANGED.get(door)
+def differences(entry: str, plain: Outcomes, with_tempi: Outcomes) -> Iterator[str]:
+    allowed = CHANGED.get(entry)
     for name in sorted(plain.keys() | with_tempi.keys()):
         before, after = plain.get(name, "not run"), with_tempi.get(name, "not run")
         if before != after and not (allowed and allowed.search(name)):
-            yield f"{name}: {before} without tempi, {after} with it by {door}"
+            yield f"{name}: {before} without tempi, {after} with it by {entry}"
 
 
 def compare(
-    ranks: int, doors: Sequence[str], tests: Path, words: Sequence[str], extra: Sequence[str]
+    ranks: int, entries: Sequence[str], tests: Path, words: Sequence[str], extra: Sequence[str]
 ) -> tuple[int, int, int]:
-    """Passed, failed, skipped: of tests with tempi, over doors; the worst rank's outcome."""
+    """Passed, failed, skipped: of tests with tempi, over entries; the worst rank's outcome."""
     passed = failed = skipped = 0
     plain = run({}, "plain", ranks, tests, words)
-    for door in doors:
-        done = run(settings_of(door, extra), door, ranks, tests, words)
+    for entry in entries:
+        done = run(settings_of(entry, extra), entry, ranks, tests, words)
         complete = len(plain) == len(done) == ranks
         changed: set[str] = set()
         for rank, (before, after) in enumerate(zip(plain, done, strict=False)):
-            found = list(differences(door, before, after))
+            found = list(differences(entry, before, after))
             changed |= {line.split(":")[0] for line in found}
             print(*(f"rank {rank}: {line}" for line in found), sep="\n", end="\n" if found else "")
         outcomes = done[0] if done else {}
         passed += sum(o != "skipped" for n, o in outcomes.items() if n not in changed)
         skipped += sum(o == "skipped" for n, o in outcomes.items() if n not in changed)
         failed += len(changed) + (not complete)
-        print(f"{ranks} ranks, {door}: {len(outcomes)} tests, {len(changed)} changed", flush=True)
+        print(f"{ranks} ranks, {entry}: {len(outcomes)} tests, {len(changed)} changed", flush=True)
     return passed, failed, skipped
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--all", action="store_true", help="all tests by both doors on 1 and on 2 ranks")
+    parser.add_argument("--all", action="store_true", help="all tests by both entries on 1 and on 2 ranks")
     parser.add_argument("--include", default="", help="test modules whose name matches")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of tempi's")
     parser.add_argument("--child", choices=("plain", *DOORS), help=argparse.SUPPRESS)
@@ -236,7 +236,7 @@ def main(arguments: Sequence[str]) -> int:
     start, tests = time.monotonic(), sources()
     words = [*(["--all"] if options.all else []), "--include", options.include]
     plan = dict.fromkeys(SOME, DOORS) if options.all else SOME
-    totals = [compare(ranks, doors, tests, words, options.set) for ranks, doors in plan.items()]
+    totals = [compare(ranks, entries, tests, words, options.set) for ranks, entries in plan.items()]
     passed, failed, skipped = (sum(column) for column in zip(*totals, strict=True))
     seconds = time.monotonic() - start
     print(f"{passed} passed, {failed} failed, {skipped} skipped in {seconds:.1f}s")

@@ -1,4 +1,4 @@
-"""Runs all tests for one environment: unit tests once, MPI tests at 1, 2 and 4 ranks by both doors.
+"""Runs all tests for one environment: unit tests once, MPI tests at 1, 2 and 4 ranks by both entries.
 
     python tests/tools/suite.py VENV [MPI] [--second] [--only WORD] [--list]
 
@@ -85,12 +85,12 @@ def mpi_steps(library: str, kind: str | None) -> Iterator[Step]:
     folder = ROOT / "tests" / "mpi"
     for name, group in groups.GROUPS.items():
         files = sorted(map(str, group.files(folder)))
-        for door in group.doors(kind):
-            own = dict(group.settings) | {"MPITEST_DOOR": door}
-            if door == "preload":
+        for entry in group.entries(kind):
+            own = dict(group.settings) | {"MPITEST_ENTRY": entry}
+            if entry == "preload":
                 own["LD_PRELOAD"] = library
             for n in group.ranks:
-                yield Step(f"mpi {name}, {door}, {n} ranks", pytest_of(*files), n, own)
+                yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own)
 
 
 def preload_steps(kind: str | None) -> Iterator[Step]:

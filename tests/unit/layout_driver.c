@@ -1,9 +1,10 @@
 /* layout_driver.c: builds every kind of layout in C, for sanitizers, failing allocations and other
  * processors. With no argument: prints each canonical layout as text. With a number n: the n-th
- * allocation from then on fails; prints the status of each type. Exits with 1 if anything is left. */
+ * allocation from then on fails; prints the status of each type. Exits with 1 if anything is left.
+ */
+#include "tempi.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "tempi.h"
 
 static long fail_at = -1; /* allocations until one fails; -1: never */
 static long failures;
@@ -65,7 +66,8 @@ static int make_cyclic(tempi_layout **out)
     int status = tempi_layout_pair(8, 8, 4, 16, &element);
     if (status)
         return status;
-    status = tempi_layout_darray(6, 4, 2, sizes, kinds, arguments, processes, TEMPI_ORDER_C, element, out);
+    status = tempi_layout_darray(6, 4, 2, sizes, kinds, arguments, processes, TEMPI_ORDER_C,
+                                 element, out);
     tempi_layout_free(element);
     return status;
 }
@@ -133,7 +135,8 @@ static int make_deep(tempi_layout *inner, tempi_layout **out)
     int status = TEMPI_OK;
     for (int i = 0; i < 13 && !status; i++) {
         tempi_layout *outer = NULL;
-        status = tempi_layout_hvector(2, 1, 3 * (inner->true_ub - inner->true_lb) + 1, inner, &outer);
+        status = tempi_layout_hvector(2, 1, 3 * (inner->true_ub - inner->true_lb) + 1, inner,
+                                      &outer);
         tempi_layout_free(inner);
         inner = outer;
     }
@@ -174,25 +177,28 @@ static int make_resized(tempi_layout **out)
     return status;
 }
 
-static const kind kinds[] = {make_face,  make_cyclic, make_indexed,      make_indexed_twice,
-                             make_block, make_struct, make_deep_regular, make_deep_irregular,
-                             make_resized};
+static const kind kinds[] = {make_face,          make_cyclic,         make_indexed,
+                             make_indexed_twice, make_block,          make_struct,
+                             make_deep_regular,  make_deep_irregular, make_resized};
 
 static void print_layout(const tempi_layout *l)
 {
     uint64_t sum = 0;
-    printf("size %lld lb %lld extent %lld true %lld..%lld runs %lld boxes %d dense %d\n", (long long)l->size,
-           (long long)l->lb, (long long)l->extent, (long long)l->true_lb, (long long)l->true_ub,
-           (long long)l->runs, l->nboxes, l->dense);
+    printf("size %lld lb %lld extent %lld true %lld..%lld runs %lld boxes %d dense %d\n",
+           (long long)l->size, (long long)l->lb, (long long)l->extent, (long long)l->true_lb,
+           (long long)l->true_ub, (long long)l->runs, l->nboxes, l->dense);
     for (int32_t i = 0; i < l->nboxes; i++) {
         const tempi_box *b = &l->boxes[i];
-        printf("  box %lld %lld %lld:", (long long)b->offset, (long long)b->packed, (long long)b->run);
+        printf("  box %lld %lld %lld:", (long long)b->offset, (long long)b->packed,
+               (long long)b->run);
         for (int d = 0; d < b->ndims; d++)
             printf(" (%lld %lld %lld)", (long long)b->dims[d].count, (long long)b->dims[d].stride,
                    (long long)b->dims[d].packed_stride);
         for (int64_t k = 0; b->table && k < b->table->n; k++)
-            sum = sum * 31 + (uint64_t)b->table->entries[k].offset * 7 + (uint64_t)b->table->entries[k].packed;
-        printf(" table %lld sum %llu\n", (long long)(b->table ? b->table->n : 0), (unsigned long long)sum);
+            sum = sum * 31 + (uint64_t)b->table->entries[k].offset * 7 +
+                  (uint64_t)b->table->entries[k].packed;
+        printf(" table %lld sum %llu\n", (long long)(b->table ? b->table->n : 0),
+               (unsigned long long)sum);
     }
 }
 

@@ -1,12 +1,13 @@
 /* pack_driver.c: packs and unpacks random boxes in C, for sanitizers and other processors. Every
- * buffer ends or begins at a page that nobody may touch; the reference walks the boxes byte by byte.
- * Prints each level of this processor with the number of its cases; exits with 1 at the first error. */
+ * buffer ends or begins at a page that nobody may touch; the reference walks the boxes byte by
+ * byte. Prints each level of this processor with the number of its cases; exits with 1 at the first
+ * error. */
+#include "pack/pack.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "pack/pack.h"
 
 enum { ENTRIES = 40, CASES = 400, LARGEST = 1 << 18 };
 
@@ -22,7 +23,8 @@ static int64_t draw(int64_t from, int64_t to) /* both included */
 
 static int64_t draw_run(void)
 {
-    static const int64_t runs[] = {1, 2, 3, 4, 6, 7, 8, 12, 16, 17, 24, 32, 33, 48, 63, 64, 65, 130, 300};
+    static const int64_t runs[] = {1,  2,  3,  4,  6,  7,  8,  12,  16, 17,
+                                   24, 32, 33, 48, 63, 64, 65, 130, 300};
     return runs[draw(0, (int64_t)(sizeof runs / sizeof *runs) - 1)];
 }
 
@@ -50,7 +52,8 @@ static void fence_free(fence *gone)
     munmap(gone->map, gone->bytes);
 }
 
-/* ---- random boxes --------------------------------------------------------------------------------- */
+/* ---- random boxes
+ * --------------------------------------------------------------------------------- */
 
 static tempi_entry entries[ENTRIES + 1];
 static tempi_table table = {0, entries};
@@ -99,7 +102,8 @@ static void make_table(tempi_box *box)
     box->table = &table;
 }
 
-/* ---- the reference -------------------------------------------------------------------------------- */
+/* ---- the reference
+ * -------------------------------------------------------------------------------- */
 
 static int64_t where[LARGEST]; /* memory offset of each packed byte of one element */
 
@@ -124,7 +128,8 @@ static void note_box(const tempi_box *box, int d, int64_t offset, int64_t packed
         return;
     }
     for (int64_t i = 0; i < box->dims[d].count; i++)
-        note_box(box, d + 1, offset + i * box->dims[d].stride, packed + i * box->dims[d].packed_stride);
+        note_box(box, d + 1, offset + i * box->dims[d].stride,
+                 packed + i * box->dims[d].packed_stride);
 }
 
 static int64_t box_size(const tempi_box *box)
@@ -137,7 +142,8 @@ static int64_t box_size(const tempi_box *box)
     return size;
 }
 
-/* ---- one case --------------------------------------------------------------------------------------- */
+/* ---- one case
+ * --------------------------------------------------------------------------------------- */
 
 static void expect(int good, const char *what, int64_t at)
 {
@@ -156,7 +162,8 @@ static int64_t place(const tempi_layout *layout, int64_t byte)
 static void check(const tempi_layout *layout, int64_t count, int64_t first, int64_t n, int at_end)
 {
     const int64_t span = (count - 1) * layout->extent + layout->true_ub;
-    fence memory = fence_make(span, at_end), packed = fence_make(n, !at_end), wanted = fence_make(span, at_end);
+    fence memory = fence_make(span, at_end), packed = fence_make(n, !at_end),
+          wanted = fence_make(span, at_end);
     for (int64_t i = 0; i < span; i++)
         memory.data[i] = (char)(i * 7 + i / 251);
     memset(packed.data, 0x55, (size_t)n);

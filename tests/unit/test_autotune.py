@@ -1,4 +1,4 @@
-"""MPI_Pack's ways tried on real calls (csrc/model/autotune.c), with made-up times."""
+"""MPI_Pack's ways tried on real calls (csrc/choose/autotune.c), with made-up times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ lib: Any = ffi.dlopen(_engine.library_path())
 
 def test_the_declarations_are_those_of_the_header() -> None:
     """The structures are written here once more: a member more would be a test of nothing."""
-    csrc = Path(__file__).resolve().parents[2] / "csrc" / "model"
+    csrc = Path(__file__).resolve().parents[2] / "csrc" / "choose"
     choices = (csrc / "model.h").read_text().split("typedef struct tempi_choices {")[1].split("}")[0]
     assert [line.split(";")[0].split()[-1] for line in choices.splitlines() if ";" in line] == [
         *("known", "ours", "decided", "open", "epoch", "looks")

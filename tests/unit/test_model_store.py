@@ -216,11 +216,11 @@ def with_device(tmp_path: Path, calibration: store.Calibration) -> Path:
 def test_sanitizers_find_nothing(tmp_path: Path, with_device: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
-    program = tmp_path / "model_driver"
+    program = tmp_path / "table_file_driver"
     flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    parts = [CSRC / "model" / f"{name}.c" for name in ("table", "shape", "device")]
-    sources = (HERE / "model_driver.c", *parts, "-lm")  # the driver compares with libm
+    parts = [CSRC / "choose" / f"{name}.c" for name in ("table_file", "shape", "predict_device")]
+    sources = (HERE / "table_file_driver.c", *parts, "-lm")  # the driver compares with libm
     subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", program], check=True, timeout=300)
     done = subprocess.run([program, with_device], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr

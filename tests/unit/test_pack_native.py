@@ -20,10 +20,18 @@ def build(compiler: str, folder: Path, kernels: Sequence[Path], *flags: str) -> 
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} here")
     program = folder / f"pack_driver_{compiler}"
-    others = [CSRC / name for name in (
-            "base/config.c", "base/keep.c", "base/log.c", "base/stats.c", "base/thread.c",
-            "datatype/box.c", "datatype/table.c",
-        )]
+    others = [
+        CSRC / name
+        for name in (
+            "base/config.c",
+            "base/thread_cache.c",
+            "base/log.c",
+            "base/stats.c",
+            "base/thread.c",
+            "datatype/box.c",
+            "datatype/offset_table.c",
+        )
+    ]
     pack = sorted(set((CSRC / "pack").glob("*.c")) - set(KERNELS))
     sources = [HERE / "pack_driver.c", *others, *pack, *kernels]
     command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]

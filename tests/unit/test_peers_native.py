@@ -23,19 +23,25 @@ def compiled(folder: Path, name: str, *parts: str) -> Path:
         pytest.skip("no gcc here")
     flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    sources = [HERE / f"{name}.c", *(CSRC / "base" / f"{part}.c" for part in parts)]
+    sources = [HERE / f"{name}.c", *(CSRC / f"{part}.c" for part in parts)]
     subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", folder / name], check=True, timeout=300)
     return folder / name
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("driver"), "board_driver", "board", "launcher", "text")
+    return compiled(
+        tmp_path_factory.mktemp("driver"),
+        "node_registry_driver",
+        "topology/node_registry",
+        "topology/launcher",
+        "base/text",
+    )
 
 
 @pytest.fixture(scope="module")
 def distance(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("driver"), "distance_driver")
+    return compiled(tmp_path_factory.mktemp("driver"), "locality_driver")
 
 
 def told(driver: Path, *words: object, fds: tuple[int, ...] = (), **variables: str) -> str:

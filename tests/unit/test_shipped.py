@@ -99,4 +99,3 @@ def test_shipped_tables_have_no_fault() -> None:
         model = _engine.lib.tempi_model_open(str(table).encode(), fault)
         assert model != _engine.ffi.NULL, _engine.text(fault[0])
         _engine.lib.tempi_model_close(model)
-

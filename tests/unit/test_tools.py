@@ -43,11 +43,11 @@ def test_every_test_has_its_step(suite: ModuleType, kind: str | None) -> None:
     assert len({step.name for step in first}) == len(first)
 
 
-def test_every_group_goes_by_both_doors_on_the_two_mpis_together(suite: ModuleType) -> None:
+def test_every_group_goes_by_both_entries_on_the_two_mpis_together(suite: ModuleType) -> None:
     names = {step.name for kind in ("mpich", "openmpi") for step in suite.mpi_steps("lib.so", kind)}
     for group in suite.groups.GROUPS:
-        for door in ("preload", "import"):
-            assert any(name.startswith(f"mpi {group}, {door}, ") for name in names)
+        for entry in ("preload", "import"):
+            assert any(name.startswith(f"mpi {group}, {entry}, ") for name in names)
 
 
 def test_the_steps_on_a_card_are_those_of_the_emulated_device(suite: ModuleType) -> None:

@@ -1,9 +1,9 @@
 /* Plain copies between memories of any kinds. */
-#include <string.h>
 #include "cases.h"
 #include "cuda/backend.h"
 #include "cuda/copy.h"
 #include "cuda/driver.h"
+#include <string.h>
 
 enum { KINDS = 5, BYTES = 3000 };
 
@@ -49,7 +49,8 @@ void case_copies_reach_every_kind(const char *library)
             for (int waits = 0; waits < 2; waits++)
                 copy_case(to, from, waits);
     char byte = 1;
-    CHECK(tempi_cuda_copy(&byte, &byte, 0) == TEMPI_OK && tempi_cuda_copy(&byte, &byte, -1) == TEMPI_ERR_ARG);
+    CHECK(tempi_cuda_copy(&byte, &byte, 0) == TEMPI_OK &&
+          tempi_cuda_copy(&byte, &byte, -1) == TEMPI_ERR_ARG);
     CHECK(stat_value("device_copies") == 2 * (KINDS * KINDS - 4)); /* host to host is none */
     tempi_cuda_stop();
     CHECK(driver->live == 0);
@@ -58,11 +59,13 @@ void case_copies_reach_every_kind(const char *library)
 void case_copies_come_after_both_devices_streams(const char *library)
 {
     driver_begin(library);
-    char *a = driver->alloc(FAKE_DEVICE, 0, BYTES), *b = driver->alloc(FAKE_DEVICE, 1, BYTES), host[BYTES];
+    char *a = driver->alloc(FAKE_DEVICE, 0, BYTES), *b = driver->alloc(FAKE_DEVICE, 1, BYTES),
+         host[BYTES];
     memset(a, 0, BYTES);
     memset(b, 0, BYTES);
     driver->fill(driver->stream(-2), b, 5, BYTES); /* the source is written late */
-    driver->fill(driver->stream(-1), a, 9, BYTES); /* and so is the target, which is to be overwritten */
+    driver->fill(driver->stream(-1), a, 9,
+                 BYTES); /* and so is the target, which is to be overwritten */
     CHECK(tempi_cuda_copy(a, b, BYTES) == TEMPI_OK && a[0] == 5 && a[BYTES - 1] == 5);
     driver->fill(driver->stream(-1), a, 6, BYTES);
     CHECK(tempi_cuda_copy(host, a, BYTES) == TEMPI_OK && host[0] == 6 && host[BYTES - 1] == 6);

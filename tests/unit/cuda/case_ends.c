@@ -1,17 +1,17 @@
 /* Bounds, failures, and the end. */
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "base/config.h"
 #include "base/log.h"
 #include "cases.h"
 #include "cuda/backend.h"
 #include "cuda/copy.h"
+#include "cuda/offset_tables.h"
 #include "cuda/pool.h"
-#include "cuda/tables.h"
 #include "memory/kind.h"
 #include "pack/pack.h"
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 void case_buffers_are_kept_within_bounds(const char *library)
 {
@@ -20,14 +20,17 @@ void case_buffers_are_kept_within_bounds(const char *library)
     tempi_config.stage_max = 1 << 20;
     char *a = tempi_cuda_buffer_get(0, 600 << 10), *b = tempi_cuda_pinned_get(0, 600 << 10);
     CHECK(a && b && (uintptr_t)a % 256 == 0 && tempi_memory_of(a) == TEMPI_MEMORY_DEVICE);
-    CHECK(tempi_memory_of(b) == TEMPI_MEMORY_PINNED && tempi_cuda_pool_pinned(b) && !tempi_cuda_pool_pinned(a));
+    CHECK(tempi_memory_of(b) == TEMPI_MEMORY_PINNED && tempi_cuda_pool_pinned(b) &&
+          !tempi_cuda_pool_pinned(a));
     CHECK(!tempi_cuda_buffer_get(0, 600 << 10) && !tempi_cuda_pinned_get(0, 600 << 10));
     CHECK(stat_value("refused_device_memory") == 1 && stat_value("refused_pinned_memory") == 1);
     char *c = tempi_cuda_buffer_get(1, 600 << 10); /* a bound for each device */
     CHECK(c && !tempi_cuda_pool_put(c + 1) && tempi_cuda_pool_put(c) && !tempi_cuda_pool_put(c));
-    CHECK(tempi_cuda_pool_put(a) && tempi_cuda_buffer_get(0, 600 << 10) == a && tempi_cuda_pool_put(a));
+    CHECK(tempi_cuda_pool_put(a) && tempi_cuda_buffer_get(0, 600 << 10) == a &&
+          tempi_cuda_pool_put(a));
     const int live = driver->live;
-    char *d = tempi_cuda_buffer_get(0, 1 << 20); /* exactly the bound: what is cached goes back for it */
+    char *d =
+        tempi_cuda_buffer_get(0, 1 << 20); /* exactly the bound: what is cached goes back for it */
     CHECK(d && driver->live == live && tempi_cuda_pool_put(d) && tempi_cuda_pool_put(b));
     CHECK(tempi_cuda_pool_used() == 0 && tempi_cuda_pool_cached() > 0);
     driver->room = 0;
@@ -39,7 +42,8 @@ void case_buffers_are_kept_within_bounds(const char *library)
     CHECK(driver->live == 0 && tempi_cuda_pool_used() == 0);
 }
 
-/* ---- a scenario with all there is -------------------------------------------------------------------------- */
+/* ---- a scenario with all there is
+ * -------------------------------------------------------------------------- */
 
 enum { SIZE = 3 << 20, OPS = 8 };
 
@@ -57,13 +61,14 @@ static struct {
     char *mem, *wanted[OPS];
 } scene;
 
-/* Each method with a strided and an irregular layout; a long message only where it makes a difference. */
+/* Each method with a strided and an irregular layout; a long message only where it makes a
+ * difference. */
 static void set_scene(void)
 {
     scene.mem = driver->alloc(FAKE_DEVICE, 0, SIZE);
     pattern(scene.mem, SIZE, 1);
     for (int i = 0; i < OPS; i++) {
-        scene.layouts[i] = i % 2   ? layout_list(300, 5)
+        scene.layouts[i] = i % 2    ? layout_list(300, 5)
                            : i == 6 ? layout_vector(SIZE / 32, 24, 32)
                                     : layout_vector(200, 24, 32);
         scene.wanted[i] = packed_bytes(scene.layouts[i], 1, scene.mem);
@@ -93,8 +98,13 @@ static int scenario(int with)
     for (int i = 0; i < OPS; i++) {
         const int64_t n = scene.layouts[i]->size;
         out[i] = driver->alloc(method_of(i) == TEMPI_ON_DEVICE ? FAKE_DEVICE : FAKE_PINNED, 0, n);
-        const tempi_op op = {.layout = scene.layouts[i], .count = 1, .mem = scene.mem, .packed = out[i], .n = n,
-                             .direction = TEMPI_PACK, .method = method_of(i)};
+        const tempi_op op = {.layout = scene.layouts[i],
+                             .count = 1,
+                             .mem = scene.mem,
+                             .packed = out[i],
+                             .n = n,
+                             .direction = TEMPI_PACK,
+                             .method = method_of(i)};
         started[i] = tempi_pack_submit(&op, 1, &tickets[i]) == TEMPI_OK;
     }
     tempi_cuda_flush();
@@ -104,7 +114,8 @@ static int scenario(int with)
         if (!started[i] || tempi_pack_error(&tickets[i]) != TEMPI_OK)
             failed++;
         else
-            tell("a pack", memcmp(out[i], scene.wanted[i], (size_t)scene.layouts[i]->size) == 0, with);
+            tell("a pack", memcmp(out[i], scene.wanted[i], (size_t)scene.layouts[i]->size) == 0,
+                 with);
         driver->free(out[i]);
     }
     if (tempi_cuda_copy(plain, scene.mem, 5000) != TEMPI_OK)
@@ -176,11 +187,17 @@ void case_scarce_memory_means_smaller_pieces(const char *library)
 {
     driver_begin(library);
     const tempi_layout *layout = layout_vector(SIZE / 32, 24, 32);
-    char *mem = driver->alloc(FAKE_DEVICE, 0, SIZE), *out = driver->alloc(FAKE_PINNED, 0, layout->size);
+    char *mem = driver->alloc(FAKE_DEVICE, 0, SIZE),
+         *out = driver->alloc(FAKE_PINNED, 0, layout->size);
     pattern(mem, SIZE, 1);
     char *wanted = packed_bytes(layout, 1, mem);
-    const tempi_op op = {.layout = layout, .count = 1, .mem = mem, .packed = out, .n = layout->size,
-                         .direction = TEMPI_PACK, .method = TEMPI_STAGED};
+    const tempi_op op = {.layout = layout,
+                         .count = 1,
+                         .mem = mem,
+                         .packed = out,
+                         .n = layout->size,
+                         .direction = TEMPI_PACK,
+                         .method = TEMPI_STAGED};
     for (int shift = 22; shift >= 18; shift--) {
         tempi_config.device_max = (int64_t)1 << shift;
         memset(out, 0, (size_t)layout->size);
@@ -209,7 +226,8 @@ void case_tables_stay_as_long_as_their_layouts(const char *library)
     for (int i = 0; i < 3; i++) {
         layouts[i] = layout_list(100 + i, 8);
         CHECK(layouts[i]->nboxes == 1 && layouts[i]->boxes[0].table != NULL);
-        CHECK(tempi_cuda_table_get(device, layouts[i]->boxes[0].table, false, &there[i]) == TEMPI_OK);
+        CHECK(tempi_cuda_table_get(device, layouts[i]->boxes[0].table, false, &there[i]) ==
+              TEMPI_OK);
         used[i] = tempi_cuda_pool_used();
         if (i == 1)
             tempi_layout_release(layouts[1]);
@@ -225,14 +243,22 @@ void case_tables_stay_as_long_as_their_layouts(const char *library)
     CHECK(driver->live == 0);
 }
 
-/* ---- ends --------------------------------------------------------------------------------------------------- */
+/* ---- ends
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static tempi_op simple_op(const tempi_layout *layout)
 {
-    char *mem = driver->alloc(FAKE_DEVICE, 0, 10000), *out = driver->alloc(FAKE_PINNED, 0, layout->size);
+    char *mem = driver->alloc(FAKE_DEVICE, 0, 10000),
+         *out = driver->alloc(FAKE_PINNED, 0, layout->size);
     memset(mem, 1, 10000);
-    return (tempi_op){.layout = layout, .count = 1, .mem = mem, .packed = out, .n = layout->size,
-                      .direction = TEMPI_PACK, .method = TEMPI_ONE_SHOT};
+    return (tempi_op){.layout = layout,
+                      .count = 1,
+                      .mem = mem,
+                      .packed = out,
+                      .n = layout->size,
+                      .direction = TEMPI_PACK,
+                      .method = TEMPI_ONE_SHOT};
 }
 
 void case_a_lost_device_ends_the_gpu_path(const char *library)
@@ -242,16 +268,19 @@ void case_a_lost_device_ends_the_gpu_path(const char *library)
     const tempi_op op = simple_op(layout);
     tempi_ticket flying, waiting, late;
     driver->progress = 0;
-    CHECK(tempi_pack_submit(&op, 1, &flying) == TEMPI_OK && tempi_pack_submit(&op, 1, &waiting) == TEMPI_OK);
+    CHECK(tempi_pack_submit(&op, 1, &flying) == TEMPI_OK &&
+          tempi_pack_submit(&op, 1, &waiting) == TEMPI_OK);
     driver->lost = 700;
     CHECK(tempi_pack_test(&flying) == 1 && tempi_pack_error(&flying) == TEMPI_ERR_DEVICE);
     CHECK(tempi_cuda_state == TEMPI_CUDA_LOST && stat_value("cuda_lost") == 1);
     tempi_pack_wait(&waiting);
     CHECK(tempi_pack_error(&waiting) == TEMPI_ERR_DEVICE);
     CHECK(tempi_pack_submit(&op, 1, &late) == TEMPI_ERR_DEVICE);
-    /* Nobody can be asked: what the CPU reaches, as the fake's memory, is the host's, the rest was a device's. */
+    /* Nobody can be asked: what the CPU reaches, as the fake's memory, is the host's, the rest was
+     * a device's. */
     void *beyond = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(tempi_memory_of(op.mem) == TEMPI_MEMORY_HOST && tempi_memory_of(beyond) == TEMPI_MEMORY_DEVICE);
+    CHECK(tempi_memory_of(op.mem) == TEMPI_MEMORY_HOST &&
+          tempi_memory_of(beyond) == TEMPI_MEMORY_DEVICE);
     CHECK(tempi_cuda_copy(op.packed, beyond, 8) != TEMPI_OK);
     munmap(beyond, 4096);
     CHECK(!tempi_cuda_buffer_get(0, 10) && !tempi_cuda_pinned_get(0, 10));

@@ -32,15 +32,18 @@ static void expect(const void *base, int64_t size, tempi_memory_kind kind, int d
 void case_kinds_are_told_apart(const char *library)
 {
     driver_begin(library);
-    char *device = driver->alloc(FAKE_DEVICE, 1, 1000), *pinned = driver->alloc(FAKE_PINNED, 0, 500);
+    char *device = driver->alloc(FAKE_DEVICE, 1, 1000),
+         *pinned = driver->alloc(FAKE_PINNED, 0, 500);
     char *managed = driver->alloc(FAKE_MANAGED, 0, 300);
     for (int again = 0; again < 2; again++) {
         expect(device, 1000, TEMPI_MEMORY_DEVICE, 1);
         expect(pinned, 500, TEMPI_MEMORY_PINNED, 0);
         expect(managed, 300, TEMPI_MEMORY_MANAGED, 0);
     }
-    CHECK(tempi_memory_of(device - 1) == TEMPI_MEMORY_HOST && tempi_memory_of(device + 1000) == TEMPI_MEMORY_HOST);
-    CHECK(tempi_memory_host_readable(TEMPI_MEMORY_PINNED) && !tempi_memory_host_readable(TEMPI_MEMORY_DEVICE));
+    CHECK(tempi_memory_of(device - 1) == TEMPI_MEMORY_HOST &&
+          tempi_memory_of(device + 1000) == TEMPI_MEMORY_HOST);
+    CHECK(tempi_memory_host_readable(TEMPI_MEMORY_PINNED) &&
+          !tempi_memory_host_readable(TEMPI_MEMORY_DEVICE));
     driver->lost = TEMPI_CUDA_NOT_INITIALIZED;
     CHECK(tempi_memory_of(device) == TEMPI_MEMORY_HOST);
     driver->lost = 0;

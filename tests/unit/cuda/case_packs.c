@@ -1,6 +1,4 @@
 /* The device back end: methods, gathering, order, contexts, threads. */
-#include <pthread.h>
-#include <string.h>
 #include "base/config.h"
 #include "base/lock.h"
 #include "cases.h"
@@ -8,6 +6,8 @@
 #include "cuda/device.h"
 #include "cuda/pool.h"
 #include "pack/pack.h"
+#include <pthread.h>
+#include <string.h>
 
 enum { MEMORY = 6 << 20 };
 
@@ -21,7 +21,11 @@ typedef struct message {
 
 static message message_new(const tempi_layout *layout, int64_t count, int method, int device)
 {
-    message m = {.layout = layout, .count = count, .n = count * layout->size, .method = method, .device = device};
+    message m = {.layout = layout,
+                 .count = count,
+                 .n = count * layout->size,
+                 .method = method,
+                 .device = device};
     m.mem = driver->alloc(FAKE_DEVICE, device, MEMORY);
     pattern(m.mem, MEMORY, 3 * method + device);
     m.wanted = packed_bytes(layout, count, m.mem);
@@ -39,8 +43,15 @@ static void message_free(message *m)
 
 static tempi_op op_of(const message *m, int direction)
 {
-    return (tempi_op){.layout = m->layout, .count = m->count, .mem = m->mem, .packed = m->packed, .first = m->first,
-                      .n = m->n, .direction = direction, .method = m->method, .device = m->device};
+    return (tempi_op){.layout = m->layout,
+                      .count = m->count,
+                      .mem = m->mem,
+                      .packed = m->packed,
+                      .first = m->first,
+                      .n = m->n,
+                      .direction = direction,
+                      .method = m->method,
+                      .device = m->device};
 }
 
 static tempi_ticket submit(const message *m, int direction)
@@ -66,7 +77,8 @@ static void expect_unpacked(message *m)
     free(should);
 }
 
-static void round_trip(const tempi_layout *layout, int64_t count, int64_t first, int64_t n, int method)
+static void round_trip(const tempi_layout *layout, int64_t count, int64_t first, int64_t n,
+                       int method)
 {
     message m = message_new(layout, count, method, 1);
     m.first = first;
@@ -84,8 +96,8 @@ static void round_trip(const tempi_layout *layout, int64_t count, int64_t first,
 void case_every_method_packs_and_unpacks(const char *library)
 {
     driver_begin(library);
-    const tempi_layout *layouts[] = {layout_vector(1000, 8, 24), layout_list(500, 5), layout_dense(100000),
-                                     layout_vector(700000, 7, 8)};
+    const tempi_layout *layouts[] = {layout_vector(1000, 8, 24), layout_list(500, 5),
+                                     layout_dense(100000), layout_vector(700000, 7, 8)};
     for (int i = 0; i < 4; i++) {
         for (int method = TEMPI_ON_DEVICE; method <= TEMPI_PIPELINED; method++) {
             round_trip(layouts[i], 1, 0, -1, method);
@@ -163,7 +175,8 @@ void case_a_test_launches_when_the_stream_is_idle(const char *library)
 {
     driver_begin(library);
     const tempi_layout *layout = layout_list(100, 8);
-    message a = message_new(layout, 1, TEMPI_ONE_SHOT, 0), b = message_new(layout, 1, TEMPI_STAGED, 0);
+    message a = message_new(layout, 1, TEMPI_ONE_SHOT, 0),
+            b = message_new(layout, 1, TEMPI_STAGED, 0);
     driver->progress = 0;
     tempi_ticket first = submit(&a, TEMPI_PACK), second = submit(&b, TEMPI_PACK);
     CHECK(!tempi_pack_test(&second) && driver->launches == 1);
@@ -184,12 +197,18 @@ void case_host_and_device_go_together(const char *library)
 {
     driver_begin(library);
     const tempi_layout *layout = layout_vector(100, 8, 24);
-    message one = message_new(layout, 1, TEMPI_ONE_SHOT, 0), two = message_new(layout, 1, TEMPI_STAGED, 1);
+    message one = message_new(layout, 1, TEMPI_ONE_SHOT, 0),
+            two = message_new(layout, 1, TEMPI_STAGED, 1);
     char mem[2400], out[800];
     pattern(mem, 2400, 1);
     char *wanted = packed_bytes(layout, 1, mem);
     const tempi_op ops[] = {op_of(&one, TEMPI_PACK),
-                            {.layout = layout, .count = 1, .mem = mem, .packed = out, .n = 800, .direction = TEMPI_PACK},
+                            {.layout = layout,
+                             .count = 1,
+                             .mem = mem,
+                             .packed = out,
+                             .n = 800,
+                             .direction = TEMPI_PACK},
                             op_of(&two, TEMPI_PACK)};
     CHECK(tempi_pack_run(ops, 3) == TEMPI_OK);
     expect_packed(&one);
@@ -264,7 +283,8 @@ void case_the_programs_context_stays(const char *library)
     tempi_layout_release(layout);
 }
 
-/* ---- threads --------------------------------------------------------------------------------------------- */
+/* ---- threads
+ * --------------------------------------------------------------------------------------------- */
 
 static const tempi_layout *shared_layout;
 
@@ -275,7 +295,8 @@ static void *submit_many(void *number)
         message messages[3];
         tempi_ticket tickets[3];
         for (int i = 0; i < 3; i++) {
-            messages[i] = message_new(shared_layout, 1, TEMPI_ON_DEVICE + (own + round + i) % 4, (own + round) % 2);
+            messages[i] = message_new(shared_layout, 1, TEMPI_ON_DEVICE + (own + round + i) % 4,
+                                      (own + round) % 2);
             tickets[i] = submit(&messages[i], TEMPI_PACK);
         }
         if (round % 2)

@@ -1,10 +1,10 @@
 #include "check.h"
-#include <dlfcn.h>
-#include <string.h>
 #include "base/config.h"
 #include "cuda/backend.h"
 #include "fake_plan.h"
 #include "memory/kind.h"
+#include <dlfcn.h>
+#include <string.h>
 
 fake_control *driver;
 

@@ -1,5 +1,5 @@
-/* fake.c: see fake.h. One lock; streams are arrays of operations, run in order, and as far as a wait for
- * an event of another stream needs. */
+/* fake.c: see fake.h. One lock; streams are arrays of operations, run in order, and as far as a
+ * wait for an event of another stream needs. */
 #include "fake.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -7,7 +7,15 @@
 #include <string.h>
 
 enum { COPY, FILL, KERNEL, RECORD, WAIT };
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_READY = 600 };
+enum {
+    OK = 0,
+    INVALID = 1,
+    NO_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    BAD_CONTEXT = 201,
+    BAD_HANDLE = 400,
+    NOT_READY = 600
+};
 
 struct stream;
 typedef struct operation {
@@ -66,18 +74,19 @@ static int enter(const char *name, int needs_context)
     return needs_context && stack[depth] == 0 ? BAD_CONTEXT : OK;
 }
 
-#define CALL(name, parameters, needs_context, ...)     \
-    int name parameters;                               \
-    int name parameters                                \
-    {                                                  \
-        int result = enter(#name, needs_context);      \
-        if (result == OK)                              \
-            __VA_ARGS__                                \
-        pthread_mutex_unlock(&lock);                   \
-        return result;                                 \
+#define CALL(name, parameters, needs_context, ...) \
+    int name parameters;                           \
+    int name parameters                            \
+    {                                              \
+        int result = enter(#name, needs_context);  \
+        if (result == OK)                          \
+            __VA_ARGS__                            \
+        pthread_mutex_unlock(&lock);               \
+        return result;                             \
     }
 
-/* ---- memory --------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * --------------------------------------------------------------------------------------------- */
 
 static range *range_of(const void *address)
 {
@@ -156,7 +165,8 @@ static void answer(const range *r, int which, void *out)
     memcpy(out, &value, which == 2 || which == 8 || which == 9 ? 4 : 8);
 }
 
-/* ---- streams -------------------------------------------------------------------------------------------- */
+/* ---- streams
+ * -------------------------------------------------------------------------------------------- */
 
 static operation *append(stream *s)
 {
@@ -247,7 +257,8 @@ static stream *stream_new(int device)
     return s;
 }
 
-/* ---- the driver API ------------------------------------------------------------------------------------- */
+/* ---- the driver API
+ * ------------------------------------------------------------------------------------- */
 
 typedef uint64_t address;
 static int error_name(const char **out)
@@ -263,15 +274,35 @@ int cuGetErrorName(int result, const char **out)
     return error_name(out);
 }
 
-CALL(cuInit, (unsigned flags), 0, { (void)flags; initialized = 1; })
+CALL(cuInit, (unsigned flags), 0, {
+    (void)flags;
+    initialized = 1;
+})
 CALL(cuDeviceGetCount, (int *out), 0, { *out = FAKE_DEVICES; })
-CALL(cuDeviceGet, (int *out, int ordinal), 0, { *out = ordinal; result = ordinal < FAKE_DEVICES ? OK : INVALID; })
-CALL(cuDeviceGetAttribute, (int *out, int which, int device), 0, { *out = which == 75 ? 9 : which == 76 ? 0 : 4; (void)device; })
-CALL(cuDevicePrimaryCtxRetain, (void **out, int device), 0, { ++contexts[device]; *out = made(&contexts[device]); })
-CALL(cuDevicePrimaryCtxRelease_v2, (int device), 0, { --contexts[device]; --fake.live; })
-CALL(cuCtxGetCurrent, (void **out), 0, { *out = stack[depth] ? &contexts[stack[depth] - 1] : NULL; })
-CALL(cuCtxPushCurrent_v2, (void *context), 0, { stack[++depth] = 1 + (int)((int *)context - contexts); })
-CALL(cuCtxPopCurrent_v2, (void **out), 1, { *out = &contexts[stack[depth] - 1]; --depth; })
+CALL(cuDeviceGet, (int *out, int ordinal), 0, {
+    *out = ordinal;
+    result = ordinal < FAKE_DEVICES ? OK : INVALID;
+})
+CALL(cuDeviceGetAttribute, (int *out, int which, int device), 0, {
+    *out = which == 75 ? 9 : which == 76 ? 0 : 4;
+    (void)device;
+})
+CALL(cuDevicePrimaryCtxRetain, (void **out, int device), 0, {
+    ++contexts[device];
+    *out = made(&contexts[device]);
+})
+CALL(cuDevicePrimaryCtxRelease_v2, (int device), 0, {
+    --contexts[device];
+    --fake.live;
+})
+CALL(cuCtxGetCurrent, (void **out), 0,
+     { *out = stack[depth] ? &contexts[stack[depth] - 1] : NULL; })
+CALL(cuCtxPushCurrent_v2, (void *context), 0,
+     { stack[++depth] = 1 + (int)((int *)context - contexts); })
+CALL(cuCtxPopCurrent_v2, (void **out), 1, {
+    *out = &contexts[stack[depth] - 1];
+    --depth;
+})
 CALL(cuPointerGetAttribute, (void *data, int which, address at), 0, {
     const range *r = range_of((void *)at);
     ++fake.queries;
@@ -289,24 +320,38 @@ CALL(cuMemAlloc_v2, (address * out, size_t bytes), 1, {
     *out = (address)base;
     fake.live += result == OK;
 })
-CALL(cuMemFree_v2, (address at), 1, { result = range_free((void *)at); fake.live -= result == OK; })
+CALL(cuMemFree_v2, (address at), 1, {
+    result = range_free((void *)at);
+    fake.live -= result == OK;
+})
 CALL(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags), 1, {
     result = flags == 3 ? range_new(FAKE_PINNED, stack[depth] - 1, bytes, out) : INVALID;
     fake.live += result == OK;
 })
-CALL(cuMemFreeHost, (void *at), 1, { result = range_free(at); fake.live -= result == OK; })
-CALL(cuMemcpyAsync, (address dst, address src, size_t n, stream *s), 1, { put_copy(stream_at(s), (char *)dst, (char *)src, n); })
-CALL(cuStreamCreate, (stream **out, unsigned flags), 1, { (void)flags; *out = made(stream_new(stack[depth] - 1)); })
-CALL(cuStreamDestroy_v2, (stream *s), 1, { result = stream_gone(s); })
-CALL(cuStreamSynchronize, (stream *s), 1, { run_until(stream_at(s), stream_at(s)->tail); })
-CALL(cuStreamWaitEvent, (stream *s, event *e, unsigned flags), 1, {
+CALL(cuMemFreeHost, (void *at), 1, {
+    result = range_free(at);
+    fake.live -= result == OK;
+})
+CALL(cuMemcpyAsync, (address dst, address src, size_t n, stream *s), 1,
+     { put_copy(stream_at(s), (char *)dst, (char *)src, n); })
+CALL(cuStreamCreate, (stream * *out, unsigned flags), 1, {
+    (void)flags;
+    *out = made(stream_new(stack[depth] - 1));
+})
+CALL(cuStreamDestroy_v2, (stream * s), 1, { result = stream_gone(s); })
+CALL(cuStreamSynchronize, (stream * s), 1, { run_until(stream_at(s), stream_at(s)->tail); })
+CALL(cuStreamWaitEvent, (stream * s, event *e, unsigned flags), 1, {
     (void)flags;
     if (e->in)
         *append(stream_at(s)) = (operation){.kind = WAIT, .other = e->in, .until = e->at};
 })
-CALL(cuEventCreate, (event **out, unsigned flags), 1, { (void)flags; *out = made(calloc(1, sizeof **out)); (*out)->device = stack[depth] - 1; })
-CALL(cuEventDestroy_v2, (event *e), 1, { gone(e); })
-CALL(cuEventRecord, (event *e, stream *s), 1, {
+CALL(cuEventCreate, (event * *out, unsigned flags), 1, {
+    (void)flags;
+    *out = made(calloc(1, sizeof **out));
+    (*out)->device = stack[depth] - 1;
+})
+CALL(cuEventDestroy_v2, (event * e), 1, { gone(e); })
+CALL(cuEventRecord, (event * e, stream *s), 1, {
     stream *in = stream_at(s);
     if (in->device != e->device || in->device != stack[depth] - 1) {
         result = BAD_HANDLE;
@@ -316,26 +361,39 @@ CALL(cuEventRecord, (event *e, stream *s), 1, {
         e->at = in->tail;
     }
 })
-CALL(cuEventQuery, (event *e), 0, { result = query(e); })
-CALL(cuEventSynchronize, (event *e), 0, { if (e->in) run_until(e->in, e->at); })
-CALL(cuModuleLoadData, (void **out, const void *image), 1, { result = strcmp(image, "code") ? 218 : OK; if (result == OK) *out = made(malloc(1)); })
-CALL(cuModuleUnload, (void *module), 1, { gone(module); })
-CALL(cuModuleGetFunction, (void **out, void *module, const char *name), 1, { (void)name; *out = module; })
-CALL(cuLaunchKernel, (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                      stream *s, void **params, void **extra), 1, {
-    (void)f, (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)extra;
-    if (gx == 0 || bx == 0 || stream_at(s)->device != stack[depth] - 1) {
-        result = BAD_HANDLE;
-    } else {
-        operation *o = append(stream_at(s));
-        o->kind = KERNEL;
-        for (int i = 0; i < 2; ++i)
-            memcpy(&o->params[i], params[i], 8);
-        ++fake.launches;
-    }
+CALL(cuEventQuery, (event * e), 0, { result = query(e); })
+CALL(cuEventSynchronize, (event * e), 0, {
+    if (e->in)
+        run_until(e->in, e->at);
 })
+CALL(cuModuleLoadData, (void **out, const void *image), 1, {
+    result = strcmp(image, "code") ? 218 : OK;
+    if (result == OK)
+        *out = made(malloc(1));
+})
+CALL(cuModuleUnload, (void *module), 1, { gone(module); })
+CALL(cuModuleGetFunction, (void **out, void *module, const char *name), 1, {
+    (void)name;
+    *out = module;
+})
+CALL(cuLaunchKernel,
+     (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+      unsigned shared, stream *s, void **params, void **extra),
+     1, {
+         (void)f, (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)extra;
+         if (gx == 0 || bx == 0 || stream_at(s)->device != stack[depth] - 1) {
+             result = BAD_HANDLE;
+         } else {
+             operation *o = append(stream_at(s));
+             o->kind = KERNEL;
+             for (int i = 0; i < 2; ++i)
+                 memcpy(&o->params[i], params[i], 8);
+             ++fake.launches;
+         }
+     })
 
-/* ---- the program's way in ------------------------------------------------------------------------------- */
+/* ---- the program's way in
+ * ------------------------------------------------------------------------------- */
 
 static void *program_alloc(int kind, int device, int64_t bytes)
 {
@@ -392,6 +450,12 @@ __attribute__((constructor)) static void start(void)
     pthread_mutexattr_init(&again);
     pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&lock, &again);
-    fake = (fake_control){.progress = 1, .room = (int64_t)1 << 30, .alloc = program_alloc, .free = program_free,
-                          .stream = program_stream, .end = program_end, .fill = program_fill, .current = program_current};
+    fake = (fake_control){.progress = 1,
+                          .room = (int64_t)1 << 30,
+                          .alloc = program_alloc,
+                          .free = program_free,
+                          .stream = program_stream,
+                          .end = program_end,
+                          .fill = program_fill,
+                          .current = program_current};
 }

@@ -1,12 +1,16 @@
-/* fake_plan.c: the planner and the kernels for the fake driver. One kernel, which gets the operations as
- * its descriptors and does them by tempi_pack and tempi_unpack: the fake's device memory is the host's. */
+/* fake_plan.c: the planner and the kernels for the fake driver. One kernel, which gets the
+ * operations as its descriptors and does them by tempi_pack and tempi_unpack: the fake's device
+ * memory is the host's. */
+#include "fake_plan.h"
+#include "cuda/plan.h"
 #include <stdlib.h>
 #include <string.h>
-#include "cuda/plan.h"
-#include "fake_plan.h"
 
-const tempi_kernel_image tempi_kernel_images[] = {{"sm_80", "older code", 11}, {"sm_90", "code", 5}, {"sm_90a", "one card's", 11},
-                                                    {"sm_100", "newer code", 11}, {"ptx", "text", 5}};
+const tempi_kernel_image tempi_kernel_images[] = {{"sm_80", "older code", 11},
+                                                  {"sm_90", "code", 5},
+                                                  {"sm_90a", "one card's", 11},
+                                                  {"sm_100", "newer code", 11},
+                                                  {"ptx", "text", 5}};
 const int tempi_kernel_image_count = 5;
 const char *const tempi_kernel_names[] = {"fake"};
 
@@ -15,32 +19,37 @@ void fake_kernel(uint64_t *params)
     const tempi_op *ops = (const tempi_op *)params[0];
     for (uint64_t i = 0; i < params[1]; i++) {
         if (ops[i].direction == TEMPI_PACK)
-            tempi_pack(ops[i].layout, ops[i].count, ops[i].mem, ops[i].first, ops[i].n, ops[i].packed);
+            tempi_pack(ops[i].layout, ops[i].count, ops[i].mem, ops[i].first, ops[i].n,
+                       ops[i].packed);
         else
-            tempi_unpack(ops[i].layout, ops[i].count, ops[i].packed, ops[i].first, ops[i].n, ops[i].mem);
+            tempi_unpack(ops[i].layout, ops[i].count, ops[i].packed, ops[i].first, ops[i].n,
+                         ops[i].mem);
     }
 }
 
 int tempi_table_form_of(const tempi_table *table, bool variable, tempi_table_form *out)
 {
-    *out = (tempi_table_form){.bytes = (table->n + variable) * (int64_t)sizeof(tempi_entry), .n = (uint32_t)table->n};
+    *out = (tempi_table_form){.bytes = (table->n + variable) * (int64_t)sizeof(tempi_entry),
+                              .n = (uint32_t)table->n};
     return TEMPI_OK;
 }
 
-void tempi_table_encode(const tempi_table *table, bool variable, const tempi_table_form *form, void *bytes)
+void tempi_table_encode(const tempi_table *table, bool variable, const tempi_table_form *form,
+                        void *bytes)
 {
     (void)variable;
     memcpy(bytes, table->entries, (size_t)form->bytes);
 }
 
-/* The tables that are asked for must be those of the layouts: compared by the kernel's time at the latest,
- * since the copy is ordered before it. */
+/* The tables that are asked for must be those of the layouts: compared by the kernel's time at the
+ * latest, since the copy is ordered before it. */
 static int ask_tables(const tempi_op *op, const tempi_plan_hooks *hooks)
 {
     for (int i = 0; i < op->layout->nboxes; i++) {
         const tempi_box *box = &op->layout->boxes[i];
         tempi_device_table there;
-        if (box->table && hooks->table(hooks->context, box->table, box->run == 0, &there) != TEMPI_OK)
+        if (box->table &&
+            hooks->table(hooks->context, box->table, box->run == 0, &there) != TEMPI_OK)
             return TEMPI_ERR_MEMORY;
     }
     return TEMPI_OK;
@@ -61,13 +70,16 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
         if (ask_tables(&ops[i], hooks) != TEMPI_OK)
             return TEMPI_ERR_MEMORY;
     if (n == 1 && ops[0].layout->dense) {
-        const uint64_t mem = (uintptr_t)ops[0].mem + (uint64_t)ops[0].first, packed = (uintptr_t)ops[0].packed;
+        const uint64_t mem = (uintptr_t)ops[0].mem + (uint64_t)ops[0].first,
+                       packed = (uintptr_t)ops[0].packed;
         const bool packs = ops[0].direction == TEMPI_PACK;
-        plan->copies[plan->ncopies++] = (tempi_device_copy){packs ? packed : mem, packs ? mem : packed, ops[0].n};
+        plan->copies[plan->ncopies++] = (tempi_device_copy){packs ? packed : mem,
+                                                            packs ? mem : packed, ops[0].n};
         plan->nbytes = 0;
         return TEMPI_OK;
     }
-    plan->launches[plan->nlaunches++] = (tempi_launch){.grid = 1, .block = 32, .nparams = 2, .params = {0, (uint64_t)n}};
+    plan->launches[plan->nlaunches++] =
+        (tempi_launch){.grid = 1, .block = 32, .nparams = 2, .params = {0, (uint64_t)n}};
     plan->patches[plan->npatches++] = (tempi_plan_patch){0, 0};
     return TEMPI_OK;
 }
@@ -86,8 +98,8 @@ void tempi_cuda_plan_free(tempi_plan *plan)
 }
 
 /* Moves are tested on the emulator. */
-int tempi_cuda_plan_self(const tempi_side *src, const tempi_side *dst, int64_t n, const tempi_plan_hooks *hooks,
-                         tempi_plan *plan)
+int tempi_cuda_plan_strided(const tempi_side *src, const tempi_side *dst, int64_t n,
+                            const tempi_plan_hooks *hooks, tempi_plan *plan)
 {
     (void)src, (void)dst, (void)n, (void)hooks, (void)plan;
     return TEMPI_ERR_UNSUPPORTED;

@@ -1,6 +1,7 @@
-/* main.c: `program LIBRARY CASE` runs one case over the fake driver LIBRARY; without a case it lists them. */
-#include <string.h>
+/* main.c: `program LIBRARY CASE` runs one case over the fake driver LIBRARY; without a case it
+ * lists them. */
 #include "cases.h"
+#include <string.h>
 
 static const struct {
     const char *name;

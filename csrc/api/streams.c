@@ -1,0 +1,371 @@
+#include "api/streams.h"
+#include "base/hooks.h"
+#include "base/lock.h"
+#include "cuda/backend.h"
+#include "cuda/batch.h"
+#include "memory/kind.h"
+
+#include <stdlib.h>
+
+_Static_assert((int)TEMPI_OUTGOING == (int)TEMPI_PACK && (int)TEMPI_INCOMING == (int)TEMPI_UNPACK,
+               "one numbering");
+_Static_assert((int)TEMPI_MEMORY_KIND_PINNED == (int)TEMPI_MEMORY_PINNED &&
+                   (int)TEMPI_MEMORY_KIND_DEVICE == (int)TEMPI_MEMORY_DEVICE &&
+                   (int)TEMPI_MEMORY_KIND_FOREIGN == (int)TEMPI_MEMORY_FOREIGN,
+               "one numbering");
+
+/* ---- memory
+ * -------------------------------------------------------------------------------------------- */
+
+static void start(void)
+{
+    tempi_memory_start();
+    tempi_cuda_backend_start();
+}
+
+/* As the shim does it when an MPI is found: here there may be none. */
+static tempi_memory_kind describe(const void *address, tempi_memory *out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start);
+    return tempi_memory_describe(address, out);
+}
+
+int tempi_memory_query(const void *address, int32_t *kind, int32_t *device)
+{
+    tempi_memory memory;
+    *kind = (int32_t)describe(address, &memory);
+    const tempi_cuda_device *own = memory.device >= TEMPI_CUDA_ORDINALS
+                                       ? tempi_cuda_device_peek(memory.device)
+                                       : NULL;
+    *device = memory.kind == TEMPI_MEMORY_HOST || memory.kind == TEMPI_MEMORY_FOREIGN
+                  ? -1
+                  : memory.device;
+    if (own)
+        *device = own->ordinal;
+    return TEMPI_OK;
+}
+
+int tempi_gpu_possible(void)
+{
+    tempi_memory memory;
+    (void)describe(NULL, &memory);
+    return tempi_memory_mixed;
+}
+
+/* Managed memory may be no device's for now, and pinned memory is all devices': the first will do.
+ */
+static int ordinal_of(const tempi_memory *memory)
+{
+    return memory->device >= 0 && memory->device < TEMPI_CUDA_DEVICES ? memory->device : 0;
+}
+
+static bool is_for_kernels(tempi_memory_kind kind)
+{
+    return kind == TEMPI_MEMORY_DEVICE || kind == TEMPI_MEMORY_MANAGED;
+}
+
+/* ---- the program's streams
+ * ------------------------------------------------------------------------------ */
+
+static tempi_cuda_stream stream_of(uintptr_t number)
+{
+    return (tempi_cuda_stream)number;
+}
+
+int tempi_stream_wait(const void *address, uintptr_t stream)
+{
+    tempi_memory memory;
+    (void)describe(address, &memory);
+    return tempi_cuda_up() ? tempi_cuda_wait_stream(ordinal_of(&memory), stream) : TEMPI_OK;
+}
+
+int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream)
+{
+    tempi_memory memory;
+    tempi_cuda_entry entry;
+    if (first == stream)
+        return TEMPI_OK;
+    (void)describe(address, &memory);
+    tempi_cuda_device *device = tempi_cuda_device_get(ordinal_of(&memory));
+    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
+    if (status != TEMPI_OK)
+        return status;
+    status = tempi_cuda_order_streams(device, stream_of(first), stream_of(stream));
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+/* All that tempi does on the device from now on: a receive may end in a call that knows of no
+ * stream, and one from this very process is done when it is sent. */
+static int order_all(int ordinal, uintptr_t stream)
+{
+    tempi_cuda_entry entry;
+    tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
+    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
+    if (status != TEMPI_OK)
+        return status;
+    for (int d = 0; d < 2 && status == TEMPI_OK; ++d) {
+        status = tempi_cuda_order_streams(device, stream_of(stream), device->streams[d]);
+        if (status == TEMPI_OK)
+            status = tempi_cuda_order_streams(device, stream_of(stream), device->copy_streams[d]);
+    }
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+/* The legacy default stream is waited for by rule; host memory is packed by the host, here and now,
+ * and with no engine under MPI all is the library's. */
+int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
+{
+    tempi_memory memory;
+    if (direction != TEMPI_OUTGOING && direction != TEMPI_INCOMING)
+        return TEMPI_ERR_ARG;
+    const tempi_memory_kind kind = describe(address, &memory);
+    if (!tempi_cuda_up())
+        return TEMPI_OK;
+    const int ordinal = ordinal_of(&memory);
+    if (!is_for_kernels(kind) || !tempi_shim_hooks.datatype_layout)
+        return tempi_cuda_wait_stream(ordinal, stream);
+    if (direction == TEMPI_INCOMING && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
+        const int status = order_all(ordinal, stream);
+        if (status != TEMPI_OK)
+            return status;
+    }
+    tempi_cuda_name_stream(direction, ordinal, stream);
+    return TEMPI_OK;
+}
+
+void tempi_stream_end(void)
+{
+    tempi_cuda_set_stream(0);
+}
+
+/* ---- work that nobody waits for here
+ * -------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    tempi_cuda_batch **list; /* in the order of their launches */
+    int n, room;
+} flying = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Lets go of those that are done, up to the first that is not. Caller holds the lock. */
+static void sweep(void)
+{
+    int done = 0;
+    while (done < flying.n && tempi_cuda_batch_poll(flying.list[done]))
+        tempi_cuda_batch_release(flying.list[done++]);
+    for (int i = done; i < flying.n; ++i)
+        flying.list[i - done] = flying.list[i];
+    flying.n -= done;
+}
+
+static bool keep_more(void)
+{
+    const int room = flying.room ? 2 * flying.room : 16;
+    tempi_cuda_batch **larger = realloc(flying.list, (size_t)room * sizeof *larger);
+    if (!larger)
+        return false;
+    flying.list = larger;
+    flying.room = room;
+    return true;
+}
+
+static void keep(tempi_cuda_batch *batch)
+{
+    pthread_mutex_lock(&flying.lock);
+    sweep();
+    const bool kept = flying.n < flying.room || keep_more();
+    if (kept)
+        flying.list[flying.n++] = batch;
+    pthread_mutex_unlock(&flying.lock);
+    if (kept)
+        return;
+    tempi_cuda_batch_wait(batch);
+    tempi_cuda_batch_release(batch);
+}
+
+void tempi_cuda_program_stop(void)
+{
+    pthread_mutex_lock(&flying.lock);
+    for (int i = 0; i < flying.n; ++i) {
+        tempi_cuda_batch_wait(flying.list[i]);
+        tempi_cuda_batch_release(flying.list[i]);
+    }
+    free(flying.list);
+    flying.list = NULL;
+    flying.n = flying.room = 0;
+    pthread_mutex_unlock(&flying.lock);
+}
+
+/* ---- packing in the order of a stream
+ * -------------------------------------------------------------------- */
+
+static tempi_cuda_batch *batch_of(tempi_cuda_device *device, const tempi_cuda_item *item)
+{
+    tempi_cuda_batch *batch = tempi_cuda_batch_new(device, item->op.direction);
+    if (batch && tempi_cuda_batch_reserve(batch, 1)) {
+        tempi_cuda_batch_add(batch, item);
+        atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
+        return batch;
+    }
+    tempi_cuda_batch_release(batch);
+    return NULL;
+}
+
+/* Between the program's stream and itself. The caller has entered the device. */
+static int launch_between(tempi_cuda_device *device, tempi_cuda_batch *batch, uintptr_t stream)
+{
+    const tempi_cuda_stream ours = device->streams[batch->direction];
+    const int before = tempi_cuda_order_streams(device, stream_of(stream), ours);
+    if (before != TEMPI_OK)
+        return before;
+    tempi_cuda_batch_launch(batch);
+    if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_DONE && batch->status != TEMPI_OK)
+        return batch->status;
+    return tempi_cuda_order_streams(device, ours, stream_of(stream));
+}
+
+/* Between the device's own memory, or pinned memory: no buffer of tempi's lies between. */
+static int submit(const tempi_op *op, uintptr_t stream)
+{
+    tempi_cuda_item item;
+    tempi_cuda_entry entry;
+    int status = tempi_cuda_item_prepare(op, &item);
+    if (status != TEMPI_OK)
+        return status;
+    tempi_cuda_device *device = tempi_cuda_device_get(op->device);
+    tempi_cuda_batch *batch = device ? batch_of(device, &item) : NULL;
+    if (!batch)
+        return TEMPI_ERR_MEMORY;
+    status = tempi_cuda_enter(device, &entry);
+    if (status == TEMPI_OK) {
+        status = launch_between(device, batch, stream);
+        tempi_cuda_leave(&entry);
+    }
+    if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_LAUNCHING) { /* it never came to that */
+        tempi_cuda_batch_release(batch);
+        return status;
+    }
+    tempi_cuda_item_note(&item);
+    keep(batch);
+    return status;
+}
+
+/* With plain host memory on the packed side. */
+static int run_now(const tempi_op *op, uintptr_t stream)
+{
+    tempi_cuda_name_stream(op->direction, op->device, stream);
+    const int status = tempi_pack_run(op, 1);
+    tempi_cuda_name_stream(op->direction, op->device, 0);
+    return status;
+}
+
+static int run(tempi_op *op, uintptr_t stream)
+{
+    tempi_memory memory, packed;
+    if (op->n <= 0)
+        return op->n == 0 ? TEMPI_OK : TEMPI_ERR_ARG;
+    tempi_threads_multiple = true; /* no MPI speaks for this program's threads */
+    const tempi_memory_kind kind = describe((const char *)op->mem + op->layout->true_lb, &memory);
+    if (atomic_load(&tempi_cuda_state) == TEMPI_CUDA_LOST)
+        return TEMPI_ERR_DEVICE;
+    if (kind == TEMPI_MEMORY_FOREIGN)
+        return TEMPI_ERR_UNSUPPORTED;
+    if (kind == TEMPI_MEMORY_HOST || !tempi_cuda_up())
+        return TEMPI_ERR_ARG;
+    op->device = ordinal_of(&memory);
+    switch (describe(op->packed, &packed)) {
+    case TEMPI_MEMORY_FOREIGN: return TEMPI_ERR_UNSUPPORTED;
+    case TEMPI_MEMORY_HOST: op->method = TEMPI_STAGED; return run_now(op, stream);
+    case TEMPI_MEMORY_PINNED: op->method = TEMPI_ONE_SHOT; break;
+    case TEMPI_MEMORY_DEVICE:
+        if (kind == TEMPI_MEMORY_DEVICE && packed.device != op->device)
+            return TEMPI_ERR_UNSUPPORTED;
+        op->device = packed.device;
+        op->method = TEMPI_ON_DEVICE;
+        break;
+    default: op->method = TEMPI_ON_DEVICE; break;
+    }
+    return submit(op, stream);
+}
+
+int tempi_device_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
+                      int64_t n, void *packed, uintptr_t stream)
+{
+    tempi_op op = {.layout = layout,
+                   .count = count,
+                   .mem = (void *)(uintptr_t)base,
+                   .packed = packed,
+                   .first = first,
+                   .n = n,
+                   .direction = TEMPI_PACK};
+    return run(&op, stream);
+}
+
+int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *packed,
+                        int64_t first, int64_t n, void *base, uintptr_t stream)
+{
+    tempi_op op = {.layout = layout,
+                   .count = count,
+                   .mem = base,
+                   .packed = (void *)(uintptr_t)packed,
+                   .first = first,
+                   .n = n,
+                   .direction = TEMPI_UNPACK};
+    return run(&op, stream);
+}
+
+/* ---- what there is
+ * -------------------------------------------------------------------------------------- */
+
+static void count_devices(tempi_gpu_info *out)
+{
+    int n = 0;
+    const int result = tempi_cu.DeviceGetCount(&n);
+    if (result == TEMPI_CUDA_SUCCESS)
+        out->devices = n;
+    else if (tempi_cu.GetErrorName(result, &out->error) != TEMPI_CUDA_SUCCESS)
+        out->error = "unknown error";
+}
+
+int tempi_gpu_query(tempi_gpu_info *out)
+{
+    const int loaded = tempi_cuda_load();
+    *out = (tempi_gpu_info){.driver = tempi_cuda_driver_name(), .emulated = tempi_cuda_emulated()};
+    if (!tempi_cuda_up())
+        return TEMPI_OK;
+    if (tempi_cu.DriverGetVersion)
+        (void)tempi_cu.DriverGetVersion(&out->version);
+    if (loaded == TEMPI_OK)
+        count_devices(out);
+    else if (tempi_cu.GetErrorName(tempi_cu.Init(0), &out->error) != TEMPI_CUDA_SUCCESS)
+        out->error = "unknown error";
+    return TEMPI_OK;
+}
+
+static int32_t attribute(int device, int which)
+{
+    int value = 0;
+    return tempi_cu.DeviceGetAttribute(&value, which, device) == TEMPI_CUDA_SUCCESS ? value : 0;
+}
+
+int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out)
+{
+    int device;
+    size_t bytes = 0;
+    if (!tempi_cuda_up())
+        return TEMPI_ERR_UNSUPPORTED;
+    if (tempi_cu.DeviceGet(&device, ordinal) != TEMPI_CUDA_SUCCESS)
+        return TEMPI_ERR_ARG;
+    *out = (tempi_gpu_device){.multiprocessors = attribute(device, TEMPI_CUDA_MULTIPROCESSORS)};
+    if (tempi_cu.DeviceGetName)
+        (void)tempi_cu.DeviceGetName(out->name, (int)sizeof out->name - 1, device);
+    out->capability = 10 * attribute(device, TEMPI_CUDA_CAPABILITY_MAJOR) +
+                      attribute(device, TEMPI_CUDA_CAPABILITY_MINOR);
+    if (tempi_cu.DeviceTotalMem && tempi_cu.DeviceTotalMem(&bytes, device) == TEMPI_CUDA_SUCCESS)
+        out->memory = (int64_t)bytes;
+    out->kernels = tempi_cuda_kernels_target(out->capability);
+    return TEMPI_OK;
+}

@@ -1,0 +1,265 @@
+#include "choose/online_tuning.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "choose/correction.h"
+#include "choose/fast_math.h"
+#include "choose/shape.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* Classes: two octaves of size and of run each; runs near one another, within a page, and wider. */
+enum { SIZES = 9, SMALLEST = 5, RUNS = 5, STRIDES = 3, QUANTITIES = TEMPI_STAGE_UNPACK + 1 };
+enum { CELLS = QUANTITIES * TEMPI_FAMILIES * SIZES * RUNS * STRIDES };
+
+/* What takes less is as much the clock's as its own. */
+#define SHORTEST 0.5e-6
+/* Kept choices are looked at again so often, for biases that fade. */
+enum { AGAIN = TEMPI_CORRECTION_HALF / 8 };
+
+bool tempi_online_tuning;
+
+static struct {
+    const tempi_model *model;
+    tempi_correction *cells;
+    double clock; /* seconds that a look at it takes */
+    double pretended[QUANTITIES];
+    uint64_t looks; /* choices that were asked for: the time by which biases fade */
+    uint32_t epoch; /* counts moves of biases */
+} learn;
+
+/* ---- the clock
+ * ---------------------------------------------------------------------------------------- */
+
+double tempi_tuning_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double cost_of_clock(void)
+{
+    double least = 1;
+    for (int i = 0; i < 64; ++i) {
+        const double start = tempi_tuning_clock(), took = tempi_tuning_clock() - start;
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+void tempi_tuning_start(const tempi_model *model)
+{
+    if (!tempi_config.model_update || !model || learn.cells)
+        return;
+    learn.cells = calloc(CELLS, sizeof *learn.cells);
+    if (!learn.cells) {
+        TEMPI_LOG(TEMPI_LOG_WARN, "TEMPI_MODEL_UPDATE: out of memory; the tables stay as they are");
+        return;
+    }
+    learn.model = model;
+    learn.clock = cost_of_clock();
+    tempi_online_tuning = true;
+}
+
+/* ---- classes
+ * ------------------------------------------------------------------------------------------ */
+
+static int two_octaves(int64_t bytes, int first, int n)
+{
+    const int class = (63 - __builtin_clzll((unsigned long long)bytes | 1)) / 2 - first;
+    return class < 0 ? 0 : class < n ? class : n - 1;
+}
+
+static tempi_correction *cell_of(tempi_quantity quantity, tempi_shape shape, int64_t bytes)
+{
+    const int stride = shape.stride < 256 ? 0 : shape.stride < 4096 ? 1 : 2;
+    const int size = two_octaves(bytes, SMALLEST, SIZES), run = two_octaves(shape.run, 1, RUNS);
+    const int family = (int)tempi_shape_family(shape);
+    return &learn.cells[((((int)quantity * TEMPI_FAMILIES + family) * SIZES + size) * RUNS + run) *
+                            STRIDES +
+                        stride];
+}
+
+static uint64_t looks(void)
+{
+    return __atomic_load_n(&learn.looks, __ATOMIC_RELAXED);
+}
+
+static double factor(tempi_quantity quantity, tempi_shape shape, int64_t bytes)
+{
+    const double bias = tempi_correction_at(cell_of(quantity, shape, bytes), looks());
+    return bias == 0 ? 1 : tempi_fast_exp(bias);
+}
+
+/* ---- samples
+ * ------------------------------------------------------------------------------------------ */
+
+static void bump(void)
+{
+    __atomic_fetch_add(&learn.epoch, 1, __ATOMIC_SEQ_CST);
+}
+
+void tempi_tuning_took(double start, tempi_quantity quantity, const tempi_layout *layout,
+                       int64_t bytes)
+{
+    /* The tables have MPI_Pack as a whole, and what is timed is the packing in it. */
+    const bool whole = quantity == TEMPI_OWN_PACK || quantity == TEMPI_OWN_UNPACK;
+    double seconds = tempi_tuning_clock() - start - learn.clock +
+                     (whole ? learn.model->header->call : 0);
+    const double pretended = learn.pretended[quantity];
+    if ((seconds < SHORTEST && pretended == 0) || bytes <= 0 || layout->dense)
+        return;
+    const double predicted = tempi_model_part(learn.model, quantity, layout, bytes);
+    if (predicted <= 0)
+        return;
+    if (pretended > 0)
+        seconds = pretended * predicted;
+    tempi_stat_add(TEMPI_STAT_model_samples, 1);
+    tempi_correction *cell = cell_of(quantity, tempi_shape_of(layout), bytes);
+    if (tempi_correction_feed(cell, tempi_fast_log(seconds / predicted), looks()))
+        bump();
+}
+
+/* ---- choices
+ * ------------------------------------------------------------------------------------------ */
+
+static tempi_prediction corrected(const tempi_prediction *told, tempi_operation operation,
+                                  tempi_shape shape, int64_t bytes)
+{
+    tempi_prediction p = *told;
+    if (operation == TEMPI_OP_PACK || operation == TEMPI_OP_UNPACK) {
+        const bool packs = operation == TEMPI_OP_PACK;
+        p.library *= factor(packs ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, shape, bytes);
+        p.host *= factor(packs ? TEMPI_OWN_PACK : TEMPI_OWN_UNPACK, shape, bytes);
+        return p;
+    }
+    p.pack *= factor(TEMPI_STAGE_PACK, shape, bytes);
+    p.unpack *= factor(TEMPI_STAGE_UNPACK, shape, bytes);
+    p.host = p.pack + p.message + p.unpack;
+    return p;
+}
+
+/* What was chosen stays until the other way is better by more than predictions tremble. */
+static bool better(const tempi_prediction *p, bool decided, bool ours)
+{
+    if (!decided)
+        return p->host < (1 - TEMPI_MODEL_MARGIN) * p->library;
+    return ours ? p->host < (1 + TEMPI_MODEL_MARGIN) * p->library
+                : p->host < (1 - 3 * TEMPI_MODEL_MARGIN) * p->library;
+}
+
+static void set(uint64_t *word, uint64_t bit, bool on)
+{
+    if (on)
+        __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED);
+}
+
+/* 1. Predicts with the biases of now, and notes the choice.
+ * 2. If they moved meanwhile, so that the notes were perhaps wiped before this one came, it is
+ * taken back. */
+static void decide(const tempi_layout *layout, tempi_operation operation, int peer, int step,
+                   uint32_t epoch, tempi_choices *cache)
+{
+    const double most = tempi_fast_exp(TEMPI_CORRECTION_MOST);
+    const uint64_t bit = (uint64_t)1 << step;
+    const int64_t bytes = tempi_choice_middle(step);
+    const bool decided = __atomic_load_n(&cache->decided, __ATOMIC_RELAXED) & bit;
+    const bool before = __atomic_load_n(&cache->ours, __ATOMIC_RELAXED) & bit;
+    tempi_prediction told;
+    bool ours = false, open = false;
+    if (tempi_model_predict(learn.model, layout, bytes, (int)operation, peer, &told) == TEMPI_OK) {
+        const tempi_prediction p = corrected(&told, operation, tempi_shape_of(layout), bytes);
+        ours = better(&p, decided, before);
+        open = p.host < most * p.library && p.library < most * p.host;
+    }
+    tempi_stat_add(decided ? TEMPI_STAT_model_again : TEMPI_STAT_model_choices, 1);
+    if (decided && ours != before)
+        tempi_stat_add(TEMPI_STAT_model_changed, 1);
+    set(&cache->ours, bit, ours);
+    set(&cache->open, bit, open);
+    set(&cache->decided, bit, true);
+    __atomic_fetch_or(&cache->known, bit, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&learn.epoch, __ATOMIC_SEQ_CST) != epoch)
+        __atomic_fetch_and(&cache->known, ~bit, __ATOMIC_SEQ_CST);
+}
+
+/* After a bias has moved no note is good. */
+static uint32_t refresh(tempi_choices *cache)
+{
+    const uint32_t epoch = __atomic_load_n(&learn.epoch, __ATOMIC_SEQ_CST);
+    uint32_t own = __atomic_load_n(&cache->epoch, __ATOMIC_SEQ_CST);
+    if (own != epoch && __atomic_compare_exchange_n(&cache->epoch, &own, epoch, false,
+                                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        __atomic_store_n(&cache->known, 0, __ATOMIC_SEQ_CST);
+    return epoch;
+}
+
+/* The n-th look tries the other way: twice an octave from 8 on, later every 512th. */
+static bool explores(uint32_t n)
+{
+    if (n < 8)
+        return false;
+    if (n >= 1024)
+        return n % 512 == 0;
+    const uint32_t octave = 1u << (31 - __builtin_clz(n));
+    return n == octave || n == octave + octave / 2;
+}
+
+bool tempi_tuning_acts(const tempi_layout *layout, tempi_operation operation, int peer,
+                       int64_t bytes, tempi_choices *cache)
+{
+    const int step = tempi_choice_step(bytes);
+    const uint64_t bit = (uint64_t)1 << step;
+    if (__atomic_add_fetch(&learn.looks, 1, __ATOMIC_RELAXED) % AGAIN == 0)
+        bump();
+    const uint32_t epoch = refresh(cache);
+    if (!(__atomic_load_n(&cache->known, __ATOMIC_ACQUIRE) & bit))
+        decide(layout, operation, peer, step, epoch, cache);
+    const bool ours = __atomic_load_n(&cache->ours, __ATOMIC_RELAXED) & bit;
+    if (!explores(__atomic_add_fetch(&cache->looks, 1, __ATOMIC_RELAXED)) ||
+        !(__atomic_load_n(&cache->open, __ATOMIC_RELAXED) & bit))
+        return ours;
+    tempi_stat_add(TEMPI_STAT_model_tried, 1);
+    return !ours;
+}
+
+/* ---- what was learned
+ * --------------------------------------------------------------------------------- */
+
+tempi_tuned tempi_tuning_about(tempi_quantity quantity)
+{
+    enum { EACH = CELLS / QUANTITIES };
+    tempi_tuned about = {
+        .samples = 0, .least = TEMPI_CORRECTION_MOST, .most = -TEMPI_CORRECTION_MOST};
+    if (!tempi_online_tuning || (int)quantity >= QUANTITIES)
+        return about;
+    for (int i = 0; i < EACH; ++i) {
+        const tempi_correction *cell = &learn.cells[(int)quantity * EACH + i];
+        const double samples = (double)__atomic_load_n(&cell->samples, __ATOMIC_RELAXED);
+        if (samples < TEMPI_CORRECTION_GROUP)
+            continue;
+        const double bias = tempi_correction_at(cell, looks());
+        about.samples += samples;
+        about.logarithms += samples * bias;
+        about.least = bias < about.least ? bias : about.least;
+        about.most = bias > about.most ? bias : about.most;
+    }
+    return about;
+}
+
+void tempi_tuning_pretend(int quantity, double factor_of)
+{
+    if (quantity >= 0 && quantity < QUANTITIES)
+        learn.pretended[quantity] = factor_of;
+}
+
+double tempi_tuning_factor(int quantity, const tempi_layout *layout, int64_t bytes)
+{
+    if (!tempi_online_tuning || quantity < 0 || quantity >= QUANTITIES)
+        return 1;
+    return factor((tempi_quantity)quantity, tempi_shape_of(layout), bytes);
+}

@@ -1,0 +1,301 @@
+/* predict_device.c: what each method is predicted to take for a message of device memory.
+ *
+ *   T_library   = the library's message with the datatype, where it takes device addresses
+ *   T_device    = kernels into a device buffer + message of device bytes + kernels out of one
+ *   T_one-shot  = kernels into mapped memory + message of pinned bytes + the other side's part
+ *   T_staged    = kernels, copy out + message of pinned bytes + the other side's part
+ *   T_pipelined = the same in pieces + message of pinned bytes + the other side's part
+ *
+ * (of a sender; a receiver's likewise). Pinned bytes are the same on the wire whoever made them, so
+ * there each side takes what is best for it, and the other side's part is its best by the same
+ * tables.
+ *
+ * Without gaps there is no kernel: T_library = message of device bytes, T_staged = copy out +
+ * message of pinned bytes + copy in. MPI_Pack and MPI_Unpack are one side's part alone, and so is
+ * what a device has of a message of several memories. */
+#include "choose/device_choice.h"
+#include "choose/fast_math.h"
+#include "choose/shape.h"
+#include "choose/table_file.h"
+#include "pack/pack.h"
+
+_Static_assert((int)TEMPI_METHOD_LIBRARY == (int)TEMPI_ON_HOST &&
+                   (int)TEMPI_METHOD_DEVICE == (int)TEMPI_ON_DEVICE &&
+                   (int)TEMPI_METHOD_ONE_SHOT == (int)TEMPI_ONE_SHOT &&
+                   (int)TEMPI_METHOD_STAGED == (int)TEMPI_STAGED &&
+                   (int)TEMPI_METHOD_PIPELINED == (int)TEMPI_PIPELINED,
+               "one numbering");
+_Static_assert(TEMPI_PACK == 0 && TEMPI_UNPACK == 1, "indices of the parts");
+
+static const double NONE = -1;
+
+/* Where a message's predictions are looked up. */
+typedef struct query {
+    const tempi_model *model;
+    int memory; /* index into model->device */
+    tempi_family family;
+    int peer;
+    tempi_place place;
+    double pieces;    /* of a pipelined one */
+    double stretches; /* in which the packed bytes lie, each of them a copy */
+} query;
+
+static double at(const query *q, int memory, tempi_quantity quantity, tempi_family family, int peer,
+                 tempi_place place)
+{
+    const tempi_table_head *table = q->model->device[memory][quantity][family][peer];
+    return table ? tempi_table_at(q->model, table, place) : NONE;
+}
+
+/* Kernels; of managed memory the device's tables where it has none of its own. */
+static double kernels(const query *q, tempi_quantity quantity, tempi_place place)
+{
+    const double own = at(q, q->memory, quantity, q->family, 0, place);
+    return own >= 0 || q->memory == 0 ? own : at(q, 0, quantity, q->family, 0, place);
+}
+
+/* Packed bytes have no shape. */
+static double bytes(const query *q, tempi_quantity quantity, int peer, tempi_place place)
+{
+    return at(q, 0, quantity, TEMPI_FAMILY_REGULAR, peer, place);
+}
+
+/* One number, whatever is launched. */
+static double launch(const query *q)
+{
+    return bytes(q, TEMPI_LAUNCH, 0, (tempi_place){0, 0, 0});
+}
+
+/* Two pieces of work that are waited for once: what a launch and a wait take is in both. */
+static double less_launch(const query *q, double seconds)
+{
+    const double rest = seconds - launch(q), least = seconds / 8;
+    return rest > least ? rest : least;
+}
+
+typedef struct pieces {
+    double kernels, copies;
+} pieces;
+
+/* All bytes at that place, stretch by stretch. */
+static double copies(const query *q, int direction, tempi_place place, double stretches)
+{
+    if (stretches > 1)
+        place.size -= tempi_fast_log(stretches);
+    const double one = bytes(q, direction == TEMPI_PACK ? TEMPI_COPY_OUT : TEMPI_COPY_IN, 0, place);
+    return one < 0 || stretches <= 1 ? one : one + (stretches - 1) * less_launch(q, one);
+}
+
+static pieces pieces_of(const query *q, int direction, tempi_place place, double stretches)
+{
+    return (pieces){kernels(q, direction == TEMPI_PACK ? TEMPI_DEVICE_PACKS : TEMPI_DEVICE_UNPACKS,
+                            place),
+                    copies(q, direction, place, stretches)};
+}
+
+static double staged(const query *q, int direction)
+{
+    const pieces whole = pieces_of(q, direction, q->place, q->stretches);
+    if (whole.kernels < 0 || whole.copies < 0 || launch(q) < 0)
+        return NONE;
+    return whole.kernels + less_launch(q, whole.copies);
+}
+
+/* n pieces go through two stages: the first fills the pipe, and then the slower stage sets the
+ * pace. */
+static double pipelined(const query *q, int direction)
+{
+    const double n = q->pieces;
+    if (n <= 1)
+        return staged(q, direction);
+    const tempi_place piece = {q->place.size - tempi_fast_log(n), q->place.run, q->place.stride};
+    const pieces one = pieces_of(q, direction, piece, q->stretches / n);
+    if (one.kernels < 0 || one.copies < 0 || launch(q) < 0)
+        return NONE;
+    const double slower = less_launch(q, one.kernels > one.copies ? one.kernels : one.copies);
+    return one.kernels + less_launch(q, one.copies) + (n - 1) * slower;
+}
+
+/* This side's part of a message. */
+static double part(const query *q, int direction, int method)
+{
+    const bool packs = direction == TEMPI_PACK;
+    switch (method) {
+    case TEMPI_METHOD_DEVICE:
+        return kernels(q, packs ? TEMPI_DEVICE_PACKS : TEMPI_DEVICE_UNPACKS, q->place);
+    case TEMPI_METHOD_ONE_SHOT:
+        return kernels(q, packs ? TEMPI_MAPPED_PACKS : TEMPI_MAPPED_UNPACKS, q->place);
+    case TEMPI_METHOD_STAGED: return staged(q, direction);
+    case TEMPI_METHOD_PIPELINED: return pipelined(q, direction);
+    default: return NONE;
+    }
+}
+
+/* The least of the methods that put pinned bytes on the wire; NONE: there is none. */
+static double best_part(const query *q, int direction)
+{
+    double best = NONE;
+    for (int m = TEMPI_METHOD_ONE_SHOT; m <= TEMPI_METHOD_PIPELINED; ++m) {
+        const double seconds = part(q, direction, m);
+        if (seconds >= 0 && (best < 0 || seconds < best))
+            best = seconds;
+    }
+    return best;
+}
+
+static void add(tempi_device_prediction *p, int method, double pack, double message, double unpack)
+{
+    if (pack < 0 || message < 0 || unpack < 0)
+        return;
+    p->pack[method] = pack;
+    p->message[method] = message;
+    p->unpack[method] = unpack;
+    p->seconds[method] = pack + message + unpack;
+}
+
+/* A message without gaps: every method of tempi's is the same copy. A library that takes it as it
+ * is needs a reason to be passed over. */
+static void predict_contiguous(const query *q, bool aware, tempi_device_prediction *p)
+{
+    const double library = aware ? bytes(q, TEMPI_DEVICE_MESSAGE, q->peer, q->place) : NONE;
+    if (aware && library < 0)
+        return;
+    add(p, TEMPI_METHOD_LIBRARY, 0, library, 0);
+    add(p, TEMPI_METHOD_STAGED, bytes(q, TEMPI_COPY_OUT, 0, q->place),
+        bytes(q, TEMPI_PINNED_MESSAGE, q->peer, q->place), bytes(q, TEMPI_COPY_IN, 0, q->place));
+}
+
+/* MPI_Pack and MPI_Unpack are the one part, and what the library does was measured as a whole. */
+static void add_part(tempi_device_prediction *p, int direction, int method, double seconds)
+{
+    add(p, method, direction == TEMPI_PACK ? seconds : 0, 0, direction == TEMPI_PACK ? 0 : seconds);
+}
+
+/* What kernels and library have to do with plain memory was measured with pinned memory: a copy to
+ * or from it takes longer, in each way once. */
+static void predict_packing(const query *q, int direction, int packed, bool aware,
+                            tempi_device_prediction *p)
+{
+    const bool packs = direction == TEMPI_PACK, in_device = packed == TEMPI_PACKED_DEVICE;
+    const tempi_quantity library =
+        in_device ? (packs ? TEMPI_DEVICE_LIBRARY_PACK : TEMPI_DEVICE_LIBRARY_UNPACK)
+                  : (packs ? TEMPI_MAPPED_LIBRARY_PACK : TEMPI_MAPPED_LIBRARY_UNPACK);
+    const int first = in_device                       ? TEMPI_METHOD_DEVICE
+                      : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_ONE_SHOT
+                                                      : TEMPI_METHOD_STAGED;
+    const int last = in_device                       ? first
+                     : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_PIPELINED
+                                                     : first;
+    if (aware)
+        add_part(p, direction, TEMPI_METHOD_LIBRARY, at(q, 0, library, q->family, 0, q->place));
+    for (int m = first; m <= last; ++m)
+        add_part(p, direction, m, part(q, direction, m));
+}
+
+static void predict_message(const query *q, int direction, bool aware, tempi_device_prediction *p)
+{
+    if (aware) {
+        add(p, TEMPI_METHOD_LIBRARY, 0,
+            at(q, 0, TEMPI_DEVICE_LIBRARY, q->family, q->peer, q->place), 0);
+        add(p, TEMPI_METHOD_DEVICE, part(q, TEMPI_PACK, TEMPI_METHOD_DEVICE),
+            bytes(q, TEMPI_DEVICE_MESSAGE, q->peer, q->place),
+            part(q, TEMPI_UNPACK, TEMPI_METHOD_DEVICE));
+    }
+    const double other = best_part(q, 1 - direction),
+                 message = bytes(q, TEMPI_PINNED_MESSAGE, q->peer, q->place);
+    for (int m = TEMPI_METHOD_ONE_SHOT; m <= TEMPI_METHOD_PIPELINED; ++m) {
+        const double own = part(q, direction, m);
+        add(p, m, direction == TEMPI_PACK ? own : other, message,
+            direction == TEMPI_PACK ? other : own);
+    }
+}
+
+int tempi_device_least(const tempi_device_prediction *p, bool may_leave)
+{
+    int best = -1;
+    for (int m = TEMPI_METHOD_DEVICE; m < TEMPI_METHODS; ++m)
+        if (p->seconds[m] >= 0 && (best < 0 || p->seconds[m] < p->seconds[best]))
+            best = m;
+    const double library = p->seconds[TEMPI_METHOD_LIBRARY];
+    if (may_leave && library >= 0 &&
+        (best < 0 || p->seconds[best] >= (1 - TEMPI_MODEL_MARGIN) * library))
+        return TEMPI_METHOD_LIBRARY;
+    return best;
+}
+
+/* Kernels do not mind pages; where the address allows only smaller words they take longer. */
+static tempi_family family_of(const tempi_model *model, tempi_shape shape, bool shifted)
+{
+    const tempi_family family = tempi_shape_family(shape);
+    if (family != TEMPI_FAMILY_ALIASED && family != TEMPI_FAMILY_REGULAR)
+        return family;
+    return shifted && model->device[0][TEMPI_DEVICE_PACKS][TEMPI_FAMILY_SHIFTED][0]
+               ? TEMPI_FAMILY_SHIFTED
+               : TEMPI_FAMILY_REGULAR;
+}
+
+static double logarithm(int64_t n)
+{
+    return tempi_fast_log(n > 1 ? (double)n : 1.0);
+}
+
+int64_t tempi_device_largest(const tempi_model *model)
+{
+    const tempi_table_head *table = model->device[0][TEMPI_DEVICE_PACKS][TEMPI_FAMILY_REGULAR][0];
+    const double *sizes = table ? (const double *)(const void *)model->header + table->first : NULL;
+    return sizes ? (int64_t)tempi_fast_exp(sizes[table->nsizes - 1]) : INT64_MAX;
+}
+
+static bool is_message(int32_t operation)
+{
+    return operation == TEMPI_MODEL_SEND || operation == TEMPI_MODEL_RECV;
+}
+
+static bool is_sound(const tempi_device_message *m)
+{
+    return m->bytes > 0 && m->whole >= 0 && m->stretches >= 0 && m->operation >= TEMPI_MODEL_PACK &&
+           m->operation <= TEMPI_MODEL_RECV && m->peer >= 0 && m->peer < TEMPI_PEERS &&
+           m->packed >= TEMPI_PACKED_PINNED && m->packed <= TEMPI_PACKED_PLAIN &&
+           (m->memory == TEMPI_TABLES_OF_DEVICE || m->memory == TEMPI_TABLES_OF_MANAGED);
+}
+
+static query query_of(const tempi_model *model, const tempi_layout *layout,
+                      const tempi_device_message *message)
+{
+    const tempi_shape shape = tempi_shape_of(layout);
+    return (
+        query){.model = model,
+               .memory = message->memory - TEMPI_TABLES_OF_DEVICE,
+               .family = family_of(model, shape, message->shifted != 0),
+               .peer = message->peer,
+               .place = {logarithm(message->bytes), logarithm(shape.run), logarithm(shape.stride)},
+               .pieces = (double)(message->whole ? message->whole : message->bytes) / TEMPI_PIECE,
+               .stretches = message->stretches ? (double)message->stretches : 1};
+}
+
+int tempi_model_predict_device(const tempi_model *model, const tempi_layout *layout,
+                               const tempi_device_message *message, tempi_device_prediction *out)
+{
+    if (!model || !layout || !message || !is_sound(message) || layout->size == 0)
+        return TEMPI_ERR_ARG;
+    const bool contiguous = layout->dense || message->contiguous, aware = message->aware != 0;
+    const query q = query_of(model, layout, message);
+    const int direction = message->operation == TEMPI_MODEL_SEND ||
+                                  message->operation == TEMPI_MODEL_PACK
+                              ? TEMPI_PACK
+                              : TEMPI_UNPACK;
+    tempi_device_prediction p;
+    for (int m = 0; m < TEMPI_METHODS; ++m)
+        p.seconds[m] = p.pack[m] = p.message[m] = p.unpack[m] = NONE;
+    if (contiguous && is_message(message->operation))
+        predict_contiguous(&q, aware, &p);
+    else if (is_message(message->operation))
+        predict_message(&q, direction, aware, &p);
+    else if (!contiguous)
+        predict_packing(&q, direction, message->packed, aware, &p);
+    p.method = tempi_device_least(&p, true);
+    if (p.method < 0)
+        return TEMPI_ERR_UNSUPPORTED;
+    *out = p;
+    return TEMPI_OK;
+}

@@ -1,0 +1,221 @@
+#include "choose/rule.h"
+#include "choose/shape.h"
+
+#include <string.h>
+
+static const tempi_window never = {.first = 1, .last = 0};
+static const tempi_window always = {.first = 1, .last = INT64_MAX};
+
+static tempi_window from_to(int64_t first, int64_t last)
+{
+    return (tempi_window){.first = first, .last = last};
+}
+
+enum { KIB = 1 << 10, MIB = 1 << 20 };
+
+/* As many runs a power of two apart lie in few places of the first-level cache and push one another
+ * out, but are in some cache yet: tempi stores and loads less at a time there (pack/isolated.inc),
+ * which no library does. */
+enum { STORED_FIRST = 256, LOADED_FIRST = 1024, COMPETING_LAST = 8192 };
+
+static tempi_window of_stores(tempi_shape s)
+{
+    return from_to(STORED_FIRST * s.run, (s.run < 16 ? 128 * s.run : COMPETING_LAST) * s.run);
+}
+
+static tempi_window of_loads(tempi_shape s)
+{
+    return from_to(LOADED_FIRST * s.run, COMPETING_LAST * s.run);
+}
+
+/* MPICH 5.0.2 packs regular types at about half of the machine's rate where the runs are near one
+ * another, and vectors of bytes at a tenth of it. With each run on a page of its own and more of
+ * them than the caches hold, both are bound by the memory, and it is a little ahead. In a transpose
+ * the lines are shared by many runs, which it does not use. */
+static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
+{
+    if (s.stride < 4096 || s.run >= 128 || s.transposed)
+        return always;
+    if (operation == TEMPI_OP_PACK)
+        return from_to(1, COMPETING_LAST * s.run);
+    tempi_window window = always;
+    if (s.run > 16) {
+        window.gap = 2 * COMPETING_LAST * s.run + 1;
+        window.resume = 8 * MIB;
+    }
+    return window;
+}
+
+/* In messages above its cell size MPICH packs piece by piece and searches its place anew for
+ * each: 1.2 to 50 times slower, and from memory of small pages (transfer/slab.h). It is ahead, or
+ * was on one of the machines measured:
+ *
+ * - where every few bytes lie on a page of their own: then packing and unpacking take all the time,
+ * and its pieces overlap them (Zen 4: 0.85 of tempi's time with 4 KiB in runs of 8);
+ * - with long runs, of which it has the kernel copy up to 1024 straight from memory to memory
+ * (CMA): 0.3 us a run, less than two more copies of a KiB take (Zen 4 between far ranks: 0.5 of
+ * tempi's time; Zen 5: 2 times);
+ * - with long runs above some MiB, whose pieces overlap while tempi packs all first (Sapphire
+ * Rapids: 0.53 of tempi's time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times);
+ * - with one short run an element, from some KiB on (Sapphire Rapids and Zen 4: 0.67 to 0.9; Zen
+ * 5: 1.3 to 1.5). */
+enum { CELL = 16 * KIB, CMA_RUNS = 1024, CMA_RUN = 1024, PIECES_RUN = 256, PIECES_FIRST = 4 * MIB };
+
+static tempi_window mpich_message(tempi_shape s)
+{
+    if (s.stride == 0 || s.transposed)
+        return always;
+    if (s.lone && s.run <= 16)
+        return from_to(1, CELL);
+    if (s.run <= 16 && s.stride >= 4096)
+        return s.run <= 8 ? never : from_to(1, 256 * KIB);
+    if (s.run < PIECES_RUN)
+        return always;
+    tempi_window window = from_to(1, PIECES_FIRST);
+    if (s.run >= CMA_RUN) {
+        window.gap = CELL + 1;
+        window.resume = CMA_RUNS * s.run + 1;
+    }
+    return window;
+}
+
+/* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs
+ * near one another or a few to a row, those of about a line, irregular and transposed types; where
+ * lines compete; in short calls, and by storing past the cache what is too large for it. A few runs
+ * of a line it copies sooner. */
+static tempi_window openmpi_pack(tempi_shape s, int64_t element, tempi_operation operation)
+{
+    const bool unpack = operation == TEMPI_OP_UNPACK;
+    const tempi_window ours = from_to(s.run < 24 ? 1 : KIB, INT64_MAX);
+    if (s.stride == 0 || s.transposed)
+        return always;
+    if (s.run < 64 && s.row > 0 && s.row < 4 * s.run)
+        return ours;
+    if (s.run < 32 && s.stride < 256)
+        return ours;
+    if (unpack && s.stride < 1024 && s.run % 32 == 0 && s.run <= 8 * element)
+        return (tempi_window){KIB, INT64_MAX, .gap = 32 * KIB + 1,
+                              .resume = 12 * MIB}; /* loops as good as ours */
+    if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
+        return ours;
+    if (s.run > 64 && s.run < 192 && s.stride % 4096 != 0)
+        return ours;
+    if (!unpack && s.run <= 8 && s.stride % 512 != 0)
+        return from_to(s.stride < 1024 ? 1 : 2 * KIB, 512 * KIB);
+    if (s.run < 32 && s.stride < 1024)
+        return from_to(1, unpack ? 128 * KIB : 8 * KIB);
+    if (unpack && s.stride % (s.run > 32 ? 2 * KIB : KIB) == 0 && s.run <= 64 && s.run % 4 == 0)
+        return of_stores(s);
+    if (!unpack && s.stride % (2 * KIB) == 0 && s.run >= 8 && s.run <= 32 && s.run % 4 == 0)
+        return of_loads(s);
+    if (unpack && s.run >= 64)
+        return from_to(12 * MIB, INT64_MAX);
+    return never;
+}
+
+/* Open MPI copies a run of more than 8 elements by a call of memcpy each, twice as slow as loops if
+ * it is short. */
+static bool called_for_each(tempi_shape s, int64_t element)
+{
+    return s.run > 8 * element && s.run < 24 && element > 0;
+}
+
+/* Open MPI packs, sends and unpacks a message in overlapping pieces, which one message of packed
+ * bytes cannot; but it copies between small pages where tempi's staging has huge ones
+ * (transfer/slab.h). Which of the two counts for more depends on how far apart the two processes'
+ * cores are: from 12 KiB on, vectors were measured to be 1.5 times faster between far ranks,
+ * and 1.6 times slower between near ones. Here is what wins between both. */
+static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
+{
+    if (s.transposed)
+        return never;
+    if (s.stride == 0)
+        return from_to(8 * KIB, INT64_MAX);
+    if (called_for_each(s, element))
+        return from_to(32 * KIB, 2 * MIB);
+    if (s.lone && s.run <= 16)
+        return from_to(4 * KIB, 8 * MIB);
+    return never;
+}
+
+/* Between far ranks, whose pieces all cross from cache to cache twice and whose packed bytes the
+ * kernel copies once: up to where packing, sending and unpacking in turn take longer than the
+ * pieces that overlap. Here is what won by a tenth or more on each machine measured (Zen 4 and Zen
+ * 5). Longer runs, and those of less than 16 bytes, lost up to a tenth on one of them. */
+enum { FAR_FIRST = 12 * KIB };
+
+static int64_t openmpi_far_last(tempi_shape s, int64_t element)
+{
+    if ((s.lone && s.run <= 16) || called_for_each(s, element))
+        return INT64_MAX;
+    if (s.stride == 0 || s.transposed || s.run < 16 || s.run > 64 || s.stride >= 4096)
+        return 0;
+    if (s.stride < 256)
+        return MIB;
+    return s.run >= 32 ? 512 * KIB : 128 * KIB;
+}
+
+/* Up to its eager limit, 4 KiB with a header where ranks share memory, a message goes in one piece
+ * and nothing overlaps: with short runs tempi is ahead from 100 to 200 bytes on, 2 to 9 times by 3
+ * KiB, with runs of a line from 250 bytes on, a little. A message to oneself takes the library half
+ * of that time, and ours more, as it goes with a gap (shim/p2p/wire.h): there it is ahead
+ * throughout. */
+enum { EAGER_FIRST = 128, EAGER_FIRST_OF_LINES = 256, EAGER_LAST = 3584 };
+
+static tempi_window openmpi_message(tempi_shape s, int64_t element)
+{
+    tempi_window window = openmpi_pieces(s, element);
+    window.far_first = FAR_FIRST;
+    window.far_last = openmpi_far_last(s, element);
+    if (s.run > 64 || (s.stride >= 4096 && !s.transposed))
+        return window;
+    const bool lines = s.run > 32;
+    const int64_t first = lines ? EAGER_FIRST_OF_LINES : EAGER_FIRST;
+    window.to_self = EAGER_LAST + 1;
+    if (window.first > window.last) {
+        window.first = first;
+        window.last = EAGER_LAST;
+        return window;
+    }
+    window.gap = EAGER_LAST + 1;
+    window.resume = window.first;
+    window.first = first;
+    return window;
+}
+
+tempi_library tempi_library_of(const char *version)
+{
+    if (strstr(version, "Open MPI v4"))
+        return TEMPI_LIBRARY_OPENMPI4;
+    if (strstr(version, "Open MPI v"))
+        return TEMPI_LIBRARY_OPENMPI5;
+    return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
+}
+
+int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation,
+                      int peer)
+{
+    if (!version || !layout || operation < 0 || operation >= TEMPI_OPERATIONS)
+        return 0;
+    const tempi_window window = tempi_rule_window(layout, 0, tempi_library_of(version),
+                                                  (tempi_operation)operation);
+    return tempi_window_has(window, bytes) ||
+           (peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes));
+}
+
+tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,
+                               tempi_operation operation)
+{
+    if (layout->dense || layout->size == 0)
+        return never;
+    const tempi_shape s = tempi_shape_of(layout);
+    const bool message = operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
+    switch (library) {
+    case TEMPI_LIBRARY_OPENMPI4:
+    case TEMPI_LIBRARY_OPENMPI5:
+        return message ? openmpi_message(s, element) : openmpi_pack(s, element, operation);
+    case TEMPI_LIBRARY_MPICH:
+    case TEMPI_LIBRARY_UNKNOWN: break;
+    }
+    return message ? mpich_message(s) : mpich_pack(s, operation);
+}

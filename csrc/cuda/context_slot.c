@@ -1,0 +1,126 @@
+/* context_slot.c: contexts that the program made itself, beside the devices' primary ones.
+ *
+ * 1. A context that is a device's primary one has the device's ordinal as its place.
+ * 2. Another one gets a place of its own when memory of it is first met.
+ * 3. Nothing tells when the program destroys it. Whoever enters its device asks
+ * (tempi_cuda_device_alive), and when a context is looked up here, those that are gone lose their
+ * places, and what was kept of them is forgotten.
+ */
+#include "cuda/context_slot.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "cuda/backend.h"
+#include "cuda/device.h"
+#include "cuda/offset_tables.h"
+#include "cuda/pool.h"
+
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- primary contexts
+ * ------------------------------------------------------------------------------------ */
+
+static tempi_cuda_context _Atomic primary[TEMPI_CUDA_ORDINALS]; /* as far as they were asked for */
+
+/* Retained for a moment, to see which one it is, and only where it is there already. */
+static tempi_cuda_context ask_for_primary(int ordinal)
+{
+    int device, active = 1;
+    unsigned flags;
+    tempi_cuda_context found = NULL;
+    if (TEMPI_CU(DeviceGet, &device, ordinal) != TEMPI_OK)
+        return NULL;
+    if (tempi_cu.DevicePrimaryCtxGetState &&
+        TEMPI_CU(DevicePrimaryCtxGetState, device, &flags, &active) != TEMPI_OK)
+        active = 1;
+    if (!active || TEMPI_CU(DevicePrimaryCtxRetain, &found, device) != TEMPI_OK)
+        return NULL;
+    (void)TEMPI_CU(DevicePrimaryCtxRelease, device);
+    return found;
+}
+
+static bool is_primary(int ordinal, tempi_cuda_context context)
+{
+    const tempi_cuda_device *device = tempi_cuda_device_peek(ordinal);
+    if (device)
+        return device->context == context;
+    if (atomic_load(&primary[ordinal]) != context)
+        atomic_store(&primary[ordinal], ask_for_primary(ordinal));
+    return atomic_load(&primary[ordinal]) == context;
+}
+
+/* ---- the others
+ * ------------------------------------------------------------------------------------------ */
+
+static void forget(tempi_cuda_device *device)
+{
+    tempi_cuda_device_remove(device);
+    tempi_cuda_backend_forget(device);
+    tempi_cuda_pool_forget(device->place);
+    tempi_cuda_tables_forget(device->place);
+}
+
+static int add(int place, int ordinal, tempi_cuda_context context)
+{
+    if (place == TEMPI_CUDA_NO_PLACE) {
+        TEMPI_WARN_ONCE(
+            "more than %d contexts at a time: memory of further ones is left to the MPI library",
+            TEMPI_CUDA_DEVICES - TEMPI_CUDA_ORDINALS);
+        return place;
+    }
+    if (!tempi_cuda_device_add(place, ordinal,
+                               context) && /* the memory would be out of reach: once more */
+        (!tempi_cuda_up() || !tempi_cuda_device_add(place, ordinal, context)))
+        return TEMPI_CUDA_NO_PLACE;
+    tempi_stat_add(TEMPI_STAT_contexts, 1);
+    return place;
+}
+
+/* Caller holds the lock. */
+static int find_or_add(int ordinal, tempi_cuda_context context)
+{
+    int spare = TEMPI_CUDA_NO_PLACE;
+    for (int place = TEMPI_CUDA_DEVICES - 1; place >= TEMPI_CUDA_ORDINALS; --place) {
+        tempi_cuda_device *device = tempi_cuda_device_peek(place);
+        if (device && !tempi_cuda_device_alive(device) && atomic_load(&device->gone)) {
+            forget(device);
+            device = NULL;
+        }
+        if (device && device->context == context && device->ordinal == ordinal)
+            return place;
+        if (!device)
+            spare = place;
+    }
+    return add(spare, ordinal, context);
+}
+
+static int place_of_own(int ordinal, tempi_cuda_context context)
+{
+    pthread_mutex_lock(&looking);
+    const int place = find_or_add(ordinal, context);
+    pthread_mutex_unlock(&looking);
+    return place;
+}
+
+/* The program's kernels use such memory in whatever context it works in. */
+static int place_of_current(int ordinal)
+{
+    tempi_cuda_context current = NULL;
+    int device = -1;
+    if (TEMPI_CU(CtxGetCurrent, &current) != TEMPI_OK || !current || is_primary(ordinal, current))
+        return ordinal;
+    if (!tempi_cu.CtxGetDevice || tempi_cu.CtxGetDevice(&device) != TEMPI_CUDA_SUCCESS)
+        return ordinal; /* destroyed while it was current here */
+    int own = -1;
+    if (TEMPI_CU(DeviceGet, &own, ordinal) != TEMPI_OK || own != device)
+        return ordinal;
+    return place_of_own(ordinal, current);
+}
+
+int tempi_cuda_context_slot_of(int ordinal, tempi_cuda_context context)
+{
+    if (ordinal < 0 || ordinal >= TEMPI_CUDA_ORDINALS)
+        return TEMPI_CUDA_NO_PLACE;
+    if (!context)
+        return place_of_current(ordinal);
+    return is_primary(ordinal, context) ? ordinal : place_of_own(ordinal, context);
+}

@@ -1,0 +1,86 @@
+/* stream_order.c: what tempi does comes after what the program has put into its streams. */
+#include "cuda/device.h"
+#include "pack/pack.h"
+
+static _Thread_local struct {
+    uintptr_t stream;
+    int place; /* of the device whose context is current for it */
+} named[2];    /* by direction */
+
+void tempi_cuda_name_stream(int direction, int place, uintptr_t stream)
+{
+    named[direction].stream = stream;
+    named[direction].place = place;
+}
+
+void tempi_cuda_set_stream(uintptr_t stream)
+{
+    tempi_cuda_name_stream(TEMPI_PACK, 0, stream);
+    tempi_cuda_name_stream(TEMPI_UNPACK, 0, stream);
+}
+
+uintptr_t tempi_cuda_get_stream(void)
+{
+    return named[TEMPI_PACK].stream;
+}
+
+static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream theirs,
+                          tempi_cuda_stream stream)
+{
+    tempi_cuda_event event;
+    int status = tempi_cuda_event_get(device, &event);
+    if (status != TEMPI_OK)
+        return status;
+    status = TEMPI_CU(EventRecord, event, theirs);
+    if (status == TEMPI_OK)
+        status = TEMPI_CU(StreamWaitEvent, stream, event,
+                          0); /* as recorded now: it may be used again at once */
+    tempi_cuda_event_put(device, event);
+    return status;
+}
+
+/* An event can be recorded only in a stream of its own device. The stream that the program named
+ * may be another's: that, and whatever else goes wrong with the event, is made good by waiting
+ * here. */
+int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
+                             tempi_cuda_stream then)
+{
+    const int status = order_by_event(device, first, then);
+    if (status == TEMPI_OK || !tempi_cuda_up())
+        return status;
+    return TEMPI_CU(StreamSynchronize, first);
+}
+
+int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs)
+{
+    const bool unpacks = stream == device->streams[TEMPI_UNPACK] ||
+                         stream == device->copy_streams[TEMPI_UNPACK];
+    const uintptr_t own = named[unpacks ? TEMPI_UNPACK : TEMPI_PACK].stream,
+                    after = own ? own : theirs;
+    return tempi_cuda_order_streams(
+        device, after ? (tempi_cuda_stream)after : TEMPI_CUDA_LEGACY_STREAM, stream);
+}
+
+int tempi_cuda_wait_stream(int place, uintptr_t stream)
+{
+    tempi_cuda_entry entry;
+    tempi_cuda_device *device = tempi_cuda_device_get(place < 0 ? 0 : place);
+    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
+    if (status != TEMPI_OK)
+        return status;
+    status = TEMPI_CU(StreamSynchronize, (tempi_cuda_stream)stream);
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+int tempi_cuda_settle(int direction)
+{
+    const uintptr_t stream = named[direction].stream;
+    return stream ? tempi_cuda_wait_stream(named[direction].place, stream) : TEMPI_OK;
+}
+
+int tempi_cuda_await_program(int place)
+{
+    const uintptr_t theirs = tempi_cuda_get_stream();
+    return tempi_cuda_wait_stream(place, theirs ? theirs : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM);
+}

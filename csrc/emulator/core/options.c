@@ -1,0 +1,117 @@
+/* options.c: the environment, messages to the person, and chance. */
+#include "emulator/core/emulator.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+tempi_emu_options tempi_emu_option;
+uint64_t tempi_emulator_delay_ns;
+static uint64_t chance;
+
+void tempi_emu_say(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    int used = snprintf(text, sizeof text, "tempi emulator [%d]: ", (int)getpid());
+    va_start(arguments, format);
+    const int more = vsnprintf(text + used, sizeof text - (size_t)used - 1, format, arguments);
+    va_end(arguments);
+    used += more > 0 ? more : 0;
+    if (used > (int)sizeof text - 2)
+        used = (int)sizeof text - 2;
+    text[used++] = '\n';
+    const ssize_t written = write(2, text, (size_t)used);
+    (void)written;
+}
+
+/* A number with an optional K, M or G; `otherwise` where the variable is unset or no number. */
+static uint64_t number(const char *name, uint64_t otherwise)
+{
+    const char *const text = getenv(name);
+    if (text == NULL || *text == '\0')
+        return otherwise;
+    char *end;
+    uint64_t value = strtoull(text, &end, 0);
+    switch (*end) {
+    case 'G':
+    case 'g': value <<= 10; /* fall through */
+    case 'M':
+    case 'm': value <<= 10; /* fall through */
+    case 'K':
+    case 'k':
+        value <<= 10;
+        end++;
+        break;
+    default: break;
+    }
+    if (*end != '\0' || *text == '-') {
+        tempi_emu_say("%s=%s is no number; taken as %llu", name, text,
+                      (unsigned long long)otherwise);
+        return otherwise;
+    }
+    return value;
+}
+
+/* A version as 12.4, times ten to the `scale`: 12040 or 124. */
+static int version(const char *name, int otherwise, int major_unit, int minor_unit)
+{
+    const char *const text = getenv(name);
+    int major = 0;
+    int minor = 0;
+    if (text == NULL || *text == '\0')
+        return otherwise;
+    if (sscanf(text, "%d.%d", &major, &minor) != 2) {
+        tempi_emu_say("%s=%s is not of the form 12.4", name, text);
+        return otherwise;
+    }
+    return major * major_unit + minor * minor_unit;
+}
+
+TEMPI_EMU_API int tempi_emulator_streams(const char *mode);
+/* Says when work of streams runs, from now on: immediate, deferred or random. 0 if understood. */
+TEMPI_EMU_API int tempi_emulator_streams(const char *mode)
+{
+    static const char *const names[] = {"immediate", "deferred", "random"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(mode, names[i]) == 0) {
+            tempi_emu_option.mode = (tempi_emu_mode)i;
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void stream_mode(void)
+{
+    const char *const text = getenv("TEMPI_EMULATOR_STREAMS");
+    tempi_emu_option.mode = EMU_DEFERRED;
+    if (text != NULL && *text != '\0' && tempi_emulator_streams(text) != 0)
+        tempi_emu_say("TEMPI_EMULATOR_STREAMS=%s: choose immediate, deferred or random", text);
+}
+
+void tempi_emu_options_read(void)
+{
+    tempi_emu_options *const o = &tempi_emu_option;
+    const uint64_t devices = number("TEMPI_EMULATOR_DEVICES", 1);
+    o->devices = devices > EMU_DEVICES ? EMU_DEVICES : (int)devices;
+    o->memory = number("TEMPI_EMULATOR_MEMORY", 4ull << 30);
+    tempi_emulator_delay_ns = number("TEMPI_EMULATOR_DELAY", 2000) *
+                              1000; /* given in microseconds */
+    o->seed = number("TEMPI_EMULATOR_SEED", 1);
+    o->capability = version("TEMPI_EMULATOR_CAPABILITY", 90, 10, 1);
+    o->driver = version("TEMPI_EMULATOR_DRIVER", 12040, 1000, 10);
+    stream_mode();
+    o->modules = getenv("TEMPI_EMULATOR_MODULES");
+    o->report = getenv("TEMPI_EMULATOR_REPORT");
+    chance = o->seed;
+}
+
+/* splitmix64 */
+uint64_t tempi_emu_random(void)
+{
+    uint64_t x = chance += 0x9e3779b97f4a7c15ull;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}

@@ -1,0 +1,254 @@
+/* cu_copy.c: the driver's copy and fill functions. */
+#include "emulator/core/copy_work.h"
+
+static CUresult flat(tempi_emu_function function, tempi_emu_transfer transfer, size_t size)
+{
+    tempi_emu_context *context;
+    const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    transfer.box = (tempi_emu_box){.width = size, .height = 1, .depth = 1};
+    return tempi_emu_leave(tempi_emu_copy(context, &transfer));
+}
+
+static uint64_t host(const void *pointer)
+{
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+#define TRANSFER(d, dm, s, sm, q, w)                                                           \
+    (tempi_emu_transfer)                                                                       \
+    {                                                                                          \
+        .dst = (d), .src = (s), .dst_must = (dm), .src_must = (sm), .stream = (q), .wait = (w) \
+    }
+
+CUresult TEMPI_EMU_API cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size);
+CUresult TEMPI_EMU_API cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+    return flat(EMU_cuMemcpy, TRANSFER(dst, EMU_ANY, src, EMU_ANY, NULL, true), size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size,
+                                     CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    return flat(EMU_cuMemcpyAsync, TRANSFER(dst, EMU_ANY, src, EMU_ANY, stream, false), size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size);
+CUresult TEMPI_EMU_API cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size)
+{
+    return flat(EMU_cuMemcpyHtoD_v2,
+                TRANSFER(dst, EMU_MUST_DEVICE, host(src), EMU_MUST_HOST, NULL, true), size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size);
+CUresult TEMPI_EMU_API cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size)
+{
+    return flat(EMU_cuMemcpyDtoH_v2,
+                TRANSFER(host(dst), EMU_MUST_HOST, src, EMU_MUST_DEVICE, NULL, true), size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size);
+CUresult TEMPI_EMU_API cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+    return flat(EMU_cuMemcpyDtoD_v2,
+                TRANSFER(dst, EMU_MUST_DEVICE, src, EMU_MUST_DEVICE, NULL, true), size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size,
+                                            CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size,
+                                            CUstream stream)
+{
+    return flat(EMU_cuMemcpyHtoDAsync_v2,
+                TRANSFER(dst, EMU_MUST_DEVICE, host(src), EMU_MUST_HOST, stream, false), size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size,
+                                            CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size,
+                                            CUstream stream)
+{
+    return flat(EMU_cuMemcpyDtoHAsync_v2,
+                TRANSFER(host(dst), EMU_MUST_HOST, src, EMU_MUST_DEVICE, stream, false), size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size,
+                                            CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size,
+                                            CUstream stream)
+{
+    return flat(EMU_cuMemcpyDtoDAsync_v2,
+                TRANSFER(dst, EMU_MUST_DEVICE, src, EMU_MUST_DEVICE, stream, false), size);
+}
+
+static CUresult peer(tempi_emu_function function, tempi_emu_transfer transfer, CUcontext to,
+                     CUcontext from, size_t size)
+{
+    if (!tempi_emu_context_valid(to) || !tempi_emu_context_valid(from)) {
+        const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, NULL);
+        return result != CUDA_SUCCESS ? result : tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    return flat(function, transfer, size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
+                                    size_t size);
+CUresult TEMPI_EMU_API cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
+                                    size_t size)
+{
+    return peer(EMU_cuMemcpyPeer, TRANSFER(dst, EMU_MUST_DEVICE, src, EMU_MUST_DEVICE, NULL, true),
+                to, from, size);
+}
+
+CUresult TEMPI_EMU_API cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src,
+                                         CUcontext from, size_t size, CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src,
+                                         CUcontext from, size_t size, CUstream stream)
+{
+    return peer(EMU_cuMemcpyPeerAsync,
+                TRANSFER(dst, EMU_MUST_DEVICE, src, EMU_MUST_DEVICE, stream, false), to, from,
+                size);
+}
+
+/* ---- two and three dimensions
+ * -------------------------------------------------------------------- */
+
+/* One side's address, and whether memory of its type may be there; 0 for a type that is not
+ * emulated. */
+static uint64_t side(unsigned type, const void *host_pointer, CUdeviceptr device,
+                     tempi_emu_must *must)
+{
+    *must = type == CU_MEMORYTYPE_HOST     ? EMU_MUST_HOST
+            : type == CU_MEMORYTYPE_DEVICE ? EMU_MUST_DEVICE
+                                           : EMU_ANY;
+    if (type == CU_MEMORYTYPE_HOST)
+        return host(host_pointer);
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? device : 0;
+}
+
+static CUresult box(tempi_emu_function function, const tempi_emu_copy3d *c, CUstream stream,
+                    bool wait)
+{
+    tempi_emu_context *context;
+    const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    tempi_emu_transfer t = {.stream = stream, .wait = wait};
+    t.dst = side(c->dst_type, c->dst_host, c->dst_device, &t.dst_must);
+    t.src = side(c->src_type, c->src_host, c->src_device, &t.src_must);
+    const bool rows = c->height > 1 || c->depth > 1;
+    if (t.dst == 0 || t.src == 0 || c->src_lod != 0 || c->dst_lod != 0 ||
+        (rows && (c->src_pitch < c->src_x + c->width || c->dst_pitch < c->dst_x + c->width)) ||
+        (c->depth > 1 &&
+         (c->src_height < c->src_y + c->height || c->dst_height < c->dst_y + c->height)))
+        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
+    t.box = (tempi_emu_box){
+        .width = c->width,
+        .height = c->height,
+        .depth = c->depth,
+        .dst_pitch = c->dst_pitch,
+        .dst_slice = c->dst_pitch * c->dst_height,
+        .src_pitch = c->src_pitch,
+        .src_slice = c->src_pitch * c->src_height,
+    };
+    t.dst += c->dst_z * t.box.dst_slice + c->dst_y * c->dst_pitch + c->dst_x;
+    t.src += c->src_z * t.box.src_slice + c->src_y * c->src_pitch + c->src_x;
+    return tempi_emu_leave(tempi_emu_copy(context, &t));
+}
+
+static tempi_emu_copy3d from_2d(const tempi_emu_copy2d *c)
+{
+    return (tempi_emu_copy3d){
+        .src_x = c->src_x,
+        .src_y = c->src_y,
+        .src_type = c->src_type,
+        .src_host = c->src_host,
+        .src_device = c->src_device,
+        .src_pitch = c->src_pitch,
+        .dst_x = c->dst_x,
+        .dst_y = c->dst_y,
+        .dst_type = c->dst_type,
+        .dst_host = c->dst_host,
+        .dst_device = c->dst_device,
+        .dst_pitch = c->dst_pitch,
+        .width = c->width,
+        .height = c->height,
+        .depth = 1,
+    };
+}
+
+CUresult TEMPI_EMU_API cuMemcpy2D_v2(const tempi_emu_copy2d *copy);
+CUresult TEMPI_EMU_API cuMemcpy2D_v2(const tempi_emu_copy2d *copy)
+{
+    const tempi_emu_copy3d c = from_2d(copy);
+    return box(EMU_cuMemcpy2D_v2, &c, NULL, true);
+}
+
+CUresult TEMPI_EMU_API cuMemcpy2DUnaligned_v2(const tempi_emu_copy2d *copy);
+CUresult TEMPI_EMU_API cuMemcpy2DUnaligned_v2(const tempi_emu_copy2d *copy)
+{
+    const tempi_emu_copy3d c = from_2d(copy);
+    return box(EMU_cuMemcpy2DUnaligned_v2, &c, NULL, true);
+}
+
+CUresult TEMPI_EMU_API cuMemcpy2DAsync_v2(const tempi_emu_copy2d *copy, CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpy2DAsync_v2(const tempi_emu_copy2d *copy, CUstream stream)
+{
+    const tempi_emu_copy3d c = from_2d(copy);
+    return box(EMU_cuMemcpy2DAsync_v2, &c, stream, false);
+}
+
+CUresult TEMPI_EMU_API cuMemcpy3D_v2(const tempi_emu_copy3d *copy);
+CUresult TEMPI_EMU_API cuMemcpy3D_v2(const tempi_emu_copy3d *copy)
+{
+    return box(EMU_cuMemcpy3D_v2, copy, NULL, true);
+}
+
+CUresult TEMPI_EMU_API cuMemcpy3DAsync_v2(const tempi_emu_copy3d *copy, CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpy3DAsync_v2(const tempi_emu_copy3d *copy, CUstream stream)
+{
+    return box(EMU_cuMemcpy3DAsync_v2, copy, stream, false);
+}
+
+/* ---- fills
+ * ----------------------------------------------------------------------------------------- */
+
+static CUresult set(tempi_emu_function function, CUdeviceptr pointer, uint32_t value,
+                    uint32_t width, size_t count, CUstream stream)
+{
+    tempi_emu_context *context;
+    const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return tempi_emu_leave(tempi_emu_fill(context, pointer, value, width, count, stream));
+}
+
+CUresult TEMPI_EMU_API cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count);
+CUresult TEMPI_EMU_API cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count)
+{
+    return set(EMU_cuMemsetD8_v2, pointer, value, 1, count, NULL);
+}
+
+CUresult TEMPI_EMU_API cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
+                                       CUstream stream);
+CUresult TEMPI_EMU_API cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
+                                       CUstream stream)
+{
+    return set(EMU_cuMemsetD8Async, pointer, value, 1, count, stream);
+}
+
+CUresult TEMPI_EMU_API cuMemsetD32_v2(CUdeviceptr pointer, unsigned value, size_t count);
+CUresult TEMPI_EMU_API cuMemsetD32_v2(CUdeviceptr pointer, unsigned value, size_t count)
+{
+    return set(EMU_cuMemsetD32_v2, pointer, value, 4, count, NULL);
+}
+
+CUresult TEMPI_EMU_API cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
+                                        CUstream stream);
+CUresult TEMPI_EMU_API cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
+                                        CUstream stream)
+{
+    return set(EMU_cuMemsetD32Async, pointer, value, 4, count, stream);
+}

@@ -1,0 +1,186 @@
+/* cu_stream.c: the driver's stream functions. */
+#include "emulator/core/emulator.h"
+
+static CUresult create(tempi_emu_function function, CUstream *stream, unsigned flags, int priority)
+{
+    tempi_emu_context *context;
+    const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream == NULL || flags > CU_STREAM_NON_BLOCKING)
+        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
+    tempi_emu_stream *const made = tempi_emu_stream_new(context, flags, priority);
+    if (made == NULL)
+        return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *stream = made;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuStreamCreate(CUstream *stream, unsigned flags);
+CUresult TEMPI_EMU_API cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    return create(EMU_cuStreamCreate, stream, flags, 0);
+}
+
+CUresult TEMPI_EMU_API cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority);
+CUresult TEMPI_EMU_API cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    const int held = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+    return create(EMU_cuStreamCreateWithPriority, stream, flags, held);
+}
+
+/* Enters, and finds the stream behind a handle. */
+static CUresult enter(tempi_emu_function function, CUstream handle, tempi_emu_stream **stream)
+{
+    tempi_emu_context *context;
+    CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = tempi_emu_stream_of(context, handle, stream);
+    return result == CUDA_SUCCESS ? result : tempi_emu_leave(result);
+}
+
+/* Work that is queued still runs. */
+CUresult TEMPI_EMU_API cuStreamDestroy_v2(CUstream handle);
+CUresult TEMPI_EMU_API cuStreamDestroy_v2(CUstream handle)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuStreamDestroy_v2, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((uintptr_t)handle <= 2)
+        return tempi_emu_leave(CUDA_ERROR_INVALID_HANDLE);
+    stream->destroyed = true;
+    tempi_emu_stream_drop(stream);
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+/* A question to the legacy default stream is one to all streams that it waits for. */
+static bool finished(tempi_emu_stream *stream)
+{
+    bool all = true;
+    for (tempi_emu_stream *s = tempi_emu_streams(); s != NULL; s = s->next) {
+        const bool asked = s == stream ||
+                           (stream == stream->context->legacy && s->context == stream->context &&
+                            (s->flags & CU_STREAM_NON_BLOCKING) == 0);
+        if (!asked || s->completed == s->submitted)
+            continue;
+        tempi_emu_ask((tempi_emu_point){s, s->submitted});
+        all = false;
+    }
+    return all;
+}
+
+CUresult TEMPI_EMU_API cuStreamQuery(CUstream handle);
+CUresult TEMPI_EMU_API cuStreamQuery(CUstream handle)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuStreamQuery, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return tempi_emu_leave(finished(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+}
+
+CUresult TEMPI_EMU_API cuStreamSynchronize(CUstream handle);
+CUresult TEMPI_EMU_API cuStreamSynchronize(CUstream handle)
+{
+    tempi_emu_stream *stream;
+    CUresult result = enter(EMU_cuStreamSynchronize, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream == stream->context->legacy) {
+        /* An operation that does nothing comes after all that the default stream waits for. */
+        tempi_emu_op *const op = tempi_emu_op_new(stream, 0, NULL);
+        result = op == NULL ? CUDA_ERROR_OUT_OF_MEMORY : tempi_emu_submit(op);
+    }
+    if (result == CUDA_SUCCESS)
+        result = tempi_emu_drive((tempi_emu_point){stream, stream->submitted});
+    return tempi_emu_leave(result);
+}
+
+CUresult TEMPI_EMU_API cuStreamGetFlags(CUstream handle, unsigned *flags);
+CUresult TEMPI_EMU_API cuStreamGetFlags(CUstream handle, unsigned *flags)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuStreamGetFlags, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *flags = stream->flags;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuStreamGetPriority(CUstream handle, int *priority);
+CUresult TEMPI_EMU_API cuStreamGetPriority(CUstream handle, int *priority)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuStreamGetPriority, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *priority = stream->priority;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuStreamGetCtx(CUstream handle, CUcontext *context);
+CUresult TEMPI_EMU_API cuStreamGetCtx(CUstream handle, CUcontext *context)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuStreamGetCtx, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *context = stream->context;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuStreamGetId(CUstream handle, unsigned long long *id);
+CUresult TEMPI_EMU_API cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuStreamGetId, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *id = stream->id;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuStreamIsCapturing(CUstream handle, int *status);
+CUresult TEMPI_EMU_API cuStreamIsCapturing(CUstream handle, int *status)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuStreamIsCapturing, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *status = 0; /* graphs are not emulated */
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+typedef struct {
+    CUhostFn function;
+    void *argument;
+} callback;
+
+static CUresult call(tempi_emu_op *op)
+{
+    const callback *const made = (const callback *)(void *)op->payload;
+    tempi_emu_in_callback = true;
+    made->function(made->argument);
+    tempi_emu_in_callback = false;
+    return CUDA_SUCCESS;
+}
+
+CUresult TEMPI_EMU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument);
+CUresult TEMPI_EMU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument)
+{
+    tempi_emu_stream *stream;
+    const CUresult result = enter(EMU_cuLaunchHostFunc, handle, &stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (function == NULL)
+        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
+    tempi_emu_op *const op = tempi_emu_op_new(stream, sizeof(callback), call);
+    if (op == NULL)
+        return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    const callback made = {function, argument};
+    memcpy(op->payload, &made, sizeof made);
+    op->callback = true;
+    return tempi_emu_leave(tempi_emu_submit(op));
+}

@@ -1,0 +1,191 @@
+#include "pack/kernel_trials.h"
+#include "base/config.h"
+#include "base/stats.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 4 };
+
+/* By which the default must be beaten; between equals it is the steadier one. */
+#define TUNE_MARGIN 0.04
+
+/* Calls below so many seconds are repeated at once; the first of a turn, which finds what another
+ * kernel left in the caches, is not counted. */
+#define TUNE_SHORT 20e-6
+enum { TUNE_REPEATS = 3 };
+
+/* Candidates slower than this times the best are dropped after the round. */
+static const double drop_above[TUNE_ROUNDS] = {2.0, 1.3, 1.1, 1.0};
+
+static tempi_tuned records[TUNE_RECORDS];
+static _Atomic bool in_use[TUNE_RECORDS];
+static atomic_flag making = ATOMIC_FLAG_INIT;
+static _Atomic int pretended = -1;
+static const double *weights;
+
+/* ---- records
+ * --------------------------------------------------------------------------------------- */
+
+static int64_t number_of_runs(const tempi_loop *loop)
+{
+    return loop->axis[0].n * loop->axis[1].n * loop->axis[2].n;
+}
+
+static int octave_of(const tempi_loop *loop)
+{
+    return 63 - __builtin_clzll((unsigned long long)number_of_runs(loop) | 1);
+}
+
+static bool same_shape(const tempi_tuned *tuned, const tempi_loop *loop,
+                       const tempi_candidates *candidates)
+{
+    return tuned->runs == loop->run && tuned->d == loop->axis[0].d && tuned->s == loop->axis[0].s &&
+           tuned->octave == octave_of(loop) && tuned->candidates.way[0] == candidates->way[0];
+}
+
+static unsigned home_of(const tempi_loop *loop)
+{
+    uint64_t h = (uint64_t)loop->run * 0x9E3779B97F4A7C15u;
+    h = (h ^ (uint64_t)loop->axis[0].d) * 0x9E3779B97F4A7C15u;
+    h = (h ^ (uint64_t)loop->axis[0].s) * 0x9E3779B97F4A7C15u;
+    h = (h ^ (uint64_t)octave_of(loop)) * 0x9E3779B97F4A7C15u;
+    return (unsigned)(h >> 40);
+}
+
+static void fill(tempi_tuned *tuned, const tempi_loop *loop, const tempi_candidates *candidates)
+{
+    memset(tuned, 0, sizeof *tuned);
+    tuned->candidates = *candidates;
+    tuned->runs = loop->run;
+    tuned->d = loop->axis[0].d;
+    tuned->s = loop->axis[0].s;
+    tuned->octave = octave_of(loop);
+    if (pretended >= 0)
+        tuned->settled = candidates->way[pretended % candidates->n];
+}
+
+tempi_tuned *tempi_tune_find(const tempi_loop *loop, const tempi_candidates *candidates)
+{
+    if (candidates->n < 2 || !(tempi_config.autotune || weights || pretended >= 0))
+        return NULL;
+    const unsigned home = home_of(loop);
+    for (unsigned i = 0; i < TUNE_PROBES; i++) {
+        const unsigned at = (home + i) % TUNE_RECORDS;
+        if (!atomic_load_explicit(&in_use[at], memory_order_acquire)) {
+            if (atomic_flag_test_and_set_explicit(&making, memory_order_acquire))
+                return NULL;
+            if (!in_use[at]) {
+                fill(&records[at], loop, candidates);
+                atomic_store_explicit(&in_use[at], true, memory_order_release);
+            }
+            atomic_flag_clear_explicit(&making, memory_order_release);
+        }
+        if (same_shape(&records[at], loop, candidates))
+            return &records[at];
+    }
+    return NULL;
+}
+
+/* ---- measuring
+ * ------------------------------------------------------------------------------------- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int best_of(const tempi_tuned *tuned)
+{
+    int best = 0;
+    for (int i = 1; i < tuned->candidates.n; i++)
+        if (tuned->best[i] >= 0 && (tuned->best[best] < 0 || tuned->best[i] < tuned->best[best]))
+            best = i;
+    return best;
+}
+
+/* The default is kept for the comparison at the end. */
+static int drop_slow(tempi_tuned *tuned)
+{
+    const double limit = tuned->best[best_of(tuned)] * drop_above[tuned->round];
+    int left = 0;
+    for (int i = 0; i < tuned->candidates.n; i++) {
+        if (i > 0 && tuned->best[i] > limit)
+            tuned->best[i] = -1;
+        left += tuned->best[i] >= 0;
+    }
+    return left;
+}
+
+static void settle(tempi_tuned *tuned)
+{
+    int best = best_of(tuned);
+    if (tuned->best[best] > (1 - TUNE_MARGIN) * tuned->best[0])
+        best = 0;
+    tempi_stat_add(TEMPI_STAT_kernels_tuned, 1);
+    if (best > 0)
+        tempi_stat_add(TEMPI_STAT_kernels_changed, 1);
+    atomic_store_explicit(&tuned->settled, tuned->candidates.way[best], memory_order_release);
+}
+
+static void end_of_round(tempi_tuned *tuned)
+{
+    const int left = drop_slow(tuned);
+    tuned->next = 0;
+    if (++tuned->round == TUNE_ROUNDS || left == 1)
+        settle(tuned);
+}
+
+static void note(tempi_tuned *tuned, double took, int64_t runs)
+{
+    double *best = &tuned->best[tuned->next];
+    const bool is_short = took * (double)runs < TUNE_SHORT;
+    const bool counts = !is_short || tuned->again > 0;
+    if (counts && (*best == 0 || took < *best))
+        *best = took;
+    if (is_short && ++tuned->again < TUNE_REPEATS)
+        return;
+    tuned->again = 0;
+    do
+        tuned->next++;
+    while (tuned->next < tuned->candidates.n && tuned->round > 0 && tuned->best[tuned->next] < 0);
+    if (tuned->next >= tuned->candidates.n)
+        end_of_round(tuned);
+}
+
+void tempi_tune_measure(tempi_tuned *tuned, char *dst, const char *src, const tempi_loop *loop)
+{
+    if (atomic_flag_test_and_set_explicit(&tuned->busy, memory_order_acquire)) {
+        tuned->candidates.way[0](dst, src, loop);
+        return;
+    }
+    if (!tuned->warm || tuned->settled) {
+        tuned->warm = true;
+        tuned->candidates.way[0](dst, src, loop);
+    } else {
+        const double begun = seconds();
+        tuned->candidates.way[tuned->next](dst, src, loop);
+        const int64_t runs = number_of_runs(loop);
+        const double took = weights ? weights[tuned->next] : seconds() - begun;
+        note(tuned, took / (double)runs, runs);
+    }
+    atomic_flag_clear_explicit(&tuned->busy, memory_order_release);
+}
+
+/* ---- for tests
+ * ------------------------------------------------------------------------------------- */
+
+void tempi_tune_pretend(int candidate)
+{
+    pretended = candidate;
+    for (int i = 0; i < TUNE_RECORDS; i++)
+        in_use[i] = false;
+    atomic_fetch_add_explicit(&tempi_kernels_epoch, 1, memory_order_relaxed);
+}
+
+void tempi_tune_weigh(const double *seconds_of)
+{
+    weights = seconds_of;
+}

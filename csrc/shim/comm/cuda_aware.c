@@ -1,0 +1,32 @@
+#include "shim/comm/cuda_aware.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "interposer/interposer.h"
+
+bool tempi_cuda_aware;
+
+static int (*query)(void);
+
+/* Open MPI and MPICH both have it (mpi-ext.h, mpi.h). Looked up at load: MPI may be initialised by
+ * then, and the interposer is not to be entered from within it. */
+void tempi_cuda_aware_find(const struct tempi_interposer *interposer)
+{
+    union {
+        void *address;
+        int (*call)(void);
+    } found = {.address = interposer->lib("MPIX_Query_cuda_support")};
+    query = found.call;
+}
+
+bool tempi_cuda_aware_says(void)
+{
+    return query && query() == 1;
+}
+
+void tempi_cuda_aware_learn(void)
+{
+    tempi_cuda_aware = tempi_config.cuda_aware >= 0 ? tempi_config.cuda_aware != 0
+                                                    : tempi_cuda_aware_says();
+    TEMPI_LOG(TEMPI_LOG_INFO, "the MPI library %s device addresses",
+              tempi_cuda_aware ? "takes" : "does not take");
+}

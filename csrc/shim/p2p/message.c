@@ -1,0 +1,407 @@
+#include "shim/p2p/message.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "base/thread.h"
+#include "base/trace.h"
+#include "choose/autotune.h"
+#include "choose/online_tuning.h"
+#include "cuda/device.h"
+#include "memory/partition.h"
+#include "shim/comm/cuda_aware.h"
+#include "shim/comm/peer_class.h"
+#include "shim/p2p/device_method.h"
+#include "shim/p2p/posted_receives.h"
+#include "shim/type/typemap_check.h"
+#include "transfer/packed_buffer.h"
+
+#include <stdlib.h>
+
+static bool leave(int reason)
+{
+    tempi_stat_add(reason, 1);
+    return false;
+}
+
+void tempi_message_note(tempi_operation operation, const tempi_op *op)
+{
+    static const int calls[] = {TEMPI_STAT_packs, TEMPI_STAT_unpacks, TEMPI_STAT_sends,
+                                TEMPI_STAT_recvs};
+    static const int sizes[] = {TEMPI_STAT_packed_bytes, TEMPI_STAT_unpacked_bytes,
+                                TEMPI_STAT_sent_bytes, TEMPI_STAT_recv_bytes};
+    tempi_thread_cache *mine = tempi_stats_mine();
+    tempi_stat_add_to(mine, calls[operation], 1);
+    tempi_stat_add_to(mine, sizes[operation], op->n);
+    tempi_stat_add_to(mine, TEMPI_STAT_runs, op->layout->runs * op->count);
+}
+
+/* No object lies in the first page: such an address is NULL, passed by mistake, for the library to
+ * report. (MPI_BOTTOM is NULL too, but then the type's own offsets are addresses.) */
+static bool plausible(const void *buffer, const tempi_layout *layout)
+{
+    return (uintptr_t)buffer + (uintptr_t)layout->true_lb >= 4096;
+}
+
+static bool sends_or_receives(tempi_operation operation)
+{
+    return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
+}
+
+static int direction_of(tempi_operation operation)
+{
+    return operation == TEMPI_OP_SEND || operation == TEMPI_OP_PACK ? TEMPI_PACK : TEMPI_UNPACK;
+}
+
+/* Field by field: zeroing the whole costs a short message more than filling it. */
+static void make(const tempi_type *type, const void *buffer, MPI_Count count, int64_t bytes,
+                 tempi_operation operation, tempi_message *out)
+{
+    tempi_op *op = &out->op;
+    out->type = type;
+    out->operation = operation;
+    op->layout = type->layout;
+    op->count = count;
+    op->mem = (void *)(uintptr_t)buffer;
+    op->packed = NULL;
+    op->first = 0;
+    op->n = bytes;
+    op->direction = direction_of(operation);
+    op->method = TEMPI_ON_HOST;
+    op->device = 0;
+    op->stream = 0;
+    op->partial = false;
+    op->parts = NULL;
+    op->into = NULL;
+    out->borrowed = false;
+    out->wire = MPI_PACKED;
+}
+
+/* Whether it is a message to oneself, or a matched one that may be, where Open MPI needs a gap in
+ * it (wire.h). What a device packs is posted when nobody is there to make one. */
+static bool wants_gap(const tempi_message *message, tempi_peer other)
+{
+    const int method = message->op.method;
+    return TEMPI_ABI == TEMPI_ABI_OPENMPI &&
+           (method == TEMPI_ON_HOST ||
+            (message->operation == TEMPI_OP_RECV && method != TEMPI_ON_DEVICE)) &&
+           (other.comm == MPI_COMM_NULL || tempi_posted_own(other.comm, other.rank));
+}
+
+/* Where the packed bytes go, with a place for the gap. */
+static bool take_packed(bool must, tempi_peer other, tempi_inline_buffer *room, tempi_message *out)
+{
+    tempi_op *op = &out->op;
+    if (wants_gap(out, other))
+        out->wire = tempi_wire_gapped(op->n);
+    const int64_t n = op->n;
+    op->n += out->wire == MPI_PACKED ? 0 : 1;
+    out->borrowed = room && op->n <= TEMPI_INLINE_BYTES;
+    if (out->borrowed)
+        op->packed = room->bytes;
+    const bool taken = out->borrowed || tempi_packed_get(op, must);
+    op->n = n;
+    return taken;
+}
+
+/* A message of device memory. A library that does not take device addresses cannot have it, so
+ * there it is ours whatever it costs. */
+static bool plan_device(const tempi_memory *memory, tempi_peer other, tempi_message *out)
+{
+    tempi_op *op = &out->op;
+    const bool aware = tempi_library_cuda_aware();
+    op->device = memory->device;
+    out->tables = memory->kind == TEMPI_MEMORY_MANAGED ? TEMPI_TABLES_OF_MANAGED
+                                                       : TEMPI_TABLES_OF_DEVICE;
+    if (!sends_or_receives(out->operation)) {
+        op->method = aware && op->layout->dense ? TEMPI_ON_HOST
+                                                : TEMPI_STAGED; /* for now: the caller knows more */
+        return op->method == TEMPI_ON_HOST ? leave(TEMPI_STAT_fallback_cuda_aware) : true;
+    }
+    op->method = tempi_method_of_message(out, other);
+    if (op->method == TEMPI_ON_HOST)
+        return leave(op->layout->dense ? TEMPI_STAT_fallback_cuda_aware : TEMPI_STAT_fallback_rule);
+    if (!take_packed(!aware, other, NULL, out))
+        return leave(TEMPI_STAT_fallback_stage);
+    tempi_method_note(op);
+    return true;
+}
+
+/* A message of several memories: no library has it in its hands as a whole, so it is ours. The
+ * packed bytes are the host's, which all of them reach. */
+static bool plan_mixed(tempi_parts *parts, tempi_peer other, tempi_message *out)
+{
+    tempi_op *op = &out->op;
+    for (int p = 0; p < parts->n; ++p)
+        if (parts->part[p].method != TEMPI_ON_HOST)
+            op->device = parts->part[p].device;
+    tempi_method_of_parts(out, parts);
+    op->method = TEMPI_MIXED;
+    op->parts = parts;
+    const bool packing = !sends_or_receives(out->operation);
+    if (!packing && !take_packed(true, other, NULL, out)) {
+        tempi_message_drop(out);
+        return leave(TEMPI_STAT_fallback_stage);
+    }
+    tempi_stat_add(TEMPI_STAT_mixed, 1);
+    if (!packing)
+        tempi_method_note(op);
+    return true;
+}
+
+/* What memory of devices has to do with it. False: `*ours` is the answer; true: it is all plain
+ * memory. */
+static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count, tempi_peer other,
+                    tempi_message *out, bool *ours)
+{
+    tempi_memory memory;
+    tempi_memory_ask((const char *)buffer + type->layout->true_lb, &memory);
+    *ours = false;
+    if (tempi_memory_may_partition(type->layout, count, buffer, &memory)) {
+        tempi_parts *parts;
+        switch (tempi_memory_partition(type->layout, count, buffer, &memory, &parts)) {
+        case TEMPI_PARTITION_MIXED: *ours = plan_mixed(parts, other, out); return false;
+        case TEMPI_PARTITION_UNKNOWN: leave(TEMPI_STAT_fallback_memory); return false;
+        case TEMPI_PARTITION_ONE: break;
+        }
+    }
+    /* Managed memory may be read here, but kernels of the program may still be writing it. */
+    if (memory.kind == TEMPI_MEMORY_DEVICE || memory.kind == TEMPI_MEMORY_MANAGED) {
+        *ours = plan_device(&memory, other, out);
+        return false;
+    }
+    if (!type->layout->dense && !tempi_memory_host_readable(memory.kind)) {
+        leave(TEMPI_STAT_fallback_memory);
+        return false;
+    }
+    return true;
+}
+
+static bool to_oneself(tempi_peer other)
+{
+    return other.comm == MPI_COMM_SELF ||
+           (other.comm != MPI_COMM_NULL && tempi_posted_own(other.comm, other.rank));
+}
+
+/* What the rule says to a peer of that class. */
+static bool rule_says(tempi_window window, tempi_peer other, int64_t bytes, int peer)
+{
+    if (tempi_window_has(window, bytes))
+        return bytes >= window.to_self || !to_oneself(other);
+    return peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes);
+}
+
+/* Asks for the peer's class only where it matters. */
+static bool wins_by_rule(tempi_window window, tempi_peer other, int64_t bytes)
+{
+    if (tempi_window_has(window, bytes) || !tempi_window_has_far(window, bytes))
+        return rule_says(window, other, bytes, TEMPI_PEER_NODE);
+    return tempi_peer_class(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
+}
+
+/* Where trials of that type and operation are noted; NULL: out of memory. */
+static tempi_trials *trials_of(tempi_type *type, tempi_operation operation)
+{
+    tempi_trials *trials = __atomic_load_n(&type->trials[operation], __ATOMIC_ACQUIRE);
+    if (trials || !(trials = calloc(1, sizeof *trials)))
+        return trials;
+    tempi_trials *others = NULL;
+    if (__atomic_compare_exchange_n(&type->trials[operation], &others, trials, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return trials;
+    free(trials);
+    return others;
+}
+
+/* What tables or else the built-in rule say of MPI_Pack and MPI_Unpack. */
+static bool local_guess(const tempi_type *type, tempi_operation operation, int64_t bytes,
+                        tempi_choices *cache)
+{
+    const bool rule = tempi_window_has(type->windows[operation], bytes);
+    if (!(type->modelled & TEMPI_MODEL_BIT(operation, 0)))
+        return rule;
+    return tempi_model_acts(type->layout, operation, 0, bytes, rule, cache);
+}
+
+/* MPI_Pack and MPI_Unpack: by trials, of which the guess is the first way. */
+static bool wins_locally(tempi_type *type, tempi_operation operation, int64_t bytes,
+                         tempi_sample *sample)
+{
+    tempi_choices *choices = &type->choices[operation][0];
+    if (tempi_online_tuning && type->modelled & TEMPI_MODEL_BIT(operation, 0))
+        return tempi_tuning_acts(type->layout, operation, 0, bytes, choices);
+    const bool tries = tempi_config.autotune && !tempi_config.force &&
+                       !(type->known_wrong >> operation & 1);
+    if (tries && tempi_autotune_knows(choices, bytes))
+        return tempi_autotune_says(choices, bytes);
+    tempi_trials *trials = tries ? trials_of(type, operation) : NULL;
+    if (!trials)
+        return local_guess(type, operation, bytes, choices);
+    return tempi_autotune_acts(trials, choices, bytes,
+                               local_guess(type, operation, bytes, &trials->guesses), sample);
+}
+
+/* Is tempi's way expected to be the faster one? */
+static bool wins(const tempi_type *read_only, tempi_operation operation, tempi_peer other,
+                 int64_t bytes, tempi_sample *sample)
+{
+    tempi_type *type = (tempi_type *)(uintptr_t)read_only; /* caches in it */
+    if (!sends_or_receives(operation))
+        return wins_locally(type, operation, bytes, sample);
+    if (type->modelled == 0)
+        return wins_by_rule(type->windows[operation], other, bytes);
+    const int peer = tempi_peer_class(other.comm, other.rank, bytes);
+    if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
+        return wins_by_rule(type->windows[operation], other, bytes);
+    tempi_layout const *layout = type->layout;
+    tempi_choices *choices = &type->choices[operation][peer];
+    return tempi_online_tuning
+               ? tempi_tuning_acts(layout, operation, peer, bytes, choices)
+               : tempi_model_acts(layout, operation, peer, bytes,
+                                  rule_says(type->windows[operation], other, bytes, peer), choices);
+}
+
+static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
+                 tempi_operation operation, tempi_peer other, bool forced,
+                 tempi_inline_buffer *room, tempi_message *out)
+{
+    int64_t bytes;
+    const bool dense = type->layout->dense;
+    if (!dense)
+        tempi_stat_add(TEMPI_STAT_calls_seen, 1);
+    if (tempi_this_thread.disabled)
+        return leave(TEMPI_STAT_fallback_disabled);
+    if (count <= 0 || type->size == 0 || __builtin_mul_overflow(count, type->size, &bytes) ||
+        !plausible(buffer, type->layout))
+        return dense ? false : leave(TEMPI_STAT_fallback_argument);
+    make(type, buffer, count, bytes, operation, out);
+    bool ours;
+    if (tempi_memory_mixed && !on_host(type, buffer, count, other, out, &ours))
+        return ours;
+    if (dense)
+        return forced;
+    if (!forced && !wins(type, operation, other, bytes, &out->sample))
+        return leave(TEMPI_STAT_fallback_rule);
+    if (sends_or_receives(operation) && !take_packed(false, other, room, out))
+        return leave(TEMPI_STAT_fallback_stage);
+    if (type->known_wrong >> operation & 1)
+        tempi_stat_add(TEMPI_STAT_known_wrong, 1);
+    return true;
+}
+
+bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
+                        tempi_operation operation, tempi_peer other, tempi_inline_buffer *room,
+                        tempi_message *out)
+{
+    if (type->layout->dense)
+        return false;
+    return plan(type, buffer, count, operation, other, false, room, out);
+}
+
+/* A type of which it is not known whether it is committed is the library's to judge, but not with
+ * an address that it cannot read. What is left to the library must be ready when it gets it. */
+bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                              tempi_operation operation, tempi_peer other, tempi_message *out)
+{
+    const tempi_type *type = tempi_type_any(datatype);
+    if (!type && !tempi_library_cuda_aware() && tempi_memory_of(buffer) == TEMPI_MEMORY_DEVICE)
+        type = tempi_type_adopt(datatype);
+    if (type && plan(type, buffer, count, operation, other, false, NULL, out))
+        return true;
+    (void)tempi_cuda_settle(direction_of(operation));
+    return false;
+}
+
+bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                         tempi_operation operation, tempi_message *out)
+{
+    const tempi_type *type = tempi_type_any(datatype);
+    return type && plan(type, buffer, count, operation, tempi_peer_none(), true, NULL, out);
+}
+
+void tempi_message_drop(tempi_message *message)
+{
+    if (!message->borrowed)
+        tempi_packed_put(&message->op);
+    tempi_parts_free(message->op.parts);
+    message->op.parts = NULL;
+}
+
+/* Which of the tables tells how long that takes. */
+static tempi_quantity quantity_of(tempi_operation operation)
+{
+    static const tempi_quantity of[] = {TEMPI_OWN_PACK, TEMPI_OWN_UNPACK, TEMPI_STAGE_PACK,
+                                        TEMPI_STAGE_UNPACK};
+    return of[operation];
+}
+
+static int run(const tempi_op *op, const tempi_message *message, const char *call)
+{
+    const double start = tempi_trace_begin(), begun = tempi_tuning_begin();
+    if (tempi_pack_run(op, 1) != TEMPI_OK)
+        return MPI_ERR_OTHER;
+    if (op->method == TEMPI_ON_HOST)
+        tempi_tuning_end(begun, quantity_of(message->operation), op->layout, op->n);
+    tempi_trace_end(start, op->direction == TEMPI_PACK ? "pack" : "unpack", call, op->n);
+    tempi_message_note(message->operation, op);
+    if (message->type->typemap)
+        tempi_check_op(message->type->typemap, op, call);
+    return MPI_SUCCESS;
+}
+
+int tempi_message_pack(const tempi_message *message, const char *call)
+{
+    const int rc = run(&message->op, message, call);
+    if (rc == MPI_SUCCESS && message->wire != MPI_PACKED)
+        tempi_wire_out(&message->op);
+    return rc;
+}
+
+int tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call)
+{
+    tempi_op op = message->op;
+    if (message->wire != MPI_PACKED)
+        tempi_wire_in(&op, bytes);
+    op.n = bytes < op.n ? bytes : op.n;
+    return run(&op, message, call);
+}
+
+int tempi_message_failed(MPI_Comm comm)
+{
+    tempi_stat_add(TEMPI_STAT_device_errors, 1);
+    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_OTHER);
+    return MPI_ERR_OTHER;
+}
+
+/* Open MPI tells how long the message was, and brings as much of it as fits. MPICH tells how much
+ * it brought, or how long the message was, and then it has brought nothing. */
+int64_t tempi_message_cut(int error, const MPI_Status *status, int64_t n)
+{
+    int class;
+    if (tempi_lib.Error_class(error, &class) != MPI_SUCCESS || class != MPI_ERR_TRUNCATE)
+        return 0;
+    const int64_t bytes = tempi_status_bytes(status);
+    return bytes <= n ? bytes : TEMPI_ABI == TEMPI_ABI_OPENMPI ? n : 0;
+}
+
+void tempi_message_unpack_cut(const tempi_message *message, int error, const MPI_Status *status,
+                              const char *call)
+{
+    const int64_t bytes = tempi_message_cut(error, status, message->op.n);
+    if (bytes > 0)
+        (void)tempi_message_unpack(message, bytes, call);
+}
+
+int64_t tempi_status_bytes(const MPI_Status *status)
+{
+    const int64_t known = tempi_abi_status_bytes(status);
+    if (known >= 0)
+        return known;
+    MPI_Count large = 0;
+    int bytes = 0;
+    if (tempi_lib.Get_count(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes != MPI_UNDEFINED)
+        return bytes;
+    if (tempi_lib.Get_elements_x &&
+        tempi_lib.Get_elements_x(status, MPI_BYTE, &large) == MPI_SUCCESS)
+        return large;
+    return 0;
+}

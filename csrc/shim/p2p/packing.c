@@ -1,0 +1,281 @@
+/* MPI_Pack and MPI_Unpack. Where the library's packed form is the type map's bytes (checked at
+ * start), the two are interchangeable. */
+#include "base/config.h"
+#include "base/stats.h"
+#include "base/thread.h"
+#include "choose/online_tuning.h"
+#include "cuda/copy.h"
+#include "cuda/device.h"
+#include "pack/parts.h"
+#include "shim/comm/comm_stream.h"
+#include "shim/comm/cuda_aware.h"
+#include "shim/impl.h"
+#include "shim/p2p/device_method.h"
+#include "shim/p2p/message.h"
+#include "transfer/packed_buffer.h"
+#include "transfer/staging.h"
+
+/* The buffer has room for the message behind the position; anything else is the library's to say.
+ */
+static bool fits(const tempi_message *message, const void *packed, MPI_Count size,
+                 const MPI_Count *position, MPI_Comm comm)
+{
+    return packed && position && comm != MPI_COMM_NULL && *position >= 0 &&
+           message->op.n <= size - *position;
+}
+
+/* How what is not the host's is done. */
+static void set_method(tempi_op *op, int method)
+{
+    if (op->method == TEMPI_MIXED)
+        tempi_parts_set_method(op->parts, method);
+    else if (op->method != TEMPI_ON_HOST)
+        op->method = method;
+}
+
+/* TEMPI_PACKED_*, as the message's device reaches it; of another device it sees pinned memory
+ * between. */
+static int packed_of(const tempi_message *message, const tempi_memory *where)
+{
+    if (where->kind == TEMPI_MEMORY_PINNED)
+        return TEMPI_PACKED_PINNED;
+    if (where->kind != TEMPI_MEMORY_DEVICE)
+        return TEMPI_PACKED_PLAIN;
+    return where->device == message->op.device && message->op.method != TEMPI_MIXED
+               ? TEMPI_PACKED_DEVICE
+               : TEMPI_PACKED_PINNED;
+}
+
+/* The method of what is not the host's; false: the library is predicted to be faster. */
+static bool choose(tempi_message *message, const tempi_memory *where)
+{
+    tempi_op *op = &message->op;
+    if (op->method == TEMPI_ON_HOST)
+        return true;
+    const int packed = packed_of(message, where);
+    const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
+    if (op->method != TEMPI_MIXED)
+        op->method = tempi_method_of_packing(message, packed, !through_host);
+    else if (packed == TEMPI_PACKED_PLAIN) /* which nothing but a copy reaches */
+        tempi_parts_set_method(op->parts, TEMPI_STAGED);
+    tempi_method_note(op);
+    if (op->method != TEMPI_ON_HOST)
+        return true;
+    tempi_stat_add(TEMPI_STAT_fallback_rule, 1);
+    (void)tempi_cuda_settle(
+        op->direction); /* the library reads or writes what the program's stream does */
+    return false;
+}
+
+/* The packed side is a device's and the other one is not that device's: the bytes go through the
+ * host. */
+static int through_host(const tempi_message *message, void *packed, const char *call)
+{
+    tempi_message via = *message;
+    const bool packs = via.op.direction == TEMPI_PACK;
+    if (!tempi_packed_get(&via.op, true))
+        return MPI_ERR_NO_MEM;
+    int rc = MPI_SUCCESS;
+    if (!packs && tempi_cuda_copy(via.op.packed, packed, via.op.n) != TEMPI_OK)
+        rc = MPI_ERR_OTHER;
+    if (rc == MPI_SUCCESS)
+        rc = packs ? tempi_message_pack(&via, call) : tempi_message_unpack(&via, via.op.n, call);
+    if (rc == MPI_SUCCESS && packs && tempi_cuda_copy(packed, via.op.packed, via.op.n) != TEMPI_OK)
+        rc = MPI_ERR_OTHER;
+    tempi_packed_put(&via.op);
+    return rc;
+}
+
+/* Between the message's memory and `packed`, whatever kind of memory each is. */
+static int carry(tempi_message *message, void *packed, const tempi_memory *where, const char *call)
+{
+    tempi_op *op = &message->op;
+    const bool device = where->kind == TEMPI_MEMORY_DEVICE;
+    if (device &&
+        (op->method == TEMPI_ON_HOST || op->method == TEMPI_MIXED || op->device != where->device))
+        return through_host(message, packed, call);
+    op->packed = packed;
+    return op->direction == TEMPI_PACK ? tempi_message_pack(message, call)
+                                       : tempi_message_unpack(message, op->n, call);
+}
+
+/* Whose is the call? */
+typedef enum verdict {
+    THEIRS,
+    OURS,
+    TO_JUDGE /* the library's to refuse, but it must not touch a device's memory on its way there */
+} verdict;
+
+/* *where: the memory on the packed side. A device's packed side is always ours where the library
+ * does not take its address. */
+static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                    tempi_operation operation, const void *packed, MPI_Count size,
+                    const MPI_Count *position, MPI_Comm comm, tempi_message *message,
+                    tempi_memory *where)
+{
+    *where = (tempi_memory){.kind = TEMPI_MEMORY_HOST};
+    if (tempi_config.no_pack)
+        return THEIRS;
+    if (tempi_memory_mixed && packed && position)
+        tempi_memory_describe(packed, where);
+    const bool forced = where->kind == TEMPI_MEMORY_DEVICE && !tempi_library_cuda_aware();
+    const bool ours = forced ? tempi_message_force(buffer, count, datatype, operation, message)
+                             : tempi_message_take(buffer, count, datatype, operation,
+                                                  tempi_peer_none(), message);
+    if (!ours || fits(message, packed, size, position, comm))
+        return ours && choose(message, where) ? OURS : THEIRS;
+    return message->op.method == TEMPI_ON_HOST && !forced ? THEIRS : TO_JUDGE;
+}
+
+/* The packed side of a call that is to be judged, in memory that the library can read. */
+typedef struct stand {
+    char *mem;
+    void *block; /* NULL: it is the program's own */
+} stand;
+
+static bool stand_take(stand *s, const void *packed, MPI_Count size, const tempi_memory *where)
+{
+    *s = (stand){.mem = (char *)(uintptr_t)packed};
+    if (where->kind != TEMPI_MEMORY_DEVICE || size <= 0)
+        return true;
+    s->mem = s->block = tempi_stage_get_beyond(size);
+    return s->block != NULL;
+}
+
+/* The same call with the same bytes in host memory, whose outcome is the library's own. */
+static int judge_pack(const struct tempi_mpi *next, tempi_message *message, void *outbuf,
+                      MPI_Count outsize, MPI_Count *position, MPI_Comm comm,
+                      const tempi_memory *where)
+{
+    stand s = {NULL, NULL};
+    set_method(&message->op, TEMPI_STAGED);
+    int rc;
+    const MPI_Count before = *position;
+    if (tempi_packed_get(&message->op, true) && stand_take(&s, outbuf, outsize, where) &&
+        tempi_pack_run(&message->op, 1) == TEMPI_OK)
+        rc = tempi_fwd_Pack(next, message->op.packed, message->op.n, MPI_BYTE, s.mem, outsize,
+                            position, comm);
+    else
+        rc = tempi_message_failed(comm);
+    if (s.block && rc == MPI_SUCCESS && *position > before &&
+        tempi_cuda_copy((char *)outbuf + before, s.mem + before, *position - before) != TEMPI_OK)
+        rc = tempi_message_failed(comm);
+    tempi_stage_put(s.block);
+    tempi_message_drop(message);
+    return rc;
+}
+
+static int judge_unpack(const struct tempi_mpi *next, tempi_message *message, const void *inbuf,
+                        MPI_Count insize, MPI_Count *position, MPI_Comm comm,
+                        const tempi_memory *where)
+{
+    stand s = {NULL, NULL};
+    set_method(&message->op, TEMPI_STAGED);
+    int rc;
+    if (tempi_packed_get(&message->op, true) && stand_take(&s, inbuf, insize, where) &&
+        (!s.block || tempi_cuda_copy(s.mem, inbuf, insize) == TEMPI_OK))
+        rc = tempi_fwd_Unpack(next, s.mem, insize, position, message->op.packed, message->op.n,
+                              MPI_BYTE, comm);
+    else
+        rc = tempi_message_failed(comm);
+    tempi_stage_put(s.block);
+    tempi_message_drop(message);
+    return rc;
+}
+
+/* What the library did itself corrects its own table, where both sides are plain memory of the
+ * host. */
+static int library_took(double begun, int rc, tempi_operation operation, const void *buffer,
+                        MPI_Count count, MPI_Datatype datatype, const tempi_memory *packed)
+{
+    int64_t bytes;
+    if (!tempi_online_tuning || rc != MPI_SUCCESS || count <= 0 ||
+        packed->kind != TEMPI_MEMORY_HOST ||
+        (tempi_memory_mixed && tempi_memory_of(buffer) != TEMPI_MEMORY_HOST))
+        return rc;
+    const tempi_type *type = tempi_type_find(datatype);
+    if (type && type->modelled & TEMPI_MODEL_BIT(operation, 0) &&
+        !__builtin_mul_overflow(count, type->size, &bytes))
+        tempi_tuning_end(begun,
+                         operation == TEMPI_OP_PACK ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK,
+                         type->layout, bytes);
+    return rc;
+}
+
+int tempi_impl_Pack(const struct tempi_mpi *next, const void *inbuf, MPI_Count incount,
+                    MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position,
+                    MPI_Comm comm)
+{
+    tempi_message message;
+    tempi_memory where;
+    message.sample.trial = NULL;
+    switch (take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message,
+                 &where)) {
+    case THEIRS: {
+        const double begun = tempi_tuning_begin();
+        const int rc = tempi_fwd_Pack(next, inbuf, incount, datatype, outbuf, outsize, position,
+                                      comm);
+        tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
+        return library_took(begun, rc, TEMPI_OP_PACK, inbuf, incount, datatype, &where);
+    }
+    case TO_JUDGE:
+        tempi_autotune_end(&message.sample, false);
+        return judge_pack(next, &message, outbuf, outsize, position, comm, &where);
+    case OURS: break;
+    }
+    const uintptr_t before = tempi_stream_enter(comm);
+    const int rc = carry(&message, (char *)outbuf + *position, &where, "MPI_Pack");
+    tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
+    tempi_stream_leave(before);
+    tempi_parts_free(message.op.parts);
+    if (rc != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    *position += message.op.n;
+    return MPI_SUCCESS;
+}
+
+/* MPICH 4.0 divides by the size of the type, also where that is 0. (Such a type is decoded by now.)
+ */
+static bool nothing_to_unpack(MPI_Count insize, const MPI_Count *position, MPI_Count outcount,
+                              MPI_Datatype datatype, MPI_Comm comm)
+{
+    const tempi_type *type = tempi_config.no_pack || tempi_this_thread.disabled
+                                 ? NULL
+                                 : tempi_type_decoded(datatype);
+    return type && type->size == 0 && outcount >= 0 && position && *position >= 0 &&
+           *position <= insize && comm != MPI_COMM_NULL;
+}
+
+int tempi_impl_Unpack(const struct tempi_mpi *next, const void *inbuf, MPI_Count insize,
+                      MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype,
+                      MPI_Comm comm)
+{
+    tempi_message message;
+    tempi_memory where;
+    message.sample.trial = NULL;
+    switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm,
+                 &message, &where)) {
+    case THEIRS: {
+        if (nothing_to_unpack(insize, position, outcount, datatype, comm))
+            return MPI_SUCCESS;
+        const double begun = tempi_tuning_begin();
+        const int rc = tempi_fwd_Unpack(next, inbuf, insize, position, outbuf, outcount, datatype,
+                                        comm);
+        tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
+        return library_took(begun, rc, TEMPI_OP_UNPACK, outbuf, outcount, datatype, &where);
+    }
+    case TO_JUDGE:
+        tempi_autotune_end(&message.sample, false);
+        return judge_unpack(next, &message, inbuf, insize, position, comm, &where);
+    case OURS: break;
+    }
+    const uintptr_t before = tempi_stream_enter(comm);
+    const int rc = carry(&message, (char *)(uintptr_t)inbuf + *position, &where, "MPI_Unpack");
+    tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
+    tempi_stream_leave(before);
+    tempi_parts_free(message.op.parts);
+    if (rc != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    *position += message.op.n;
+    return MPI_SUCCESS;
+}

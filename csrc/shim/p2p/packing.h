@@ -1,0 +1,32 @@
+/* MPI_Pack and MPI_Unpack of types for which the library's way is settled: a few nanoseconds in
+ * front of calls that take some sixty. */
+#ifndef TEMPI_SHIM_PACKING_H
+#define TEMPI_SHIM_PACKING_H
+
+#include "base/stats.h"
+#include "choose/autotune.h"
+#include "choose/online_tuning.h"
+#include "memory/kind.h"
+#include "shim/type/types.h"
+
+/* Counts the call if it has a type with gaps. */
+static inline bool tempi_packing_left(MPI_Datatype datatype, MPI_Count count,
+                                      tempi_operation operation)
+{
+    const tempi_type *type = tempi_type_cached(datatype);
+    int64_t bytes;
+    if (!type || tempi_memory_mixed || tempi_online_tuning || count <= 0 ||
+        __builtin_mul_overflow(count, type->size, &bytes))
+        return false;
+    if (type->layout->dense)
+        return bytes > 0;
+    const tempi_choices *choices = &type->choices[operation][0];
+    if (!tempi_autotune_knows(choices, bytes) || tempi_autotune_says(choices, bytes))
+        return false;
+    tempi_thread_cache *mine = tempi_stats_mine();
+    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
+    tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);
+    return true;
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* Persistent sends and receives: the library's own persistent request over a staging buffer that
+ * the record keeps until the request is freed. */
+#include "base/log.h"
+#include "shim/bounce/bounce.h"
+#include "shim/comm/comm_stream.h"
+#include "shim/impl.h"
+#include "shim/p2p/loopback.h"
+#include "shim/request/request.h"
+#include "shim/type/typemap_check.h"
+
+#include <stdlib.h>
+
+/* The request has just been made over message.op.packed. Without a record it could not be packed
+ * at Start: it is undone, and the caller makes the library's own. */
+static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
+{
+    tempi_record *record = tempi_request_record(message, receives);
+    if (record) {
+        record->role = TEMPI_REQUEST_PERSISTENT;
+        record->active = false;
+        record->request = tempi_handle(*request);
+        record->comm = tempi_handle(comm);
+        if (tempi_records_put(record))
+            return true;
+        record->role = TEMPI_REQUEST_ATTACHED;
+        tempi_request_unrecord(record, message);
+    }
+    TEMPI_WARN_ONCE("out of memory for a persistent request: it is left to the library");
+    tempi_lib.Request_free(request);
+    tempi_message_drop(message);
+    return false;
+}
+
+/* What is made to be used often is worth working out its type's layout now. */
+static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
+                 tempi_peer other, tempi_message *message)
+{
+    (void)tempi_type_find(datatype);
+    return tempi_message_take(buf, count, datatype, operation, other, message);
+}
+
+/* As tempi_request_posted: there is a request only where the handle changed. */
+#define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION, RECEIVES)                                     \
+    int tempi_impl_##NAME(const struct tempi_mpi *next, BUFFER buf, MPI_Count count,             \
+                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,               \
+                          MPI_Request *request)                                                  \
+    {                                                                                            \
+        tempi_message message;                                                                   \
+        if (request && PEER != MPI_PROC_NULL &&                                                  \
+            take(buf, count, datatype, OPERATION, tempi_peer_of(comm, PEER), &message)) {        \
+            MPI_Request made = MPI_REQUEST_NULL;                                                 \
+            const int rc = tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message), \
+                                            message.wire, PEER, tag, comm, &made);               \
+            if (made == MPI_REQUEST_NULL) {                                                      \
+                tempi_message_drop(&message);                                                    \
+                return rc;                                                                       \
+            }                                                                                    \
+            *request = made;                                                                     \
+            if (keep(&message, RECEIVES, comm, request))                                         \
+                return tempi_loopback_saw(rc, comm, PEER);                                       \
+        }                                                                                        \
+        return tempi_loopback_saw(                                                               \
+            tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, request), comm, PEER); \
+    }
+
+DEFINE_INIT(Send_init, const void *, dest, TEMPI_OP_SEND, false)
+DEFINE_INIT(Ssend_init, const void *, dest, TEMPI_OP_SEND, false)
+DEFINE_INIT(Rsend_init, const void *, dest, TEMPI_OP_SEND, false)
+DEFINE_INIT(Bsend_init, const void *, dest, TEMPI_OP_SEND, false)
+DEFINE_INIT(Recv_init, void *, source, TEMPI_OP_RECV, true)
+
+/* Before the library starts it. The record stays in the table: only this thread may use the
+ * request now. */
+static tempi_record *prepare(MPI_Request request)
+{
+    tempi_record *record = tempi_records_claim(tempi_handle(request));
+    if (!record)
+        return NULL;
+    record->active = true;
+    record->settled = false;
+    record->cancelled = false;
+    record->error = MPI_SUCCESS;
+    record->told = false;
+    record->op.stream = tempi_stream_of(tempi_comm_of(record->comm));
+    if (!tempi_records_put(record))
+        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a persistent request lost its record");
+    return record;
+}
+
+static void packed(tempi_record *record)
+{
+    tempi_message_note(TEMPI_OP_SEND, &record->op);
+    tempi_check_op(record->typemap, &record->op, "MPI_Start");
+    if (record->gapped)
+        tempi_wire_out(&record->op);
+}
+
+/* What failed together is done again one by one. Returns the first error. */
+static int pack_each(const tempi_op *ops, tempi_record *const *records, int n)
+{
+    for (int i = 0; i < n; ++i) {
+        if (tempi_pack_run(&ops[i], 1) != TEMPI_OK)
+            return tempi_message_failed(tempi_comm_of(records[i]->comm));
+        packed(records[i]);
+    }
+    return MPI_SUCCESS;
+}
+
+static int pack_all(const tempi_op *ops, tempi_record *const *records, int n)
+{
+    if (n == 0)
+        return MPI_SUCCESS;
+    if (n > 1 && tempi_pack_run(ops, n) == TEMPI_OK) {
+        for (int i = 0; i < n; ++i)
+            packed(records[i]);
+        return MPI_SUCCESS;
+    }
+    return pack_each(ops, records, n);
+}
+
+/* Packs what the requests send, on a device in one launch. With an error none may be started: the
+ * others' packed bytes do no harm. */
+static int prepare_all(int count, const MPI_Request requests[])
+{
+    enum { FEW = 64 };
+    tempi_op few_ops[FEW],
+        *many = count > FEW ? malloc((size_t)count * (sizeof *many + sizeof(tempi_record *)))
+                            : NULL;
+    tempi_record *few_records[FEW];
+    tempi_op *ops = many ? many : few_ops;
+    tempi_record **records = many ? (tempi_record **)(void *)(many + count) : few_records;
+    int n = 0, rc = MPI_SUCCESS;
+    for (int i = 0; i < count && rc == MPI_SUCCESS; ++i) {
+        tempi_record *record = prepare(requests[i]);
+        if (record && record->bounce)
+            rc = tempi_bounce_fill(record->bounce);
+        if (!record || record->bounce || record->receives)
+            continue;
+        ops[n] = record->op;
+        records[n++] = record;
+        if (many || n < FEW)
+            continue;
+        rc = pack_all(ops, records, n);
+        n = 0;
+    }
+    if (rc == MPI_SUCCESS)
+        rc = pack_all(ops, records, n);
+    free(many);
+    return rc;
+}
+
+/* They rest: nothing was started. */
+static void undo(int count, const MPI_Request requests[])
+{
+    tempi_lock_acquire(&tempi_records.lock);
+    for (int i = 0; i < count; ++i) {
+        tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
+        if (slot)
+            slot->record->active = false;
+    }
+    tempi_lock_release(&tempi_records.lock);
+}
+
+int tempi_impl_Start(const struct tempi_mpi *next, MPI_Request *request)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_records_any())
+        return next->Start(request);
+    int rc = prepare_all(1, request);
+    if (rc == MPI_SUCCESS)
+        rc = next->Start(request);
+    if (rc != MPI_SUCCESS)
+        undo(1, request);
+    return rc;
+}
+
+int tempi_impl_Startall(const struct tempi_mpi *next, int count, MPI_Request requests[])
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    const int rc = tempi_records_any() && requests ? prepare_all(count, requests) : MPI_SUCCESS;
+    if (rc != MPI_SUCCESS) {
+        undo(count, requests);
+        return rc;
+    }
+    return next->Startall(count, requests);
+}

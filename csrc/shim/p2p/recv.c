@@ -1,0 +1,282 @@
+/* Blocking and nonblocking receives, matched probes, and the combined calls. */
+#include "bounced.h"
+#include "interposer/interposer.h"
+#include "shim/bounce/bounce.h"
+#include "shim/comm/comm_stream.h"
+#include "shim/impl.h"
+#include "shim/p2p/loopback.h"
+#include "shim/request/request.h"
+
+/* The status that the library is given: the program's, or one of ours, as we need to know how many
+ * bytes came. It is marked, because MPICH may say MPI_SUCCESS of a call that failed (request.h) and
+ * then leaves it as it was. */
+typedef struct known {
+    MPI_Status *status;
+    int source; /* what stood there */
+    MPI_Status own;
+} known;
+
+enum { MARK = -4711 }; /* no rank, and none of MPI's constants */
+
+static MPI_Status *known_open(known *k, MPI_Status *status)
+{
+    k->status = status == MPI_STATUS_IGNORE ? &k->own : status;
+    k->source = status == MPI_STATUS_IGNORE ? 0 : status->MPI_SOURCE;
+    k->status->MPI_SOURCE = MARK;
+    return k->status;
+}
+
+static bool known_set(known *k)
+{
+    if (k->status->MPI_SOURCE != MARK)
+        return true;
+    k->status->MPI_SOURCE = k->source;
+    return false;
+}
+
+/* The library's call returned rc: brings in what came. Returns what the program is told. */
+static int received(int rc, const tempi_message *message, known *k, MPI_Comm comm, const char *call)
+{
+    if (!known_set(k))
+        return rc;
+    if (rc != MPI_SUCCESS)
+        tempi_message_unpack_cut(message, rc, k->status, call);
+    else if (tempi_message_unpack(message, tempi_status_bytes(k->status), call) != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    return rc;
+}
+
+int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MPI_Datatype datatype,
+                    int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+    tempi_message message;
+    tempi_inline_buffer room;
+    tempi_loopback_before_blocking(comm, source);
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (source == MPI_PROC_NULL ||
+        !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
+                                 &room, &message))
+        return tempi_fwd_Recv(next, buf, count, datatype, source, tag, comm, status);
+    message.op.stream = tempi_stream_of(comm);
+    known k;
+    const int rc = received(tempi_fwd_Recv(next, message.op.packed, tempi_wire_count(&message),
+                                           message.wire, source, tag, comm, known_open(&k, status)),
+                            &message, &k, comm, "MPI_Recv");
+    tempi_message_drop(&message);
+    return rc;
+}
+
+int tempi_impl_Irecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
+                     MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                     MPI_Request *request)
+{
+    tempi_message message;
+    if (tempi_pending_any())
+        tempi_progress_gathering();
+    if (!request || source == MPI_PROC_NULL ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
+                            &message)) {
+        tempi_loopback_before(comm, source);
+        return tempi_loopback_saw(
+            tempi_fwd_Irecv(next, buf, count, datatype, source, tag, comm, request), comm, source);
+    }
+    message.op.stream = tempi_stream_of(comm);
+    const bool expected = tempi_memory_mixed && tempi_loopback_expects(comm, source);
+    if (!expected)
+        tempi_loopback_before(comm, source);
+    MPI_Request made = MPI_REQUEST_NULL;
+    const int posted = tempi_fwd_Irecv(next, message.op.packed, tempi_wire_count(&message),
+                                       message.wire, source, tag, comm, &made);
+    const int rc = tempi_request_posted(posted, made, &message, true, comm, request);
+    if (!expected)
+        return tempi_loopback_saw(rc, comm, source);
+    const bool there = posted == MPI_SUCCESS && made != MPI_REQUEST_NULL;
+    tempi_loopback_expected(comm, there ? MPI_SUCCESS : MPI_ERR_OTHER, tag,
+                            there ? *request : MPI_REQUEST_NULL);
+    return rc;
+}
+
+int tempi_impl_Mrecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
+                     MPI_Datatype datatype, MPI_Message *matched, MPI_Status *status)
+{
+    tempi_message message;
+    tempi_inline_buffer room;
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_none(), &room,
+                                 &message))
+        return tempi_fwd_Mrecv(next, buf, count, datatype, matched, status);
+    known k;
+    const int rc = received(tempi_fwd_Mrecv(next, message.op.packed, tempi_wire_count(&message),
+                                            message.wire, matched, known_open(&k, status)),
+                            &message, &k,
+                            MPI_COMM_SELF /* a matched message does not tell its own */,
+                            "MPI_Mrecv");
+    tempi_message_drop(&message);
+    return rc;
+}
+
+int tempi_impl_Imrecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
+                      MPI_Datatype datatype, MPI_Message *matched, MPI_Request *request)
+{
+    tempi_message message;
+    if (tempi_pending_any())
+        tempi_progress_gathering();
+    if (!request ||
+        !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_none(), &message))
+        return tempi_fwd_Imrecv(next, buf, count, datatype, matched, request);
+    MPI_Request made = MPI_REQUEST_NULL;
+    const int rc = tempi_fwd_Imrecv(next, message.op.packed, tempi_wire_count(&message),
+                                    message.wire, matched, &made);
+    return tempi_request_posted(rc, made, &message, true, MPI_COMM_SELF, request);
+}
+
+/* One half of a combined call: what to hand to the library in place of the program's arguments. */
+typedef struct half {
+    bool ours;
+    tempi_message message;
+    void *buffer;
+    MPI_Count count;
+    MPI_Datatype datatype;
+} half;
+
+static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer,
+                      MPI_Comm comm, tempi_operation operation)
+{
+    half h = {.buffer = (void *)(uintptr_t)buffer, .count = count, .datatype = datatype};
+    h.ours = peer != MPI_PROC_NULL && tempi_message_take(buffer, count, datatype, operation,
+                                                         tempi_peer_of(comm, peer), &h.message);
+    if (h.ours) {
+        h.message.op.stream = tempi_stream_of(comm);
+        h.buffer = h.message.op.packed;
+        h.count = tempi_wire_count(&h.message);
+        h.datatype = h.message.wire;
+    }
+    return h;
+}
+
+static void half_end(half *h)
+{
+    if (h->ours)
+        tempi_message_drop(&h->message);
+}
+
+/* The bytes of both halves that are ours, in one call of the library. */
+static int exchange(const struct tempi_mpi *next, half *out, int dest, int sendtag, half *in,
+                    int source, int recvtag, MPI_Comm comm, MPI_Status *status, const char *call)
+{
+    if (out->ours && tempi_message_pack(&out->message, call) != MPI_SUCCESS)
+        return tempi_message_failed(comm);
+    known k;
+    const int rc = tempi_fwd_Sendrecv(next, out->buffer, out->count, out->datatype, dest, sendtag,
+                                      in->buffer, in->count, in->datatype, source, recvtag, comm,
+                                      in->ours ? known_open(&k, status) : status);
+    return in->ours ? received(rc, &in->message, &k, comm, call) : rc;
+}
+
+/* The library is to carry a combined call, whose receive blocks; `own`: it is known to receive its
+ * own message. */
+static void between_threads(MPI_Comm comm, int dest, int source, bool own)
+{
+    tempi_loopback_before_blocking(comm, source);
+    if (!own)
+        tempi_loopback_before(comm, dest);
+    if (tempi_memory_mixed && tempi_threads_multiple && tempi_pending_any())
+        tempi_before_blocking();
+}
+
+int tempi_impl_Sendrecv(const struct tempi_mpi *next, const void *sendbuf, MPI_Count sendcount,
+                        MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
+                        MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                        MPI_Comm comm, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    const bool own = tempi_memory_mixed &&
+                     tempi_loopback_matches(comm, dest, sendtag, source, recvtag);
+    int64_t bytes;
+    if (own && tempi_loopback_move(comm, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+                                   &bytes, "MPI_Sendrecv")) {
+        tempi_loopback_status(status, dest, sendtag, bytes);
+        return MPI_SUCCESS;
+    }
+    between_threads(comm, dest, source, own);
+    half out = half_take(sendbuf, sendcount, sendtype, dest, comm, TEMPI_OP_SEND);
+    half in = half_take(recvbuf, recvcount, recvtype, source, comm, TEMPI_OP_RECV);
+    const int rc = exchange(next, &out, dest, sendtag, &in, source, recvtag, comm, status,
+                            "MPI_Sendrecv");
+    half_end(&out);
+    half_end(&in);
+    return own ? rc : tempi_loopback_saw(rc, comm, dest);
+}
+
+/* The library would need a buffer of its own here; both of ours are packed already. Each half that
+ * takes part must be ours: with one alone there is no call that means the same. */
+int tempi_impl_Sendrecv_replace(const struct tempi_mpi *next, void *buf, MPI_Count count,
+                                MPI_Datatype datatype, int dest, int sendtag, int source,
+                                int recvtag, MPI_Comm comm, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    const bool own = tempi_memory_mixed &&
+                     tempi_loopback_matches(comm, dest, sendtag, source, recvtag);
+    int64_t bytes;
+    if (own && tempi_loopback_stays(buf, count, datatype, &bytes)) {
+        tempi_loopback_status(status, dest, sendtag, bytes);
+        return MPI_SUCCESS;
+    }
+    between_threads(comm, dest, source, own);
+    half out = half_take(buf, count, datatype, dest, comm, TEMPI_OP_SEND);
+    half in = half_take(buf, count, datatype, source, comm, TEMPI_OP_RECV);
+    const bool ours = (out.ours || in.ours) && (out.ours || dest == MPI_PROC_NULL) &&
+                      (in.ours || source == MPI_PROC_NULL);
+    const int rc = ours ? exchange(next, &out, dest, sendtag, &in, source, recvtag, comm, status,
+                                   "MPI_Sendrecv_replace")
+                        : tempi_fwd_Sendrecv_replace(next, buf, count, datatype, dest, sendtag,
+                                                     source, recvtag, comm, status);
+    half_end(&out);
+    half_end(&in);
+    return own ? rc : tempi_loopback_saw(rc, comm, dest);
+}
+
+#ifdef TEMPI_ACTS_IN_Isendrecv /* not with an mpi.h that has it not */
+/* The library's: no other calls make one request of a send and a receive. */
+int tempi_impl_Isendrecv(const struct tempi_mpi *next, const void *sendbuf, MPI_Count sendcount,
+                         MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
+                         MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                         MPI_Comm comm, MPI_Request *request)
+{
+    if (!next->Isendrecv)
+        return TEMPI_UNAVAILABLE;
+    tempi_loopback_before(comm, source);
+    tempi_loopback_before(comm, dest);
+    if (tempi_pending_any())
+        tempi_before_sending(comm);
+    const int rc =
+        tempi_bounces()
+            ? tempi_bounced_Isendrecv_c(next, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
+                                        recvcount, recvtype, source, recvtag, comm, request)
+            : tempi_fwd_Isendrecv(next, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
+                                  recvcount, recvtype, source, recvtag, comm, request);
+    return tempi_loopback_saw(tempi_loopback_saw(rc, comm, source), comm, dest);
+}
+
+int tempi_impl_Isendrecv_replace(const struct tempi_mpi *next, void *buf, MPI_Count count,
+                                 MPI_Datatype datatype, int dest, int sendtag, int source,
+                                 int recvtag, MPI_Comm comm, MPI_Request *request)
+{
+    if (!next->Isendrecv_replace)
+        return TEMPI_UNAVAILABLE;
+    tempi_loopback_before(comm, source);
+    tempi_loopback_before(comm, dest);
+    if (tempi_pending_any())
+        tempi_before_sending(comm);
+    const int rc = tempi_bounces()
+                       ? tempi_bounced_Isendrecv_replace_c(next, buf, count, datatype, dest,
+                                                           sendtag, source, recvtag, comm, request)
+                       : tempi_fwd_Isendrecv_replace(next, buf, count, datatype, dest, sendtag,
+                                                     source, recvtag, comm, request);
+    return tempi_loopback_saw(tempi_loopback_saw(rc, comm, source), comm, dest);
+}
+#endif

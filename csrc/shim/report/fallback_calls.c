@@ -1,0 +1,66 @@
+#include "shim/report/fallback_calls.h"
+#include "base/stats.h"
+#include "shim/type/types.h"
+
+static int64_t number(const tempi_numbers *numbers, int i)
+{
+    return numbers->wide ? ((const int64_t *)numbers->of)[i] : ((const int *)numbers->of)[i];
+}
+
+/* Bytes of `count` elements, with *derived set, if the type is a derived one; else 0. */
+static int64_t bytes_of(int64_t count, MPI_Datatype type, bool *derived)
+{
+    int64_t size, bytes;
+    if (count <= 0 || tempi_type_named(type) || !tempi_type_derived(type, &size))
+        return 0;
+    *derived = true;
+    return __builtin_mul_overflow(count, size, &bytes) ? 0 : bytes;
+}
+
+/* How many entries its arrays have, or how often its one count is meant. */
+static int entries_of(const tempi_bounce_argument *buffer, MPI_Comm comm)
+{
+    int n = 0;
+    if (buffer->times == TEMPI_ONCE)
+        return 1;
+    if (comm == MPI_COMM_NULL ||
+        tempi_large_count_entries(comm, (enum tempi_large_count_length)buffer->times, &n) !=
+            MPI_SUCCESS)
+        return 0;
+    return n;
+}
+
+static int64_t bytes_of_entries(const tempi_bounce_argument *buffer, int n, bool *derived)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < n; ++i)
+        bytes += bytes_of(number(&buffer->counts, i),
+                          buffer->types ? buffer->types[i] : buffer->type, derived);
+    return bytes;
+}
+
+static int64_t bytes_of_buffer(const tempi_bounce_argument *buffer, MPI_Comm comm, bool *derived)
+{
+    if (!buffer->does || (!buffer->types && tempi_type_named(buffer->type)))
+        return 0;
+    if (!buffer->counts.of)
+        return buffer->types
+                   ? 0
+                   : entries_of(buffer, comm) * bytes_of(buffer->count, buffer->type, derived);
+    return bytes_of_entries(buffer, entries_of(buffer, comm), derived);
+}
+
+void tempi_fallback_note(int function, MPI_Comm comm, const tempi_bounce_argument *buffers, int n,
+                         MPI_Count target_count, MPI_Datatype target)
+{
+    bool derived = false;
+    int64_t bytes = 0;
+    for (int i = 0; i < n; ++i)
+        bytes += bytes_of_buffer(&buffers[i], comm, &derived);
+    if (!derived)
+        bytes = bytes_of(target_count, target, &derived);
+    if (!derived)
+        return;
+    tempi_fallback_add(function, bytes);
+    tempi_stat_add(TEMPI_STAT_fallback_function, 1);
+}

@@ -1,0 +1,569 @@
+/* Wait and Test in all forms, and what else looks at or ends a request.
+ *
+ * 1. Claim the records of the requests in question: the library may free a handle, and another
+ *    thread reuse it, before we are back.
+ * 2. Put a posted proxy's own request in its place in the array.
+ * 3. Call the library, with statuses of our own where a receive needs them and the program gave
+ * none.
+ * 4. Unpack what arrived; finish the completed records, put the others back.
+ */
+#include "base/log.h"
+#include "shim/impl.h"
+#include "shim/request/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- claims
+ * -------------------------------------------------------------------------------------------- */
+
+typedef struct claims {
+    tempi_record *first, **last; /* by ascending index */
+    bool receives;
+} claims;
+
+static bool proxied(const tempi_record *record)
+{
+    return record->role == TEMPI_REQUEST_PROXY &&
+           __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE);
+}
+
+/* A send whose posting failed has no request of the library's: it counts as complete, with its
+ * error. */
+static void substitute(tempi_record *record, MPI_Request *request)
+{
+    if (proxied(record))
+        *request = tempi_request_of(record->inner);
+}
+
+static void claim_all(MPI_Request requests[], int64_t n, claims *out)
+{
+    *out = (claims){.last = &out->first};
+    tempi_lock_acquire(&tempi_records.lock);
+    for (int64_t i = 0; i < n; ++i) {
+        tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
+        if (!slot || !slot->record->active)
+            continue;
+        tempi_record *record = slot->record;
+        tempi_records_remove(slot);
+        record->index = i;
+        record->beside = NULL;
+        *out->last = record;
+        out->last = &record->beside;
+        out->receives |= record->receives || record->cancelled;
+        substitute(record, &requests[i]);
+    }
+    tempi_lock_release(&tempi_records.lock);
+}
+
+static void put_back(tempi_record *record, MPI_Request requests[])
+{
+    requests[record->index] = tempi_request_of(record->request);
+    if (!tempi_records_put(record))
+        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
+}
+
+/* What completed, collected so that all of it is unpacked as one piece of work. */
+enum { FEW = 64 };
+typedef struct arrivals {
+    int n, room;
+    bool several; /* the call completes several requests: errors go into their statuses */
+    int failed; /* what the call returns for the first error of ours: a send that was not posted, an
+                   unpack that a device broke */
+    tempi_op *ops; /* the few, or one block of memory for all three */
+    tempi_record **records;
+    MPI_Status **statuses;
+    tempi_op few_ops[FEW];
+    tempi_record *few_records[FEW];
+    MPI_Status *few_statuses[FEW];
+} arrivals;
+
+/* The arrays stay as they are: clearing them takes longer than a short Waitall. */
+static void arrivals_open(arrivals *a, bool several)
+{
+    a->n = 0;
+    a->room = FEW;
+    a->several = several;
+    a->failed = MPI_SUCCESS;
+    a->ops = a->few_ops;
+    a->records = a->few_records;
+    a->statuses = a->few_statuses;
+}
+
+static void finish(tempi_record *record, MPI_Status *status, arrivals *a)
+{
+    if (record->error != MPI_SUCCESS) {
+        const int code = a->several ? MPI_ERR_IN_STATUS : record->error;
+        if (a->failed == MPI_SUCCESS)
+            a->failed = tempi_request_tell(record, code); /* one call, one error */
+        if (status && a->several)
+            status->MPI_ERROR = record->error;
+    }
+    tempi_request_finish(record);
+}
+
+static void arrivals_flush(arrivals *a)
+{
+    if (a->n > 0)
+        tempi_request_unpack(a->ops, a->records, a->n);
+    for (int i = 0; i < a->n; ++i)
+        finish(a->records[i], a->statuses[i], a);
+    a->n = 0;
+}
+
+static void arrivals_close(arrivals *a)
+{
+    arrivals_flush(a);
+    if (a->ops != a->few_ops)
+        free(a->ops);
+}
+
+/* Twice the room; false: out of memory. */
+static bool arrivals_grow(arrivals *a)
+{
+    const size_t room = 2 * (size_t)a->room, n = (size_t)a->n;
+    tempi_op *ops = malloc(room * (sizeof *ops + sizeof *a->records + sizeof *a->statuses));
+    if (!ops)
+        return false;
+    tempi_record **records = (tempi_record **)(void *)(ops + room);
+    MPI_Status **statuses = (MPI_Status **)(void *)(records + room);
+    memcpy(ops, a->ops, n * sizeof *ops);
+    memcpy(records, a->records, n * sizeof *records);
+    memcpy(statuses, a->statuses, n * sizeof *statuses);
+    if (a->ops != a->few_ops)
+        free(a->ops);
+    a->ops = ops;
+    a->records = records;
+    a->statuses = statuses;
+    a->room = (int)room;
+    return true;
+}
+
+/* However many there are, a device unpacks them in one launch. */
+static void arrivals_make_room(arrivals *a)
+{
+    if (a->n < a->room)
+        return;
+    if (!tempi_memory_mixed || !arrivals_grow(a))
+        arrivals_flush(a);
+}
+
+/* Open MPI frees a request that failed, even a persistent one: the next request may get its handle.
+ */
+static void forget_freed(tempi_record *record, const MPI_Request requests[])
+{
+    if (record->role == TEMPI_REQUEST_PERSISTENT && requests[record->index] == MPI_REQUEST_NULL)
+        record->role = TEMPI_REQUEST_ATTACHED;
+}
+
+/* It ended with `error`; `known`: its status says of what. */
+static void complete(tempi_record *record, const MPI_Request requests[], MPI_Status *status,
+                     int error, bool known, arrivals *a)
+{
+    forget_freed(record, requests);
+    arrivals_make_room(a);
+    if (error == MPI_SUCCESS ? tempi_request_arrived(record, status, &a->ops[a->n])
+                             : known && tempi_request_cut(record, error, status, &a->ops[a->n])) {
+        a->statuses[a->n] = status;
+        a->records[a->n++] = record;
+        return;
+    }
+    finish(record, status, a);
+}
+
+/* ---- statuses of our own
+ * ----------------------------------------------------------------------------------- */
+
+typedef struct statuses {
+    MPI_Status *use;
+    MPI_Status *owned;
+    MPI_Status local[32];
+} statuses;
+
+/* False: no memory, and nothing was done. */
+static bool statuses_open(statuses *s, MPI_Status given[], int64_t n, bool needed)
+{
+    s->owned = NULL;
+    s->use = given;
+    if (given != MPI_STATUSES_IGNORE || !needed)
+        return true;
+    s->use = n <= 32 ? s->local : (s->owned = malloc((size_t)n * sizeof *s->owned));
+    return s->use != NULL;
+}
+
+static void statuses_close(statuses *s)
+{
+    free(s->owned);
+}
+
+static int out_of_memory(MPI_Request requests[], claims *c)
+{
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        put_back(record, requests);
+    }
+    tempi_lib.Comm_call_errhandler(MPI_COMM_SELF, MPI_ERR_NO_MEM);
+    return MPI_ERR_NO_MEM;
+}
+
+/* ---- one request
+ * --------------------------------------------------------------------------------------------- */
+
+static int end_one(int rc, tempi_record *record, const MPI_Status *status)
+{
+    if (rc == MPI_SUCCESS || record->receives)
+        tempi_request_settle(record, rc, status);
+    const int failed = tempi_request_tell(record, record->error);
+    tempi_request_finish(record);
+    return failed != MPI_SUCCESS ? failed : rc;
+}
+
+int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_records_any() || !request)
+        return next->Wait(request, status);
+    claims c;
+    claim_all(request, 1, &c);
+    if (!c.first)
+        return next->Wait(request, status);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    const int rc = next->Wait(request, c.receives ? known : status);
+    forget_freed(c.first, request);
+    return end_one(rc, c.first, known);
+}
+
+int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *flag,
+                    MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    if (!tempi_records_any() || !request || !flag)
+        return next->Test(request, flag, status);
+    claims c;
+    claim_all(request, 1, &c);
+    if (!c.first)
+        return next->Test(request, flag, status);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    const int rc = next->Test(request, flag, c.receives ? known : status);
+    if (rc == MPI_SUCCESS && !*flag) {
+        put_back(c.first, request);
+        return rc;
+    }
+    forget_freed(c.first, request);
+    return end_one(rc, c.first, known);
+}
+
+/* ---- all
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+/* Each record's fate after a Waitall or Testall that returned rc (MPI-5.0 section 3.7.5: only with
+ * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). A
+ * bounced operation needs no status of ours: where some operation failed and none is told, what it
+ * brought goes back, and if it was this one nobody looks at it. */
+static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c)
+{
+    arrivals a;
+    arrivals_open(&a, true);
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
+        const bool told = rc == MPI_ERR_IN_STATUS && status;
+        const int error = told ? status->MPI_ERROR : rc;
+        const bool still = error == MPI_ERR_PENDING ||
+                           (rc != MPI_SUCCESS && !told &&
+                            requests[record->index] != MPI_REQUEST_NULL);
+        if (still)
+            put_back(record, requests);
+        else
+            complete(record, requests, status, !told && record->bounce ? MPI_SUCCESS : error, told,
+                     &a);
+    }
+    arrivals_close(&a);
+    return rc == MPI_SUCCESS ? a.failed : rc;
+}
+
+/* The library sets the statuses' errors only where it found one; ours may join them. */
+static void clear_errors(MPI_Status given[], int64_t n, int rc)
+{
+    if (rc == MPI_SUCCESS && tempi_memory_mixed && given != MPI_STATUSES_IGNORE)
+        for (int64_t i = 0; i < n; ++i)
+            given[i].MPI_ERROR = MPI_SUCCESS;
+}
+
+static bool waits_for_all;
+
+void tempi_complete_learn(const char *version)
+{
+    const char *mpich = strstr(version, "MPICH Version:");
+    waits_for_all = mpich && atoi(mpich + strlen("MPICH Version:")) >= 5;
+}
+
+/* Given no statuses, MPICH 5 waits for all requests though some fail; given some, which are our own
+ * here, it returns with the others pending. MPICH 4.0 does so in both. */
+static void await_rest(const struct tempi_mpi *next, int n, MPI_Request requests[],
+                       MPI_Status own[])
+{
+    for (int i = 0; i < n; ++i)
+        if (own[i].MPI_ERROR == MPI_ERR_PENDING)
+            own[i].MPI_ERROR = next->Wait(&requests[i], &own[i]);
+}
+
+int tempi_impl_Waitall(const struct tempi_mpi *next, int count, MPI_Request requests[],
+                       MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_records_any() || count <= 0 || !requests)
+        return next->Waitall(count, requests, given);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return next->Waitall(count, requests, given);
+    statuses s;
+    if (!statuses_open(&s, given, count, c.receives))
+        return out_of_memory(requests, &c);
+    int rc = next->Waitall(count, requests, s.use);
+    if (rc == MPI_ERR_IN_STATUS && given == MPI_STATUSES_IGNORE && c.receives && waits_for_all)
+        await_rest(next, count, requests, s.use);
+    clear_errors(s.use, count, rc);
+    rc = end_all(rc, requests, s.use, &c);
+    statuses_close(&s);
+    return rc;
+}
+
+int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requests[], int *flag,
+                       MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    if (!tempi_records_any() || count <= 0 || !requests || !flag)
+        return next->Testall(count, requests, flag, given);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return next->Testall(count, requests, flag, given);
+    statuses s;
+    if (!statuses_open(&s, given, count, c.receives))
+        return out_of_memory(requests, &c);
+    int rc = next->Testall(count, requests, flag, s.use);
+    if (rc == MPI_SUCCESS && !*flag)
+        for (tempi_record *record = c.first, *next; record; record = next) {
+            next = record->beside;
+            put_back(record, requests);
+        }
+    else {
+        clear_errors(s.use, count, rc);
+        rc = end_all(rc, requests, s.use, &c);
+    }
+    statuses_close(&s);
+    return rc;
+}
+
+/* ---- what failed before the library had it
+ * -------------------------------------------------------------------- */
+
+/* A queued send that could not be posted: the library has no request of it to wait for, so it must
+ * be found here before the library is asked for one or some that are complete. */
+static bool failed_early(const tempi_record *record)
+{
+    return proxied(record) && record->error != MPI_SUCCESS &&
+           tempi_request_of(record->inner) == MPI_REQUEST_NULL;
+}
+
+static bool any_failed_early(const claims *c)
+{
+    if (!tempi_memory_mixed)
+        return false;
+    for (const tempi_record *record = c->first; record; record = record->beside)
+        if (failed_early(record))
+            return true;
+    return false;
+}
+
+/* A send's own status says nothing. */
+static void empty_status(const struct tempi_mpi *next, MPI_Status *status)
+{
+    MPI_Request none = MPI_REQUEST_NULL;
+    if (status && status != MPI_STATUS_IGNORE)
+        (void)next->Wait(&none, status);
+}
+
+/* Ends up to `most` of these; the other requests go back. Returns how many. */
+static int end_failed(const struct tempi_mpi *next, int most, MPI_Request requests[], int indices[],
+                      MPI_Status given[], claims *c, arrivals *a)
+{
+    int n = 0;
+    for (tempi_record *record = c->first, *beside; record; record = beside) {
+        beside = record->beside;
+        if (n == most || !failed_early(record)) {
+            put_back(record, requests);
+            continue;
+        }
+        MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[n];
+        empty_status(next, status);
+        requests[record->index] = MPI_REQUEST_NULL;
+        indices[n++] = (int)record->index;
+        finish(record, status, a);
+    }
+    return n;
+}
+
+static int end_one_failed(const struct tempi_mpi *next, MPI_Request requests[], int *index,
+                          MPI_Status *status, claims *c)
+{
+    arrivals a;
+    arrivals_open(&a, false);
+    (void)end_failed(next, 1, requests, index,
+                     status == MPI_STATUS_IGNORE ? MPI_STATUSES_IGNORE : status, c, &a);
+    return a.failed;
+}
+
+/* ---- any
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+/* `which` completed with rc (none if it is no index); the others go back. */
+static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, claims *c)
+{
+    arrivals a;
+    arrivals_open(&a, false);
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        if (record->index != which) {
+            put_back(record, requests);
+            continue;
+        }
+        complete(record, requests, status, rc, true, &a);
+    }
+    arrivals_close(&a);
+    return rc == MPI_SUCCESS ? a.failed : rc;
+}
+
+int tempi_impl_Waitany(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
+                       MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    if (!tempi_records_any() || count <= 0 || !requests || !index)
+        return next->Waitany(count, requests, index, status);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return next->Waitany(count, requests, index, status);
+    if (any_failed_early(&c))
+        return end_one_failed(next, requests, index, status, &c);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    *index = MPI_UNDEFINED;
+    const int rc = next->Waitany(count, requests, index, known);
+    return end_any(rc, *index, requests, known, &c);
+}
+
+int tempi_impl_Testany(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
+                       int *flag, MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    if (!tempi_records_any() || count <= 0 || !requests || !index || !flag)
+        return next->Testany(count, requests, index, flag, status);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return next->Testany(count, requests, index, flag, status);
+    if (any_failed_early(&c)) {
+        *flag = 1;
+        return end_one_failed(next, requests, index, status, &c);
+    }
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    *index = MPI_UNDEFINED;
+    const int rc = next->Testany(count, requests, index, flag, known);
+    return end_any(rc, rc == MPI_SUCCESS && !*flag ? MPI_UNDEFINED : *index, requests, known, &c);
+}
+
+/* ---- some
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+/* Position of a request's index among those that completed, from `start` on, which libraries report
+ * in ascending order; -1: it did not complete. */
+static int position_of(int64_t index, const int indices[], int n, int start)
+{
+    for (int k = 0; k < n; ++k) {
+        const int at = start + k < n ? start + k : start + k - n;
+        if (indices[at] == index)
+            return at;
+    }
+    return -1;
+}
+
+static int end_some(int rc, int outcount, const int indices[], MPI_Request requests[],
+                    MPI_Status given[], claims *c)
+{
+    const int n = outcount == MPI_UNDEFINED || outcount < 0 ? 0 : outcount;
+    const bool told = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
+    int start = 0;
+    arrivals a;
+    arrivals_open(&a, true);
+    for (tempi_record *record = c->first, *next; record; record = next) {
+        next = record->beside;
+        const int at = told ? position_of(record->index, indices, n, start) : -1;
+        if (at < 0) {
+            put_back(record, requests);
+            continue;
+        }
+        start = at + 1;
+        MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[at];
+        const int error = rc == MPI_ERR_IN_STATUS && status ? status->MPI_ERROR : rc;
+        complete(record, requests, status, error, status != NULL, &a);
+    }
+    arrivals_close(&a);
+    return rc == MPI_SUCCESS ? a.failed : rc;
+}
+
+typedef int (*some_function)(int, MPI_Request[], int *, int[], MPI_Status[]);
+
+static int complete_some(const struct tempi_mpi *next, some_function function, int count,
+                         MPI_Request requests[], int *outcount, int indices[], MPI_Status given[])
+{
+    if (!tempi_records_any() || count <= 0 || !requests || !outcount || !indices)
+        return function(count, requests, outcount, indices, given);
+    claims c;
+    claim_all(requests, count, &c);
+    if (!c.first)
+        return function(count, requests, outcount, indices, given);
+    statuses s;
+    if (!statuses_open(&s, given, count, c.receives))
+        return out_of_memory(requests, &c);
+    *outcount = 0;
+    if (any_failed_early(&c)) {
+        arrivals a;
+        arrivals_open(&a, true);
+        *outcount = end_failed(next, count, requests, indices, given, &c, &a);
+        statuses_close(&s);
+        return a.failed;
+    }
+    int rc = function(count, requests, outcount, indices, s.use);
+    if (*outcount > 0)
+        clear_errors(s.use, *outcount, rc);
+    rc = end_some(rc, *outcount, indices, requests, s.use, &c);
+    statuses_close(&s);
+    return rc;
+}
+
+int tempi_impl_Waitsome(const struct tempi_mpi *next, int count, MPI_Request requests[],
+                        int *outcount, int indices[], MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    return complete_some(next, next->Waitsome, count, requests, outcount, indices, given);
+}
+
+int tempi_impl_Testsome(const struct tempi_mpi *next, int count, MPI_Request requests[],
+                        int *outcount, int indices[], MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    return complete_some(next, next->Testsome, count, requests, outcount, indices, given);
+}

@@ -1,0 +1,306 @@
+#include "shim/request/deferred_sends.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "base/thread.h"
+#include "cuda/backend.h"
+#include "shim/p2p/loopback.h"
+#include "shim/request/request.h"
+#include "shim/type/typemap_check.h"
+
+#include <time.h>
+
+int64_t tempi_pending;
+
+static struct {
+    tempi_lock posting; /* held by the one thread that posts; it makes nonblocking calls only */
+    tempi_lock lists;
+    tempi_record *head, **tail;
+    tempi_record *orphans; /* also looked at without the lock */
+    int64_t unposted;      /* in the list, or taken out of it and being posted */
+} queue = {.tail = &queue.head};
+
+static void pending_add(int64_t amount)
+{
+    __atomic_fetch_add(&tempi_pending, amount, __ATOMIC_RELAXED);
+}
+
+/* ---- the generalized request that stands for a queued send
+ * ------------------------------------------ */
+
+static int proxy_query(void *state, MPI_Status *status)
+{
+    (void)state;
+    tempi_lib.Status_set_elements(status, MPI_BYTE, 0);
+    tempi_lib.Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+static int proxy_free(void *state)
+{
+    (void)state;
+    return MPI_SUCCESS;
+}
+
+static int proxy_cancel(void *state, int complete)
+{
+    (void)state;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+void tempi_deferred_retire(tempi_record *record)
+{
+    MPI_Request proxy = tempi_request_of(record->request);
+    tempi_lib.Grequest_complete(proxy);
+    tempi_lib.Request_free(&proxy);
+}
+
+static int largest_tag = 32767; /* what every library has at least */
+
+void tempi_deferred_learn_tags(void)
+{
+    int *value, found = 0;
+    if (tempi_lib.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found) == MPI_SUCCESS && found)
+        largest_tag = *value;
+}
+
+bool tempi_deferred_takes(int destination, int tag, MPI_Comm comm)
+{
+    int between = 0, size = 0;
+    if (comm == MPI_COMM_NULL || destination < 0 || tag < 0 || tag > largest_tag ||
+        tempi_lib.Comm_test_inter(comm, &between) != MPI_SUCCESS)
+        return false;
+    const int rc = between ? tempi_lib.Comm_remote_size(comm, &size)
+                           : tempi_lib.Comm_size(comm, &size);
+    return rc == MPI_SUCCESS && destination < size;
+}
+
+/* Another thread may complete the request as soon as the table has the record. */
+static int put_proxy(tempi_record *record, MPI_Request inner, MPI_Request *proxy)
+{
+    const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, proxy);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    record->role = TEMPI_REQUEST_PROXY;
+    record->request = tempi_handle(*proxy);
+    record->inner = tempi_handle(inner);
+    record->next = NULL;
+    if (tempi_records_put(record))
+        return MPI_SUCCESS;
+    tempi_deferred_retire(record);
+    record->role = TEMPI_REQUEST_ATTACHED;
+    return MPI_ERR_OTHER;
+}
+
+int tempi_deferred_arrived(tempi_record *record, MPI_Request *request)
+{
+    MPI_Request proxy;
+    record->posted = true;
+    const int rc = put_proxy(record, *request, &proxy);
+    if (rc == MPI_SUCCESS)
+        *request = proxy;
+    return rc;
+}
+
+int tempi_deferred_send(tempi_record *record, MPI_Request *request)
+{
+    MPI_Request proxy;
+    const int rc = put_proxy(record, MPI_REQUEST_NULL, &proxy);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    tempi_stat_add(TEMPI_STAT_deferred, 1);
+    /* Counted before another thread can post it: its -1 must not hide what else is pending. */
+    pending_add(1);
+    __atomic_fetch_add(&queue.unposted, 1, __ATOMIC_RELAXED);
+    tempi_lock_acquire(&queue.lists);
+    *queue.tail = record;
+    queue.tail = &record->next;
+    tempi_lock_release(&queue.lists);
+    *request = proxy;
+    return MPI_SUCCESS;
+}
+
+bool tempi_deferred_any(void)
+{
+    return __atomic_load_n(&queue.unposted, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* ---- posting
+ * ------------------------------------------------------------------------------------------- */
+
+static void post(tempi_record *record)
+{
+    if (tempi_pack_error(&record->ticket) != TEMPI_OK) {
+        record->error = MPI_ERR_OTHER; /* its handler is called when the request completes */
+        tempi_loopback_refused(record);
+        __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
+        return;
+    }
+    if (record->receive)
+        tempi_check_move(record->receive->typemap, record->op.into, record->typemap, &record->op,
+                         "a send to oneself");
+    else if (record->typemap)
+        tempi_check_op(record->typemap, &record->op, "a nonblocking send");
+    const struct tempi_mpi *next = record->mpi;
+    const MPI_Comm comm = tempi_comm_of(record->comm);
+    MPI_Request inner = MPI_REQUEST_NULL;
+    const void *buffer = record->op.packed;
+    const MPI_Count n = record->op.n;
+    switch ((tempi_send_mode)record->mode) {
+    case TEMPI_SEND_STANDARD:
+        record->error = tempi_fwd_Isend(next, buffer, n, MPI_PACKED, record->destination,
+                                        record->tag, comm, &inner);
+        break;
+    case TEMPI_SEND_SYNCHRONOUS:
+        record->error = tempi_fwd_Issend(next, buffer, n, MPI_PACKED, record->destination,
+                                         record->tag, comm, &inner);
+        break;
+    case TEMPI_SEND_READY:
+        record->error = tempi_fwd_Irsend(next, buffer, n, MPI_PACKED, record->destination,
+                                         record->tag, comm, &inner);
+        break;
+    }
+    record->told = record->error != MPI_SUCCESS;
+    if (record->told)
+        tempi_loopback_refused(record);
+    record->inner = tempi_handle(inner);
+    __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
+}
+
+/* The oldest queued send if its pack is done, or once it is when `wait`; out of the list then. */
+static tempi_record *next_packed(bool wait)
+{
+    tempi_lock_acquire(&queue.lists);
+    tempi_record *record = queue.head;
+    tempi_lock_release(&queue.lists);
+    if (!record)
+        return NULL;
+    if (wait)
+        tempi_pack_wait(&record->ticket);
+    else if (!tempi_pack_test(&record->ticket))
+        return NULL;
+    tempi_lock_acquire(&queue.lists);
+    queue.head = record->next;
+    if (!queue.head)
+        queue.tail = &queue.head;
+    tempi_lock_release(&queue.lists);
+    return record;
+}
+
+static void post_queued(bool wait)
+{
+    tempi_this_thread.posting = 1;
+    for (tempi_record *record; (record = next_packed(wait)) != NULL;) {
+        post(record);
+        /* Now, and not when it left the list, the next message may go to the library directly. */
+        __atomic_fetch_sub(&queue.unposted, 1, __ATOMIC_RELEASE);
+        pending_add(-1);
+    }
+    tempi_this_thread.posting = 0;
+}
+
+/* ---- orphans
+ * --------------------------------------------------------------------------------------------- */
+
+void tempi_deferred_orphan(tempi_record *record)
+{
+    pending_add(1);
+    tempi_lock_acquire(&queue.lists);
+    record->next = queue.orphans;
+    __atomic_store_n(&queue.orphans, record, __ATOMIC_RELAXED);
+    tempi_lock_release(&queue.lists);
+}
+
+/* True when the orphan is gone. */
+static bool finish_orphan(tempi_record *record)
+{
+    MPI_Request request = tempi_request_of(record->role == TEMPI_REQUEST_PROXY ? record->inner
+                                                                               : record->request);
+    MPI_Status status;
+    int done = 0;
+    if (request == MPI_REQUEST_NULL)
+        done = 1;
+    else if (tempi_lib.Test(&request, &done, &status) != MPI_SUCCESS)
+        done = 1; /* the handler was told; there is nobody else to tell */
+    else if (done)
+        tempi_request_settle(record, MPI_SUCCESS, &status);
+    if (!done)
+        return false;
+    (void)tempi_request_tell(record, record->error);
+    if (record->role == TEMPI_REQUEST_PERSISTENT) {
+        tempi_lib.Request_free(&request);
+        record->role = TEMPI_REQUEST_ATTACHED;
+    }
+    tempi_request_finish(record);
+    return true;
+}
+
+static void drain_orphans(void)
+{
+    tempi_lock_acquire(&queue.lists);
+    tempi_record *list = queue.orphans;
+    __atomic_store_n(&queue.orphans, NULL, __ATOMIC_RELAXED);
+    tempi_lock_release(&queue.lists);
+    while (list) {
+        tempi_record *record = list;
+        list = record->next;
+        pending_add(-1);
+        if (!finish_orphan(record))
+            tempi_deferred_orphan(record);
+    }
+}
+
+/* ---- entries
+ * -------------------------------------------------------------------------------------------------
+ */
+
+static void progress(bool gathering)
+{
+    if (tempi_this_thread.posting || !tempi_lock_try(&queue.posting))
+        return;
+    if (!gathering)
+        tempi_cuda_flush();
+    post_queued(false);
+    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
+        drain_orphans();
+    tempi_lock_release(&queue.posting);
+}
+
+void tempi_progress(void)
+{
+    progress(false);
+}
+
+void tempi_progress_gathering(void)
+{
+    progress(true);
+}
+
+void tempi_before_blocking(void)
+{
+    if (tempi_this_thread.posting)
+        return;
+    tempi_lock_acquire(&queue.posting);
+    tempi_cuda_flush(); /* every device's, before the first is waited for */
+    post_queued(true);
+    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
+        drain_orphans();
+    tempi_lock_release(&queue.posting);
+}
+
+void tempi_deferred_drain(void)
+{
+    enum { PATIENCE_SECONDS = 10 };
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        tempi_before_blocking();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (tempi_pending_any() && now.tv_sec - start.tv_sec < PATIENCE_SECONDS);
+    if (tempi_pending_any())
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "%lld requests that were freed while active never completed; their data is lost",
+                  (long long)tempi_pending);
+}

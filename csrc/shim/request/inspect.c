@@ -1,0 +1,258 @@
+/* Looking at requests without completing them, cancelling and freeing them. */
+#include "base/log.h"
+#include "base/stats.h"
+#include "shim/impl.h"
+#include "shim/request/request.h"
+
+#include <stdlib.h>
+
+/* flag == 1 says that the operation is complete, so the program may read its buffer: what arrived
+ * is unpacked now, though the handle lives on. */
+static int look(const struct tempi_mpi *next, MPI_Request request, int *flag, MPI_Status *status)
+{
+    tempi_record *record = tempi_records_any() ? tempi_records_claim(tempi_handle(request)) : NULL;
+    if (!record)
+        return next->Request_get_status(request, flag, status);
+    MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
+    if (record->role == TEMPI_REQUEST_PROXY && __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE))
+        request = tempi_request_of(record->inner);
+    known->MPI_ERROR = MPI_SUCCESS;
+    const int rc = next->Request_get_status(request, flag, known);
+    if (rc == MPI_SUCCESS && *flag && record->active && known->MPI_ERROR == MPI_SUCCESS)
+        tempi_request_settle(record, MPI_SUCCESS, known);
+    if (!tempi_records_put(record))
+        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
+    return rc;
+}
+
+int tempi_impl_Request_get_status(const struct tempi_mpi *next, MPI_Request request, int *flag,
+                                  MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    return flag ? look(next, request, flag, status)
+                : next->Request_get_status(request, flag, status);
+}
+
+/* The three array forms of MPI-4.1 are defined through Request_get_status, and made of it: some
+ * libraries do not have them. */
+int tempi_impl_Request_get_status_all(const struct tempi_mpi *next, int count,
+                                      const MPI_Request requests[], int *flag, MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    int all = 1;
+    for (int i = 0; i < count && all; ++i) {
+        const int rc = look(next, requests[i], &all, MPI_STATUS_IGNORE);
+        if (rc != MPI_SUCCESS)
+            return rc;
+    }
+    /* Statuses are written only when all are complete. */
+    for (int i = 0; i < count && all && given != MPI_STATUSES_IGNORE; ++i) {
+        int done;
+        const int rc = look(next, requests[i], &done, &given[i]);
+        if (rc != MPI_SUCCESS)
+            return rc;
+    }
+    *flag = all;
+    return MPI_SUCCESS;
+}
+
+/* ---- any, some
+ * ---------------------------------------------------------------------------------------- Tracked
+ * requests are looked at one by one. What is left goes to the library's own function, which alone
+ * can tell a complete request from a persistent one that rests; not the tracked ones, because
+ * MPICH 5.0 puts persistent requests to rest here. */
+
+enum { FEW = 32 };
+
+typedef struct array {
+    MPI_Request *others; /* the requests but for the tracked ones, which are null here */
+    MPI_Request few[FEW];
+    bool active; /* one of the tracked ones is */
+} array;
+
+/* False: no memory. */
+static bool array_open(array *a, int count, const MPI_Request requests[])
+{
+    a->active = false;
+    a->others = count <= FEW ? a->few : malloc((size_t)count * sizeof *a->others);
+    if (!a->others)
+        return false;
+    tempi_lock_acquire(&tempi_records.lock);
+    for (int i = 0; i < count; ++i)
+        a->others[i] = tempi_records_find(tempi_handle(requests[i])) ? MPI_REQUEST_NULL
+                                                                     : requests[i];
+    tempi_lock_release(&tempi_records.lock);
+    return true;
+}
+
+static void array_close(array *a)
+{
+    if (a->others != a->few)
+        free(a->others);
+}
+
+/* A tracked request that was started. */
+static bool tracked_active(const array *a, int i, MPI_Request request)
+{
+    if (request == MPI_REQUEST_NULL || a->others[i] != MPI_REQUEST_NULL)
+        return false;
+    tempi_lock_acquire(&tempi_records.lock);
+    const tempi_record_slot *slot = tempi_records_find(tempi_handle(request));
+    const bool active = slot && slot->record->active;
+    tempi_lock_release(&tempi_records.lock);
+    return active;
+}
+
+/* Libraries older than the function cannot be asked whether a request rests: to them it is
+ * complete. */
+static int others_any(const struct tempi_mpi *next, int count, const MPI_Request others[],
+                      int *index, int *flag, MPI_Status *status)
+{
+    if (next->Request_get_status_any)
+        return next->Request_get_status_any(count, others, index, flag, status);
+    bool none = true;
+    *flag = 0;
+    for (int i = 0; i < count; ++i) {
+        if (others[i] == MPI_REQUEST_NULL)
+            continue;
+        none = false;
+        *index = i;
+        const int rc = next->Request_get_status(others[i], flag, status);
+        if (rc != MPI_SUCCESS || *flag)
+            return rc;
+    }
+    *index = MPI_UNDEFINED;
+    *flag = none;
+    if (!none)
+        return MPI_SUCCESS;
+    /* The empty status, which the library makes for the null request, but for the error. */
+    int ignored;
+    const int rc = next->Request_get_status(MPI_REQUEST_NULL, &ignored, status);
+    if (rc == MPI_SUCCESS && status != MPI_STATUS_IGNORE)
+        status->MPI_ERROR = MPI_SUCCESS;
+    return rc;
+}
+
+int tempi_impl_Request_get_status_any(const struct tempi_mpi *next, int count,
+                                      const MPI_Request requests[], int *index, int *flag,
+                                      MPI_Status *status)
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    array a;
+    if (!array_open(&a, count, requests))
+        return MPI_ERR_NO_MEM;
+    int rc = MPI_SUCCESS, done = 0;
+    for (int i = 0; i < count && rc == MPI_SUCCESS && !done; ++i) {
+        if (!tracked_active(&a, i, requests[i]))
+            continue;
+        a.active = true;
+        rc = look(next, requests[i], &done, status);
+        *index = i;
+    }
+    *flag = done;
+    if (rc == MPI_SUCCESS && !done) {
+        rc = others_any(next, count, a.others, index, flag, status);
+        if (*index == MPI_UNDEFINED && a.active)
+            *flag = 0;
+    }
+    array_close(&a);
+    return rc;
+}
+
+static int others_some(const struct tempi_mpi *next, int count, const MPI_Request others[],
+                       int *outcount, int indices[], MPI_Status given[])
+{
+    if (next->Request_get_status_some)
+        return next->Request_get_status_some(count, others, outcount, indices, given);
+    bool none = true;
+    int n = 0;
+    for (int i = 0; i < count; ++i) {
+        int done;
+        if (others[i] == MPI_REQUEST_NULL)
+            continue;
+        none = false;
+        const int rc = next->Request_get_status(
+            others[i], &done, given == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &given[n]);
+        if (rc != MPI_SUCCESS)
+            return rc;
+        if (done)
+            indices[n++] = i;
+    }
+    *outcount = none ? MPI_UNDEFINED : n;
+    return MPI_SUCCESS;
+}
+
+int tempi_impl_Request_get_status_some(const struct tempi_mpi *next, int count,
+                                       const MPI_Request requests[], int *outcount, int indices[],
+                                       MPI_Status given[])
+{
+    if (tempi_pending_any())
+        tempi_progress();
+    array a;
+    if (!array_open(&a, count, requests))
+        return MPI_ERR_NO_MEM;
+    int rc = MPI_SUCCESS, n = 0;
+    for (int i = 0; i < count && rc == MPI_SUCCESS; ++i) {
+        int done = 0;
+        if (!tracked_active(&a, i, requests[i]))
+            continue;
+        a.active = true;
+        rc = look(next, requests[i], &done,
+                  given == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &given[n]);
+        if (done)
+            indices[n++] = i;
+    }
+    int more = 0;
+    if (rc == MPI_SUCCESS)
+        rc = others_some(next, count, a.others, &more, indices + n,
+                         given == MPI_STATUSES_IGNORE ? given : given + n);
+    if (more == MPI_UNDEFINED && a.active)
+        more = 0;
+    *outcount = more == MPI_UNDEFINED ? MPI_UNDEFINED : n + more;
+    array_close(&a);
+    return rc;
+}
+
+int tempi_impl_Cancel(const struct tempi_mpi *next, MPI_Request *request)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    tempi_record *record = tempi_records_any() && request
+                               ? tempi_records_claim(tempi_handle(*request))
+                               : NULL;
+    if (!record)
+        return next->Cancel(request);
+    MPI_Request target = *request;
+    if (record->role == TEMPI_REQUEST_PROXY)
+        target = tempi_request_of(record->inner);
+    record->cancelled = true;
+    const int rc = target == MPI_REQUEST_NULL ? MPI_SUCCESS : next->Cancel(&target);
+    if (!tempi_records_put(record))
+        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
+    return rc;
+}
+
+int tempi_impl_Request_free(const struct tempi_mpi *next, MPI_Request *request)
+{
+    if (tempi_pending_any())
+        tempi_before_blocking();
+    tempi_record *record = tempi_records_any() && request
+                               ? tempi_records_claim(tempi_handle(*request))
+                               : NULL;
+    if (!record)
+        return next->Request_free(request);
+    if (!record->active) {
+        const int rc = next->Request_free(request);
+        record->role = TEMPI_REQUEST_ATTACHED; /* nothing is left to restart */
+        tempi_request_finish(record);
+        return rc;
+    }
+    /* Active: the operation goes on, and its data passes through our buffer. */
+    tempi_stat_add(TEMPI_STAT_orphans, 1);
+    *request = MPI_REQUEST_NULL;
+    tempi_deferred_orphan(record);
+    return MPI_SUCCESS;
+}

@@ -1,0 +1,220 @@
+#include "shim/request/request.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "base/trace.h"
+#include "choose/online_tuning.h"
+#include "datatype/layout.h"
+#include "shim/bounce/bounce.h"
+#include "shim/p2p/posted_receives.h"
+#include "shim/request/deferred_sends.h"
+#include "shim/type/typemap_check.h"
+
+tempi_record *tempi_request_record(tempi_message *message, bool receives)
+{
+    tempi_record *record = tempi_record_new();
+    if (!record)
+        return NULL;
+    record->role = TEMPI_REQUEST_ATTACHED;
+    record->receives = receives;
+    record->active = true;
+    record->op = message->op;
+    record->gapped = message->wire != MPI_PACKED;
+    record->typemap = tempi_typemap_retain(message->type->typemap);
+    tempi_layout_retain(message->op.layout);
+    message->op.packed = NULL;
+    message->op.parts = NULL;
+    return record;
+}
+
+void tempi_request_unrecord(tempi_record *record, tempi_message *message)
+{
+    message->op = record->op;
+    record->op.packed = NULL;
+    record->op.parts = NULL;
+    tempi_request_finish(record);
+}
+
+/* A receive that is complete brings its bytes in. */
+static int unpack_now(const tempi_message *message, bool receives, MPI_Comm comm,
+                      const MPI_Status *status)
+{
+    if (receives && status->MPI_ERROR != MPI_SUCCESS)
+        tempi_message_unpack_cut(message, status->MPI_ERROR, status, "MPI_Irecv");
+    if (!receives || status->MPI_ERROR != MPI_SUCCESS ||
+        tempi_message_unpack(message, tempi_status_bytes(status), "MPI_Irecv") == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    return tempi_message_failed(comm);
+}
+
+/* Without memory for a record the operation is waited for: slow, but nothing is lost. */
+static int finish_now(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request request)
+{
+    MPI_Status status;
+    int done = 0;
+    while (!done) {
+        status.MPI_ERROR = MPI_SUCCESS;
+        if (tempi_lib.Request_get_status(request, &done, &status) != MPI_SUCCESS)
+            return MPI_SUCCESS;
+    }
+    return unpack_now(message, receives, comm, &status);
+}
+
+/* False: it is to be finished now. */
+static bool leave_arrived(tempi_message *message, MPI_Comm comm, MPI_Request *request)
+{
+    tempi_record *record = message->op.method == TEMPI_ON_HOST
+                               ? NULL
+                               : tempi_request_record(message, true);
+    if (!record)
+        return false;
+    record->comm = tempi_handle(comm);
+    if (tempi_deferred_arrived(record, request) == MPI_SUCCESS)
+        return true;
+    tempi_request_unrecord(record, message);
+    return false;
+}
+
+int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
+{
+    MPI_Status status;
+    int done = 0;
+    status.MPI_ERROR = MPI_SUCCESS;
+    /* Complete requests share handles; only an incomplete one has a handle of its own. */
+    if (tempi_lib.Request_get_status(*request, &done, receives ? &status : MPI_STATUS_IGNORE) !=
+        MPI_SUCCESS)
+        done = 0;
+    if (done) {
+        if (receives && leave_arrived(message, comm, request))
+            return MPI_SUCCESS;
+        const int rc = unpack_now(message, receives, comm, &status);
+        tempi_message_drop(message);
+        return rc;
+    }
+    tempi_record *record = tempi_request_record(message, receives);
+    if (record) {
+        record->request = tempi_handle(*request);
+        record->comm = tempi_handle(comm);
+        if (tempi_records_put(record))
+            return MPI_SUCCESS;
+        tempi_request_unrecord(record, message);
+    }
+    TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
+    const int rc = finish_now(message, receives, comm, *request);
+    tempi_message_drop(message);
+    return rc;
+}
+
+static void take_in(const tempi_record *record, int64_t came, tempi_op *out)
+{
+    *out = record->op;
+    if (record->gapped)
+        tempi_wire_in(out, came);
+    out->n = came < out->n ? came : out->n;
+}
+
+bool tempi_request_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
+{
+    if (record->bounce || record->settled || !record->receives || record->moved)
+        return false;
+    const int64_t came = tempi_message_cut(error, status, record->op.n);
+    if (came == 0)
+        return false;
+    record->settled = true;
+    take_in(record, came, out);
+    return true;
+}
+
+int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool receives,
+                         MPI_Comm comm, MPI_Request *request)
+{
+    if (rc != MPI_SUCCESS || made == MPI_REQUEST_NULL) {
+        tempi_message_drop(message);
+        return rc;
+    }
+    *request = made;
+    return tempi_request_attach(message, receives, comm, request);
+}
+
+bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
+{
+    if (record->bounce) {
+        tempi_bounce_settle(record, status);
+        return false;
+    }
+    if (record->settled || !record->receives)
+        return false;
+    record->settled = true;
+    int cancelled = 0;
+    if (record->cancelled)
+        tempi_lib.Test_cancelled(status, &cancelled);
+    if (cancelled)
+        return false;
+    const int64_t came = tempi_status_bytes(status);
+    take_in(record, came, out);
+    if (record->moved)
+        tempi_message_note(TEMPI_OP_RECV, out);
+    return !record->moved;
+}
+
+static void unpacked(const tempi_op *op, tempi_record *record, bool failed)
+{
+    if (failed) {
+        tempi_stat_add(TEMPI_STAT_device_errors, 1);
+        record->error = MPI_ERR_OTHER;
+        return;
+    }
+    tempi_message_note(TEMPI_OP_RECV, op);
+    if (record->typemap)
+        tempi_check_op(record->typemap, op, "a nonblocking receive");
+}
+
+/* What failed together is done again one by one: an error is that of the request which it hits. */
+void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n)
+{
+    int64_t bytes = 0;
+    const double start = tempi_trace_begin(), begun = tempi_tuning_begin();
+    const bool together = tempi_pack_run(ops, n) == TEMPI_OK;
+    if (n == 1 && ops->method == TEMPI_ON_HOST)
+        tempi_tuning_end(begun, TEMPI_STAGE_UNPACK, ops->layout, ops->n);
+    for (int i = 0; i < n; ++i) {
+        unpacked(&ops[i], records[i],
+                 !together && (n == 1 || tempi_pack_run(&ops[i], 1) != TEMPI_OK));
+        bytes += ops[i].n;
+    }
+    tempi_trace_end(start, "unpack", "completion", bytes);
+}
+
+int tempi_request_tell(tempi_record *record, int code)
+{
+    if (record->error == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    if (!record->told)
+        tempi_lib.Comm_call_errhandler(tempi_comm_of(record->comm), code);
+    record->told = true;
+    return code;
+}
+
+void tempi_request_settle(tempi_record *record, int error, const MPI_Status *status)
+{
+    tempi_op op;
+    if (error == MPI_SUCCESS ? tempi_request_arrived(record, status, &op)
+                             : tempi_request_cut(record, error, status, &op))
+        tempi_request_unpack(&op, &record, 1);
+}
+
+void tempi_request_finish(tempi_record *record)
+{
+    if (record->role == TEMPI_REQUEST_PERSISTENT) {
+        record->active = false;
+        if (tempi_records_put(record))
+            return;
+        TEMPI_WARN_ONCE("out of memory: a persistent request lost its record");
+    }
+    if (record->role == TEMPI_REQUEST_PROXY)
+        tempi_deferred_retire(record);
+    if (record->ledger)
+        tempi_posted_leave(record);
+    tempi_typemap_free(record->typemap);
+    tempi_bounce_free(record->bounce);
+    tempi_record_free(record);
+}

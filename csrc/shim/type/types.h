@@ -1,0 +1,158 @@
+/* Datatype handle -> what tempi knows of it. Each type that was committed under our eyes carries a
+ * type attribute whose value is its tempi_type; the attribute's delete callback, which every
+ * library calls before the handle can be reused, takes it back. A small cache of these answers the
+ * common look-up. The memory of a tempi_type is recycled but never given back to malloc, so a
+ * stale cache entry can be read safely: its handle no longer matches. */
+#ifndef TEMPI_SHIM_TYPES_H
+#define TEMPI_SHIM_TYPES_H
+
+#include "choose/autotune.h"
+#include "choose/device_choice.h"
+#include "choose/model.h"
+#include "shim/abi.h"
+#include "tempi.h"
+
+typedef enum tempi_type_state {
+    TEMPI_TYPE_UNUSED, /* committed, not yet in use: not decoded */
+    TEMPI_TYPE_MET,    /* its first message was left to the library: still not decoded */
+    TEMPI_TYPE_READY,  /* layout and windows are valid */
+    TEMPI_TYPE_OPAQUE  /* could not be decoded: the library's */
+} tempi_type_state;
+
+typedef struct tempi_type {
+    MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
+    int state;
+    unsigned known_wrong; /* operations, 1 << TEMPI_OP_*, that this library does otherwise than the
+                             type map says */
+    int64_t size;         /* packed bytes of one element */
+    unsigned modelled; /* TEMPI_MODEL_BIT: where the calibrated tables choose; elsewhere the windows
+                          do */
+    tempi_window windows[TEMPI_OPERATIONS];
+    tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEERS];
+    tempi_device_choices
+        *device_choices; /* the same for device memory; made when it is first needed */
+    tempi_trials
+        *trials[TEMPI_OP_UNPACK + 1]; /* of MPI_Pack and MPI_Unpack; made when first needed */
+    const tempi_layout *layout;
+    struct tempi_typemap *typemap; /* under TEMPI_CHECK */
+    struct tempi_type *next, *previous;
+} tempi_type;
+
+enum { TEMPI_TYPE_CACHE_BITS = 9 };
+extern tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
+
+static inline unsigned tempi_type_home(MPI_Datatype type)
+{
+    return tempi_handle_home(type, TEMPI_TYPE_CACHE_BITS);
+}
+
+/* Predefined types without holes that were seen, each at its home. They are never freed, so an
+ * entry never goes stale. */
+extern MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
+
+/* A predefined type of one run: its messages on host memory are the library's. False may also mean
+ * that it was not seen yet. */
+static inline bool tempi_type_plain(MPI_Datatype type)
+{
+    return tempi_abi_builtin(type) ||
+           __atomic_load_n(&tempi_types_plain[tempi_type_home(type)], __ATOMIC_RELAXED) == type;
+}
+
+/* Predefined types of every kind that were seen, pair types and those of Fortran's kinds among
+ * them; open addressing, at most half full. */
+enum { TEMPI_TYPES_NAMED_BITS = 8 };
+extern MPI_Datatype tempi_types_named[1 << TEMPI_TYPES_NAMED_BITS];
+
+/* A predefined type, or no type at all. False may also mean that it was not seen yet:
+ * tempi_type_derived tells. Any value may be asked about, even that of an argument without a
+ * meaning. */
+static inline bool tempi_type_named(MPI_Datatype type)
+{
+    if (tempi_abi_builtin(type))
+        return true;
+    for (unsigned i = tempi_handle_home(type, TEMPI_TYPES_NAMED_BITS);;
+         i = (i + 1) % (1 << TEMPI_TYPES_NAMED_BITS)) {
+        const MPI_Datatype at = __atomic_load_n(&tempi_types_named[i], __ATOMIC_RELAXED);
+        if (at == type || tempi_handle(at) == 0)
+            return at == type;
+    }
+}
+
+/* Whether a type that was handed to MPI is a derived one, and if so the bytes of an element. */
+bool tempi_type_derived(MPI_Datatype type, int64_t *size);
+
+/* Not in the cache: asks the attribute, decodes at first use. NULL: the library's. */
+const tempi_type *tempi_type_lookup(MPI_Datatype type);
+
+/* The decoded type if it is in the cache: a look that costs nothing. */
+static inline const tempi_type *tempi_type_cached(MPI_Datatype type)
+{
+    const tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
+                                               __ATOMIC_ACQUIRE);
+    return cached && cached->handle == type && cached->state == TEMPI_TYPE_READY ? cached : NULL;
+}
+
+/* The decoded type, or NULL if all its messages are the library's. */
+static inline const tempi_type *tempi_type_find(MPI_Datatype type)
+{
+    if (tempi_abi_builtin(type))
+        return NULL;
+    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
+                                         __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_lookup(type);
+}
+
+/* The same for a message of so many elements. Types are made, used once and freed: if working its
+ * layout out would take longer than tempi can gain, the first message is left to the library. */
+const tempi_type *tempi_type_meet(MPI_Datatype type, MPI_Count count);
+
+static inline const tempi_type *tempi_type_use(MPI_Datatype type, MPI_Count count)
+{
+    if (tempi_abi_builtin(type))
+        return NULL;
+    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
+                                         __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_meet(type, count);
+}
+
+/* The decoded type, if it is one already. */
+const tempi_type *tempi_type_decoded_by_attribute(MPI_Datatype type);
+
+static inline const tempi_type *tempi_type_decoded(MPI_Datatype type)
+{
+    if (tempi_abi_builtin(type))
+        return NULL;
+    const tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
+                                               __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_decoded_by_attribute(type);
+}
+
+/* The same for every type, those without holes included: their memory may be a device's. */
+static inline const tempi_type *tempi_type_any(MPI_Datatype type)
+{
+    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
+                                         __ATOMIC_ACQUIRE);
+    if (cached && cached->handle == type)
+        return cached->state == TEMPI_TYPE_READY ? cached : NULL;
+    return tempi_type_lookup(type);
+}
+
+/* The same of a duplicate that was made behind tempi's back: it may be committed, and is else left
+ * to the library. NULL for others. */
+const tempi_type *tempi_type_adopt(MPI_Datatype type);
+
+/* Between init and finalize. Types are looked at only while this is set. */
+int tempi_types_start(tempi_library library);
+void tempi_types_stop(void);  /* before the library's finalize: frees the keyval */
+void tempi_types_clear(void); /* after it: takes back what no callback came for */
+
+void tempi_type_committed(MPI_Datatype type);
+int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out);
+
+#endif

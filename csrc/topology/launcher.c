@@ -1,0 +1,111 @@
+#include "topology/launcher.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+
+static bool says(const char *name, int value)
+{
+    const char *text = getenv(name);
+    char *end;
+    return text && *text && strtol(text, &end, 10) == value && *end == '\0';
+}
+
+static int number(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : 0;
+}
+
+static const char *text_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? text : "";
+}
+
+/* Open MPI's and PRRTE's, hydra's, MVAPICH's. */
+static int local_ranks(int rank, int size)
+{
+    static const struct {
+        const char *rank, *size, *local;
+    } launchers[] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+        {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+        {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"},
+    };
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; ++i)
+        if (says(launchers[i].rank, rank) && says(launchers[i].size, size) &&
+            number(launchers[i].local) > 0)
+            return number(launchers[i].local);
+    const bool step = says("SLURM_PROCID", rank) && says("SLURM_STEP_NUM_TASKS", size);
+    return step && says("SLURM_STEP_NUM_NODES", 1) ? size : 0;
+}
+
+/* When that process began, so that its number counts for one process only; 0: that is not shown to
+ * us. */
+static unsigned long long began(pid_t process)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
+    if (!tempi_text_read(path, text, sizeof text))
+        return 0;
+    char *at = strrchr(text,
+                       ')'); /* the second field is the program's name and may have spaces in it */
+    for (int field = 2; at && field < 22; ++field)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* Who made the pair of sockets over which PMI goes: hydra's proxy or Slurm's step daemon, one a
+ * node and job. */
+static pid_t pmi_server(void)
+{
+    struct ucred who = {.pid = 0};
+    socklen_t size = sizeof who;
+    const char *text = getenv("PMI_FD");
+    if (!text || getsockopt(atoi(text), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+        return 0;
+    return who.pid; /* 0: it is outside of this container */
+}
+
+static bool name_by_pmix(int rank, char *out, size_t size)
+{
+    static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
+                                          "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
+                                          "PMIX_SERVER_URI2"};
+    const char *world = getenv("PMIX_NAMESPACE");
+    if (!world || !says("PMIX_RANK", rank))
+        return false;
+    for (size_t i = 0; i < sizeof servers / sizeof *servers; ++i)
+        if (*text_of(servers[i]))
+            return snprintf(out, size, "pmix %s %s", world, text_of(servers[i])) < (int)size;
+    return false;
+}
+
+/* Processes that MPI_Comm_spawn made have the proxy of those that made them, so it names no one
+ * world. */
+static bool name_by_pmi(int rank, int size, char *out, size_t room)
+{
+    if (getenv("PMI_SPAWNED") || !says("PMI_RANK", rank) || !says("PMI_SIZE", size))
+        return false;
+    const pid_t server = pmi_server();
+    if (server <= 0)
+        return false;
+    return snprintf(out, room, "pmi %ld %llu %s.%s", (long)server, began(server),
+                    text_of("SLURM_JOB_ID"), text_of("SLURM_STEP_ID")) < (int)room;
+}
+
+void tempi_launcher_ask(int rank, int size, tempi_job *out)
+{
+    struct utsname host;
+    char name[sizeof out->name - sizeof host.nodename];
+    *out = (tempi_job){.local = local_ranks(rank, size)};
+    if (uname(&host) != 0)
+        return;
+    if (name_by_pmi(rank, size, name, sizeof name) || name_by_pmix(rank, name, sizeof name))
+        snprintf(out->name, sizeof out->name, "%.64s %s", host.nodename, name);
+}

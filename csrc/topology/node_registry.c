@@ -1,0 +1,190 @@
+/* Joining:
+ *   1. open the file, or make it (whoever makes it clears away what crashes have left, when it
+ * leaves: that takes as long as the folder is full)
+ *   2. refuse it if it is not ours alone: it must be a plain file of this user that no other may
+ * open
+ *   3. give it its memory, so that no later store can fail, and map it
+ *   4. put the rank into the first free slot, then count it: readers look at what is counted only
+ */
+#include "topology/node_registry.h"
+#include "topology/locality.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLOTS = 4095, STALE = 3600 /* seconds; a job's ranks start within minutes of each other */ };
+
+typedef struct shared {
+    uint32_t count;
+    uint32_t slots[SLOTS]; /* rank + 1, 0: free */
+} shared;
+
+struct tempi_node_registry {
+    shared *memory;
+    size_t bytes;
+    int own; /* slot */
+    int lines;
+    ino_t inode;
+    bool made; /* by this process */
+    char path[256];
+};
+
+static uint64_t digest(const char *text)
+{
+    uint64_t sum = 0xCBF29CE484222325u; /* FNV-1a */
+    for (; *text; ++text)
+        sum = (sum ^ (unsigned char)*text) * 0x100000001B3u;
+    return sum;
+}
+
+static void prefix_of(char *out, size_t size)
+{
+    snprintf(out, size, "tempi-%lu-", (unsigned long)geteuid());
+}
+
+static void clear_stale(const char *folder)
+{
+    char prefix[32];
+    struct stat about;
+    DIR *listing = opendir(folder);
+    if (!listing)
+        return;
+    prefix_of(prefix, sizeof prefix);
+    const time_t now = time(NULL);
+    for (struct dirent *entry; (entry = readdir(listing));) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
+            fstatat(dirfd(listing), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (S_ISREG(about.st_mode) && about.st_uid == geteuid() && now - about.st_mtime > STALE)
+            unlinkat(dirfd(listing), entry->d_name, 0);
+    }
+    closedir(listing);
+}
+
+static int open_file(const char *path, bool *made)
+{
+    const int how = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    for (int tries = 0; tries < 3; ++tries) { /* it may go between the two calls */
+        int file = open(path, how | O_CREAT | O_EXCL, 0600);
+        *made = file >= 0;
+        if (file >= 0)
+            return file;
+        if (errno != EEXIST)
+            return -1;
+        file = open(path, how);
+        if (file >= 0 || errno != ENOENT)
+            return file;
+    }
+    return -1;
+}
+
+static size_t bytes_with(int lines)
+{
+    return sizeof(shared) + (size_t)lines * TEMPI_DISTANCE_LINE;
+}
+
+static shared *map(int file, size_t bytes, ino_t *inode)
+{
+    struct stat about;
+    if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid() ||
+        (about.st_mode & 077) != 0 || about.st_size > (off_t)bytes_with(SLOTS))
+        return NULL;
+    if (posix_fallocate(file, 0, (off_t)bytes) != 0)
+        return NULL;
+    *inode = about.st_ino;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* How many are there then. A rank that comes a second time (sessions one after another) has its
+ * entry. */
+static unsigned enter(shared *memory, int rank, int *slot)
+{
+    const uint32_t own = (uint32_t)rank + 1;
+    for (int i = 0; i < SLOTS; ++i) {
+        uint32_t there = 0;
+        *slot = i;
+        if (__atomic_compare_exchange_n(&memory->slots[i], &there, own, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
+            return __atomic_add_fetch(&memory->count, 1, __ATOMIC_ACQ_REL);
+        if (there == own)
+            return __atomic_load_n(&memory->count, __ATOMIC_ACQUIRE);
+    }
+    *slot = -1;
+    return SLOTS;
+}
+
+tempi_node_registry *tempi_node_registry_join(const char *folder, const char *job, int rank,
+                                              int local)
+{
+    char prefix[32];
+    tempi_node_registry *board = calloc(1, sizeof *board);
+    if (!board)
+        return NULL;
+    prefix_of(prefix, sizeof prefix);
+    board->lines = local > 0 && local <= SLOTS ? local : 0;
+    board->bytes = bytes_with(board->lines);
+    const int n = snprintf(board->path, sizeof board->path, "%s/%s%016llx", folder, prefix,
+                           (unsigned long long)digest(job));
+    const int file = n < (int)sizeof board->path ? open_file(board->path, &board->made) : -1;
+    if (file >= 0) {
+        board->memory = map(file, board->bytes, &board->inode);
+        close(file);
+    }
+    if (!board->memory) {
+        free(board);
+        return NULL;
+    }
+    if (enter(board->memory, rank, &board->own) == (unsigned)local)
+        unlink(board->path);
+    return board;
+}
+
+void tempi_node_registry_leave(tempi_node_registry *board)
+{
+    struct stat about;
+    if (!board)
+        return;
+    if (lstat(board->path, &about) == 0 && about.st_ino == board->inode)
+        unlink(board->path);
+    if (board->made) {
+        *strrchr(board->path, '/') = '\0';
+        clear_stale(board->path);
+    }
+    munmap(board->memory, board->bytes);
+    free(board);
+}
+
+/* A rank that died between its two steps has a slot that is not counted: the last slot counted is
+ * then not seen, and that rank counts as unknown. */
+unsigned tempi_node_registry_count(const tempi_node_registry *board)
+{
+    const uint32_t count = __atomic_load_n(&board->memory->count, __ATOMIC_ACQUIRE);
+    return count < SLOTS ? count : SLOTS;
+}
+
+int tempi_node_registry_rank(const tempi_node_registry *board, unsigned i)
+{
+    return (int)__atomic_load_n(&board->memory->slots[i], __ATOMIC_ACQUIRE) - 1;
+}
+
+int tempi_node_registry_own(const tempi_node_registry *board)
+{
+    return board->own;
+}
+
+/* Slots are 16 KiB, and so the lines begin on a page. */
+void *tempi_node_registry_lines(const tempi_node_registry *board)
+{
+    return board->lines > 0 ? board->memory + 1 : NULL;
+}

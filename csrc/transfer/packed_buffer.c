@@ -1,0 +1,47 @@
+#include "transfer/packed_buffer.h"
+#include "base/stats.h"
+#include "cuda/pool.h"
+#include "pack/parts.h"
+#include "transfer/staging.h"
+
+static bool get(tempi_op *op)
+{
+    switch (op->method) {
+    case TEMPI_ON_HOST: op->packed = tempi_stage_get(op->n); break;
+    case TEMPI_ON_DEVICE: op->packed = tempi_cuda_buffer_get(op->device, op->n); break;
+    default: op->packed = tempi_cuda_pinned_get(op->device, op->n); break;
+    }
+    return op->packed != NULL;
+}
+
+/* What can be done with less: without device memory one-shot, without pinned memory a copy from
+ * plain memory. */
+bool tempi_packed_get(tempi_op *op, bool must)
+{
+    if (get(op))
+        return true;
+    if (op->method == TEMPI_ON_DEVICE) {
+        op->method = TEMPI_ONE_SHOT;
+        tempi_stat_add(TEMPI_STAT_method_changed, 1);
+        if (get(op))
+            return true;
+    }
+    if (op->method == TEMPI_ON_HOST)
+        return false;
+    if (op->method == TEMPI_MIXED)
+        tempi_parts_set_method(op->parts, TEMPI_STAGED);
+    else
+        op->method = TEMPI_STAGED;
+    tempi_stat_add(TEMPI_STAT_method_changed, 1);
+    op->packed = tempi_stage_get(op->n);
+    if (!op->packed && must)
+        op->packed = tempi_stage_get_beyond(op->n);
+    return op->packed != NULL;
+}
+
+void tempi_packed_put(tempi_op *op)
+{
+    if (op->packed && (op->method == TEMPI_ON_HOST || !tempi_cuda_pool_put(op->packed)))
+        tempi_stage_put(op->packed);
+    op->packed = NULL;
+}

@@ -1,0 +1,241 @@
+#include "transfer/staging.h"
+#include "base/allocate.h"
+#include "base/budget.h"
+#include "base/config.h"
+#include "base/lock.h"
+#include "base/thread_cache.h"
+#include "transfer/slab.h"
+
+#include <stdlib.h>
+
+/* Size classes: four a power of two, from 256 bytes, so at most a quarter is wasted. */
+enum { SMALLEST_SHIFT = 8, STEPS = 4, CLASSES = (48 - SMALLEST_SHIFT) * STEPS, ALIGNMENT = 64 };
+
+typedef struct header {
+    int64_t capacity;
+    tempi_slab *slab; /* that it is a piece of; NULL: memory of its own */
+    int32_t class;
+    struct header *next;
+} header;
+
+_Static_assert(sizeof(header) <= ALIGNMENT, "the header fits in front of the aligned buffer");
+
+/* A short message is over in the time of a few divisions and locks, so its buffers are of one class
+ * and stay counted in the budget while they are free: at most so many, and no more than a share of
+ * the bound. */
+enum { SHORT = 1 << 10, SHORT_CLASS = 2 * STEPS, SHORTS = 256, SHORTS_SHARE = 16 };
+/* With less than this as bound, threads keep none for themselves. */
+enum { ROOM_FOR_THREADS = 16 << 20 };
+
+static struct {
+    tempi_lock lock;
+    int64_t used;   /* bytes handed out, free short ones included */
+    int64_t cached; /* bytes in the free lists */
+    header *free[CLASSES];
+    header *shorts;
+    int64_t nshorts; /* free ones */
+} pool;
+
+static int64_t class_capacity(int class)
+{
+    const int64_t base = (int64_t)1 << (SMALLEST_SHIFT + class / STEPS);
+    return base + base / STEPS * (class % STEPS);
+}
+
+static int class_of(int64_t bytes)
+{
+    if (bytes <= SHORT)
+        return SHORT_CLASS;
+    const int log = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
+    const int64_t base = (int64_t)1 << log;
+    const int step = (int)((bytes - 1 - base) / (base / STEPS));
+    return (log - SMALLEST_SHIFT) * STEPS + step + 1;
+}
+
+static header *header_of(void *buffer)
+{
+    return (header *)((char *)buffer - ALIGNMENT);
+}
+
+static void drop(header *h)
+{
+    if (h->slab)
+        tempi_slab_release(h->slab);
+    else
+        free(h);
+}
+
+/* Gives their part of the budget back; returns its bytes. */
+static int64_t drop_shorts(void)
+{
+    const int64_t bytes = pool.nshorts * class_capacity(SHORT_CLASS);
+    while (pool.shorts) {
+        header *h = pool.shorts;
+        pool.shorts = h->next;
+        drop(h);
+    }
+    pool.nshorts = 0;
+    pool.used -= bytes;
+    return bytes;
+}
+
+static void drop_cached(void)
+{
+    for (int c = 0; c < CLASSES; ++c) {
+        while (pool.free[c]) {
+            header *h = pool.free[c];
+            pool.free[c] = h->next;
+            pool.cached -= h->capacity;
+            drop(h);
+        }
+    }
+}
+
+static header *allocate(int64_t capacity)
+{
+    tempi_slab *slab = NULL;
+    const int64_t bytes = capacity + ALIGNMENT;
+    const bool in_slab = capacity >= TEMPI_SLAB_LEAST && capacity < TEMPI_SLAB_MOST;
+    header *h = in_slab ? tempi_slab_cut(bytes, &slab) : tempi_allocate((size_t)bytes);
+    if (h)
+        h->slab = slab;
+    return h;
+}
+
+static header *fresh(int class, int64_t capacity)
+{
+    header *h = allocate(capacity);
+    if (!h) {
+        drop_cached();
+        h = allocate(capacity);
+    }
+    if (h) {
+        h->capacity = capacity;
+        h->class = class;
+    }
+    return h;
+}
+
+static header *short_get(void)
+{
+    header *mine = tempi_cached_take(TEMPI_CACHED_STAGING);
+    if (mine)
+        return mine;
+    tempi_lock_acquire(&pool.lock);
+    header *h = pool.shorts;
+    if (h) {
+        pool.shorts = h->next;
+        --pool.nshorts;
+    }
+    tempi_lock_release(&pool.lock);
+    return h;
+}
+
+/* False: it goes the way of all buffers. */
+static bool short_put(header *h)
+{
+    tempi_lock_acquire(&pool.lock);
+    const int64_t share = tempi_config.stage_max / SHORTS_SHARE / SHORT;
+    const bool kept = pool.nshorts < (share < SHORTS ? share : SHORTS);
+    if (kept) {
+        h->next = pool.shorts;
+        pool.shorts = h;
+        ++pool.nshorts;
+    }
+    tempi_lock_release(&pool.lock);
+    return kept;
+}
+
+/* The budget may be short of what free short buffers hold. */
+static bool budget_take(int64_t bytes, int64_t capacity)
+{
+    if (tempi_budget_take(capacity, capacity))
+        return true;
+    tempi_lock_acquire(&pool.lock);
+    const int64_t freed = drop_shorts();
+    tempi_lock_release(&pool.lock);
+    tempi_budget_give(freed);
+    return tempi_budget_take(bytes, capacity);
+}
+
+void *tempi_stage_get(int64_t bytes)
+{
+    header *h = (uint64_t)bytes <= SHORT ? short_get() : NULL;
+    if (h)
+        return (char *)h + ALIGNMENT;
+    if (bytes < 0 || bytes > tempi_config.stage_max)
+        return NULL;
+    const int class = class_of(bytes);
+    if (class >= CLASSES)
+        return NULL;
+    const int64_t capacity = class_capacity(class);
+    if (!budget_take(bytes, capacity))
+        return NULL;
+    tempi_lock_acquire(&pool.lock);
+    h = pool.free[class];
+    if (h) {
+        pool.free[class] = h->next;
+        pool.cached -= capacity;
+    } else {
+        if (pool.used + pool.cached + capacity > tempi_config.stage_max)
+            drop_cached();
+        h = fresh(class, capacity);
+    }
+    if (h)
+        pool.used += capacity;
+    tempi_lock_release(&pool.lock);
+    if (!h)
+        tempi_budget_give(capacity);
+    return h ? (char *)h + ALIGNMENT : NULL;
+}
+
+enum { BEYOND = -1 }; /* the class of a buffer that is not the pool's */
+
+void *tempi_stage_get_beyond(int64_t bytes)
+{
+    header *h = bytes < 0 ? NULL : tempi_allocate((size_t)bytes + ALIGNMENT);
+    if (!h)
+        return NULL;
+    h->class = BEYOND;
+    return (char *)h + ALIGNMENT;
+}
+
+/* Back to the pool, from wherever. */
+static void put(void *object)
+{
+    header *h = object;
+    if (h->class == SHORT_CLASS && short_put(h))
+        return;
+    if (h->class == BEYOND) {
+        free(h);
+        return;
+    }
+    const int64_t capacity = h->capacity;
+    tempi_lock_acquire(&pool.lock);
+    h->next = pool.free[h->class];
+    pool.free[h->class] = h;
+    pool.used -= capacity;
+    pool.cached += capacity;
+    tempi_lock_release(&pool.lock);
+    tempi_budget_give(capacity);
+}
+
+void tempi_stage_put(void *buffer)
+{
+    if (!buffer)
+        return;
+    header *h = header_of(buffer);
+    if (h->class == SHORT_CLASS && tempi_config.stage_max >= ROOM_FOR_THREADS &&
+        tempi_cached_give(TEMPI_CACHED_STAGING, h, put))
+        return;
+    put(h);
+}
+
+void tempi_stage_trim(void)
+{
+    tempi_lock_acquire(&pool.lock);
+    const int64_t freed = drop_shorts();
+    drop_cached();
+    tempi_lock_release(&pool.lock);
+    tempi_budget_give(freed);
+}

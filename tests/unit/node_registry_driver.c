@@ -1,0 +1,119 @@
+/* board_driver.c: the node's board and the launcher's facts, for the sanitizers and for
+ * test_peers_native.py.
+ *
+ *     board_driver board FOLDER JOB LOCAL RANK...   each rank joins in a process of its own, all at
+ * once; then "N ranks: R R R, file" or "no board" board_driver lines FOLDER JOB LOCAL RANK... each
+ * joins and writes into its line; then the sum that the first one finds in the lines of all, or "no
+ * lines" board_driver launcher RANK SIZE               "LOCAL NAME"
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "topology/launcher.h"
+#include "topology/locality.h"
+#include "topology/node_registry.h"
+
+static int compare(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void show(const tempi_node_registry *board, int file)
+{
+    int ranks[4096];
+    const unsigned n = tempi_node_registry_count(board);
+    for (unsigned i = 0; i < n; ++i)
+        ranks[i] = tempi_node_registry_rank(board, i);
+    qsort(ranks, n, sizeof *ranks, compare);
+    printf("%u ranks:", n);
+    for (unsigned i = 0; i < n; ++i)
+        printf(" %d", ranks[i]);
+    printf("%s\n", file ? ", file" : "");
+}
+
+/* The first rank joins when the others have, and sees them all. */
+static int board(int argc, char **argv)
+{
+    const char *folder = argv[2], *job = argv[3];
+    const int local = atoi(argv[4]);
+    char left[4096];
+    for (int i = 6; i < argc; ++i)
+        if (fork() == 0) {
+            tempi_node_registry *own = tempi_node_registry_join(folder, job, atoi(argv[i]), local);
+            free(own); /* as a process that ends without leaving */
+            _exit(own ? 0 : 1);
+        }
+    while (wait(NULL) > 0)
+        ;
+    tempi_node_registry *own = tempi_node_registry_join(folder, job, atoi(argv[5]), local);
+    if (!own) {
+        printf("no board\n");
+        return 0;
+    }
+    snprintf(left, sizeof left, "find '%s' -name 'tempi-*' | grep -q .", folder);
+    const int file = system(left) == 0;
+    show(own, file);
+    tempi_node_registry_leave(own);
+    return 0;
+}
+
+static void write_line(const tempi_node_registry *board, int rank)
+{
+    char *lines = tempi_node_registry_lines(board);
+    if (lines)
+        memcpy(lines + (size_t)tempi_node_registry_own(board) * TEMPI_DISTANCE_LINE, &rank,
+               sizeof rank);
+}
+
+static int lines(int argc, char **argv)
+{
+    const char *folder = argv[2], *job = argv[3];
+    const int local = atoi(argv[4]);
+    tempi_node_registry *own = tempi_node_registry_join(folder, job, atoi(argv[5]), local);
+    for (int i = 6; i < argc; ++i)
+        if (fork() == 0) {
+            tempi_node_registry *other = tempi_node_registry_join(folder, job, atoi(argv[i]),
+                                                                  local);
+            write_line(other, atoi(argv[i]));
+            free(other);
+            _exit(0);
+        }
+    while (wait(NULL) > 0)
+        ;
+    write_line(own, atoi(argv[5]));
+    const char *found = tempi_node_registry_lines(own);
+    int sum = 0;
+    for (int i = 0; found && i < local; ++i) {
+        int rank;
+        memcpy(&rank, found + (size_t)i * TEMPI_DISTANCE_LINE, sizeof rank);
+        sum += rank;
+    }
+    if (found)
+        printf("%d\n", sum);
+    else
+        printf("no lines\n");
+    tempi_node_registry_leave(own);
+    return 0;
+}
+
+static int launcher(char **argv)
+{
+    tempi_job job;
+    tempi_launcher_ask(atoi(argv[2]), atoi(argv[3]), &job);
+    printf("%d %s\n", job.local, job.name);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc >= 6 && strcmp(argv[1], "board") == 0)
+        return board(argc, argv);
+    if (argc >= 6 && strcmp(argv[1], "lines") == 0)
+        return lines(argc, argv);
+    if (argc == 4 && strcmp(argv[1], "launcher") == 0)
+        return launcher(argv);
+    return 2;
+}

@@ -1,0 +1,92 @@
+/* stage_driver.c: staging buffers in use at the same time, in random order, for the sanitizers.
+ * Each is filled with its own byte, which must still be there when it goes back; after the last
+ * trim nothing may be left. Exits with 1 at the first error. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "pack/parts.h"
+#include "transfer/records.h"
+#include "transfer/slab.h"
+#include "transfer/staging.h"
+
+tempi_settings tempi_config = {.stage_max = 64 << 20};
+
+/* Of the records, which nothing here makes. */
+void tempi_packed_put(tempi_op *op)
+{
+    (void)op;
+}
+void tempi_parts_delete(tempi_parts *parts)
+{
+    (void)parts;
+}
+void tempi_layout_release(const tempi_layout *layout)
+{
+    (void)layout;
+}
+
+enum { BUFFERS = 64, STEPS = 20000 };
+
+static struct {
+    unsigned char *data;
+    size_t size;
+    unsigned char value;
+} buffers[BUFFERS];
+
+static uint64_t state = 88172645463325252u;
+
+static uint64_t draw(uint64_t below)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state % below;
+}
+
+static void give(int i)
+{
+    for (size_t k = 0; k < buffers[i].size; k += 997)
+        if (buffers[i].data[k] != buffers[i].value)
+            exit(1);
+    if (buffers[i].size && buffers[i].data[buffers[i].size - 1] != buffers[i].value)
+        exit(1);
+    tempi_stage_put(buffers[i].data);
+    buffers[i].data = NULL;
+}
+
+static void take(int i)
+{
+    const size_t size = (size_t)draw((uint64_t)1
+                                     << draw(22)); /* most are short, some above a slab's most */
+    buffers[i].data = tempi_stage_get((int64_t)size);
+    if (!buffers[i].data)
+        return; /* the bound */
+    if ((uintptr_t)buffers[i].data % 64)
+        exit(1);
+    buffers[i].size = size;
+    buffers[i].value = (unsigned char)draw(256);
+    memset(buffers[i].data, buffers[i].value, size);
+}
+
+int main(void)
+{
+    int taken = 0;
+    for (int step = 0; step < STEPS; step++) {
+        const int i = (int)draw(BUFFERS);
+        if (buffers[i].data)
+            give(i);
+        else
+            take(i);
+        taken += buffers[i].data != NULL;
+        if (draw(500) == 0)
+            tempi_stage_trim();
+    }
+    for (int i = 0; i < BUFFERS; i++)
+        if (buffers[i].data)
+            give(i);
+    tempi_stage_trim();
+    printf("%d\n", taken);
+    return taken > STEPS / 4 ? 0 : 1;
+}
