@@ -141,8 +141,7 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
 /* Name of the host kernel level in use ("avx512", "avx2", "sse2", "neon", "scalar"). */
 const char *tempi_cpu_level(void);
 
-/* ---- device memory
- * ------------------------------------------------------------------------------- */
+/* ---- device memory --------------------------------------------------------------------------- */
 
 /* A stream is a CUstream, with cuda.h's numbers for the default ones: 1 legacy, 2 the calling
  * thread's. None of these functions needs MPI, and none brings CUDA into the process, but for
@@ -206,8 +205,7 @@ typedef struct tempi_gpu_device {
 /* 0 <= ordinal < devices. Makes no context. */
 int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
 
-/* ---- the calibrated model
- * ------------------------------------------------------------------------ */
+/* ---- the calibrated model -------------------------------------------------------------------- */
 
 /* Where the other rank of a message is: FAR on this node as NODE is, but its core has no cache in
  * common with this one's. Which of the two it is, is found out while messages go there, and NODE
@@ -393,8 +391,7 @@ const char *tempi_config_name(int i);
 const char *tempi_config_help(int i);
 const char *tempi_config_value(int i); /* as read from the environment; NULL if unset */
 
-/* ---- measuring a device
- * ---------------------------------------------------------------------------- */
+/* ---- measuring a device ---------------------------------------------------------------------- */
 
 /* One pack or unpack between device memory at `mem` and `packed`, which holds all count *
  * layout->size bytes and is memory of the same device or pinned. The layout is a canonical one. */

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* ---- host memory
- * ---------------------------------------------------------------------------------- */
+/* ---- host memory ----------------------------------------------------------------------------- */
 
 /* Rows of N doubles with N known to the compiler: what one writes when the radius is fixed. */
 #define COPY_ROWS(N)                            \
@@ -51,8 +50,7 @@ static void unpack_rows(const struct halo *h, const struct region *g, int field,
                   g->size[1], g->size[2]);
 }
 
-/* ---- device memory
- * -------------------------------------------------------------------------------- */
+/* ---- device memory --------------------------------------------------------------------------- */
 
 static struct cuda_box box_in_field(const struct halo *h, const struct region *g, int field)
 {
@@ -79,8 +77,7 @@ static void start_copy(const struct region *g, const struct cuda_box *to,
                   (size_t)g->size[0]);
 }
 
-/* ---- both
- * ----------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static size_t region_cells(const struct region *g)
 {

@@ -66,8 +66,7 @@ int tempi_device_run(const tempi_device_op *ops, int32_t n, int32_t direction, i
     return status;
 }
 
-/* ---- by the device's clock
- * -------------------------------------------------------------------------------- */
+/* ---- by the device's clock ------------------------------------------------------------------- */
 
 typedef struct clock_pair {
     tempi_cuda_event from, to;

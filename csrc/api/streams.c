@@ -14,8 +14,7 @@ _Static_assert((int)TEMPI_MEMORY_KIND_PINNED == (int)TEMPI_MEMORY_PINNED &&
                    (int)TEMPI_MEMORY_KIND_FOREIGN == (int)TEMPI_MEMORY_FOREIGN,
                "one numbering");
 
-/* ---- memory
- * -------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void start(void)
 {
@@ -65,8 +64,7 @@ static bool is_for_kernels(tempi_memory_kind kind)
     return kind == TEMPI_MEMORY_DEVICE || kind == TEMPI_MEMORY_MANAGED;
 }
 
-/* ---- the program's streams
- * ------------------------------------------------------------------------------ */
+/* ---- the program's streams ------------------------------------------------------------------- */
 
 static tempi_cuda_stream stream_of(uintptr_t number)
 {
@@ -141,8 +139,7 @@ void tempi_stream_end(void)
     tempi_cuda_set_stream(0);
 }
 
-/* ---- work that nobody waits for here
- * -------------------------------------------------------------------- */
+/* ---- work that nobody waits for here --------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
@@ -186,7 +183,7 @@ static void keep(tempi_cuda_batch *batch)
     tempi_cuda_batch_release(batch);
 }
 
-void tempi_cuda_program_stop(void)
+void tempi_streams_stop(void)
 {
     pthread_mutex_lock(&flying.lock);
     for (int i = 0; i < flying.n; ++i) {
@@ -199,8 +196,7 @@ void tempi_cuda_program_stop(void)
     pthread_mutex_unlock(&flying.lock);
 }
 
-/* ---- packing in the order of a stream
- * -------------------------------------------------------------------- */
+/* ---- packing in the order of a stream -------------------------------------------------------- */
 
 static tempi_cuda_batch *batch_of(tempi_cuda_device *device, const tempi_cuda_item *item)
 {
@@ -317,8 +313,7 @@ int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *p
     return run(&op, stream);
 }
 
-/* ---- what there is
- * -------------------------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------------------- */
 
 static void count_devices(tempi_gpu_info *out)
 {

@@ -8,6 +8,6 @@
 #define TEMPI_CUDA_PROGRAM_H
 
 /* Waits for what is under way. */
-void tempi_cuda_program_stop(void);
+void tempi_streams_stop(void);
 
 #endif

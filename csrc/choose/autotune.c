@@ -15,8 +15,7 @@ enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21, CALLS_IN_TURN = 8 };
 
 static const double *pretended;
 
-/* ---- one trial
- * ------------------------------------------------------------------------------------- */
+/* ---- one trial ------------------------------------------------------------------------------- */
 
 static bool had_enough(const tempi_trial *trial, int way)
 {
@@ -93,8 +92,7 @@ void tempi_autotune_note(tempi_sample *sample, bool counts)
     release(trial);
 }
 
-/* ---- trials of a type
- * ------------------------------------------------------------------------------ */
+/* ---- trials of a type ------------------------------------------------------------------------ */
 
 /* The step's trial, which belongs to the caller until it is released; NULL: it or its place is in
  * use. */

@@ -16,8 +16,7 @@
 
 enum { DEVICES = 32, STEPS = 64, KINDS = TEMPI_PEERS + 4, BY_RULE = 0xFF };
 
-/* ---- tables
- * ------------------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
@@ -107,8 +106,7 @@ static const tempi_model *model_of(int ordinal)
     return devices.models[ordinal];
 }
 
-/* ---- choices
- * ------------------------------------------------------------------------------------------- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 /* Of one card's tables; a type that is used on several cards has one each. */
 struct tempi_device_choices {

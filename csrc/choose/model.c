@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- a file
- * ------------------------------------------------------------------------------------------ */
+/* ---- a file ---------------------------------------------------------------------------------- */
 
 static void *map(const char *path, size_t *bytes, const char **fault)
 {
@@ -83,8 +82,7 @@ const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *
     return machine->gpu[0] ? tempi_table_gpu_mismatch(h, machine) : NULL;
 }
 
-/* ---- in this process
- * --------------------------------------------------------------------------------- */
+/* ---- in this process ------------------------------------------------------------------------- */
 
 static tempi_model *in_force; /* set before any type is decoded, and then for good */
 static char in_force_path[4096];

@@ -29,8 +29,7 @@ static struct {
     uint32_t epoch; /* counts moves of biases */
 } learn;
 
-/* ---- the clock
- * ---------------------------------------------------------------------------------------- */
+/* ---- the clock ------------------------------------------------------------------------------- */
 
 double tempi_tuning_clock(void)
 {
@@ -63,8 +62,7 @@ void tempi_tuning_start(const tempi_model *model)
     tempi_online_tuning = true;
 }
 
-/* ---- classes
- * ------------------------------------------------------------------------------------------ */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static int two_octaves(int64_t bytes, int first, int n)
 {
@@ -93,8 +91,7 @@ static double factor(tempi_quantity quantity, tempi_shape shape, int64_t bytes)
     return bias == 0 ? 1 : tempi_fast_exp(bias);
 }
 
-/* ---- samples
- * ------------------------------------------------------------------------------------------ */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static void bump(void)
 {
@@ -122,8 +119,7 @@ void tempi_tuning_took(double start, tempi_quantity quantity, const tempi_layout
         bump();
 }
 
-/* ---- choices
- * ------------------------------------------------------------------------------------------ */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 static tempi_prediction corrected(const tempi_prediction *told, tempi_operation operation,
                                   tempi_shape shape, int64_t bytes)
@@ -227,8 +223,7 @@ bool tempi_tuning_acts(const tempi_layout *layout, tempi_operation operation, in
     return !ours;
 }
 
-/* ---- what was learned
- * --------------------------------------------------------------------------------- */
+/* ---- what was learned ------------------------------------------------------------------------ */
 
 tempi_tuned tempi_tuning_about(tempi_quantity quantity)
 {

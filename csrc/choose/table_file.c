@@ -15,8 +15,7 @@ uint64_t tempi_table_checksum(const void *data, size_t bytes)
     return sum;
 }
 
-/* ---- validation
- * ------------------------------------------------------------------------------------ */
+/* ---- validation ------------------------------------------------------------------------------ */
 
 static int64_t numbers_of(const tempi_table_head *t)
 {
@@ -144,8 +143,7 @@ const char *tempi_table_gpu_mismatch(const tempi_table_header *h, const tempi_ma
                : NULL;
 }
 
-/* ---- interpolation
- * --------------------------------------------------------------------------------- */
+/* ---- interpolation --------------------------------------------------------------------------- */
 
 /* Between at[i] and at[i + 1], `part` of the way; clamped. Equal neighbours are one node. */
 typedef struct span {

@@ -1,5 +1,4 @@
 #include "cuda/backend.h"
-#include "api/streams.h"
 #include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
@@ -19,8 +18,7 @@ struct tempi_work {
     tempi_cuda_batch *batches[];
 };
 
-/* ---- launching what is gathered
- * ------------------------------------------------------------------------ */
+/* ---- launching what is gathered -------------------------------------------------------------- */
 
 /* The open batch, now LAUNCHING and the last one; or NULL. */
 static tempi_cuda_batch *close_open(tempi_cuda_device *device, int direction,
@@ -71,8 +69,7 @@ void tempi_cuda_flush_waiting(void)
     }
 }
 
-/* ---- making operations ready
- * --------------------------------------------------------------------------- */
+/* ---- making operations ready ----------------------------------------------------------------- */
 
 static bool is_one_run(const tempi_op *op)
 {
@@ -168,8 +165,7 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
     return TEMPI_OK;
 }
 
-/* ---- handing over
- * -------------------------------------------------------------------------------------- */
+/* ---- handing over ---------------------------------------------------------------------------- */
 
 void tempi_cuda_item_note(const tempi_cuda_item *item)
 {
@@ -292,8 +288,7 @@ static int submit_items(const tempi_op *ops, int n, tempi_cuda_item *items, temp
     return status == TEMPI_OK ? hand_over_all(items, ready, work) : status;
 }
 
-/* ---- tickets
- * ------------------------------------------------------------------------------------------- */
+/* ---- tickets --------------------------------------------------------------------------------- */
 
 tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch)
 {
@@ -378,8 +373,7 @@ static int submit(const tempi_op *ops, int n, tempi_work **out)
 
 const tempi_backend tempi_cuda_backend = {"cuda", submit, test, wait};
 
-/* ---- start and stop
- * ------------------------------------------------------------------------------------ */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 void tempi_cuda_backend_start(void)
 {
@@ -408,7 +402,6 @@ void tempi_cuda_backend_forget(tempi_cuda_device *device)
 void tempi_cuda_stop(void)
 {
     tempi_cuda_flush_waiting();
-    tempi_cuda_program_stop();
     for (int i = 0; i < TEMPI_CUDA_DEVICES; ++i) {
         tempi_cuda_device *device = tempi_cuda_device_peek(i);
         for (int d = 0; device && d < 2; ++d)

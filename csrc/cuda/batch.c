@@ -5,8 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* ---- life
- * ---------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 tempi_cuda_batch *tempi_cuda_batch_new(tempi_cuda_device *device, int direction)
 {
@@ -37,8 +36,7 @@ void tempi_cuda_batch_release(tempi_cuda_batch *batch)
     free(batch);
 }
 
-/* ---- gathering
- * ----------------------------------------------------------------------------------------- */
+/* ---- gathering ------------------------------------------------------------------------------- */
 
 /* Room for `more` further elements of `size` bytes behind the first n. */
 static bool grow(void **array, int n, int *room, int more, size_t size)
@@ -91,8 +89,7 @@ void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinn
     return buffer;
 }
 
-/* ---- ending
- * -------------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void state_set(tempi_cuda_batch *batch, int state)
 {

@@ -16,8 +16,7 @@
 
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- primary contexts
- * ------------------------------------------------------------------------------------ */
+/* ---- primary contexts ------------------------------------------------------------------------ */
 
 static tempi_cuda_context _Atomic primary[TEMPI_CUDA_ORDINALS]; /* as far as they were asked for */
 
@@ -48,8 +47,7 @@ static bool is_primary(int ordinal, tempi_cuda_context context)
     return atomic_load(&primary[ordinal]) == context;
 }
 
-/* ---- the others
- * ------------------------------------------------------------------------------------------ */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 static void forget(tempi_cuda_device *device)
 {

@@ -5,8 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* ---- entering
- * ------------------------------------------------------------------------------------------ */
+/* ---- entering -------------------------------------------------------------------------------- */
 
 /* CUstreamCaptureMode: the program may be capturing a graph elsewhere; what tempi does is not part
  * of it. */
@@ -48,8 +47,7 @@ void tempi_cuda_leave(tempi_cuda_entry *entry)
     *entry = (tempi_cuda_entry){.mode = CAPTURE_RELAXED};
 }
 
-/* ---- setting up and taking down
- * -------------------------------------------------------------------------- */
+/* ---- setting up and taking down -------------------------------------------------------------- */
 
 static tempi_cuda_device *_Atomic devices[TEMPI_CUDA_DEVICES];
 static tempi_cuda_device *removed; /* guarded by setting_up */
@@ -192,8 +190,7 @@ void tempi_cuda_devices_stop(void)
     atomic_fetch_add(&tempi_cuda_times, 1);
 }
 
-/* ---- contexts of the program's own
- * ----------------------------------------------------------------------- */
+/* ---- contexts of the program's own ----------------------------------------------------------- */
 
 /* Small memory in the context, whose buffer id the driver never gives out again. */
 static int leave_witness(tempi_cuda_device *device)
@@ -278,8 +275,7 @@ bool tempi_cuda_device_alive(tempi_cuda_device *device)
     return false;
 }
 
-/* ---- events
- * ---------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 int tempi_cuda_event_get(tempi_cuda_device *device, tempi_cuda_event *out)
 {

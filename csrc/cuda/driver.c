@@ -31,8 +31,7 @@ static int state_get(void)
     return atomic_load_explicit(&tempi_cuda_state, memory_order_acquire);
 }
 
-/* ---- filling the table
- * ------------------------------------------------------------------------------- */
+/* ---- filling the table ----------------------------------------------------------------------- */
 
 static const struct {
     size_t offset;
@@ -75,8 +74,7 @@ static void use(void *library)
     state_set(lacking ? TEMPI_CUDA_OFF : TEMPI_CUDA_UP);
 }
 
-/* ---- the emulator
- * ------------------------------------------------------------------------------------ */
+/* ---- the emulator ---------------------------------------------------------------------------- */
 
 /* It lies beside the library that this code is in. */
 static void *emulator_open(void)
@@ -106,8 +104,7 @@ static void emulator_start(void)
               emulator_title);
 }
 
-/* ---- start and look
- * ---------------------------------------------------------------------------------- */
+/* ---- start and look -------------------------------------------------------------------------- */
 
 /* Where a driver could be at all: the device files of a PC, of Windows' Linux, of a Jetson. */
 static bool machine_has_gpu(void)
@@ -199,8 +196,7 @@ const char *tempi_cuda_driver_name(void)
     return state_get() == TEMPI_CUDA_ABSENT ? "none" : library_name;
 }
 
-/* ---- results
- * ------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* After these no call of the process, or none in that context, will succeed again (CUDA driver API,
  * CUresult: "the process must be terminated and relaunched"). */

@@ -76,7 +76,7 @@ enum {
 };
 
 /* CUDA_MEMCPY2D (its _v2 form) */
-typedef struct tempi_cuda_copy2d {
+typedef struct tempi_memory_copy2d {
     size_t src_x, src_y;
     int src_type;
     const void *src_host;
@@ -90,7 +90,7 @@ typedef struct tempi_cuda_copy2d {
     void *dst_array;
     size_t dst_pitch;
     size_t width, height;
-} tempi_cuda_copy2d;
+} tempi_memory_copy2d;
 
 /* X(needed, member, symbol, parameters). Without a needed symbol the driver is not used at all; an
  * optional one is NULL in the table, and only what needs it is off. The symbols are those that
@@ -125,7 +125,7 @@ typedef struct tempi_cuda_copy2d {
     X(1, MemcpyAsync, "cuMemcpyAsync",                                                             \
       (tempi_cuda_address dst, tempi_cuda_address src, size_t bytes, tempi_cuda_stream stream))    \
     X(0, Memcpy2DAsync, "cuMemcpy2DAsync_v2",                                                      \
-      (const tempi_cuda_copy2d *copy, tempi_cuda_stream stream))                                   \
+      (const tempi_memory_copy2d *copy, tempi_cuda_stream stream))                                   \
     X(1, StreamCreate, "cuStreamCreate", (tempi_cuda_stream *out, unsigned flags))                 \
     X(1, StreamDestroy, "cuStreamDestroy_v2", (tempi_cuda_stream stream))                          \
     X(1, StreamSynchronize, "cuStreamSynchronize", (tempi_cuda_stream stream))                     \

@@ -27,8 +27,7 @@ static uint64_t address_of(const void *pointer)
     return (uintptr_t)pointer;
 }
 
-/* ---- plans
- * --------------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static int table_hook(void *context, const tempi_table *table, bool variable,
                       tempi_device_table *out)
@@ -136,8 +135,7 @@ static int run_whole(tempi_cuda_batch *batch)
     return status;
 }
 
-/* ---- staged
- * -------------------------------------------------------------------------------------------- */
+/* ---- staged ---------------------------------------------------------------------------------- */
 
 /* Packed bytes between a device buffer and the host. Where the layout covers only some of them, the
  * others in the host's buffer are somebody else's. */
@@ -179,8 +177,7 @@ static int move_staged(tempi_cuda_batch *batch)
     return status;
 }
 
-/* ---- pipelined
- * ----------------------------------------------------------------------------------------- */
+/* ---- pipelined ------------------------------------------------------------------------------- */
 
 enum { SLOTS = 4 };
 
@@ -272,8 +269,7 @@ static int run_pipelined(tempi_cuda_batch *batch, const tempi_cuda_item *item)
     return status;
 }
 
-/* ---- all of it
- * ----------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch)
 {

@@ -64,8 +64,7 @@ static void sweep(int place)
     }
 }
 
-/* ---- bringing one over
- * ----------------------------------------------------------------------------- */
+/* ---- bringing one over ----------------------------------------------------------------------- */
 
 /* The streams of the kernels wait for what is in the copy stream so far. */
 static int let_kernels_wait(tempi_cuda_device *device)

@@ -9,8 +9,7 @@ enum {
     OWN_LAUNCH_BYTES = 1 << 20
 }; /* a transpose this large gains more by tiles than a launch costs */
 
-/* ---- lists
- * ---------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 bool tempi_plan_grow(void **array, int *most, int n, size_t each)
 {
@@ -78,8 +77,7 @@ static int push_piece(tempi_plan *plan, const tempi_piece *piece)
     return TEMPI_OK;
 }
 
-/* ---- pieces
- * --------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -191,8 +189,7 @@ static int add_op(tempi_plan *plan, const tempi_op *op, const tempi_plan_hooks *
     return tempi_plan_take_copy(plan, before);
 }
 
-/* ---- launches
- * ------------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 /* Large transposes, and a lone piece, get launches of their own: they leave the list of pieces. */
 static int launch_alone(tempi_plan *plan, int multiprocessors)

@@ -28,8 +28,7 @@ typedef struct tempi_device_copy {
     int64_t n;
 } tempi_device_copy;
 
-/* ---- offset tables on the device
- * ----------------------------------------------------------------- */
+/* ---- offset tables on the device ------------------------------------------------------------- */
 
 /* How a tempi_table lies in device memory, as tempi_table_encode wrote it (plan_offsets.c):
  *   offsets[n], then unless step: packed[n], counted from entry 0; 4 bytes each, 8 if wide;
@@ -59,8 +58,7 @@ int tempi_table_form_of(const tempi_table *table, bool variable, tempi_table_for
 void tempi_table_encode(const tempi_table *table, bool variable, const tempi_table_form *form,
                         void *bytes);
 
-/* ---- planning
- * ------------------------------------------------------------------------------------ */
+/* ---- planning -------------------------------------------------------------------------------- */
 
 /* What the planner must know of its caller. All but `table` may be zero. */
 typedef struct tempi_plan_hooks {

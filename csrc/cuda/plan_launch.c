@@ -24,8 +24,7 @@ unsigned tempi_cuda_grid(int64_t work, int multiprocessors)
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-/* ---- words
- * ---------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static int log2_ceil(uint32_t n)
 {
@@ -79,8 +78,7 @@ void tempi_words_of(const tempi_piece *piece, tempi_words *out)
     out->form = form_of(piece, out);
 }
 
-/* ---- launches
- * -------------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static void put(tempi_launch *launch, uint64_t value)
 {
@@ -148,8 +146,7 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
     return true;
 }
 
-/* ---- transposes
- * ------------------------------------------------------------------------------------ */
+/* ---- transposes ------------------------------------------------------------------------------ */
 
 /* The axis that is contiguous on one side and long enough for a tile; -1: none. */
 static int dense_axis(const tempi_piece *piece, bool in_dst)

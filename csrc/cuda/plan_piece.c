@@ -6,8 +6,7 @@
 
 enum { WIDEST = 16 };
 
-/* ---- making
- * -------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void push_axis(tempi_piece *piece, int64_t n, int64_t stride, int64_t packed)
 {
@@ -76,8 +75,7 @@ int tempi_piece_of_box(const tempi_layout *layout, const tempi_box *box, int64_t
     return TEMPI_OK;
 }
 
-/* ---- measuring
- * ------------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 int64_t tempi_piece_size(const tempi_piece *piece)
 {
@@ -172,8 +170,7 @@ bool tempi_piece_narrow(const tempi_piece *piece)
     return d < INT32_MAX && s < INT32_MAX;
 }
 
-/* ---- reshaping
- * ------------------------------------------------------------------------------------ */
+/* ---- reshaping ------------------------------------------------------------------------------- */
 
 static void remove_axis(tempi_piece *piece, int k)
 {

@@ -72,8 +72,7 @@ bool tempi_piece_contiguous(const tempi_piece *piece);
 /* Whether all offsets from dst and src fit in 32 bits. */
 bool tempi_piece_narrow(const tempi_piece *piece);
 
-/* ---- lists
- * ------------------------------------------------------------------------------------------ */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* A plan's own memory, which grows and is used again. */
 typedef struct tempi_plan_room {
@@ -100,8 +99,7 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors);
 /* An empty plan with room; false: out of memory. */
 bool tempi_plan_reset(tempi_plan *plan);
 
-/* ---- what pieces become
- * --------------------------------------------------------------------------- */
+/* ---- what pieces become ---------------------------------------------------------------------- */
 
 /* One axis as kernels take it: counts in words, and the division by n (tempi/kernels/_place.py). */
 typedef struct tempi_word_axis {

@@ -70,8 +70,7 @@ static block **bucket_of(const void *address)
     return &pool.in_use[((uint64_t)(uintptr_t)address * 0x9E3779B97F4A7C15u) >> 56];
 }
 
-/* ---- the driver's part
- * ------------------------------------------------------------------------------- */
+/* ---- the driver's part ----------------------------------------------------------------------- */
 
 static int take_from_driver(tempi_cuda_device *device, bool pinned, int64_t capacity, void **out)
 {
@@ -114,8 +113,7 @@ static void return_list(block *list)
     }
 }
 
-/* ---- lists; the caller holds the lock
- * ---------------------------------------------------------------- */
+/* ---- lists; the caller holds the lock -------------------------------------------------------- */
 
 /* All cached blocks of a shelf, in front of `list`. */
 static block *take_cached(shelf *from, block *list)
@@ -168,8 +166,7 @@ static block *reserve(shelf *from, int class, int64_t bound, block **surplus)
     return b;
 }
 
-/* ---- getting
- * ----------------------------------------------------------------------------------------- */
+/* ---- getting --------------------------------------------------------------------------------- */
 
 static int64_t device_bound(const tempi_cuda_device *device)
 {
@@ -257,8 +254,7 @@ void *tempi_cuda_buffer_get(int place, int64_t bytes)
     return found ? found : refuse(TEMPI_STAT_refused_device_memory);
 }
 
-/* ---- putting
- * ----------------------------------------------------------------------------------------- */
+/* ---- putting --------------------------------------------------------------------------------- */
 
 bool tempi_cuda_pool_put(void *buffer)
 {
@@ -349,8 +345,7 @@ void tempi_cuda_pool_clear(void)
     return_list(list);
 }
 
-/* ---- for tests
- * --------------------------------------------------------------------------------------- */
+/* ---- for tests ------------------------------------------------------------------------------- */
 
 static int64_t total(size_t member)
 {

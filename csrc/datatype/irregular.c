@@ -172,8 +172,7 @@ int tempi_layout_hindexed_block(int64_t n, int64_t blocklength, const int64_t *d
     return tempi_builder_layout(status, &draft, out);
 }
 
-/* ---- struct
- * --------------------------------------------------------------------------------------- */
+/* ---- struct ---------------------------------------------------------------------------------- */
 
 typedef struct members {
     int64_t n;

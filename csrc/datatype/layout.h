@@ -68,8 +68,7 @@ static inline bool tempi_mul64(int64_t a, int64_t b, int64_t *product)
     return __builtin_mul_overflow(a, b, product);
 }
 
-/* ---- tables
- * -------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* A table for n entries (and a closing one if `variable`), uninitialised; NULL: out of memory. */
 tempi_shared_table *tempi_table_new(int64_t n, bool variable);
@@ -91,8 +90,7 @@ static inline bool tempi_table_settled(const tempi_table *table)
     return atomic_load_explicit(&tempi_table_shared(table)->settled, memory_order_relaxed);
 }
 
-/* ---- boxes
- * --------------------------------------------------------------------------------------- */
+/* ---- boxes ----------------------------------------------------------------------------------- */
 
 /* How many of the box's dims lie outside its table; ndims if it has none. A dim inside is smaller
  * than the gap between two entries, one outside is at least as large as the table's whole span. */

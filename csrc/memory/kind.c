@@ -27,8 +27,7 @@ static bool amd_runtime_loaded(void)
     return tempi_watch_look(&hip, NULL, 0) || tempi_watch_look(&hsa, NULL, 0);
 }
 
-/* ---- what the driver says
- * ------------------------------------------------------------------------------ */
+/* ---- what the driver says -------------------------------------------------------------------- */
 
 /* Attributes are written in their own sizes (4 or 8 bytes) to zeroed 8-byte cells; every machine
  * with CUDA is little-endian. */
@@ -100,8 +99,7 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
     return place(out, (tempi_cuda_context)(uintptr_t)cells[CONTEXT]);
 }
 
-/* ---- what was asked lately
- * ----------------------------------------------------------------------------- */
+/* ---- what was asked lately ------------------------------------------------------------------- */
 
 /* A few allocations of each thread. The driver gives a buffer id out once: if the address still has
  * it, it is the same allocation and all that was said of it holds; but the place of what belongs to
@@ -159,8 +157,7 @@ void tempi_memory_forget(void)
         recent.of[i].memory.size = 0;
 }
 
-/* ---- after a device was lost
- * ---------------------------------------------------------------------------- */
+/* ---- after a device was lost ----------------------------------------------------------------- */
 
 /* A system call on an address that the CPU does not reach fails, where a load would end the
  * program. */

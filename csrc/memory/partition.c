@@ -31,8 +31,7 @@ typedef struct look {
     bool failed;
 } look;
 
-/* ---- one address
- * ------------------------------------------------------------------------------------------ */
+/* ---- one address ----------------------------------------------------------------------------- */
 
 static int owner_of(const tempi_memory *memory)
 {
@@ -68,8 +67,7 @@ static int owner_at(look *l, uintptr_t address)
     return owner_of(&l->known);
 }
 
-/* ---- one box
- * ---------------------------------------------------------------------------------------------- */
+/* ---- one box --------------------------------------------------------------------------------- */
 
 /* Whether the box's outermost loop is its table. */
 static bool table_first(const tempi_box *box)
@@ -125,8 +123,7 @@ static int owner_of_box(look *l, const tempi_box *box)
     return owner;
 }
 
-/* ---- dealing out
- * ------------------------------------------------------------------------------------------ */
+/* ---- dealing out ----------------------------------------------------------------------------- */
 
 static void deal(look *l, int owner, const tempi_box *box)
 {
@@ -229,8 +226,7 @@ static bool is_empty(const tempi_box *box)
     return tempi_box_runs(box) == 0 || (box->run == 0 && !box->table);
 }
 
-/* ---- all of it
- * -------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void bounds_of(tempi_part *part, int64_t size)
 {

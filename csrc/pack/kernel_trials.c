@@ -24,8 +24,7 @@ static atomic_flag making = ATOMIC_FLAG_INIT;
 static _Atomic int pretended = -1;
 static const double *weights;
 
-/* ---- records
- * --------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static int64_t number_of_runs(const tempi_loop *loop)
 {
@@ -87,8 +86,7 @@ tempi_tuned *tempi_tune_find(const tempi_loop *loop, const tempi_candidates *can
     return NULL;
 }
 
-/* ---- measuring
- * ------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static double seconds(void)
 {
@@ -174,8 +172,7 @@ void tempi_tune_measure(tempi_tuned *tuned, char *dst, const char *src, const te
     atomic_flag_clear_explicit(&tuned->busy, memory_order_release);
 }
 
-/* ---- for tests
- * ------------------------------------------------------------------------------------- */
+/* ---- for tests ------------------------------------------------------------------------------- */
 
 void tempi_tune_pretend(int candidate)
 {

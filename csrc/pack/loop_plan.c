@@ -223,8 +223,7 @@ void tempi_box_copy(const tempi_box *box, const tempi_dim *elements, char *mem, 
     plan_copy(&plan, mem, packed, direction);
 }
 
-/* ---- kept plans
- * ----------------------------------------------------------------------------------- */
+/* ---- kept plans ------------------------------------------------------------------------------ */
 
 typedef struct cached_plan {
     unsigned epoch;

@@ -3,8 +3,7 @@
 
 #include <stdlib.h>
 
-/* ---- life
- * ---------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 tempi_parts *tempi_parts_new(int most)
 {
@@ -82,8 +81,7 @@ bool tempi_part_is_run(const tempi_part *part)
     return part->layout.nboxes == 1 && box->ndims == 0 && !box->table;
 }
 
-/* ---- as operations
- * -------------------------------------------------------------------------------------- */
+/* ---- as operations --------------------------------------------------------------------------- */
 
 int tempi_parts_count(const tempi_op *ops, int n)
 {
@@ -116,8 +114,7 @@ void tempi_parts_expand(const tempi_op *ops, int n, tempi_op *out)
     }
 }
 
-/* ---- what a part covers
- * ---------------------------------------------------------------------------------- */
+/* ---- what a part covers ---------------------------------------------------------------------- */
 
 typedef struct walk {
     int64_t low, high; /* only what is between them counts */

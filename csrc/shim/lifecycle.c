@@ -1,4 +1,5 @@
 #include "shim/lifecycle.h"
+#include "api/streams.h"
 #include "base/config.h"
 #include "base/hooks.h"
 #include "base/lock.h"
@@ -33,8 +34,7 @@ static struct {
     int sessions;
 } life;
 
-/* ---- what is the library like?
- * ----------------------------------------------------------------------- */
+/* ---- what is the library like? --------------------------------------------------------------- */
 
 static tempi_library identify(char version[MPI_MAX_LIBRARY_VERSION_STRING])
 {
@@ -71,9 +71,7 @@ static bool packs_plainly(void)
     return plain && position == 9 && packed[0] == one.tag && memcmp(packed + 1, &one.value, 8) == 0;
 }
 
-/* ---- start
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 /* A forked child shares no MPI with its parent: it leaves every call to the library. */
 static void after_fork(void)
@@ -167,13 +165,12 @@ int tempi_impl_Init_thread(const struct tempi_mpi *next, int *argc, char ***argv
     return rc;
 }
 
-/* ---- end
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- end ------------------------------------------------------------------------------------- */
 
 /* While the library still answers. */
 static void stop(void)
 {
+    tempi_streams_stop();
     tempi_cuda_stop();
     tempi_trace_close();
     tempi_loopback_stop();
@@ -263,9 +260,7 @@ int tempi_impl_Session_finalize(const struct tempi_mpi *next, MPI_Session *sessi
 }
 #endif
 
-/* ---- datatypes
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- datatypes ------------------------------------------------------------------------------- */
 
 int tempi_impl_Type_commit(const struct tempi_mpi *next, MPI_Datatype *datatype)
 {

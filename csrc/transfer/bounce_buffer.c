@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- pieces
- * -------------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 void tempi_bounce_buffer_open(tempi_bounce_buffer *shadow, const void *mem)
 {
@@ -63,8 +62,7 @@ int tempi_bounce_buffer_add(tempi_bounce_buffer *shadow, const tempi_bounce_buff
     return TEMPI_OK;
 }
 
-/* ---- memory
- * -------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* [*lo, *hi): the addresses that the piece touches. */
 static bool span_of(const tempi_bounce_buffer *shadow, const tempi_bounce_buffer_piece *p,
@@ -200,8 +198,7 @@ void tempi_bounce_buffer_close(tempi_bounce_buffer *shadow)
     *shadow = (tempi_bounce_buffer){.mem = NULL};
 }
 
-/* ---- moving
- * -------------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 /* What moves at a time: so many operations are one launch, so many bytes are packed in between. */
 enum { OPERATIONS = 64, FRAGMENT = 8 << 20 };

@@ -28,8 +28,7 @@ int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
     return TEMPI_ERR_UNSUPPORTED;
 }
 
-/* ---- one bias
- * ----------------------------------------------------------------------------------------- */
+/* ---- one bias -------------------------------------------------------------------------------- */
 
 static int feed(tempi_correction *bias, double sample, int n, uint64_t now)
 {
@@ -85,8 +84,7 @@ static void check_outliers(void)
           bias.samples == before.samples);
 }
 
-/* ---- choices
- * ------------------------------------------------------------------------------------------ */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 static tempi_box box = {
     .run = 8, .ndims = 1, .dims = {{.count = BYTES / 8, .stride = 64, .packed_stride = 8}}};
@@ -182,8 +180,7 @@ static void check_no_samples(void)
           tempi_tuning_about(TEMPI_STAGE_PACK).samples == 0);
 }
 
-/* ---- threads
- * ------------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static tempi_choices shared;
 

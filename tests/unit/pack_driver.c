@@ -52,8 +52,7 @@ static void fence_free(fence *gone)
     munmap(gone->map, gone->bytes);
 }
 
-/* ---- random boxes
- * --------------------------------------------------------------------------------- */
+/* ---- random boxes ---------------------------------------------------------------------------- */
 
 static tempi_entry entries[ENTRIES + 1];
 static tempi_table table = {0, entries};
@@ -102,8 +101,7 @@ static void make_table(tempi_box *box)
     box->table = &table;
 }
 
-/* ---- the reference
- * -------------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 static int64_t where[LARGEST]; /* memory offset of each packed byte of one element */
 
@@ -142,8 +140,7 @@ static int64_t box_size(const tempi_box *box)
     return size;
 }
 
-/* ---- one case
- * --------------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static void expect(int good, const char *what, int64_t at)
 {

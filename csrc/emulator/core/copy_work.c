@@ -119,8 +119,7 @@ CUresult tempi_emu_copy(tempi_emu_context *context, const tempi_emu_transfer *t)
     return result;
 }
 
-/* ---- fills
- * ---------------------------------------------------------------------------------------- */
+/* ---- fills ----------------------------------------------------------------------------------- */
 
 typedef struct {
     uint8_t *bytes;

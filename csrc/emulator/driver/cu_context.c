@@ -163,8 +163,7 @@ CUresult TEMPI_EMU_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned f
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* ---- contexts that programs make
- * ------------------------------------------------------------------ */
+/* ---- contexts that programs make ------------------------------------------------------------- */
 
 /* A free handle: the one that was destroyed last, as an allocator would have it. */
 static tempi_emu_context *spare(void)
@@ -254,8 +253,7 @@ CUresult TEMPI_EMU_API cuCtxGetId(CUcontext context, unsigned long long *id)
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* ---- the current one
- * ---------------------------------------------------------------------------------- */
+/* ---- the current one ------------------------------------------------------------------------- */
 
 CUresult TEMPI_EMU_API cuCtxGetCurrent(CUcontext *context);
 CUresult TEMPI_EMU_API cuCtxGetCurrent(CUcontext *context)

@@ -112,8 +112,7 @@ CUresult TEMPI_EMU_API cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdevice
                 size);
 }
 
-/* ---- two and three dimensions
- * -------------------------------------------------------------------- */
+/* ---- two and three dimensions ---------------------------------------------------------------- */
 
 /* One side's address, and whether memory of its type may be there; 0 for a type that is not
  * emulated. */
@@ -212,8 +211,7 @@ CUresult TEMPI_EMU_API cuMemcpy3DAsync_v2(const tempi_emu_copy3d *copy, CUstream
     return box(EMU_cuMemcpy3DAsync_v2, copy, stream, false);
 }
 
-/* ---- fills
- * ----------------------------------------------------------------------------------------- */
+/* ---- fills ----------------------------------------------------------------------------------- */
 
 static CUresult set(tempi_emu_function function, CUdeviceptr pointer, uint32_t value,
                     uint32_t width, size_t count, CUstream stream)

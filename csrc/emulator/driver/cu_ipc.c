@@ -40,8 +40,7 @@ static int open_file(const handle *h)
     return open(path, O_RDWR | O_CLOEXEC);
 }
 
-/* ---- memory
- * -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 typedef struct opened {
     struct opened *next;
@@ -182,8 +181,7 @@ CUresult TEMPI_EMU_API cuIpcCloseMemHandle(CUdeviceptr pointer)
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* ---- events
- * ---------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static int event_file = -1;
 static uint8_t *event_slots;

@@ -79,8 +79,7 @@ CUresult TEMPI_EMU_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, 
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* ---- launching
- * -------------------------------------------------------------------------------------- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 static CUresult run(tempi_emu_op *op)
 {

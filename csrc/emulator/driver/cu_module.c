@@ -111,8 +111,7 @@ static CUresult check(const tempi_ptx_module *ptx, uint64_t hash, size_t length)
     return CUDA_SUCCESS;
 }
 
-/* ---- loading
- * -------------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static CUresult place_variables(struct tempi_emu_module *module)
 {

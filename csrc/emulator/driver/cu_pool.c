@@ -125,8 +125,7 @@ CUresult TEMPI_EMU_API cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
     return tempi_emu_leave(tempi_emu_submit(op));
 }
 
-/* ---- pools
- * ------------------------------------------------------------------------------------------ */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 static CUresult enter_device(tempi_emu_function function, CUdevice device)
 {

@@ -39,8 +39,7 @@ static int find(tempi_ptx_block *block, uint64_t address, tempi_ptx_span *span)
     return found;
 }
 
-/* ---- order
- * --------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 typedef struct {
     uint64_t count;
@@ -78,8 +77,7 @@ static uint64_t at(const order *order, uint64_t i)
     return (uint64_t)((order->first + (unsigned __int128)i * order->step) % order->count);
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* The lanes of a warp that have not exited, and of these the ones that wait as asked. */
 static void lanes_of(const grid *g, uint32_t warp, uint32_t *alive, uint32_t *waiting)
@@ -191,8 +189,7 @@ static int stuck(grid *g)
     return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static int fault(const grid *g, const tempi_ptx_thread *t)
 {

@@ -16,8 +16,7 @@ bool tempi_bounce_possible(void)
     return tempi_this_thread.disabled == 0 && tempi_cuda_look() != TEMPI_CUDA_ABSENT;
 }
 
-/* ---- errors
- * -------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static int raise_code(const tempi_owner *owner, int code)
 {
@@ -48,8 +47,7 @@ void tempi_bounce_free(tempi_bounce *bounce)
     free(bounce);
 }
 
-/* ---- moving
- * --------------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 /* The start of a partitioned message moves nothing yet. */
 static int start_partitions(tempi_bounce *bounce)
@@ -153,8 +151,7 @@ int tempi_bounce_drain_once(tempi_bounce *bounce)
     return rc;
 }
 
-/* ---- one call
- * ------------------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------------------- */
 
 static int hold_all(tempi_owner owner, tempi_bounce_argument *buffers, int n, tempi_bounce **out)
 {
@@ -220,8 +217,7 @@ int tempi_bounce_close(tempi_bounce *bounce, int rc)
     return rc;
 }
 
-/* ---- requests
- * ------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 void tempi_bounce_settle(tempi_record *record, const MPI_Status *status)
 {
@@ -357,8 +353,7 @@ int tempi_bounce_arrived(MPI_Request request, int partition)
     return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
 }
 
-/* ---- what cannot be
- * ------------------------------------------------------------------------------------- */
+/* ---- what cannot be -------------------------------------------------------------------------- */
 
 bool tempi_bounce_refuses(const void *base, MPI_Count size)
 {

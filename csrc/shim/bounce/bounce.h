@@ -21,8 +21,7 @@
 
 #include <limits.h>
 
-/* ---- is there anything to do?
- * --------------------------------------------------------------------------- */
+/* ---- is there anything to do? ---------------------------------------------------------------- */
 
 /* CUDA is in this process and the calling thread lets tempi act. */
 bool tempi_bounce_possible(void);
@@ -33,8 +32,7 @@ static inline bool tempi_bounces(void)
            tempi_bounce_possible();
 }
 
-/* ---- one call
- * ------------------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------------------- */
 
 /* Whose error handler hears of a failure. */
 typedef struct tempi_owner {
@@ -119,8 +117,7 @@ int tempi_bounce_ready(MPI_Request request, int first, int last);
 /* That one has arrived: the same, and the program may read it then. */
 int tempi_bounce_arrived(MPI_Request request, int partition);
 
-/* ---- what hangs on a request's record
- * ------------------------------------------------------------------- */
+/* ---- what hangs on a request's record -------------------------------------------------------- */
 
 struct tempi_record;
 /* At a start: MPI_SUCCESS, or an error that was raised already. */
@@ -129,8 +126,7 @@ int tempi_bounce_fill(tempi_bounce *bounce);
 void tempi_bounce_settle(struct tempi_record *record, const MPI_Status *status);
 void tempi_bounce_free(tempi_bounce *bounce);
 
-/* ---- what lingers
- * --------------------------------------------------------------------------------------- */
+/* ---- what lingers ---------------------------------------------------------------------------- */
 
 extern int64_t tempi_bounce_lingering;
 
@@ -156,8 +152,7 @@ void tempi_bounce_closed(MPI_File file);
 /* At the end of MPI: what still lingers. */
 void tempi_bounce_clear(void);
 
-/* ---- what cannot be
- * ------------------------------------------------------------------------------------- */
+/* ---- what cannot be -------------------------------------------------------------------------- */
 
 /* Memory that the library, or other processes, are to use by themselves lies on a device. */
 bool tempi_bounce_refuses(const void *base, MPI_Count size);

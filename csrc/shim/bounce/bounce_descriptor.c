@@ -5,8 +5,7 @@
 #include "memory/partition.h"
 #include "shim/type/types.h"
 
-/* ---- reading a buffer's description
- * --------------------------------------------------------------------- */
+/* ---- reading a buffer's description ---------------------------------------------------------- */
 
 static int64_t number(tempi_numbers numbers, int64_t i)
 {
@@ -152,8 +151,7 @@ static void need_find(const tempi_bounce_argument *buffer, const entries *all, n
     }
 }
 
-/* ---- taking one
- * ----------------------------------------------------------------------------------------- */
+/* ---- taking one ------------------------------------------------------------------------------ */
 
 static int shadow_fill_in(const tempi_bounce_argument *buffer, const entries *all, const need *what,
                           tempi_bounce_descriptor *h, bool *wrong)

@@ -35,8 +35,7 @@ static bool supported(void)
     return tempi_library_cuda_aware() || serves();
 }
 
-/* ---- the libraries' own questions
- * --------------------------------------------------------------------------- */
+/* ---- the libraries' own questions ------------------------------------------------------------ */
 
 int tempi_MPIX_Query_cuda_support(void)
 {
@@ -59,8 +58,7 @@ int tempi_MPIX_GPU_query_support(int gpu_type, int *is_supported)
     return rc;
 }
 
-/* ---- mpi_memory_alloc_kinds (MPI-4.1, 12.4.3)
- * ------------------------------------------------------------------ */
+/* ---- mpi_memory_alloc_kinds (MPI-4.1, 12.4.3) ------------------------------------------------ */
 
 static const char key[] = "mpi_memory_alloc_kinds";
 

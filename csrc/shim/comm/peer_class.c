@@ -47,8 +47,7 @@ static struct {
     nearby *free;
 } peers = {.keyval = MPI_KEYVAL_INVALID};
 
-/* ---- one communicator
- * --------------------------------------------------------------------------------- */
+/* ---- one communicator ------------------------------------------------------------------------ */
 
 /* Of larger communicators the distances are not kept. */
 enum { MOST_LINES = 8192 };
@@ -273,8 +272,7 @@ int tempi_peer_tell(uintptr_t comm, int rank, int *out)
     return TEMPI_OK;
 }
 
-/* ---- one epoch of MPI
- * --------------------------------------------------------------------------------- */
+/* ---- one epoch of MPI ------------------------------------------------------------------------ */
 
 static void start(void)
 {

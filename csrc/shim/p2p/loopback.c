@@ -20,8 +20,7 @@ void tempi_loopback_stop(void)
     tempi_posted_stop();
 }
 
-/* ---- what could be in the way
- * ------------------------------------------------------------------------------ */
+/* ---- what could be in the way ---------------------------------------------------------------- */
 
 static bool is_own_or_any(MPI_Comm comm, int peer)
 {
@@ -50,8 +49,7 @@ bool tempi_loopback_matches(MPI_Comm comm, int dest, int sendtag, int source, in
            tempi_posted_clear(tempi_posted_of(comm, false));
 }
 
-/* ---- in one call
- * ------------------------------------------------------------------------------------------- */
+/* ---- in one call ----------------------------------------------------------------------------- */
 
 static bool by_kernel(const tempi_op *op)
 {
@@ -123,8 +121,7 @@ void tempi_loopback_status(MPI_Status *status, int rank, int tag, int64_t bytes)
     status->MPI_TAG = tag;
 }
 
-/* ---- in two calls
- * ------------------------------------------------------------------------------------------ */
+/* ---- in two calls ---------------------------------------------------------------------------- */
 
 bool tempi_loopback_expects(MPI_Comm comm, int source)
 {

@@ -4,8 +4,8 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "choose/online_tuning.h"
-#include "cuda/copy.h"
 #include "cuda/device.h"
+#include "memory/copy.h"
 #include "pack/parts.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/comm/cuda_aware.h"
@@ -76,11 +76,12 @@ static int through_host(const tempi_message *message, void *packed, const char *
     if (!tempi_packed_get(&via.op, true))
         return MPI_ERR_NO_MEM;
     int rc = MPI_SUCCESS;
-    if (!packs && tempi_cuda_copy(via.op.packed, packed, via.op.n) != TEMPI_OK)
+    if (!packs && tempi_memory_copy(via.op.packed, packed, via.op.n) != TEMPI_OK)
         rc = MPI_ERR_OTHER;
     if (rc == MPI_SUCCESS)
         rc = packs ? tempi_message_pack(&via, call) : tempi_message_unpack(&via, via.op.n, call);
-    if (rc == MPI_SUCCESS && packs && tempi_cuda_copy(packed, via.op.packed, via.op.n) != TEMPI_OK)
+    if (rc == MPI_SUCCESS && packs &&
+        tempi_memory_copy(packed, via.op.packed, via.op.n) != TEMPI_OK)
         rc = MPI_ERR_OTHER;
     tempi_packed_put(&via.op);
     return rc;
@@ -158,7 +159,7 @@ static int judge_pack(const struct tempi_mpi *next, tempi_message *message, void
     else
         rc = tempi_message_failed(comm);
     if (s.block && rc == MPI_SUCCESS && *position > before &&
-        tempi_cuda_copy((char *)outbuf + before, s.mem + before, *position - before) != TEMPI_OK)
+        tempi_memory_copy((char *)outbuf + before, s.mem + before, *position - before) != TEMPI_OK)
         rc = tempi_message_failed(comm);
     tempi_stage_put(s.block);
     tempi_message_drop(message);
@@ -173,7 +174,7 @@ static int judge_unpack(const struct tempi_mpi *next, tempi_message *message, co
     set_method(&message->op, TEMPI_STAGED);
     int rc;
     if (tempi_packed_get(&message->op, true) && stand_take(&s, inbuf, insize, where) &&
-        (!s.block || tempi_cuda_copy(s.mem, inbuf, insize) == TEMPI_OK))
+        (!s.block || tempi_memory_copy(s.mem, inbuf, insize) == TEMPI_OK))
         rc = tempi_fwd_Unpack(next, s.mem, insize, position, message->op.packed, message->op.n,
                               MPI_BYTE, comm);
     else

@@ -17,9 +17,7 @@ static tempi_lock lock;   /* of the ledgers; the library's attributes are not lo
 static tempi_lock making; /* so that a communicator gets one */
 static tempi_posted *_Atomic dead; /* their communicators are gone */
 
-/* ---- life
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /* Nothing is under way in a communicator that was just made. (The library's own functions of this
  * kind are symbols on some, and we must have none undefined.) */
@@ -118,8 +116,7 @@ tempi_posted *tempi_posted_of(MPI_Comm comm, bool wanted)
     return ledger;
 }
 
-/* ---- what is known
- * ----------------------------------------------------------------------------------------- */
+/* ---- what is known --------------------------------------------------------------------------- */
 
 bool tempi_posted_clear(tempi_posted *ledger)
 {

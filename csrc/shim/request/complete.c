@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- claims
- * -------------------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 typedef struct claims {
     tempi_record *first, **last; /* by ascending index */
@@ -171,8 +170,7 @@ static void complete(tempi_record *record, const MPI_Request requests[], MPI_Sta
     finish(record, status, a);
 }
 
-/* ---- statuses of our own
- * ----------------------------------------------------------------------------------- */
+/* ---- statuses of our own --------------------------------------------------------------------- */
 
 typedef struct statuses {
     MPI_Status *use;
@@ -206,8 +204,7 @@ static int out_of_memory(MPI_Request requests[], claims *c)
     return MPI_ERR_NO_MEM;
 }
 
-/* ---- one request
- * --------------------------------------------------------------------------------------------- */
+/* ---- one request ----------------------------------------------------------------------------- */
 
 static int end_one(int rc, tempi_record *record, const MPI_Status *status)
 {
@@ -255,9 +252,7 @@ int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *fla
     return end_one(rc, c.first, known);
 }
 
-/* ---- all
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 /* Each record's fate after a Waitall or Testall that returned rc (MPI-5.0 section 3.7.5: only with
  * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). A
@@ -362,8 +357,7 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
     return rc;
 }
 
-/* ---- what failed before the library had it
- * -------------------------------------------------------------------- */
+/* ---- what failed before the library had it --------------------------------------------------- */
 
 /* A queued send that could not be posted: the library has no request of it to wait for, so it must
  * be found here before the library is asked for one or some that are complete. */
@@ -421,9 +415,7 @@ static int end_one_failed(const struct tempi_mpi *next, MPI_Request requests[], 
     return a.failed;
 }
 
-/* ---- any
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- any ------------------------------------------------------------------------------------- */
 
 /* `which` completed with rc (none if it is no index); the others go back. */
 static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, claims *c)
@@ -482,9 +474,7 @@ int tempi_impl_Testany(const struct tempi_mpi *next, int count, MPI_Request requ
     return end_any(rc, rc == MPI_SUCCESS && !*flag ? MPI_UNDEFINED : *index, requests, known, &c);
 }
 
-/* ---- some
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- some ------------------------------------------------------------------------------------ */
 
 /* Position of a request's index among those that completed, from `start` on, which libraries report
  * in ascending order; -1: it did not complete. */

@@ -24,8 +24,7 @@ static void pending_add(int64_t amount)
     __atomic_fetch_add(&tempi_pending, amount, __ATOMIC_RELAXED);
 }
 
-/* ---- the generalized request that stands for a queued send
- * ------------------------------------------ */
+/* ---- the generalized request that stands for a queued send ----------------------------------- */
 
 static int proxy_query(void *state, MPI_Status *status)
 {
@@ -127,8 +126,7 @@ bool tempi_deferred_any(void)
     return __atomic_load_n(&queue.unposted, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* ---- posting
- * ------------------------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------------------- */
 
 static void post(tempi_record *record)
 {
@@ -201,8 +199,7 @@ static void post_queued(bool wait)
     tempi_this_thread.posting = 0;
 }
 
-/* ---- orphans
- * --------------------------------------------------------------------------------------------- */
+/* ---- orphans --------------------------------------------------------------------------------- */
 
 void tempi_deferred_orphan(tempi_record *record)
 {
@@ -252,9 +249,7 @@ static void drain_orphans(void)
     }
 }
 
-/* ---- entries
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 static void progress(bool gathering)
 {

@@ -108,8 +108,7 @@ void tempi_contents_release(tempi_contents *c)
     c->larges = NULL;
 }
 
-/* ---- predefined types
- * ---------------------------------------------------------------------------- */
+/* ---- predefined types ------------------------------------------------------------------------ */
 
 int64_t tempi_type_size(MPI_Datatype type)
 {

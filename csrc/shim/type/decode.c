@@ -51,8 +51,7 @@ static int decode_predefined(MPI_Datatype type, int combiner, tempi_layout **out
     return tempi_layout_pair(leaves.size[0], leaves.offset[1], leaves.size[1], leaves.extent, out);
 }
 
-/* ---- constructors
- * ----------------------------------------------------------------------------------- */
+/* ---- constructors ---------------------------------------------------------------------------- */
 
 static int64_t *numbers(const tempi_contents *c, int64_t first, int64_t n)
 {

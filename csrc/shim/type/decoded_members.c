@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table
- * ---------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static uint64_t home(const tempi_memo *memo, uint64_t identity)
 {
@@ -64,8 +63,7 @@ void tempi_memo_clear(tempi_memo *memo)
     *memo = (tempi_memo){.n = 0};
 }
 
-/* ---- who is who
- * ------------------------------------------------------------------------------------------ */
+/* ---- who is who ------------------------------------------------------------------------------ */
 
 /* MPICH hands out one handle for one type, however often. Open MPI hands out a new copy of a
  * derived type whenever it is asked for the contents of a type that has it; the copies share what

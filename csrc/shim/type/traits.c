@@ -60,8 +60,7 @@ bool tempi_traits_astray(const tempi_traits *traits, int64_t extent)
     return false;
 }
 
-/* ---- predefined types
- * -------------------------------------------------------------------------------- */
+/* ---- predefined types ------------------------------------------------------------------------ */
 
 static bool is_complex(MPI_Datatype type, int combiner)
 {
@@ -86,8 +85,7 @@ int tempi_traits_predefined(MPI_Datatype type, int combiner, const tempi_leaves 
     return TEMPI_OK;
 }
 
-/* ---- constructors
- * ---------------------------------------------------------------------------------------- */
+/* ---- constructors ---------------------------------------------------------------------------- */
 
 /* Where copies of the inner type lie: the first, and the bits of the others' distances from it. */
 typedef struct places {
@@ -151,8 +149,7 @@ void tempi_traits_member(const tempi_contents *c, int64_t i, int64_t extent,
     join(traits, &member);
 }
 
-/* ---- a whole type
- * ------------------------------------------------------------------------------------------ */
+/* ---- a whole type ---------------------------------------------------------------------------- */
 
 enum { MOST_VISITS = 64 };
 

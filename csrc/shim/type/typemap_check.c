@@ -1,7 +1,7 @@
 #include "shim/type/typemap_check.h"
 #include "base/log.h"
 #include "base/stats.h"
-#include "cuda/copy.h"
+#include "memory/copy.h"
 #include "memory/kind.h"
 #include "shim/type/contents.h"
 
@@ -236,8 +236,7 @@ void tempi_typemap_free(tempi_typemap *map)
     free(map);
 }
 
-/* ---- bytes, wherever they are
- * -------------------------------------------------------------------------- */
+/* ---- bytes, wherever they are ---------------------------------------------------------------- */
 
 /* What the host cannot read is copied here, a stretch at a time. */
 typedef struct reader {
@@ -266,7 +265,7 @@ static const char *reader_at(reader *r, uintptr_t address, int64_t *n)
     const int64_t known = memory.base ? memory.size - (int64_t)(address - memory.base) : *n;
     r->from = address;
     r->n = known < WINDOW ? known : WINDOW;
-    if (tempi_cuda_copy(r->copy, (const void *)address, r->n) != TEMPI_OK) {
+    if (tempi_memory_copy(r->copy, (const void *)address, r->n) != TEMPI_OK) {
         r->n = 0;
         return NULL;
     }
@@ -274,9 +273,7 @@ static const char *reader_at(reader *r, uintptr_t address, int64_t *n)
     return r->copy;
 }
 
-/* ---- walks
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- walks ----------------------------------------------------------------------------------- */
 
 /* Through the bytes of a message in type-map order, or, without a map, through contiguous ones. */
 typedef struct walk {

@@ -118,8 +118,7 @@ static int on_type_deleted(MPI_Datatype handle, int keyval, void *value, void *s
     return MPI_SUCCESS;
 }
 
-/* ---- first use
- * ------------------------------------------------------------------------------------- */
+/* ---- first use ------------------------------------------------------------------------------- */
 
 static void choose(tempi_type *type, const tempi_traits *traits)
 {
@@ -199,8 +198,7 @@ static bool make_ready(tempi_type *type, int64_t most)
     return true;
 }
 
-/* ---- look-up
- * ------------------------------------------------------------------------------------------ */
+/* ---- look-up --------------------------------------------------------------------------------- */
 
 static tempi_type *attribute_of(MPI_Datatype handle)
 {
@@ -312,8 +310,7 @@ const tempi_type *tempi_type_decoded_by_attribute(MPI_Datatype handle)
                                                                                        : NULL;
 }
 
-/* ---- the first message
- * ---------------------------------------------------------------------------------- */
+/* ---- the first message ----------------------------------------------------------------------- */
 
 /* Working out a type takes some 0.1 microseconds for each of a few hundred irregular blocks, and 15
  * ns for each of many; a message that is much longer than that is worth it at once, as is a type of
@@ -404,8 +401,7 @@ int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out)
     return status;
 }
 
-/* ---- one epoch of MPI
- * --------------------------------------------------------------------------------- */
+/* ---- one epoch of MPI ------------------------------------------------------------------------ */
 
 /* Where handles do not tell, the most used ones are looked up before a message needs it. */
 static void learn_plain(void)

@@ -1,8 +1,8 @@
 /* Plain copies between memories of any kinds. */
 #include "cases.h"
 #include "cuda/backend.h"
-#include "cuda/copy.h"
 #include "cuda/driver.h"
+#include "memory/copy.h"
 #include <string.h>
 
 enum { KINDS = 5, BYTES = 3000 };
@@ -31,9 +31,9 @@ static void copy_case(int to, int from, int waits)
     memset(wanted, 0x33, BYTES);
     memcpy(wanted + 7, src + 100, BYTES - 300);
     if (waits)
-        CHECK(tempi_cuda_copy(dst + 7, src + 100, BYTES - 300) == TEMPI_OK);
+        CHECK(tempi_memory_copy(dst + 7, src + 100, BYTES - 300) == TEMPI_OK);
     else
-        CHECK(tempi_cuda_copy_submit(dst + 7, src + 100, BYTES - 300, &ticket) == TEMPI_OK);
+        CHECK(tempi_memory_copy_submit(dst + 7, src + 100, BYTES - 300, &ticket) == TEMPI_OK);
     while (!tempi_pack_test(&ticket)) {
     }
     CHECK(tempi_pack_error(&ticket) == TEMPI_OK && memcmp(dst, wanted, BYTES) == 0);
@@ -49,8 +49,8 @@ void case_copies_reach_every_kind(const char *library)
             for (int waits = 0; waits < 2; waits++)
                 copy_case(to, from, waits);
     char byte = 1;
-    CHECK(tempi_cuda_copy(&byte, &byte, 0) == TEMPI_OK &&
-          tempi_cuda_copy(&byte, &byte, -1) == TEMPI_ERR_ARG);
+    CHECK(tempi_memory_copy(&byte, &byte, 0) == TEMPI_OK &&
+          tempi_memory_copy(&byte, &byte, -1) == TEMPI_ERR_ARG);
     CHECK(stat_value("device_copies") == 2 * (KINDS * KINDS - 4)); /* host to host is none */
     tempi_cuda_stop();
     CHECK(driver->live == 0);
@@ -66,11 +66,11 @@ void case_copies_come_after_both_devices_streams(const char *library)
     driver->fill(driver->stream(-2), b, 5, BYTES); /* the source is written late */
     driver->fill(driver->stream(-1), a, 9,
                  BYTES); /* and so is the target, which is to be overwritten */
-    CHECK(tempi_cuda_copy(a, b, BYTES) == TEMPI_OK && a[0] == 5 && a[BYTES - 1] == 5);
+    CHECK(tempi_memory_copy(a, b, BYTES) == TEMPI_OK && a[0] == 5 && a[BYTES - 1] == 5);
     driver->fill(driver->stream(-1), a, 6, BYTES);
-    CHECK(tempi_cuda_copy(host, a, BYTES) == TEMPI_OK && host[0] == 6 && host[BYTES - 1] == 6);
+    CHECK(tempi_memory_copy(host, a, BYTES) == TEMPI_OK && host[0] == 6 && host[BYTES - 1] == 6);
     driver->fill(driver->stream(-1), a, 7, BYTES);
-    CHECK(tempi_cuda_copy(a, host, BYTES) == TEMPI_OK && a[0] == 6 && a[BYTES - 1] == 6);
+    CHECK(tempi_memory_copy(a, host, BYTES) == TEMPI_OK && a[0] == 6 && a[BYTES - 1] == 6);
     driver->free(a);
     driver->free(b);
 }

@@ -3,9 +3,9 @@
 #include "base/log.h"
 #include "cases.h"
 #include "cuda/backend.h"
-#include "cuda/copy.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pool.h"
+#include "memory/copy.h"
 #include "memory/kind.h"
 #include "pack/pack.h"
 #include <string.h>
@@ -42,8 +42,7 @@ void case_buffers_are_kept_within_bounds(const char *library)
     CHECK(driver->live == 0 && tempi_cuda_pool_used() == 0);
 }
 
-/* ---- a scenario with all there is
- * -------------------------------------------------------------------------- */
+/* ---- a scenario with all there is ------------------------------------------------------------ */
 
 enum { SIZE = 3 << 20, OPS = 8 };
 
@@ -118,7 +117,7 @@ static int scenario(int with)
                  with);
         driver->free(out[i]);
     }
-    if (tempi_cuda_copy(plain, scene.mem, 5000) != TEMPI_OK)
+    if (tempi_memory_copy(plain, scene.mem, 5000) != TEMPI_OK)
         failed++;
     else
         tell("a copy", memcmp(plain, scene.mem, 5000) == 0, with);
@@ -243,9 +242,7 @@ void case_tables_stay_as_long_as_their_layouts(const char *library)
     CHECK(driver->live == 0);
 }
 
-/* ---- ends
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 static tempi_op simple_op(const tempi_layout *layout)
 {
@@ -281,7 +278,7 @@ void case_a_lost_device_ends_the_gpu_path(const char *library)
     void *beyond = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(tempi_memory_of(op.mem) == TEMPI_MEMORY_HOST &&
           tempi_memory_of(beyond) == TEMPI_MEMORY_DEVICE);
-    CHECK(tempi_cuda_copy(op.packed, beyond, 8) != TEMPI_OK);
+    CHECK(tempi_memory_copy(op.packed, beyond, 8) != TEMPI_OK);
     munmap(beyond, 4096);
     CHECK(!tempi_cuda_buffer_get(0, 10) && !tempi_cuda_pinned_get(0, 10));
     const int calls = driver->calls;

@@ -283,8 +283,7 @@ void case_the_programs_context_stays(const char *library)
     tempi_layout_release(layout);
 }
 
-/* ---- threads
- * --------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static const tempi_layout *shared_layout;
 

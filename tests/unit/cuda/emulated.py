@@ -43,7 +43,7 @@ void *tempi_cuda_buffer_get(int device, int64_t bytes);
 bool tempi_cuda_pool_put(void *buffer);
 void tempi_cuda_tables_trim(void);
 int64_t tempi_cuda_pool_used(void);
-int tempi_cuda_copy(uintptr_t dst, uintptr_t src, int64_t n);
+int tempi_memory_copy(uintptr_t dst, uintptr_t src, int64_t n);
 """)
 lib = ffi.dlopen(_engine.library_path())
 EMULATED = os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
@@ -242,7 +242,7 @@ def check_kinds(device: Device) -> None:
     assert memory.size == 1000 or (memory.size > 1000 and not EMULATED)  # a real driver may round up
     assert lib.tempi_memory_ask(plain.ctypes.data, memory) == 0
     device.write(address, np.arange(1000, dtype=np.uint8))
-    assert lib.tempi_cuda_copy(plain.ctypes.data, address + 90, 10) == lib.TEMPI_OK
+    assert lib.tempi_memory_copy(plain.ctypes.data, address + 90, 10) == lib.TEMPI_OK
     assert plain.tolist() == list(range(90, 100))
     device.free(address)
 

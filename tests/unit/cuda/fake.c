@@ -85,8 +85,7 @@ static int enter(const char *name, int needs_context)
         return result;                             \
     }
 
-/* ---- memory
- * --------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static range *range_of(const void *address)
 {
@@ -165,8 +164,7 @@ static void answer(const range *r, int which, void *out)
     memcpy(out, &value, which == 2 || which == 8 || which == 9 ? 4 : 8);
 }
 
-/* ---- streams
- * -------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static operation *append(stream *s)
 {
@@ -257,8 +255,7 @@ static stream *stream_new(int device)
     return s;
 }
 
-/* ---- the driver API
- * ------------------------------------------------------------------------------------- */
+/* ---- the driver API -------------------------------------------------------------------------- */
 
 typedef uint64_t address;
 static int error_name(const char **out)
@@ -392,8 +389,7 @@ CALL(cuLaunchKernel,
          }
      })
 
-/* ---- the program's way in
- * ------------------------------------------------------------------------------- */
+/* ---- the program's way in -------------------------------------------------------------------- */
 
 static void *program_alloc(int kind, int device, int64_t bytes)
 {

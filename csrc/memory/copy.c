@@ -1,4 +1,4 @@
-#include "cuda/copy.h"
+#include "memory/copy.h"
 #include "base/stats.h"
 #include "cuda/backend.h"
 #include "cuda/batch.h"
@@ -100,7 +100,7 @@ static int submit(void *dst, const void *src, int64_t n, tempi_cuda_batch **out)
     return TEMPI_OK;
 }
 
-int tempi_cuda_copy(void *dst, const void *src, int64_t n)
+int tempi_memory_copy(void *dst, const void *src, int64_t n)
 {
     tempi_cuda_batch *batch;
     int status = submit(dst, src, n, &batch);
@@ -112,7 +112,7 @@ int tempi_cuda_copy(void *dst, const void *src, int64_t n)
     return status;
 }
 
-int tempi_cuda_copy_submit(void *dst, const void *src, int64_t n, tempi_ticket *out)
+int tempi_memory_copy_submit(void *dst, const void *src, int64_t n, tempi_ticket *out)
 {
     tempi_cuda_batch *batch;
     const int status = submit(dst, src, n, &batch);
