@@ -41,7 +41,7 @@ tempi_record *tempi_record_new(void)
         return NULL;
     /* One by one: the compiler clears the whole record with a string instruction, which takes 10
      * ns. */
-    record->role = TEMPI_REQUEST_ATTACHED;
+    record->ops = NULL;
     record->receives = record->active = record->settled = record->cancelled = record->gapped =
         false;
     record->posted = false;
@@ -50,7 +50,7 @@ tempi_record *tempi_record_new(void)
     record->op.parts = NULL;
     record->typemap = NULL;
     record->bounce = NULL;
-    record->ledger = NULL;
+    record->waits_in = NULL;
     record->receive = NULL;
     record->moved = false;
     record->error = 0;

@@ -12,39 +12,39 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum tempi_request_role {
-    TEMPI_REQUEST_ATTACHED,   /* the library's own request, once */
-    TEMPI_REQUEST_PERSISTENT, /* the library's own, restarted by MPI_Start */
-    TEMPI_REQUEST_PROXY       /* a generalized request for a send that is not posted yet */
-} tempi_request_role;
+/* The shim's, which defines them: this part only carries the pointers. */
+struct tempi_record_ops;
+struct tempi_typemap;
+struct tempi_bounce;
+struct tempi_posted;
+struct tempi_mpi;
 
 typedef struct tempi_record {
     uintptr_t request; /* the handle that the program holds */
-    tempi_request_role role;
+    const struct tempi_record_ops *ops;
     bool receives;
     bool active;    /* persistent: started and not yet completed */
     bool settled;   /* the data has been moved, only the handle is left */
     bool cancelled; /* MPI_Cancel was called */
     bool gapped;    /* the bytes go with a gap before the last one: the shim's (wire.h) */
     tempi_op op;    /* op.packed is a buffer that the record owns (packed_buffer.h) */
-    void *typemap;  /* under TEMPI_CHECK: the shim's, released by it */
-    void *bounce; /* host memory in place of device buffers: the shim's, released by it; op is empty
-                     then */
-    int error;    /* an MPI error: packing, posting or unpacking failed */
-    bool told;    /* the communicator's error handler has heard of it */
-    uintptr_t comm;              /* whose error handler hears of it */
-    int64_t index;               /* while claimed from an array of requests: its place there */
-    struct tempi_record *next;   /* in the queue, the orphans, or the free list */
-    struct tempi_record *beside; /* in a claim: a queued send can be in both */
+    struct tempi_typemap *typemap; /* under TEMPI_CHECK */
+    struct tempi_bounce *bounce;   /* host memory in place of device buffers; op is empty then */
+    int error;                     /* an MPI error: packing, posting or unpacking failed */
+    bool told;                     /* the communicator's error handler has heard of it */
+    uintptr_t comm;                /* whose error handler hears of it */
+    int64_t index;                 /* while claimed from an array of requests: its place there */
+    struct tempi_record *next;     /* in the queue, the orphans, or the free list */
+    struct tempi_record *beside;   /* in a claim: a queued send can be in both */
 
     /* A receive from the process itself. */
-    void *ledger;                /* the shim's, in whose list it is; NULL: in none */
-    struct tempi_record *behind; /* in that list */
-    bool moved;                  /* its bytes are there before its message is */
+    struct tempi_posted *waits_in; /* the list that it is in; NULL: none */
+    struct tempi_record *behind;   /* in that list */
+    bool moved;                    /* its bytes are there before its message is */
 
     /* Proxy: how to post the send, and what came of it. */
     struct tempi_record *receive; /* whose memory op.into is; valid until it is posted */
-    const void *mpi;              /* the shim's table of functions that the call came by */
+    const struct tempi_mpi *mpi;  /* the functions that the call came by */
     tempi_ticket ticket;
     bool posted;
     uintptr_t inner;
@@ -53,7 +53,7 @@ typedef struct tempi_record {
     int tag;
 } tempi_record;
 
-/* A record of an attached request that owes nothing, or NULL. What only a proxy has is not set. */
+/* A record without operations that owes nothing, or NULL. What only a proxy has is not set. */
 tempi_record *tempi_record_new(void);
 /* Gives back the record, its staging buffer and its hold on the layout. */
 void tempi_record_free(tempi_record *record);

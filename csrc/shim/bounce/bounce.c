@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "cuda/device.h"
 #include "shim/bounce/bounce_descriptor.h"
+#include "shim/request/record_ops.h"
 #include "shim/type/types.h"
 #include "transfer/records.h"
 
@@ -219,7 +220,9 @@ int tempi_bounce_close(tempi_bounce *bounce, int rc)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-void tempi_bounce_settle(tempi_record *record, const MPI_Status *status)
+/* What came goes to the device, unless it was cancelled or went there already. */
+static void settle(tempi_record *record, const MPI_Status *status,
+                   int (*drain)(tempi_bounce *bounce))
 {
     if (record->settled)
         return;
@@ -230,18 +233,67 @@ void tempi_bounce_settle(tempi_record *record, const MPI_Status *status)
     if (cancelled)
         return;
     tempi_bounce_unlist(record->bounce);
-    record->error = record->role == TEMPI_REQUEST_PERSISTENT
-                        ? tempi_bounce_drain(record->bounce)
-                        : tempi_bounce_drain_once(record->bounce);
+    record->error = drain(record->bounce);
 }
 
-static tempi_record *record_of(tempi_bounce *bounce, tempi_request_role role, MPI_Request request)
+static bool arrived_once(tempi_record *record, const MPI_Status *status, tempi_op *out)
+{
+    (void)out;
+    settle(record, status, tempi_bounce_drain_once);
+    return false;
+}
+
+static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
+{
+    (void)out;
+    settle(record, status, tempi_bounce_drain);
+    return false;
+}
+
+/* The library delivers what fits into the bounce buffer or not at all: nothing is known of it. */
+static bool cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
+{
+    (void)record;
+    (void)error;
+    (void)status;
+    (void)out;
+    return false;
+}
+
+static bool start(tempi_record *record, tempi_op *out, int *rc)
+{
+    (void)out;
+    *rc = tempi_bounce_fill(record->bounce);
+    return false;
+}
+
+const tempi_record_ops tempi_bounce_ops = {.inner = tempi_record_has_no_inner,
+                                           .start = tempi_record_never_starts,
+                                           .check = tempi_record_needs_no_check,
+                                           .refused = tempi_record_is_refused,
+                                           .arrived = arrived_once,
+                                           .cut = cut,
+                                           .finish = tempi_record_release,
+                                           .settles_without_status = true};
+
+const tempi_record_ops tempi_bounce_persistent_ops = {.inner = tempi_record_has_no_inner,
+                                                      .start = start,
+                                                      .check = tempi_record_needs_no_check,
+                                                      .refused = tempi_record_is_refused,
+                                                      .arrived = arrived,
+                                                      .cut = cut,
+                                                      .finish = tempi_record_rest,
+                                                      .once = &tempi_bounce_ops,
+                                                      .settles_without_status = true};
+
+static tempi_record *record_of(tempi_bounce *bounce, const tempi_record_ops *ops,
+                               MPI_Request request)
 {
     tempi_record *record = tempi_record_new();
     if (!record)
         return NULL;
-    record->role = role;
-    record->active = role == TEMPI_REQUEST_ATTACHED;
+    record->ops = ops;
+    record->active = !tempi_record_is_persistent(record);
     record->bounce = bounce;
     record->request = tempi_handle(request);
     record->comm = tempi_handle(MPI_COMM_SELF);
@@ -271,7 +323,7 @@ int tempi_bounce_attach(tempi_bounce *bounce, int rc, MPI_Request *request)
     }
     /* Complete requests share handles; only an incomplete one has a handle of its own. */
     int done = completed(*request);
-    if (!done && record_of(bounce, TEMPI_REQUEST_ATTACHED, *request))
+    if (!done && record_of(bounce, &tempi_bounce_ops, *request))
         return MPI_SUCCESS;
     if (!done)
         TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
@@ -297,7 +349,7 @@ int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request)
         tempi_bounce_free(bounce);
         return rc;
     }
-    if (record_of(bounce, TEMPI_REQUEST_PERSISTENT, *request))
+    if (record_of(bounce, &tempi_bounce_persistent_ops, *request))
         return MPI_SUCCESS;
     tempi_lib.Request_free(request);
     const tempi_owner owner = bounce->owner;

@@ -122,8 +122,6 @@ int tempi_bounce_arrived(MPI_Request request, int partition);
 struct tempi_record;
 /* At a start: MPI_SUCCESS, or an error that was raised already. */
 int tempi_bounce_fill(tempi_bounce *bounce);
-/* The record's operation is complete. */
-void tempi_bounce_settle(struct tempi_record *record, const MPI_Status *status);
 void tempi_bounce_free(tempi_bounce *bounce);
 
 /* ---- what lingers ---------------------------------------------------------------------------- */

@@ -139,7 +139,7 @@ void tempi_loopback_expected(MPI_Comm comm, int rc, int tag, MPI_Request request
     if (rc == MPI_SUCCESS) {
         tempi_lock_acquire(&tempi_records.lock);
         const tempi_record_slot *slot = tempi_records_find(tempi_handle(request));
-        if (slot && slot->record->role == TEMPI_REQUEST_ATTACHED && slot->record->receives)
+        if (slot && slot->record->ops == &tempi_message_ops && slot->record->receives)
             record = slot->record;
         tempi_lock_release(&tempi_records.lock);
     }
@@ -224,10 +224,22 @@ bool tempi_loopback_carry(const struct tempi_mpi *next, const void *buf, MPI_Cou
     return false;
 }
 
-void tempi_loopback_refused(tempi_record *record)
+static void refused(tempi_record *record)
 {
-    if (!record->receive)
-        return;
     record->receive->moved = false;
     tempi_loopback_look(tempi_comm_of(record->comm), record->destination);
 }
+
+static void check(const tempi_record *record)
+{
+    tempi_check_move(record->receive->typemap, record->op.into, record->typemap, &record->op,
+                     "a send to oneself");
+}
+
+const tempi_record_ops tempi_loopback_ops = {.inner = tempi_proxy_inner,
+                                             .start = tempi_record_never_starts,
+                                             .check = check,
+                                             .refused = refused,
+                                             .arrived = tempi_message_arrived,
+                                             .cut = tempi_message_was_cut,
+                                             .finish = tempi_proxy_finish};

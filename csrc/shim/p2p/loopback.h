@@ -72,9 +72,6 @@ static inline bool tempi_loopback_carries(const struct tempi_mpi *next, const vo
            tempi_loopback_carry(next, buf, count, datatype, mode, dest, tag, comm, request);
 }
 
-/* A send that was to go out after its move was not: the receive has no message. */
-void tempi_loopback_refused(tempi_record *record);
-
 /* Whether a combined call's send matches its receive by the rule above, sizes apart. */
 bool tempi_loopback_matches(MPI_Comm comm, int dest, int sendtag, int source, int recvtag);
 

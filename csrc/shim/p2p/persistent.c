@@ -16,13 +16,12 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
 {
     tempi_record *record = tempi_request_record(message, receives);
     if (record) {
-        record->role = TEMPI_REQUEST_PERSISTENT;
+        record->ops = &tempi_message_persistent_ops;
         record->active = false;
         record->request = tempi_handle(*request);
         record->comm = tempi_handle(comm);
         if (tempi_records_put(record))
             return true;
-        record->role = TEMPI_REQUEST_ATTACHED;
         tempi_request_unrecord(record, message);
     }
     TEMPI_WARN_ONCE("out of memory for a persistent request: it is left to the library");
@@ -83,9 +82,26 @@ static tempi_record *prepare(MPI_Request request)
     record->told = false;
     record->op.stream = tempi_stream_of(tempi_comm_of(record->comm));
     if (!tempi_records_put(record))
-        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a persistent request lost its record");
+        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: cannot track a persistent request; what it "
+                                   "receives from now on may be incomplete");
     return record;
 }
+
+static bool start(tempi_record *record, tempi_op *out, int *rc)
+{
+    (void)rc;
+    *out = record->op;
+    return !record->receives;
+}
+
+const tempi_record_ops tempi_message_persistent_ops = {.inner = tempi_record_has_no_inner,
+                                                       .start = start,
+                                                       .check = tempi_record_needs_no_check,
+                                                       .refused = tempi_record_is_refused,
+                                                       .arrived = tempi_message_arrived,
+                                                       .cut = tempi_message_was_cut,
+                                                       .finish = tempi_record_rest,
+                                                       .once = &tempi_message_ops};
 
 static void packed(tempi_record *record)
 {
@@ -132,11 +148,8 @@ static int prepare_all(int count, const MPI_Request requests[])
     int n = 0, rc = MPI_SUCCESS;
     for (int i = 0; i < count && rc == MPI_SUCCESS; ++i) {
         tempi_record *record = prepare(requests[i]);
-        if (record && record->bounce)
-            rc = tempi_bounce_fill(record->bounce);
-        if (!record || record->bounce || record->receives)
+        if (!record || !record->ops->start(record, &ops[n], &rc))
             continue;
-        ops[n] = record->op;
         records[n++] = record;
         if (many || n < FEW)
             continue;

@@ -47,7 +47,7 @@ static void bury(void)
         tempi_posted *gone = ledger;
         ledger = ledger->next;
         for (tempi_record *r = gone->first; r; r = r->behind) {
-            r->ledger = NULL;
+            r->waits_in = NULL;
             atomic_fetch_sub(&waiting, 1);
         }
         free(gone);
@@ -161,7 +161,7 @@ static void append(tempi_posted *ledger, tempi_record *record)
         end = &(*end)->behind;
     *end = record;
     record->behind = NULL;
-    record->ledger = ledger;
+    record->waits_in = ledger;
     atomic_fetch_add(&waiting, 1);
 }
 
@@ -186,7 +186,7 @@ static void take_out(tempi_record **place)
 {
     tempi_record *record = *place;
     *place = record->behind;
-    record->ledger = NULL;
+    record->waits_in = NULL;
     atomic_fetch_sub(&waiting, 1);
 }
 
@@ -211,7 +211,7 @@ void tempi_posted_leave(tempi_record *record)
 {
     tempi_lock_acquire(&lock);
     bury();
-    tempi_posted *ledger = record->ledger;
+    tempi_posted *ledger = record->waits_in;
     if (ledger) {
         tempi_record **place = &ledger->first;
         while (*place != record)

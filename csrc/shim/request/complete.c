@@ -2,7 +2,7 @@
  *
  * 1. Claim the records of the requests in question: the library may free a handle, and another
  *    thread reuse it, before we are back.
- * 2. Put a posted proxy's own request in its place in the array.
+ * 2. Put the library's request of a posted proxy in its place in the array.
  * 3. Call the library, with statuses of our own where a receive needs them and the program gave
  * none.
  * 4. Unpack what arrived; finish the completed records, put the others back.
@@ -21,20 +21,6 @@ typedef struct claims {
     bool receives;
 } claims;
 
-static bool proxied(const tempi_record *record)
-{
-    return record->role == TEMPI_REQUEST_PROXY &&
-           __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE);
-}
-
-/* A send whose posting failed has no request of the library's: it counts as complete, with its
- * error. */
-static void substitute(tempi_record *record, MPI_Request *request)
-{
-    if (proxied(record))
-        *request = tempi_request_of(record->inner);
-}
-
 static void claim_all(MPI_Request requests[], int64_t n, claims *out)
 {
     *out = (claims){.last = &out->first};
@@ -50,7 +36,7 @@ static void claim_all(MPI_Request requests[], int64_t n, claims *out)
         *out->last = record;
         out->last = &record->beside;
         out->receives |= record->receives || record->cancelled;
-        substitute(record, &requests[i]);
+        (void)record->ops->inner(record, &requests[i]);
     }
     tempi_lock_release(&tempi_records.lock);
 }
@@ -59,7 +45,8 @@ static void put_back(tempi_record *record, MPI_Request requests[])
 {
     requests[record->index] = tempi_request_of(record->request);
     if (!tempi_records_put(record))
-        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
+        TEMPI_LOG(TEMPI_LOG_ERROR,
+                  "out of memory: cannot track a request; its receive may be incomplete");
 }
 
 /* What completed, collected so that all of it is unpacked as one piece of work. */
@@ -98,7 +85,7 @@ static void finish(tempi_record *record, MPI_Status *status, arrivals *a)
         if (status && a->several)
             status->MPI_ERROR = record->error;
     }
-    tempi_request_finish(record);
+    record->ops->finish(record);
 }
 
 static void arrivals_flush(arrivals *a)
@@ -151,8 +138,8 @@ static void arrivals_make_room(arrivals *a)
  */
 static void forget_freed(tempi_record *record, const MPI_Request requests[])
 {
-    if (record->role == TEMPI_REQUEST_PERSISTENT && requests[record->index] == MPI_REQUEST_NULL)
-        record->role = TEMPI_REQUEST_ATTACHED;
+    if (tempi_record_is_persistent(record) && requests[record->index] == MPI_REQUEST_NULL)
+        tempi_record_end_restarts(record);
 }
 
 /* It ended with `error`; `known`: its status says of what. */
@@ -161,8 +148,8 @@ static void complete(tempi_record *record, const MPI_Request requests[], MPI_Sta
 {
     forget_freed(record, requests);
     arrivals_make_room(a);
-    if (error == MPI_SUCCESS ? tempi_request_arrived(record, status, &a->ops[a->n])
-                             : known && tempi_request_cut(record, error, status, &a->ops[a->n])) {
+    if (error == MPI_SUCCESS ? record->ops->arrived(record, status, &a->ops[a->n])
+                             : known && record->ops->cut(record, error, status, &a->ops[a->n])) {
         a->statuses[a->n] = status;
         a->records[a->n++] = record;
         return;
@@ -211,7 +198,7 @@ static int end_one(int rc, tempi_record *record, const MPI_Status *status)
     if (rc == MPI_SUCCESS || record->receives)
         tempi_request_settle(record, rc, status);
     const int failed = tempi_request_tell(record, record->error);
-    tempi_request_finish(record);
+    record->ops->finish(record);
     return failed != MPI_SUCCESS ? failed : rc;
 }
 
@@ -273,8 +260,8 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
         if (still)
             put_back(record, requests);
         else
-            complete(record, requests, status, !told && record->bounce ? MPI_SUCCESS : error, told,
-                     &a);
+            complete(record, requests, status,
+                     !told && record->ops->settles_without_status ? MPI_SUCCESS : error, told, &a);
     }
     arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
@@ -363,8 +350,9 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
  * be found here before the library is asked for one or some that are complete. */
 static bool failed_early(const tempi_record *record)
 {
-    return proxied(record) && record->error != MPI_SUCCESS &&
-           tempi_request_of(record->inner) == MPI_REQUEST_NULL;
+    MPI_Request inner;
+    return record->error != MPI_SUCCESS && record->ops->inner(record, &inner) &&
+           inner == MPI_REQUEST_NULL;
 }
 
 static bool any_failed_early(const claims *c)

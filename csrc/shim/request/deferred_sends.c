@@ -3,7 +3,6 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "cuda/backend.h"
-#include "shim/p2p/loopback.h"
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
 
@@ -49,12 +48,40 @@ static int proxy_cancel(void *state, int complete)
     return MPI_SUCCESS;
 }
 
-void tempi_deferred_retire(tempi_record *record)
+static void retire(const tempi_record *record)
 {
     MPI_Request proxy = tempi_request_of(record->request);
     tempi_lib.Grequest_complete(proxy);
     tempi_lib.Request_free(&proxy);
 }
+
+/* A send whose posting failed has no request of the library's. */
+bool tempi_proxy_inner(const tempi_record *record, MPI_Request *out)
+{
+    const bool posted = __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE);
+    if (posted)
+        *out = tempi_request_of(record->inner);
+    return posted;
+}
+
+void tempi_proxy_finish(tempi_record *record)
+{
+    retire(record);
+    tempi_record_release(record);
+}
+
+static void check_send(const tempi_record *record)
+{
+    tempi_check_op(record->typemap, &record->op, "a nonblocking send");
+}
+
+const tempi_record_ops tempi_proxy_ops = {.inner = tempi_proxy_inner,
+                                          .start = tempi_record_never_starts,
+                                          .check = check_send,
+                                          .refused = tempi_record_is_refused,
+                                          .arrived = tempi_message_arrived,
+                                          .cut = tempi_message_was_cut,
+                                          .finish = tempi_proxy_finish};
 
 static int largest_tag = 32767; /* what every library has at least */
 
@@ -82,14 +109,15 @@ static int put_proxy(tempi_record *record, MPI_Request inner, MPI_Request *proxy
     const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, proxy);
     if (rc != MPI_SUCCESS)
         return rc;
-    record->role = TEMPI_REQUEST_PROXY;
+    const tempi_record_ops *before = record->ops;
+    record->ops = record->receive ? &tempi_loopback_ops : &tempi_proxy_ops;
     record->request = tempi_handle(*proxy);
     record->inner = tempi_handle(inner);
     record->next = NULL;
     if (tempi_records_put(record))
         return MPI_SUCCESS;
-    tempi_deferred_retire(record);
-    record->role = TEMPI_REQUEST_ATTACHED;
+    retire(record);
+    record->ops = before;
     return MPI_ERR_OTHER;
 }
 
@@ -132,15 +160,12 @@ static void post(tempi_record *record)
 {
     if (tempi_pack_error(&record->ticket) != TEMPI_OK) {
         record->error = MPI_ERR_OTHER; /* its handler is called when the request completes */
-        tempi_loopback_refused(record);
+        record->ops->refused(record);
         __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
         return;
     }
-    if (record->receive)
-        tempi_check_move(record->receive->typemap, record->op.into, record->typemap, &record->op,
-                         "a send to oneself");
-    else if (record->typemap)
-        tempi_check_op(record->typemap, &record->op, "a nonblocking send");
+    if (record->typemap)
+        record->ops->check(record);
     const struct tempi_mpi *next = record->mpi;
     const MPI_Comm comm = tempi_comm_of(record->comm);
     MPI_Request inner = MPI_REQUEST_NULL;
@@ -162,7 +187,7 @@ static void post(tempi_record *record)
     }
     record->told = record->error != MPI_SUCCESS;
     if (record->told)
-        tempi_loopback_refused(record);
+        record->ops->refused(record);
     record->inner = tempi_handle(inner);
     __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
 }
@@ -213,8 +238,8 @@ void tempi_deferred_orphan(tempi_record *record)
 /* True when the orphan is gone. */
 static bool finish_orphan(tempi_record *record)
 {
-    MPI_Request request = tempi_request_of(record->role == TEMPI_REQUEST_PROXY ? record->inner
-                                                                               : record->request);
+    MPI_Request request = tempi_request_of(record->request);
+    (void)record->ops->inner(record, &request);
     MPI_Status status;
     int done = 0;
     if (request == MPI_REQUEST_NULL)
@@ -226,11 +251,11 @@ static bool finish_orphan(tempi_record *record)
     if (!done)
         return false;
     (void)tempi_request_tell(record, record->error);
-    if (record->role == TEMPI_REQUEST_PERSISTENT) {
+    if (tempi_record_is_persistent(record)) {
         tempi_lib.Request_free(&request);
-        record->role = TEMPI_REQUEST_ATTACHED;
+        tempi_record_end_restarts(record);
     }
-    tempi_request_finish(record);
+    record->ops->finish(record);
     return true;
 }
 

@@ -54,9 +54,6 @@ void tempi_deferred_orphan(tempi_record *record);
  * the caller's. */
 int tempi_deferred_arrived(tempi_record *record, MPI_Request *request);
 
-/* A completed proxy: completes and frees the generalized request. */
-void tempi_deferred_retire(tempi_record *record);
-
 /* At Finalize: posts all, and waits for orphans as long as a program could expect. */
 void tempi_deferred_drain(void);
 

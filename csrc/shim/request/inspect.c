@@ -14,14 +14,14 @@ static int look(const struct tempi_mpi *next, MPI_Request request, int *flag, MP
     if (!record)
         return next->Request_get_status(request, flag, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
-    if (record->role == TEMPI_REQUEST_PROXY && __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE))
-        request = tempi_request_of(record->inner);
+    (void)record->ops->inner(record, &request);
     known->MPI_ERROR = MPI_SUCCESS;
     const int rc = next->Request_get_status(request, flag, known);
     if (rc == MPI_SUCCESS && *flag && record->active && known->MPI_ERROR == MPI_SUCCESS)
         tempi_request_settle(record, MPI_SUCCESS, known);
     if (!tempi_records_put(record))
-        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
+        TEMPI_LOG(TEMPI_LOG_ERROR,
+                  "out of memory: cannot track a request; its receive may be incomplete");
     return rc;
 }
 
@@ -226,12 +226,12 @@ int tempi_impl_Cancel(const struct tempi_mpi *next, MPI_Request *request)
     if (!record)
         return next->Cancel(request);
     MPI_Request target = *request;
-    if (record->role == TEMPI_REQUEST_PROXY)
-        target = tempi_request_of(record->inner);
+    (void)record->ops->inner(record, &target);
     record->cancelled = true;
     const int rc = target == MPI_REQUEST_NULL ? MPI_SUCCESS : next->Cancel(&target);
     if (!tempi_records_put(record))
-        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: a request lost its record");
+        TEMPI_LOG(TEMPI_LOG_ERROR,
+                  "out of memory: cannot track a request; its receive may be incomplete");
     return rc;
 }
 
@@ -246,8 +246,8 @@ int tempi_impl_Request_free(const struct tempi_mpi *next, MPI_Request *request)
         return next->Request_free(request);
     if (!record->active) {
         const int rc = next->Request_free(request);
-        record->role = TEMPI_REQUEST_ATTACHED; /* nothing is left to restart */
-        tempi_request_finish(record);
+        tempi_record_end_restarts(record);
+        record->ops->finish(record);
         return rc;
     }
     /* Active: the operation goes on, and its data passes through our buffer. */

@@ -14,7 +14,7 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives)
     tempi_record *record = tempi_record_new();
     if (!record)
         return NULL;
-    record->role = TEMPI_REQUEST_ATTACHED;
+    record->ops = &tempi_message_ops;
     record->receives = receives;
     record->active = true;
     record->op = message->op;
@@ -31,7 +31,7 @@ void tempi_request_unrecord(tempi_record *record, tempi_message *message)
     message->op = record->op;
     record->op.packed = NULL;
     record->op.parts = NULL;
-    tempi_request_finish(record);
+    tempi_record_release(record);
 }
 
 /* A receive that is complete brings its bytes in. */
@@ -112,9 +112,9 @@ static void take_in(const tempi_record *record, int64_t came, tempi_op *out)
     out->n = came < out->n ? came : out->n;
 }
 
-bool tempi_request_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
+bool tempi_message_was_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
 {
-    if (record->bounce || record->settled || !record->receives || record->moved)
+    if (record->settled || !record->receives || record->moved)
         return false;
     const int64_t came = tempi_message_cut(error, status, record->op.n);
     if (came == 0)
@@ -135,12 +135,8 @@ int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool 
     return tempi_request_attach(message, receives, comm, request);
 }
 
-bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
+bool tempi_message_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
 {
-    if (record->bounce) {
-        tempi_bounce_settle(record, status);
-        return false;
-    }
     if (record->settled || !record->receives)
         return false;
     record->settled = true;
@@ -197,24 +193,61 @@ int tempi_request_tell(tempi_record *record, int code)
 void tempi_request_settle(tempi_record *record, int error, const MPI_Status *status)
 {
     tempi_op op;
-    if (error == MPI_SUCCESS ? tempi_request_arrived(record, status, &op)
-                             : tempi_request_cut(record, error, status, &op))
+    if (error == MPI_SUCCESS ? record->ops->arrived(record, status, &op)
+                             : record->ops->cut(record, error, status, &op))
         tempi_request_unpack(&op, &record, 1);
 }
 
-void tempi_request_finish(tempi_record *record)
+void tempi_record_release(tempi_record *record)
 {
-    if (record->role == TEMPI_REQUEST_PERSISTENT) {
-        record->active = false;
-        if (tempi_records_put(record))
-            return;
-        TEMPI_WARN_ONCE("out of memory: a persistent request lost its record");
-    }
-    if (record->role == TEMPI_REQUEST_PROXY)
-        tempi_deferred_retire(record);
-    if (record->ledger)
+    if (record->waits_in)
         tempi_posted_leave(record);
     tempi_typemap_free(record->typemap);
     tempi_bounce_free(record->bounce);
     tempi_record_free(record);
 }
+
+void tempi_record_rest(tempi_record *record)
+{
+    record->active = false;
+    if (tempi_records_put(record))
+        return;
+    TEMPI_WARN_ONCE("out of memory: cannot track a persistent request; what it receives from now "
+                    "on may be incomplete");
+    tempi_record_release(record);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+bool tempi_record_has_no_inner(const tempi_record *record, MPI_Request *out)
+{
+    (void)record;
+    (void)out;
+    return false;
+}
+
+bool tempi_record_never_starts(tempi_record *record, tempi_op *out, int *rc)
+{
+    (void)record;
+    (void)out;
+    (void)rc;
+    return false;
+}
+
+void tempi_record_needs_no_check(const tempi_record *record)
+{
+    (void)record;
+}
+
+void tempi_record_is_refused(tempi_record *record)
+{
+    (void)record;
+}
+
+const tempi_record_ops tempi_message_ops = {.inner = tempi_record_has_no_inner,
+                                            .start = tempi_record_never_starts,
+                                            .check = tempi_record_needs_no_check,
+                                            .refused = tempi_record_is_refused,
+                                            .arrived = tempi_message_arrived,
+                                            .cut = tempi_message_was_cut,
+                                            .finish = tempi_record_release};

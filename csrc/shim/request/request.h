@@ -3,6 +3,7 @@
 #define TEMPI_SHIM_REQUEST_H
 
 #include "shim/p2p/message.h"
+#include "shim/request/record_ops.h"
 #include "transfer/records.h"
 
 /* The nonblocking operation of `message` was just posted in `comm` and returned `request`. Complete
@@ -25,12 +26,6 @@ tempi_record *tempi_request_record(tempi_message *message, bool receives);
 /* The other way: the message owns all again, the record is gone. */
 void tempi_request_unrecord(tempi_record *record, tempi_message *message);
 
-/* True: a completed receive brought the bytes of *out, which are still to be unpacked. What came
- * through host memory in place of a device's goes there now. */
-bool tempi_request_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out);
-/* The same of a receive that ended with `error`: of a message that was too long, what the library
- * brought of it. */
-bool tempi_request_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out);
 /* Unpacks what arrived for several requests, as one piece of work; records->error where that
  * failed. */
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n);
@@ -43,8 +38,5 @@ int tempi_request_tell(tempi_record *record, int code);
 
 /* What the library of this version does. */
 void tempi_complete_learn(const char *version);
-
-/* After settling: the record is freed, or rests until the next MPI_Start. */
-void tempi_request_finish(tempi_record *record);
 
 #endif
