@@ -41,7 +41,7 @@ def imposed(timer: _native.Timer, method: str) -> _native.Timer:
     """The same by that method of tempi's."""
 
     def run(loops: int) -> float:
-        _engine.lib.tempi_device_method_impose(predict.METHODS.index(method))
+        _engine.lib.tempi_device_method_impose(predict.NUMBERS[method])
         try:
             return timer(loops)
         finally:

@@ -29,6 +29,46 @@ typedef enum tempi_status {
 const char *tempi_version(void);
 const char *tempi_status_string(int status);
 
+/* ---- what is asked, and how it is done ------------------------------------------------------- */
+
+/* Between memory and packed bytes. */
+typedef enum tempi_direction {
+    TEMPI_PACK = 0,  /* out of memory: MPI_Pack, and the first step of a send */
+    TEMPI_UNPACK = 1 /* into memory: MPI_Unpack, and the last step of a receive */
+} tempi_direction;
+
+typedef enum tempi_operation {
+    TEMPI_OP_PACK = 0,
+    TEMPI_OP_UNPACK = 1,
+    TEMPI_OP_SEND = 2,
+    TEMPI_OP_RECV = 3,
+    TEMPI_OPERATIONS = 4
+} tempi_operation;
+
+/* How an operation is done. LIBRARY: the call goes to the MPI library as it came. HOST: memory and
+ * packed bytes are host memory. All others: the memory is a device's (or pinned, or managed), and
+ * its kernels or copies do it. */
+typedef enum tempi_method {
+    TEMPI_METHOD_HOST = 0,
+    TEMPI_METHOD_DEVICE = 1,    /* packed bytes in memory of the same device */
+    TEMPI_METHOD_ONE_SHOT = 2,  /* in pinned host memory, which the kernel writes or reads itself */
+    TEMPI_METHOD_STAGED = 3,    /* the kernel works in a device buffer, copied in one piece */
+    TEMPI_METHOD_PIPELINED = 4, /* the same in pieces, so that kernel and copy overlap */
+    TEMPI_METHOD_LIBRARY = 5,
+    TEMPI_METHODS = 6,     /* those above, by which predictions are numbered */
+    TEMPI_METHOD_MIXED = 6 /* memory of several kinds: each part has a method of its own */
+} tempi_method;
+
+/* Names of version 0.1, for one release. */
+enum { TEMPI_OUTGOING = TEMPI_PACK, TEMPI_INCOMING = TEMPI_UNPACK };
+enum { TEMPI_DEVICE_PACK = TEMPI_PACK, TEMPI_DEVICE_UNPACK = TEMPI_UNPACK };
+enum {
+    TEMPI_MODEL_PACK = TEMPI_OP_PACK,
+    TEMPI_MODEL_UNPACK = TEMPI_OP_UNPACK,
+    TEMPI_MODEL_SEND = TEMPI_OP_SEND,
+    TEMPI_MODEL_RECV = TEMPI_OP_RECV
+};
+
 /* ---- layouts: the canonical strided form of a datatype --------------------------------------- */
 
 enum { TEMPI_MAX_DIMS = 12 };
@@ -160,8 +200,6 @@ int tempi_memory_query(const void *address, int32_t *kind, int32_t *device);
 /* 1 where this process can have device memory at all; the answer stays. */
 int tempi_gpu_possible(void);
 
-enum { TEMPI_OUTGOING = 0, TEMPI_INCOMING = 1 };
-
 /* Until tempi_stream_end, this thread's MPI calls take the memory at `address` to be ready when
  * what `stream` holds now is done: tempi's packs from it (OUTGOING) or unpacks into it (INCOMING,
  * also those that only end in a later call) wait for that on the device. What is left to the
@@ -211,7 +249,6 @@ int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
  * common with this one's. Which of the two it is, is found out while messages go there, and NODE
  * until then. */
 enum { TEMPI_PEER_SELF = 0, TEMPI_PEER_NODE = 1, TEMPI_PEER_OTHER = 2, TEMPI_PEER_FAR = 3 };
-enum { TEMPI_MODEL_PACK = 0, TEMPI_MODEL_UNPACK = 1, TEMPI_MODEL_SEND = 2, TEMPI_MODEL_RECV = 3 };
 
 /* What a calibration depends on. */
 typedef struct tempi_machine {
@@ -260,7 +297,7 @@ typedef struct tempi_prediction {
     int32_t ours; /* tempi's way is predicted to be faster, by more than the margin */
 } tempi_prediction;
 
-/* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer. `operation`: TEMPI_MODEL_*;
+/* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer. `operation`: TEMPI_OP_*;
  * `bytes`: packed size of the message. */
 int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, int64_t bytes,
                         int operation, int peer, tempi_prediction *out);
@@ -272,16 +309,6 @@ int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int
 int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation,
                       int peer);
 
-/* How a message of device memory is carried, by number; LIBRARY: the buffer is handed over as it
- * is. */
-enum {
-    TEMPI_METHOD_LIBRARY = 0,
-    TEMPI_METHOD_DEVICE = 1,
-    TEMPI_METHOD_ONE_SHOT = 2,
-    TEMPI_METHOD_STAGED = 3,
-    TEMPI_METHOD_PIPELINED = 4,
-    TEMPI_METHODS = 5
-};
 enum { TEMPI_TABLES_OF_HOST = 0, TEMPI_TABLES_OF_DEVICE = 1, TEMPI_TABLES_OF_MANAGED = 2 };
 
 /* The memory that MPI_Pack writes to and MPI_Unpack reads from: PLAIN is of the host, and no
@@ -304,7 +331,7 @@ typedef struct tempi_device_message {
     int64_t bytes;     /* packed */
     int64_t whole;     /* of a message of several memories, of which these bytes are one's part */
     int64_t stretches; /* such a part: pieces in which its bytes lie in the packed stream */
-    int32_t operation; /* TEMPI_MODEL_* */
+    int32_t operation; /* TEMPI_OP_* */
     int32_t peer;      /* TEMPI_PEER_*, of SEND and RECV */
     int32_t packed;    /* TEMPI_PACKED_*, of PACK and UNPACK */
     int32_t memory;    /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
@@ -401,8 +428,6 @@ typedef struct tempi_device_op {
     void *mem;
     void *packed;
 } tempi_device_op;
-
-enum { TEMPI_DEVICE_PACK = 0, TEMPI_DEVICE_UNPACK = 1 };
 
 /* All operations as one piece of work, as a burst of messages is; returns when it is done. They
  * must not overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN", "arrive", "call", "depart"]
 
 _lib = _engine.lib
-_OUTGOING, _INCOMING = _lib.TEMPI_OUTGOING, _lib.TEMPI_INCOMING
+_OUTGOING, _INCOMING = _lib.TEMPI_PACK, _lib.TEMPI_UNPACK
 _SPECS = (list, tuple)
 
 #: The types of buffers that no stream concerns and that mpi4py knows best. Where there can be device

@@ -7,8 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-_Static_assert((int)TEMPI_DEVICE_PACK == (int)TEMPI_PACK &&
-                   (int)TEMPI_DEVICE_UNPACK == (int)TEMPI_UNPACK,
+_Static_assert((int)TEMPI_PACK == (int)TEMPI_PACK && (int)TEMPI_UNPACK == (int)TEMPI_UNPACK,
                "one numbering");
 
 static void start(void)
@@ -27,8 +26,8 @@ static bool is_up(void)
 
 static tempi_op make_op(const tempi_device_op *op, int direction, int device)
 {
-    const int method = tempi_memory_of(op->packed) == TEMPI_MEMORY_DEVICE ? TEMPI_ON_DEVICE
-                                                                          : TEMPI_ONE_SHOT;
+    const int method = tempi_memory_of(op->packed) == TEMPI_MEMORY_DEVICE ? TEMPI_METHOD_DEVICE
+                                                                          : TEMPI_METHOD_ONE_SHOT;
     return (tempi_op){.layout = op->layout,
                       .count = op->count,
                       .mem = op->mem,

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-_Static_assert((int)TEMPI_OUTGOING == (int)TEMPI_PACK && (int)TEMPI_INCOMING == (int)TEMPI_UNPACK,
+_Static_assert((int)TEMPI_PACK == (int)TEMPI_PACK && (int)TEMPI_UNPACK == (int)TEMPI_UNPACK,
                "one numbering");
 _Static_assert((int)TEMPI_MEMORY_KIND_PINNED == (int)TEMPI_MEMORY_PINNED &&
                    (int)TEMPI_MEMORY_KIND_DEVICE == (int)TEMPI_MEMORY_DEVICE &&
@@ -117,7 +117,7 @@ static int order_all(int ordinal, uintptr_t stream)
 int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
 {
     tempi_memory memory;
-    if (direction != TEMPI_OUTGOING && direction != TEMPI_INCOMING)
+    if (direction != TEMPI_PACK && direction != TEMPI_UNPACK)
         return TEMPI_ERR_ARG;
     const tempi_memory_kind kind = describe(address, &memory);
     if (!tempi_cuda_up())
@@ -125,7 +125,7 @@ int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
     const int ordinal = ordinal_of(&memory);
     if (!is_for_kernels(kind) || !tempi_shim_hooks.datatype_layout)
         return tempi_cuda_wait_stream(ordinal, stream);
-    if (direction == TEMPI_INCOMING && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
+    if (direction == TEMPI_UNPACK && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
         const int status = order_all(ordinal, stream);
         if (status != TEMPI_OK)
             return status;
@@ -274,15 +274,15 @@ static int run(tempi_op *op, uintptr_t stream)
     op->device = ordinal_of(&memory);
     switch (describe(op->packed, &packed)) {
     case TEMPI_MEMORY_FOREIGN: return TEMPI_ERR_UNSUPPORTED;
-    case TEMPI_MEMORY_HOST: op->method = TEMPI_STAGED; return run_now(op, stream);
-    case TEMPI_MEMORY_PINNED: op->method = TEMPI_ONE_SHOT; break;
+    case TEMPI_MEMORY_HOST: op->method = TEMPI_METHOD_STAGED; return run_now(op, stream);
+    case TEMPI_MEMORY_PINNED: op->method = TEMPI_METHOD_ONE_SHOT; break;
     case TEMPI_MEMORY_DEVICE:
         if (kind == TEMPI_MEMORY_DEVICE && packed.device != op->device)
             return TEMPI_ERR_UNSUPPORTED;
         op->device = packed.device;
-        op->method = TEMPI_ON_DEVICE;
+        op->method = TEMPI_METHOD_DEVICE;
         break;
-    default: op->method = TEMPI_ON_DEVICE; break;
+    default: op->method = TEMPI_METHOD_DEVICE; break;
     }
     return submit(op, stream);
 }

@@ -120,12 +120,12 @@ struct tempi_device_choices {
 
 /* Of messages the peer, of MPI_Pack and MPI_Unpack the memory on the packed side, and parts of
  * messages. */
-static int kind_of(const tempi_device_ask *ask)
+static int kind_of(const tempi_device_query *ask)
 {
     if (ask->part)
         return KINDS - 1;
-    const bool message = ask->about.operation == TEMPI_MODEL_SEND ||
-                         ask->about.operation == TEMPI_MODEL_RECV;
+    const bool message = ask->about.operation == TEMPI_OP_SEND ||
+                         ask->about.operation == TEMPI_OP_RECV;
     return message ? ask->about.peer : TEMPI_PEERS + ask->about.packed;
 }
 
@@ -181,14 +181,15 @@ static int method_of(uint8_t decided)
 }
 
 /* In a part's offsets are addresses: what words they allow is in its shape. */
-static bool is_shifted(const tempi_device_ask *ask, int word)
+static bool is_shifted(const tempi_device_query *ask, int word)
 {
     return !ask->part && ((uintptr_t)ask->address & (uintptr_t)(word - 1)) != 0;
 }
 
 /* A step's choice is that of its middle; a part's, that of the first one that came. */
 static uint8_t decide_step(const tempi_model *model, const tempi_layout *layout,
-                           const tempi_device_message *about, const tempi_device_ask *ask, int step)
+                           const tempi_device_message *about, const tempi_device_query *ask,
+                           int step)
 {
     tempi_device_message middle = *about;
     if (!ask->part)
@@ -197,7 +198,7 @@ static uint8_t decide_step(const tempi_model *model, const tempi_layout *layout,
 }
 
 int tempi_device_choose(tempi_device_choices **cache, const tempi_layout *layout,
-                        const tempi_device_ask *ask)
+                        const tempi_device_query *ask)
 {
     const tempi_model *model = model_of(ask->device);
     if (!model)
@@ -210,8 +211,7 @@ int tempi_device_choose(tempi_device_choices **cache, const tempi_layout *layout
         return method_of(decide_step(model, layout, &about, ask, step));
     }
     about.shifted = is_shifted(ask, choices->word);
-    const bool unpacks = about.operation == TEMPI_MODEL_RECV ||
-                         about.operation == TEMPI_MODEL_UNPACK;
+    const bool unpacks = about.operation == TEMPI_OP_RECV || about.operation == TEMPI_OP_UNPACK;
     _Atomic uint8_t *kept = &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.shifted]
                                             [unpacks][ask->may_leave][kind_of(ask)][step];
     uint8_t method = atomic_load_explicit(kept, memory_order_relaxed);

@@ -10,15 +10,18 @@
 typedef struct tempi_device_choices tempi_device_choices;
 void tempi_device_choices_free(tempi_device_choices *choices);
 
-/* Device memory that is to be sent, received, packed or unpacked, and the method is asked for. */
-typedef struct tempi_device_ask {
-    tempi_device_message about; /* `bytes` are the message's; `shifted` is found out */
-    const void *address;        /* of the buffer */
-    const tempi_layout
-        *part;      /* what the device has of a message of several memories; NULL: all of it */
-    int device;     /* ordinal */
-    bool may_leave; /* the library is a way */
-} tempi_device_ask;
+/* What a query says of device memory. */
+typedef struct tempi_device_query {
+    /* `bytes`, `operation` and `peer` are the query's, `shifted` is found out; `contiguous`: all
+     * the bytes are one run, which needs no kernel; `aware`: the library takes device addresses. */
+    tempi_device_message about;
+    const tempi_layout *layout;
+    const void *address;      /* of the buffer */
+    const tempi_layout *part; /* the device's part of a message of several memories; NULL: all */
+    int device;               /* ordinal */
+    bool dense;               /* the layout has no gaps */
+    bool may_leave;           /* the library is a way */
+} tempi_device_query;
 
 /* What tempi_model_start found: the tables that TEMPI_MODEL names or NULL, and whether refusals are
  * told. */
@@ -27,7 +30,7 @@ void tempi_model_devices_start(const tempi_machine *host, const tempi_model *nam
 /* TEMPI_METHOD_*, by the tables of that device; -1: it has none, or none for this message. Without
  * a cache it is predicted anew each time. */
 int tempi_device_choose(tempi_device_choices **cache, const tempi_layout *layout,
-                        const tempi_device_ask *ask);
+                        const tempi_device_query *ask);
 
 /* The least of what was predicted; the library only where that may be, and where nobody is well
  * below it. -1: nothing was. (predict_device.c) */

@@ -1,7 +1,6 @@
 #include "choose/device_rule.h"
 #include "base/config.h"
 #include "base/log.h"
-#include "pack/pack.h"
 
 /* From what the parts do, not yet from measurements: a kernel that writes over the bus saves the
  * copy and its latency, which decides while messages are short; a copy engine moves long ones
@@ -10,13 +9,13 @@
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 enum { ONE_SHOT_MOST = 256 * KIB, STAGED_MOST = 4 * MIB, AWARE_ONE_SHOT_MOST = 16 * KIB };
 
-static int automatic(int64_t bytes, bool aware)
+static tempi_method automatic(int64_t bytes, bool aware)
 {
     if (aware)
-        return bytes <= AWARE_ONE_SHOT_MOST ? TEMPI_ONE_SHOT : TEMPI_ON_DEVICE;
+        return bytes <= AWARE_ONE_SHOT_MOST ? TEMPI_METHOD_ONE_SHOT : TEMPI_METHOD_DEVICE;
     if (bytes <= ONE_SHOT_MOST)
-        return TEMPI_ONE_SHOT;
-    return bytes <= STAGED_MOST ? TEMPI_STAGED : TEMPI_PIPELINED;
+        return TEMPI_METHOD_ONE_SHOT;
+    return bytes <= STAGED_MOST ? TEMPI_METHOD_STAGED : TEMPI_METHOD_PIPELINED;
 }
 
 static _Atomic int imposed = -1;
@@ -29,52 +28,57 @@ void tempi_device_method_impose(int32_t method)
 int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware)
 {
     if (contiguous)
-        return aware ? TEMPI_ON_HOST : TEMPI_STAGED;
+        return aware ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
     return automatic(bytes, aware != 0);
+}
+
+static bool goes_through_host(int method)
+{
+    return method >= TEMPI_METHOD_ONE_SHOT && method <= TEMPI_METHOD_PIPELINED;
 }
 
 /* By a setting, or for measuring; -1: nobody asks. */
 static int asked(bool aware)
 {
     const tempi_settings *c = &tempi_config;
-    if (imposed >= 0 && (aware || imposed > TEMPI_ON_DEVICE))
+    if (imposed >= 0 && (aware || goes_through_host(imposed)))
         return imposed;
     if (c->automatic)
         return -1;
     if (c->oneshot)
-        return TEMPI_ONE_SHOT;
+        return TEMPI_METHOD_ONE_SHOT;
     if (c->device && aware)
-        return TEMPI_ON_DEVICE;
+        return TEMPI_METHOD_DEVICE;
     if (c->staged)
-        return TEMPI_STAGED;
-    return c->pipelined ? TEMPI_PIPELINED : -1;
+        return TEMPI_METHOD_STAGED;
+    return c->pipelined ? TEMPI_METHOD_PIPELINED : -1;
 }
 
 static bool staged_if_dense(void)
 {
-    return imposed >= 0 ? imposed > TEMPI_ON_DEVICE
+    return imposed >= 0 ? goes_through_host(imposed)
                         : tempi_config.contiguous_staged && !tempi_config.contiguous_automatic;
 }
 
-bool tempi_method_is_forced(bool dense, bool aware)
+bool tempi_device_rule_is_forced(bool dense, bool aware)
 {
     return imposed >= 0 || (dense ? staged_if_dense() : asked(aware) >= 0);
 }
 
-int tempi_method_choose(int64_t bytes, bool dense, bool aware)
+tempi_method tempi_device_rule(int64_t bytes, bool dense, bool aware)
 {
     if (dense)
-        return aware && !staged_if_dense() ? TEMPI_ON_HOST : TEMPI_STAGED;
+        return aware && !staged_if_dense() ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
     const int method = asked(aware);
     if (!aware && tempi_config.device && !tempi_config.automatic && !tempi_config.oneshot)
         TEMPI_WARN_ONCE(
             "TEMPI_DATATYPE_DEVICE needs an MPI library that takes device addresses; this one does not "
             "(TEMPI_CUDA_AWARE=1 says that it does)");
-    return method >= 0 ? method : automatic(bytes, aware);
+    return method >= 0 ? (tempi_method)method : automatic(bytes, aware);
 }
 
-int tempi_method_choose_part(int64_t bytes)
+tempi_method tempi_device_rule_of_packing(int64_t bytes)
 {
     const int method = asked(false);
-    return method >= 0 ? method : automatic(bytes, false);
+    return method >= 0 ? (tempi_method)method : automatic(bytes, false);
 }

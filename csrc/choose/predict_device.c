@@ -19,12 +19,6 @@
 #include "choose/table_file.h"
 #include "pack/pack.h"
 
-_Static_assert((int)TEMPI_METHOD_LIBRARY == (int)TEMPI_ON_HOST &&
-                   (int)TEMPI_METHOD_DEVICE == (int)TEMPI_ON_DEVICE &&
-                   (int)TEMPI_METHOD_ONE_SHOT == (int)TEMPI_ONE_SHOT &&
-                   (int)TEMPI_METHOD_STAGED == (int)TEMPI_STAGED &&
-                   (int)TEMPI_METHOD_PIPELINED == (int)TEMPI_PIPELINED,
-               "one numbering");
 _Static_assert(TEMPI_PACK == 0 && TEMPI_UNPACK == 1, "indices of the parts");
 
 static const double NONE = -1;
@@ -213,7 +207,7 @@ static void predict_message(const query *q, int direction, bool aware, tempi_dev
 int tempi_device_least(const tempi_device_prediction *p, bool may_leave)
 {
     int best = -1;
-    for (int m = TEMPI_METHOD_DEVICE; m < TEMPI_METHODS; ++m)
+    for (int m = TEMPI_METHOD_DEVICE; m <= TEMPI_METHOD_PIPELINED; ++m)
         if (p->seconds[m] >= 0 && (best < 0 || p->seconds[m] < p->seconds[best]))
             best = m;
     const double library = p->seconds[TEMPI_METHOD_LIBRARY];
@@ -248,13 +242,13 @@ int64_t tempi_device_largest(const tempi_model *model)
 
 static bool is_message(int32_t operation)
 {
-    return operation == TEMPI_MODEL_SEND || operation == TEMPI_MODEL_RECV;
+    return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
 }
 
 static bool is_sound(const tempi_device_message *m)
 {
-    return m->bytes > 0 && m->whole >= 0 && m->stretches >= 0 && m->operation >= TEMPI_MODEL_PACK &&
-           m->operation <= TEMPI_MODEL_RECV && m->peer >= 0 && m->peer < TEMPI_PEERS &&
+    return m->bytes > 0 && m->whole >= 0 && m->stretches >= 0 && m->operation >= TEMPI_OP_PACK &&
+           m->operation <= TEMPI_OP_RECV && m->peer >= 0 && m->peer < TEMPI_PEERS &&
            m->packed >= TEMPI_PACKED_PINNED && m->packed <= TEMPI_PACKED_PLAIN &&
            (m->memory == TEMPI_TABLES_OF_DEVICE || m->memory == TEMPI_TABLES_OF_MANAGED);
 }
@@ -280,8 +274,7 @@ int tempi_model_predict_device(const tempi_model *model, const tempi_layout *lay
         return TEMPI_ERR_ARG;
     const bool contiguous = layout->dense || message->contiguous, aware = message->aware != 0;
     const query q = query_of(model, layout, message);
-    const int direction = message->operation == TEMPI_MODEL_SEND ||
-                                  message->operation == TEMPI_MODEL_PACK
+    const int direction = message->operation == TEMPI_OP_SEND || message->operation == TEMPI_OP_PACK
                               ? TEMPI_PACK
                               : TEMPI_UNPACK;
     tempi_device_prediction p;

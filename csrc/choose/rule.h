@@ -8,13 +8,10 @@
 
 #include <stdbool.h>
 
-typedef enum tempi_operation {
-    TEMPI_OP_PACK,
-    TEMPI_OP_UNPACK,
-    TEMPI_OP_SEND,
-    TEMPI_OP_RECV,
-    TEMPI_OPERATIONS
-} tempi_operation;
+static inline int tempi_direction_of(tempi_operation operation)
+{
+    return operation == TEMPI_OP_SEND || operation == TEMPI_OP_PACK ? TEMPI_PACK : TEMPI_UNPACK;
+}
 
 typedef enum tempi_library {
     TEMPI_LIBRARY_UNKNOWN,

@@ -110,7 +110,7 @@ static int prepare_pipelined(tempi_cuda_item *item)
 static int prepare_staged(tempi_cuda_item *item)
 {
     item->host = item->op.packed;
-    if (item->op.method == TEMPI_STAGED || item->op.n <= PIECE)
+    if (item->op.method == TEMPI_METHOD_STAGED || item->op.n <= PIECE)
         item->buffer = tempi_cuda_buffer_get(item->op.device, item->op.n);
     if (!item->buffer && prepare_pipelined(item) != TEMPI_OK) {
         /* The kernel reaches pinned memory by itself. */
@@ -134,7 +134,8 @@ int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
     if (is_one_run(op)) /* the plan is a copy, which reaches any memory */
         return TEMPI_OK;
     const int status = ready_for_kernels(device, op->layout);
-    if (status != TEMPI_OK || op->method == TEMPI_ON_DEVICE || op->method == TEMPI_ONE_SHOT)
+    if (status != TEMPI_OK || op->method == TEMPI_METHOD_DEVICE ||
+        op->method == TEMPI_METHOD_ONE_SHOT)
         return status;
     return prepare_staged(item);
 }
@@ -150,9 +151,9 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
 {
     int ready = 0;
     for (int i = 0; i < n; ++i) {
-        if (ops[i].method == TEMPI_ON_HOST || ops[i].n == 0)
+        if (ops[i].method == TEMPI_METHOD_HOST || ops[i].n == 0)
             continue;
-        const int status = ops[i].method > TEMPI_PIPELINED
+        const int status = ops[i].method > TEMPI_METHOD_PIPELINED
                                ? TEMPI_ERR_ARG
                                : tempi_cuda_item_prepare(&ops[i], &items[ready]);
         if (status != TEMPI_OK) {

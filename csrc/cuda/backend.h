@@ -1,5 +1,5 @@
-/* cuda/backend.h: the device back end of pack/pack.h. Operations whose method is not TEMPI_ON_HOST
- * come here through tempi_pack_submit once tempi_cuda_backend_start was called.
+/* cuda/backend.h: the device back end of pack/pack.h. Operations whose method is not
+ * TEMPI_METHOD_HOST come here through tempi_pack_submit once tempi_cuda_backend_start was called.
  *
  * Work is gathered: tempi_cuda_flush launches all of it, in one launch a device and direction, and
  * a ticket's wait what the ticket needs; a test launches nothing. So who tests tickets flushes

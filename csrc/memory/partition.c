@@ -254,7 +254,7 @@ static tempi_partition verdict(look *l, int64_t size, tempi_memory *one, tempi_p
     }
     for (int p = 0; p < l->parts->n; ++p) {
         tempi_part *part = &l->parts->part[p];
-        part->method = part->device == HOST ? TEMPI_ON_HOST : TEMPI_ONE_SHOT;
+        part->method = part->device == HOST ? TEMPI_METHOD_HOST : TEMPI_METHOD_ONE_SHOT;
         bounds_of(part, size);
     }
     *parts = l->parts;

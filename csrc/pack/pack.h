@@ -11,20 +11,6 @@
 
 #include <stdbool.h>
 
-enum { TEMPI_PACK = 0, TEMPI_UNPACK = 1 };
-
-/* How an operation is done. On the host: mem and packed are host memory. All others: mem is device
- * memory (or pinned, or managed) and the device's kernels or copies do it. */
-enum {
-    TEMPI_ON_HOST = 0,
-    TEMPI_ON_DEVICE = 1, /* packed is memory of the same device */
-    TEMPI_ONE_SHOT = 2,  /* packed is pinned host memory, which the kernel writes or reads itself */
-    TEMPI_STAGED =
-        3, /* packed is host memory; the kernel works in a device buffer, copied in one piece */
-    TEMPI_PIPELINED = 4, /* the same in pieces, so that kernel and copy overlap */
-    TEMPI_MIXED = 5 /* mem is of several memories: each of the op's parts has a method of its own */
-};
-
 /* Bytes of a piece of a pipelined message: long enough to use the bus well and short enough to
  * overlap; to be measured. */
 enum { TEMPI_PIECE = 1 << 20 };
@@ -47,7 +33,8 @@ typedef struct tempi_op {
                          touched */
     uintptr_t stream; /* the program's, after which a device does it (cuda/device.h:
                          tempi_cuda_order); 0: by default */
-    struct tempi_parts *parts; /* TEMPI_MIXED: one operation for each memory (parts.h); else NULL */
+    struct tempi_parts
+        *parts; /* TEMPI_METHOD_MIXED: one operation for each memory (parts.h); else NULL */
     /* Of a pack by a device: straight into where this unpack would bring the bytes, whose memory is
      * the same device's; neither's `packed` is touched. It stays as it is until the work is
      * launched. NULL: into `packed`. */

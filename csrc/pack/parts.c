@@ -45,7 +45,7 @@ bool tempi_part_add(tempi_part *part, const tempi_box *box)
 void tempi_parts_set_method(tempi_parts *parts, int32_t method)
 {
     for (int i = 0; i < parts->n; ++i)
-        if (parts->part[i].method != TEMPI_ON_HOST)
+        if (parts->part[i].method != TEMPI_METHOD_HOST)
             parts->part[i].method = method;
 }
 
@@ -87,7 +87,7 @@ int tempi_parts_count(const tempi_op *ops, int n)
 {
     int all = 0;
     for (int i = 0; i < n; ++i)
-        all += ops[i].method == TEMPI_MIXED ? ops[i].parts->n : 1;
+        all += ops[i].method == TEMPI_METHOD_MIXED ? ops[i].parts->n : 1;
     return all;
 }
 
@@ -106,7 +106,7 @@ static tempi_op part_op(const tempi_op *whole, const tempi_part *part)
 void tempi_parts_expand(const tempi_op *ops, int n, tempi_op *out)
 {
     for (int i = 0; i < n; ++i) {
-        if (ops[i].method != TEMPI_MIXED)
+        if (ops[i].method != TEMPI_METHOD_MIXED)
             *out++ = ops[i];
         else
             for (int p = 0; p < ops[i].parts->n; ++p)

@@ -12,7 +12,7 @@ typedef struct tempi_part {
     tempi_layout
         layout;     /* one element: the message's count is in the boxes; the boxes are its own */
     int most;       /* boxes that there is room for */
-    int32_t method; /* TEMPI_ON_HOST or a device's */
+    int32_t method; /* TEMPI_METHOD_HOST or a device's */
     int32_t device;
 } tempi_part;
 

@@ -19,7 +19,7 @@ static inline __attribute__((always_inline)) void run_op(const tempi_op *op)
 static void run_ops(const tempi_op *ops, int n)
 {
     for (int i = 0; i < n; i++)
-        if (ops[i].method == TEMPI_ON_HOST)
+        if (ops[i].method == TEMPI_METHOD_HOST)
             run_op(&ops[i]);
 }
 
@@ -105,7 +105,7 @@ void tempi_pack_set_device_backend(const tempi_backend *backend)
 static int for_host(const tempi_op *ops, int n)
 {
     for (int i = 0; i < n; i++)
-        if (ops[i].method != TEMPI_ON_HOST)
+        if (ops[i].method != TEMPI_METHOD_HOST)
             return 0;
     return 1;
 }
@@ -140,7 +140,7 @@ static int mixed_submit(const tempi_op *ops, int n, int all, tempi_ticket *out)
 static int is_mixed(const tempi_op *ops, int n)
 {
     for (int i = 0; i < n; i++)
-        if (ops[i].method == TEMPI_MIXED)
+        if (ops[i].method == TEMPI_METHOD_MIXED)
             return 1;
     return 0;
 }
@@ -186,7 +186,7 @@ int tempi_pack_run(const tempi_op *ops, int n)
 {
     tempi_ticket ticket;
     const int delayed = atomic_load_explicit(&delay_tests, memory_order_relaxed) > 0;
-    if (n == 1 && ops->method == TEMPI_ON_HOST && !delayed) { /* most calls, and the shortest */
+    if (n == 1 && ops->method == TEMPI_METHOD_HOST && !delayed) { /* most calls, and the shortest */
         run_op(ops);
         return TEMPI_OK;
     }

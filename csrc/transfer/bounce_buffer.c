@@ -1,7 +1,6 @@
 #include "transfer/bounce_buffer.h"
 #include "base/budget.h"
-#include "choose/device_choice.h"
-#include "choose/device_rule.h"
+#include "choose/choose.h"
 #include "datatype/layout.h"
 #include "pack/parts.h"
 #include "transfer/packed_buffer.h"
@@ -253,20 +252,19 @@ static bool is_one_run(const tempi_bounce_buffer_piece *p)
 static int method_of(const tempi_op *op)
 {
     if (op->parts)
-        return TEMPI_MIXED;
+        return TEMPI_METHOD_MIXED;
     if (op->device < 0)
-        return TEMPI_ON_HOST;
-    const tempi_device_ask ask = {
-        .about = {.bytes = op->n,
-                  .operation = op->direction == TEMPI_PACK ? TEMPI_MODEL_PACK : TEMPI_MODEL_UNPACK,
-                  .packed = TEMPI_PACKED_PINNED,
-                  .memory = TEMPI_TABLES_OF_DEVICE},
-        .address = op->mem,
-        .device = op->device};
-    const int method = tempi_method_is_forced(false, false)
-                           ? -1
-                           : tempi_device_choose(NULL, op->layout, &ask);
-    return method >= 0 ? method : tempi_method_choose_part(op->n);
+        return TEMPI_METHOD_HOST;
+    const tempi_device_query device = {.about = {.packed = TEMPI_PACKED_PINNED,
+                                                 .memory = TEMPI_TABLES_OF_DEVICE},
+                                       .layout = op->layout,
+                                       .address = op->mem,
+                                       .device = op->device};
+    return (int)tempi_choose(NULL, &(tempi_query){.operation = op->direction == TEMPI_PACK
+                                                                   ? TEMPI_OP_PACK
+                                                                   : TEMPI_OP_UNPACK,
+                                                  .bytes = op->n,
+                                                  .device = &device});
 }
 
 static int put(load *l, const tempi_bounce_buffer_piece *p, int64_t first, int64_t n)
@@ -283,7 +281,7 @@ static int put(load *l, const tempi_bounce_buffer_piece *p, int64_t first, int64
                      .parts = p->parts};
     l->there[l->n] = NULL;
     if (is_one_run(p)) {
-        op->method = p->device < 0 ? TEMPI_ON_HOST : TEMPI_STAGED;
+        op->method = p->device < 0 ? TEMPI_METHOD_HOST : TEMPI_METHOD_STAGED;
         op->packed = place + p->layout->true_lb + first;
     } else {
         op->method = method_of(op);

@@ -7,8 +7,8 @@
 static bool get(tempi_op *op)
 {
     switch (op->method) {
-    case TEMPI_ON_HOST: op->packed = tempi_stage_get(op->n); break;
-    case TEMPI_ON_DEVICE: op->packed = tempi_cuda_buffer_get(op->device, op->n); break;
+    case TEMPI_METHOD_HOST: op->packed = tempi_stage_get(op->n); break;
+    case TEMPI_METHOD_DEVICE: op->packed = tempi_cuda_buffer_get(op->device, op->n); break;
     default: op->packed = tempi_cuda_pinned_get(op->device, op->n); break;
     }
     return op->packed != NULL;
@@ -20,18 +20,18 @@ bool tempi_packed_get(tempi_op *op, bool must)
 {
     if (get(op))
         return true;
-    if (op->method == TEMPI_ON_DEVICE) {
-        op->method = TEMPI_ONE_SHOT;
+    if (op->method == TEMPI_METHOD_DEVICE) {
+        op->method = TEMPI_METHOD_ONE_SHOT;
         tempi_stat_add(TEMPI_STAT_method_changed, 1);
         if (get(op))
             return true;
     }
-    if (op->method == TEMPI_ON_HOST)
+    if (op->method == TEMPI_METHOD_HOST)
         return false;
-    if (op->method == TEMPI_MIXED)
-        tempi_parts_set_method(op->parts, TEMPI_STAGED);
+    if (op->method == TEMPI_METHOD_MIXED)
+        tempi_parts_set_method(op->parts, TEMPI_METHOD_STAGED);
     else
-        op->method = TEMPI_STAGED;
+        op->method = TEMPI_METHOD_STAGED;
     tempi_stat_add(TEMPI_STAT_method_changed, 1);
     op->packed = tempi_stage_get(op->n);
     if (!op->packed && must)
@@ -41,7 +41,7 @@ bool tempi_packed_get(tempi_op *op, bool must)
 
 void tempi_packed_put(tempi_op *op)
 {
-    if (op->packed && (op->method == TEMPI_ON_HOST || !tempi_cuda_pool_put(op->packed)))
+    if (op->packed && (op->method == TEMPI_METHOD_HOST || !tempi_cuda_pool_put(op->packed)))
         tempi_stage_put(op->packed);
     op->packed = NULL;
 }

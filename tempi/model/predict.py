@@ -10,11 +10,16 @@ from tempi import _engine
 from tempi.model import grid
 from tempi.model.store import Machine, StoreError
 
-__all__ = ["METHODS", "OPERATIONS", "PACKED", "DevicePrediction", "Model", "Prediction", "rule_method"]
+__all__ = ["METHODS", "NUMBERS", "OPERATIONS", "PACKED", "DevicePrediction", "Model", "Prediction", "rule_method"]
 
 OPERATIONS = ("pack", "unpack", "send", "recv")
 #: Ways to carry a message of device memory, by the engine's numbers.
 METHODS = ("library", "device", "oneshot", "staged", "pipelined")
+#: The engine's numbers of these (tempi.h).
+NUMBERS = {
+    name: getattr(_engine.lib, f"TEMPI_METHOD_{'ONE_SHOT' if name == 'oneshot' else name.upper()}") for name in METHODS
+}
+NAMES = {number: name for name, number in NUMBERS.items()}
 #: Where the packed bytes of MPI_Pack and MPI_Unpack lie; plain: in host memory that no device reaches.
 PACKED = ("pinned", "device", "plain")
 
@@ -93,14 +98,14 @@ class Model:
         if status == _engine.lib.TEMPI_ERR_UNSUPPORTED:
             return None
         _engine.check(status, doing="prediction")
-        possible = [number for number in range(len(METHODS)) if out.seconds[number] >= 0]
+        possible = [name for name in METHODS if out.seconds[NUMBERS[name]] >= 0]
         return DevicePrediction(
-            {METHODS[n]: float(out.seconds[n]) for n in possible},
-            {METHODS[n]: (out.pack[n], out.message[n], out.unpack[n]) for n in possible},
-            METHODS[out.method],
+            {name: float(out.seconds[NUMBERS[name]]) for name in possible},
+            {name: tuple(part[NUMBERS[name]] for part in (out.pack, out.message, out.unpack)) for name in possible},
+            NAMES[out.method],
         )
 
 
 def rule_method(size: int, *, aware: bool, contiguous: bool = False) -> str:
     """The built-in rule's method for messages of device memory; `contiguous`: without gaps."""
-    return METHODS[_engine.lib.tempi_rule_method(size, contiguous, aware)]
+    return NAMES[_engine.lib.tempi_rule_method(size, contiguous, aware)]

@@ -95,7 +95,7 @@ static void use_device(const struct tempi_model *model)
                 .bytes = 1 + (int64_t)draw((uint64_t)1 << draw(40)),
                 .whole = draw(4) ? 0 : (int64_t)1 << draw(41),
                 .stretches = (int64_t)draw(9),
-                .operation = TEMPI_MODEL_PACK + (int32_t)draw(4),
+                .operation = TEMPI_OP_PACK + (int32_t)draw(4),
                 .peer = peer,
                 .packed = (int32_t)draw(3),
                 .contiguous = !draw(8),

@@ -104,7 +104,7 @@ static bool locate(const tempi_bounce_argument *buffer, tempi_bounce_buffer_piec
     const tempi_partition found = tempi_memory_partition(piece->layout, piece->count, mem, memory,
                                                          &piece->parts);
     for (int p = 0; found == TEMPI_PARTITION_MIXED && p < piece->parts->n; ++p)
-        if (piece->parts->part[p].method != TEMPI_ON_HOST)
+        if (piece->parts->part[p].method != TEMPI_METHOD_HOST)
             *memory = (tempi_memory){.kind = TEMPI_MEMORY_DEVICE,
                                      .device = piece->parts->part[p].device};
     return found != TEMPI_PARTITION_UNKNOWN;

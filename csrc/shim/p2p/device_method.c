@@ -1,14 +1,6 @@
 #include "shim/p2p/device_method.h"
-#include "base/config.h"
 #include "base/stats.h"
-#include "choose/device_rule.h"
 #include "shim/comm/cuda_aware.h"
-#include "shim/comm/peer_class.h"
-
-static tempi_device_choices **cache_of(const tempi_message *message)
-{
-    return &((tempi_type *)(uintptr_t)message->type)->device_choices; /* a cache in it */
-}
 
 /* One element that is one run, whatever follows it. */
 static bool is_run(const tempi_op *op)
@@ -18,106 +10,82 @@ static bool is_run(const tempi_op *op)
            (op->count == 1 && op->layout->nboxes == 1 && box->ndims == 0 && !box->table);
 }
 
-/* A library that packs wrongly has no say; TEMPI_FORCE leaves tempi's ways alone where kernels have
- * something to do. */
-static bool may_leave(const tempi_message *message)
-{
-    return tempi_library_cuda_aware() && !(message->type->known_wrong >> message->operation & 1) &&
-           (!tempi_config.force || message->op.layout->dense);
-}
-
-int tempi_method_of_message(const tempi_message *message, tempi_peer other)
+/* What a query says of the buffer of a message. */
+static tempi_device_query side_of(const tempi_message *message)
 {
     const tempi_op *op = &message->op;
-    const bool aware = tempi_library_cuda_aware(), dense = op->layout->dense, run = is_run(op);
-    if (tempi_method_is_forced(dense, aware) || (run && !aware)) /* there is one way for a run */
-        return tempi_method_choose(op->n, dense, aware);
-    const tempi_device_ask ask = {.about = {.bytes = op->n,
-                                            .operation = (int32_t)message->operation,
-                                            .peer = tempi_peer_class(other.comm, other.rank, op->n),
-                                            .memory = message->tables,
-                                            .contiguous = run,
-                                            .aware = aware},
-                                  .address = op->mem,
-                                  .device = op->device,
-                                  .may_leave = may_leave(message)};
-    const int method = tempi_device_choose(cache_of(message), op->layout, &ask);
-    return method >= 0 ? method : tempi_method_choose(op->n, dense, aware);
+    return (tempi_device_query){.about = {.memory = message->tables,
+                                          .contiguous = is_run(op),
+                                          .aware = tempi_library_cuda_aware()},
+                                .layout = op->layout,
+                                .address = op->mem,
+                                .device = op->device,
+                                .dense = op->layout->dense};
 }
 
-/* Without tables, and where a setting says it. */
-static int packing_by_rule(const tempi_op *op, int packed)
+tempi_method tempi_method_of_message(const tempi_message *message, const tempi_peer *peer)
 {
-    switch (packed) {
-    case TEMPI_PACKED_DEVICE: return TEMPI_ON_DEVICE;
-    case TEMPI_PACKED_PINNED: return tempi_method_choose_part(op->n);
-    default: return TEMPI_STAGED;
-    }
+    tempi_device_query device = side_of(message);
+    device.may_leave = true;
+    return tempi_choose(tempi_type_chooser(message->type),
+                        &(tempi_query){.operation = message->operation,
+                                       .bytes = message->op.n,
+                                       .peer = &tempi_message_peer,
+                                       .whom = peer,
+                                       .device = &device});
 }
 
-int tempi_method_of_packing(const tempi_message *message, int packed, bool may)
+tempi_method tempi_method_of_packing(const tempi_message *message, int packed, bool may)
 {
-    const tempi_op *op = &message->op;
-    if (tempi_method_is_forced(false, false) || is_run(op))
-        return packing_by_rule(op, packed);
-    const bool leave = may && may_leave(message);
-    if (!leave && packed != TEMPI_PACKED_PINNED) /* there is one way */
-        return packing_by_rule(op, packed);
-    const tempi_device_ask ask = {.about = {.bytes = op->n,
-                                            .operation = (int32_t)message->operation,
-                                            .packed = packed,
-                                            .memory = message->tables,
-                                            .aware = tempi_library_cuda_aware()},
-                                  .address = op->mem,
-                                  .device = op->device,
-                                  .may_leave = leave};
-    const int method = tempi_device_choose(cache_of(message), op->layout, &ask);
-    return method >= 0 ? method : packing_by_rule(op, packed);
+    tempi_device_query device = side_of(message);
+    device.about.packed = packed;
+    device.may_leave = may;
+    return tempi_choose(
+        tempi_type_chooser(message->type),
+        &(tempi_query){.operation = message->operation, .bytes = message->op.n, .device = &device});
 }
 
-static int method_of_part(const tempi_message *message, const tempi_part *part)
+static tempi_method method_of_part(const tempi_message *message, const tempi_part *part)
 {
     const tempi_op *op = &message->op;
-    if (tempi_part_is_run(part))
-        return TEMPI_STAGED;
-    if (tempi_method_is_forced(false, false))
-        return tempi_method_choose_part(op->n);
     int64_t stretches;
     tempi_layout alone = part->layout;
     alone.size = tempi_part_bytes(part, &stretches);
-    const tempi_device_ask ask = {
-        .about = {.bytes = alone.size,
-                  .whole = op->n,
-                  .stretches = stretches,
-                  .operation = op->direction == TEMPI_PACK ? TEMPI_MODEL_PACK : TEMPI_MODEL_UNPACK,
-                  .packed = TEMPI_PACKED_PINNED,
-                  .memory = TEMPI_TABLES_OF_DEVICE},
-        .part = &alone,
-        .device = part->device};
-    const int method = tempi_device_choose(cache_of(message), op->layout, &ask);
-    return method >= 0 ? method : tempi_method_choose_part(op->n);
+    const tempi_device_query device = {.about = {.whole = op->n,
+                                                 .stretches = stretches,
+                                                 .packed = TEMPI_PACKED_PINNED,
+                                                 .contiguous = tempi_part_is_run(part),
+                                                 .memory = TEMPI_TABLES_OF_DEVICE},
+                                       .layout = op->layout,
+                                       .part = &alone,
+                                       .device = part->device};
+    return tempi_choose(tempi_type_chooser(message->type),
+                        &(tempi_query){.operation = op->direction == TEMPI_PACK ? TEMPI_OP_PACK
+                                                                                : TEMPI_OP_UNPACK,
+                                       .bytes = alone.size,
+                                       .device = &device});
 }
 
 void tempi_method_of_parts(const tempi_message *message, tempi_parts *parts)
 {
     for (int p = 0; p < parts->n; ++p)
-        if (parts->part[p].method != TEMPI_ON_HOST)
+        if (parts->part[p].method != TEMPI_METHOD_HOST)
             parts->part[p].method = method_of_part(message, &parts->part[p]);
 }
 
 static void note(int method)
 {
-    static const int counters[] = {[TEMPI_ON_DEVICE] = TEMPI_STAT_method_device,
-                                   [TEMPI_ONE_SHOT] = TEMPI_STAT_method_oneshot,
-                                   [TEMPI_STAGED] = TEMPI_STAT_method_staged,
-                                   [TEMPI_PIPELINED] = TEMPI_STAT_method_pipelined};
-    if (method != TEMPI_ON_HOST)
+    static const int counters[] = {[TEMPI_METHOD_DEVICE] = TEMPI_STAT_method_device,
+                                   [TEMPI_METHOD_ONE_SHOT] = TEMPI_STAT_method_oneshot,
+                                   [TEMPI_METHOD_STAGED] = TEMPI_STAT_method_staged,
+                                   [TEMPI_METHOD_PIPELINED] = TEMPI_STAT_method_pipelined};
+    if (method != TEMPI_METHOD_HOST && method != TEMPI_METHOD_LIBRARY)
         tempi_stat_add(counters[method], 1);
 }
 
 void tempi_method_note(const tempi_op *op)
 {
-    if (op->method != TEMPI_MIXED) {
+    if (op->method != TEMPI_METHOD_MIXED) {
         note(op->method);
         return;
     }

@@ -53,7 +53,7 @@ bool tempi_loopback_matches(MPI_Comm comm, int dest, int sendtag, int source, in
 
 static bool by_kernel(const tempi_op *op)
 {
-    return op->method != TEMPI_ON_HOST && op->method != TEMPI_MIXED;
+    return op->method != TEMPI_METHOD_HOST && op->method != TEMPI_METHOD_MIXED;
 }
 
 static bool move(MPI_Comm comm, const tempi_message *out, const tempi_message *in, const char *call)
@@ -100,7 +100,7 @@ bool tempi_loopback_stays(const void *buffer, MPI_Count count, MPI_Datatype data
     tempi_message message;
     if (!tempi_message_take(buffer, count, datatype, TEMPI_OP_PACK, tempi_peer_none(), &message))
         return false;
-    const bool stays = message.op.method != TEMPI_ON_HOST;
+    const bool stays = message.op.method != TEMPI_METHOD_HOST;
     *bytes = message.op.n;
     if (stays) {
         tempi_message_note(TEMPI_OP_SEND, &message.op);

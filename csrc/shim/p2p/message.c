@@ -4,8 +4,6 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "base/trace.h"
-#include "choose/autotune.h"
-#include "choose/online_tuning.h"
 #include "cuda/device.h"
 #include "memory/partition.h"
 #include "shim/comm/cuda_aware.h"
@@ -47,11 +45,6 @@ static bool sends_or_receives(tempi_operation operation)
     return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
 }
 
-static int direction_of(tempi_operation operation)
-{
-    return operation == TEMPI_OP_SEND || operation == TEMPI_OP_PACK ? TEMPI_PACK : TEMPI_UNPACK;
-}
-
 /* Field by field: zeroing the whole costs a short message more than filling it. */
 static void make(const tempi_type *type, const void *buffer, MPI_Count count, int64_t bytes,
                  tempi_operation operation, tempi_message *out)
@@ -65,8 +58,8 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->packed = NULL;
     op->first = 0;
     op->n = bytes;
-    op->direction = direction_of(operation);
-    op->method = TEMPI_ON_HOST;
+    op->direction = tempi_direction_of(operation);
+    op->method = TEMPI_METHOD_HOST;
     op->device = 0;
     op->stream = 0;
     op->partial = false;
@@ -82,8 +75,8 @@ static bool wants_gap(const tempi_message *message, tempi_peer other)
 {
     const int method = message->op.method;
     return TEMPI_ABI == TEMPI_ABI_OPENMPI &&
-           (method == TEMPI_ON_HOST ||
-            (message->operation == TEMPI_OP_RECV && method != TEMPI_ON_DEVICE)) &&
+           (method == TEMPI_METHOD_HOST ||
+            (message->operation == TEMPI_OP_RECV && method != TEMPI_METHOD_DEVICE)) &&
            (other.comm == MPI_COMM_NULL || tempi_posted_own(other.comm, other.rank));
 }
 
@@ -113,12 +106,13 @@ static bool plan_device(const tempi_memory *memory, tempi_peer other, tempi_mess
     out->tables = memory->kind == TEMPI_MEMORY_MANAGED ? TEMPI_TABLES_OF_MANAGED
                                                        : TEMPI_TABLES_OF_DEVICE;
     if (!sends_or_receives(out->operation)) {
-        op->method = aware && op->layout->dense ? TEMPI_ON_HOST
-                                                : TEMPI_STAGED; /* for now: the caller knows more */
-        return op->method == TEMPI_ON_HOST ? leave(TEMPI_STAT_fallback_cuda_aware) : true;
+        op->method = aware && op->layout->dense
+                         ? TEMPI_METHOD_LIBRARY
+                         : TEMPI_METHOD_STAGED; /* for now: the caller knows more */
+        return op->method == TEMPI_METHOD_LIBRARY ? leave(TEMPI_STAT_fallback_cuda_aware) : true;
     }
-    op->method = tempi_method_of_message(out, other);
-    if (op->method == TEMPI_ON_HOST)
+    op->method = tempi_method_of_message(out, &other);
+    if (op->method == TEMPI_METHOD_LIBRARY)
         return leave(op->layout->dense ? TEMPI_STAT_fallback_cuda_aware : TEMPI_STAT_fallback_rule);
     if (!take_packed(!aware, other, NULL, out))
         return leave(TEMPI_STAT_fallback_stage);
@@ -132,10 +126,10 @@ static bool plan_mixed(tempi_parts *parts, tempi_peer other, tempi_message *out)
 {
     tempi_op *op = &out->op;
     for (int p = 0; p < parts->n; ++p)
-        if (parts->part[p].method != TEMPI_ON_HOST)
+        if (parts->part[p].method != TEMPI_METHOD_HOST)
             op->device = parts->part[p].device;
     tempi_method_of_parts(out, parts);
-    op->method = TEMPI_MIXED;
+    op->method = TEMPI_METHOD_MIXED;
     op->parts = parts;
     const bool packing = !sends_or_receives(out->operation);
     if (!packing && !take_packed(true, other, NULL, out)) {
@@ -182,82 +176,31 @@ static bool to_oneself(tempi_peer other)
            (other.comm != MPI_COMM_NULL && tempi_posted_own(other.comm, other.rank));
 }
 
-/* What the rule says to a peer of that class. */
-static bool rule_says(tempi_window window, tempi_peer other, int64_t bytes, int peer)
+static int class_of(const void *whom, int64_t bytes)
 {
-    if (tempi_window_has(window, bytes))
-        return bytes >= window.to_self || !to_oneself(other);
-    return peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes);
+    const tempi_peer *peer = whom;
+    return tempi_peer_class(peer->comm, peer->rank, bytes);
 }
 
-/* Asks for the peer's class only where it matters. */
-static bool wins_by_rule(tempi_window window, tempi_peer other, int64_t bytes)
+static bool is_self(const void *whom)
 {
-    if (tempi_window_has(window, bytes) || !tempi_window_has_far(window, bytes))
-        return rule_says(window, other, bytes, TEMPI_PEER_NODE);
-    return tempi_peer_class(other.comm, other.rank, bytes) == TEMPI_PEER_FAR;
+    return to_oneself(*(const tempi_peer *)whom);
 }
 
-/* Where trials of that type and operation are noted; NULL: out of memory. */
-static tempi_trials *trials_of(tempi_type *type, tempi_operation operation)
-{
-    tempi_trials *trials = __atomic_load_n(&type->trials[operation], __ATOMIC_ACQUIRE);
-    if (trials || !(trials = calloc(1, sizeof *trials)))
-        return trials;
-    tempi_trials *others = NULL;
-    if (__atomic_compare_exchange_n(&type->trials[operation], &others, trials, false,
-                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        return trials;
-    free(trials);
-    return others;
-}
-
-/* What tables or else the built-in rule say of MPI_Pack and MPI_Unpack. */
-static bool local_guess(const tempi_type *type, tempi_operation operation, int64_t bytes,
-                        tempi_choices *cache)
-{
-    const bool rule = tempi_window_has(type->windows[operation], bytes);
-    if (!(type->modelled & TEMPI_MODEL_BIT(operation, 0)))
-        return rule;
-    return tempi_model_acts(type->layout, operation, 0, bytes, rule, cache);
-}
-
-/* MPI_Pack and MPI_Unpack: by trials, of which the guess is the first way. */
-static bool wins_locally(tempi_type *type, tempi_operation operation, int64_t bytes,
-                         tempi_sample *sample)
-{
-    tempi_choices *choices = &type->choices[operation][0];
-    if (tempi_online_tuning && type->modelled & TEMPI_MODEL_BIT(operation, 0))
-        return tempi_tuning_acts(type->layout, operation, 0, bytes, choices);
-    const bool tries = tempi_config.autotune && !tempi_config.force &&
-                       !(type->known_wrong >> operation & 1);
-    if (tries && tempi_autotune_knows(choices, bytes))
-        return tempi_autotune_says(choices, bytes);
-    tempi_trials *trials = tries ? trials_of(type, operation) : NULL;
-    if (!trials)
-        return local_guess(type, operation, bytes, choices);
-    return tempi_autotune_acts(trials, choices, bytes,
-                               local_guess(type, operation, bytes, &trials->guesses), sample);
-}
+const tempi_query_peer tempi_message_peer = {.class = class_of, .is_self = is_self};
 
 /* Is tempi's way expected to be the faster one? */
-static bool wins(const tempi_type *read_only, tempi_operation operation, tempi_peer other,
+static bool wins(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
                  int64_t bytes, tempi_sample *sample)
 {
-    tempi_type *type = (tempi_type *)(uintptr_t)read_only; /* caches in it */
-    if (!sends_or_receives(operation))
-        return wins_locally(type, operation, bytes, sample);
-    if (type->modelled == 0)
-        return wins_by_rule(type->windows[operation], other, bytes);
-    const int peer = tempi_peer_class(other.comm, other.rank, bytes);
-    if (!(type->modelled & TEMPI_MODEL_BIT(operation, peer)))
-        return wins_by_rule(type->windows[operation], other, bytes);
-    tempi_layout const *layout = type->layout;
-    tempi_choices *choices = &type->choices[operation][peer];
-    return tempi_online_tuning
-               ? tempi_tuning_acts(layout, operation, peer, bytes, choices)
-               : tempi_model_acts(layout, operation, peer, bytes,
-                                  rule_says(type->windows[operation], other, bytes, peer), choices);
+    tempi_query query; /* field by field, as above */
+    query.operation = operation;
+    query.bytes = bytes;
+    query.peer = &tempi_message_peer;
+    query.whom = peer;
+    query.device = NULL;
+    query.sample = sample;
+    return tempi_choose(tempi_type_chooser(type), &query) == TEMPI_METHOD_HOST;
 }
 
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
@@ -279,11 +222,11 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
         return ours;
     if (dense)
         return forced;
-    if (!forced && !wins(type, operation, other, bytes, &out->sample))
+    if (!forced && !wins(type, operation, &other, bytes, &out->sample))
         return leave(TEMPI_STAT_fallback_rule);
     if (sends_or_receives(operation) && !take_packed(false, other, room, out))
         return leave(TEMPI_STAT_fallback_stage);
-    if (type->known_wrong >> operation & 1)
+    if (tempi_chooser_has_quirk(&type->chooser, operation))
         tempi_stat_add(TEMPI_STAT_known_wrong, 1);
     return true;
 }
@@ -307,7 +250,7 @@ bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype 
         type = tempi_type_adopt(datatype);
     if (type && plan(type, buffer, count, operation, other, false, NULL, out))
         return true;
-    (void)tempi_cuda_settle(direction_of(operation));
+    (void)tempi_cuda_settle(tempi_direction_of(operation));
     return false;
 }
 
@@ -339,7 +282,7 @@ static int run(const tempi_op *op, const tempi_message *message, const char *cal
     const double start = tempi_trace_begin(), begun = tempi_tuning_begin();
     if (tempi_pack_run(op, 1) != TEMPI_OK)
         return MPI_ERR_OTHER;
-    if (op->method == TEMPI_ON_HOST)
+    if (op->method == TEMPI_METHOD_HOST)
         tempi_tuning_end(begun, quantity_of(message->operation), op->layout, op->n);
     tempi_trace_end(start, op->direction == TEMPI_PACK ? "pack" : "unpack", call, op->n);
     tempi_message_note(message->operation, op);

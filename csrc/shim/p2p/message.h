@@ -31,6 +31,9 @@ typedef struct tempi_peer {
     int rank;
 } tempi_peer;
 
+/* How a query asks about one; `whom`: a tempi_peer. */
+extern const tempi_query_peer tempi_message_peer;
+
 /* MPI_Pack and MPI_Unpack have none. */
 static inline tempi_peer tempi_peer_none(void)
 {

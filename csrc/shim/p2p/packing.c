@@ -27,9 +27,9 @@ static bool fits(const tempi_message *message, const void *packed, MPI_Count siz
 /* How what is not the host's is done. */
 static void set_method(tempi_op *op, int method)
 {
-    if (op->method == TEMPI_MIXED)
+    if (op->method == TEMPI_METHOD_MIXED)
         tempi_parts_set_method(op->parts, method);
-    else if (op->method != TEMPI_ON_HOST)
+    else if (op->method != TEMPI_METHOD_HOST)
         op->method = method;
 }
 
@@ -41,7 +41,7 @@ static int packed_of(const tempi_message *message, const tempi_memory *where)
         return TEMPI_PACKED_PINNED;
     if (where->kind != TEMPI_MEMORY_DEVICE)
         return TEMPI_PACKED_PLAIN;
-    return where->device == message->op.device && message->op.method != TEMPI_MIXED
+    return where->device == message->op.device && message->op.method != TEMPI_METHOD_MIXED
                ? TEMPI_PACKED_DEVICE
                : TEMPI_PACKED_PINNED;
 }
@@ -50,16 +50,16 @@ static int packed_of(const tempi_message *message, const tempi_memory *where)
 static bool choose(tempi_message *message, const tempi_memory *where)
 {
     tempi_op *op = &message->op;
-    if (op->method == TEMPI_ON_HOST)
+    if (op->method == TEMPI_METHOD_HOST)
         return true;
     const int packed = packed_of(message, where);
     const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
-    if (op->method != TEMPI_MIXED)
+    if (op->method != TEMPI_METHOD_MIXED)
         op->method = tempi_method_of_packing(message, packed, !through_host);
     else if (packed == TEMPI_PACKED_PLAIN) /* which nothing but a copy reaches */
-        tempi_parts_set_method(op->parts, TEMPI_STAGED);
+        tempi_parts_set_method(op->parts, TEMPI_METHOD_STAGED);
     tempi_method_note(op);
-    if (op->method != TEMPI_ON_HOST)
+    if (op->method != TEMPI_METHOD_LIBRARY)
         return true;
     tempi_stat_add(TEMPI_STAT_fallback_rule, 1);
     (void)tempi_cuda_settle(
@@ -92,8 +92,8 @@ static int carry(tempi_message *message, void *packed, const tempi_memory *where
 {
     tempi_op *op = &message->op;
     const bool device = where->kind == TEMPI_MEMORY_DEVICE;
-    if (device &&
-        (op->method == TEMPI_ON_HOST || op->method == TEMPI_MIXED || op->device != where->device))
+    if (device && (op->method == TEMPI_METHOD_HOST || op->method == TEMPI_METHOD_MIXED ||
+                   op->device != where->device))
         return through_host(message, packed, call);
     op->packed = packed;
     return op->direction == TEMPI_PACK ? tempi_message_pack(message, call)
@@ -125,7 +125,7 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                                                   tempi_peer_none(), message);
     if (!ours || fits(message, packed, size, position, comm))
         return ours && choose(message, where) ? OURS : THEIRS;
-    return message->op.method == TEMPI_ON_HOST && !forced ? THEIRS : TO_JUDGE;
+    return message->op.method == TEMPI_METHOD_HOST && !forced ? THEIRS : TO_JUDGE;
 }
 
 /* The packed side of a call that is to be judged, in memory that the library can read. */
@@ -149,7 +149,7 @@ static int judge_pack(const struct tempi_mpi *next, tempi_message *message, void
                       const tempi_memory *where)
 {
     stand s = {NULL, NULL};
-    set_method(&message->op, TEMPI_STAGED);
+    set_method(&message->op, TEMPI_METHOD_STAGED);
     int rc;
     const MPI_Count before = *position;
     if (tempi_packed_get(&message->op, true) && stand_take(&s, outbuf, outsize, where) &&
@@ -171,7 +171,7 @@ static int judge_unpack(const struct tempi_mpi *next, tempi_message *message, co
                         const tempi_memory *where)
 {
     stand s = {NULL, NULL};
-    set_method(&message->op, TEMPI_STAGED);
+    set_method(&message->op, TEMPI_METHOD_STAGED);
     int rc;
     if (tempi_packed_get(&message->op, true) && stand_take(&s, inbuf, insize, where) &&
         (!s.block || tempi_memory_copy(s.mem, inbuf, insize) == TEMPI_OK))
@@ -195,7 +195,7 @@ static int library_took(double begun, int rc, tempi_operation operation, const v
         (tempi_memory_mixed && tempi_memory_of(buffer) != TEMPI_MEMORY_HOST))
         return rc;
     const tempi_type *type = tempi_type_find(datatype);
-    if (type && type->modelled & TEMPI_MODEL_BIT(operation, 0) &&
+    if (type && type->chooser.modelled & TEMPI_MODEL_BIT(operation, 0) &&
         !__builtin_mul_overflow(count, type->size, &bytes))
         tempi_tuning_end(begun,
                          operation == TEMPI_OP_PACK ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK,

@@ -20,7 +20,7 @@ static inline bool tempi_packing_left(MPI_Datatype datatype, MPI_Count count,
         return false;
     if (type->layout->dense)
         return bytes > 0;
-    const tempi_choices *choices = &type->choices[operation][0];
+    const tempi_choices *choices = &type->chooser.choices[operation][0];
     if (!tempi_autotune_knows(choices, bytes) || tempi_autotune_says(choices, bytes))
         return false;
     tempi_thread_cache *mine = tempi_stats_mine();

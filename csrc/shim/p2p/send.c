@@ -92,7 +92,8 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
                           MPI_Request *request)
 {
     tempi_ticket ticket;
-    const bool runs_elsewhere = tempi_config.test_delay > 0 || message->op.method != TEMPI_ON_HOST;
+    const bool runs_elsewhere = tempi_config.test_delay > 0 ||
+                                message->op.method != TEMPI_METHOD_HOST;
     if (!runs_elsewhere && !tempi_deferred_any())
         return pack_now(message);
     if (tempi_pack_submit(&message->op, 1, &ticket) != TEMPI_OK) {

@@ -62,7 +62,7 @@ static int finish_now(tempi_message *message, bool receives, MPI_Comm comm, MPI_
 /* False: it is to be finished now. */
 static bool leave_arrived(tempi_message *message, MPI_Comm comm, MPI_Request *request)
 {
-    tempi_record *record = message->op.method == TEMPI_ON_HOST
+    tempi_record *record = message->op.method == TEMPI_METHOD_HOST
                                ? NULL
                                : tempi_request_record(message, true);
     if (!record)
@@ -170,7 +170,7 @@ void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int
     int64_t bytes = 0;
     const double start = tempi_trace_begin(), begun = tempi_tuning_begin();
     const bool together = tempi_pack_run(ops, n) == TEMPI_OK;
-    if (n == 1 && ops->method == TEMPI_ON_HOST)
+    if (n == 1 && ops->method == TEMPI_METHOD_HOST)
         tempi_tuning_end(begun, TEMPI_STAGE_UNPACK, ops->layout, ops->n);
     for (int i = 0; i < n; ++i) {
         unpacked(&ops[i], records[i],

@@ -369,9 +369,10 @@ void tempi_check_op(const tempi_typemap *map, const tempi_op *op, const char *ca
 {
     if (!map || map->n == 0 || op->n <= 0)
         return;
-    const bool plain = op->method == TEMPI_ON_HOST;
+    const bool plain = op->method == TEMPI_METHOD_HOST;
     walk memory = {.map = map, .base = (uintptr_t)op->mem, .reader.plain = plain};
-    walk packed = {.base = (uintptr_t)op->packed, .reader.plain = op->method != TEMPI_ON_DEVICE};
+    walk packed = {.base = (uintptr_t)op->packed,
+                   .reader.plain = op->method != TEMPI_METHOD_DEVICE};
     walk_skip(&memory, op->first);
     compare(&memory, &packed, op->first, op->n, call);
     if (op->direction == TEMPI_UNPACK && map->unit > 1 && (op->first + op->n) % map->unit != 0)

@@ -60,12 +60,7 @@ static void give_back(tempi_type *type)
     if (type->layout)
         tempi_layout_release(type->layout);
     tempi_typemap_free(type->typemap);
-    tempi_device_choices_free(type->device_choices);
-    type->device_choices = NULL;
-    for (int op = 0; op <= TEMPI_OP_UNPACK; ++op) {
-        free(type->trials[op]);
-        type->trials[op] = NULL;
-    }
+    tempi_chooser_clear(&type->chooser);
     type->layout = NULL;
     type->typemap = NULL;
     type->next = types.free;
@@ -81,10 +76,7 @@ static void copy_known(tempi_type *to, const tempi_type *from)
     }
     to->layout = tempi_layout_retain(from->layout);
     to->size = from->size;
-    to->known_wrong = from->known_wrong;
-    to->modelled = from->modelled;
-    for (int op = 0; op < TEMPI_OPERATIONS; ++op)
-        to->windows[op] = from->windows[op];
+    tempi_chooser_copy(&to->chooser, &from->chooser);
     to->state = from->state;
 }
 
@@ -120,22 +112,6 @@ static int on_type_deleted(MPI_Datatype handle, int keyval, void *value, void *s
 
 /* ---- first use ------------------------------------------------------------------------------- */
 
-static void choose(tempi_type *type, const tempi_traits *traits)
-{
-    type->known_wrong = tempi_quirk_operations(traits, type->layout->extent, type->layout,
-                                               types.library);
-    type->modelled = tempi_config.force ? 0 : tempi_model_covers(type->layout);
-    for (int op = 0; op < TEMPI_OPERATIONS; ++op) {
-        const bool ours = type->known_wrong >> op & 1;
-        for (int peer = 0; ours && peer < TEMPI_PEERS; ++peer)
-            type->modelled &= ~TEMPI_MODEL_BIT(op, peer);
-        type->windows[op] = ours || tempi_config.force
-                                ? (tempi_window){.first = 1, .last = INT64_MAX}
-                                : tempi_rule_window(type->layout, traits->element, types.library,
-                                                    (tempi_operation)op);
-    }
-}
-
 static int decode(tempi_type *type, int64_t most)
 {
     tempi_layout *raw;
@@ -148,7 +124,9 @@ static int decode(tempi_type *type, int64_t most)
     if (status != TEMPI_OK)
         return status;
     type->size = type->layout->size;
-    choose(type, &traits);
+    tempi_chooser_init(&type->chooser, type->layout, traits.element, types.library,
+                       tempi_quirk_operations(&traits, type->layout->extent, type->layout,
+                                              types.library));
     if (!tempi_config.check)
         return TEMPI_OK;
     status = tempi_typemap_make(type->handle, &type->typemap);
@@ -181,10 +159,7 @@ static bool make_ready(tempi_type *type, int64_t most)
         type->layout = fresh.layout;
         type->typemap = fresh.typemap;
         type->size = fresh.size;
-        type->known_wrong = fresh.known_wrong;
-        type->modelled = fresh.modelled;
-        for (int op = 0; op < TEMPI_OPERATIONS; ++op)
-            type->windows[op] = fresh.windows[op];
+        tempi_chooser_copy(&type->chooser, &fresh.chooser);
         if (a_programs)
             tempi_stat_add(TEMPI_STAT_types, 1);
         __atomic_store_n(&type->state, status == TEMPI_OK ? TEMPI_TYPE_READY : TEMPI_TYPE_OPAQUE,

@@ -6,9 +6,7 @@
 #ifndef TEMPI_SHIM_TYPES_H
 #define TEMPI_SHIM_TYPES_H
 
-#include "choose/autotune.h"
-#include "choose/device_choice.h"
-#include "choose/model.h"
+#include "choose/choose.h"
 #include "shim/abi.h"
 #include "tempi.h"
 
@@ -22,21 +20,18 @@ typedef enum tempi_type_state {
 typedef struct tempi_type {
     MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
     int state;
-    unsigned known_wrong; /* operations, 1 << TEMPI_OP_*, that this library does otherwise than the
-                             type map says */
-    int64_t size;         /* packed bytes of one element */
-    unsigned modelled; /* TEMPI_MODEL_BIT: where the calibrated tables choose; elsewhere the windows
-                          do */
-    tempi_window windows[TEMPI_OPERATIONS];
-    tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEERS];
-    tempi_device_choices
-        *device_choices; /* the same for device memory; made when it is first needed */
-    tempi_trials
-        *trials[TEMPI_OP_UNPACK + 1]; /* of MPI_Pack and MPI_Unpack; made when first needed */
+    int64_t size; /* packed bytes of one element */
+    tempi_chooser chooser;
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_type *next, *previous;
 } tempi_type;
+
+/* A cache in a type that is else read-only. */
+static inline tempi_chooser *tempi_type_chooser(const tempi_type *type)
+{
+    return &((tempi_type *)(uintptr_t)type)->chooser;
+}
 
 enum { TEMPI_TYPE_CACHE_BITS = 9 };
 extern tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];

@@ -85,7 +85,7 @@ static void strike_scene(void)
 
 static int method_of(int i)
 {
-    return TEMPI_ON_DEVICE + i / 2;
+    return TEMPI_METHOD_DEVICE + i / 2;
 }
 
 /* Packs and copies; each is right, or says that it failed. Returns how many failed. */
@@ -96,7 +96,8 @@ static int scenario(int with)
     int failed = 0, started[OPS];
     for (int i = 0; i < OPS; i++) {
         const int64_t n = scene.layouts[i]->size;
-        out[i] = driver->alloc(method_of(i) == TEMPI_ON_DEVICE ? FAKE_DEVICE : FAKE_PINNED, 0, n);
+        out[i] = driver->alloc(method_of(i) == TEMPI_METHOD_DEVICE ? FAKE_DEVICE : FAKE_PINNED, 0,
+                               n);
         const tempi_op op = {.layout = scene.layouts[i],
                              .count = 1,
                              .mem = scene.mem,
@@ -196,7 +197,7 @@ void case_scarce_memory_means_smaller_pieces(const char *library)
                          .packed = out,
                          .n = layout->size,
                          .direction = TEMPI_PACK,
-                         .method = TEMPI_STAGED};
+                         .method = TEMPI_METHOD_STAGED};
     for (int shift = 22; shift >= 18; shift--) {
         tempi_config.device_max = (int64_t)1 << shift;
         memset(out, 0, (size_t)layout->size);
@@ -255,7 +256,7 @@ static tempi_op simple_op(const tempi_layout *layout)
                       .packed = out,
                       .n = layout->size,
                       .direction = TEMPI_PACK,
-                      .method = TEMPI_ONE_SHOT};
+                      .method = TEMPI_METHOD_ONE_SHOT};
 }
 
 void case_a_lost_device_ends_the_gpu_path(const char *library)

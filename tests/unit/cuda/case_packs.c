@@ -29,7 +29,8 @@ static message message_new(const tempi_layout *layout, int64_t count, int method
     m.mem = driver->alloc(FAKE_DEVICE, device, MEMORY);
     pattern(m.mem, MEMORY, 3 * method + device);
     m.wanted = packed_bytes(layout, count, m.mem);
-    m.packed = driver->alloc(method == TEMPI_ON_DEVICE ? FAKE_DEVICE : FAKE_PINNED, device, m.n);
+    m.packed = driver->alloc(method == TEMPI_METHOD_DEVICE ? FAKE_DEVICE : FAKE_PINNED, device,
+                             m.n);
     memset(m.packed, 0x5a, (size_t)m.n);
     return m;
 }
@@ -99,12 +100,12 @@ void case_every_method_packs_and_unpacks(const char *library)
     const tempi_layout *layouts[] = {layout_vector(1000, 8, 24), layout_list(500, 5),
                                      layout_dense(100000), layout_vector(700000, 7, 8)};
     for (int i = 0; i < 4; i++) {
-        for (int method = TEMPI_ON_DEVICE; method <= TEMPI_PIPELINED; method++) {
+        for (int method = TEMPI_METHOD_DEVICE; method <= TEMPI_METHOD_PIPELINED; method++) {
             round_trip(layouts[i], 1, 0, -1, method);
             round_trip(layouts[i], 1, 13, -1, method);
             round_trip(layouts[i], 1, 17, 1000, method);
         }
-        round_trip(layouts[i], i < 3 ? 7 : 1, 0, -1, TEMPI_STAGED);
+        round_trip(layouts[i], i < 3 ? 7 : 1, 0, -1, TEMPI_METHOD_STAGED);
     }
     CHECK(stat_value("device_packs") == 52 && stat_value("device_unpacks") == 52);
     CHECK(stat_value("launches") > 0 && stat_value("staged_bytes") > 0);
@@ -125,7 +126,7 @@ void case_a_burst_is_two_launches(const char *library)
     tempi_ticket tickets[BURST];
     driver->progress = 0;
     for (int i = 0; i < BURST; i++) {
-        messages[i] = message_new(layout, 1, TEMPI_ONE_SHOT, 0);
+        messages[i] = message_new(layout, 1, TEMPI_METHOD_ONE_SHOT, 0);
         tickets[i] = submit(&messages[i], TEMPI_PACK);
         CHECK(driver->launches == 1 && tempi_cuda_waiting == i);
         CHECK(!tempi_pack_test(&tickets[i]));
@@ -153,7 +154,7 @@ void case_a_burst_waits_for_the_flush(const char *library)
     message messages[BURST];
     tempi_ticket tickets[BURST];
     for (int i = 0; i < BURST; i++) {
-        messages[i] = message_new(layout, 1, TEMPI_ONE_SHOT, i % 2);
+        messages[i] = message_new(layout, 1, TEMPI_METHOD_ONE_SHOT, i % 2);
         tickets[i] = submit(&messages[i], TEMPI_PACK);
         CHECK(!tempi_pack_test(&tickets[i]));
         CHECK(driver->launches == 0 && tempi_cuda_waiting == i + 1);
@@ -175,8 +176,8 @@ void case_a_test_launches_when_the_stream_is_idle(const char *library)
 {
     driver_begin(library);
     const tempi_layout *layout = layout_list(100, 8);
-    message a = message_new(layout, 1, TEMPI_ONE_SHOT, 0),
-            b = message_new(layout, 1, TEMPI_STAGED, 0);
+    message a = message_new(layout, 1, TEMPI_METHOD_ONE_SHOT, 0),
+            b = message_new(layout, 1, TEMPI_METHOD_STAGED, 0);
     driver->progress = 0;
     tempi_ticket first = submit(&a, TEMPI_PACK), second = submit(&b, TEMPI_PACK);
     CHECK(!tempi_pack_test(&second) && driver->launches == 1);
@@ -197,8 +198,8 @@ void case_host_and_device_go_together(const char *library)
 {
     driver_begin(library);
     const tempi_layout *layout = layout_vector(100, 8, 24);
-    message one = message_new(layout, 1, TEMPI_ONE_SHOT, 0),
-            two = message_new(layout, 1, TEMPI_STAGED, 1);
+    message one = message_new(layout, 1, TEMPI_METHOD_ONE_SHOT, 0),
+            two = message_new(layout, 1, TEMPI_METHOD_STAGED, 1);
     char mem[2400], out[800];
     pattern(mem, 2400, 1);
     char *wanted = packed_bytes(layout, 1, mem);
@@ -239,7 +240,7 @@ void case_packs_come_after_the_programs_stream(const char *library)
     driver_begin(library);
     void *legacy = driver->stream(-1), *named = driver->stream(0);
     const tempi_layout *strided = layout_vector(1000, 8, 24), *dense = layout_dense(5000);
-    for (int method = TEMPI_ON_DEVICE; method <= TEMPI_PIPELINED; method++) {
+    for (int method = TEMPI_METHOD_DEVICE; method <= TEMPI_METHOD_PIPELINED; method++) {
         order_case(strided, method, legacy, 0);
         order_case(dense, method, legacy, 0);
         order_case(strided, method, named, (uintptr_t)named);
@@ -257,7 +258,7 @@ void case_a_named_stream_of_another_device_is_waited_for(const char *library)
     driver_begin(library);
     void *elsewhere = driver->stream(1);
     const tempi_layout *layout = layout_vector(1000, 8, 24);
-    order_case(layout, TEMPI_ONE_SHOT, elsewhere, (uintptr_t)elsewhere);
+    order_case(layout, TEMPI_METHOD_ONE_SHOT, elsewhere, (uintptr_t)elsewhere);
     tempi_layout_release(layout);
     CHECK(stat_value("cuda_failures") == 1 && tempi_cuda_up());
     tempi_cuda_stop();
@@ -271,7 +272,7 @@ void case_the_programs_context_stays(const char *library)
     for (int theirs = -1; theirs < 2; theirs++) {
         void *context = driver->current(theirs), *now = context;
         for (int device = 0; device < 2; device++) {
-            message m = message_new(layout, 1, TEMPI_STAGED, device);
+            message m = message_new(layout, 1, TEMPI_METHOD_STAGED, device);
             tempi_ticket ticket = submit(&m, TEMPI_PACK);
             CHECK(tempi_cu.CtxGetCurrent(&now) == 0 && now == context);
             tempi_pack_wait(&ticket);
@@ -294,7 +295,7 @@ static void *submit_many(void *number)
         message messages[3];
         tempi_ticket tickets[3];
         for (int i = 0; i < 3; i++) {
-            messages[i] = message_new(shared_layout, 1, TEMPI_ON_DEVICE + (own + round + i) % 4,
+            messages[i] = message_new(shared_layout, 1, TEMPI_METHOD_DEVICE + (own + round + i) % 4,
                                       (own + round) % 2);
             tickets[i] = submit(&messages[i], TEMPI_PACK);
         }

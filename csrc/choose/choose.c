@@ -1,0 +1,141 @@
+#include "choose/choose.h"
+#include "choose/device_rule.h"
+
+#include <stdlib.h>
+
+/* ---- a type's chooser ------------------------------------------------------------------------ */
+
+void tempi_chooser_init(tempi_chooser *chooser, const tempi_layout *layout, int64_t element,
+                        tempi_library library, unsigned quirks)
+{
+    chooser->layout = layout;
+    chooser->quirks = quirks;
+    chooser->modelled = tempi_config.force ? 0 : tempi_model_covers(layout);
+    for (int op = 0; op < TEMPI_OPERATIONS; ++op) {
+        const bool ours = quirks >> op & 1;
+        for (int peer = 0; ours && peer < TEMPI_PEERS; ++peer)
+            chooser->modelled &= ~TEMPI_MODEL_BIT(op, peer);
+        chooser->windows[op] = ours || tempi_config.force
+                                   ? (tempi_window){.first = 1, .last = INT64_MAX}
+                                   : tempi_rule_window(layout, element, library,
+                                                       (tempi_operation)op);
+    }
+}
+
+void tempi_chooser_copy(tempi_chooser *to, const tempi_chooser *from)
+{
+    to->layout = from->layout;
+    to->quirks = from->quirks;
+    to->modelled = from->modelled;
+    for (int op = 0; op < TEMPI_OPERATIONS; ++op)
+        to->windows[op] = from->windows[op];
+}
+
+void tempi_chooser_clear(tempi_chooser *chooser)
+{
+    tempi_device_choices_free(chooser->on_devices);
+    chooser->on_devices = NULL;
+    for (int op = 0; op <= TEMPI_OP_UNPACK; ++op) {
+        free(chooser->trials[op]);
+        chooser->trials[op] = NULL;
+    }
+    chooser->layout = NULL;
+}
+
+/* ---- MPI_Pack and MPI_Unpack of host memory -------------------------------------------------- */
+
+/* NULL: out of memory. */
+static tempi_trials *trials_of(tempi_chooser *chooser, tempi_operation operation)
+{
+    tempi_trials *trials = __atomic_load_n(&chooser->trials[operation], __ATOMIC_ACQUIRE);
+    if (trials || !(trials = calloc(1, sizeof *trials)))
+        return trials;
+    tempi_trials *others = NULL;
+    if (__atomic_compare_exchange_n(&chooser->trials[operation], &others, trials, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return trials;
+    free(trials);
+    return others;
+}
+
+/* By tables or else by the built-in rule. */
+static bool guess(const tempi_chooser *chooser, tempi_operation operation, int64_t bytes,
+                  tempi_choices *cache)
+{
+    const bool rule = tempi_window_has(chooser->windows[operation], bytes);
+    if (!(chooser->modelled & TEMPI_MODEL_BIT(operation, 0)))
+        return rule;
+    return tempi_model_acts(chooser->layout, operation, 0, bytes, rule, cache);
+}
+
+bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64_t bytes,
+                        tempi_sample *sample)
+{
+    tempi_choices *choices = &chooser->choices[operation][0];
+    if (tempi_online_tuning && chooser->modelled & TEMPI_MODEL_BIT(operation, 0))
+        return tempi_tuning_acts(chooser->layout, operation, 0, bytes, choices);
+    const bool tries = tempi_config.autotune && !tempi_config.force &&
+                       !tempi_chooser_has_quirk(chooser, operation);
+    if (tries && tempi_autotune_knows(choices, bytes))
+        return tempi_autotune_says(choices, bytes);
+    tempi_trials *trials = tries ? trials_of(chooser, operation) : NULL;
+    if (!trials)
+        return guess(chooser, operation, bytes, choices);
+    return tempi_autotune_acts(trials, choices, bytes,
+                               guess(chooser, operation, bytes, &trials->guesses), sample);
+}
+
+/* ---- device memory --------------------------------------------------------------------------- */
+
+/* Without tables, and where a setting says it. */
+static tempi_method by_rule(const tempi_query *q)
+{
+    const tempi_device_query *d = q->device;
+    if (q->operation >= TEMPI_OP_SEND)
+        return tempi_device_rule(q->bytes, d->dense, d->about.aware != 0);
+    if (d->part)
+        return d->about.contiguous ? TEMPI_METHOD_STAGED
+                                   : tempi_device_rule_of_packing(d->about.whole);
+    switch (d->about.packed) {
+    case TEMPI_PACKED_DEVICE: return TEMPI_METHOD_DEVICE;
+    case TEMPI_PACKED_PINNED: return tempi_device_rule_of_packing(q->bytes);
+    default: return TEMPI_METHOD_STAGED;
+    }
+}
+
+/* Whether there is nothing to compare. A run needs no kernel, but a copy. */
+static bool has_one_way(const tempi_query *q)
+{
+    const tempi_device_query *d = q->device;
+    const bool run = d->about.contiguous;
+    if (q->operation >= TEMPI_OP_SEND)
+        return tempi_device_rule_is_forced(d->dense, d->about.aware != 0) ||
+               (run && !d->about.aware);
+    return run || tempi_device_rule_is_forced(false, false) ||
+           (!d->part && !d->may_leave && d->about.packed != TEMPI_PACKED_PINNED);
+}
+
+/* TEMPI_FORCE leaves tempi's ways alone where kernels have something to do. */
+static bool may_leave(const tempi_chooser *chooser, const tempi_query *q)
+{
+    const tempi_device_query *d = q->device;
+    return d->may_leave && d->about.aware && !tempi_chooser_has_quirk(chooser, q->operation) &&
+           (!tempi_config.force || d->dense);
+}
+
+tempi_method tempi_choose_on_device(tempi_chooser *chooser, const tempi_query *query)
+{
+    tempi_device_query device = *query->device;
+    device.about.bytes = query->bytes;
+    device.about.operation = (int32_t)query->operation;
+    device.may_leave = chooser && may_leave(chooser, query);
+    tempi_query q = *query;
+    q.device = &device;
+    if (has_one_way(&q))
+        return by_rule(&q);
+    if (q.operation >= TEMPI_OP_SEND)
+        device.about.peer = q.peer->class(q.whom, q.bytes);
+    const int method = tempi_device_choose(chooser ? &chooser->on_devices : NULL, device.layout,
+                                           &device);
+    return method >= 0 ? (tempi_method)method : by_rule(&q);
+}
