@@ -10,7 +10,13 @@
 #include <time.h>
 
 /* Classes: two octaves of size and of run each; runs near one another, within a page, and wider. */
-enum { SIZES = 9, SMALLEST = 5, RUNS = 5, STRIDES = 3, QUANTITIES = TEMPI_STAGE_UNPACK + 1 };
+enum {
+    SIZES = 9,
+    SMALLEST = 5,
+    RUNS = 5,
+    STRIDES = 3,
+    QUANTITIES = TEMPI_QUANTITY_STAGE_UNPACK + 1
+};
 enum { CELLS = QUANTITIES * TEMPI_FAMILIES * SIZES * RUNS * STRIDES };
 
 /* What takes less is as much the clock's as its own. */
@@ -102,7 +108,7 @@ void tempi_tuning_took(double start, tempi_quantity quantity, const tempi_layout
                        int64_t bytes)
 {
     /* The tables have MPI_Pack as a whole, and what is timed is the packing in it. */
-    const bool whole = quantity == TEMPI_OWN_PACK || quantity == TEMPI_OWN_UNPACK;
+    const bool whole = quantity == TEMPI_QUANTITY_OWN_PACK || quantity == TEMPI_QUANTITY_OWN_UNPACK;
     double seconds = tempi_tuning_clock() - start - learn.clock +
                      (whole ? learn.model->header->call : 0);
     const double pretended = learn.pretended[quantity];
@@ -127,12 +133,13 @@ static tempi_prediction corrected(const tempi_prediction *told, tempi_operation 
     tempi_prediction p = *told;
     if (operation == TEMPI_OP_PACK || operation == TEMPI_OP_UNPACK) {
         const bool packs = operation == TEMPI_OP_PACK;
-        p.library *= factor(packs ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, shape, bytes);
-        p.host *= factor(packs ? TEMPI_OWN_PACK : TEMPI_OWN_UNPACK, shape, bytes);
+        p.library *= factor(packs ? TEMPI_QUANTITY_LIBRARY_PACK : TEMPI_QUANTITY_LIBRARY_UNPACK,
+                            shape, bytes);
+        p.host *= factor(packs ? TEMPI_QUANTITY_OWN_PACK : TEMPI_QUANTITY_OWN_UNPACK, shape, bytes);
         return p;
     }
-    p.pack *= factor(TEMPI_STAGE_PACK, shape, bytes);
-    p.unpack *= factor(TEMPI_STAGE_UNPACK, shape, bytes);
+    p.pack *= factor(TEMPI_QUANTITY_STAGE_PACK, shape, bytes);
+    p.unpack *= factor(TEMPI_QUANTITY_STAGE_UNPACK, shape, bytes);
     p.host = p.pack + p.message + p.unpack;
     return p;
 }

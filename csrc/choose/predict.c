@@ -87,12 +87,14 @@ bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, in
     const tempi_family of = tempi_shape_family(tempi_shape_of(layout));
     const tempi_family f = of == TEMPI_FAMILY_ALIASED ? TEMPI_FAMILY_REGULAR : of;
     if (messages(operation))
-        return model->tables[TEMPI_LIBRARY_MESSAGE][f][peer] &&
-               model->tables[TEMPI_STAGE_PACK][f][0] && model->tables[TEMPI_STAGE_UNPACK][f][0] &&
-               model->tables[TEMPI_CONTIGUOUS][f][peer];
-    return operation == TEMPI_OP_PACK
-               ? model->tables[TEMPI_LIBRARY_PACK][f][0] && model->tables[TEMPI_OWN_PACK][f][0]
-               : model->tables[TEMPI_LIBRARY_UNPACK][f][0] && model->tables[TEMPI_OWN_UNPACK][f][0];
+        return model->tables[TEMPI_QUANTITY_LIBRARY_MESSAGE][f][peer] &&
+               model->tables[TEMPI_QUANTITY_STAGE_PACK][f][0] &&
+               model->tables[TEMPI_QUANTITY_STAGE_UNPACK][f][0] &&
+               model->tables[TEMPI_QUANTITY_CONTIGUOUS][f][peer];
+    return operation == TEMPI_OP_PACK ? model->tables[TEMPI_QUANTITY_LIBRARY_PACK][f][0] &&
+                                            model->tables[TEMPI_QUANTITY_OWN_PACK][f][0]
+                                      : model->tables[TEMPI_QUANTITY_LIBRARY_UNPACK][f][0] &&
+                                            model->tables[TEMPI_QUANTITY_OWN_UNPACK][f][0];
 }
 
 /* One warning for all sizes past the tables: what is predicted there is the last throughput
@@ -100,7 +102,7 @@ bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, in
 static void note_outside(const tempi_model *model, int peer, const spot *s)
 {
     const tempi_place place = s->place;
-    const tempi_table_head *table = model->tables[TEMPI_LIBRARY_MESSAGE][s->family][peer];
+    const tempi_table_head *table = model->tables[TEMPI_QUANTITY_LIBRARY_MESSAGE][s->family][peer];
     const double *sizes = (const double *)(const void *)model->header + table->first;
     if (place.size <= sizes[table->nsizes - 1])
         return;
@@ -112,10 +114,10 @@ static void note_outside(const tempi_model *model, int peer, const spot *s)
 
 static tempi_prediction message(const tempi_model *model, int peer, const spot *s)
 {
-    tempi_prediction p = {.library = at(model, TEMPI_LIBRARY_MESSAGE, peer, s),
-                          .pack = at(model, TEMPI_STAGE_PACK, 0, s),
-                          .message = at(model, TEMPI_CONTIGUOUS, peer, s),
-                          .unpack = at(model, TEMPI_STAGE_UNPACK, 0, s)};
+    tempi_prediction p = {.library = at(model, TEMPI_QUANTITY_LIBRARY_MESSAGE, peer, s),
+                          .pack = at(model, TEMPI_QUANTITY_STAGE_PACK, 0, s),
+                          .message = at(model, TEMPI_QUANTITY_CONTIGUOUS, peer, s),
+                          .unpack = at(model, TEMPI_QUANTITY_STAGE_UNPACK, 0, s)};
     p.pack += model->header->call;
     p.unpack += model->header->call;
     p.host = p.pack + p.message + p.unpack;
@@ -125,9 +127,10 @@ static tempi_prediction message(const tempi_model *model, int peer, const spot *
 static tempi_prediction local(const tempi_model *model, tempi_operation operation, const spot *s)
 {
     const bool packs = operation == TEMPI_OP_PACK;
-    tempi_prediction p = {.library = at(model, packs ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK, 0,
-                                        s),
-                          .host = at(model, packs ? TEMPI_OWN_PACK : TEMPI_OWN_UNPACK, 0, s)};
+    tempi_prediction p = {
+        .library = at(model, packs ? TEMPI_QUANTITY_LIBRARY_PACK : TEMPI_QUANTITY_LIBRARY_UNPACK, 0,
+                      s),
+        .host = at(model, packs ? TEMPI_QUANTITY_OWN_PACK : TEMPI_QUANTITY_OWN_UNPACK, 0, s)};
     *(packs ? &p.pack : &p.unpack) = p.host;
     return p;
 }

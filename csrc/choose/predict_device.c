@@ -57,7 +57,7 @@ static double bytes(const query *q, tempi_quantity quantity, int peer, tempi_pla
 /* One number, whatever is launched. */
 static double launch(const query *q)
 {
-    return bytes(q, TEMPI_LAUNCH, 0, (tempi_place){0, 0, 0});
+    return bytes(q, TEMPI_QUANTITY_LAUNCH, 0, (tempi_place){0, 0, 0});
 }
 
 /* Two pieces of work that are waited for once: what a launch and a wait take is in both. */
@@ -76,13 +76,16 @@ static double copies(const query *q, int direction, tempi_place place, double st
 {
     if (stretches > 1)
         place.size -= tempi_fast_log(stretches);
-    const double one = bytes(q, direction == TEMPI_PACK ? TEMPI_COPY_OUT : TEMPI_COPY_IN, 0, place);
+    const double one = bytes(
+        q, direction == TEMPI_PACK ? TEMPI_QUANTITY_COPY_OUT : TEMPI_QUANTITY_COPY_IN, 0, place);
     return one < 0 || stretches <= 1 ? one : one + (stretches - 1) * less_launch(q, one);
 }
 
 static pieces pieces_of(const query *q, int direction, tempi_place place, double stretches)
 {
-    return (pieces){kernels(q, direction == TEMPI_PACK ? TEMPI_DEVICE_PACKS : TEMPI_DEVICE_UNPACKS,
+    return (pieces){kernels(q,
+                            direction == TEMPI_PACK ? TEMPI_QUANTITY_DEVICE_PACK
+                                                    : TEMPI_QUANTITY_DEVICE_UNPACK,
                             place),
                     copies(q, direction, place, stretches)};
 }
@@ -116,9 +119,11 @@ static double part(const query *q, int direction, int method)
     const bool packs = direction == TEMPI_PACK;
     switch (method) {
     case TEMPI_METHOD_DEVICE:
-        return kernels(q, packs ? TEMPI_DEVICE_PACKS : TEMPI_DEVICE_UNPACKS, q->place);
+        return kernels(q, packs ? TEMPI_QUANTITY_DEVICE_PACK : TEMPI_QUANTITY_DEVICE_UNPACK,
+                       q->place);
     case TEMPI_METHOD_ONE_SHOT:
-        return kernels(q, packs ? TEMPI_MAPPED_PACKS : TEMPI_MAPPED_UNPACKS, q->place);
+        return kernels(q, packs ? TEMPI_QUANTITY_MAPPED_PACK : TEMPI_QUANTITY_MAPPED_UNPACK,
+                       q->place);
     case TEMPI_METHOD_STAGED: return staged(q, direction);
     case TEMPI_METHOD_PIPELINED: return pipelined(q, direction);
     default: return NONE;
@@ -151,12 +156,14 @@ static void add(tempi_device_prediction *p, int method, double pack, double mess
  * is needs a reason to be passed over. */
 static void predict_contiguous(const query *q, bool aware, tempi_device_prediction *p)
 {
-    const double library = aware ? bytes(q, TEMPI_DEVICE_MESSAGE, q->peer, q->place) : NONE;
+    const double library = aware ? bytes(q, TEMPI_QUANTITY_DEVICE_MESSAGE, q->peer, q->place)
+                                 : NONE;
     if (aware && library < 0)
         return;
     add(p, TEMPI_METHOD_LIBRARY, 0, library, 0);
-    add(p, TEMPI_METHOD_STAGED, bytes(q, TEMPI_COPY_OUT, 0, q->place),
-        bytes(q, TEMPI_PINNED_MESSAGE, q->peer, q->place), bytes(q, TEMPI_COPY_IN, 0, q->place));
+    add(p, TEMPI_METHOD_STAGED, bytes(q, TEMPI_QUANTITY_COPY_OUT, 0, q->place),
+        bytes(q, TEMPI_QUANTITY_PINNED_MESSAGE, q->peer, q->place),
+        bytes(q, TEMPI_QUANTITY_COPY_IN, 0, q->place));
 }
 
 /* MPI_Pack and MPI_Unpack are the one part, and what the library does was measured as a whole. */
@@ -172,8 +179,9 @@ static void predict_packing(const query *q, int direction, int packed, bool awar
 {
     const bool packs = direction == TEMPI_PACK, in_device = packed == TEMPI_PACKED_DEVICE;
     const tempi_quantity library =
-        in_device ? (packs ? TEMPI_DEVICE_LIBRARY_PACK : TEMPI_DEVICE_LIBRARY_UNPACK)
-                  : (packs ? TEMPI_MAPPED_LIBRARY_PACK : TEMPI_MAPPED_LIBRARY_UNPACK);
+        in_device
+            ? (packs ? TEMPI_QUANTITY_DEVICE_LIBRARY_PACK : TEMPI_QUANTITY_DEVICE_LIBRARY_UNPACK)
+            : (packs ? TEMPI_QUANTITY_MAPPED_LIBRARY_PACK : TEMPI_QUANTITY_MAPPED_LIBRARY_UNPACK);
     const int first = in_device                       ? TEMPI_METHOD_DEVICE
                       : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_ONE_SHOT
                                                       : TEMPI_METHOD_STAGED;
@@ -190,13 +198,13 @@ static void predict_message(const query *q, int direction, bool aware, tempi_dev
 {
     if (aware) {
         add(p, TEMPI_METHOD_LIBRARY, 0,
-            at(q, 0, TEMPI_DEVICE_LIBRARY, q->family, q->peer, q->place), 0);
+            at(q, 0, TEMPI_QUANTITY_DEVICE_LIBRARY, q->family, q->peer, q->place), 0);
         add(p, TEMPI_METHOD_DEVICE, part(q, TEMPI_PACK, TEMPI_METHOD_DEVICE),
-            bytes(q, TEMPI_DEVICE_MESSAGE, q->peer, q->place),
+            bytes(q, TEMPI_QUANTITY_DEVICE_MESSAGE, q->peer, q->place),
             part(q, TEMPI_UNPACK, TEMPI_METHOD_DEVICE));
     }
     const double other = best_part(q, 1 - direction),
-                 message = bytes(q, TEMPI_PINNED_MESSAGE, q->peer, q->place);
+                 message = bytes(q, TEMPI_QUANTITY_PINNED_MESSAGE, q->peer, q->place);
     for (int m = TEMPI_METHOD_ONE_SHOT; m <= TEMPI_METHOD_PIPELINED; ++m) {
         const double own = part(q, direction, m);
         add(p, m, direction == TEMPI_PACK ? own : other, message,
@@ -223,7 +231,7 @@ static tempi_family family_of(const tempi_model *model, tempi_shape shape, bool 
     const tempi_family family = tempi_shape_family(shape);
     if (family != TEMPI_FAMILY_ALIASED && family != TEMPI_FAMILY_REGULAR)
         return family;
-    return shifted && model->device[0][TEMPI_DEVICE_PACKS][TEMPI_FAMILY_SHIFTED][0]
+    return shifted && model->device[0][TEMPI_QUANTITY_DEVICE_PACK][TEMPI_FAMILY_SHIFTED][0]
                ? TEMPI_FAMILY_SHIFTED
                : TEMPI_FAMILY_REGULAR;
 }
@@ -235,7 +243,8 @@ static double logarithm(int64_t n)
 
 int64_t tempi_device_largest(const tempi_model *model)
 {
-    const tempi_table_head *table = model->device[0][TEMPI_DEVICE_PACKS][TEMPI_FAMILY_REGULAR][0];
+    const tempi_table_head *table =
+        model->device[0][TEMPI_QUANTITY_DEVICE_PACK][TEMPI_FAMILY_REGULAR][0];
     const double *sizes = table ? (const double *)(const void *)model->header + table->first : NULL;
     return sizes ? (int64_t)tempi_fast_exp(sizes[table->nsizes - 1]) : INT64_MAX;
 }

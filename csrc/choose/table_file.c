@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(tempi_table_header) == 656 && sizeof(tempi_table_head) == 32,
-               "tempi/model/tables.py writes these without gaps");
-
 uint64_t tempi_table_checksum(const void *data, size_t bytes)
 {
     const unsigned char *at = data;

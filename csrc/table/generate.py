@@ -20,6 +20,7 @@ from table import (
     emit_abi,
     emit_bounce,
     emit_fallback,
+    emit_format,
     emit_forward,
     emit_interposer,
     emit_trampolines,
@@ -33,6 +34,7 @@ def neutral_files() -> dict[str, str]:
     return {
         "slots.h": emit_interposer.slots_header(),
         "functions.h": emit_fallback.functions_header(),
+        "table_format.h": emit_format.header(),
         "exports.map": emit_interposer.exports(),
         "functions.md": emit_interposer.functions_page(),
         "trampolines_x86_64.S": emit_trampolines.x86_64(),

@@ -1,4 +1,4 @@
-"""The points that are measured: quantities, shapes, sizes, peers. Numbers are those of csrc/choose/table_file.h."""
+"""The points that are measured: quantities, shapes, sizes, peers. Quantities and families are those of _format.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
 
-from tempi.model import peers
+from tempi.model import _format, peers
 
 __all__ = [
     "ALL_FAMILIES",
@@ -41,35 +41,23 @@ __all__ = [
     "sizes",
 ]
 
-#: What is timed.
-QUANTITIES = (
-    "library_pack", "library_unpack", "own_pack", "own_unpack", "stage_pack", "stage_unpack", "contiguous",
-    "library_message",
-)  # fmt: skip
+#: What is timed on host memory.
+QUANTITIES = tuple(one.name for one in _format.QUANTITIES if one.memory == "host")
 #: Timed as well, without tables of their own: `engine_pack`, beside `own_pack`, tells what the decision
 #: costs; `host_message`, the whole of tempi's message, corrects `contiguous`.
 BESIDE = ("engine_pack", "host_message")
 #: Those that differ from peer to peer.
-MESSAGES = ("contiguous", "library_message", "host_message")
-FAMILIES = ("regular", "elements", "transposed", "irregular", "aliased", "nested", "fields", "varied")
+MESSAGES = (*(one.name for one in _format.QUANTITIES if one.memory == "host" and one.by_peer), "host_message")
+FAMILIES = tuple(one.name for one in _format.FAMILIES if one.memory == "host")
 #: Families whose tables correct those of another one: by seconds for each row, and the others by a factor.
-CORRECTIONS = {"aliased": "regular", "nested": "regular", "fields": "elements", "varied": "irregular"}
+CORRECTIONS = {one.name: one.corrects for one in _format.FAMILIES if one.corrects}
 #: Of device memory: regular, at an address that allows smaller words only.
-SHIFTED = "shifted"
+(SHIFTED,) = (one.name for one in _format.FAMILIES if one.memory == "device")
 ALL_FAMILIES = (*FAMILIES, SHIFTED)
-#: Of device memory: kernels, copies, an empty launch, messages of packed or derived bytes, and the library's own
-#: MPI_Pack and MPI_Unpack. The packed bytes of "device" ones are in device memory, of "mapped" ones in pinned memory.
-DEVICE_QUANTITIES = (
-    "device_pack", "device_unpack", "mapped_pack", "mapped_unpack", "copy_out", "copy_in", "launch",
-    "pinned_message", "device_message", "device_library", "device_library_pack", "device_library_unpack",
-    "mapped_library_pack", "mapped_library_unpack",
-)  # fmt: skip
+DEVICE_QUANTITIES = tuple(one.name for one in _format.QUANTITIES if one.memory == "device")
 #: Of these, what only a library that takes device addresses can do.
-AWARE_QUANTITIES = (
-    "device_message", "device_library", "device_library_pack", "device_library_unpack", "mapped_library_pack",
-    "mapped_library_unpack",
-)  # fmt: skip
-DEVICE_MESSAGES = ("pinned_message", "device_message", "device_library")
+AWARE_QUANTITIES = tuple(one.name for one in _format.QUANTITIES if one.needs_cuda_aware)
+DEVICE_MESSAGES = tuple(one.name for one in _format.QUANTITIES if one.memory == "device" and one.by_peer)
 ALL_QUANTITIES = (*QUANTITIES, *DEVICE_QUANTITIES)
 #: Where the bytes of a datatype lie; a point without one is of the host's.
 MEMORIES = ("host", "device", "managed")

@@ -21,16 +21,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tempi.model import grid
+from tempi.model import _format, grid
 
 __all__ = ["Table", "build", "encode", "fill", "monotone"]
 
-MAGIC, FORMAT = 0x4C444D54, 3
 LEAST = 1e-12  # seconds: no correction
 _Rows = Mapping[grid.Column, Mapping[int, float]]
-_BEFORE_SUM = struct.Struct("=IIQQ")
-_AFTER_SUM = struct.Struct("=diI32s128s256s128s64sii")
-_HEAD = struct.Struct("=7iI")
+_SUMMED = [field.name for field in _format.HEADER].index(_format.SUMMED_FROM)
+_BEFORE_SUM = _format.packer(_format.HEADER[:_SUMMED])
+_AFTER_SUM = _format.packer(_format.HEADER[_SUMMED:])
+_HEAD = _format.packer(_format.HEAD)
+_LENGTHS = {field.name: field.length for field in _format.HEADER if field.length}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,9 @@ def encode(
         )
         heads += _HEAD.pack(*head)
         numbers += _numbers(table)
-    named = (text.encode()[: size - 1] for text, size in zip(texts, (32, 128, 256), strict=True))
-    card = (gpu[0].encode()[:127], gpu[1].encode()[:63], *gpu[2:])
-    body = _AFTER_SUM.pack(call, cores, len(kept), *named, *card) + heads + struct.pack(f"={len(numbers)}d", *numbers)
-    return _BEFORE_SUM.pack(MAGIC, FORMAT, _BEFORE_SUM.size + len(body), _checksum(body)) + body
+    texts_of = dict(zip(_LENGTHS, (*texts, *gpu[:2]), strict=True))
+    named = (text.encode()[: _LENGTHS[name] - 1] for name, text in texts_of.items())
+    body = (
+        _AFTER_SUM.pack(call, cores, len(kept), *named, *gpu[2:]) + heads + struct.pack(f"={len(numbers)}d", *numbers)
+    )
+    return _BEFORE_SUM.pack(_format.MAGIC, _format.FORMAT, _BEFORE_SUM.size + len(body), _checksum(body)) + body

@@ -105,7 +105,8 @@ static bool pack(tempi_choices *choices)
 {
     const bool ours = tempi_tuning_acts(&vector, TEMPI_OP_PACK, 0, BYTES, choices);
     const double start = tempi_tuning_begin();
-    tempi_tuning_end(start, ours ? TEMPI_OWN_PACK : TEMPI_LIBRARY_PACK, &vector, BYTES);
+    tempi_tuning_end(start, ours ? TEMPI_QUANTITY_OWN_PACK : TEMPI_QUANTITY_LIBRARY_PACK, &vector,
+                     BYTES);
     return ours;
 }
 
@@ -119,13 +120,13 @@ static int packs(tempi_choices *choices, int n)
 
 static void pretend(double own, double library)
 {
-    tempi_tuning_pretend(TEMPI_OWN_PACK, own);
-    tempi_tuning_pretend(TEMPI_LIBRARY_PACK, library);
+    tempi_tuning_pretend(TEMPI_QUANTITY_OWN_PACK, own);
+    tempi_tuning_pretend(TEMPI_QUANTITY_LIBRARY_PACK, library);
 }
 
 static double own_factor(void)
 {
-    return tempi_tuning_factor(TEMPI_OWN_PACK, &vector, BYTES);
+    return tempi_tuning_factor(TEMPI_QUANTITY_OWN_PACK, &vector, BYTES);
 }
 
 /* The tables say 2 to 1. */
@@ -144,7 +145,7 @@ static void check_choices(void)
     pretend(1e-6, 1e6); /* whatever the times, the factors stay within 4 */
     packs(&choices, 20000);
     CHECK(own_factor() >= 0.2499 &&
-          tempi_tuning_factor(TEMPI_LIBRARY_PACK, &vector, BYTES) <= 4.001);
+          tempi_tuning_factor(TEMPI_QUANTITY_LIBRARY_PACK, &vector, BYTES) <= 4.001);
 }
 
 /* Fades by choices alone, of any type, and then the tables choose again. */
@@ -168,16 +169,16 @@ static void check_no_samples(void)
     const uint64_t before = stat(TEMPI_STAT_model_samples);
     tempi_layout dense = vector;
     dense.dense = 1;
-    tempi_tuning_took(tempi_tuning_clock() + 1, TEMPI_OWN_PACK, &vector, BYTES);
-    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_OWN_PACK, &dense, BYTES);
-    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_OWN_PACK, &vector, 0);
-    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_STAGE_PACK, &vector, BYTES);
+    tempi_tuning_took(tempi_tuning_clock() + 1, TEMPI_QUANTITY_OWN_PACK, &vector, BYTES);
+    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_QUANTITY_OWN_PACK, &dense, BYTES);
+    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_QUANTITY_OWN_PACK, &vector, 0);
+    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_QUANTITY_STAGE_PACK, &vector, BYTES);
     CHECK(stat(TEMPI_STAT_model_samples) == before);
-    tempi_tuning_took(tempi_tuning_clock() - 1e-3, TEMPI_OWN_PACK, &vector, BYTES);
+    tempi_tuning_took(tempi_tuning_clock() - 1e-3, TEMPI_QUANTITY_OWN_PACK, &vector, BYTES);
     CHECK(stat(TEMPI_STAT_model_samples) == before + 1);
-    const tempi_tuned about = tempi_tuning_about(TEMPI_OWN_PACK);
+    const tempi_tuned about = tempi_tuning_about(TEMPI_QUANTITY_OWN_PACK);
     CHECK(about.samples > 0 && about.least <= about.most &&
-          tempi_tuning_about(TEMPI_STAGE_PACK).samples == 0);
+          tempi_tuning_about(TEMPI_QUANTITY_STAGE_PACK).samples == 0);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from table import emit_format
 from tempi import _engine
 from tempi.model import grid, predict, store
 
@@ -217,7 +218,8 @@ def test_sanitizers_find_nothing(tmp_path: Path, with_device: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
     program = tmp_path / "table_file_driver"
-    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
+    (tmp_path / "table_format.h").write_text(emit_format.header())
+    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", f"-I{tmp_path}", "-O1", "-g")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     parts = [CSRC / "choose" / f"{name}.c" for name in ("table_file", "shape", "predict_device")]
     sources = (HERE / "table_file_driver.c", *parts, "-lm")  # the driver compares with libm

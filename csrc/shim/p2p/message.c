@@ -272,8 +272,8 @@ void tempi_message_drop(tempi_message *message)
 /* Which of the tables tells how long that takes. */
 static tempi_quantity quantity_of(tempi_operation operation)
 {
-    static const tempi_quantity of[] = {TEMPI_OWN_PACK, TEMPI_OWN_UNPACK, TEMPI_STAGE_PACK,
-                                        TEMPI_STAGE_UNPACK};
+    static const tempi_quantity of[] = {TEMPI_QUANTITY_OWN_PACK, TEMPI_QUANTITY_OWN_UNPACK,
+                                        TEMPI_QUANTITY_STAGE_PACK, TEMPI_QUANTITY_STAGE_UNPACK};
     return of[operation];
 }
 

@@ -198,7 +198,8 @@ static int library_took(double begun, int rc, tempi_operation operation, const v
     if (type && type->chooser.modelled & TEMPI_MODEL_BIT(operation, 0) &&
         !__builtin_mul_overflow(count, type->size, &bytes))
         tempi_tuning_end(begun,
-                         operation == TEMPI_OP_PACK ? TEMPI_LIBRARY_PACK : TEMPI_LIBRARY_UNPACK,
+                         operation == TEMPI_OP_PACK ? TEMPI_QUANTITY_LIBRARY_PACK
+                                                    : TEMPI_QUANTITY_LIBRARY_UNPACK,
                          type->layout, bytes);
     return rc;
 }

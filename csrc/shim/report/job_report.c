@@ -65,7 +65,7 @@ static int gather_fallbacks(MPI_Comm world, tempi_fallback *sum)
     return tempi_lib.Reduce(own, sum, 2 * TEMPI_FUNCTION_COUNT, MPI_UINT64_T, MPI_SUM, 0, world);
 }
 
-enum { LEARNED = TEMPI_STAGE_UNPACK + 1 };
+enum { LEARNED = TEMPI_QUANTITY_STAGE_UNPACK + 1 };
 
 /* Over all ranks, for each quantity: samples and the sum of their logarithms, and the most and
  * least of the classes. */

@@ -171,7 +171,7 @@ void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int
     const double start = tempi_trace_begin(), begun = tempi_tuning_begin();
     const bool together = tempi_pack_run(ops, n) == TEMPI_OK;
     if (n == 1 && ops->method == TEMPI_METHOD_HOST)
-        tempi_tuning_end(begun, TEMPI_STAGE_UNPACK, ops->layout, ops->n);
+        tempi_tuning_end(begun, TEMPI_QUANTITY_STAGE_UNPACK, ops->layout, ops->n);
     for (int i = 0; i < n; ++i) {
         unpacked(&ops[i], records[i],
                  !together && (n == 1 || tempi_pack_run(&ops[i], 1) != TEMPI_OK));
