@@ -17,11 +17,11 @@ Made by scripts/gpu from the records of `tempi bench gpu`; do not edit.
 
 `make gpu` on a machine with an NVIDIA GPU builds tempi, runs the tests on the card's memory, then runs
 `tempi bench gpu` (`--quick`: below 40 seconds) and prints the targets last. It needs no network, and nothing
-of the CUDA toolkit; what must be there beforehand is told in the Makefile. The records, with every raw
-sample, go to `results/gpu/CARD/`; `.venv/bin/python -P scripts/gpu results/gpu/CARD` writes this page.
+of the CUDA toolkit; the Makefile lists its requirements. The records, with every raw sample,
+go to `results/gpu/CARD/`; `.venv/bin/python -P scripts/gpu results/gpu/CARD` writes this page.
 
 - **Every answer is checked before it is timed**, gaps and guards included; a wrong one is not timed.
-- **Subjects take turns**; figures are medians with 95% bootstrap intervals. Kernels are timed by CUDA events
+- **Subjects take turns**; results are medians with 95% bootstrap intervals. Kernels are timed by CUDA events
   around many of them in one stream (device time); launches, waits and messages by the host's clock.
 - **Rates.** The copy rate is that of a copy of 1 GiB within the card's memory, bytes read and written
   together. The *granule* is found by fetching 32 of every 128 bytes, starting 0, 16 and 48 bytes behind a
@@ -33,28 +33,28 @@ sample, go to `results/gpu/CARD/`; `.venv/bin/python -P scripts/gpu results/gpu/
 - **Kernels**: runs of 1 to 4096 bytes at strides of twice the run, 512 and 4096, of 64 KiB to 1 GiB, aligned
   and 8 bytes off; faces of 258^3 and 514^3 doubles; blocks of two doubles at random. Beside them
   cudaMemcpy2DAsync or 3DAsync (by the driver API) and CuPy's `ascontiguousarray` or assignment, its allocation
-  and Python's time included, as its users have them.
+  and Python's time included, as for its users.
 - **Launches**: 64 KiB packed and waited for, against an empty kernel launched and waited for; the halo's 26
   regions of 8 fields as one piece of work, one by one, by 208 copies of the driver, and 208 empty launches.
-- **Messages**: two ranks that share the card, each method of tempi (`TEMPI_DATATYPE_*`), the library where it
-  takes device addresses, and by hand (a pitched copy to pinned memory, a contiguous message, a copy back).
+- **Messages**: two ranks that share the card, each method of tempi (`TEMPI_DATATYPE_*`), the library if it is
+  CUDA-aware, and by hand (a pitched copy to pinned memory, a contiguous message, a copy back).
 - **Halo**: `tempi bench halo --memory device`.
 - **Model**: `tempi calibrate`, whose samples go to `calibration.json` beside the records (`tempi calibrate
   --import` takes it), and then `tempi bench model --memory device`: every method on shapes that were not
-  calibrated, and what the tables choose, over the best of them ([model.md](model.md)).
+  calibrated, and the method that the tables choose, over the best of them ([model.md](model.md)).
 
 The targets: 90% of the sector bound at 64 MiB and more for runs of 16 bytes and up, 80% for 4 to 15; never
 slower than cudaMemcpy2DAsync, 3DAsync or CuPy; 64 KiB packed within 2 microseconds of an empty launch and a
-wait; the fused halo in one launch each way; what the calibrated model chooses at most 1.05 times what a perfect
-chooser does, in the geometric mean.
+wait; the fused halo in one launch each way; the methods that the calibrated model chooses at most 1.05 times as slow as
+those of a perfect chooser, in the geometric mean.
 
-With `TEMPI_CUDA_DRIVER=emulated` ([emulator.md](emulator.md)) the same suite checks every answer and takes no
-time: CUDA on the CPU has no speed that says anything about a GPU. The calibration and the model are run on a few
-small shapes, with times that are marked as the emulator's wherever they are shown, and never on this page.
+With `TEMPI_CUDA_DRIVER=emulated` ([emulator.md](emulator.md)) the same suite checks every answer and times
+nothing: the speed of CUDA on the CPU says nothing about a GPU. The calibration and the model run on a few small
+shapes; every output marks their times as the emulator's, and this page never shows them.
 """
 
 TO_BE_MEASURED = """
-## Figures
+## Results
 
 To be measured: no record of a GPU is here yet.
 """
@@ -143,4 +143,4 @@ def text(folders: Sequence[Path]) -> str:
     if not folders:
         return METHOD + TO_BE_MEASURED
     lines = [line for folder in folders for line in _section(folder)]
-    return METHOD + "\n## Figures\n" + "\n".join(lines) + "\n"
+    return METHOD + "\n## Results\n" + "\n".join(lines) + "\n"

@@ -58,7 +58,7 @@ OWN_IMPLEMENTATION = {
     "Request_get_status_all": "new in MPI-4.1; made from Request_get_status",
     "Request_get_status_any": "new in MPI-4.1; made from Request_get_status",
     "Request_get_status_some": "new in MPI-4.1; made from Request_get_status",
-    "Isendrecv": "new in MPI-4.0; must not overtake a queued send; without it: TEMPI_UNAVAILABLE",
+    "Isendrecv": "new in MPI-4.0; must not overtake a deferred send; without it: TEMPI_UNAVAILABLE",
     "Isendrecv_replace": "as Isendrecv",
     "Session_init": "new in MPI-4.0; begins an epoch; without it: TEMPI_UNAVAILABLE",
     "Session_finalize": "new in MPI-4.0; ends an epoch; without it: TEMPI_UNAVAILABLE",

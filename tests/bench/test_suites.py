@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tempi.bench import suite, suite_halo, suite_overhead, suite_pack, suite_pingpong
+from tempi.bench import records, suite, suite_halo, suite_overhead, suite_pack, suite_pingpong
 from tempi.bench.records import Record
 
 Make = Callable[..., Record]
@@ -82,6 +85,19 @@ def test_pack_summary_has_means_and_misses(make_record: Make) -> None:
     assert "geometric mean 1.00x over all 2 cases, 2.00x over the 1 (50%) where tempi acts" in text
     assert "not stable" not in text
     assert "1 of 2 slower than 1.05 x library + 20 ns\n  d, pack" in text
+
+
+def test_records_become_a_data_file_of_the_docs(make_record: Make, tmp_path: Path) -> None:
+    machine = {"cpu": "CPU", "cores": 2, "commit": "abc"}
+    found = [record.with_meta(machine=machine, mpi="MPICH Version: 5.0.2") for record in pack_case(make_record, 1e-6)]
+    records.write(tmp_path / "records", found)
+    tables = runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts" / "tables"), run_name="tables")
+    made = tables["data"](str(tmp_path / "records"), "the command", "2026-01-31")
+    assert json.loads(tables["text"](made)) == made
+    (row,) = (dict(zip((column["name"] for column in made["columns"]), row, strict=True)) for row in made["rows"])
+    assert (row["library"], row["tempi"], row["speed-up"], row["of bound"], row["acts"]) == (2, 1, 2, 1, True)
+    assert (made["command"], made["date"], made["machine"]["commit"]) == ("the command", "2026-01-31", "abc")
+    assert tables["name"](made["bench"], made["mpi"]) == f"{made['bench']}-mpich.json"
 
 
 def test_pingpong_is_held_against_the_better_of_two(make_record: Make) -> None:

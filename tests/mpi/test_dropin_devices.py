@@ -451,18 +451,18 @@ def test_disabled_or_not_what_mpi_reads_itself_is_ready(ours: MPI.Intracomm) -> 
     del source
 
 
-# ---- the README ---------------------------------------------------------------------------------------
+# ---- docs/python.md -----------------------------------------------------------------------------------
 
 
-def test_the_readmes_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_docs_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the emulated device's arrays for CuPy's."""
-    text = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
     example = next(block for block in text.split("```python\n")[1:] if "import cupy" in block).split("```")[0]
     cupy = types.ModuleType("cupy")
     cupy.full = lambda shape, value: on_device(np.full(shape, value))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     names: dict[str, Any] = {}
-    exec(compile(example, "README.md", "exec"), names)
+    exec(compile(example, "python.md", "exec"), names)
     rank, left = names["comm"].rank, names["left"]
     expected = np.full((64, 64, 64), rank)
     expected[:, :, -1] = left

@@ -1,16 +1,138 @@
-"""The pages that are made from tables are the tables' present state."""
+"""The pages that are made from tables are the tables' present state, and what pages name is there."""
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+DATA = sorted((ROOT / "docs" / "data").glob("*.json"))
+
+#: A path of the tree, as pages write it: from the root, perhaps with a wildcard, or a Markdown link's target.
+TOP = "csrc|tempi|bench|tests|scripts|docs"
+IN_BACKTICKS = re.compile(rf"`((?:{TOP})/[\w./*-]*)(?: [^`]*)?`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+INCLUDE = re.compile(r'^#include "(?:([^"\n]*)/)?[^/"\n]+"', re.MULTILINE)
+FOLDER = re.compile(r"^\| `([\w/]+)` \| .* \| (.*) \|$", re.MULTILINE)
+ENGINE = {"base", "topology", "interposer", "datatype", "pack", "memory", "choose", "cuda", "transfer", "api"}
+PYTHON = {"cli", "kernels", "model", "report", "emulator", "bench"}
+
+
+def rooms() -> dict[str, set[str]]:
+    """The folders of docs/design.md and what each may include."""
+    found = FOLDER.findall((ROOT / "docs" / "design.md").read_text(encoding="utf-8"))
+    return {folder: set() if allowed == "-" else set(allowed.split(", ")) for folder, allowed in found}
+
+
+def includes(folder: Path) -> Iterator[str]:
+    """The first part of each include of another folder of csrc."""
+    for file in [*folder.glob("*.[ch]"), *folder.glob("*.inc")]:
+        yield from (path.split("/")[0] for path in INCLUDE.findall(file.read_text(encoding="utf-8")) if path)
+
+
+def imports(folder: Path) -> Iterator[str]:
+    """The packages of tempi that the modules of a folder import."""
+    for file in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for parts in (name.split(".") for name in names):
+                if parts[0] == "tempi":
+                    yield f"tempi.{parts[1]}" if len(parts) > 1 and parts[1] in PYTHON else "tempi"
+
+
+def figures() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "scripts" / "figures"), run_name="figures")
 
 
 @pytest.mark.parametrize("name", ["environment", "functions"])
 def test_a_made_page_is_up_to_date(name: str) -> None:
     made = runpy.run_path(str(ROOT / "scripts" / "docs"))[name]()
     assert made == (ROOT / "docs" / f"{name}.md").read_text(), "run scripts/docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
+    named = set(IN_BACKTICKS.findall(page.read_text(encoding="utf-8")))
+    assert not [path for path in sorted(named) if not list(ROOT.glob(path.rstrip("/")))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        path, _, heading = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles], target
+
+
+def test_every_folder_is_in_the_design_and_includes_what_it_may() -> None:
+    named = rooms()
+    for folder, allowed in named.items():
+        parts = folder.split("/")
+        if folder.startswith("csrc/"):
+            allowed = (allowed - {"engine"} | ENGINE if "engine" in allowed else allowed) | {parts[1]}
+            assert set(includes(ROOT / folder)) <= allowed, folder
+        elif parts[0] in ("tempi", "bench"):
+            own = "tempi.bench" if parts[0] == "bench" else ".".join(parts)
+            assert set(imports(ROOT / folder)) <= allowed | {own}, folder
+    tops = [ROOT / top for top in ("csrc", "tempi", "bench")]
+    sources = {file.parent for top in tops for file in top.rglob("*") if file.suffix in {".c", ".py"}}
+    assert {str(folder.relative_to(ROOT)) for folder in sources} <= set(named)
+
+
+@pytest.mark.parametrize("path", DATA, ids=lambda path: path.stem)
+def test_a_data_file_tells_how_it_was_measured_and_its_figure_is_up_to_date(path: Path) -> None:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    assert all(data[key] for key in ("bench", "mpi", "command", "date"))
+    assert all(data["machine"][key] for key in ("cpu", "cores", "commit"))
+    assert {len(row) for row in data["rows"]} == {len(data["columns"])}
+    drawn = (ROOT / "docs" / "figures" / f"{path.stem}.svg").read_text(encoding="utf-8")
+    assert f"{path.name} {figures()['digest'](path)}" in drawn, "run scripts/figures"
+
+
+def test_scripts_tables_takes_the_numbers_of_a_table_as_they_are_printed() -> None:
+    tables = runpy.run_path(str(ROOT / "scripts" / "tables"), run_name="tables")
+    headers = ["case", "library us", "speed-up [95%]", "always acting", "acts", "misses"]
+    assert [one["name"] for one in tables["columns"](headers)][1:5] == [
+        "library",
+        "speed-up",
+        "speed-up low",
+        "speed-up high",
+    ]
+    cells = ["vector run 4 stride 8, 4 KiB", "0.474", "3.98 [3.90, 4.13]", "-", "yes", ""]
+    made = [cells[0], 0.474, 3.98, 3.9, 4.13, None, None, None, True, ""]
+    assert list(tables["values"](headers, cells)) == made
+    overhead = ["what", "library", "added", "95%", "target", ""]
+    assert list(tables["values"](overhead, ["x", "-", "15.8 ms", "-1.9 ns to 21.5 us", "50.0 ns", "misses"])) == [
+        "x",
+        None,
+        15_800_000,
+        -1.9,
+        21_500,
+        50,
+        "misses",
+    ]
+
+
+def test_a_figure_has_a_point_for_every_case() -> None:
+    drawing = figures()
+    for path in DATA:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        made = drawing["bars"](data) if data["bench"] == "overhead" else drawing["points"](data)
+        assert len(made) == len(data["rows"])
