@@ -14,7 +14,7 @@ import build
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "part" / "answer.c"
     path.parent.mkdir()
-    path.write_text("int answer(void) { return 42; }\n")
+    path.write_text("int answer(void);\nint answer(void) { return 42; }\n")
     return path
 
 
