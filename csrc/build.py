@@ -31,7 +31,8 @@ from table import generate  # noqa: E402  (only after the path is known)
 
 KERNELS = CSRC.parent / "build" / "kernels"  # compiled by setup.py or python -m tempi.kernels --out
 NEUTRAL = ("base", "topology", "datatype", "pack", "memory", "cuda", "choose", "transfer", "api", "interposer")
-FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wconversion")
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes")
+FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", *WARNINGS)
 # Code that must not go away: the slots point into it, and so do callbacks that the MPI keeps.
 # One segment less each way: loading costs every process that inherits LD_PRELOAD.
 LINK = (

@@ -1,7 +1,9 @@
 /* kernels_avx2.c: x86-64-v3. */
 #if defined(__x86_64__)
-#pragma GCC target("avx2,bmi2")
+#include "pack/vector.h"
+VECTOR_TARGET("avx2,bmi2")
 #define LEVEL        avx2
 #define LEVEL_VECTOR 32
 #include "pack/kernels.inc"
+VECTOR_TARGET_END
 #endif

@@ -87,7 +87,7 @@ EXPORTED_LOCAL = {
 }
 
 # Not exported although their class asks for it, because nothing can serve them on a library that
-# lacks them. The rule finds them by the symbol lists; a test holds the two together.
+# lacks them. The rule finds them by symbols.txt; a test holds the two together.
 _SESSIONS = "Open MPI 4.1 has no sessions; it needs a group that comes from one"
 _BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never queued"
 UNSERVED = {

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 
-from table import overlay
+from table import overlay, symbols
 from table.buffers import Buffer, buffers_of
 from table.overlay import Class, Role
 from table.standard import Function, Parameter, Signature, load
-
-LIBRARIES = Path(__file__).parent / "libraries"
 
 
 class Bounce(StrEnum):
@@ -65,8 +62,8 @@ class Row:
 
 @cache
 def library_symbols() -> dict[str, frozenset[str]]:
-    """The MPI_ and PMPI_ names of each supported library, from `nm -D`, by library and version."""
-    return {path.stem: frozenset(path.read_text().split()) for path in sorted(LIBRARIES.glob("*.txt"))}
+    """The MPI_ and PMPI_ names of each supported library, by library and version."""
+    return symbols.load()
 
 
 def everywhere(symbol: str) -> bool:

@@ -96,7 +96,7 @@ def _help() -> dict[str, str]:
 
 def _draw(axis: Axes, found: Statistics) -> None:
     """Calls: what tempi did, and what it left to the library and why."""
-    names = [name for name in found.sum if name in _CARRIED or name.startswith("left_")]
+    names = [name for name in found.sum if name in _CARRIED or name.startswith("fallback_")]
     told = _help()
     for row, name in enumerate(names):
         value = found.sum[name]
@@ -132,8 +132,8 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
     head = f"{found.name}: {found.ranks} ranks"
     head += f", {found.more['mpi'].splitlines()[0]}" if isinstance(found.more.get("mpi"), str) else ""
     body = f"<h3>{page.escape(head)}</h3>\n" + page.paragraph(f"Chosen by {model or 'the built-in rule'}.")
-    if any(name in _CARRIED or name.startswith("left_") for name in found.sum):
-        count = sum(name in _CARRIED or name.startswith("left_") for name in found.sum)
+    if any(name in _CARRIED or name.startswith("fallback_") for name in found.sum):
+        count = sum(name in _CARRIED or name.startswith("fallback_") for name in found.sum)
         figure = figures.blank(0.9 + 0.34 * count, 10.0)
         _draw(figure.subplots(), found)
         caption = "Plain bars: what tempi carried; hatched ones: what it left to the library, and why."

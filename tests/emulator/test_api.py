@@ -14,11 +14,9 @@ FUNCTIONS = re.findall(r"X\((cu\w+)\)", (CSRC / "emulator" / "driver" / "functio
 PAIRS = {
     "tempi_emu_copy2d": "CUDA_MEMCPY2D",
     "tempi_emu_copy3d": "CUDA_MEMCPY3D",
-    "tempi_emu_ipc_handle": "CUipcMemHandle",
     "tempi_emu_uuid": "CUuuid",
     "tempi_emu_access": "CUmemAccessDesc",
     "tempi_emu_allocation": "CUmemAllocationProp",
-    "tempi_emu_pool_props": "CUmemPoolProps",
 }
 
 OFFSETS = [

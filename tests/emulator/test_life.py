@@ -1,4 +1,4 @@
-"""The driver's life: failures on demand, a lost device, fork, deinitialisation, counts, reports, IPC."""
+"""The driver's life: failures on demand, a lost device, fork, deinitialisation, counts, reports."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import pytest
 
 from emulator.driver import (
     DEINITIALIZED,
-    INVALID_CONTEXT,
     NOT_INITIALIZED,
-    NOT_READY,
     OUT_OF_MEMORY,
     UNAVAILABLE,
     CudaError,
@@ -24,7 +22,6 @@ from emulator.driver import (
 )
 
 TESTS = Path(__file__).resolve().parents[1]
-IpcHandle = ctypes.c_char * 64
 
 
 def command_of(driver: Driver, text: str, *arguments: str) -> list[str]:
@@ -140,68 +137,3 @@ def test_the_device_says_that_it_is_emulated(cuda: Driver) -> None:
     name = ctypes.create_string_buffer(100)
     cuda("cuDeviceGetName", name, int32(100), int32(1))
     assert b"EMULATED device 1" in name.value
-
-
-# ---- between processes ---------------------------------------------------------------------------------
-
-OTHER = """
-cuda.start()
-handle, event = (ctypes.c_char * 64).from_buffer_copy(bytes.fromhex(sys.argv[4])), bytes.fromhex(sys.argv[5])
-class Handle(ctypes.Structure): _fields_ = [("bytes", ctypes.c_char * 64)]
-def made(data):
-    h = Handle(); ctypes.memmove(ctypes.byref(h), data, 64); return h
-p = cuda.get("cuIpcOpenMemHandle_v2", made(handle), int32(1))
-assert cuda.get("cuIpcOpenMemHandle_v2", made(handle), int32(1)) == p
-e = cuda.get("cuIpcOpenEventHandle", made(event))
-s = cuda.get("cuStreamCreate", int32(1))
-cuda("cuStreamWaitEvent", s, e, int32(0))
-print(cuda.result("cuEventQuery", e), flush=True)
-q = cuda.alloc(64)
-cuda("cuMemcpyAsync", q, p, 64, s)
-cuda("cuStreamSynchronize", s)
-assert cuda.read(q, 64) == b"\\5" * 64, cuda.read(q, 64)
-cuda.write(p, b"back")
-cuda("cuIpcCloseMemHandle", p); cuda("cuIpcCloseMemHandle", p)
-assert cuda.live("ipc") == 0 and cuda.result("cuIpcCloseMemHandle", p) == 1
-"""
-
-
-def handle_of(cuda: Driver, function: str, thing: int) -> bytes:
-    handle = ctypes.create_string_buffer(64)
-    cuda(function, handle, thing)
-    return handle.raw
-
-
-def test_memory_and_events_of_another_process(cuda: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other process waits for work that this one has queued, and that runs only when it is waited for."""
-    monkeypatch.setattr(ctypes.c_uint64.in_dll(cuda.library, "tempi_emulator_delay_ns"), "value", 10**12)
-    cuda.alloc(10000)
-    pointer = cuda.upload(bytes(64))
-    event = cuda.get("cuEventCreate", int32(6))
-    stream = cuda.get("cuStreamCreate", int32(1))
-    cuda("cuMemsetD8Async", pointer, 5, 64, stream)
-    cuda("cuEventRecord", event, stream)
-    memory = handle_of(cuda, "cuIpcGetMemHandle", pointer + 3)
-    command = command_of(cuda, OTHER, memory.hex(), handle_of(cuda, "cuIpcGetEventHandle", event).hex())
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == f"{NOT_READY}\n"
-        cuda("cuStreamSynchronize", stream)
-        _, errors = other.communicate(timeout=60)
-        assert other.returncode == 0, errors
-    assert cuda.read(pointer, 64) == b"back" + b"\5" * 60
-
-
-def test_a_process_cannot_open_its_own_memory(cuda: Driver) -> None:
-    class Handle(ctypes.Structure):
-        _fields_ = [("bytes", ctypes.c_char * 64)]
-
-    handle = Handle()
-    ctypes.memmove(ctypes.byref(handle), handle_of(cuda, "cuIpcGetMemHandle", cuda.alloc(64)), 64)
-    out = ctypes.c_uint64()
-    assert cuda.result("cuIpcOpenMemHandle_v2", ctypes.byref(out), handle, int32(1)) == INVALID_CONTEXT
-
-
-def test_only_plain_allocations_have_ipc_handles(cuda: Driver) -> None:
-    pooled = cuda.get("cuMemAllocAsync", 64, 0)
-    assert cuda.result("cuIpcGetMemHandle", ctypes.create_string_buffer(64), pooled) == 1

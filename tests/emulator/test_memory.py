@@ -158,7 +158,7 @@ def test_a_box_is_copied(cuda: Driver) -> None:
     expected[1:4, 1:5, 1:6] = source[1:4, 2:6, 3:8]
     assert cuda.read(b, 160) == expected.tobytes()
     copy.dst_pitch = 5
-    assert cuda.result("cuMemcpy3D_v2", ctypes.byref(copy)) == INVALID_VALUE
+    assert cuda.result("cuMemcpy3DAsync_v2", ctypes.byref(copy), 0) == INVALID_VALUE
 
 
 def test_virtual_memory(clean: Driver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import build
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "part" / "answer.c"
     path.parent.mkdir()
-    path.write_text("int answer(void) { return 42; }\n")
+    path.write_text("int answer(void);\nint answer(void) { return 42; }\n")
     return path
 
 
@@ -69,3 +70,10 @@ def test_a_library_is_linked_anew_where_only_its_objects_were_made(compiled: bui
     later(compiled.target, library)
     build.link(command, library, changed=False)
     assert library.stat().st_ino != first
+
+
+def test_clang_builds_the_engine_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clang = shutil.which("clang") or pytest.skip("no clang here")
+    monkeypatch.setenv("CFLAGS", "-Werror -O0")
+    assert build.build_neutral([clang], tmp_path / "lib", tmp_path / "work")
+    assert (tmp_path / "lib" / "libtempi.so").is_file()

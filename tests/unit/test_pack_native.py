@@ -1,4 +1,4 @@
-"""Packing from C: under the sanitizers, and on arm64."""
+"""Packing from C: by clang, under the sanitizers, and on arm64."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ def levels(*command: str | Path) -> list[str]:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert all(int(cases) == CASES for _, cases in lines)
     return [level for level, _ in lines]
+
+
+def test_clang_packs_right(tmp_path: Path) -> None:
+    clang, gcc = build("clang", tmp_path, KERNELS, "-O1"), build("gcc", tmp_path, KERNELS, "-O0")
+    assert levels(clang) == levels(gcc)
 
 
 def test_sanitizers_find_nothing(tmp_path: Path, sanitized_kernels: list[Path]) -> None:

@@ -19,6 +19,7 @@ from table import (
     emit_wrappers,
     generate,
     overlay,
+    symbols,
 )
 from table.overlay import Class, Role
 from table.rows import Bounce, Row, all_rows, exported_rows, library_symbols, slots
@@ -106,9 +107,9 @@ def test_rows_that_one_can_check_by_eye() -> None:
 def test_exports_are_what_every_library_has_or_what_we_implement() -> None:
     for row in exported_rows():
         if row.name not in overlay.OWN_IMPLEMENTATION and row.name not in overlay.OPTIONAL:
-            for library, symbols in library_symbols().items():
-                assert f"MPI_{row.name}" in symbols, library
-                assert f"PMPI_{row.name}" in symbols or not row.twin, library
+            for library, names in library_symbols().items():
+                assert f"MPI_{row.name}" in names, library
+                assert f"PMPI_{row.name}" in names or not row.twin, library
 
 
 def test_the_five_libraries_are_there() -> None:
@@ -119,6 +120,25 @@ def test_the_five_libraries_are_there() -> None:
         "openmpi-5.0.11",
         "standard-5.0.2",
     }
+
+
+def test_the_matrix_of_symbols_is_read_as_it_is_written() -> None:
+    assert symbols.table(symbols.load()) == symbols.FILE.read_text()
+    assert {"MPI_Send", "PMPI_Send", "MPI_Send_c", "PMPI_Send_c"} <= symbols.load()["mpich-5.0.2"]
+    assert "MPI_Send_c" not in symbols.load()["openmpi-5.0.11"]
+
+
+def test_a_library_is_added_as_a_column_and_removed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, library, file = tmp_path / "mine.c", tmp_path / "libmine.so", tmp_path / "symbols.txt"
+    source.write_text("int MPI_Send, PMPI_Send, MPI_New_c, other, MPIX_Mine; static int MPI_Recv = 1;\n")
+    subprocess.run([*CC, "-shared", "-fPIC", source, "-o", library], check=True)
+    before = symbols.FILE.read_text()
+    file.write_text(before)
+    monkeypatch.setattr(symbols, "FILE", file)
+    symbols.main(["--add", f"mine-1.0={library}"])
+    assert symbols.load() == library_symbols() | {"mine-1.0": {"MPI_Send", "PMPI_Send", "MPI_New_c"}}
+    symbols.main(["--remove", "mine-1.0"])
+    assert file.read_text() == before
 
 
 def test_acted_functions_are_exported_in_both_forms_and_by_both_entries() -> None:

@@ -91,11 +91,11 @@ static const struct {
     unsigned kinds;
     size_t (*count)(void);
 } things[] = {
-    {"device", 1u << EMU_DEVICE, NULL},         {"pool", 1u << EMU_POOL, NULL},
-    {"mapped", 1u << EMU_MAPPED, NULL},         {"ipc", 1u << EMU_IPC, NULL},
-    {"managed", 1u << EMU_MANAGED, NULL},       {"host", 1u << EMU_HOST, NULL},
-    {"registered", 1u << EMU_REGISTERED, NULL}, {"stream", 0, tempi_emu_stream_count},
-    {"event", 0, tempi_emu_event_count},        {"module", 0, tempi_emu_module_count},
+    {"device", 1u << EMU_DEVICE, NULL},    {"pool", 1u << EMU_POOL, NULL},
+    {"mapped", 1u << EMU_MAPPED, NULL},    {"managed", 1u << EMU_MANAGED, NULL},
+    {"host", 1u << EMU_HOST, NULL},        {"registered", 1u << EMU_REGISTERED, NULL},
+    {"stream", 0, tempi_emu_stream_count}, {"event", 0, tempi_emu_event_count},
+    {"module", 0, tempi_emu_module_count},
 };
 
 enum { THINGS = sizeof things / sizeof *things };

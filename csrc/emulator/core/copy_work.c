@@ -124,39 +124,33 @@ CUresult tempi_emu_copy(tempi_emu_context *context, const tempi_emu_transfer *t)
 typedef struct {
     uint8_t *bytes;
     size_t count;
-    uint32_t value;
-    uint32_t width;
+    uint8_t value;
 } fill;
 
 static CUresult run_fill(tempi_emu_op *op)
 {
     const fill *const made = (const fill *)(void *)op->payload;
-    if (made->width == 1) {
-        memset(made->bytes, (int)made->value, made->count);
-        return CUDA_SUCCESS;
-    }
-    for (size_t i = 0; i < made->count; i++)
-        memcpy(made->bytes + i * made->width, &made->value, made->width);
+    memset(made->bytes, made->value, made->count);
     return CUDA_SUCCESS;
 }
 
-CUresult tempi_emu_fill(tempi_emu_context *context, CUdeviceptr pointer, uint32_t value,
-                        uint32_t width, size_t count, CUstream handle)
+CUresult tempi_emu_fill(tempi_emu_context *context, CUdeviceptr pointer, uint8_t value,
+                        size_t count, CUstream handle)
 {
     tempi_emu_place place;
     tempi_emu_stream *stream;
     CUresult result = tempi_emu_stream_of(context, handle, &stream);
     if (result != CUDA_SUCCESS || count == 0)
         return result;
-    result = tempi_emu_place_of(pointer, count * width, &place);
+    result = tempi_emu_place_of(pointer, count, &place);
     if (result != CUDA_SUCCESS)
         return result;
-    if (place.range == NULL || pointer % width != 0)
+    if (place.range == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     tempi_emu_op *const op = tempi_emu_op_new(stream, sizeof(fill), run_fill);
     if (op == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const fill made = {place.bytes, count, value, width};
+    const fill made = {place.bytes, count, value};
     memcpy(op->payload, &made, sizeof made);
     return tempi_emu_submit(op);
 }

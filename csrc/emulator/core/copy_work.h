@@ -17,7 +17,7 @@ typedef struct {
 } tempi_emu_transfer;
 
 CUresult tempi_emu_copy(tempi_emu_context *context, const tempi_emu_transfer *transfer);
-CUresult tempi_emu_fill(tempi_emu_context *context, CUdeviceptr pointer, uint32_t value,
-                        uint32_t width, size_t count, CUstream handle);
+CUresult tempi_emu_fill(tempi_emu_context *context, CUdeviceptr pointer, uint8_t value,
+                        size_t count, CUstream handle);
 
 #endif

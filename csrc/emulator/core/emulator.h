@@ -95,20 +95,18 @@ bool tempi_emu_space_init(void);
 uint64_t tempi_emu_space_take(uint64_t size, uint64_t align, uint64_t hint); /* 0: no room */
 void tempi_emu_space_give(uint64_t address);
 bool tempi_emu_space_holds(uint64_t address);
-/* Backs device addresses by bytes of a file; fd -1 is this process's own memory. */
-bool tempi_emu_space_map(uint64_t address, uint64_t size, int fd, uint64_t offset);
+/* Backs device addresses by bytes of the file. */
+bool tempi_emu_space_map(uint64_t address, uint64_t size, uint64_t offset);
 void tempi_emu_space_unmap(uint64_t address, uint64_t size);
 void tempi_emu_space_forget(uint64_t offset, uint64_t size); /* gives the pages back */
 uint8_t *tempi_emu_space_bytes(uint64_t address);
 uint64_t tempi_emu_space_offset(uint64_t address); /* in the file of this process */
-int tempi_emu_space_fd(void);
 
 /* ---- range.c: memory that the driver knows --------------------------------------------------- */
 typedef enum {
     EMU_DEVICE,
     EMU_POOL,
-    EMU_MAPPED, /* by cuMemMap */
-    EMU_IPC,
+    EMU_MAPPED,    /* by cuMemMap */
     EMU_VARIABLES, /* of a module */
     EMU_MANAGED,
     EMU_HOST,
@@ -124,7 +122,6 @@ typedef struct tempi_emu_range {
     int device;
     tempi_emu_context *context; /* that it goes with; NULL: none */
     tempi_emu_kind kind;
-    unsigned flags;
     unsigned readable; /* bit k: device k may access it whatever peers are enabled */
     CUmemoryPool pool;
 } tempi_emu_range;
@@ -151,10 +148,6 @@ bool tempi_emu_context_valid(const tempi_emu_context *context);
 bool tempi_emu_context_primary(const tempi_emu_context *context);
 CUresult tempi_emu_drive_device(int device); /* all of its contexts */
 
-/* ---- cu_pool.c ------------------------------------------------------------------------------- */
-CUmemoryPool tempi_emu_pool_current(int device); /* the one that allocations take now */
-void tempi_emu_pool_freed(const tempi_emu_range *range);
-
 /* ---- queue.c: streams as queues of work ------------------------------------------------------ */
 typedef struct {
     tempi_emu_stream *stream;
@@ -168,8 +161,6 @@ struct tempi_emu_op {
     uint64_t due;
     tempi_emu_point *after;
     size_t afters;
-    const _Atomic uint64_t *flag; /* of an event of another process; waits for `reaches` */
-    uint64_t reaches;
     bool callback; /* runs on the driver's own thread only */
     CUresult (*run)(tempi_emu_op *op);
     void (*drop)(tempi_emu_op *op);
@@ -181,7 +172,6 @@ struct tempi_emu_stream {
     tempi_emu_stream *next;
     tempi_emu_context *context;
     unsigned flags;
-    int priority;
     const void *thread; /* whose default stream it is; NULL: nobody's */
     unsigned references;
     bool destroyed;
@@ -195,7 +185,7 @@ struct tempi_emu_stream {
     tempi_emu_op *tail;
 };
 
-tempi_emu_stream *tempi_emu_stream_new(tempi_emu_context *context, unsigned flags, int priority);
+tempi_emu_stream *tempi_emu_stream_new(tempi_emu_context *context, unsigned flags);
 void tempi_emu_stream_hold(tempi_emu_stream *stream);
 void tempi_emu_stream_drop(tempi_emu_stream *stream);
 tempi_emu_stream *tempi_emu_streams(void);

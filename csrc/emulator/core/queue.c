@@ -20,7 +20,7 @@ static bool worker_runs;
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-tempi_emu_stream *tempi_emu_stream_new(tempi_emu_context *context, unsigned flags, int priority)
+tempi_emu_stream *tempi_emu_stream_new(tempi_emu_context *context, unsigned flags)
 {
     tempi_emu_stream *const stream = calloc(1, sizeof *stream);
     if (stream == NULL)
@@ -28,7 +28,6 @@ tempi_emu_stream *tempi_emu_stream_new(tempi_emu_context *context, unsigned flag
     stream->magic = MAGIC;
     stream->context = context;
     stream->flags = flags;
-    stream->priority = priority;
     stream->references = 1;
     stream->id = ++last_id;
     stream->next = streams;
@@ -91,7 +90,7 @@ static tempi_emu_stream *default_of_thread(tempi_emu_context *context)
     for (tempi_emu_stream *s = streams; s != NULL; s = s->next)
         if (s->thread == &thread && s->context == context && !s->destroyed)
             return s;
-    tempi_emu_stream *const made = tempi_emu_stream_new(context, 0, 0);
+    tempi_emu_stream *const made = tempi_emu_stream_new(context, 0);
     if (made != NULL)
         made->thread = &thread;
     return made;
@@ -173,7 +172,7 @@ static bool may_run(const tempi_emu_op *op)
     for (size_t i = 0; i < op->afters; i++)
         if (!tempi_emu_reached(op->after[i]))
             return false;
-    return op->flag == NULL || atomic_load(op->flag) >= op->reaches || tempi_emu_stopped();
+    return true;
 }
 
 /* Runs the first operation of a stream; the lock is away while it runs. */

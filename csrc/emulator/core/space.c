@@ -75,11 +75,6 @@ uint64_t tempi_emu_space_offset(uint64_t address)
     return address - origin;
 }
 
-int tempi_emu_space_fd(void)
-{
-    return file;
-}
-
 static uint64_t align_up(uint64_t address, uint64_t align)
 {
     return (address + align - 1) & ~(align - 1);
@@ -161,12 +156,12 @@ void tempi_emu_space_give(uint64_t address)
     }
 }
 
-bool tempi_emu_space_map(uint64_t address, uint64_t size, int fd, uint64_t offset)
+bool tempi_emu_space_map(uint64_t address, uint64_t size, uint64_t offset)
 {
     size = align_up(size, EMU_PAGE);
     const int protection = PROT_READ | PROT_WRITE;
-    return mmap(tempi_emu_space_bytes(address), size, protection, MAP_SHARED | MAP_FIXED,
-                fd < 0 ? file : fd, (off_t)offset) != MAP_FAILED;
+    return mmap(tempi_emu_space_bytes(address), size, protection, MAP_SHARED | MAP_FIXED, file,
+                (off_t)offset) != MAP_FAILED;
 }
 
 void tempi_emu_space_unmap(uint64_t address, uint64_t size)

@@ -95,10 +95,6 @@ enum {
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_INTERPROCESS = 4 };
 
 typedef struct {
-    char bytes[64];
-} tempi_emu_ipc_handle;
-
-typedef struct {
     char bytes[16];
 } tempi_emu_uuid;
 
@@ -159,16 +155,5 @@ typedef struct {
         unsigned char reserved[4];
     } flags;
 } tempi_emu_allocation;
-
-/* CUmemPoolProps */
-typedef struct {
-    int type;
-    int handle_types;
-    tempi_emu_location location;
-    void *win32;
-    size_t max_size;
-    unsigned short usage;
-    unsigned char reserved[54];
-} tempi_emu_pool_props;
 
 #endif

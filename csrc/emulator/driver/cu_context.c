@@ -58,7 +58,7 @@ static CUresult context_start(tempi_emu_context *context, int device)
 {
     if (context->active)
         return CUDA_SUCCESS;
-    context->legacy = tempi_emu_stream_new(context, 0, 0);
+    context->legacy = tempi_emu_stream_new(context, 0);
     if (context->legacy == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->device = device;
@@ -148,18 +148,6 @@ CUresult TEMPI_EMU_API cuDevicePrimaryCtxGetState(CUdevice device, unsigned *fla
         *flags = tempi_emu_contexts[device].flags;
     if (active != NULL)
         *active = tempi_emu_contexts[device].active;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags);
-CUresult TEMPI_EMU_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuDevicePrimaryCtxSetFlags_v2, EMU_INIT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!valid_device(device))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
-    tempi_emu_contexts[device].flags = flags;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -326,30 +314,6 @@ CUresult TEMPI_EMU_API cuCtxGetDevice(CUdevice *device)
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-CUresult TEMPI_EMU_API cuCtxGetFlags(unsigned *flags);
-CUresult TEMPI_EMU_API cuCtxGetFlags(unsigned *flags)
-{
-    tempi_emu_context *context;
-    const CUresult result = tempi_emu_enter(EMU_cuCtxGetFlags, EMU_CONTEXT, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *flags = context->flags;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuCtxGetApiVersion(CUcontext context, unsigned *version);
-CUresult TEMPI_EMU_API cuCtxGetApiVersion(CUcontext context, unsigned *version)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuCtxGetApiVersion, EMU_INIT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const tempi_emu_context *const asked = context != NULL ? context : tempi_emu_current();
-    if (asked == NULL || !tempi_emu_context_valid(asked))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
-    *version = 3020;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
 CUresult TEMPI_EMU_API cuCtxSynchronize(void);
 CUresult TEMPI_EMU_API cuCtxSynchronize(void)
 {
@@ -358,19 +322,6 @@ CUresult TEMPI_EMU_API cuCtxSynchronize(void)
     if (result != CUDA_SUCCESS)
         return result;
     return tempi_emu_leave(tempi_emu_drive_context(context));
-}
-
-CUresult TEMPI_EMU_API cuCtxGetStreamPriorityRange(int *least, int *greatest);
-CUresult TEMPI_EMU_API cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuCtxGetStreamPriorityRange, EMU_CONTEXT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (least != NULL)
-        *least = 0;
-    if (greatest != NULL)
-        *greatest = -5;
-    return tempi_emu_leave(CUDA_SUCCESS);
 }
 
 static CUresult change_peer(tempi_emu_function function, CUcontext peer, bool enable,

@@ -83,35 +83,6 @@ CUresult TEMPI_EMU_API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, si
                 TRANSFER(dst, EMU_MUST_DEVICE, src, EMU_MUST_DEVICE, stream, false), size);
 }
 
-static CUresult peer(tempi_emu_function function, tempi_emu_transfer transfer, CUcontext to,
-                     CUcontext from, size_t size)
-{
-    if (!tempi_emu_context_valid(to) || !tempi_emu_context_valid(from)) {
-        const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, NULL);
-        return result != CUDA_SUCCESS ? result : tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
-    }
-    return flat(function, transfer, size);
-}
-
-CUresult TEMPI_EMU_API cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
-                                    size_t size);
-CUresult TEMPI_EMU_API cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
-                                    size_t size)
-{
-    return peer(EMU_cuMemcpyPeer, TRANSFER(dst, EMU_MUST_DEVICE, src, EMU_MUST_DEVICE, NULL, true),
-                to, from, size);
-}
-
-CUresult TEMPI_EMU_API cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src,
-                                         CUcontext from, size_t size, CUstream stream);
-CUresult TEMPI_EMU_API cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src,
-                                         CUcontext from, size_t size, CUstream stream)
-{
-    return peer(EMU_cuMemcpyPeerAsync,
-                TRANSFER(dst, EMU_MUST_DEVICE, src, EMU_MUST_DEVICE, stream, false), to, from,
-                size);
-}
-
 /* ---- two and three dimensions ---------------------------------------------------------------- */
 
 /* One side's address, and whether memory of its type may be there; 0 for a type that is not
@@ -127,14 +98,13 @@ static uint64_t side(unsigned type, const void *host_pointer, CUdeviceptr device
     return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? device : 0;
 }
 
-static CUresult box(tempi_emu_function function, const tempi_emu_copy3d *c, CUstream stream,
-                    bool wait)
+static CUresult box(tempi_emu_function function, const tempi_emu_copy3d *c, CUstream stream)
 {
     tempi_emu_context *context;
     const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    tempi_emu_transfer t = {.stream = stream, .wait = wait};
+    tempi_emu_transfer t = {.stream = stream};
     t.dst = side(c->dst_type, c->dst_host, c->dst_device, &t.dst_must);
     t.src = side(c->src_type, c->src_host, c->src_device, &t.src_must);
     const bool rows = c->height > 1 || c->depth > 1;
@@ -178,55 +148,35 @@ static tempi_emu_copy3d from_2d(const tempi_emu_copy2d *c)
     };
 }
 
-CUresult TEMPI_EMU_API cuMemcpy2D_v2(const tempi_emu_copy2d *copy);
-CUresult TEMPI_EMU_API cuMemcpy2D_v2(const tempi_emu_copy2d *copy)
-{
-    const tempi_emu_copy3d c = from_2d(copy);
-    return box(EMU_cuMemcpy2D_v2, &c, NULL, true);
-}
-
-CUresult TEMPI_EMU_API cuMemcpy2DUnaligned_v2(const tempi_emu_copy2d *copy);
-CUresult TEMPI_EMU_API cuMemcpy2DUnaligned_v2(const tempi_emu_copy2d *copy)
-{
-    const tempi_emu_copy3d c = from_2d(copy);
-    return box(EMU_cuMemcpy2DUnaligned_v2, &c, NULL, true);
-}
-
 CUresult TEMPI_EMU_API cuMemcpy2DAsync_v2(const tempi_emu_copy2d *copy, CUstream stream);
 CUresult TEMPI_EMU_API cuMemcpy2DAsync_v2(const tempi_emu_copy2d *copy, CUstream stream)
 {
     const tempi_emu_copy3d c = from_2d(copy);
-    return box(EMU_cuMemcpy2DAsync_v2, &c, stream, false);
-}
-
-CUresult TEMPI_EMU_API cuMemcpy3D_v2(const tempi_emu_copy3d *copy);
-CUresult TEMPI_EMU_API cuMemcpy3D_v2(const tempi_emu_copy3d *copy)
-{
-    return box(EMU_cuMemcpy3D_v2, copy, NULL, true);
+    return box(EMU_cuMemcpy2DAsync_v2, &c, stream);
 }
 
 CUresult TEMPI_EMU_API cuMemcpy3DAsync_v2(const tempi_emu_copy3d *copy, CUstream stream);
 CUresult TEMPI_EMU_API cuMemcpy3DAsync_v2(const tempi_emu_copy3d *copy, CUstream stream)
 {
-    return box(EMU_cuMemcpy3DAsync_v2, copy, stream, false);
+    return box(EMU_cuMemcpy3DAsync_v2, copy, stream);
 }
 
 /* ---- fills ----------------------------------------------------------------------------------- */
 
-static CUresult set(tempi_emu_function function, CUdeviceptr pointer, uint32_t value,
-                    uint32_t width, size_t count, CUstream stream)
+static CUresult set(tempi_emu_function function, CUdeviceptr pointer, unsigned char value,
+                    size_t count, CUstream stream)
 {
     tempi_emu_context *context;
     const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    return tempi_emu_leave(tempi_emu_fill(context, pointer, value, width, count, stream));
+    return tempi_emu_leave(tempi_emu_fill(context, pointer, value, count, stream));
 }
 
 CUresult TEMPI_EMU_API cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count);
 CUresult TEMPI_EMU_API cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count)
 {
-    return set(EMU_cuMemsetD8_v2, pointer, value, 1, count, NULL);
+    return set(EMU_cuMemsetD8_v2, pointer, value, count, NULL);
 }
 
 CUresult TEMPI_EMU_API cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
@@ -234,19 +184,5 @@ CUresult TEMPI_EMU_API cuMemsetD8Async(CUdeviceptr pointer, unsigned char value,
 CUresult TEMPI_EMU_API cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
                                        CUstream stream)
 {
-    return set(EMU_cuMemsetD8Async, pointer, value, 1, count, stream);
-}
-
-CUresult TEMPI_EMU_API cuMemsetD32_v2(CUdeviceptr pointer, unsigned value, size_t count);
-CUresult TEMPI_EMU_API cuMemsetD32_v2(CUdeviceptr pointer, unsigned value, size_t count)
-{
-    return set(EMU_cuMemsetD32_v2, pointer, value, 4, count, NULL);
-}
-
-CUresult TEMPI_EMU_API cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
-                                        CUstream stream);
-CUresult TEMPI_EMU_API cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
-                                        CUstream stream)
-{
-    return set(EMU_cuMemsetD32Async, pointer, value, 4, count, stream);
+    return set(EMU_cuMemsetD8Async, pointer, value, count, stream);
 }

@@ -48,7 +48,6 @@ static const property properties[] = {
     {106, 32},       /* blocks per multiprocessor */
     {111, 1024},     /* reserved shared memory */
     {115, 1},        /* memory pools */
-    {125, 1},        /* IPC events */
 };
 
 static bool valid(CUdevice device)
@@ -130,26 +129,15 @@ CUresult TEMPI_EMU_API cuDeviceGetAttribute(int *value, int attribute, CUdevice 
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-static CUresult uuid(tempi_emu_function function, tempi_emu_uuid *uuid, CUdevice device)
-{
-    const CUresult result = enter(function, device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    memcpy(uuid->bytes, "tempi-emulated-", 15);
-    uuid->bytes[15] = (char)device;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuDeviceGetUuid(tempi_emu_uuid *out, CUdevice device);
-CUresult TEMPI_EMU_API cuDeviceGetUuid(tempi_emu_uuid *out, CUdevice device)
-{
-    return uuid(EMU_cuDeviceGetUuid, out, device);
-}
-
 CUresult TEMPI_EMU_API cuDeviceGetUuid_v2(tempi_emu_uuid *out, CUdevice device);
 CUresult TEMPI_EMU_API cuDeviceGetUuid_v2(tempi_emu_uuid *out, CUdevice device)
 {
-    return uuid(EMU_cuDeviceGetUuid_v2, out, device);
+    const CUresult result = enter(EMU_cuDeviceGetUuid_v2, device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    memcpy(out->bytes, "tempi-emulated-", 15);
+    out->bytes[15] = (char)device;
+    return tempi_emu_leave(CUDA_SUCCESS);
 }
 
 CUresult TEMPI_EMU_API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
@@ -159,56 +147,5 @@ CUresult TEMPI_EMU_API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     if (result != CUDA_SUCCESS)
         return result;
     *bytes = tempi_emu_option.memory;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuDeviceGetPCIBusId(char *text, int length, CUdevice device);
-CUresult TEMPI_EMU_API cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
-{
-    const CUresult result = enter(EMU_cuDeviceGetPCIBusId, device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    snprintf(text, (size_t)length, "0000:%02X:00.0", (unsigned)device + 1);
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuDeviceGetByPCIBusId(CUdevice *device, const char *text);
-CUresult TEMPI_EMU_API cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuDeviceGetByPCIBusId, EMU_INIT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    unsigned domain = 0;
-    unsigned bus = 0;
-    const int read = sscanf(text, "%x:%x:0.0", &domain, &bus);
-    if (read != 2 || domain != 0 || !valid((CUdevice)bus - 1))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
-    *device = (CUdevice)bus - 1;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
-CUresult TEMPI_EMU_API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
-{
-    const CUresult result = enter(EMU_cuDeviceCanAccessPeer, device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!valid(peer))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
-    *can = device != peer;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from,
-                                               CUdevice to);
-CUresult TEMPI_EMU_API cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from,
-                                               CUdevice to)
-{
-    const CUresult result = enter(EMU_cuDeviceGetP2PAttribute, from);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!valid(to) || from == to)
-        return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
-    *value = attribute == 2 || attribute == 3; /* access, native atomics */
     return tempi_emu_leave(CUDA_SUCCESS);
 }

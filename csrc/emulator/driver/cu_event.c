@@ -1,8 +1,18 @@
 /* cu_event.c: points in streams that others wait for. */
-#include "emulator/driver/cu_event.h"
+#include "emulator/core/emulator.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
+
+struct tempi_emu_event {
+    struct tempi_emu_event *next;
+    tempi_emu_context *context;
+    unsigned flags;
+    unsigned references;
+    bool destroyed;
+    tempi_emu_point point; /* no stream: never recorded */
+    uint64_t time;         /* when it was reached */
+    uint64_t timed;        /* the point's number that the time belongs to */
+};
 
 static tempi_emu_event *events;
 
@@ -14,7 +24,7 @@ size_t tempi_emu_event_count(void)
     return n;
 }
 
-bool tempi_emu_event_known(const tempi_emu_event *event)
+static bool known(const tempi_emu_event *event)
 {
     for (const tempi_emu_event *e = events; e != NULL; e = e->next)
         if (e == event)
@@ -32,22 +42,7 @@ static void event_drop(tempi_emu_event *event)
     *place = event->next;
     if (event->point.stream != NULL)
         tempi_emu_stream_drop(event->point.stream);
-    if (event->shared != NULL && !event->opened)
-        tempi_emu_shared_free(event->shared);
     free(event);
-}
-
-tempi_emu_event *tempi_emu_event_new(tempi_emu_context *context, unsigned flags)
-{
-    tempi_emu_event *const event = calloc(1, sizeof *event);
-    if (event == NULL)
-        return NULL;
-    event->context = context;
-    event->flags = flags;
-    event->references = 1;
-    event->next = events;
-    events = event;
-    return event;
 }
 
 CUresult TEMPI_EMU_API cuEventCreate(CUevent *event, unsigned flags);
@@ -57,17 +52,18 @@ CUresult TEMPI_EMU_API cuEventCreate(CUevent *event, unsigned flags)
     const CUresult result = tempi_emu_enter(EMU_cuEventCreate, EMU_CONTEXT, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    const bool shared = (flags & CU_EVENT_INTERPROCESS) != 0;
-    if (event == NULL || flags > 7 || (shared && (flags & CU_EVENT_DISABLE_TIMING) == 0))
+    if (event == NULL || flags > 7)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    tempi_emu_event *const made = tempi_emu_event_new(context, flags);
+    if (flags & CU_EVENT_INTERPROCESS)
+        return tempi_emu_leave(CUDA_ERROR_NOT_SUPPORTED);
+    tempi_emu_event *const made = calloc(1, sizeof *made);
     if (made == NULL)
         return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    if (shared && (made->shared = tempi_emu_shared_new()) == NULL) {
-        event_drop(made);
-        return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    *event = made;
+    made->context = context;
+    made->flags = flags;
+    made->references = 1;
+    made->next = events;
+    events = *event = made;
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -76,7 +72,7 @@ static CUresult enter(tempi_emu_function function, CUevent event, tempi_emu_cont
     const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, context);
     if (result != CUDA_SUCCESS)
         return result;
-    return tempi_emu_event_known(event) ? CUDA_SUCCESS : tempi_emu_leave(CUDA_ERROR_INVALID_HANDLE);
+    return known(event) ? CUDA_SUCCESS : tempi_emu_leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult TEMPI_EMU_API cuEventDestroy_v2(CUevent event);
@@ -101,17 +97,19 @@ void tempi_emu_events_end(const tempi_emu_context *context)
     }
 }
 
-typedef struct {
+static tempi_emu_event *event_of(const tempi_emu_op *op)
+{
     tempi_emu_event *event;
-    uint64_t recorded; /* the number of this record, for other processes */
-} record;
+    memcpy(&event, op->payload, sizeof event);
+    return event;
+}
 
 static CUresult reach(tempi_emu_op *op)
 {
-    const record *const made = (const record *)(void *)op->payload;
+    tempi_emu_event *const event = event_of(op);
     tempi_emu_lock();
-    made->event->time = tempi_emu_now();
-    made->event->timed = op->number;
+    event->time = tempi_emu_now();
+    event->timed = op->number;
     tempi_emu_unlock();
     return CUDA_SUCCESS;
 }
@@ -119,10 +117,7 @@ static CUresult reach(tempi_emu_op *op)
 /* Also when the work was skipped: who waits must not wait for ever. */
 static void drop_record(tempi_emu_op *op)
 {
-    const record *const made = (const record *)(void *)op->payload;
-    if (made->event->shared != NULL && atomic_load(&made->event->shared->reached) < made->recorded)
-        atomic_store(&made->event->shared->reached, made->recorded);
-    event_drop(made->event);
+    event_drop(event_of(op));
 }
 
 static CUresult record_in(tempi_emu_context *context, CUevent event, CUstream handle)
@@ -133,13 +128,10 @@ static CUresult record_in(tempi_emu_context *context, CUevent event, CUstream ha
         return result;
     if (stream->context != event->context)
         return CUDA_ERROR_INVALID_HANDLE;
-    tempi_emu_op *const op = tempi_emu_op_new(stream, sizeof(record), reach);
+    tempi_emu_op *const op = tempi_emu_op_new(stream, sizeof event, reach);
     if (op == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    record made = {event, 0};
-    if (event->shared != NULL)
-        made.recorded = atomic_fetch_add(&event->shared->recorded, 1) + 1;
-    memcpy(op->payload, &made, sizeof made);
+    memcpy(op->payload, &event, sizeof event);
     op->drop = drop_record;
     event->references++;
     tempi_emu_stream_hold(stream);
@@ -157,28 +149,8 @@ CUresult TEMPI_EMU_API cuEventRecord(CUevent event, CUstream stream)
     return result != CUDA_SUCCESS ? result : tempi_emu_leave(record_in(context, event, stream));
 }
 
-CUresult TEMPI_EMU_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags);
-CUresult TEMPI_EMU_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
-{
-    tempi_emu_context *context;
-    const CUresult result = enter(EMU_cuEventRecordWithFlags, event, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (flags > 1)
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    return tempi_emu_leave(record_in(context, event, stream));
-}
-
-/* An event of another process, recorded there last; one of ours goes by its point. */
-static bool foreign(const tempi_emu_event *event)
-{
-    return event->shared != NULL && event->point.stream == NULL;
-}
-
 static bool reached(const tempi_emu_event *event)
 {
-    if (foreign(event))
-        return atomic_load(&event->shared->reached) >= atomic_load(&event->shared->recorded);
     return event->point.stream == NULL || tempi_emu_reached(event->point);
 }
 
@@ -190,8 +162,7 @@ CUresult TEMPI_EMU_API cuEventQuery(CUevent event)
         return result;
     if (reached(event))
         return tempi_emu_leave(CUDA_SUCCESS);
-    if (!foreign(event))
-        tempi_emu_ask(event->point);
+    tempi_emu_ask(event->point);
     return tempi_emu_leave(CUDA_ERROR_NOT_READY);
 }
 
@@ -202,12 +173,8 @@ CUresult TEMPI_EMU_API cuEventSynchronize(CUevent event)
     if (result != CUDA_SUCCESS)
         return result;
     event->references++;
-    if (foreign(event)) {
-        while (!reached(event) && !tempi_emu_stopped())
-            tempi_emu_wait(EMU_MS / 5);
-    } else if (event->point.stream != NULL) {
+    if (event->point.stream != NULL)
         result = tempi_emu_drive(event->point);
-    }
     event_drop(event);
     return tempi_emu_leave(result);
 }
@@ -228,10 +195,7 @@ CUresult TEMPI_EMU_API cuStreamWaitEvent(CUstream handle, CUevent event, unsigne
     tempi_emu_op *const op = tempi_emu_op_new(stream, 0, NULL);
     if (op == NULL)
         return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    if (foreign(event)) {
-        op->flag = &event->shared->reached;
-        op->reaches = atomic_load(&event->shared->recorded);
-    } else if (!tempi_emu_op_after(op, event->point)) {
+    if (!tempi_emu_op_after(op, event->point)) {
         tempi_emu_op_free(op);
         return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -244,8 +208,7 @@ static CUresult elapsed(tempi_emu_function function, float *ms, CUevent start, C
     if (result != CUDA_SUCCESS)
         return result;
     const bool timed = ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) == 0;
-    if (!tempi_emu_event_known(end) || !timed || start->point.stream == NULL ||
-        end->point.stream == NULL)
+    if (!known(end) || !timed || start->point.stream == NULL || end->point.stream == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_HANDLE);
     if (!reached(start) || !reached(end))
         return tempi_emu_leave(CUDA_ERROR_NOT_READY);

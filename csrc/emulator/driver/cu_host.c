@@ -19,7 +19,6 @@ static CUresult host_allocate(tempi_emu_context *context, void **pointer, size_t
         .device = context->device,
         .context = context,
         .kind = EMU_HOST,
-        .flags = flags,
         .readable = ~0u,
     };
     if (tempi_emu_range_add(&made) == NULL) {
@@ -38,16 +37,6 @@ CUresult TEMPI_EMU_API cuMemHostAlloc(void **pointer, size_t size, unsigned flag
     if (result != CUDA_SUCCESS)
         return result;
     return tempi_emu_leave(host_allocate(context, pointer, size, flags));
-}
-
-CUresult TEMPI_EMU_API cuMemAllocHost_v2(void **pointer, size_t size);
-CUresult TEMPI_EMU_API cuMemAllocHost_v2(void **pointer, size_t size)
-{
-    tempi_emu_context *context;
-    const CUresult result = tempi_emu_enter(EMU_cuMemAllocHost_v2, EMU_CONTEXT, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return tempi_emu_leave(host_allocate(context, pointer, size, 0));
 }
 
 /* Takes host memory of one kind out of the table, when no work can use it any more. */
@@ -102,7 +91,7 @@ CUresult TEMPI_EMU_API cuMemHostRegister_v2(void *pointer, size_t size, unsigned
     if (result != CUDA_SUCCESS)
         return result;
     const uint64_t base = (uint64_t)(uintptr_t)pointer;
-    if (pointer == NULL || size == 0)
+    if (pointer == NULL || size == 0 || flags > 15)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
     if (overlaps(base, size))
         return tempi_emu_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
@@ -113,7 +102,6 @@ CUresult TEMPI_EMU_API cuMemHostRegister_v2(void *pointer, size_t size, unsigned
         .device = context->device,
         .context = context,
         .kind = EMU_REGISTERED,
-        .flags = flags,
         .readable = ~0u,
     };
     const bool added = tempi_emu_range_add(&made) != NULL;
@@ -139,18 +127,5 @@ CUresult TEMPI_EMU_API cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *p
     if (device == NULL || flags != 0 || pinned(pointer) == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
     *device = (uint64_t)(uintptr_t)pointer;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuMemHostGetFlags(unsigned *flags, void *pointer);
-CUresult TEMPI_EMU_API cuMemHostGetFlags(unsigned *flags, void *pointer)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuMemHostGetFlags, EMU_CONTEXT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const tempi_emu_range *const range = pinned(pointer);
-    if (flags == NULL || range == NULL || range->kind != EMU_HOST)
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    *flags = range->flags;
     return tempi_emu_leave(CUDA_SUCCESS);
 }

@@ -19,66 +19,6 @@ static uint32_t most_threads(const tempi_ptx_kernel *kernel)
     return kernel->max_threads != 0 ? kernel->max_threads : THREADS;
 }
 
-CUresult TEMPI_EMU_API cuFuncGetAttribute(int *value, int attribute, CUfunction entry);
-CUresult TEMPI_EMU_API cuFuncGetAttribute(int *value, int attribute, CUfunction entry)
-{
-    const CUresult result = enter(EMU_cuFuncGetAttribute, entry, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const tempi_ptx_kernel *const kernel = entry->kernel;
-    const int values[] = {
-        (int)most_threads(kernel),
-        (int)kernel->shared_size,
-        0,
-        (int)kernel->local_size,
-        32, /* registers: of the same order as real kernels of this kind */
-        (int)entry->module->ptx->isa,
-        tempi_emu_option.capability,
-        0,
-        entry->dynamic_shared,
-        entry->carveout,
-    };
-    if (attribute < 0 || attribute >= (int)(sizeof values / sizeof *values))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    *value = values[attribute];
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuFuncSetAttribute(CUfunction entry, int attribute, int value);
-CUresult TEMPI_EMU_API cuFuncSetAttribute(CUfunction entry, int attribute, int value)
-{
-    const CUresult result = enter(EMU_cuFuncSetAttribute, entry, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const bool fits = value >= 0 && value + (int)entry->kernel->shared_size <= SHARED_OPT_IN;
-    if (attribute == 8 && fits)
-        entry->dynamic_shared = value;
-    else if (attribute == 9 && value >= -1 && value <= 100)
-        entry->carveout = value;
-    else
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction entry,
-                                                                   int threads, size_t shared);
-CUresult TEMPI_EMU_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction entry,
-                                                                   int threads, size_t shared)
-{
-    const CUresult result = enter(EMU_cuOccupancyMaxActiveBlocksPerMultiprocessor, entry, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (blocks == NULL || threads <= 0)
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    const size_t needed = shared + entry->kernel->shared_size;
-    size_t most = PER_SM_THREADS / (unsigned)threads;
-    most = most < PER_SM_BLOCKS ? most : PER_SM_BLOCKS;
-    if (needed > 0 && SHARED_OPT_IN / needed < most)
-        most = SHARED_OPT_IN / needed;
-    *blocks = (unsigned)threads > most_threads(entry->kernel) ? 0 : (int)most;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
 /* ---- launching ------------------------------------------------------------------------------- */
 
 static CUresult run(tempi_emu_op *op)

@@ -23,7 +23,7 @@ CUresult tempi_emu_allocate(tempi_emu_context *context, int device, size_t size,
     const uint64_t base = tempi_emu_space_take(size, EMU_PAGE, 0);
     if (base == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!tempi_emu_space_map(base, size, -1, tempi_emu_space_offset(base)))
+    if (!tempi_emu_space_map(base, size, tempi_emu_space_offset(base)))
         goto give;
     const tempi_emu_range made = {
         .base = base,
@@ -54,13 +54,11 @@ void tempi_emu_release(tempi_emu_range *range)
     const uint64_t size = range->size;
     if (range->kind == EMU_MANAGED || range->kind == EMU_HOST)
         munmap(range->bytes, size);
-    if (range->kind != EMU_HOST && range->kind != EMU_REGISTERED && range->kind != EMU_IPC)
+    if (range->kind != EMU_HOST && range->kind != EMU_REGISTERED)
         tempi_emu_used[range->device] -= size;
     if (tempi_emu_range_on_device(range)) {
-        const bool own = range->kind != EMU_IPC;
         tempi_emu_space_unmap(base, size);
-        if (own)
-            tempi_emu_space_forget(tempi_emu_space_offset(base), size);
+        tempi_emu_space_forget(tempi_emu_space_offset(base), size);
         tempi_emu_space_give(base);
     }
     tempi_emu_range_remove(base);
@@ -116,7 +114,6 @@ CUresult TEMPI_EMU_API cuMemFree_v2(CUdeviceptr pointer)
     range = tempi_emu_range_find(pointer); /* the lock was away */
     if (range == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    tempi_emu_pool_freed(range);
     tempi_emu_release(range);
     return tempi_emu_leave(result);
 }
@@ -154,37 +151,6 @@ CUresult TEMPI_EMU_API cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsi
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* Where managed memory lies makes no difference here; the arguments are checked all the same. */
-static CUresult managed_advice(tempi_emu_function function, CUdeviceptr pointer, size_t size)
-{
-    tempi_emu_context *context;
-    const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const tempi_emu_range *const range = tempi_emu_range_find(pointer);
-    const bool inside = range != NULL && range->kind == EMU_MANAGED && size != 0 &&
-                        range->base + range->size - pointer >= size;
-    return tempi_emu_leave(inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-CUresult TEMPI_EMU_API cuMemPrefetchAsync(CUdeviceptr pointer, size_t size, CUdevice device,
-                                          CUstream stream);
-CUresult TEMPI_EMU_API cuMemPrefetchAsync(CUdeviceptr pointer, size_t size, CUdevice device,
-                                          CUstream stream)
-{
-    (void)device;
-    (void)stream;
-    return managed_advice(EMU_cuMemPrefetchAsync, pointer, size);
-}
-
-CUresult TEMPI_EMU_API cuMemAdvise(CUdeviceptr pointer, size_t size, int advice, CUdevice device);
-CUresult TEMPI_EMU_API cuMemAdvise(CUdeviceptr pointer, size_t size, int advice, CUdevice device)
-{
-    (void)advice;
-    (void)device;
-    return managed_advice(EMU_cuMemAdvise, pointer, size);
-}
-
 CUresult TEMPI_EMU_API cuMemGetInfo_v2(size_t *available, size_t *total);
 CUresult TEMPI_EMU_API cuMemGetInfo_v2(size_t *available, size_t *total)
 {
@@ -196,22 +162,5 @@ CUresult TEMPI_EMU_API cuMemGetInfo_v2(size_t *available, size_t *total)
         *available = tempi_emu_option.memory - tempi_emu_used[context->device];
     if (total != NULL)
         *total = tempi_emu_option.memory;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size,
-                                               CUdeviceptr pointer);
-CUresult TEMPI_EMU_API cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuMemGetAddressRange_v2, EMU_CONTEXT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const tempi_emu_range *const range = tempi_emu_range_find(pointer);
-    if (range == NULL)
-        return tempi_emu_leave(CUDA_ERROR_NOT_FOUND);
-    if (base != NULL)
-        *base = range->base;
-    if (size != NULL)
-        *size = range->size;
     return tempi_emu_leave(CUDA_SUCCESS);
 }

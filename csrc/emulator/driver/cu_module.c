@@ -191,22 +191,6 @@ CUresult TEMPI_EMU_API cuModuleLoadData(CUmodule *module, const void *image)
     return result != CUDA_SUCCESS ? result : tempi_emu_leave(load(context, module, image));
 }
 
-CUresult TEMPI_EMU_API cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n,
-                                          const int *options, void **values);
-CUresult TEMPI_EMU_API cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n,
-                                          const int *options, void **values)
-{
-    tempi_emu_context *context;
-    const CUresult result = tempi_emu_enter(EMU_cuModuleLoadDataEx, EMU_CONTEXT, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    for (unsigned i = 0; i < n; i++)
-        if (options[i] == 4 ||
-            options[i] == 6) /* lengths of the log buffers: nothing was written */
-            values[i] = NULL;
-    return tempi_emu_leave(load(context, module, image));
-}
-
 /* Its work is done. */
 static void unload(struct tempi_emu_module *module)
 {

@@ -60,11 +60,11 @@ static CUresult answer(const tempi_emu_range *range, int attribute, uint64_t poi
         if (!host && range->kind != EMU_MANAGED)
             return CUDA_ERROR_INVALID_VALUE;
         return store_address(data, pointer);
-    case CU_POINTER_SYNC_MEMOPS: return store_bool(data, (range->flags & 0x80000000u) != 0);
+    case CU_POINTER_SYNC_MEMOPS: return store_bool(data, false);
     case CU_POINTER_BUFFER_ID: return store_address(data, range->id);
     case CU_POINTER_IS_MANAGED: return store_bool(data, range->kind == EMU_MANAGED);
     case CU_POINTER_DEVICE_ORDINAL: return store_int(data, range->device);
-    case CU_POINTER_IS_LEGACY_IPC_CAPABLE: return store_bool(data, range->kind == EMU_DEVICE);
+    case CU_POINTER_IS_LEGACY_IPC_CAPABLE: return store_bool(data, false);
     case CU_POINTER_RANGE_START:
     case CU_POINTER_MAPPING_BASE: return store_address(data, range->base);
     case CU_POINTER_RANGE_SIZE:
@@ -123,18 +123,5 @@ CUresult TEMPI_EMU_API cuPointerGetAttributes(unsigned n, const int *attributes,
         if (attributes[i] == CU_POINTER_DEVICE_ORDINAL)
             store_int(data[i], -2);
     }
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr pointer);
-CUresult TEMPI_EMU_API cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr pointer)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuPointerSetAttribute, EMU_INIT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    tempi_emu_range *const range = tempi_emu_range_find(pointer);
-    if (value == NULL || range == NULL || attribute != CU_POINTER_SYNC_MEMOPS)
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    range->flags |= 0x80000000u;
     return tempi_emu_leave(CUDA_SUCCESS);
 }

@@ -1,32 +1,20 @@
 /* cu_stream.c: the driver's stream functions. */
 #include "emulator/core/emulator.h"
 
-static CUresult create(tempi_emu_function function, CUstream *stream, unsigned flags, int priority)
+CUresult TEMPI_EMU_API cuStreamCreate(CUstream *stream, unsigned flags);
+CUresult TEMPI_EMU_API cuStreamCreate(CUstream *stream, unsigned flags)
 {
     tempi_emu_context *context;
-    const CUresult result = tempi_emu_enter(function, EMU_CONTEXT, &context);
+    const CUresult result = tempi_emu_enter(EMU_cuStreamCreate, EMU_CONTEXT, &context);
     if (result != CUDA_SUCCESS)
         return result;
     if (stream == NULL || flags > CU_STREAM_NON_BLOCKING)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    tempi_emu_stream *const made = tempi_emu_stream_new(context, flags, priority);
+    tempi_emu_stream *const made = tempi_emu_stream_new(context, flags);
     if (made == NULL)
         return tempi_emu_leave(CUDA_ERROR_OUT_OF_MEMORY);
     *stream = made;
     return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuStreamCreate(CUstream *stream, unsigned flags);
-CUresult TEMPI_EMU_API cuStreamCreate(CUstream *stream, unsigned flags)
-{
-    return create(EMU_cuStreamCreate, stream, flags, 0);
-}
-
-CUresult TEMPI_EMU_API cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority);
-CUresult TEMPI_EMU_API cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
-{
-    const int held = priority > 0 ? 0 : priority < -5 ? -5 : priority;
-    return create(EMU_cuStreamCreateWithPriority, stream, flags, held);
 }
 
 /* Enters, and finds the stream behind a handle. */
@@ -96,61 +84,6 @@ CUresult TEMPI_EMU_API cuStreamSynchronize(CUstream handle)
     if (result == CUDA_SUCCESS)
         result = tempi_emu_drive((tempi_emu_point){stream, stream->submitted});
     return tempi_emu_leave(result);
-}
-
-CUresult TEMPI_EMU_API cuStreamGetFlags(CUstream handle, unsigned *flags);
-CUresult TEMPI_EMU_API cuStreamGetFlags(CUstream handle, unsigned *flags)
-{
-    tempi_emu_stream *stream;
-    const CUresult result = enter(EMU_cuStreamGetFlags, handle, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *flags = stream->flags;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuStreamGetPriority(CUstream handle, int *priority);
-CUresult TEMPI_EMU_API cuStreamGetPriority(CUstream handle, int *priority)
-{
-    tempi_emu_stream *stream;
-    const CUresult result = enter(EMU_cuStreamGetPriority, handle, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *priority = stream->priority;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuStreamGetCtx(CUstream handle, CUcontext *context);
-CUresult TEMPI_EMU_API cuStreamGetCtx(CUstream handle, CUcontext *context)
-{
-    tempi_emu_stream *stream;
-    const CUresult result = enter(EMU_cuStreamGetCtx, handle, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *context = stream->context;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuStreamGetId(CUstream handle, unsigned long long *id);
-CUresult TEMPI_EMU_API cuStreamGetId(CUstream handle, unsigned long long *id)
-{
-    tempi_emu_stream *stream;
-    const CUresult result = enter(EMU_cuStreamGetId, handle, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *id = stream->id;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuStreamIsCapturing(CUstream handle, int *status);
-CUresult TEMPI_EMU_API cuStreamIsCapturing(CUstream handle, int *status)
-{
-    tempi_emu_stream *stream;
-    const CUresult result = enter(EMU_cuStreamIsCapturing, handle, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *status = 0; /* graphs are not emulated */
-    return tempi_emu_leave(CUDA_SUCCESS);
 }
 
 typedef struct {

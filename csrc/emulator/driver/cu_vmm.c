@@ -53,23 +53,6 @@ static bool on_device(const tempi_emu_location *location)
     return location->type == 1 && location->id >= 0 && location->id < tempi_emu_option.devices;
 }
 
-CUresult TEMPI_EMU_API cuMemGetAllocationGranularity(size_t *granularity,
-                                                     const tempi_emu_allocation *properties,
-                                                     int option);
-CUresult TEMPI_EMU_API cuMemGetAllocationGranularity(size_t *granularity,
-                                                     const tempi_emu_allocation *properties,
-                                                     int option)
-{
-    (void)option;
-    const CUresult result = tempi_emu_enter(EMU_cuMemGetAllocationGranularity, EMU_INIT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (granularity == NULL || !on_device(&properties->location))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    *granularity = GRANULARITY;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
 static CUresult create(uint64_t *handle, size_t size, const tempi_emu_allocation *properties)
 {
     if (handle == NULL || size == 0 || size % GRANULARITY != 0 || properties->type != 1)
@@ -200,7 +183,7 @@ CUresult TEMPI_EMU_API cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
         pointer % GRANULARITY != 0 || size % GRANULARITY != 0 || !reserved(pointer, size) ||
         occupied(pointer, size))
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!tempi_emu_space_map(pointer, size, -1, tempi_emu_space_offset(memory->address)))
+    if (!tempi_emu_space_map(pointer, size, tempi_emu_space_offset(memory->address)))
         return tempi_emu_leave(CUDA_ERROR_MAP_FAILED);
     const tempi_emu_range made = {
         .base = pointer,
@@ -268,53 +251,5 @@ CUresult TEMPI_EMU_API cuMemSetAccess(CUdeviceptr pointer, size_t size,
             range->readable = access[i].flags != 0 ? range->readable | bit : range->readable & ~bit;
         }
     }
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuMemGetAccess(unsigned long long *flags, const tempi_emu_location *location,
-                                      CUdeviceptr pointer);
-CUresult TEMPI_EMU_API cuMemGetAccess(unsigned long long *flags, const tempi_emu_location *location,
-                                      CUdeviceptr pointer)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuMemGetAccess, EMU_INIT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const tempi_emu_range *const range = tempi_emu_range_find(pointer);
-    if (range == NULL || range->kind != EMU_MAPPED || !on_device(location))
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    *flags = (range->readable >> location->id & 1) != 0 ? 3 : 0;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
-                                                   void *address);
-CUresult TEMPI_EMU_API cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
-                                                   void *address)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuMemRetainAllocationHandle, EMU_INIT, NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const tempi_emu_range *const range = tempi_emu_range_find((uint64_t)(uintptr_t)address);
-    if (handle == NULL || range == NULL || range->kind != EMU_MAPPED)
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    physical *const memory = find_physical(range->block);
-    memory->handles++;
-    *handle = memory->id;
-    return tempi_emu_leave(CUDA_SUCCESS);
-}
-
-CUresult TEMPI_EMU_API cuMemGetAllocationPropertiesFromHandle(tempi_emu_allocation *properties,
-                                                              CUmemGenericAllocationHandle handle);
-CUresult TEMPI_EMU_API cuMemGetAllocationPropertiesFromHandle(tempi_emu_allocation *properties,
-                                                              CUmemGenericAllocationHandle handle)
-{
-    const CUresult result = tempi_emu_enter(EMU_cuMemGetAllocationPropertiesFromHandle, EMU_INIT,
-                                            NULL);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const physical *const memory = find_physical(handle);
-    if (memory == NULL)
-        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    *properties = memory->properties;
     return tempi_emu_leave(CUDA_SUCCESS);
 }

@@ -45,7 +45,7 @@ typedef struct {
     uint64_t count;
     uint64_t first;
     uint64_t step; /* has no factor in common with count */
-} order;
+} permutation;
 
 static uint64_t mix(uint64_t x)
 {
@@ -64,15 +64,15 @@ static uint64_t common_factor(uint64_t a, uint64_t b)
     return a;
 }
 
-static order shuffle(uint64_t count, uint64_t seed)
+static permutation shuffle(uint64_t count, uint64_t seed)
 {
-    order made = {count, mix(seed) % count, 1 + mix(seed + 1) % count};
+    permutation made = {count, mix(seed) % count, 1 + mix(seed + 1) % count};
     while (common_factor(count, made.step) != 1)
         made.step++;
     return made;
 }
 
-static uint64_t at(const order *order, uint64_t i)
+static uint64_t at(const permutation *order, uint64_t i)
 {
     return (uint64_t)((order->first + (unsigned __int128)i * order->step) % order->count);
 }
@@ -222,7 +222,7 @@ static void start_thread(grid *g, uint32_t i)
 static int run_block(grid *g, uint64_t seed)
 {
     const tempi_ptx_kernel *const kernel = g->launch->kernel;
-    const order order = shuffle(g->threads, seed);
+    const permutation order = shuffle(g->threads, seed);
     memset(g->block.shared, SHARED_POISON, g->block.shared_size);
     memset(g->local, LOCAL_POISON, (size_t)g->threads * kernel->local_size);
     memset(g->registers, LOCAL_POISON, (size_t)g->threads * kernel->registers);
@@ -250,7 +250,7 @@ static int run_blocks(grid *g)
 {
     const uint32_t *const n = g->launch->grid;
     const uint64_t blocks = (uint64_t)n[0] * n[1] * n[2];
-    const order order = shuffle(blocks, g->launch->seed);
+    const permutation order = shuffle(blocks, g->launch->seed);
     int result = CUDA_SUCCESS;
     for (uint64_t k = 0; k < blocks && result == CUDA_SUCCESS; k++) {
         const uint64_t i = at(&order, k);

@@ -332,8 +332,8 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
         return out_of_memory(requests, &c);
     int rc = next->Testall(count, requests, flag, s.use);
     if (rc == MPI_SUCCESS && !*flag)
-        for (tempi_record *record = c.first, *next; record; record = next) {
-            next = record->beside;
+        for (tempi_record *record = c.first, *beside; record; record = beside) {
+            beside = record->beside;
             put_back(record, requests);
         }
     else {
