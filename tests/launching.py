@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tempi.bench import launch
+
+from tempi.measure import launch
 
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tempi.bench import launch, records, suite_overhead, suite_pack, suite_pingpong
-from tempi.bench.records import Record
 
 import launching
+from tempi.bench.suites import overhead as suite_overhead
+from tempi.bench.suites import pack as suite_pack
+from tempi.bench.suites import pingpong as suite_pingpong
 from tempi.cli.bench import bench
+from tempi.measure import launch, records
+from tempi.measure.records import Record
 
 
 @pytest.fixture

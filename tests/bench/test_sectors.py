@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 import pytest
+
 from tempi.bench import sectors
 from tempi.bench.sectors import Bound, Touched
-
 from tempi.expression import parse
 from tempi.layout import Box, Dim, Layout
 

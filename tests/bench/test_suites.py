@@ -7,8 +7,13 @@ from collections.abc import Callable
 
 import pytest
 from rich.console import Console
-from tempi.bench import suite, suite_halo, suite_overhead, suite_pack, suite_pingpong
-from tempi.bench.records import Record
+
+from tempi.bench import suite
+from tempi.bench.suites import halo as suite_halo
+from tempi.bench.suites import overhead as suite_overhead
+from tempi.bench.suites import pack as suite_pack
+from tempi.bench.suites import pingpong as suite_pingpong
+from tempi.measure.records import Record
 
 Make = Callable[..., Record]
 

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from tempi.bench import _native, worker
 
 import tempi
 from tempi import MPI
 from tempi.emulator.array import DeviceArray
+from tempi.measure import _native, worker
 
 RUN, STRIDE, BLOCKS = 64, 128, 5 << 12  # 1.25 MiB: more than one piece
 SIZE, SPAN = RUN * BLOCKS, STRIDE * BLOCKS

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tempi.bench import adaptive, launch
 
 from launching import environment, launcher, version
+from tempi.calibration import adaptive
+from tempi.measure import launch
 from tempi.model import grid, samples, store
 
 SMALL = ("--quick", "--seconds", "2", "--most", 1 << 16)
@@ -286,7 +287,7 @@ sys.meta_path.insert(0, Interrupts())
 """
 MOMENTS = (
     "tempi._tempi_cffi", "tempi._engine", "click", "tempi.cli.main", "tempi.cli.calibrate", "numpy", "rich.progress",
-    "tempi.bench.calibrate", "mpi4py",
+    "tempi.calibration.calibrate", "mpi4py",
 )  # fmt: skip
 
 

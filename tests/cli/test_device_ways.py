@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tempi.bench import launch
 
 from launching import environment, launcher
 from tables import made_up, without_emulator
+from tempi.measure import launch
 from tempi.model import store
 
 WAYS = Path(__file__).resolve().parent / "device_ways.py"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tempi.bench import launch
 
+from tempi.measure import launch
 from tempi.model import grid, store
 
 HERE = Path(__file__).resolve().parent
