@@ -119,7 +119,7 @@ def accelerated(counters: Mapping[str, int]) -> str:
     text = f"{sends} sends, {receives} receives"
     if counters.get("runs"):
         text += f" ({counters['runs']:,} separate copies)"
-    left = sum(value for name, value in counters.items() if name.startswith("left_"))
+    left = sum(value for name, value in counters.items() if name.startswith("fallback_"))
     if counters.get("launches"):
         text += f", {counters['launches']} kernel launches"
     return text + (f"; {left} left to the library" if left else "")

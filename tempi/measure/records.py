@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import tempi
+from tempi._aliases import renamed
 
 
 class RecordError(ValueError):
@@ -75,6 +76,8 @@ def _checked(data: Any) -> Record:
         raise RecordError('"seconds" is not a list of numbers')
     if not isinstance(meta, dict):
         raise RecordError('"meta" is not an object')
+    if isinstance(meta.get("counters"), dict):
+        meta = {**meta, "counters": renamed(meta["counters"])}
     return Record(bytes=size, seconds=tuple(map(float, seconds)), meta=meta, **texts)
 
 

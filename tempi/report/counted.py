@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tempi import _engine
+from tempi._aliases import renamed
 from tempi._errors import TempiError
 from tempi.report import figures, page
 
@@ -50,6 +51,10 @@ def _counters(data: Any) -> dict[str, int]:
     return data
 
 
+def _totals(data: Any) -> dict[str, int]:
+    return renamed(_counters(data))
+
+
 def _of_json(name: str, data: Any) -> Statistics:
     if not isinstance(data, dict) or "tempi_statistics" not in data:
         raise ValueError("it has no statistics of tempi's")
@@ -60,7 +65,7 @@ def _of_json(name: str, data: Any) -> Statistics:
     fallbacks = {key: _counters(value) for key, value in dict(data.get("fallback_functions", {})).items()}
     if any(value.keys() != {"calls", "bytes"} for value in fallbacks.values()):
         raise ValueError("it is damaged")
-    return Statistics(name, int(data["ranks"]), _counters(data["sum"]), _counters(data["most"]), fallbacks, more)
+    return Statistics(name, int(data["ranks"]), _totals(data["sum"]), _totals(data["most"]), fallbacks, more)
 
 
 def _of_text(name: str, text: str) -> Statistics:
@@ -70,7 +75,7 @@ def _of_text(name: str, text: str) -> Statistics:
         raise ValueError("it has no statistics of tempi's")
     chosen = _CHOSEN.findall(text)
     last = text[text.rindex(f"tempi: over {ranks[-1]} ranks:") :]
-    total = {counter: int(value) for value, counter in _PRINTED.findall(last)}
+    total = renamed({counter: int(value) for value, counter in _PRINTED.findall(last)})
     fallbacks = {function: {"calls": int(n), "bytes": int(b)} for n, function, b in _FALLBACKS.findall(last)}
     return Statistics(name, int(ranks[-1]), total, {}, fallbacks, {"tables": chosen[-1]} if chosen else {})
 
@@ -96,7 +101,7 @@ def _help() -> dict[str, str]:
 
 def _draw(axis: Axes, found: Statistics) -> None:
     """Calls: what tempi did, and what it left to the library and why."""
-    names = [name for name in found.sum if name in _CARRIED or name.startswith("left_")]
+    names = [name for name in found.sum if name in _CARRIED or name.startswith("fallback_")]
     told = _help()
     for row, name in enumerate(names):
         value = found.sum[name]
@@ -132,8 +137,8 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
     head = f"{found.name}: {found.ranks} ranks"
     head += f", {found.more['mpi'].splitlines()[0]}" if isinstance(found.more.get("mpi"), str) else ""
     body = f"<h3>{page.escape(head)}</h3>\n" + page.paragraph(f"Chosen by {model or 'the built-in rule'}.")
-    if any(name in _CARRIED or name.startswith("left_") for name in found.sum):
-        count = sum(name in _CARRIED or name.startswith("left_") for name in found.sum)
+    if any(name in _CARRIED or name.startswith("fallback_") for name in found.sum):
+        count = sum(name in _CARRIED or name.startswith("fallback_") for name in found.sum)
         figure = figures.blank(0.9 + 0.34 * count, 10.0)
         _draw(figure.subplots(), found)
         caption = "Plain bars: what tempi carried; hatched ones: what it left to the library, and why."
