@@ -66,7 +66,7 @@ class MessageOptions:
         return [*flags, "--seconds", str(self.seconds), "--method", self.method]
 
     def variables(self) -> dict[str, str]:
-        return {f"TEMPI_DATATYPE_{self.method.upper()}": "1", "TEMPI_FORCE": "1"}
+        return {"TEMPI_METHOD": self.method, "TEMPI_FORCE": "1"}
 
 
 def parse_messages(arguments: Sequence[str] | None = None) -> MessageOptions:

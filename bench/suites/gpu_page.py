@@ -41,7 +41,7 @@ sample, go to `results/gpu/CARD/`; `.venv/bin/python -P scripts/gpu results/gpu/
   and Python's time included, as its users have them.
 - **Launches**: 64 KiB packed and waited for, against an empty kernel launched and waited for; the halo's 26
   regions of 8 fields as one piece of work, one by one, by 208 copies of the driver, and 208 empty launches.
-- **Messages**: two ranks that share the card, each method of tempi (`TEMPI_DATATYPE_*`), the library where it
+- **Messages**: two ranks that share the card, each method of tempi (`TEMPI_METHOD`), the library where it
   takes device addresses, and by hand (a pitched copy to pinned memory, a contiguous message, a copy back).
 - **Halo**: `tempi bench halo --memory device`.
 - **Model**: `tempi calibrate`, whose samples go to `calibration.json` beside the records (`tempi calibrate

@@ -1,6 +1,6 @@
 """Round trips between the device memories of two ranks: ``mpirun -n 2 python -m tempi.bench.workers.gpu_messages``.
 
-tempi with the method that the environment names (TEMPI_DATATYPE_*), the library where it takes device
+tempi with the method that the environment names (TEMPI_METHOD), the library where it takes device
 addresses, and by hand: the driver's pitched copy to pinned memory, a contiguous message, and a copy back.
 Seconds are those of one way. On the emulated device every message is checked and none is timed.
 """

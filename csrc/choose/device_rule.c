@@ -36,18 +36,20 @@ int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware)
 /* By a setting, or for measuring; -1: nobody asks. */
 static int asked(bool aware)
 {
-    const tempi_settings *c = &tempi_config;
     if (imposed >= 0 && (aware || imposed > TEMPI_ON_DEVICE))
         return imposed;
-    if (c->automatic)
-        return -1;
-    if (c->oneshot)
-        return TEMPI_ONE_SHOT;
-    if (c->device && aware)
-        return TEMPI_ON_DEVICE;
-    if (c->staged)
-        return TEMPI_STAGED;
-    return c->pipelined ? TEMPI_PIPELINED : -1;
+    switch (tempi_config.method) {
+    case TEMPI_METHOD_DEVICE: return aware ? TEMPI_ON_DEVICE : -1;
+    case TEMPI_METHOD_ONE_SHOT: return TEMPI_ONE_SHOT;
+    case TEMPI_METHOD_STAGED: return TEMPI_STAGED;
+    case TEMPI_METHOD_PIPELINED: return TEMPI_PIPELINED;
+    default: return -1; /* auto, and library, which is asked for before (tempi_method_left) */
+    }
+}
+
+bool tempi_method_left(void)
+{
+    return imposed < 0 && tempi_config.method == TEMPI_METHOD_LIBRARY;
 }
 
 static bool staged_if_dense(void)
@@ -66,10 +68,10 @@ int tempi_method_choose(int64_t bytes, bool dense, bool aware)
     if (dense)
         return aware && !staged_if_dense() ? TEMPI_ON_HOST : TEMPI_STAGED;
     const int method = asked(aware);
-    if (!aware && tempi_config.device && !tempi_config.automatic && !tempi_config.oneshot)
-        TEMPI_WARN_ONCE(
-            "TEMPI_DATATYPE_DEVICE needs an MPI library that takes device addresses; this one does not "
-            "(TEMPI_CUDA_AWARE=1 says that it does)");
+    if (!aware && tempi_config.method <= TEMPI_METHOD_DEVICE)
+        TEMPI_WARN_ONCE("TEMPI_METHOD=%s needs an MPI library that takes device addresses; this "
+                        "one does not (TEMPI_CUDA_AWARE=1 says that it does)",
+                        tempi_config.method == TEMPI_METHOD_DEVICE ? "device" : "library");
     return method >= 0 ? method : automatic(bytes, aware);
 }
 

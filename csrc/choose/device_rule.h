@@ -5,9 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether a method is asked for, by TEMPI_DATATYPE_*, for dense messages TEMPI_CONTIGUOUS_*, or for
+/* Whether a method is asked for, by TEMPI_METHOD, for dense messages TEMPI_CONTIGUOUS_*, or for
  * measuring, so that nothing is to be chosen. */
 bool tempi_method_is_forced(bool dense, bool aware);
+/* Whether TEMPI_METHOD=library asks for the library, which has to take the address. */
+bool tempi_method_left(void);
 
 /* A method of pack/pack.h (TEMPI_ON_DEVICE, TEMPI_ONE_SHOT, TEMPI_STAGED, TEMPI_PIPELINED), or
  * TEMPI_ON_HOST: hand the buffer to the library as it is. `dense`: one run, which needs no kernel,

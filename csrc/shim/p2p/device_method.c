@@ -30,6 +30,8 @@ int tempi_method_of_message(const tempi_message *message, tempi_peer other)
 {
     const tempi_op *op = &message->op;
     const bool aware = tempi_library_cuda_aware(), dense = op->layout->dense, run = is_run(op);
+    if (!dense && tempi_method_left() && may_leave(message))
+        return TEMPI_ON_HOST;
     if (tempi_method_is_forced(dense, aware) || (run && !aware)) /* there is one way for a run */
         return tempi_method_choose(op->n, dense, aware);
     const tempi_device_ask ask = {.about = {.bytes = op->n,
@@ -61,6 +63,8 @@ int tempi_method_of_packing(const tempi_message *message, int packed, bool may)
     if (tempi_method_is_forced(false, false) || is_run(op))
         return packing_by_rule(op, packed);
     const bool leave = may && may_leave(message);
+    if (leave && tempi_method_left())
+        return TEMPI_ON_HOST;
     if (!leave && packed != TEMPI_PACKED_PINNED) /* there is one way */
         return packing_by_rule(op, packed);
     const tempi_device_ask ask = {.about = {.bytes = op->n,
