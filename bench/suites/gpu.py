@@ -98,10 +98,15 @@ RUNNERS = {**{part: _alone(part) for part in GPU_PARTS}, "messages": _messages, 
 NEEDS_MPI = ("messages", "halo")
 
 
-def why_no_mpi(common: suite.Common) -> str | None:
-    """Why the parts with several ranks are left out, or None."""
+def why_not(part: str, common: suite.Common, options: Options) -> str | None:
+    """Why a part with several ranks is left out, or None. The halo is a program in C."""
+    if part not in NEEDS_MPI:
+        return None
     try:
         launch.find_launcher(common.mpirun)
+        if part == "halo":
+            launch.find_tool(("mpicc",), options.mpicc, "--mpicc")
+            return None
     except launch.LaunchError as error:
         return str(error)
     try:
@@ -115,10 +120,10 @@ def measure(console: Console, common: suite.Common, options: Options) -> dict[st
     """The records of each part, written as soon as they are there."""
     card = card_name()
     folder = Path(options.out) if options.out else RESULTS / card
-    without = why_no_mpi(common)
     found: dict[str, list[Record]] = {}
     for part in options.parts:
-        if part in NEEDS_MPI and without:
+        without = why_not(part, common, options)
+        if without:
             console.print(f"left out: {part}: {without}", highlight=False)
             continue
         found[part] = RUNNERS[part](console, common, options)

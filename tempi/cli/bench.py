@@ -78,15 +78,15 @@ def _alone(command: str, ranks: int) -> None:
         click.echo(f"tempi bench {command}: rank 0 alone measures and starts what it needs", err=True)
 
 
-def _need(command: str, png: str | None, *, mpi4py: bool = True) -> None:
-    """Says what is missing before anything is measured."""
+def _need(command: str, png: str | None, *, mpi4py: bool = True, drawn_by: str = "--png") -> None:
+    """Says what is missing before anything is measured. `drawn_by`: the option that asks for a picture."""
     from tempi.cli._optional import need
     from tempi.cli._pictures import need_matplotlib
 
     if mpi4py:
         need("mpi4py", f"tempi bench {command}")
     if png is not None:
-        need_matplotlib(f"tempi bench {command} --png")
+        need_matplotlib(f"tempi bench {command} {drawn_by}")
 
 
 def _bytes(gib: float | None, share: int) -> int:
@@ -228,7 +228,7 @@ def halo(
     from tempi.bench.suites import halo as suite_halo
     from tempi.measure import launch
 
-    _need("halo", png or ("" if demo else None), mpi4py=False)
+    _need("halo", png or ("" if demo else None), mpi4py=False, drawn_by="--png" if png else "--demo")
     if build:
         _run(lambda: click.echo(halo_program.build(mpicc)))
         return
