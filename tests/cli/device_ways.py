@@ -126,7 +126,7 @@ def methods() -> dict[str, int]:
 
 def main() -> None:
     datatype = MPI.BYTE.Create_vector(BLOCKS, RUN, STRIDE).Commit()
-    told = {}
+    told: dict[str, dict[str, int]] = {}
     for name, case in CASES.items():
         for again in (False, True):  # chosen, and as it was chosen
             before = methods()

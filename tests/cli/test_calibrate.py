@@ -295,7 +295,7 @@ MOMENTS = (
 def test_an_interrupt_in_the_first_moments_is_no_traceback(tmp_path: Path, script: Path, moment: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
     own = environment(tmp_path, PYTHONPATH=str(tmp_path), INTERRUPTED_AT=moment)
-    command = [script, "calibrate", "--quick", "--seconds", "2"]
+    command: list[str | Path] = [script, "calibrate", "--quick", "--seconds", "2"]
     done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
