@@ -160,9 +160,25 @@ static bool bytes_of(const char *text, int64_t *out)
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
 static const char *const localities[] = {"auto", "same-llc", "other-llc", NULL};
-/* By TEMPI_METHOD_*; TEMPI_METHODS: auto. */
-static const char *const methods[] = {"library",   "device", "oneshot", "staged",
-                                      "pipelined", "auto",   NULL};
+
+static bool method_of(const char *text, int *out)
+{
+    static const struct {
+        const char *word;
+        int method;
+    } methods[] = {
+        {"auto", TEMPI_METHODS},         {"library", TEMPI_METHOD_LIBRARY},
+        {"device", TEMPI_METHOD_DEVICE}, {"oneshot", TEMPI_METHOD_ONE_SHOT},
+        {"staged", TEMPI_METHOD_STAGED}, {"pipelined", TEMPI_METHOD_PIPELINED},
+    };
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; ++i) {
+        if (strcmp(text, methods[i].word) == 0) {
+            *out = methods[i].method;
+            return true;
+        }
+    }
+    return false;
+}
 
 static bool word_of(const char *text, const char *const *words, int *out)
 {
@@ -184,7 +200,7 @@ static bool parse(const variable *v, const char *text)
     case NUMBER: return bytes_of(text, v->target);
     case LOG_LEVEL: return word_of(text, log_levels, v->target);
     case LOCALITY: return word_of(text, localities, v->target);
-    case METHOD: return word_of(text, methods, v->target);
+    case METHOD: return method_of(text, v->target);
     case ELSEWHERE: return true;
     }
     return false;

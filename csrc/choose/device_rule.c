@@ -68,7 +68,8 @@ int tempi_method_choose(int64_t bytes, bool dense, bool aware)
     if (dense)
         return aware && !staged_if_dense() ? TEMPI_ON_HOST : TEMPI_STAGED;
     const int method = asked(aware);
-    if (!aware && tempi_config.method <= TEMPI_METHOD_DEVICE)
+    if (!aware &&
+        (tempi_config.method == TEMPI_METHOD_DEVICE || tempi_config.method == TEMPI_METHOD_LIBRARY))
         TEMPI_WARN_ONCE("TEMPI_METHOD=%s needs an MPI library that takes device addresses; this "
                         "one does not (TEMPI_CUDA_AWARE=1 says that it does)",
                         tempi_config.method == TEMPI_METHOD_DEVICE ? "device" : "library");

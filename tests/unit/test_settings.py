@@ -13,7 +13,6 @@ from tempi import _engine
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
 METHODS = ("library", "device", "oneshot", "staged", "pipelined", "auto")
-AUTO = METHODS.index("auto")
 
 Settle = Callable[..., tuple[str, list[str]]]
 
@@ -34,12 +33,12 @@ def settle(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Settle:
 
 
 def test_nothing_set_is_auto_and_says_nothing(settle: Settle) -> None:
-    assert settle() == (f"method {AUTO} locality 0 isa none", [])
+    assert settle() == ("method auto locality 0 isa none", [])
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_is_named(settle: Settle, method: str) -> None:
-    assert settle(TEMPI_METHOD=method) == (f"method {METHODS.index(method)} locality 0 isa none", [])
+    assert settle(TEMPI_METHOD=method) == (f"method {method} locality 0 isa none", [])
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
@@ -58,29 +57,29 @@ def test_localities_have_former_words(settle: Settle, now: str, former: str) -> 
 
 
 def test_the_instruction_set_has_a_former_name(settle: Settle) -> None:
-    assert settle(TEMPI_CPU_LEVEL="sse2") == settle(TEMPI_ISA="sse2") == (f"method {AUTO} locality 0 isa sse2", [])
+    assert settle(TEMPI_CPU_LEVEL="sse2") == settle(TEMPI_ISA="sse2") == ("method auto locality 0 isa sse2", [])
     assert settle(TEMPI_ISA="") == settle()
 
 
 def test_a_conflict_is_said_in_one_line_and_the_name_of_now_wins(settle: Settle) -> None:
     told, (line,) = settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_ONESHOT="1")
-    assert told.startswith("method 3 ")
+    assert told.startswith("method staged ")
     assert "TEMPI_DATATYPE_ONESHOT=1 is ignored: TEMPI_METHOD=staged is set as well" in line
     assert settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_STAGED="1")[1] == []
 
 
 def test_of_several_switches_auto_wins_and_then_oneshot(settle: Settle) -> None:
     told, said = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1", TEMPI_DATATYPE_AUTO="1")
-    assert told.startswith(f"method {AUTO} ")
+    assert told.startswith("method auto ")
     assert len(said) == 2
     told, (line,) = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
-    assert told.startswith("method 2 ")
+    assert told.startswith("method oneshot ")
     assert "TEMPI_DATATYPE_STAGED=1 is ignored: TEMPI_DATATYPE_ONESHOT=1 is set as well" in line
 
 
 def test_what_is_not_understood_names_the_variable_that_was_set(settle: Settle) -> None:
     told, (line,) = settle(TEMPI_DISTANCE="there")
-    assert told.startswith(f"method {AUTO} locality 0 ")
+    assert told.startswith("method auto locality 0 ")
     assert "TEMPI_DISTANCE=there is not understood and is ignored" in line
     (line,) = settle(TEMPI_METHOD="teleport")[1]
     assert "TEMPI_METHOD=teleport is not understood and is ignored" in line
