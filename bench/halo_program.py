@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import platformdirs
-from tempi.bench.launch import LaunchError, find_tool
+
+from tempi.measure.launch import LaunchError, find_tool
 
 SOURCES = Path(__file__).resolve().parent / "halo"
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O3")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +15,9 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from tempi.bench import launch
-from tempi.bench.records import Record
+
 from tempi.bench.stats import Interval
+from tempi.measure.records import Record
 
 # Where nobody's window has to hold the table, it gets the columns that it needs.
 FILE_WIDTH = 160
@@ -40,32 +38,6 @@ class Common:
         if not console.is_terminal:
             console.width = max(console.width, FILE_WIDTH)
         return console
-
-
-def available_memory() -> int:
-    """Bytes that can be taken without swapping."""
-    with Path("/proc/meminfo").open(encoding="ascii") as file:
-        for line in file:
-            name, value = line.split(":")
-            if name == "MemAvailable":
-                return int(value.split()[0]) * 1024
-    return 1 << 30
-
-
-def worker_command(module: str, arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-P", "-m", f"tempi.bench.{module}", *arguments]
-
-
-def run_worker(
-    launcher: launch.Launcher,
-    module: str,
-    arguments: Sequence[str],
-    ranks: int = 1,
-    variables: Mapping[str, str] | None = None,
-) -> Iterator[Record]:
-    """Records of one of the ``worker_*`` modules, as they come."""
-    line = launch.command(launcher, ranks, worker_command(module, arguments), variables)
-    return launch.stream(launcher, line)
 
 
 @contextmanager

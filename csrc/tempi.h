@@ -59,6 +59,11 @@ typedef enum tempi_method {
     TEMPI_METHOD_MIXED = 6 /* memory of several kinds: each part has a method of its own */
 } tempi_method;
 
+/* As in TEMPI_METHOD; NULL: there is none of that number. */
+const char *tempi_method_name(int32_t method);
+/* -1: there is none of that name. */
+int32_t tempi_method_number(const char *name);
+
 /* Names of version 0.1, for one release. */
 enum { TEMPI_OUTGOING = TEMPI_PACK, TEMPI_INCOMING = TEMPI_UNPACK };
 enum { TEMPI_DEVICE_PACK = TEMPI_PACK, TEMPI_DEVICE_UNPACK = TEMPI_UNPACK };

@@ -7,7 +7,14 @@ programs expect.
 """
 
 # The engine is in the process before mpi4py's extension, whose symbols then bind to it.
-from tempi import _engine, _comms  # isort: skip
+from tempi import _engine  # isort: skip
+
+try:
+    from tempi import _comms
+except ModuleNotFoundError as error:
+    if error.name != "mpi4py":
+        raise
+    raise ModuleNotFoundError("tempi.MPI needs mpi4py: pip install 'mpi4py>=4'", name="mpi4py") from None
 
 globals().update(_comms.namespace())
 del _engine, _comms

@@ -8,8 +8,8 @@ Each class derives from mpi4py's one and the methods below, not from each other:
 an object by the first extension type among the bases, so a Cartcomm made through our Comm would
 miss mpi4py's check that there is a grid. ``issubclass(Cartcomm, Intracomm)`` is answered by `_Kind`.
 
-The check that an array is contiguous stands written out in each method: it is on the way of every
-message, and a call costs more than the check. Arrays that are not NumPy's take the longer way of
+The check that an array is contiguous stands written out in each kind of method: it is on the way of
+every message, and a call costs more than the check. Arrays that are not NumPy's take the longer way of
 `tempi._ordered`.
 """
 
@@ -29,10 +29,12 @@ from tempi._ordered import PLAIN, arrive, call, depart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
     from mpi4py.MPI import Prequest, Request, Status
     from mpi4py.typing import BufSpec
 
+    _Method = TypeVar("_Method", bound=Callable[..., Any])
     _AnyComm = MPI.Comm  # what the methods are mixed into
 else:
     _AnyComm = object
@@ -86,6 +88,40 @@ def adopt(found: Any) -> Any:
     return cls(found)
 
 
+def _sending(method: _Method) -> _Method:
+    """mpi4py's method of a send, which also takes non-contiguous arrays."""
+
+    def send(self: MPI.Comm, buf: BufSpec, dest: int, tag: int = 0) -> Any:
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            return call(method, self, depart(buf), dest, tag)
+        return method(self, buf, dest, tag)
+
+    return _named(send, method)
+
+
+def _preparing(method: _Method) -> _Method:
+    """The same of a persistent send, whose buffer is read later."""
+
+    def prepare(self: MPI.Comm, buf: BufSpec, dest: int, tag: int = 0) -> Any:
+        if isinstance(buf, ndarray):
+            if not buf.flags.forc and dest != PROC_NULL:
+                buf = outgoing(buf)
+        elif type(buf) not in PLAIN and dest != PROC_NULL:
+            buf = depart(buf, wait=True)
+        return method(self, buf, dest, tag)
+
+    return _named(prepare, method)
+
+
+def _named(made: Callable[..., Any], method: _Method) -> _Method:
+    made.__name__ = method.__name__
+    made.__qualname__ = f"_Methods.{method.__name__}"
+    return made  # type: ignore[return-value]
+
+
 class _Methods(_AnyComm):
     """The methods of every communicator that take a buffer for one rank, or broadcast one."""
 
@@ -103,101 +139,18 @@ class _Methods(_AnyComm):
         if all(self is not constant for _, constant, _ in _constants):
             _Base.free(self)
 
-    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Send, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Send(self, buf, dest, tag)
-
-    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Bsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Bsend(self, buf, dest, tag)
-
-    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Ssend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Ssend(self, buf, dest, tag)
-
-    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Rsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Rsend(self, buf, dest, tag)
-
-    def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Isend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Isend(self, buf, dest, tag)
-
-    def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Ibsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Ibsend(self, buf, dest, tag)
-
-    def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Issend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Issend(self, buf, dest, tag)
-
-    def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            return call(_Base.Irsend, self, depart(buf), dest, tag)  # type: ignore[no-any-return]
-        return _Base.Irsend(self, buf, dest, tag)
-
-    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            buf = depart(buf, wait=True)
-        return _Base.Send_init(self, buf, dest, tag)
-
-    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            buf = depart(buf, wait=True)
-        return _Base.Bsend_init(self, buf, dest, tag)
-
-    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            buf = depart(buf, wait=True)
-        return _Base.Ssend_init(self, buf, dest, tag)
-
-    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Request:
-        if isinstance(buf, ndarray):
-            if not buf.flags.forc and dest != PROC_NULL:
-                buf = outgoing(buf)
-        elif type(buf) not in PLAIN and dest != PROC_NULL:
-            buf = depart(buf, wait=True)
-        return _Base.Rsend_init(self, buf, dest, tag)
+    Send = _sending(_Base.Send)
+    Bsend = _sending(_Base.Bsend)
+    Ssend = _sending(_Base.Ssend)
+    Rsend = _sending(_Base.Rsend)
+    Isend = _sending(_Base.Isend)
+    Ibsend = _sending(_Base.Ibsend)
+    Issend = _sending(_Base.Issend)
+    Irsend = _sending(_Base.Irsend)
+    Send_init = _preparing(_Base.Send_init)
+    Bsend_init = _preparing(_Base.Bsend_init)
+    Ssend_init = _preparing(_Base.Ssend_init)
+    Rsend_init = _preparing(_Base.Rsend_init)
 
     def Recv(
         self,

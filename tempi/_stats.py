@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tempi import _engine
+from tempi._aliases import Counters, current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,12 +39,12 @@ class Stats:
     reason: str | None
     abi: str
     library: str | None
-    counters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    counters: Mapping[str, int] = field(default_factory=Counters)
     fallbacks: Mapping[str, Fallback] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getitem__(self, name: str) -> int:
         """The counter of that name."""
-        return self.counters[name]
+        return self.counters[current(name)]
 
     def __str__(self) -> str:
         head = "interposed" if self.interposed else f"not interposed ({self.reason})"
@@ -70,7 +71,7 @@ def stats() -> Stats:
         reason=None if interposed else reason,
         abi=_engine.abi_name(info.abi),
         library=_engine.text(info.library),
-        counters=MappingProxyType(counters),
+        counters=Counters(counters),
         fallbacks=MappingProxyType(dict(_fallbacks())),
     )
 

@@ -211,6 +211,7 @@ def committed_plainly(tree: oracle.Tree) -> Iterator[Any]:
     if isinstance(tree, oracle.Vector):
         calls.call("MPI_Type_vector", tree.count, tree.blocklength, tree.stride, MPI.INT, made)
     else:
+        assert isinstance(tree, oracle.Hindexed)
         lengths, places = np.array(tree.blocklengths, np.intc), np.array(tree.displacements, np.int64)
         calls.call("MPI_Type_create_hindexed", len(lengths), lengths, places, MPI.INT, made)
     datatype = MPI.Datatype.fromhandle(int(made[0])).Commit()

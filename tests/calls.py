@@ -63,7 +63,7 @@ def _number(name: str, value: int) -> Any:
     return ctypes.c_int64(value) if name.endswith("_c") else ctypes.c_int(value)
 
 
-def pack(memory: Memory, datatype: Any, out: Any, position: int, comm: Any, name: str = "MPI_Pack") -> int:
+def pack(memory: Any, datatype: Any, out: Any, position: int, comm: Any, name: str = "MPI_Pack") -> int:
     """The position behind the packed bytes. `out` must be contiguous."""
     at = _number(name, position)
     count, size = _number(name, memory.count), _number(name, len(out))
@@ -71,7 +71,7 @@ def pack(memory: Memory, datatype: Any, out: Any, position: int, comm: Any, name
     return int(at.value)
 
 
-def unpack(packed: Any, position: int, memory: Memory, datatype: Any, comm: Any, name: str = "MPI_Unpack") -> int:
+def unpack(packed: Any, position: int, memory: Any, datatype: Any, comm: Any, name: str = "MPI_Unpack") -> int:
     """The position behind the unpacked bytes."""
     at = _number(name, position)
     count, size = _number(name, memory.count), _number(name, len(packed))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tempi import MPI
 
 __all__ = ["COMMS", "graph", "halves", "make", "ring"]
@@ -21,7 +23,7 @@ def graph(comm: MPI.Intracomm) -> MPI.Graphcomm:
 
 def halves(comm: MPI.Intracomm) -> MPI.Intercomm:
     """An intercommunicator of the even and the odd ranks."""
-    local = comm.Split(comm.rank % 2, comm.rank)
+    local: Any = comm.Split(comm.rank % 2, comm.rank)
     made = local.Create_intercomm(0, comm, 1 - comm.rank % 2)
     local.Free()
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from world import MPI, Memory, disabled_if, partners
+from world import MPI, disabled_if, partners
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ PAIRS = tuple((s, r) for s in SENDS for r in RECEIVES if r in _EARLY or not _rea
 class Side:
     """One side of an exchange: its memory, its datatype, and whether tempi is off for it."""
 
-    memory: Memory
+    memory: Any  # Memory, or what has its methods
     datatype: Any
     off: bool = False
 

@@ -20,17 +20,17 @@ import oracle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-#: TEMPI_DATATYPE_*, one for each rank in turn, set before the engine reads its settings.
+#: TEMPI_METHOD, one for each rank in turn, set before the engine reads its settings.
 METHODS = [name for name in os.environ.get("MPITEST_METHODS", "").split(",") if name]
 if METHODS:
     _rank = int(os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
-    os.environ[f"TEMPI_DATATYPE_{METHODS[_rank % len(METHODS)]}"] = "1"
+    os.environ["TEMPI_METHOD"] = METHODS[_rank % len(METHODS)]
 
 ENTRY = os.environ.get("MPITEST_ENTRY", "import")
 if ENTRY == "preload":
     from mpi4py import MPI
 elif ENTRY == "import":
-    from tempi import MPI
+    from tempi import MPI  # type: ignore[no-redef]
 else:
     raise RuntimeError(f"MPITEST_ENTRY={ENTRY}: choose preload or import")
 

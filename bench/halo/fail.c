@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,12 +19,12 @@ void fail(const char *format, ...)
 {
     const int file = errors_file();
     const int out = file < 0 ? STDERR_FILENO : file;
+    char text[512];
     va_list arguments;
     va_start(arguments, format);
-    dprintf(out, "halo: ");
-    vdprintf(out, format, arguments);
-    dprintf(out, "\n");
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    dprintf(out, "halo: %s\n", text); /* one write: other ranks may fail at the same time */
     MPI_Abort(MPI_COMM_WORLD, 1);
     abort();
 }

@@ -11,7 +11,7 @@ extern char **environ;
 
 tempi_settings tempi_config;
 
-typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, DISTANCE, ELSEWHERE } value_kind;
+typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, LOCALITY, METHOD, ELSEWHERE } value_kind;
 
 typedef struct variable {
     const char *name;
@@ -41,8 +41,9 @@ static const variable variables[] = {
      "256M and 5% of memory); larger messages go to the library"},
     {"TEMPI_LOG", LOG_LEVEL, &tempi_log_level,
      "least severe messages to print on stderr: error, warning, info or debug"},
-    {"TEMPI_CPU_LEVEL", ELSEWHERE, NULL,
-     "highest instruction set of the host kernels: scalar, sse2, avx2, avx512 or neon"},
+    {"TEMPI_ISA", ELSEWHERE, NULL,
+     "instruction set of the host kernels: scalar, sse2, avx2, avx512 or neon (default: the best "
+     "of this processor)"},
     {"TEMPI_TEST_DELAY", NUMBER, &tempi_config.test_delay,
      "for tests: a pack completes only after this many tests of its ticket"},
     {"TEMPI_EMULATOR_DEVICES", ELSEWHERE, NULL, "emulated CUDA: number of devices (default 1)"},
@@ -72,9 +73,9 @@ static const variable variables[] = {
     {"TEMPI_AUTOTUNE", FLAG, &tempi_config.autotune,
      "0: time nothing on the program's own calls; by default the first calls of each shape select the fastest kernel, "
      "and MPI_Pack and MPI_Unpack by the library or by tempi"},
-    {"TEMPI_DISTANCE", DISTANCE, &tempi_config.distance,
-     "tables for messages to other ranks of this node: near (same last-level cache), far (other cache), or auto: "
-     "measured while messages go there (default)"},
+    {"TEMPI_LOCALITY", LOCALITY, &tempi_config.locality,
+     "which tables choose for messages to other ranks of this node: same-llc (their cores have a last-level cache in "
+     "common), other-llc, or auto: as it is found out while messages go there (default)"},
     {"TEMPI_CACHE_DIR", ELSEWHERE, NULL,
      "folder for calibrations and the programs of `tempi bench` (default: the user's cache folder)"},
     {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of the libtempi.so that Python loads"},
@@ -87,16 +88,11 @@ static const variable variables[] = {
     {"TEMPI_DEVICE_MAX", BYTES, &tempi_config.device_max,
      "bound on tempi's buffers on one device, bytes with optional K, M or G (default: the smaller of "
      "1G and 5% of its memory)"},
-    {"TEMPI_DATATYPE_ONESHOT", FLAG, &tempi_config.oneshot,
-     "device memory: always one-shot: kernels pack into pinned host memory, which is sent"},
-    {"TEMPI_DATATYPE_DEVICE", FLAG, &tempi_config.device,
-     "device memory: always device: kernels pack into a device buffer, which is sent (needs a CUDA-aware library)"},
-    {"TEMPI_DATATYPE_STAGED", FLAG, &tempi_config.staged,
-     "device memory: always staged: kernels pack into a device buffer, which is copied to the host and sent"},
-    {"TEMPI_DATATYPE_PIPELINED", FLAG, &tempi_config.pipelined,
-     "device memory: always pipelined: staged in pieces, packing and copying overlap"},
-    {"TEMPI_DATATYPE_AUTO", FLAG, &tempi_config.automatic,
-     "device memory: choose the method for each message (default)"},
+    {"TEMPI_METHOD", METHOD, &tempi_config.method,
+     "how messages of device memory are carried. device: kernels pack into a device buffer, which is sent (needs a "
+     "CUDA-aware library); oneshot: into pinned host memory, which is sent; staged: into a device buffer, which is "
+     "copied to the host and sent; pipelined: the same in pieces, packing and copying at the same time; library: as "
+     "they are, where the library takes device addresses; auto: chosen for each message (default)"},
     {"TEMPI_LAUNCH_AT_ONCE", FLAG, &tempi_config.launch_at_once,
      "device memory: launch the kernel of a nonblocking send at once if its stream is idle; by default a burst of "
      "nonblocking sends is one launch, at the first call of another kind"},
@@ -104,16 +100,40 @@ static const variable variables[] = {
      "contiguous device memory: copy it to the host and send that, also on a CUDA-aware library"},
     {"TEMPI_CONTIGUOUS_AUTO", FLAG, &tempi_config.contiguous_automatic,
      "contiguous device memory: choose by the calibrated model, else leave it to a CUDA-aware library (default)"},
-    {"TEMPI_NO_ALLTOALLV", ELSEWHERE, NULL,
-     "accepted for compatibility, no effect: Alltoallv goes to the library"},
-    {"TEMPI_PLACEMENT_METIS", ELSEWHERE, NULL,
-     "accepted for compatibility, no effect: tempi places no ranks"},
-    {"TEMPI_PLACEMENT_KAHIP", ELSEWHERE, NULL,
-     "accepted for compatibility, no effect: tempi places no ranks"},
-    {"TEMPI_PLACEMENT_RANDOM", ELSEWHERE, NULL,
-     "accepted for compatibility, no effect: tempi places no ranks"},
 };
 enum { NVARIABLES = sizeof variables / sizeof variables[0] };
+
+typedef struct alias {
+    const char *old;
+    const char *name;
+    const char *word; /* what a switch stands for; NULL: the value is the name's own */
+    const char *help;
+} alias;
+
+#define SWITCH(old, word)  {old, "TEMPI_METHOD", word, "the same as TEMPI_METHOD=" word}
+#define RENAMED(old, name) {old, name, NULL, "former name of " name}
+
+/* Former names, and those of the paper's code. Of several switches the first in this order counts.
+ */
+static const alias aliases[] = {
+    SWITCH("TEMPI_DATATYPE_AUTO", "auto"),           SWITCH("TEMPI_DATATYPE_ONESHOT", "oneshot"),
+    SWITCH("TEMPI_DATATYPE_DEVICE", "device"),       SWITCH("TEMPI_DATATYPE_STAGED", "staged"),
+    SWITCH("TEMPI_DATATYPE_PIPELINED", "pipelined"), RENAMED("TEMPI_DISTANCE", "TEMPI_LOCALITY"),
+    RENAMED("TEMPI_CPU_LEVEL", "TEMPI_ISA"),
+};
+enum { NALIASES = sizeof aliases / sizeof aliases[0] };
+
+/* Former words of a value. */
+static const char *const former_words[][2] = {{"near", "same-llc"}, {"far", "other-llc"}};
+
+/* Of the paper's code; here they would do nothing, so that they are refused. */
+static const char *const refused[][2] = {
+    {"TEMPI_NO_ALLTOALLV", "MPI_Alltoallv is the library's anyway"},
+    {"TEMPI_PLACEMENT_METIS", "ranks are not placed"},
+    {"TEMPI_PLACEMENT_KAHIP", "ranks are not placed"},
+    {"TEMPI_PLACEMENT_RANDOM", "ranks are not placed"},
+};
+enum { NREFUSED = sizeof refused / sizeof refused[0] };
 
 /* Set at all counts as on, as in the paper's code, but for "0" and the empty string. */
 static bool flag_of(const char *text)
@@ -142,7 +162,17 @@ static bool bytes_of(const char *text, int64_t *out)
 }
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
-static const char *const distances[] = {"auto", "near", "far", NULL};
+static const char *const localities[] = {"auto", "same-llc", "other-llc", NULL};
+
+/* Host kernels are no way for device memory. */
+static bool method_of(const char *text, int *out)
+{
+    const int method = strcmp(text, "auto") == 0 ? TEMPI_METHODS : tempi_method_number(text);
+    if (method <= TEMPI_METHOD_HOST)
+        return false;
+    *out = method;
+    return true;
+}
 
 static bool word_of(const char *text, const char *const *words, int *out)
 {
@@ -163,10 +193,46 @@ static bool parse(const variable *v, const char *text)
     case BYTES:
     case NUMBER: return bytes_of(text, v->target);
     case LOG_LEVEL: return word_of(text, log_levels, v->target);
-    case DISTANCE: return word_of(text, distances, v->target);
+    case LOCALITY: return word_of(text, localities, v->target);
+    case METHOD: return method_of(text, v->target);
     case ELSEWHERE: return true;
     }
     return false;
+}
+
+/* What an alias says in the words of its name; NULL: nothing. */
+static const char *said_by(const alias *a)
+{
+    const char *text = getenv(a->old);
+    if (!text || text[0] == '\0')
+        return NULL;
+    if (a->word)
+        return flag_of(text) ? a->word : NULL;
+    for (size_t i = 0; i < sizeof former_words / sizeof former_words[0]; ++i)
+        if (strcmp(text, former_words[i][0]) == 0)
+            return former_words[i][1];
+    return text;
+}
+
+const char *tempi_config_find(const char *name, const char **given_by)
+{
+    const char *value = getenv(name);
+    *given_by = name;
+    if (value && value[0] == '\0')
+        value = NULL;
+    for (int i = 0; i < NALIASES; ++i) {
+        const char *said = strcmp(aliases[i].name, name) == 0 ? said_by(&aliases[i]) : NULL;
+        if (!said)
+            continue;
+        if (!value) {
+            value = said;
+            *given_by = aliases[i].old;
+        } else if (strcmp(value, said) != 0) {
+            TEMPI_LOG(TEMPI_LOG_WARN, "%s=%s is ignored: %s=%s is set as well", aliases[i].old,
+                      getenv(aliases[i].old), *given_by, getenv(*given_by));
+        }
+    }
+    return value;
 }
 
 static int64_t default_stage_max(void)
@@ -180,21 +246,33 @@ static int64_t default_stage_max(void)
     return share < bound ? share : bound;
 }
 
+static bool is_named(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && memcmp(name, text, length) == 0;
+}
+
+static void warn_of(const char *text, size_t length)
+{
+    for (int i = 0; i < tempi_config_count(); ++i)
+        if (is_named(tempi_config_name(i), text, length))
+            return;
+    for (int i = 0; i < NREFUSED; ++i) {
+        if (is_named(refused[i][0], text, length)) {
+            TEMPI_LOG(TEMPI_LOG_WARN, "%s has no effect: %s", refused[i][0], refused[i][1]);
+            return;
+        }
+    }
+    TEMPI_LOG(TEMPI_LOG_WARN,
+              "unknown environment variable %.*s: `tempi doctor` lists the known ones", (int)length,
+              text);
+}
+
 static void warn_unknown(void)
 {
     for (char **e = environ; e && *e; ++e) {
         const char *equals = strchr(*e, '=');
-        if (strncmp(*e, "TEMPI_", 6) != 0 || !equals)
-            continue;
-        const size_t length = (size_t)(equals - *e);
-        bool known = false;
-        for (int i = 0; i < NVARIABLES && !known; ++i)
-            known = strlen(variables[i].name) == length &&
-                    memcmp(variables[i].name, *e, length) == 0;
-        if (!known)
-            TEMPI_LOG(TEMPI_LOG_WARN,
-                      "unknown environment variable %.*s: `tempi doctor` lists the known ones",
-                      (int)length, *e);
+        if (strncmp(*e, "TEMPI_", 6) == 0 && equals)
+            warn_of(*e, (size_t)(equals - *e));
     }
 }
 
@@ -204,11 +282,17 @@ static void load(void)
     tempi_config.device_max = -1;
     tempi_config.cuda_aware = -1;
     tempi_config.autotune = true;
+    tempi_config.method = TEMPI_METHODS;
     for (int i = 0; i < NVARIABLES; ++i) {
-        const char *text = getenv(variables[i].name);
+        if (variables[i].kind == ELSEWHERE) /* whoever reads it warns of it */
+            continue;
+        const bool has_alias = variables[i].kind == METHOD || variables[i].kind == LOCALITY;
+        const char *given_by = variables[i].name;
+        const char *text = has_alias ? tempi_config_find(variables[i].name, &given_by)
+                                     : getenv(given_by);
         if (text && !parse(&variables[i], text))
-            TEMPI_LOG(TEMPI_LOG_WARN, "%s=%s is not understood and is ignored: %s",
-                      variables[i].name, text, variables[i].help);
+            TEMPI_LOG(TEMPI_LOG_WARN, "%s=%s is not understood and is ignored: %s", given_by, text,
+                      variables[i].help);
     }
     warn_unknown();
 }
@@ -221,20 +305,25 @@ void tempi_config_load(void)
 
 int tempi_config_count(void)
 {
-    return NVARIABLES;
+    return NVARIABLES + NALIASES;
 }
 
 const char *tempi_config_name(int i)
 {
-    return i >= 0 && i < NVARIABLES ? variables[i].name : NULL;
+    if (i < 0 || i >= tempi_config_count())
+        return NULL;
+    return i < NVARIABLES ? variables[i].name : aliases[i - NVARIABLES].old;
 }
 
 const char *tempi_config_help(int i)
 {
-    return i >= 0 && i < NVARIABLES ? variables[i].help : NULL;
+    if (i < 0 || i >= tempi_config_count())
+        return NULL;
+    return i < NVARIABLES ? variables[i].help : aliases[i - NVARIABLES].help;
 }
 
 const char *tempi_config_value(int i)
 {
-    return i >= 0 && i < NVARIABLES ? getenv(variables[i].name) : NULL;
+    const char *name = tempi_config_name(i);
+    return name ? getenv(name) : NULL;
 }

@@ -19,8 +19,7 @@ typedef struct tempi_settings {
         device_max; /* bytes of device buffers a process may hold on one device; -1: by its size */
     const char *cuda_driver; /* "emulated": the test device; "none": no CUDA; NULL: the program's */
     int64_t cuda_aware;      /* the MPI library takes device addresses: 0, 1, or -1: ask it */
-    bool oneshot, device, staged, pipelined,
-        automatic; /* TEMPI_DATATYPE_*: the method for device memory */
+    int method; /* TEMPI_METHOD_* for device memory; TEMPI_METHODS: chosen for each message */
     bool contiguous_staged,
         contiguous_automatic; /* TEMPI_CONTIGUOUS_*: the same where it has no gaps */
     bool launch_at_once; /* kernels start when their stream is idle, not when the program has posted
@@ -30,16 +29,20 @@ typedef struct tempi_settings {
         *model; /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */
     bool model_update; /* the times of real work correct the tables */
     bool autotune; /* what is faster is measured on the program's own calls where no table tells */
-    int distance;  /* TEMPI_DISTANCE_*: how far the ranks of this node are */
+    int locality;  /* TEMPI_LOCALITY_*: of the ranks of this node */
     const char *trace; /* file name of the Chrome trace, or NULL */
 } tempi_settings;
 
-enum { TEMPI_DISTANCE_AUTO, TEMPI_DISTANCE_NEAR, TEMPI_DISTANCE_FAR };
+enum { TEMPI_LOCALITY_AUTO, TEMPI_LOCALITY_SAME_LLC, TEMPI_LOCALITY_OTHER_LLC };
 
 extern tempi_settings tempi_config;
 
 /* Reads the environment; warns on unknown TEMPI_* names and on values that do not parse.
  * Idempotent. */
 void tempi_config_load(void);
+
+/* The text of a setting that has former names, from its own or one of theirs; NULL: none is set.
+ * *given_by: the variable that it is from. Warns where two that are set differ. */
+const char *tempi_config_find(const char *name, const char **given_by);
 
 #endif

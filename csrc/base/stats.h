@@ -30,7 +30,7 @@
     X(kernels_changed, "of these, how many take another kernel than the default")                  \
     X(packs_tuned, "types and sizes for which MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
     X(packs_changed, "of these, how many go another way than the built-in rule says")              \
-    X(locality_probes, "looks at how far another rank of this node is (TEMPI_DISTANCE)")              \
+    X(locality_probes, "looks at how far another rank of this node is (TEMPI_LOCALITY)")              \
     X(locality_changes, "of these, how many found it come near or gone far")                         \
     X(fallback_rule, "left to the library: it is expected to be as fast")                              \
     X(fallback_disabled, "left to the library: tempi was disabled by the thread")                      \

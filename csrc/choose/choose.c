@@ -131,6 +131,9 @@ tempi_method tempi_choose_on_device(tempi_chooser *chooser, const tempi_query *q
     device.may_leave = chooser && may_leave(chooser, query);
     tempi_query q = *query;
     q.device = &device;
+    const bool plain = q.operation >= TEMPI_OP_SEND ? device.dense : device.about.contiguous;
+    if (!plain && !device.part && device.may_leave && tempi_device_rule_leaves())
+        return TEMPI_METHOD_LIBRARY;
     if (has_one_way(&q))
         return by_rule(&q);
     if (q.operation >= TEMPI_OP_SEND)

@@ -40,18 +40,21 @@ static bool goes_through_host(int method)
 /* By a setting, or for measuring; -1: nobody asks. */
 static int asked(bool aware)
 {
-    const tempi_settings *c = &tempi_config;
     if (imposed >= 0 && (aware || goes_through_host(imposed)))
         return imposed;
-    if (c->automatic)
-        return -1;
-    if (c->oneshot)
-        return TEMPI_METHOD_ONE_SHOT;
-    if (c->device && aware)
-        return TEMPI_METHOD_DEVICE;
-    if (c->staged)
-        return TEMPI_METHOD_STAGED;
-    return c->pipelined ? TEMPI_METHOD_PIPELINED : -1;
+    switch (tempi_config.method) {
+    case TEMPI_METHOD_DEVICE: return aware ? TEMPI_METHOD_DEVICE : -1;
+    case TEMPI_METHOD_ONE_SHOT: return TEMPI_METHOD_ONE_SHOT;
+    case TEMPI_METHOD_STAGED: return TEMPI_METHOD_STAGED;
+    case TEMPI_METHOD_PIPELINED: return TEMPI_METHOD_PIPELINED;
+    default:
+        return -1; /* auto, and library, which is asked for before (tempi_device_rule_leaves) */
+    }
+}
+
+bool tempi_device_rule_leaves(void)
+{
+    return imposed < 0 && tempi_config.method == TEMPI_METHOD_LIBRARY;
 }
 
 static bool staged_if_dense(void)
@@ -70,10 +73,11 @@ tempi_method tempi_device_rule(int64_t bytes, bool dense, bool aware)
     if (dense)
         return aware && !staged_if_dense() ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
     const int method = asked(aware);
-    if (!aware && tempi_config.device && !tempi_config.automatic && !tempi_config.oneshot)
-        TEMPI_WARN_ONCE(
-            "TEMPI_DATATYPE_DEVICE needs an MPI library that takes device addresses; this one does not "
-            "(TEMPI_CUDA_AWARE=1 says that it does)");
+    if (!aware &&
+        (tempi_config.method == TEMPI_METHOD_DEVICE || tempi_config.method == TEMPI_METHOD_LIBRARY))
+        TEMPI_WARN_ONCE("TEMPI_METHOD=%s needs an MPI library that takes device addresses; this "
+                        "one does not (TEMPI_CUDA_AWARE=1 says that it does)",
+                        tempi_config.method == TEMPI_METHOD_DEVICE ? "device" : "library");
     return method >= 0 ? (tempi_method)method : automatic(bytes, aware);
 }
 

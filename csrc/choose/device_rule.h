@@ -7,9 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether a method is asked for, by TEMPI_DATATYPE_*, for dense messages TEMPI_CONTIGUOUS_*, or for
+/* Whether a method is asked for, by TEMPI_METHOD, for dense messages TEMPI_CONTIGUOUS_*, or for
  * measuring, so that nothing is to be chosen. */
 bool tempi_device_rule_is_forced(bool dense, bool aware);
+/* Whether TEMPI_METHOD=library asks for the library, which has to take the address. */
+bool tempi_device_rule_leaves(void);
 
 /* A device's method, or TEMPI_METHOD_LIBRARY: hand the buffer over as it is. `dense`: one run,
  * which needs no kernel, but a copy. `aware`: the library takes device addresses. The settings

@@ -1,4 +1,5 @@
-/* isa.c: which kernels this processor runs. Decided once; TEMPI_CPU_LEVEL names a lower level. */
+/* isa.c: which kernels this processor runs. Decided once; TEMPI_ISA names a lower level. */
+#include "base/config.h"
 #include "base/log.h"
 #include "pack/nest.h"
 
@@ -82,11 +83,12 @@ _Atomic unsigned tempi_kernels_epoch;
 
 static const tempi_kernels *isa_choose(void)
 {
-    const char *name = getenv("TEMPI_CPU_LEVEL");
+    const char *given_by;
+    const char *name = tempi_config_find("TEMPI_ISA", &given_by);
     const tempi_kernels *level = isa_find(name);
     if (!level) {
         level = isa_find(NULL);
-        TEMPI_WARN_ONCE("TEMPI_CPU_LEVEL=%s: this processor has no such level; %s is used", name,
+        TEMPI_WARN_ONCE("%s=%s: this processor has no such level; %s is used", given_by, name,
                         level->name);
     }
     atomic_store_explicit(&isa_chosen, level, memory_order_relaxed);

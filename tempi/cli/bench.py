@@ -49,9 +49,9 @@ def bench() -> None:
 
 def _run(suite_run: Callable[[], object]) -> None:
     """Turns the suites' errors into messages."""
-    from tempi.bench.launch import LaunchError
-    from tempi.bench.records import RecordError
-    from tempi.bench.worker import WorkerError
+    from tempi.measure.launch import LaunchError
+    from tempi.measure.records import RecordError
+    from tempi.measure.worker import WorkerError
 
     try:
         suite_run()
@@ -61,7 +61,7 @@ def _run(suite_run: Callable[[], object]) -> None:
 
 def _alone(command: str, ranks: int) -> None:
     """Under a launcher, lets rank 0 alone go on, which starts the suite's `ranks` ranks itself."""
-    from tempi.bench import launch
+    from tempi.measure import launch
 
     if not launch.under_launcher():
         return
@@ -78,20 +78,20 @@ def _alone(command: str, ranks: int) -> None:
         click.echo(f"tempi bench {command}: rank 0 alone measures and starts what it needs", err=True)
 
 
-def _need(command: str, png: str | None, *, mpi4py: bool = True) -> None:
-    """Says what is missing before anything is measured."""
+def _need(command: str, png: str | None, *, mpi4py: bool = True, drawn_by: str = "--png") -> None:
+    """Says what is missing before anything is measured. `drawn_by`: the option that asks for a picture."""
     from tempi.cli._optional import need
     from tempi.cli._pictures import need_matplotlib
 
     if mpi4py:
         need("mpi4py", f"tempi bench {command}")
     if png is not None:
-        need_matplotlib(f"tempi bench {command} --png")
+        need_matplotlib(f"tempi bench {command} {drawn_by}")
 
 
 def _bytes(gib: float | None, share: int) -> int:
     """The given limit, or a share of the memory that is free now."""
-    from tempi.bench.suite import available_memory
+    from tempi.measure.launch import available_memory
 
     return available_memory() // share if gib is None else int(gib * (1 << 30))
 
@@ -111,8 +111,9 @@ def pack(
     Subjects: library, tempi, engine (tempi's packing without MPI around it), hand (a programmer's
     loops), bound (touching the same cache lines), memcpy.
     """
-    from tempi.bench import suite, suite_pack
-    from tempi.bench.worker_options import PackOptions
+    from tempi.bench import suite
+    from tempi.bench.options import PackOptions
+    from tempi.bench.suites import pack as suite_pack
 
     _need("pack", png)
     _alone("pack", 1)
@@ -137,8 +138,10 @@ def pingpong(
     Subjects: library, tempi, hand (pack loop, contiguous message, unpack loop). Starts its two ranks
     itself, or takes part as one of them under mpirun -n 2.
     """
-    from tempi.bench import launch, suite, suite_pingpong
-    from tempi.bench.worker_options import PackOptions
+    from tempi.bench import suite
+    from tempi.bench.options import PackOptions
+    from tempi.bench.suites import pingpong as suite_pingpong
+    from tempi.measure import launch
 
     _need("pingpong", png)
     if launch.ranks_of_launcher() not in (None, 2):
@@ -163,8 +166,10 @@ def model(
     Each method is run (the library and tempi; of device memory every way that tempi has): its time is set
     beside the prediction, and what the model chooses, and the built-in rule, beside the best.
     """
-    from tempi.bench import suite, suite_model, suite_model_device
-    from tempi.bench.worker_options import PackOptions
+    from tempi.bench import suite
+    from tempi.bench.options import PackOptions
+    from tempi.bench.suites import model as suite_model
+    from tempi.bench.suites import model_device as suite_model_device
 
     _need("model", None)
     _alone("model", 2)
@@ -179,8 +184,9 @@ def model(
 @_seconds
 def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float | None) -> None:
     """Nanoseconds that tempi adds to calls, microseconds to a type's first use and a process's start."""
-    from tempi.bench import suite, suite_overhead
-    from tempi.bench.worker_options import OverheadOptions
+    from tempi.bench import suite
+    from tempi.bench.options import OverheadOptions
+    from tempi.bench.suites import overhead as suite_overhead
 
     _need("overhead", None)
     _alone("overhead", 1)
@@ -218,9 +224,11 @@ def halo(
     With --memory device the fields are in CUDA device memory, and hand-packed means one cuMemcpy3DAsync a
     region and field into pinned memory. With TEMPI_CUDA_DRIVER=emulated nothing is timed.
     """
-    from tempi.bench import halo_program, launch, suite, suite_halo
+    from tempi.bench import halo_program, suite
+    from tempi.bench.suites import halo as suite_halo
+    from tempi.measure import launch
 
-    _need("halo", png or ("" if demo else None), mpi4py=False)
+    _need("halo", png or ("" if demo else None), mpi4py=False, drawn_by="--png" if png else "--demo")
     if build:
         _run(lambda: click.echo(halo_program.build(mpicc)))
         return
@@ -261,7 +269,8 @@ def gpu(
     and a missed one is exit status 1. With TEMPI_CUDA_DRIVER=emulated everything is checked and nothing is
     timed.
     """
-    from tempi.bench import suite, suite_gpu
+    from tempi.bench import suite
+    from tempi.bench.suites import gpu as suite_gpu
 
     _alone("gpu", 2)
     unknown = [part for part in parts if part not in suite_gpu.PARTS]

@@ -287,8 +287,8 @@ def _check_writable(folder: Path, hint: str = "") -> None:
 
 def _before(target: Path | None) -> None:
     """What can be seen to go wrong before anything is measured."""
-    from tempi.bench import launch
     from tempi.cli._optional import need
+    from tempi.measure import launch
     from tempi.model import store
 
     need("mpi4py", "tempi calibrate")
@@ -306,10 +306,10 @@ def _measure(
     from rich.console import Console
 
     _before(target)
-    from tempi.bench import calibrate as measuring
-    from tempi.bench.launch import LaunchError
-    from tempi.bench.worker import WorkerError
-    from tempi.bench.worker_calibrate import CalibrateOptions
+    from tempi.calibration import calibrate as measuring
+    from tempi.calibration.points import CalibrateOptions
+    from tempi.measure.launch import LaunchError
+    from tempi.measure.worker import WorkerError
     from tempi.model import grid
 
     os.environ["TEMPI_FORCE"] = "1"  # read when the first MPI function is called

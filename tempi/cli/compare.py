@@ -12,7 +12,7 @@ from tempi.cli._output import json_option, write_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tempi.bench.records import Record
+    from tempi.measure.records import Record
 
 __all__ = ["compare"]
 
@@ -138,7 +138,7 @@ def compare(a: str, b: str, force: bool, json_file: str | None) -> None:
     A ratio is time of B over time of A, with a bootstrap interval of 95%; below 1, B is faster. Files
     of different machines are refused.
     """
-    from tempi.bench import records
+    from tempi.measure import records
 
     try:
         first, second = records.read(a), records.read(b)

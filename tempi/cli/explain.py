@@ -124,7 +124,6 @@ def _print(console: Console, text: str, states: list[State], count: int) -> None
 
 def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[Told]) -> None:
     """Memory and packed stream; below them a row of bars for each of `told`."""
-    need_matplotlib("tempi explain --png")
     from matplotlib import pyplot as plt
 
     from tempi import _draw
@@ -229,6 +228,8 @@ def explain(expression: str, count: int, peer: str | None, memory: str, png: str
     from tempi.cli import _predicted, _predicted_device
     from tempi.expression import parse
 
+    if png is not None:
+        need_matplotlib("tempi explain --png")
     datatype = parse(expression)
     states = datatype.states()
     if json_file is not None:

@@ -13,7 +13,7 @@ from tempi.cli._pictures import need_matplotlib
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tempi.bench.records import Record
+    from tempi.measure.records import Record
     from tempi.model.store import Calibration
     from tempi.report.calibrated import Part
     from tempi.report.counted import Statistics
@@ -67,7 +67,7 @@ def _calibration(named: Path | None, mpi: str | None, force: bool) -> Part | Non
 
 
 def _records(paths: Sequence[str]) -> dict[str, list[Record]]:
-    from tempi.bench import records
+    from tempi.measure import records
 
     made = {}
     for path in paths:

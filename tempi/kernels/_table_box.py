@@ -35,7 +35,7 @@ def make(index: int) -> Any:
             i = i1
         return look(d, s, i, table, packed, guide, shift, start, form)
 
-    def kernel(
+    def kernel(  # type: ignore[no-untyped-def]
         dst,
         src,
         first,
@@ -59,7 +59,7 @@ def make(index: int) -> Any:
         guide,
         shift,
         start,
-    ):  # type: ignore[no-untyped-def]
+    ):
         step = all_threads()
         stop = sub(end, u32(1))
         w = add(first, first_thread())

@@ -13,12 +13,15 @@ from tempi.model.store import Machine, StoreError
 __all__ = ["METHODS", "NUMBERS", "OPERATIONS", "PACKED", "DevicePrediction", "Model", "Prediction", "rule_method"]
 
 OPERATIONS = ("pack", "unpack", "send", "recv")
-#: Ways to carry a message of device memory, by the engine's numbers.
-METHODS = ("library", "device", "oneshot", "staged", "pipelined")
-#: The engine's numbers of these (tempi.h).
+#: The engine's numbers of the methods for device memory (tempi.h), by name; the library's first.
 NUMBERS = {
-    name: getattr(_engine.lib, f"TEMPI_METHOD_{'ONE_SHOT' if name == 'oneshot' else name.upper()}") for name in METHODS
+    _engine.text(_engine.lib.tempi_method_name(number)): number
+    for number in (
+        _engine.lib.TEMPI_METHOD_LIBRARY,
+        *range(_engine.lib.TEMPI_METHOD_DEVICE, _engine.lib.TEMPI_METHOD_LIBRARY),
+    )
 }
+METHODS = tuple(NUMBERS)
 NAMES = {number: name for name, number in NUMBERS.items()}
 #: Where the packed bytes of MPI_Pack and MPI_Unpack lie; plain: in host memory that no device reaches.
 PACKED = ("pinned", "device", "plain")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tempi import _engine
+from tempi._aliases import renamed
 from tempi._errors import TempiError
 from tempi.report import figures, page
 
@@ -50,6 +51,10 @@ def _counters(data: Any) -> dict[str, int]:
     return data
 
 
+def _totals(data: Any) -> dict[str, int]:
+    return renamed(_counters(data))
+
+
 def _of_json(name: str, data: Any) -> Statistics:
     if not isinstance(data, dict) or "tempi_statistics" not in data:
         raise ValueError("it has no statistics of tempi's")
@@ -60,7 +65,7 @@ def _of_json(name: str, data: Any) -> Statistics:
     fallbacks = {key: _counters(value) for key, value in dict(data.get("fallback_functions", {})).items()}
     if any(value.keys() != {"calls", "bytes"} for value in fallbacks.values()):
         raise ValueError("it is damaged")
-    return Statistics(name, int(data["ranks"]), _counters(data["sum"]), _counters(data["most"]), fallbacks, more)
+    return Statistics(name, int(data["ranks"]), _totals(data["sum"]), _totals(data["most"]), fallbacks, more)
 
 
 def _of_text(name: str, text: str) -> Statistics:
@@ -70,7 +75,7 @@ def _of_text(name: str, text: str) -> Statistics:
         raise ValueError("it has no statistics of tempi's")
     chosen = _CHOSEN.findall(text)
     last = text[text.rindex(f"tempi: over {ranks[-1]} ranks:") :]
-    total = {counter: int(value) for value, counter in _PRINTED.findall(last)}
+    total = renamed({counter: int(value) for value, counter in _PRINTED.findall(last)})
     fallbacks = {function: {"calls": int(n), "bytes": int(b)} for n, function, b in _FALLBACKS.findall(last)}
     return Statistics(name, int(ranks[-1]), total, {}, fallbacks, {"tables": chosen[-1]} if chosen else {})
 

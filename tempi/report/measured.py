@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempi import _units
-from tempi.bench import plots, stats, suite, suite_halo, suite_model
+from tempi.bench import plots, stats, suite
+from tempi.bench.suites import halo as suite_halo
+from tempi.bench.suites import model as suite_model
 from tempi.model import plot
 from tempi.report import figures, page
 
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tempi.bench.records import Record
-    from tempi.bench.suite_model import Row
+    from tempi.bench.suites.model import Row
+    from tempi.measure.records import Record
 
 __all__ = ["objects", "section"]
 

@@ -79,6 +79,7 @@ def test_any_view_is_packed_in_the_order_of_its_indices_and_back(where: str, vie
     assert values(target).tobytes() == np.ascontiguousarray(view).tobytes()
     if where == "host":  # and nothing between
         room[...] = np.zeros((), view.dtype)
+        assert room.base is not None
         assert not room.base.any()
 
 
@@ -425,8 +426,9 @@ def install(monkeypatch: pytest.MonkeyPatch, library: Library, cuda: types.Simpl
 
 def pack_with(library: Library, stream: Any) -> Any:
     array = library.array(on_device(np.arange(12.0).reshape(3, 4))[:, 1])
-    packed = tempi.pack(array, stream=stream)
-    assert type(packed) is library.array
+    packed: Any = tempi.pack(array, stream=stream)
+    kind: Any = library.array
+    assert type(packed) is kind
     with current(0):
         call_in(driver(), "cuCtxSynchronize")
     assert packed.memory.to_numpy().view(float).tolist() == [1, 5, 9]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tempi.bench import _native
-from tempi.bench.records import Record
+
+from tempi.measure import _native
+from tempi.measure.records import Record
 
 
 @pytest.fixture(scope="session")

@@ -8,19 +8,19 @@ import os
 import sys
 from pathlib import Path
 
-from tempi.bench import worker_gpu
-from tempi.bench.gpu_cases import Face, Indexed, Vector
-from tempi.bench.gpu_driver import Driver
-from tempi.bench.gpu_halo import Halo
-
 from tempi import emulator
+from tempi.bench.gpu.cases import Face, Indexed, Vector
+from tempi.bench.gpu.halo import Halo
+from tempi.bench.workers import gpu as worker_gpu
+from tempi.measure import device_work
+from tempi.measure.cuda_driver import Driver
 
 CASES = (Vector(4096, 8, 64), Vector(4096, 16, 32, True), Face(10, 1), Face(10, 2), Indexed(4096))
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    emulator.compile_ptx(worker_gpu.EMPTY_PTX.rstrip(b"\0").decode(), folder)
+    emulator.compile_ptx(device_work.EMPTY_PTX.rstrip(b"\0").decode(), folder)
     os.environ["TEMPI_EMULATOR_MODULES"] = str(folder)
     driver = Driver()
     plan = worker_gpu.Plan(True, 1 << 16, 1 << 12, CASES, Halo(points=6, radius=2))

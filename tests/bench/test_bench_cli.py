@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
-from tempi.bench import launch, records, suite_overhead, suite_pack, suite_pingpong
-from tempi.bench.records import Record
 
 import launching
+from tempi.bench.suites import overhead as suite_overhead
+from tempi.bench.suites import pack as suite_pack
+from tempi.bench.suites import pingpong as suite_pingpong
 from tempi.cli.bench import bench
+from tempi.cli.main import main
+from tempi.measure import launch, records
+from tempi.measure.records import Record
 
 
 @pytest.fixture
@@ -97,18 +103,23 @@ def test_a_suite_under_a_launcher_measures(tmp_path: Path) -> None:
 
 def without(folder: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The command line in an environment that has no such module."""
+    own = hiding(folder, module)
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "tempi", *words], env=own, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def hiding(folder: Path, *modules: str) -> dict[str, str]:
+    """The environment of a Python that has no such modules."""
     (folder / "sitecustomize.py").write_text(
         "import sys\n"
         "class Gone:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name.partition('.')[0] == {module!r}:\n"
+        f"        if name.partition('.')[0] in {modules!r}:\n"
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Gone())\n"
     )
-    own = launching.environment(folder, PYTHONPATH=str(folder))
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "tempi", *words], env=own, capture_output=True, text=True, timeout=120, check=False
-    )
+    return launching.environment(folder, PYTHONPATH=str(folder))
 
 
 MPI4PY = ["bench pack", "bench pingpong", "bench overhead", "bench model", "bench model --memory device", "calibrate",
@@ -125,6 +136,45 @@ def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path, mod
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
     assert f"needs {module}, which is not installed: " in done.stderr
     assert f"install '{module}>=" in done.stderr
+    assert done.stdout == ""  # it is said before anything else
+
+
+def leaves(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
+    """Every command below, by its words."""
+    if not isinstance(command, click.Group):
+        yield words
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        yield from leaves(below, *words, name)
+
+
+ARGUMENTS = {
+    ("explain",): ("INT",), ("run",): ("true",), ("bench", "gpu"): ("--part", "messages"),
+    ("bench", "halo"): ("--mpicc", "/nonexistent/mpicc"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [(), *leaves(main)], ids=" ".join)
+def test_no_command_of_a_bare_install_ends_in_a_traceback(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Without mpi4py, matplotlib, an MPI or a GPU: it works, or one line says what to install."""
+    own = hiding(tmp_path, "mpi4py", "matplotlib") | {"PATH": "/nonexistent"}
+    start = (sys.executable, "-P", "-m", "tempi", *words)
+    for more in (("--help",), ARGUMENTS.get(words, ())):
+        done = subprocess.run(
+            [*start, *more], env=own, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert "Traceback" not in done.stdout + done.stderr
+        if done.returncode not in (0, 2):
+            assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_the_drop_in_says_what_installs_mpi4py(tmp_path: Path) -> None:
+    line = (sys.executable, "-P", "-c", "from tempi import MPI")
+    done = subprocess.run(line, env=hiding(tmp_path, "mpi4py"), capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: tempi.MPI needs mpi4py: pip install 'mpi4py>=4'"
 
 
 @pytest.mark.parametrize("module", ["click", "rich", "numpy", "platformdirs"])

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tempi.bench import adaptive, calibrate, shapes
-from tempi.bench.records import Record
-from tempi.bench.worker_calibrate import SPAN, Job, jobs
 
+from tempi.calibration import adaptive, calibrate, shapes
+from tempi.calibration.points import SPAN, Job, jobs
+from tempi.measure.records import Record
 from tempi.model import grid, samples, store
 
 STEADY = 300e-6

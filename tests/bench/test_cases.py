@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+
 from tempi.bench import cases
 
 KIB = cases.KIB

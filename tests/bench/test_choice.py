@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tempi.bench import launch, records, suite, suite_overhead, worker_choice
-from tempi.bench.worker_options import OverheadOptions
-
 from launching import environment, launcher, version
+from tempi.bench.options import OverheadOptions
+from tempi.bench.suites import overhead as suite_overhead
+from tempi.bench.workers import choice as worker_choice
 from tempi.expression import parse
+from tempi.measure import launch, records
 from tempi.model import predict
 
 
@@ -25,7 +26,7 @@ def test_made_up_tables_leave_every_shape_to_the_library(tmp_path: Path) -> None
 
 def test_choices_are_measured(tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(worker_choice.made_up(version()))
-    command = suite.worker_command("worker_choice", OverheadOptions(True, 0.01).arguments())
+    command = launch.worker_command("tempi.bench.workers.choice", OverheadOptions(True, 0.01).arguments())
     line = launch.command(launcher(), 1, command, {"TEMPI_MODEL": str(tmp_path / "table"), "TEMPI_AUTOTUNE": "0"})
     done = subprocess.run(line, env=environment(tmp_path), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

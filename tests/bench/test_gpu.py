@@ -13,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tempi.bench import gpu_cases, gpu_driver, launch, records, suite_gpu
-from tempi.bench.gpu_cases import Face, Indexed, Vector
-from tempi.bench.records import Record
-from tempi.bench.worker_options import GPU_PARTS, METHODS, GpuOptions, MessageOptions, parse_gpu, parse_messages
 
 from tempi import _engine
+from tempi.bench.gpu import cases as gpu_cases
+from tempi.bench.gpu.cases import Face, Indexed, Vector
+from tempi.bench.options import GPU_PARTS, METHODS, GpuOptions, MessageOptions, parse_gpu, parse_messages
+from tempi.bench.suites import gpu as suite_gpu
+from tempi.measure import cuda_driver, launch, records
+from tempi.measure.records import Record
 
 HERE = Path(__file__).resolve().parent
 VECTORS = [Vector(256, 8, 24), Vector(256, 1, 2), Vector(256, 16, 512, True)]
@@ -76,13 +78,13 @@ def test_options_come_back() -> None:
 
 
 def test_a_card_has_a_folder() -> None:
-    assert gpu_driver.slug("NVIDIA H100 80GB HBM3") == "nvidia-h100-80gb-hbm3"
+    assert cuda_driver.slug("NVIDIA H100 80GB HBM3") == "nvidia-h100-80gb-hbm3"
 
 
 def test_structures_have_the_sizes_of_the_driver() -> None:
     """sizeof CUDA_MEMCPY2D and CUDA_MEMCPY3D on 64-bit machines."""
-    assert gpu_driver.ctypes.sizeof(gpu_driver.Copy2D) == 128
-    assert gpu_driver.ctypes.sizeof(gpu_driver.Copy3D) == 200
+    assert cuda_driver.ctypes.sizeof(cuda_driver.Copy2D) == 128
+    assert cuda_driver.ctypes.sizeof(cuda_driver.Copy3D) == 200
 
 
 def python(environment: dict[str, str], *arguments: str, limit: float = 200.0) -> subprocess.CompletedProcess[str]:
@@ -162,8 +164,8 @@ def test_a_wrong_answer_is_refused_and_told(broken: Callable[[str], dict[str, st
     """One byte of the reference is another one."""
     line = (
         "import sys\n"
-        "if 'tempi.bench.worker_gpu' in sys.orig_argv:\n"
-        "    from tempi.bench import gpu_memory\n"
+        "if 'tempi.bench.workers.gpu' in sys.orig_argv:\n"
+        "    from tempi.bench.gpu import memory as gpu_memory\n"
         "    right = gpu_memory.Memory.at\n"
         "    gpu_memory.Memory.at = lambda self, offsets: right(self, offsets) ^ (offsets == 16)\n"
     )

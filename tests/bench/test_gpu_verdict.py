@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tempi.bench import gpu_page, gpu_verdict, records, suite_gpu
-from tempi.bench.gpu_verdict import Rates
-from tempi.bench.records import Record
+
+from tempi.bench.gpu import verdict as gpu_verdict
+from tempi.bench.gpu.verdict import Rates
+from tempi.bench.suites import gpu as suite_gpu
+from tempi.bench.suites import gpu_page
+from tempi.measure import records
+from tempi.measure.records import Record
 
 RATE = 4e12
 CARD = {

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tempi.bench import halo_program, launch
-from tempi.bench.records import Record, parse_lines
 
 from tempi import _engine
+from tempi.bench import halo_program
+from tempi.measure import launch
+from tempi.measure.records import Record, parse_lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tempi.bench import launch
-from tempi.bench.records import Record
+
+from tempi.measure import launch
+from tempi.measure.records import Record
 
 RECORD = Record("pack", "c", "pack", "tempi", 8, (1.0,), {})
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tempi.bench import cases, suite_model
-from tempi.bench.records import Record
 
+from tempi.bench import cases
+from tempi.bench.suites import model as suite_model
+from tempi.measure.records import Record
 from tempi.model import grid
 
 

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tempi.bench import cases, gpu_page, sampling, shapes, suite_model_device, worker_calibrate_device
-from tempi.bench.records import Record
-from tempi.bench.worker_calibrate_device import Job
 
+from tempi.bench import cases
+from tempi.bench.suites import gpu_page
+from tempi.bench.suites import model_device as suite_model_device
+from tempi.calibration import device_points, shapes
+from tempi.calibration.device_points import Job
+from tempi.measure import sampling
+from tempi.measure.records import Record
 from tempi.model import grid
 
 TIMES = {"oneshot": [2e-6] * 8, "staged": [1e-6, 3e-6] * 4, "pipelined": [4e-6] * 8, "model": [2.2e-6] * 8}
@@ -71,24 +75,24 @@ def test_packs_of_a_shape_are_rows_beside_its_messages() -> None:
 
 def test_what_would_take_the_library_long_is_not_measured() -> None:
     ends: Any = SimpleNamespace(largest={})
-    column, slow = grid.device_columns(True)[0], worker_calibrate_device.SLOW
+    column, slow = grid.device_columns(True)[0], device_points.SLOW
     jobs = [Job(column, size, None) for size in (1024, 4096, 65536)]
     long, short = [(slow / 15,)] * 3, [(slow / 17,)] * 3
     taken = {"device_pack": [(1.0,)], "device_library_pack": long, "mapped_library_pack": short}
-    worker_calibrate_device._note(ends, jobs[1], taken, sampling.alone)
-    left_out = [{name for name in taken if worker_calibrate_device._is_too_slow(ends, job, name)} for job in jobs]
+    device_points._note(ends, jobs[1], taken, sampling.alone)
+    left_out = [{name for name in taken if device_points._is_too_slow(ends, job, name)} for job in jobs]
     assert left_out == [set(), set(), {"device_library_pack"}]
-    assert not worker_calibrate_device._is_too_slow(ends, replace(jobs[2], peer="node"), "device_library_pack")
+    assert not device_points._is_too_slow(ends, replace(jobs[2], peer="node"), "device_library_pack")
 
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_jobs_come_coarse_first_and_each_once(quick: bool) -> None:
     for emulated in (True, False):
         for aware in (True, False):
-            columns = worker_calibrate_device.jobs(quick, ["self", "node"], emulated, aware)
+            columns = device_points.jobs(quick, ["self", "node"], emulated, aware)
             plan = [job for column in columns for job in column]
             assert len(set(plan)) == len(plan)
-            assert len(columns) == len(worker_calibrate_device.jobs(quick, ["self", "node"], emulated, not aware))
+            assert len(columns) == len(device_points.jobs(quick, ["self", "node"], emulated, not aware))
             peers = {job.peer for job in plan if job.column != grid.PLAIN}
             assert peers == ({None, "self", "node"} if aware else {None})
             assert {job.memory for job in plan} == {"device", "managed"}

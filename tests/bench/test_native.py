@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tempi.bench import _native, cases
 
 from tempi import _engine
+from tempi.bench import cases
+from tempi.measure import _native
 
 PACK = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, c_size_t, c_void_p, c_int, ctypes.POINTER(c_int), c_size_t)
 UNPACK = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, ctypes.POINTER(c_int), c_void_p, c_int, c_size_t, c_size_t)

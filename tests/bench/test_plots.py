@@ -4,6 +4,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
 from tempi.bench import plots
 from tempi.bench.stats import Interval
 

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tempi.bench import records
-from tempi.bench.records import Record, RecordError
+
+from tempi.measure import records
+from tempi.measure.records import Record, RecordError
 
 RECORD = Record("pack", "vector", "unpack", "tempi", 4096, (1.5e-6, 2.0e-6), {"engaged": True})
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from tempi.bench import sampling
+
+from tempi.measure import sampling
 
 
 class FakeTimer:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
+
 from tempi.bench import sectors
 from tempi.bench.sectors import Bound, Touched
-
 from tempi.expression import parse
 from tempi.layout import Box, Dim, Layout
 
@@ -63,7 +64,8 @@ def random_box(rng: random.Random) -> Box:
         dims.append((count, stride))
         span += (count - 1) * stride
     rng.shuffle(dims)
-    packed, made = run, []
+    packed = run
+    made: list[Any] = []
     for count, stride in reversed(dims):
         made.insert(0, Dim(count, rng.choice((1, 1, -1)) * stride, packed))
         packed *= count

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tempi.bench import records, suite, suite_halo, suite_overhead, suite_pack, suite_pingpong
-from tempi.bench.records import Record
+
+from tempi.bench import suite
+from tempi.bench.suites import halo as suite_halo
+from tempi.bench.suites import overhead as suite_overhead
+from tempi.bench.suites import pack as suite_pack
+from tempi.bench.suites import pingpong as suite_pingpong
+from tempi.measure import records
+from tempi.measure.records import Record
 
 Make = Callable[..., Record]
 

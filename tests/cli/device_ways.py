@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from tempi.bench import _native, worker
 
 import tempi
 from tempi import MPI
 from tempi.emulator.array import DeviceArray
+from tempi.measure import _native, worker
 
 RUN, STRIDE, BLOCKS = 64, 128, 5 << 12  # 1.25 MiB: more than one piece
 SIZE, SPAN = RUN * BLOCKS, STRIDE * BLOCKS
@@ -126,7 +126,7 @@ def methods() -> dict[str, int]:
 
 def main() -> None:
     datatype = MPI.BYTE.Create_vector(BLOCKS, RUN, STRIDE).Commit()
-    told = {}
+    told: dict[str, dict[str, int]] = {}
     for name, case in CASES.items():
         for again in (False, True):  # chosen, and as it was chosen
             before = methods()

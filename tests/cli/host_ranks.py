@@ -32,7 +32,7 @@ BLOCKS, RUN, STRIDE = 1 << 14, 16, 48
 ROUNDS = 2
 
 
-def peers(comm: MPI.Comm) -> list[str] | None:
+def peers(comm: Any) -> list[str] | None:
     """Every rank's place, and that of any rank at the end."""
     size = comm.Get_remote_size() if comm.Is_inter() else comm.size
     try:
@@ -76,7 +76,7 @@ def made(comm: MPI.Comm) -> dict[str, Any]:
         found[name] = peers(part)
         part.Free()
     if comm.size > 1:
-        half = comm.Split(comm.rank % 2)
+        half: Any = comm.Split(comm.rank % 2)
         inter = half.Create_intercomm(0, comm, 1 - comm.rank % 2)
         found["other parity"] = peers(inter)
         inter.Free()

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tempi.bench import adaptive, launch
 
 from launching import environment, launcher, version
+from tempi.calibration import adaptive
+from tempi.measure import launch
 from tempi.model import grid, samples, store
 
 SMALL = ("--quick", "--seconds", "2", "--most", 1 << 16)
@@ -122,23 +123,23 @@ def test_far_ranks_of_the_node_have_choices_of_their_own(tmp_path: Path, far: fl
     """Here near ranks' messages are left to the library, and far ones' either way."""
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(2.0, far=far)))
-    for distance, ours in (("near", False), ("far", far > 2)):
-        for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_DISTANCE=distance)[0]:
-            assert found[-2:] == ["0", "same-node" if distance == "near" else "same-node-far"]
+    for locality, ours in (("same-llc", False), ("other-llc", far > 2)):
+        for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY=locality)[0]:
+            assert found[-2:] == ["0", "same-node" if locality == "same-llc" else "same-node-far"]
             assert (int(found[1]) > 0) == (int(found[2]) > 0) == ours
 
 
 def test_without_far_tables_near_ones_stand_in(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))
-    for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_DISTANCE="far")[0]:
+    for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY="other-llc")[0]:
         assert found[1:4] == ["12", "12", "0"]
 
 
 def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))
-    for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_DISTANCE="auto")[0]:
+    for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY="auto")[0]:
         assert found[-1] in ("same-node", "same-node-far")
         assert 1 <= int(found[-2]) <= 24  # of 24 messages
         assert found[1:4] == ["12", "12", "0"]
@@ -147,8 +148,8 @@ def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) 
 def test_the_rule_carries_more_between_far_ranks_of_open_mpi(tmp_path: Path) -> None:
     """64 KiB of the longer runs: what won on each machine that was measured (csrc/choose/rule.c)."""
     sends = {}
-    for distance in ("near", "far"):
-        sends[distance] = {int(found[1]) for found in ranks(tmp_path, TEMPI_MODEL="0", TEMPI_DISTANCE=distance)[0]}
+    for locality in ("same-llc", "other-llc"):
+        sends[locality] = {int(found[1]) for found in ranks(tmp_path, TEMPI_MODEL="0", TEMPI_LOCALITY=locality)[0]}
     (near,), (far,) = sends["near"], sends["far"]
     assert far - near == (2 if "Open MPI" in version() else 0)
 
@@ -286,7 +287,7 @@ sys.meta_path.insert(0, Interrupts())
 """
 MOMENTS = (
     "tempi._tempi_cffi", "tempi._engine", "click", "tempi.cli.main", "tempi.cli.calibrate", "numpy", "rich.progress",
-    "tempi.bench.calibrate", "mpi4py",
+    "tempi.calibration.calibrate", "mpi4py",
 )  # fmt: skip
 
 
@@ -294,7 +295,7 @@ MOMENTS = (
 def test_an_interrupt_in_the_first_moments_is_no_traceback(tmp_path: Path, script: Path, moment: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
     own = environment(tmp_path, PYTHONPATH=str(tmp_path), INTERRUPTED_AT=moment)
-    command = [script, "calibrate", "--quick", "--seconds", "2"]
+    command: list[str | Path] = [script, "calibrate", "--quick", "--seconds", "2"]
     done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr

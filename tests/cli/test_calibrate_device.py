@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tempi.bench import launch, records
 
 from launching import environment, launcher
 from tables import CARD, made_up, without_emulator
+from tempi.measure import launch, records
 from tempi.model import grid, store
 
 RANKS = Path(__file__).resolve().parent / "device_ranks.py"

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tempi.bench import launch
 
 from launching import environment, launcher
 from tables import made_up, without_emulator
+from tempi.measure import launch
 from tempi.model import store
 
 WAYS = Path(__file__).resolve().parent / "device_ways.py"
@@ -77,3 +77,14 @@ def test_settings_win_over_the_tables(tmp_path: Path) -> None:
     told = ways(tmp_path, "library", TEMPI_CUDA_AWARE="1", TEMPI_CONTIGUOUS_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
     assert taken(told, "dense") == {"staged": 2}
     assert taken(told, "pinned") == taken(told, "two memories") == {"oneshot": 2}
+
+
+def test_the_library_is_asked_for_by_a_setting(tmp_path: Path) -> None:
+    told = ways(tmp_path, "oneshot", TEMPI_CUDA_AWARE="1", TEMPI_METHOD="library")
+    assert taken(told, "pinned") == taken(told, "plain") == {"left": 2}
+    assert "left" not in told["two memories"]
+
+
+def test_a_library_that_takes_no_device_addresses_is_asked_for_in_vain(tmp_path: Path) -> None:
+    told = ways(tmp_path, None, TEMPI_METHOD="library")
+    assert taken(told, "pinned") == taken(told, "two memories") == {"staged": 2}

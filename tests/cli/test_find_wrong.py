@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tempi.bench import launch
 
 import launching
+from tempi.measure import launch
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "find_wrong.py"
 

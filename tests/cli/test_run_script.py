@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,7 +41,7 @@ def run(*words: object, cwd: Path | None = None, **variables: object) -> subproc
 
 
 @pytest.fixture
-def real(library: Path) -> dict[str, object]:
+def real(library: Path) -> dict[str, Any]:
     return {"TEMPI_LIBRARY": library}
 
 
@@ -66,7 +66,7 @@ def test_each_program_of_an_open_mpi_job_gets_the_preload(
 
 @pytest.mark.parametrize("name", ["ibrun", "mpirun_rsh", "flux", "mpirun"])
 def test_an_unknown_launcher_is_refused_with_the_way_out(
-    script: Path, executable: Callable[[str, str], Path], real: dict[str, object], name: str
+    script: Path, executable: Callable[[str, str], Path], real: dict[str, Any], name: str
 ) -> None:
     done = run(script, "run", executable(name, SHOW % "something else 1.0"), "./app", **real)
     assert done.returncode == 1
@@ -76,7 +76,7 @@ def test_an_unknown_launcher_is_refused_with_the_way_out(
 
 @pytest.mark.parametrize("words", [["-x", "LD_PRELOAD"], ["-x", "LD_PRELOAD=/other.so"], ["--export=NONE"]])
 def test_a_preload_or_export_of_the_users_own_is_refused(
-    script: Path, executable: Callable[[str, str], Path], real: dict[str, object], words: list[str]
+    script: Path, executable: Callable[[str, str], Path], real: dict[str, Any], words: list[str]
 ) -> None:
     name = "srun" if "--export=NONE" in words else "orterun"
     done = run(script, "run", executable(name, SHOW % ""), *words, "./app", **real)
@@ -84,9 +84,7 @@ def test_a_preload_or_export_of_the_users_own_is_refused(
     assert "already" in done.stderr
 
 
-def test_a_program_is_preloaded_in_front_of_what_was_there(
-    script: Path, library: Path, real: dict[str, object]
-) -> None:
+def test_a_program_is_preloaded_in_front_of_what_was_there(script: Path, library: Path, real: dict[str, Any]) -> None:
     shown = ["sh", "-c", "echo $LD_PRELOAD"]
     assert run(script, "run", *shown, **real).stdout == f"{library}\n"
     # A second time adds nothing; others stay behind.
@@ -95,20 +93,20 @@ def test_a_program_is_preloaded_in_front_of_what_was_there(
     assert both.stdout == f"LD_PRELOAD={library}:libm.so.6\napp\n"
 
 
-def test_the_program_keeps_its_exit_status_and_its_arguments(script: Path, real: dict[str, object]) -> None:
+def test_the_program_keeps_its_exit_status_and_its_arguments(script: Path, real: dict[str, Any]) -> None:
     done = run(script, "run", "sh", "-c", 'echo "$1|$2"; exit 7', "sh", "a b", "*", **real)
     assert done.returncode == 7
     assert done.stdout == "a b|*\n"
 
 
-def test_disable_runs_the_command_as_it_is(script: Path, real: dict[str, object]) -> None:
+def test_disable_runs_the_command_as_it_is(script: Path, real: dict[str, Any]) -> None:
     shown = ["sh", "-c", "echo -$LD_PRELOAD-"]
     assert run(script, "run", *shown, TEMPI_DISABLE=1, **real).stdout == "--\n"
     assert run(script, "run", *shown, TEMPI_DISABLE=0, **real).stdout != "--\n"
 
 
 def test_run_and_preload_start_no_python(
-    script: Path, library: Path, executable: Callable[[str, str], Path], real: dict[str, object]
+    script: Path, library: Path, executable: Callable[[str, str], Path], real: dict[str, Any]
 ) -> None:
     executable("bin/python3", "#!/bin/sh\necho PYTHON; exit 99\n")
     path = f"{executable('bin/python', '').parent}:{os.environ['PATH']}"
@@ -156,7 +154,7 @@ def test_no_command_is_a_usage_error(script: Path) -> None:
 
 
 def test_json_tells_the_plan_and_then_runs_it(
-    script: Path, library: Path, real: dict[str, object], tmp_path: Path
+    script: Path, library: Path, real: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "plan.json"
     done = run(script, "run", "--json", file, "echo", "hello", **real)
@@ -164,7 +162,7 @@ def test_json_tells_the_plan_and_then_runs_it(
     assert json.loads(file.read_text(encoding="utf-8")) == {"command": ["echo", "hello"], "preload": str(library)}
 
 
-def test_python_says_the_same_as_the_script(script: Path, library: Path, real: dict[str, object]) -> None:
+def test_python_says_the_same_as_the_script(script: Path, library: Path, real: dict[str, Any]) -> None:
     module = [sys.executable, "-P", "-m", "tempi"]
     assert run(*module, "preload", **real).stdout == run(script, "preload", **real).stdout
     shown = ["run", "--print", "app", "-n", "1"]
@@ -179,7 +177,7 @@ def _launcher() -> str | None:
 @pytest.mark.skipif(_launcher() is None, reason="no mpirun beside Python or on the PATH")
 @pytest.mark.parametrize("before", [True, False])
 def test_ranks_of_a_real_launcher_are_preloaded(
-    script: Path, library: Path, real: dict[str, object], before: bool
+    script: Path, library: Path, real: dict[str, Any], before: bool
 ) -> None:
     launch = [str(_launcher()), "-n", "2"]
     version = run(launch[0], "--version").stdout

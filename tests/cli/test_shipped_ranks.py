@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tempi.bench import launch
 
 from launching import environment, launcher, version
 from tempi import _engine
+from tempi.measure import launch
 from tempi.model import grid, store
 
 RANKS = Path(__file__).resolve().parent / "shipped_ranks.py"

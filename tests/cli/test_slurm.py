@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tempi.bench import records
 
 import slurm
 from launching import launcher
 from tempi import _engine
+from tempi.measure import records
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "halo.slurm"
 SMALL = {"HALO_VENV": sys.prefix, "HALO_PROBLEM": "--points 12 --fields 1", "HALO_SECONDS": "1"}

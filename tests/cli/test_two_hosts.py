@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tempi.bench import launch
 
+from tempi.measure import launch
 from tempi.model import grid, store
 
 HERE = Path(__file__).resolve().parent
@@ -47,7 +47,7 @@ def hosts() -> str:
 def environment(launcher: launch.Launcher, **variables: str) -> dict[str, str]:
     apart = r"TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PMI|OMPI_COMM_WORLD"
     own = {name: value for name, value in launch.environment(launcher.path).items() if not re.match(apart, name)}
-    return own | {"TEMPI_DISTANCE": "near"} | variables
+    return own | {"TEMPI_LOCALITY": "same-llc"} | variables
 
 
 def run(launcher: launch.Launcher, line: Sequence[object], **variables: str) -> str:
@@ -121,7 +121,7 @@ def test_each_rank_of_each_communicator_is_where_it_is(launcher: launch.Launcher
 
 
 def test_how_far_ranks_of_a_host_are_is_looked_at_on_each(launcher: launch.Launcher, hosts: str) -> None:
-    for me, rank in enumerate(ranks(launcher, 4, "world", hosts, TEMPI_DISTANCE="auto")):
+    for me, rank in enumerate(ranks(launcher, 4, "world", hosts, TEMPI_LOCALITY="auto")):
         assert rank["good"]
         for name, others in (("whole", range(4)), ("backwards", (3, 2, 1, 0))):
             assert [where.removesuffix("-far") for where in rank[name]] == places(me, others)

@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tempi.bench import launch
-
 from launching import environment, launcher, version
+from tempi.measure import launch
 from tempi.model import grid, store
 
 RANKS = Path(__file__).resolve().parent / "update_ranks.py"

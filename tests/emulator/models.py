@@ -69,7 +69,7 @@ def remainder(a: int, b: int) -> int:
     return a if b == 0 else a - b * quotient(a, b)
 
 
-COMPARE: dict[str, Callable[[int, int], bool]] = {
+COMPARE: dict[str, Callable[[float, float], bool]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,

@@ -50,9 +50,9 @@ def test_types_and_results_are_those_of_cuda_h(tmp_path: Path, compiler: str) ->
     assert len(results) > 25
     ours = [*results, *(f"sizeof({name})" for name in PAIRS)]
     theirs = [*results, *(f"sizeof({name})" for name in PAIRS.values())]
-    for mine, member, real, field in OFFSETS:
+    for mine, member, their, field in OFFSETS:
         ours.append(f"offsetof({mine}, {member})")
-        theirs.append(f"offsetof({real}, {field})")
+        theirs.append(f"offsetof({their}, {field})")
     real = printed(tmp_path, compiler, "cuda.h", theirs, f"-I{include}")
     assert printed(tmp_path, compiler, "emulator/driver/api.h", ours, f"-I{CSRC}") == real
 

@@ -64,7 +64,7 @@ def vectors(case: Case) -> list[tuple[int, ...]]:
     chance = random.Random(case.text)
     values = (*EDGES, *MORE, *FLOATS)
     pairs = list(product(values, values)) if len(case.ins) > 1 else [(v, 0) for v in values]
-    rows = [(a, b, chance.choice(values)) for a, b in pairs]
+    rows: list[tuple[int, ...]] = [(a, b, chance.choice(values)) for a, b in pairs]
     rows += [tuple(chance.getrandbits(chance.choice((8, 33, 64))) for _ in range(3)) for _ in range(64)]
     widths = [WIDTH[k] for k in case.ins]
     return [tuple(v & ((1 << w) - 1) for v, w in zip(row, widths, strict=False)) for row in rows]

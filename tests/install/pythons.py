@@ -73,8 +73,10 @@ class Environment:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPI_", "LD_PRELOAD", "PYTHON", "CC"))}
         own = {"PATH": str(path or self.folder / "nothing"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         own["MPLCONFIGDIR"] = str(ROOT / "build" / "matplotlib")  # its list of fonts takes seconds to make
-        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.run([*map(str, command)], env=kept | own | variables, timeout=LIMIT, **both)
+        return subprocess.run(
+            [*map(str, command)], env=kept | own | variables, timeout=LIMIT,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
 
     def pip(self, *words: str | Path, path: Path | None = None, **variables: str) -> str:
         """What pip printed, without more than it prints by itself."""

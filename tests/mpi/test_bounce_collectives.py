@@ -294,7 +294,7 @@ def between() -> Iterator[Any]:
     if world.size == 1:
         yield None
         return
-    local = world.Split(world.rank % 2, world.rank)
+    local: Any = world.Split(world.rank % 2, world.rank)
     made = local.Create_intercomm(0, world, 1 - world.rank % 2)
     made.Set_errhandler(MPI.ERRORS_RETURN)
     yield made

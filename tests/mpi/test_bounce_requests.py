@@ -72,12 +72,12 @@ def any_tested(requests: list[Any]) -> None:
 def looked_at(requests: list[Any]) -> None:
     """The program may use its buffers once it was told that an operation is complete."""
     for request in requests:
-        until(lambda request=request: request.Get_status())
+        until(request.Get_status)
 
 
 COMPLETIONS: dict[str, Callable[[list[Any]], Any]] = {
     "Wait": lambda requests: [request.Wait() for request in requests],
-    "Test": lambda requests: [until(request.Test) for request in requests],
+    "Test": lambda requests: [until(request.Test) for request in requests],  # type: ignore[func-returns-value]
     "Waitall": MPI.Request.Waitall,
     "Testall": lambda requests: until(lambda: MPI.Request.Testall(requests)),
     "Waitany": anys,

@@ -172,6 +172,7 @@ def test_matched_messages_are_of_our_kind(ours: MPI.Intracomm) -> None:
 
 
 def test_futures_work_on_our_communicators(ours: MPI.Intracomm) -> None:
+    executor: Any
     with MPICommExecutor(ours) as executor:
         if executor is not None:
             assert list(executor.map(pow, [2, 3], [3, 2])) == [8, 9]

@@ -55,8 +55,8 @@ def test_memory_that_is_freed_and_comes_again_as_another_kind(comm: Any) -> None
 @pytest.mark.parametrize("n", [120, 200_000])
 def test_each_rank_has_its_own_method(comm: Any, n: int) -> None:
     method = METHODS[comm.rank % len(METHODS)]
-    assert os.environ[f"TEMPI_DATATYPE_{method}"] == "1"
-    staged = 2 * 8 * n if method in ("STAGED", "PIPELINED") else 0
+    assert os.environ["TEMPI_METHOD"] == method
+    staged = 2 * 8 * n if method in ("staged", "pipelined") else 0
     out, into = (Memory(strided(n), 1, where="device") for _ in range(2))
     before = snapshot()["staged_bytes"]
     with committed(strided(n)) as datatype:

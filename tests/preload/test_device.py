@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from preload.toolchains import ENGINE, HERE, Toolchain, counter, own_toolchain, 
 
 every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 DRIVER = str(ENGINE.with_name("libtempi-cuda.so"))
-EMULATED = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random"}
+EMULATED: dict[str, Any] = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random"}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_device_memory_is_a_crash_without_tempi(mpi: Toolchain, programs: Path) 
     ids=["no driver", "disabled", "no types"],
 )
 def test_where_tempi_gives_nothing_the_library_answers(
-    mpi: Toolchain, programs: Path, settings: dict[str, str]
+    mpi: Toolchain, programs: Path, settings: dict[str, Any]
 ) -> None:
     steps, answers, stderr = run(mpi, programs, "none", LD_PRELOAD=preloaded(), **settings)
     alone_steps, alone = plain(mpi, programs)

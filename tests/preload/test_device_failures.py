@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,12 +82,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Outcome:
     """What one run of the program printed, and what the driver says was called and left."""
 
-    def __init__(self, mpi: Toolchain, folder: Path, *rule: str, **settings: str) -> None:
+    def __init__(self, mpi: Toolchain, folder: Path, *rule: str, **given: str) -> None:
         program, report = folder / f"failing-{mpi.name}", folder / f"report-{mpi.name}.json"
         report.unlink(missing_ok=True)
         if not program.exists():
             mpi.compile(program, HERE / "failing.c", f"-I{HERE}")
-        settings = {"TEMPI_FORCE": "1", "TEMPI_EMULATOR_REPORT": str(report)} | settings
+        settings: dict[str, Any] = {"TEMPI_FORCE": "1", "TEMPI_EMULATOR_REPORT": str(report)} | given
         settings |= {"TEMPI_CUDA_DRIVER": "emulated", "DEVICE_LIBRARY": str(LIBRARY), "LD_PRELOAD": preloaded()}
         self.run = mpi.run(program, *rule, **settings)
         assert self.run.returncode == 0, self.run.stdout + self.run.stderr

@@ -63,7 +63,7 @@ def test_tempi_is_off_in_a_simulation(tmp_path: Path) -> None:
         pytest.skip("no SimGrid")
     (tmp_path / "platform.xml").write_text(PLATFORM)
     (tmp_path / "hosts").write_text("n0\nn1\n")
-    compiled = ["smpicc", "-w", "-o", "simulated", HERE / "simulated.c"]
+    compiled: list[str | Path] = ["smpicc", "-w", "-o", "simulated", HERE / "simulated.c"]
     subprocess.run(compiled, cwd=tmp_path, check=True, timeout=TIMEOUT)
     run = subprocess.run(
         ["smpirun", "-np", "2", "-platform", "platform.xml", "-hostfile", "hosts", "./simulated"],

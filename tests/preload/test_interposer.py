@@ -93,7 +93,7 @@ def test_an_mpi_loaded_late_and_locally_is_found(mpi: Toolchain, programs: Path)
     compiler = shutil.which("cc") or "gcc"
     late = programs / "late"
     if not late.exists():
-        command = [compiler, "-D_GNU_SOURCE", "-o", late, HERE / "interposer_late.c", "-ldl"]
+        command: list[str | Path] = [compiler, "-D_GNU_SOURCE", "-o", late, HERE / "interposer_late.c", "-ldl"]
         subprocess.run(command, check=True, timeout=TIMEOUT)
     run = mpi.run(late, linked_mpi(plain), LD_PRELOAD=preloaded(), TEMPI_STATS="1")
     assert "before: initialized=0 finalized=0 pinitialized=0" in run.stdout, run.stderr

@@ -61,7 +61,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.skip(reason)
     work = tmp_path_factory.mktemp(machine.name)
     source, library, program = HERE / "interposer_fake.c", work / "libfakempi.so", work / "program"
-    flags = ["-O2", "-w", "-D_GNU_SOURCE"]
+    flags: list[str | Path] = ["-O2", "-w", "-D_GNU_SOURCE"]
     shared = [machine.cc, *flags, "-DLIBRARY", "-shared", "-fPIC", source, "-o", library]
     linked = [machine.cc, *flags, source, library, f"-Wl,-rpath,{work}", "-lpthread", "-o", program]
     for command in (shared, linked):

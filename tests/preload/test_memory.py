@@ -114,7 +114,7 @@ def under_sanitizer(program: Path, engine: Path, folder: Path, **settings: str) 
     # Vector instructions are not instrumented; leaks of the MPI must not change a child's exit status.
     # A file for each process: on the terminal the lines of several would be mixed.
     checks = f"fast_unwind_on_malloc=0:log_path={folder}/report"
-    options = {"ASAN_OPTIONS": checks, "LSAN_OPTIONS": "exitcode=0", "TEMPI_CPU_LEVEL": "scalar"}
+    options = {"ASAN_OPTIONS": checks, "LSAN_OPTIONS": "exitcode=0", "TEMPI_ISA": "scalar"}
     run = own_toolchain().run(program, ranks=2, **on, **options, **settings)
     told = [path.read_text(errors="replace") for path in folder.glob("report.*")]
     return [one for text in told for one in reports(text)], run.stdout + run.stderr

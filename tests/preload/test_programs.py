@@ -170,7 +170,7 @@ def fortran_of(mpi: Toolchain) -> str:
 @pytest.mark.parametrize("way", [1, 2, 3], ids=["mpif.h", "use mpi", "use mpi_f08"])
 def test_fortran_by_every_way(mpi: Toolchain, programs: Path, way: int) -> None:
     program = programs / f"ring{way}-{mpi.name}"
-    options = ["-O1", "-fallow-argument-mismatch", f"-DWAY={way}", "-o", program]
+    options: list[str | Path] = ["-O1", "-fallow-argument-mismatch", f"-DWAY={way}", "-o", program]
     compiled = subprocess.run(
         [fortran_of(mpi), *options, HERE / "ring.F90"],
         env=mpi.full_environment(),

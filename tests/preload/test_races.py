@@ -65,7 +65,7 @@ def races(output: str) -> list[str]:
 def under_sanitizer(folder: Path, engine: Path, name: str, ranks: int, **settings: str) -> tuple[list[str], str]:
     mpi = own_toolchain()
     program = mpi.compile(folder / name, HERE / f"{name}.c", f"-I{HERE}", *FLAGS.split())
-    on = {"LD_PRELOAD": preloaded(engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1", "TEMPI_CPU_LEVEL": "scalar"}
+    on = {"LD_PRELOAD": preloaded(engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1", "TEMPI_ISA": "scalar"}
     command = [*without_randomisation(), str(program)]
     run = mpi.run(*command, ranks=ranks, TSAN_OPTIONS=OPTIONS, **TAMED, **on, **settings)
     output = run.stdout + run.stderr

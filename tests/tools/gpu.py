@@ -21,10 +21,14 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tempi.bench import gpu_verdict, records, suite_gpu, suite_model_device
+
 from tempi.bench import suite as bench_suite
-from tempi.bench.gpu_driver import NoDeviceError
-from tempi.bench.gpu_verdict import Bar
+from tempi.bench.gpu import verdict as gpu_verdict
+from tempi.bench.gpu.verdict import Bar
+from tempi.bench.suites import gpu as suite_gpu
+from tempi.bench.suites import model_device as suite_model_device
+from tempi.measure import records
+from tempi.measure.cuda_driver import NoDeviceError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

@@ -86,16 +86,16 @@ GROUPS: dict[str, Group] = {
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,)),
-    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE),
-    "device, staged": variation(DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, *FEW_ON_DEVICE),
-    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE),
-    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, *FEW_ON_DEVICE),
+    "device, one-shot": variation(DEVICE | {"TEMPI_METHOD": "oneshot"}, *FEW_ON_DEVICE),
+    "device, staged": variation(DEVICE | {"TEMPI_METHOD": "staged"}, *FEW_ON_DEVICE),
+    "device, pipelined": variation(DEVICE | {"TEMPI_METHOD": "pipelined"}, *FEW_ON_DEVICE),
+    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_*.py",), (1, 2)),
     "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,)),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
-        DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
+        DEVICES | {"MPITEST_METHODS": "staged,oneshot,pipelined"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
     ),
     "devices, at once": variation(
         DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"}, "test_bursts.py", "test_memories.py", "test_mixed.py"
@@ -104,6 +104,6 @@ GROUPS: dict[str, Group] = {
     "devices, checked": variation(
         DEVICES | {"TEMPI_CHECK": "1"}, "test_checked.py", "test_mixed.py", "test_self*.py", "test_bursts.py"
     ),
-    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py"),
-    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py"),
+    "devices, staged": variation(DEVICES | {"TEMPI_METHOD": "staged"}, "test_mixed.py"),
+    "devices, pipelined": variation(DEVICES | {"TEMPI_METHOD": "pipelined"}, "test_mixed.py"),
 }

@@ -32,7 +32,14 @@ def sources() -> list[Path]:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory, sanitized_kernels: list[Path]) -> Path:
     folder = tmp_path_factory.mktemp("cuda")
-    library = ["-shared", "-fPIC", HERE / "fake.c", "-Wl,-soname,libcuda.so.1", "-o", folder / "libcuda.so.1"]
+    library: list[str | Path] = [
+        "-shared",
+        "-fPIC",
+        HERE / "fake.c",
+        "-Wl,-soname,libcuda.so.1",
+        "-o",
+        folder / "libcuda.so.1",
+    ]
     engine = [f"-I{CSRC}", f"-I{HERE}", *sources(), *sanitized_kernels, "-ldl", "-lpthread", "-lm"]
     for command in (library, [*engine, "-o", folder / "program"]):
         subprocess.run(["gcc", *WARNINGS, *SANITIZERS, *command], check=True, timeout=600)
@@ -43,7 +50,7 @@ def program(tmp_path_factory: pytest.TempPathFactory, sanitized_kernels: list[Pa
 def test_the_back_end_over_a_fake_driver(program: Path, case: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TEMPI_")}
     environment["ASAN_OPTIONS"] = f"detect_leaks={int(case not in LOSING)}"
-    command = [program, program.parent / "libcuda.so.1", case]
+    command: list[str | Path] = [program, program.parent / "libcuda.so.1", case]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     warned = case in ("a_lost_device_ends_the_gpu_path", "a_named_stream_of_another_device_is_waited_for")

@@ -15,14 +15,14 @@ ffi, lib = _engine.ffi, _engine.lib
 
 PROGRAM = """
 import sys
-from tempi.bench import gpu_cases, gpu_subjects
-from tempi.bench.gpu_driver import Driver
+from tempi.bench.gpu import cases as gpu_cases, subjects as gpu_subjects
+from tempi.measure.cuda_driver import Driver
 from tempi import _engine
 ffi, lib = _engine.ffi, _engine.lib
 driver = Driver()
 case = gpu_cases.Vector(4096, 8, 24)
 memory, packed = driver.allocate(case.span), driver.allocate(case.nbytes)
-work = gpu_subjects.work("pack", [(gpu_cases.layout_of(case), memory, packed)] * 3, 0)
+work = device_work.work("pack", [(gpu_cases.layout_of(case), memory, packed)] * 3, 0)
 work.run()
 live = driver.library.tempi_emulator_live
 def count():

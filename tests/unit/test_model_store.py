@@ -222,7 +222,7 @@ def test_sanitizers_find_nothing(tmp_path: Path, with_device: Path) -> None:
     flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", f"-I{tmp_path}", "-O1", "-g")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     parts = [CSRC / "choose" / f"{name}.c" for name in ("table_file", "shape", "predict_device")]
-    sources = (HERE / "table_file_driver.c", *parts, "-lm")  # the driver compares with libm
+    sources: tuple[str | Path, ...] = (HERE / "table_file_driver.c", *parts, "-lm")  # the driver compares with libm
     subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", program], check=True, timeout=300)
     done = subprocess.run([program, with_device], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def distance(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("driver"), "locality_driver")
 
 
-def told(driver: Path, *words: object, fds: tuple[int, ...] = (), **variables: str) -> str:
+def told(driver: Path, *words: object, fds: Any = (), **variables: str) -> str:
     own = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0"} | variables
     done = subprocess.run(
         [driver, *map(str, words)], env=own, capture_output=True, text=True, timeout=60, check=False, pass_fds=fds

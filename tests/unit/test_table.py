@@ -35,8 +35,8 @@ def overlay_names() -> set[str]:
     sets = (overlay.ACTED, overlay.ENDS, overlay.SENDS, overlay.PROGRESS, overlay.MAY_BLOCK)
     tables = (overlay.NEVER, overlay.UNSERVED, overlay.OWN_IMPLEMENTATION, overlay.OPTIONAL, overlay.EXPORTED_LOCAL)
     others = (overlay.ROLES, overlay.ARRAY_LENGTH, overlay.IN_PLACE, overlay.AUXILIARY, overlay.TIMES)
-    others += (overlay.PARTIAL, overlay.REFUSED, overlay.SYNCHRONISES)
-    return set().union(*sets, *tables, *others, overlay.NOT_A_MESSAGE)
+    more = (overlay.PARTIAL, overlay.REFUSED, overlay.SYNCHRONISES)
+    return set().union(*sets, *tables, *others, *more, overlay.NOT_A_MESSAGE)
 
 
 def test_every_function_of_the_standard_has_a_row() -> None:

@@ -57,7 +57,7 @@ def test_the_steps_on_a_card_are_those_of_the_emulated_device(suite: ModuleType)
     assert all(step.settings["TEMPI_CUDA_DRIVER"] == "emulated" for step in emulated)
     names = {name for step in real for name in step.settings}
     assert not [name for name in names if name.startswith(("TEMPI_CUDA_DRIVER", "TEMPI_EMULATOR"))]
-    assert {"MPITEST_MEMORY", "TEMPI_DATATYPE_STAGED", "LD_PRELOAD"} <= names
+    assert {"MPITEST_MEMORY", "TEMPI_METHOD", "LD_PRELOAD"} <= names
 
 
 def run(*line: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -218,8 +218,8 @@ static const nearby *nearby_of(MPI_Comm comm)
 
 static bool is_far(const nearby *entry, int peer, int64_t bytes)
 {
-    if (tempi_config.distance != TEMPI_DISTANCE_AUTO)
-        return tempi_config.distance == TEMPI_DISTANCE_FAR;
+    if (tempi_config.locality != TEMPI_LOCALITY_AUTO)
+        return tempi_config.locality == TEMPI_LOCALITY_OTHER_LLC;
     return peers.distances && entry->lines &&
            tempi_locality_far(peers.distances, entry->lines[peer], bytes);
 }
@@ -285,7 +285,7 @@ static void start(void)
         return;
     tempi_launcher_ask(rank, peers.size, &job);
     peers.one_node = peers.size == 1 || job.local >= peers.size;
-    const bool looks = tempi_config.distance == TEMPI_DISTANCE_AUTO && job.local > 1;
+    const bool looks = tempi_config.locality == TEMPI_LOCALITY_AUTO && job.local > 1;
     if (job.name[0] && (!peers.one_node || looks))
         peers.board = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, job.name, rank,
                                                job.local);

@@ -1,0 +1,103 @@
+"""Options of the workers: written as arguments by the suites, read back by the workers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PackOptions:
+    """`seconds`: budget of one case and operation; `memory`: bytes that a case may take a rank."""
+
+    quick: bool
+    seconds: float
+    memory: int
+
+    def arguments(self) -> list[str]:
+        flags = ["--quick"] * self.quick
+        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory)]
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadOptions:
+    """`seconds`: budget of one line; `tracked`: with a derived receive pending all the time."""
+
+    quick: bool
+    seconds: float
+    tracked: bool = False
+
+    def arguments(self) -> list[str]:
+        flags = ["--quick"] * self.quick + ["--tracked"] * self.tracked
+        return [*flags, "--seconds", str(self.seconds)]
+
+
+GPU_PARTS = ("rates", "kernels", "launches")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOptions:
+    """`seconds`: budget of one line; `memory`: bytes of device memory to use, 0: half of what is free."""
+
+    quick: bool
+    seconds: float
+    memory: int = 0
+    parts: tuple[str, ...] = GPU_PARTS
+
+    def arguments(self) -> list[str]:
+        flags = ["--quick"] * self.quick
+        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), "--parts", *self.parts]
+
+
+METHODS = ("auto", "oneshot", "device", "staged", "pipelined")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOptions:
+    """`seconds`: budget of one case; `method`: how tempi is told to carry it, by the environment."""
+
+    quick: bool
+    seconds: float
+    method: str
+
+    def arguments(self) -> list[str]:
+        flags = ["--quick"] * self.quick
+        return [*flags, "--seconds", str(self.seconds), "--method", self.method]
+
+    def variables(self) -> dict[str, str]:
+        return {"TEMPI_METHOD": self.method, "TEMPI_FORCE": "1"}
+
+
+def parse_messages(arguments: Sequence[str] | None = None) -> MessageOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--method", choices=METHODS, required=True)
+    return MessageOptions(**vars(parser.parse_args(arguments)))
+
+
+def parse_gpu(arguments: Sequence[str] | None = None) -> GpuOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--memory", type=int, default=0)
+    parser.add_argument("--parts", nargs="+", choices=GPU_PARTS, default=GPU_PARTS)
+    given = vars(parser.parse_args(arguments))
+    return GpuOptions(**{**given, "parts": tuple(given["parts"])})
+
+
+def parse_pack(arguments: Sequence[str] | None = None) -> PackOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--memory", type=int, required=True)
+    return PackOptions(**vars(parser.parse_args(arguments)))
+
+
+def parse_overhead(arguments: Sequence[str] | None = None) -> OverheadOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--tracked", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    return OverheadOptions(**vars(parser.parse_args(arguments)))

@@ -1,0 +1,191 @@
+"""Round trips between the device memories of two ranks: ``mpirun -n 2 python -m tempi.bench.workers.gpu_messages``.
+
+tempi with the method that the environment names (TEMPI_METHOD), the library where it takes device
+addresses, and by hand: the driver's pitched copy to pinned memory, a contiguous message, and a copy back.
+Seconds are those of one way. On the emulated device every message is checked and none is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tempi.bench import cases
+from tempi.bench.cases import KIB, MIB
+from tempi.bench.gpu import cases as gpu_cases
+from tempi.bench.gpu.memory import POISON, Memory
+from tempi.bench.options import MessageOptions, parse_messages
+from tempi.measure import _native, cuda_driver, device_work, sampling, worker
+from tempi.measure.cuda_driver import Driver
+from tempi.measure.records import Record
+
+TAG = 11
+STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
+
+Shape = tuple[cases.Case, gpu_cases.Case]
+
+
+def shapes(quick: bool, emulated: bool) -> list[Shape]:
+    """The same bytes as a datatype and as places."""
+    sizes = (KIB, 64 * KIB) if emulated else (64 * KIB, MIB) if quick else (KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
+    edge = 18 if emulated else 258
+    found: list[Shape] = [
+        (cases.Vector(size, run, 2 * run), gpu_cases.Vector(size, run, 2 * run)) for size in sizes for run in (8, 256)
+    ]
+    found += [(cases.Face(edge, axis), gpu_cases.Face(edge, axis)) for axis in range(3)]
+    return [*found, (cases.Indexed(sizes[1]), gpu_cases.Indexed(sizes[1]))]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of the messages of this rank. The two ranks' bytes differ everywhere."""
+
+    comm: Any
+    driver: Driver
+    source: Memory
+    target: Memory
+    pinned: tuple[int, int]
+    status: Any = field(default_factory=lambda: np.zeros(STATUS_ROOM, np.uint8))
+
+    def expected(self, shape: gpu_cases.Case) -> Any:
+        """What the target holds when the peer's message has come."""
+        places = shape.places(np.arange(shape.nbytes))
+        memory = np.full(shape.span, POISON, np.uint8)
+        memory[places] = ~self.source.at(places)
+        return memory
+
+    def wrong(self, shape: gpu_cases.Case, timer: _native.Timer) -> str | None:
+        """What any of the ranks received wrongly."""
+        self.driver.fill(self.target.strided, POISON, shape.span)
+        self.comm.Barrier()
+        timer(1)
+        differing = np.flatnonzero(self.driver.read(self.target.strided, shape.span) != self.expected(shape))
+        text = f"rank {self.comm.rank} received {differing.size} wrong bytes" if differing.size else None
+        return next((told for told in self.comm.allgather(text) if told), None)
+
+
+def _message(ends: Ends, shape: Shape, handles: dict[str, int], functions: tuple[int | None, int | None]) -> Any:
+    return _native.Message(
+        send=functions[0],
+        receive=functions[1],
+        **handles,
+        layout=None,
+        source=ends.source.strided,
+        target=ends.target.strided,
+        send_packed=None,
+        receive_packed=None,
+        bytes=shape[0].nbytes,
+        count=shape[0].count,
+        peer=1 - ends.comm.rank,
+        tag=TAG,
+    )
+
+
+def _hand(ends: Ends, shape: gpu_cases.Case, handles: dict[str, int]) -> _native.Timer | None:
+    """None for a shape that the driver's copies do not know."""
+    pitched = shape.pitched()
+    if pitched is None:
+        return None
+    driver, (outgoing, incoming) = ends.driver, ends.pinned
+    pack = cuda_driver.pitched_copy(ends.source.strided, pitched, outgoing, pinned=True)
+    unpack = cuda_driver.pitched_copy(ends.target.strided, pitched, incoming, unpack=True, pinned=True)
+    common = (shape.nbytes, handles["byte_type"], 1 - ends.comm.rank, TAG, handles["comm"])
+    wait = cuda_driver.wait_call(driver)
+    send = worker.library_function("PMPI_Send"), (outgoing, *common)
+    receive = worker.library_function("PMPI_Recv"), (incoming, *common, ends.status.ctypes.data)
+    there = [cuda_driver.copy_call(driver, pack), wait, send]
+    back = [receive, cuda_driver.copy_call(driver, unpack), wait]
+    calls = [*there, *back] if ends.comm.rank == 0 else [*back, *there]
+    timer = _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))
+
+    def run(loops: int, _kept: Any = (pack, unpack)) -> float:
+        return timer(loops)
+
+    return run
+
+
+def _timers(ends: Ends, shape: Shape, handles: dict[str, int], method: str, aware: bool) -> dict[str, _native.Timer]:
+    library = _native.load()
+    side = "first" if ends.comm.rank == 0 else "second"
+    own = (worker.tempi_function("MPI_Send"), worker.tempi_function("MPI_Recv"))
+    found = {method: _native.timer(library, f"bench_pingpong_{side}", _message(ends, shape, handles, own))}
+    hand = _hand(ends, shape[1], handles)
+    if hand is not None:
+        found["hand"] = hand
+    if aware:
+        theirs = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
+        found["library"] = _native.timer(library, f"bench_pingpong_{side}", _message(ends, shape, handles, theirs))
+    return found
+
+
+Taken = tuple[str, Sequence[float], str | None]
+
+
+def _measure(ends: Ends, shape: Shape, timers: dict[str, _native.Timer], budget: float) -> Iterator[Taken]:
+    """Subject, seconds of one way, and why it was refused."""
+    right = {}
+    for name, timer in timers.items():
+        wrong = ends.wrong(shape[1], timer)
+        if wrong or ends.driver.emulated:
+            yield name, (), wrong
+        else:
+            right[name] = timer
+    taken = sampling.sample(list(right.values()), budget, ends.comm.bcast)
+    for name, seconds in zip(right, taken, strict=True):
+        yield name, [0.5 * value for value in seconds], None
+
+
+def _ends(comm: Any, driver: Driver, chosen: list[Shape]) -> Ends:
+    span, size = max(shape.span for _, shape in chosen), max(shape.nbytes for _, shape in chosen)
+    source, target = Memory(driver, span, 1), Memory(driver, span, 1)
+    if comm.rank == 1:
+        np.invert(source.pattern, out=source.pattern)
+        source.restore(source.strided, span)
+    return Ends(comm, driver, source, target, (driver.pinned(size), driver.pinned(size)))
+
+
+def _handles(mpi: Any, comm: Any, datatype: Any) -> dict[str, int]:
+    named = {"type": datatype, "byte_type": mpi.BYTE, "comm": comm}
+    return {name: worker.handle(mpi, thing) for name, thing in named.items()}
+
+
+def run(options: MessageOptions) -> Iterator[Record]:
+    """All records, case by case, on both ranks."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    if comm.size != 2:
+        raise worker.WorkerError(f"the messages need 2 ranks, not {comm.size}")
+    if not worker.active():
+        raise worker.WorkerError("tempi does not act in this process: `tempi doctor`")
+    driver, method, aware = Driver(comm.rank), options.method, device_work.library_cuda_aware()
+    chosen = shapes(options.quick, driver.emulated)
+    meta: dict[str, Any] = {**worker.describe(MPI), "part": "messages", "method": method, "aware": aware}
+    meta |= {"device": driver.describe(), "emulated": driver.emulated}
+    if method == "device" and not aware:
+        why = "the MPI library does not take device addresses"
+        yield Record("gpu", "messages", "one way", method, 0, (), {**meta, "left_out": why})
+        return
+    ends = _ends(comm, driver, chosen)
+    for shape in chosen:
+        datatype = shape[0].datatype(MPI)
+        timers = _timers(ends, shape, _handles(MPI, comm, datatype), method, aware)
+        for subject, seconds, refused in _measure(ends, shape, timers, options.seconds):
+            more = {"refused": refused} if refused else {"checked": True}
+            name = subject if subject == method else f"{subject} beside {method}"
+            size = shape[1].nbytes
+            yield Record("gpu", shape[1].name, "one way", name, size, tuple(seconds), {**meta, **more})
+        datatype.Free()
+
+
+def main() -> None:
+    from mpi4py import MPI
+
+    worker.emit(run(parse_messages()), MPI.COMM_WORLD.rank)
+
+
+if __name__ == "__main__":
+    main()

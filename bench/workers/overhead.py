@@ -1,0 +1,253 @@
+"""Measures what tempi adds to a call: ``python -m tempi.bench.workers.overhead OPTIONS``.
+
+Everything stays in one process, on MPI_COMM_SELF. Subjects: the library's function and tempi's entry
+for it, in turns. With ``--tracked`` (and ``TEMPI_FORCE=1``, so that tempi acts whatever was calibrated) a
+derived receive is pending all the time, so that every call has to look for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
+from tempi import _engine
+from tempi.bench.options import OverheadOptions, parse_overhead
+from tempi.measure import _native, sampling, worker
+from tempi.measure.records import Record
+
+WAITALL = (1, 4, 16, 64)
+STATUS_ROOM = 256
+PENDING_TAG = 4711
+#: Of a vector: 256 bytes.
+DOUBLES = 32
+#: Targets in seconds: a call with nothing to do; one that is tracked; Waitall: fixed and each request.
+PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
+FIRST_USE, MANY_BLOCKS, PRELOAD = 5e-6, 50e-3, 60e-6
+#: Types that are made, used once and freed: blocks of each, and what tempi may add.
+ONCE_BLOCKS, ONCE = (100, 1000), 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One line of the table: an op of the native library, its arguments and its target."""
+
+    name: str
+    op: str
+    target: float
+    calls: int
+    peer: int
+    n: int = 1
+    derived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Handles and buffers of this process."""
+
+    mpi: Any
+    derived: Any
+    buffers: tuple[worker.Bytes, worker.Bytes, worker.Bytes, worker.Bytes]
+    acting: bool
+    meta: dict[str, Any]
+
+    def functions(self, ours: bool) -> dict[str, int | None]:
+        """tempi's entries; where it leaves a name to the library, the library's."""
+        names = {
+            "barrier": "Barrier",
+            "send": "Send",
+            "irecv": "Irecv",
+            "wait": "Wait",
+            "waitall": "Waitall",
+        }
+        found: dict[str, int | None] = {}
+        for slot, name in names.items():
+            entry = worker.tempi_function(f"MPI_{name}") if ours else None
+            found[slot] = entry or worker.library_function(f"PMPI_{name}")
+        return found
+
+    def arguments(self, call: Call, ours: bool) -> _native.Calls:
+        mpi = self.mpi
+        plain = worker.handle(mpi, mpi.BYTE)
+        kind = worker.handle(mpi, self.derived) if call.derived else plain
+        source, target, requests, statuses = (buffer.ctypes.data for buffer in self.buffers)
+        return _native.Calls(
+            **self.functions(ours),
+            type=kind,
+            sent_type=kind,
+            comm=worker.handle(mpi, mpi.COMM_SELF),
+            source=source,
+            target=target,
+            requests=requests,
+            statuses=statuses,
+            request_size=mpi._sizeof(mpi.Request),
+            count=1,
+            peer=call.peer,
+            n=call.n,
+        )
+
+    def record(self, name: str, subject: str, seconds: list[float], **more: Any) -> Record:
+        return Record("overhead", name, "call", subject, 0, tuple(seconds), {**self.meta, **more})
+
+
+def calls_of(mpi: Any, tracked: bool) -> list[Call]:
+    """What is measured with nothing tracked, or while one derived receive is."""
+    null, suffix = mpi.PROC_NULL, ", one receive tracked" if tracked else ""
+    one = TRACKED if tracked else PASS
+    calls = [
+        Call("Barrier on COMM_SELF" + suffix, "bench_barrier", one, 1, 0),
+        Call("Send of bytes to PROC_NULL" + suffix, "bench_send", one, 1, null),
+        Call("Irecv, Send, Wait of a byte" + suffix, "bench_exchange", 3 * one, 3, 0),
+    ]
+    if not tracked:
+        calls.append(Call("Send of a vector to PROC_NULL", "bench_send", TRACKED, 1, null, derived=True))
+    else:
+        calls.append(Call("Irecv, Send, Wait of a vector", "bench_exchange", 3 * one, 3, 0, derived=True))
+    for n in WAITALL:
+        target = WAITALL_FIXED + n * WAITALL_EACH if tracked else PASS
+        calls.append(Call(f"Waitall of {n} bytes" + suffix, "waitall", target, 1, 0, n))
+    if tracked:
+        # As a whole: a library unpacks in the send what arrives at once, tempi in the Waitall.
+        for n in WAITALL:
+            target = WAITALL_FIXED + n * (WAITALL_EACH + 2 * TRACKED)
+            name = f"{n} x Irecv, {n} x Send, Waitall, of vectors"
+            calls.append(Call(name, "bench_burst", target, 2 * n + 1, 0, n, derived=True))
+    return calls
+
+
+def timer(world: World, call: Call, ours: bool) -> _native.Timer:
+    library, arguments = _native.load(), world.arguments(call, ours)
+    if call.op == "waitall":
+        return _native.waitall_timer(library, arguments)
+    return _native.timer(library, call.op, arguments)
+
+
+def _measure_calls(world: World, options: OverheadOptions) -> Iterator[Record]:
+    for call in calls_of(world.mpi, options.tracked):
+        names = ["library", "tempi"] if world.acting else ["library"]
+        timers = [timer(world, call, name == "tempi") for name in names]
+        for name, seconds in zip(names, sampling.sample(timers, options.seconds), strict=True):
+            yield world.record(call.name, name, seconds, target=call.target, calls=call.calls)
+
+
+def _faces(mpi: Any, batch: int, each: int) -> list[Any]:
+    """Subarray faces of which no two are alike, also not between batches."""
+    sizes = [[20 + batch, 300 + i, 40] for i in range(each)]
+    return [mpi.DOUBLE.Create_subarray(s, [s[0] - 2, 1, s[2] - 2], [1, 1, 1]) for s in sizes]
+
+
+def _equal_faces(mpi: Any, _batch: int, each: int) -> list[Any]:
+    return [mpi.DOUBLE.Create_subarray([34, 34, 34], [32, 1, 32], [1, 1, 1]) for _ in range(each)]
+
+
+def _indexed(mpi: Any, batch: int, blocks: int) -> list[Any]:
+    random = np.random.default_rng(batch)
+    places = np.cumsum(random.integers(3, 9, blocks)).astype(np.int32)
+    return [mpi.DOUBLE.Create_indexed_block(2, places)]
+
+
+def _measure_first_use(world: World, quick: bool) -> Iterator[Record]:
+    mpi, library = world.mpi, _native.load()
+    function = worker.engine_function("tempi_datatype_layout")
+    table = [
+        ("first use of a subarray face", _faces, 50, FIRST_USE),
+        ("first use of a face like another", _equal_faces, 50, FIRST_USE),
+        ("first use of 10^6 random blocks", _indexed, 10**6, MANY_BLOCKS),
+    ]
+    for name, make, size, target in table:
+        taken = []
+        for batch in range(5 if quick or make is _indexed else 21):
+            types = [datatype.Commit() for datatype in make(mpi, batch, size)]
+            handles = [worker.handle(mpi, datatype) for datatype in types]
+            taken.append(_native.first_use(library, function, handles) / len(types))
+            for datatype in types:
+                datatype.Free()
+        yield world.record(name, "tempi", taken, target=target, calls=1)
+
+
+def _once(world: World, places: Any, arrays: tuple[worker.Bytes, worker.Bytes], ours: bool) -> _native.Once:
+    names = {"make": "Type_create_indexed_block", "commit": "Type_commit", "pack": "Pack", "free": "Type_free"}
+    functions = {
+        slot: (worker.tempi_function(f"MPI_{name}") if ours else None) or worker.library_function(f"PMPI_{name}")
+        for slot, name in names.items()
+    }
+    memory, packed = arrays
+    return _native.Once(
+        **functions,
+        places=places.ctypes.data,
+        inner=worker.handle(world.mpi, world.mpi.DOUBLE),
+        comm=worker.handle(world.mpi, world.mpi.COMM_SELF),
+        memory=memory.ctypes.data,
+        packed=packed.ctypes.data,
+        blocks=len(places),
+        length=2,
+        room=len(packed),
+    )
+
+
+def _measure_once(world: World, options: OverheadOptions) -> Iterator[Record]:
+    """Types that are made, packed once and freed."""
+    library = _native.load()
+    for blocks in ONCE_BLOCKS:
+        places = np.cumsum(np.random.default_rng(blocks).integers(3, 9, blocks)).astype(np.int32)
+        arrays = worker.arena(8 * int(places[-1] + 2)), worker.arena(16 * blocks)
+        names = ["library", "tempi"] if world.acting else ["library"]
+        timers = [
+            _native.timer(library, "bench_used_once", _once(world, places, arrays, name == "tempi")) for name in names
+        ]
+        for name, seconds in zip(names, sampling.sample(timers, options.seconds), strict=True):
+            yield world.record(f"{blocks} random blocks: made, packed once, freed", name, seconds, target=ONCE, calls=1)
+
+
+def _measure_preload(world: World, seconds: float) -> Iterator[Record]:
+    """A process that never uses MPI, with and without tempi preloaded."""
+    library, plain = _native.load(), dict(os.environ)
+    plain.pop("LD_PRELOAD", None)
+    environments = {"library": plain, "tempi": {**plain, "LD_PRELOAD": _engine.library_path()}}
+    timers = [_native.spawn_timer(library, "/bin/true", env) for env in environments.values()]
+    for name, taken in zip(environments, sampling.sample(timers, seconds), strict=True):
+        yield world.record("/bin/true preloaded", name, taken, target=PRELOAD, calls=1)
+
+
+def make_world(mpi: Any) -> World:
+    derived = mpi.DOUBLE.Create_vector(DOUBLES, 1, 2).Commit()
+    room = max(WAITALL) + 1
+    buffers = (
+        worker.arena(256),
+        worker.arena(256),
+        worker.arena(room * mpi._sizeof(mpi.Request)),
+        worker.arena(room * STATUS_ROOM),
+    )
+    return World(mpi, derived, buffers, worker.active(), worker.describe(mpi))
+
+
+def run(options: OverheadOptions) -> Iterator[Record]:
+    """All records of this process."""
+    from mpi4py import MPI
+
+    world = make_world(MPI)
+    if not options.tracked:
+        yield from _measure_calls(world, options)
+        yield from _measure_once(world, options)
+        if world.acting:
+            yield from _measure_first_use(world, options.quick)
+        yield from _measure_preload(world, 2 * options.seconds)
+    elif world.acting:
+        buffer = worker.arena(256)
+        pending = MPI.COMM_SELF.Irecv([buffer, 1, world.derived], source=0, tag=PENDING_TAG)
+        yield from _measure_calls(world, options)
+        MPI.COMM_SELF.Send([buffer, 16, MPI.BYTE], dest=0, tag=PENDING_TAG)
+        pending.Wait()
+    world.derived.Free()
+
+
+def main() -> None:
+    worker.emit(run(parse_overhead()), 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Measures round trips between two ranks: ``mpirun -n 2 python -m tempi.bench.workers.pingpong OPTIONS``.
+
+Subjects: the library with the datatype, tempi with the datatype, and a programmer's own loops around a
+contiguous message ("hand"). With ``TEMPI_FORCE=1`` in the environment tempi's subject is called
+"forced": it acts where its rule would not. Seconds are those of one way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
+from tempi.bench import cases
+from tempi.bench.options import PackOptions, parse_pack
+from tempi.measure import _native, sampling, worker
+from tempi.measure.records import Record
+
+TAG = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One case in the memory of this rank. Rank 1's bytes are the complement of rank 0's."""
+
+    case: cases.Case
+    comm: Any
+    source: cases.Bytes
+    target: cases.Bytes
+    staging: tuple[cases.Bytes, cases.Bytes]
+    handles: dict[str, int]
+
+    def message(self, functions: tuple[int | None, int | None]) -> _native.Message:
+        return _native.Message(
+            send=functions[0],
+            receive=functions[1],
+            **self.handles,
+            source=self.source.ctypes.data,
+            target=self.target.ctypes.data,
+            send_packed=self.staging[0].ctypes.data,
+            receive_packed=self.staging[1].ctypes.data,
+            bytes=self.case.nbytes,
+            count=self.case.count,
+            peer=1 - self.comm.rank,
+            tag=TAG,
+        )
+
+
+def subjects(acting: bool, forced: bool) -> dict[str, tuple[str, tuple[int | None, int | None]]]:
+    """Name of each subject, the ops that run it, and the send and receive that they call."""
+    library = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
+    table: dict[str, tuple[str, tuple[int | None, int | None]]] = {
+        "library": ("bench_pingpong", library),
+        "hand": ("bench_hand", library),
+    }
+    if acting:
+        own = (worker.tempi_function("MPI_Send"), worker.tempi_function("MPI_Recv"))
+        table["forced" if forced else "tempi"] = ("bench_pingpong", own)
+    return table
+
+
+def _wrong(bench: Bench, timer: _native.Timer) -> str | None:
+    """What any of the ranks received wrongly."""
+    bench.target[:] = 0x5A
+    bench.comm.Barrier()
+    timer(1)
+    expected = ~bench.case.gather(bench.source)
+    wrong = np.flatnonzero(bench.case.gather(bench.target) != expected)
+    text = f"rank {bench.comm.rank} received {wrong.size} wrong bytes" if wrong.size else None
+    return next((told for told in bench.comm.allgather(text) if told), None)
+
+
+def _engaged(timer: _native.Timer) -> bool:
+    before = worker.counter("sends") + worker.counter("recvs")
+    timer(1)
+    return worker.counter("sends") + worker.counter("recvs") > before
+
+
+def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
+    library = _native.load()
+    side = "first" if bench.comm.rank == 0 else "second"
+    timers: dict[str, _native.Timer] = {}
+
+    def record(subject: str, seconds: Sequence[float], **more: Any) -> Record:
+        one_way = tuple(0.5 * value for value in seconds)
+        return Record(
+            "pingpong",
+            bench.case.name,
+            "one way",
+            subject,
+            bench.case.nbytes,
+            one_way,
+            {**meta, **more},
+        )
+
+    for name, (native, functions) in subjects(acting, forced).items():
+        timer = _native.timer(library, f"{native}_{side}", bench.message(functions))
+        wrong = _wrong(bench, timer)
+        if wrong:
+            yield record(name, (), refused=wrong)
+        else:
+            timers[name] = timer
+    ours = "forced" if forced else "tempi"
+    engaged = ours in timers and _engaged(timers[ours])
+    taken = sampling.sample(list(timers.values()), budget, bench.comm.bcast)
+    for name, seconds in zip(timers, taken, strict=True):
+        more = {"engaged": engaged} if name == ours else {}
+        yield record(name, seconds, **more)
+
+
+def _too_large(case: cases.Case, meta: dict[str, Any], limit: int) -> Record:
+    text = f"needs {2 * case.span >> 20} MiB a rank, the limit is {limit >> 20} MiB"
+    return Record("pingpong", case.name, "one way", "library", case.nbytes, (), {**meta, "refused": text})
+
+
+def _handles(mpi: Any, comm: Any, datatype: Any) -> dict[str, int]:
+    type_handle = worker.handle(mpi, datatype)
+    return {
+        "type": type_handle,
+        "byte_type": worker.handle(mpi, mpi.BYTE),
+        "comm": worker.handle(mpi, comm),
+        "layout": worker.layout(type_handle),
+    }
+
+
+def run(options: PackOptions) -> Iterator[Record]:
+    """All records, case by case, on both ranks."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    if comm.size != 2:
+        raise worker.WorkerError(
+            f"ping-pong needs 2 ranks, not {comm.size}; with 1 each the mpirun is not that of mpi4py's "
+            f"{worker.mpi_version(MPI).split(',')[0]}: give its own with --mpirun"
+        )
+    chosen = cases.messages(options.quick)
+    fitting = [case for case in chosen if 2 * case.span <= options.memory]
+    span, size = max(case.span for case in fitting), max(case.nbytes for case in fitting)
+    source, target = worker.arena(span), worker.arena(span)
+    if comm.rank == 1:
+        np.invert(source, out=source)
+    staging = (worker.arena(size), worker.arena(size))
+    acting = bool(comm.allreduce(worker.active(), MPI.LAND))
+    forced = os.environ.get("TEMPI_FORCE", "0") not in ("", "0")
+    common = worker.describe(MPI)
+    for case in chosen:
+        meta = {**common, "run": case.run, "family": type(case).__name__.lower(), "span": case.span}
+        if case not in fitting:
+            yield _too_large(case, meta, options.memory)
+            continue
+        datatype = case.datatype(MPI)
+        handles = _handles(MPI, comm, datatype)
+        bench = Bench(case, comm, source[: case.span], target[: case.span], staging, handles)
+        yield from _measure(bench, acting, forced, options.seconds, meta)
+        datatype.Free()
+
+
+def main() -> None:
+    from mpi4py import MPI
+
+    worker.emit(run(parse_pack()), MPI.COMM_WORLD.rank)
+
+
+if __name__ == "__main__":
+    main()

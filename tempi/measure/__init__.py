@@ -1,0 +1,3 @@
+"""What benchmarks and the calibration share: starting ranks, timing in turns, records, and the CUDA driver."""
+
+from __future__ import annotations

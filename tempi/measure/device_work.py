@@ -1,0 +1,89 @@
+"""What measurements of device memory share: tempi's packs on a device, an empty kernel, and whether the library itself
+takes device addresses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tempi import _engine
+from tempi.measure import cuda_driver
+
+OPS = ("pack", "unpack")
+
+EMPTY_PTX = b""".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry tempi_bench_empty() { ret; }
+\0"""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Packs or unpacks as the engine takes them: one piece of work."""
+
+    op: str
+    ops: Any  # tempi_device_op[]
+    layouts: tuple[Any, ...]  # kept as long as this
+    ordinal: int
+
+    @property
+    def arguments(self) -> tuple[Any, int, int, int]:
+        return self.ops, len(self.ops), OPS.index(self.op), self.ordinal
+
+    def run(self) -> None:
+        """Does it and waits."""
+        _engine.check(_engine.lib.tempi_device_run(*self.arguments), doing=f"{self.op} on the device")
+
+    def time(self, loops: int) -> float:
+        """Device seconds of so many of them."""
+        return self._timed(loops)[0]
+
+    def launches(self) -> int:
+        """Kernels and copies that it takes."""
+        return self._timed(1)[1]
+
+    def _timed(self, loops: int) -> tuple[float, int]:
+        ffi = _engine.ffi
+        seconds, launches = ffi.new("double *"), ffi.new("int32_t *")
+        status = _engine.lib.tempi_device_time(*self.arguments, loops, seconds, launches)
+        _engine.check(status, doing=f"{self.op} on the device")
+        return seconds[0], launches[0]
+
+    def call(self) -> tuple[int, tuple[int, ...]]:
+        """`run` for the timing loops in C."""
+        ffi = _engine.ffi
+        function = ffi.cast("uintptr_t", ffi.addressof(_engine.lib, "tempi_device_run"))
+        ops, *rest = self.arguments
+        return int(function), (int(ffi.cast("uintptr_t", ops)), *rest)
+
+
+def work(op: str, parts: Sequence[tuple[Any, int, int]], ordinal: int) -> Work:
+    """Of (layout, address in memory, address of the packed bytes)."""
+    ffi = _engine.ffi
+    made = ffi.new("tempi_device_op[]", len(parts))
+    for one, (layout, memory, packed) in zip(made, parts, strict=True):
+        one.layout, one.count = layout, 1
+        one.mem, one.packed = ffi.cast("void *", memory), ffi.cast("void *", packed)
+    return Work(op, made, tuple(layout for layout, _, _ in parts), ordinal)
+
+
+def counted(op: str, layout: int, count: int, memory: int, packed: int, ordinal: int) -> Work:
+    """Of so many elements of the layout at that address of the engine's."""
+    made = work(op, [(_engine.ffi.cast("tempi_layout const *", layout), memory, packed)], ordinal)
+    made.ops[0].count = count
+    return made
+
+
+def library_cuda_aware() -> bool:
+    """Whether the library itself takes device addresses, as it says or TEMPI_CUDA_AWARE does. tempi answers for
+    itself when a program asks, so the library is asked past it. No library knows the emulator's addresses."""
+    said = os.environ.get("TEMPI_CUDA_AWARE")
+    if cuda_driver.is_emulated():
+        return False
+    if said:
+        return said != "0"
+    query = _engine.lib.tempi_engine_symbol(b"MPIX_Query_cuda_support")
+    return bool(query != _engine.ffi.NULL and _engine.ffi.cast("int (*)(void)", query)() == 1)

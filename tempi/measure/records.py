@@ -1,0 +1,174 @@
+"""Measurements as immutable records, one JSON object a line, with every raw sample kept.
+
+``{"bench","case","op","subject","bytes","seconds":[raw...],"meta":{...}}``: seconds are those of one
+operation; an empty list means that the subject was refused (``meta["refused"]`` says why) or that the
+record carries no time. ``meta["machine"]`` describes where it was measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tempi
+from tempi._aliases import renamed
+
+
+class RecordError(ValueError):
+    """A line that is not a record; names the file, the line and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One subject doing one operation on one case."""
+
+    bench: str
+    case: str
+    op: str
+    subject: str
+    bytes: int
+    seconds: tuple[float, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What identifies the same measurement in another file."""
+        return (self.bench, self.case, self.op, self.subject)
+
+    def with_meta(self, **more: Any) -> Record:
+        return replace(self, meta={**self.meta, **more})
+
+    def line(self) -> str:
+        """The record as one line of JSON, without its newline."""
+        return json.dumps(
+            {
+                "bench": self.bench,
+                "case": self.case,
+                "op": self.op,
+                "subject": self.subject,
+                "bytes": self.bytes,
+                "seconds": list(self.seconds),
+                "meta": dict(self.meta),
+            }
+        )
+
+
+def _checked(data: Any) -> Record:
+    if not isinstance(data, dict):
+        raise RecordError("not a JSON object")
+    texts: dict[str, Any] = {name: data.get(name) for name in ("bench", "case", "op", "subject")}
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise RecordError(f'"{name}" is not a string')
+    size, seconds, meta = data.get("bytes"), data.get("seconds"), data.get("meta", {})
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise RecordError('"bytes" is not an integer')
+    if not isinstance(seconds, list) or not all(isinstance(s, (int, float)) for s in seconds):
+        raise RecordError('"seconds" is not a list of numbers')
+    if not isinstance(meta, dict):
+        raise RecordError('"meta" is not an object')
+    if isinstance(meta.get("counters"), dict):
+        meta = {**meta, "counters": renamed(meta["counters"])}
+    return Record(bytes=size, seconds=tuple(map(float, seconds)), meta=meta, **texts)
+
+
+def parse(line: str) -> Record:
+    """The record on one line. Raises `RecordError`."""
+    try:
+        return _checked(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise RecordError(f"not JSON: {error.msg}") from error
+
+
+def parse_lines(lines: Iterable[str], name: str) -> Iterator[Record]:
+    """Records of a text; blank lines are skipped. `name` is for the error message."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield parse(line)
+            except RecordError as error:
+                raise RecordError(f"{name}, line {number}: {error}") from error
+
+
+def read(path: str | os.PathLike[str]) -> list[Record]:
+    """All records of a file ("-": stdin)."""
+    if os.fspath(path) == "-":
+        return list(parse_lines(sys.stdin, "stdin"))
+    with Path(path).open(encoding="utf-8") as file:
+        return list(parse_lines(file, os.fspath(path)))
+
+
+def write(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
+    """Writes the file as a whole ("-": stdout): a reader never sees half of it."""
+    text = "".join(record.line() + "\n" for record in records)
+    if os.fspath(path) == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name + ".")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink()
+        raise
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Model", "cpu model"):
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def _commit() -> str | None:
+    """The commit of the tree that this file lies in, with ``+`` when the tree has changes."""
+    git = ["git", "-C", str(Path(__file__).resolve().parent)]
+    try:
+        done = subprocess.run(
+            [*git, "describe", "--always", "--dirty=+", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+@functools.cache
+def _machine() -> tuple[tuple[str, Any], ...]:
+    return (
+        ("cpu", _cpu_model()),
+        ("cores", len(os.sched_getaffinity(0))),
+        ("arch", platform.machine()),
+        ("kernel", platform.release()),
+        ("python", platform.python_version()),
+        ("tempi", tempi.__version__),
+        ("commit", _commit()),
+    )
+
+
+def machine() -> dict[str, Any]:
+    """What a measurement depends on and a later reader cannot know; that a device was none, above all."""
+    if os.environ.get("TEMPI_CUDA_DRIVER") == "emulated":
+        return {**dict(_machine()), "cuda": "EMULATED: CUDA on the CPU, a test device"}
+    return dict(_machine())

@@ -1,0 +1,134 @@
+"""What the programs that measure share: the engine's entries, buffers, records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tempi import TempiError, _engine
+from tempi.measure import launch
+from tempi.measure._native import NativeError
+from tempi.measure.records import Record, machine
+
+Bytes = npt.NDArray[np.uint8]
+
+ALIGNMENT = 4096
+
+
+class WorkerError(RuntimeError):
+    """The measurement cannot be made here."""
+
+
+def library_function(name: str) -> int:
+    """Address of the MPI library's own function."""
+    return _address(_engine.lib.tempi_engine_symbol(name.encode()), name)
+
+
+def tempi_function(name: str) -> int | None:
+    """Address of tempi's entry for that MPI name; None where tempi leaves the name to the library."""
+    pointer = _engine.lib.tempi_engine_entry(name.encode())
+    return None if pointer == _engine.ffi.NULL else _address(pointer, name)
+
+
+def engine_function(name: str) -> int:
+    """Address of one of tempi's own functions."""
+    return int(_engine.ffi.cast("uintptr_t", _engine.ffi.addressof(_engine.lib, name)))
+
+
+def _address(pointer: Any, name: str) -> int:
+    if pointer == _engine.ffi.NULL:
+        raise WorkerError(f"the MPI library has no {name}")
+    return int(_engine.ffi.cast("uintptr_t", pointer))
+
+
+def active() -> bool:
+    """Does tempi act in this process? Tells on stderr why not."""
+    info = _engine.ffi.new("tempi_engine_info *")
+    _engine.check(_engine.lib.tempi_engine_query(info), doing="tempi bench")
+    if not info.active or _engine.late:
+        reason = _engine.text(info.reason) or "imported too late"
+        sys.stderr.write(f"tempi bench: no subject tempi: {reason}\n")
+    return bool(info.active) and not _engine.late
+
+
+def two_ranks(mpi: Any) -> str:
+    """The peer class of the other one of two ranks in which tempi acts; WorkerError if that is not so."""
+    comm = mpi.COMM_WORLD
+    if comm.size != 2:
+        raise WorkerError(f"two ranks are needed, not {comm.size}")
+    if not comm.allreduce(active(), mpi.LAND):
+        raise WorkerError("tempi does not act in this program")
+    names = comm.allgather(mpi.Get_processor_name())
+    return "node" if names[0] == names[1] else "other"
+
+
+def handle(mpi: Any, thing: Any) -> int:
+    """An MPI handle as the engine takes it: zero-extended, where mpi4py sign-extends MPICH's ints."""
+    bits = 8 * int(mpi._sizeof(thing))
+    return int(thing.handle) & ((1 << bits) - 1)
+
+
+def layout(datatype: int) -> int:
+    """Address of the datatype's layout."""
+    out = _engine.ffi.new("tempi_layout const **")
+    _engine.check(_engine.lib.tempi_datatype_layout(datatype, out), doing="layout of a datatype")
+    return int(_engine.ffi.cast("uintptr_t", out[0]))
+
+
+def counter(name: str) -> int:
+    """One of the engine's counters."""
+    for known, _, index in _engine.items("stats"):
+        if known == name:
+            return int(_engine.lib.tempi_stats_value(index))
+    raise WorkerError(f"the engine has no counter {name}")
+
+
+def cpu_level() -> str | None:
+    return _engine.text(_engine.lib.tempi_cpu_level())
+
+
+def arena(size: int) -> Bytes:
+    """`size` bytes on a page boundary, every page touched and no two lines alike."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    buffer = raw[start : start + size]
+    words = buffer[: size // 8 * 8].view(np.uint64)
+    block = 1 << 20
+    for first in range(0, words.size, block):
+        part = words[first : first + block]
+        part[:] = np.arange(first, first + part.size, dtype=np.uint64)
+        part *= np.uint64(0x9E3779B97F4A7C15)
+    buffer[size // 8 * 8 :] = 0xA5
+    return buffer
+
+
+def mpi_version(mpi: Any) -> str:
+    """The first line of what the library says of itself."""
+    first = mpi.Get_library_version().strip("\0 \n").splitlines()[0]
+    return " ".join(first.split())
+
+
+def describe(mpi: Any) -> dict[str, Any]:
+    """What goes into the meta of every record of this process."""
+    return {"mpi": mpi_version(mpi), "cpu_level": cpu_level(), "machine": machine()}
+
+
+def emit(records: Iterator[Record], rank: int) -> None:
+    """Prints the records of rank 0 as they come; the other ranks only take part.
+
+    An error ends all of them: the others may be waiting for this one.
+    """
+    try:
+        for record in records:
+            if rank == 0:
+                sys.stdout.write(record.line() + "\n")
+                sys.stdout.flush()
+    except (WorkerError, NativeError, TempiError) as error:
+        from mpi4py import MPI
+
+        launch.tell(f"rank {rank}: {error}")
+        MPI.COMM_WORLD.Abort(1)
