@@ -120,6 +120,7 @@ MATPLOTLIB = ["bench pack --png a.png", "bench pingpong --png a.png", "bench hal
 @pytest.mark.parametrize(
     ("module", "command"), [*(("mpi4py", one) for one in MPI4PY), *(("matplotlib", one) for one in MATPLOTLIB)]
 )
+@pytest.mark.once
 def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path, module: str, command: str) -> None:
     done = without(tmp_path, module, *command.split())
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr

@@ -20,6 +20,8 @@ from tempi.bench.worker_options import GPU_PARTS, METHODS, GpuOptions, MessageOp
 
 from tempi import _engine
 
+pytestmark = pytest.mark.once
+
 HERE = Path(__file__).resolve().parent
 VECTORS = [Vector(256, 8, 24), Vector(256, 1, 2), Vector(256, 16, 512, True)]
 SHAPES = [*VECTORS, *(Face(6, axis) for axis in range(3)), Indexed(256)]

@@ -216,6 +216,7 @@ def emulator() -> None:
     [(), ("--no-periodic",), ("--combine",), ("--radius", "5", "--fields", "1")],
     ids=["periodic", "open", "combined", "radius as thick as the block"],
 )
+@pytest.mark.once
 def test_every_cell_in_device_memory_is_right(program: Program, ranks: int, options: tuple[str, ...]) -> None:
     """No library takes the emulator's addresses, so it is no subject."""
     done = program(ranks, *SMALL, "--memory", "device", *options, variables=_preload(**EMULATED))

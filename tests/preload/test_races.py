@@ -75,6 +75,7 @@ def under_sanitizer(folder: Path, engine: Path, name: str, ranks: int, **setting
 
 
 @pytest.mark.parametrize("delay", ["0", "5", "1000"])
+@pytest.mark.once
 def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
     found, output = under_sanitizer(folder, engine, "threads", 2, TEMPI_TEST_DELAY=delay)
     assert found == []
@@ -82,6 +83,7 @@ def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
     assert bool(counter(output, "deferred")) == (delay != "0")
 
 
+@pytest.mark.once
 def test_a_race_would_be_seen(folder: Path, engine: Path) -> None:
     found, output = under_sanitizer(folder, engine, "racing", 1)
     assert found, output

@@ -1,8 +1,13 @@
-"""The groups of MPI tests: what is set in their processes, which files, how many ranks, by which entries."""
+"""The groups of MPI tests: what is set in their processes, which files, how many ranks, by which entries.
+
+`make test` runs each group at all its ranks by one entry, and at 2 ranks by the other if it goes by both.
+`make test-more` runs the rest, which only repeats: the other entry at the other ranks, `more_ranks`, and a group
+on an MPI of `more_on`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +21,8 @@ class Group:
     ranks: tuple[int, ...] = (2,)
     apart: tuple[str, ...] = ()  # patterns of files that are not taken
     both_entries: bool = True
+    more_ranks: tuple[int, ...] = ()
+    more_on: tuple[str, ...] = ()  # kinds of MPI
 
     def files(self, folder: Path) -> set[Path]:
         taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
@@ -27,10 +34,25 @@ class Group:
             return ("preload", "import")
         return ("import",) if kind == "openmpi" else ("preload",)
 
+    def jobs(self, kind: str | None) -> Iterator[tuple[str, int, bool]]:
+        """(entry, ranks, whether it only repeats)."""
+        entries = self.entries(kind)
+        first = "import" if kind == "openmpi" else "preload"
+        for entry in entries:
+            for n in self.ranks:
+                repeats = n in self.more_ranks or (entry != first and n != 2)
+                yield entry, n, repeats or kind in self.more_on
 
-def variation(settings: Mapping[str, str], *patterns: str, ranks: tuple[int, ...] = (2,)) -> Group:
+
+def variation(
+    settings: Mapping[str, str],
+    *patterns: str,
+    ranks: tuple[int, ...] = (2,),
+    more_ranks: tuple[int, ...] = (),
+    more_on: tuple[str, ...] = (),
+) -> Group:
     """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_entries=False)
+    return Group(settings, patterns, ranks, both_entries=False, more_ranks=more_ranks, more_on=more_on)
 
 
 FORCED = {"TEMPI_FORCE": "1"}
@@ -79,6 +101,7 @@ GROUPS: dict[str, Group] = {
         FORCED | {"TEMPI_TEST_DELAY": "7"},
         *("test_deferred.py", "test_completion.py", "test_status.py", "test_pairings.py"),
         ranks=RANKS,
+        more_ranks=(4,),
     ),
     "staging": variation(FORCED | {"TEMPI_STAGE_MAX": "1M"}, "test_stage.py", ranks=RANKS),
     "by rule": variation({"TEMPI_MODEL": "0"}, "test_completion.py", "test_status.py", "test_rule_*.py"),
@@ -86,24 +109,35 @@ GROUPS: dict[str, Group] = {
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,)),
-    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE),
-    "device, staged": variation(DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, *FEW_ON_DEVICE),
-    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE),
-    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, *FEW_ON_DEVICE),
-    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE),
+    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
+    "device, staged": variation(DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
+    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
+    "device, unlike": variation(
+        DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, *FEW_ON_DEVICE, more_on=("openmpi",)
+    ),
+    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_*.py",), (1, 2)),
-    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,)),
+    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,), more_on=("mpich",)),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
     ),
     "devices, at once": variation(
-        DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"}, "test_bursts.py", "test_memories.py", "test_mixed.py"
+        DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"},
+        "test_bursts.py",
+        "test_memories.py",
+        "test_mixed.py",
+        more_on=("openmpi",),
     ),
     "devices, aware": variation(DEVICES | {"TEMPI_CUDA_AWARE": "1"}, "test_mixed.py"),
     "devices, checked": variation(
-        DEVICES | {"TEMPI_CHECK": "1"}, "test_checked.py", "test_mixed.py", "test_self*.py", "test_bursts.py"
+        DEVICES | {"TEMPI_CHECK": "1"},
+        "test_checked.py",
+        "test_mixed.py",
+        "test_self*.py",
+        "test_bursts.py",
+        more_on=("openmpi",),
     ),
-    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py"),
-    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py"),
+    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py", more_on=("openmpi",)),
+    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py", more_on=("openmpi",)),
 }
