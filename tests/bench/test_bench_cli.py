@@ -78,6 +78,7 @@ def test_a_suite_that_cannot_start_its_ranks_says_what_to_run(
     assert "run it without the launcher: tempi bench model --quick --json 'a b'" in done.stderr
 
 
+@pytest.mark.once
 def test_a_suite_under_a_launcher_measures(tmp_path: Path) -> None:
     """One of one rank, and one of two that are more than it needs."""
     launcher = launching.launcher()

@@ -117,6 +117,7 @@ def test_a_wrong_subject_is_not_timed(program: Program) -> None:
     assert {record.op for record in done.records} == {"check"}
 
 
+@pytest.mark.once
 def test_phases_and_exchange_are_timed(program: Program) -> None:
     done = program(2, "--points", "6", "--seconds", "0.05", "--label", "plain")
     assert done.status == 0, done.err

@@ -242,6 +242,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path
     assert "nothing is measured" in line
 
 
+@pytest.mark.once
 def test_a_quick_calibration_is_measured_and_exported(tmp_path: Path) -> None:
     """Also where an older one is there already."""
     (tmp_path / "cache").mkdir()

@@ -100,17 +100,16 @@ def parts(kind: str | None) -> Iterator[tuple[Step, list[Path]]]:
     tests = ROOT / "tests"
     files = set((tests / "preload").glob("test_*.py"))
     devices = {path for path in files if path.name.startswith("test_device")}
-    # Programs under LD_PRELOAD. Open MPI's launcher waits for half of their time.
-    cores = 0.5 if kind == "openmpi" else 1.0
-    for name, own in (("preload, devices", devices), ("preload", files - devices)):
-        yield Step(name, (), limit=900.0, cores=cores), sorted(own)
+    # Programs under a launcher: Open MPI's waits for half of their time.
+    launched = 0.5 if kind == "openmpi" else 1.0
+    yield Step("preload, devices", (), limit=900.0, cores=launched), sorted(devices)
+    yield Step("preload", (), limit=900.0, cores=launched), sorted(files - devices)
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
-    for name, settings in (
-        *(("unit", {}), ("cli and bench", {}), ("kernels", {}), ("emulator", {})),
-        ("arrays", emulated),
-    ):
-        folders = [tests / part for part in name.split(" and ")]
-        yield Step(name, (), settings=settings, limit=900.0), sorted(f for d in folders for f in d.glob("test_*.py"))
+    for name in ("cli and bench", "unit", "kernels", "emulator", "arrays"):
+        own = [path for part in name.split(" and ") for path in (tests / part).glob("test_*.py")]
+        cores = launched if name == "cli and bench" else 1.0
+        settings = emulated if name == "arrays" else {}
+        yield Step(name, (), settings=settings, limit=900.0, cores=cores), sorted(own)
 
 
 NO_MPI = ("unit", "kernels", "emulator")  # run in the first environment only
