@@ -18,7 +18,7 @@ import pytest
 from preload.toolchains import HERE, Toolchain, counter, engine_for_test, own_toolchain, preloaded
 
 PROGRAMS = ["p2p", "forks", "leaving", "threads"]
-DELAYS = ["0", "5"]
+DELAYS = [pytest.param("0", marks=pytest.mark.more), "5"]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_valgrind_finds_nothing_of_ours(programs: Path, tmp_path: Path, name: st
     assert under_valgrind(mpi, program, tmp_path / "log", TEMPI_TEST_DELAY=delay) == []
 
 
-@pytest.mark.once
+@pytest.mark.more
 def test_valgrind_would_see_it(programs: Path, tmp_path: Path) -> None:
     mpi = own_toolchain()
     found = under_valgrind(mpi, built(mpi, programs, "overrun"), tmp_path / "log")

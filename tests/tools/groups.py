@@ -1,8 +1,6 @@
 """The groups of MPI tests: what is set in their processes, which files, how many ranks, by which entries.
 
-`make test` runs each group at all its ranks by one entry, and at 2 ranks by the other if it goes by both.
-`make test-more` runs the rest, which only repeats: the other entry at the other ranks, `more_ranks`, and a group
-on an MPI of `more_on`.
+`make test` runs of each group what SHORT says of the MPI; `make test-more` the rest, which only repeats.
 """
 
 from __future__ import annotations
@@ -13,6 +11,11 @@ from pathlib import Path
 
 RANKS = (1, 2, 4)
 
+#: For an MPI, by which entry and at how many ranks: together all ranks, and both entries. Another MPI: everything.
+SHORT = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (2, 4)}}
+#: The same for groups that go by both entries on each MPI.
+SHORT_BOTH = {"mpich": {"preload": (1, 2), "import": (1,)}, "openmpi": {"import": (2, 4), "preload": (1,)}}
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -21,8 +24,8 @@ class Group:
     ranks: tuple[int, ...] = (2,)
     apart: tuple[str, ...] = ()  # patterns of files that are not taken
     both_entries: bool = True
-    more_ranks: tuple[int, ...] = ()
-    more_on: tuple[str, ...] = ()  # kinds of MPI
+    both_in_short: bool = False
+    more_on: tuple[str, ...] = ()  # MPIs on which all of it only repeats
 
     def files(self, folder: Path) -> set[Path]:
         taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
@@ -37,22 +40,20 @@ class Group:
     def jobs(self, kind: str | None) -> Iterator[tuple[str, int, bool]]:
         """(entry, ranks, whether it only repeats)."""
         entries = self.entries(kind)
-        first = "import" if kind == "openmpi" else "preload"
+        short = (SHORT_BOTH if self.both_in_short else SHORT).get(kind or "", dict.fromkeys(entries, self.ranks))
         for entry in entries:
             for n in self.ranks:
-                repeats = n in self.more_ranks or (entry != first and n != 2)
-                yield entry, n, repeats or kind in self.more_on
+                yield entry, n, kind in self.more_on or n not in short.get(entry, ())
 
 
 def variation(
     settings: Mapping[str, str],
     *patterns: str,
     ranks: tuple[int, ...] = (2,),
-    more_ranks: tuple[int, ...] = (),
     more_on: tuple[str, ...] = (),
 ) -> Group:
     """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_entries=False, more_ranks=more_ranks, more_on=more_on)
+    return Group(settings, patterns, ranks, both_entries=False, more_on=more_on)
 
 
 FORCED = {"TEMPI_FORCE": "1"}
@@ -91,9 +92,11 @@ APART = (
     "test_stage.py",
 )
 
+BOTH = ("mpich", "openmpi")  # another group has that method on the one side and another one on the other
+
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, Group] = {
-    "base": Group(FORCED, ("test_*.py",), RANKS, APART),
+    "base": Group(FORCED, ("test_*.py",), RANKS, APART, both_in_short=True),
     "checked": variation(
         FORCED | {"TEMPI_CHECK": "1"}, "test_pack.py", "test_completion.py", "test_pairings.py", "test_signatures.py"
     ),
@@ -101,7 +104,6 @@ GROUPS: dict[str, Group] = {
         FORCED | {"TEMPI_TEST_DELAY": "7"},
         *("test_deferred.py", "test_completion.py", "test_status.py", "test_pairings.py"),
         ranks=RANKS,
-        more_ranks=(4,),
     ),
     "staging": variation(FORCED | {"TEMPI_STAGE_MAX": "1M"}, "test_stage.py", ranks=RANKS),
     "by rule": variation({"TEMPI_MODEL": "0"}, "test_completion.py", "test_status.py", "test_rule_*.py"),
@@ -109,15 +111,15 @@ GROUPS: dict[str, Group] = {
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,)),
-    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
+    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE, more_on=BOTH),
     "device, staged": variation(DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
-    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
+    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE, more_on=BOTH),
     "device, unlike": variation(
         DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, *FEW_ON_DEVICE, more_on=("openmpi",)
     ),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_*.py",), (1, 2)),
-    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,), more_on=("mpich",)),
+    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,)),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
@@ -138,6 +140,6 @@ GROUPS: dict[str, Group] = {
         "test_bursts.py",
         more_on=("openmpi",),
     ),
-    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py", more_on=("openmpi",)),
-    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py", more_on=("openmpi",)),
+    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py", more_on=BOTH),
+    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py", more_on=BOTH),
 }
