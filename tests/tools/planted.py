@@ -3,9 +3,9 @@
     python tests/tools/planted.py VENV [MPI] [--only WORD] [--list] [--whole]
 
 A fault that no test finds is a hole in the suite, or is none: then put another in its place. The copy is
-build/planted, with an engine of its own, which the tests take by TEMPI_LIBRARY; only what a fault changes is
-compiled again. Each fault has its area's tests (`AREAS`), stopped at the first failure; with --whole what they
-do not find is looked for by all of `make test`. The last line is `N found, N not found`.
+build/planted, with an installed package and its engine, which the tests take by PYTHONPATH; only what a fault
+changes is compiled again. Each fault has its area's tests (`AREAS`), stopped at the first failure; with --whole
+what they do not find is looked for by all of `make test`. The last line is `N found, N not found`.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ AREAS: Mapping[str, Sequence[str]] = {
         "tests/mpi/test_completion.py",
         "tests/mpi/test_status.py",
         "tests/mpi/test_bursts.py",
+        "tests/mpi/test_device_errors.py",
         "tests/mpi/test_deferred.py",
         "tests/mpi/test_self_requests.py",
     ),
@@ -106,15 +107,29 @@ class Engine:
 
     @property
     def environment(self) -> dict[str, str]:
-        library = COPY / "build" / "engine" / "lib" / "libtempi.so"
-        return os.environ | {"TEMPI_LIBRARY": str(library), "PYTEST_ADDOPTS": "-x"}
+        return os.environ | {"PYTHONPATH": str(COPY / "site"), "PYTEST_ADDOPTS": "-x"}
+
+    def copy(self) -> None:
+        """Made anew, but for what was compiled; with the times of the files, so that it is not compiled again."""
+        COPY.mkdir(parents=True, exist_ok=True)
+        for part in PARTS:
+            source, target = ROOT / part, COPY / part
+            if source.is_dir():
+                shutil.rmtree(target, ignore_errors=True)
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, target)
+        shutil.copytree(ROOT / "build" / "kernels", COPY / "build" / "kernels", dirs_exist_ok=True)
+        (package,) = self.venv.glob("lib/python*/site-packages/tempi")
+        besides = shutil.ignore_patterns("__pycache__", "*.so")  # the engine is built there
+        shutil.copytree(package, COPY / "site" / "tempi", ignore=besides, dirs_exist_ok=True)
 
     def build(self) -> str:
         """What the compiler says, if it fails."""
-        command = [str(self.venv / "bin" / "python"), "csrc/build.py", "--out", "build/engine/lib"]
         prefixes = subprocess.run(["scripts/prefixes"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        python = str(self.venv / "bin" / "python")
         done = subprocess.run(
-            [*command, "--work", "build/engine/work"],
+            [python, "csrc/build.py", "--out", "site/tempi/lib", "--work", "build/engine"],
             cwd=COPY,
             env=os.environ | {"TEMPI_MPI_PREFIX": prefixes},
             capture_output=True,
@@ -151,19 +166,6 @@ class Engine:
             self.passed.add(test)
 
 
-def copy() -> None:
-    """Made anew, but for what was compiled; with the times of the files, so that it is not compiled again."""
-    COPY.mkdir(parents=True, exist_ok=True)
-    for part in PARTS:
-        source, target = ROOT / part, COPY / part
-        if source.is_dir():
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, target)
-    shutil.copytree(ROOT / "build" / "kernels", COPY / "build" / "kernels", dirs_exist_ok=True)
-
-
 def found_by(engine: Engine, fault: Fault, whole: bool) -> str | None:
     """The test that fails with the fault, "the compiler", or None."""
     tests = [*fault.tests, *(test for test in AREAS[fault.area] if test not in fault.tests)]
@@ -191,7 +193,7 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(f"{fault.area:10}  {fault.file}: {fault.name}" for fault in chosen))
         return 0
     engine = Engine(options.venv.resolve(), options.mpi, set())
-    copy()
+    engine.copy()
     if said := engine.build():
         raise SystemExit(f"planted.py: the copy does not compile:\n{said}")
     missed = 0
