@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 RANKS = (1, 2, 4)
 
-#: For an MPI, by which entry and at how many ranks: together all ranks, and both entries. Another MPI: everything.
-SHORT = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (2, 4)}}
-#: The same for groups that go by both entries on each MPI.
-SHORT_BOTH = {"mpich": {"preload": (1, 2), "import": (1,)}, "openmpi": {"import": (2, 4), "preload": (1,)}}
+Short = Mapping[str, Mapping[str, tuple[int, ...]]]  # of an MPI, by an entry, at these numbers of ranks
+
+#: What `make test` runs of a group; of another MPI than these two, everything.
+SHORT: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (2,)}}
+BASE: Short = {"mpich": {"preload": (1, 2), "import": (1,)}, "openmpi": {"import": (4,), "preload": (1,)}}
+ON_MPICH: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {}}
+ON_OPENMPI: Short = {"mpich": {}, "openmpi": {"import": (2, 4)}}
+NOWHERE: Short = {"mpich": {}, "openmpi": {}}  # another group has that method on the one or the other side
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,7 @@ class Group:
     ranks: tuple[int, ...] = (2,)
     apart: tuple[str, ...] = ()  # patterns of files that are not taken
     both_entries: bool = True
-    both_in_short: bool = False
-    more_on: tuple[str, ...] = ()  # MPIs on which all of it only repeats
+    short: Short = field(default_factory=lambda: SHORT)
 
     def files(self, folder: Path) -> set[Path]:
         taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
@@ -40,20 +43,20 @@ class Group:
     def jobs(self, kind: str | None) -> Iterator[tuple[str, int, bool]]:
         """(entry, ranks, whether it only repeats)."""
         entries = self.entries(kind)
-        short = (SHORT_BOTH if self.both_in_short else SHORT).get(kind or "", dict.fromkeys(entries, self.ranks))
+        short = self.short.get(kind or "", dict.fromkeys(entries, self.ranks))
         for entry in entries:
             for n in self.ranks:
-                yield entry, n, kind in self.more_on or n not in short.get(entry, ())
+                yield entry, n, n not in short.get(entry, ())
 
 
 def variation(
     settings: Mapping[str, str],
     *patterns: str,
     ranks: tuple[int, ...] = (2,),
-    more_on: tuple[str, ...] = (),
+    short: Short = SHORT,
 ) -> Group:
     """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_entries=False, more_on=more_on)
+    return Group(settings, patterns, ranks, both_entries=False, short=short)
 
 
 FORCED = {"TEMPI_FORCE": "1"}
@@ -92,13 +95,16 @@ APART = (
     "test_stage.py",
 )
 
-BOTH = ("mpich", "openmpi")  # another group has that method on the one side and another one on the other
-
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, Group] = {
-    "base": Group(FORCED, ("test_*.py",), RANKS, APART, both_in_short=True),
+    "base": Group(FORCED, ("test_*.py",), RANKS, APART, short=BASE),
     "checked": variation(
-        FORCED | {"TEMPI_CHECK": "1"}, "test_pack.py", "test_completion.py", "test_pairings.py", "test_signatures.py"
+        FORCED | {"TEMPI_CHECK": "1"},
+        "test_pack.py",
+        "test_completion.py",
+        "test_pairings.py",
+        "test_signatures.py",
+        short=ON_MPICH,
     ),
     "deferred": variation(
         FORCED | {"TEMPI_TEST_DELAY": "7"},
@@ -111,15 +117,13 @@ GROUPS: dict[str, Group] = {
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,)),
-    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE, more_on=BOTH),
-    "device, staged": variation(DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
-    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE, more_on=BOTH),
-    "device, unlike": variation(
-        DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, *FEW_ON_DEVICE, more_on=("openmpi",)
-    ),
-    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, more_on=("openmpi",)),
+    "device, one-shot": variation(DEVICE | {"TEMPI_DATATYPE_ONESHOT": "1"}, *FEW_ON_DEVICE, short=NOWHERE),
+    "device, staged": variation(DEVICE | {"TEMPI_DATATYPE_STAGED": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
+    "device, pipelined": variation(DEVICE | {"TEMPI_DATATYPE_PIPELINED": "1"}, *FEW_ON_DEVICE, short=NOWHERE),
+    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "ONESHOT,PIPELINED"}, *FEW_ON_DEVICE, short=ON_MPICH),
+    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_*.py",), (1, 2)),
-    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,)),
+    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,), short=ON_OPENMPI),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "STAGED,ONESHOT,PIPELINED"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
@@ -129,7 +133,7 @@ GROUPS: dict[str, Group] = {
         "test_bursts.py",
         "test_memories.py",
         "test_mixed.py",
-        more_on=("openmpi",),
+        short=ON_MPICH,
     ),
     "devices, aware": variation(DEVICES | {"TEMPI_CUDA_AWARE": "1"}, "test_mixed.py"),
     "devices, checked": variation(
@@ -138,8 +142,8 @@ GROUPS: dict[str, Group] = {
         "test_mixed.py",
         "test_self*.py",
         "test_bursts.py",
-        more_on=("openmpi",),
+        short=ON_MPICH,
     ),
-    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py", more_on=BOTH),
-    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py", more_on=BOTH),
+    "devices, staged": variation(DEVICES | {"TEMPI_DATATYPE_STAGED": "1"}, "test_mixed.py", short=NOWHERE),
+    "devices, pipelined": variation(DEVICES | {"TEMPI_DATATYPE_PIPELINED": "1"}, "test_mixed.py", short=NOWHERE),
 }
