@@ -124,7 +124,7 @@ def steps(library: str, kind: str | None, second: bool = False, more: bool = Fal
             continue
         if not more:
             yield replace(step, arguments=pytest_of(*map(str, files), marked=f"not ({repeats})"))
-        elif marked := [path for path in files if re.search(rf"mark\.({names})\b", path.read_text())]:
+        elif marked := [path for path in files if re.search(rf"pytest\.mark\.({names})\b", path.read_text())]:
             yield replace(step, arguments=pytest_of(*map(str, marked), marked=repeats))
     yield from mpi_steps(library, kind, more)
     if more or os.environ.get("MPITEST_MPI4PY") != "1":
