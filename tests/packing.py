@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,18 +59,23 @@ class Box:
     dims: tuple[Dim, ...] = ()
     entries: tuple[tuple[int, int], ...] = ()
 
-    def runs(self) -> Iterable[tuple[int, int, int]]:
-        """(offset, packed, bytes) of each run."""
-        starts = [(self.offset, self.packed)]
+    def places(self) -> tuple[Offsets, Offsets]:
+        """(offset, packed) of each byte. With arrays: there are a million runs in some layouts."""
+        starts = np.array([[self.offset], [self.packed]], np.int64)
         for count, stride, packed in self.dims:
-            starts = [(o + i * stride, p + i * packed) for o, p in starts for i in range(count)]
-        if not self.entries:
-            return [(o, p, self.run) for o, p in starts]
-        if self.run:
-            return [(o + e, p + f, self.run) for o, p in starts for e, f in self.entries]
-        lengths = np.diff([p for _, p in self.entries]).tolist()
-        pairs = list(zip(self.entries, lengths, strict=False))
-        return [(o + e, p + f, n) for o, p in starts for (e, f), n in pairs]
+            steps = np.arange(count, dtype=np.int64) * np.array([[stride], [packed]], np.int64)
+            starts = (starts[:, :, None] + steps[:, None, :]).reshape(2, -1)
+        within = [np.arange(self.run)]
+        if self.entries:
+            entries = np.array(self.entries, np.int64).T
+            if self.run == 0:
+                within = [np.arange(n) for n in np.diff(entries[1])]
+                entries = np.repeat(entries[:, :-1], [len(each) for each in within], axis=1)
+                entries += np.concatenate(within)
+                within = [np.zeros(1, np.int64)]
+            starts = (starts[:, :, None] + entries[:, None, :]).reshape(2, -1)
+        offsets, places = (starts[:, :, None] + within[0]).reshape(2, -1)
+        return offsets, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,9 @@ class Hand:
 
     @classmethod
     def of(cls, boxes: Sequence[Box], extent: int | None = None) -> Hand:
-        runs = [run for box in boxes for run in box.runs()]
-        where = np.full(sum(n for _, _, n in runs), -(2**62), np.int64)
-        for offset, packed, n in runs:
-            where[packed : packed + n] = np.arange(offset, offset + n)
+        offsets, places = (np.concatenate(each) for each in zip(*(box.places() for box in boxes), strict=True))
+        where = np.full(len(offsets), -(2**62), np.int64)
+        where[places] = offsets
         assert (where > -(2**62)).all(), "the boxes leave holes in the packed stream"
         if extent is None:
             extent = int(where.max() - where.min()) + 1
@@ -137,25 +142,31 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
+class Fenced:
+    """So many whole pages, readable and writable, between two that nobody may touch."""
+
+    def __init__(self, inner: int) -> None:
+        pages = mmap.mmap(-1, inner + 2 * PAGE)
+        self.bytes = np.frombuffer(pages, np.uint8, inner, PAGE)
+        first = self.bytes.ctypes.data - PAGE
+        for end in (first, first + PAGE + inner):
+            assert _libc.mprotect(end, PAGE, 0) == 0
+
+
+_SMALL = 1 << 18  # of these some are kept: to map and to protect takes longer than most cases do
+_kept: defaultdict[int, list[Fenced]] = defaultdict(list)
+
+
 @contextlib.contextmanager
 def fenced(size: int, shift: int | None = 0) -> Iterator[Bytes]:
-    """`size` bytes, `shift` bytes behind a forbidden page, or (None) right in front of one."""
+    """`size` bytes of any content, `shift` bytes behind a forbidden page, or (None) right in front of one."""
     inner = -(-(size + (shift or 0)) // PAGE) * PAGE or PAGE
-    pages = mmap.mmap(-1, inner + 2 * PAGE)
-    hold = ctypes.c_char.from_buffer(pages)
-    first = ctypes.addressof(hold)
-    ends = (first, first + PAGE + inner)
-    try:
-        for end in ends:
-            assert _libc.mprotect(end, PAGE, 0) == 0
-        start = PAGE + (inner - size if shift is None else shift)
-        yield np.frombuffer(pages, np.uint8, size, start) if size else np.zeros(0, np.uint8)
-    finally:
-        for end in ends:
-            _libc.mprotect(end, PAGE, mmap.PROT_READ | mmap.PROT_WRITE)
-        del hold
-        with contextlib.suppress(BufferError):  # a failing test's traceback still looks at it
-            pages.close()
+    kept = _kept[inner]
+    pages = kept.pop() if kept else Fenced(inner)
+    start = inner - size if shift is None else shift
+    yield pages.bytes[start : start + size]
+    if inner <= _SMALL:  # and not those of a failed case, at which its traceback still looks
+        kept.append(pages)
 
 
 def pointer(memory: Bytes, at: int = 0) -> Any:
@@ -163,6 +174,11 @@ def pointer(memory: Bytes, at: int = 0) -> Any:
 
 
 # ---- the check ---------------------------------------------------------------------------------------
+
+
+def same(found: Bytes, wanted: Bytes) -> None:
+    if found.tobytes() != wanted.tobytes():  # a tenth of the time of what tells where they differ
+        np.testing.assert_array_equal(found, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +197,9 @@ class Case:
         offsets = (element[None, :] + extent * np.arange(count, dtype=np.int64)[:, None]).ravel()
         low, high = int(offsets.min()), int(offsets.max()) + 1
         memory = np.random.default_rng(offsets.size).integers(0, 256, high - low, np.uint8)
-        return cls(layout, count, offsets, memory, low, len(np.unique(offsets)) == offsets.size)
+        named = np.zeros(high - low, np.bool_)  # np.unique takes a second for a mebibyte
+        named[offsets - low] = True
+        return cls(layout, count, offsets, memory, low, int(named.sum()) == offsets.size)
 
     def pack(self, first: int, n: int, shift: int | None, memory_shift: int | None) -> None:
         wanted = self.memory[self.offsets[first : first + n] - self.low]
@@ -190,8 +208,8 @@ class Case:
             packed[:] = ~wanted
             base = pointer(memory, -self.low)
             lib.tempi_pack(self.layout, self.count, base, first, n, pointer(packed))
-            np.testing.assert_array_equal(packed, wanted)
-            np.testing.assert_array_equal(memory, self.memory)
+            same(packed, wanted)
+            same(memory, self.memory)
 
     def unpack(self, first: int, n: int, shift: int | None, memory_shift: int | None) -> None:
         where = self.offsets[first : first + n] - self.low
@@ -202,7 +220,7 @@ class Case:
             packed[:] = self.memory[where]
             base = pointer(memory, -self.low)
             lib.tempi_unpack(self.layout, self.count, pointer(packed), first, n, base)
-            np.testing.assert_array_equal(memory, wanted)
+            same(memory, wanted)
 
     def check(self, first: int = 0, n: int | None = None) -> None:
         """Packs and unpacks, at the start of a page, misaligned, and at the end of a page."""

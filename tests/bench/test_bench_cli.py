@@ -84,6 +84,7 @@ def test_a_suite_that_cannot_start_its_ranks_says_what_to_run(
     assert "run it without the launcher: tempi bench model --quick --json 'a b'" in done.stderr
 
 
+@pytest.mark.once
 def test_a_suite_under_a_launcher_measures(tmp_path: Path) -> None:
     """One of one rank, and one of two that are more than it needs."""
     launcher = launching.launcher()
@@ -131,6 +132,7 @@ MATPLOTLIB = ["bench pack --png a.png", "bench pingpong --png a.png", "bench hal
 @pytest.mark.parametrize(
     ("module", "command"), [*(("mpi4py", one) for one in MPI4PY), *(("matplotlib", one) for one in MATPLOTLIB)]
 )
+@pytest.mark.once
 def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path, module: str, command: str) -> None:
     done = without(tmp_path, module, *command.split())
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr

@@ -22,6 +22,8 @@ from tempi.bench.suites import gpu as suite_gpu
 from tempi.measure import cuda_driver, launch, records
 from tempi.measure.records import Record
 
+pytestmark = pytest.mark.once
+
 HERE = Path(__file__).resolve().parent
 VECTORS = [Vector(256, 8, 24), Vector(256, 1, 2), Vector(256, 16, 512, True)]
 SHAPES = [*VECTORS, *(Face(6, axis) for axis in range(3)), Indexed(256)]

@@ -118,6 +118,7 @@ def test_a_wrong_subject_is_not_timed(program: Program) -> None:
     assert {record.op for record in done.records} == {"check"}
 
 
+@pytest.mark.once
 def test_phases_and_exchange_are_timed(program: Program) -> None:
     done = program(2, "--points", "6", "--seconds", "0.05", "--label", "plain")
     assert done.status == 0, done.err
@@ -217,6 +218,7 @@ def emulator() -> None:
     [(), ("--no-periodic",), ("--combine",), ("--radius", "5", "--fields", "1")],
     ids=["periodic", "open", "combined", "radius as thick as the block"],
 )
+@pytest.mark.once
 def test_every_cell_in_device_memory_is_right(program: Program, ranks: int, options: tuple[str, ...]) -> None:
     """No library takes the emulator's addresses, so it is no subject."""
     done = program(ranks, *SMALL, "--memory", "device", *options, variables=_preload(**EMULATED))

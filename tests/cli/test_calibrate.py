@@ -167,6 +167,7 @@ def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) ->
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.more
 def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: Path) -> None:
     """By the intervals of both runs, widened by a factor of two: the machine may be busy with other work in
     one of them. Most points agree even then; a wrong unit or a wrong shape in one would not."""
@@ -242,6 +243,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path
     assert "nothing is measured" in line
 
 
+@pytest.mark.once
 def test_a_quick_calibration_is_measured_and_exported(tmp_path: Path) -> None:
     """Also where an older one is there already."""
     (tmp_path / "cache").mkdir()

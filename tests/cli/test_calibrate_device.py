@@ -16,6 +16,8 @@ from tables import CARD, made_up, without_emulator
 from tempi.measure import launch, records
 from tempi.model import grid, store
 
+pytestmark = pytest.mark.once
+
 RANKS = Path(__file__).resolve().parent / "device_ranks.py"
 #: By each rank: messages through a device buffer, by one-shot, staged, pipelined; left; choices made.
 BY_RULE = ["0", "8", "4", "0", "0", "0"]

@@ -14,6 +14,8 @@ from tempi.cli.main import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.once
+
 HERE = {"cpu": "x", "cores": 2, "arch": "a"}
 
 

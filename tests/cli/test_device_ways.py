@@ -17,6 +17,8 @@ from tables import made_up, without_emulator
 from tempi.measure import launch
 from tempi.model import store
 
+pytestmark = pytest.mark.once
+
 WAYS = Path(__file__).resolve().parent / "device_ways.py"
 SIZE = 5 << 18
 

@@ -21,6 +21,8 @@ from matplotlib.image import imread
 from tempi.cli.main import main
 from tempi.model import grid, samples, store
 
+pytestmark = pytest.mark.once
+
 SIZES = (64, 4096, 1 << 20)
 COLUMNS = (
     grid.Column("regular", 8, 16),

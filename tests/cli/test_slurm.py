@@ -38,6 +38,7 @@ def kind(cluster: slurm.Slurm) -> str:
     return found
 
 
+@pytest.mark.more
 def test_the_job_script_measures_verifies_and_shows_it(cluster: slurm.Slurm, kind: str, tmp_path: Path) -> None:
     if not (Path(sys.prefix) / "bin" / "activate").is_file():
         pytest.skip("this Python is in no virtual environment")

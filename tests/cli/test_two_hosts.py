@@ -166,6 +166,7 @@ def test_processes_of_another_world_count_as_elsewhere(
 # -- calibrating ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_calibrating_over_two_hosts_adds_the_class(launcher: launch.Launcher, hosts: str, tmp_path: Path) -> None:
     tempi = [sys.executable, "-P", "-m", "tempi"]
     calibrate = [*tempi, "calibrate", "--quick", "--seconds", "2", "--most", "4096"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import calls
@@ -313,3 +314,18 @@ def test_collective_between_two_groups(between: Any, base: str, form: str) -> No
 def test_every_collective_that_bounces_has_a_test_by_name() -> None:
     tested = {name_of(base, form) for base in (*COLLECTIVES, *NEIGHBORS) for form in FORMS}
     assert bouncing("COMMUNICATOR") - {"Isendrecv", "Isendrecv_replace"} == tested
+
+
+def test_pieces_of_one_buffer_may_lie_far_apart(comm: Any) -> None:
+    """Further than what a staging buffer is larger than was asked for."""
+    emulator = pytest.importorskip("tempi.emulator.array")
+    far, n = 4 << 20, 64
+    host = np.zeros((comm.size, far), np.uint8)
+    host[:, :n] = comm.rank * comm.size + np.arange(1, comm.size + 1)[:, None]
+    out, into = (emulator.DeviceArray.from_numpy(each.ravel()) for each in (host, np.zeros_like(host)))
+    layout = [[n] * comm.size, [far * i for i in range(comm.size)], [MPI.BYTE] * comm.size]
+    comm.Alltoallw([out, *layout], [into, *layout])
+    found = into.to_numpy().reshape(comm.size, far)
+    expected = np.arange(comm.size)[:, None] * comm.size + comm.rank + 1
+    np.testing.assert_array_equal(found[:, :n], np.broadcast_to(expected, (comm.size, n)))
+    assert not found[:, n:].any()

@@ -52,14 +52,16 @@ def arrived(comm: Any, datatype: Any, n: int = 3) -> tuple[list[Any], list[Memor
     return requests, into, plain
 
 
-def test_waitall_tells_which(comm: Any, datatype: Any) -> None:
-    requests, _, plain = arrived(comm, datatype)
+@pytest.mark.parametrize("n", [3, 100])  # 100: more than the engine has room for on the stack
+def test_waitall_tells_which(comm: Any, datatype: Any, n: int) -> None:
+    requests, _, plain = arrived(comm, datatype, n)
     statuses = [MPI.Status() for _ in requests]
+    failed = min(n, 14)  # 30 calls fail: all together twice, then one by one, each twice
     before = snapshot()["device_errors"]
     with failing("cuLaunchKernel"):
         assert error_of(lambda: MPI.Request.Waitall(requests, statuses)) == MPI.ERR_IN_STATUS
-    assert [s.error != MPI.SUCCESS for s in statuses] == [True, False, True, True]
-    assert snapshot()["device_errors"] == before + 3
+    assert [s.error != MPI.SUCCESS for s in statuses] == [True, False] + [i < failed for i in range(1, n)]
+    assert snapshot()["device_errors"] == before + failed
     np.testing.assert_array_equal(plain, 1)
     assert all(r == MPI.REQUEST_NULL for r in requests)
 

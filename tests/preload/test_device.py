@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from preload.toolchains import ENGINE, HERE, Toolchain, counter, own_toolchain, preloaded, toolchains
+from preload.toolchains import ENGINE, HERE, Toolchain, counter, every_toolchain, own_toolchain, preloaded
 
-every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 DRIVER = str(ENGINE.with_name("libtempi-cuda.so"))
 EMULATED: dict[str, Any] = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random"}
 

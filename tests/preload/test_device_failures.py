@@ -123,6 +123,7 @@ def test_without_failures_all_is_right_and_every_used_function_is_called(
 
 @every_mpi
 @pytest.mark.parametrize("name", TRIED)
+@pytest.mark.once
 def test_one_failure(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, name: str) -> None:
     made = clean[mpi.name].calls.get(name, 0)
     for k in sorted({1, max(1, made // 2)}):
@@ -139,6 +140,7 @@ OF_CONTEXTS = ("PointerGetAttribute", "PointerGetAttributes", "DevicePrimaryCtxG
 
 @every_mpi
 @pytest.mark.parametrize("name", OF_CONTEXTS)
+@pytest.mark.once
 def test_one_failure_in_a_context_of_the_programs_own(mpi: Toolchain, programs: Path, name: str) -> None:
     for k in (1, 2, 5):
         done = Outcome(mpi, programs, f"cu{name}", str(k), DEVICE_OWN_CONTEXT="1")
@@ -152,6 +154,7 @@ def test_one_failure_in_a_context_of_the_programs_own(mpi: Toolchain, programs: 
     "name", ["PointerGetAttributes", "MemAlloc", "MemHostAlloc", "MemcpyAsync", "StreamCreate", "EventRecord",
              "EventQuery", "EventSynchronize", "ModuleLoadData", "LaunchKernel"]
 )  # fmt: skip
+@pytest.mark.once
 def test_a_lost_device(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, name: str) -> None:
     """The message at hand ends with an error, and so do all later ones; the program goes on to its end."""
     for k in sorted({1, max(1, clean[mpi.name].calls[name] // 3)}):

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from preload.toolchains import HERE, TIMEOUT, Toolchain, clean_environment, counter, preloaded, toolchains
+from preload.toolchains import HERE, TIMEOUT, Toolchain, clean_environment, counter, every_toolchain, preloaded
 
-every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 ON = {"TEMPI_FORCE": "1", "TEMPI_STATS": "1"}
 
 

@@ -18,13 +18,12 @@ from preload.toolchains import (
     Toolchain,
     clean_environment,
     counter,
+    every_toolchain,
     preloaded,
     toolchains,
 )
 
 DERIVED_CALLS = 5  # of interposer_program.c: three MPI_Send, one PMPI_Isend, one MPI_Pack
-
-every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ import pytest
 import build
 from preload.toolchains import ENGINE, HERE, TIMEOUT, clean_environment, engine_for_test
 
+pytestmark = pytest.mark.once
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:

@@ -18,7 +18,7 @@ import pytest
 from preload.toolchains import HERE, Toolchain, counter, engine_for_test, own_toolchain, preloaded
 
 PROGRAMS = ["p2p", "forks", "leaving", "threads"]
-DELAYS = ["0", "5"]
+DELAYS = [pytest.param("0", marks=pytest.mark.more), "5"]
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +65,15 @@ def under_valgrind(mpi: Toolchain, program: Path, log: Path, **settings: str) ->
 
 
 @pytest.mark.parametrize("delay", DELAYS)
-@pytest.mark.parametrize("name", ["p2p", "leaving"])
+@pytest.mark.parametrize("name", ["p2p", pytest.param("leaving", marks=pytest.mark.more)])
+@pytest.mark.once
 def test_valgrind_finds_nothing_of_ours(programs: Path, tmp_path: Path, name: str, delay: str) -> None:
     mpi = own_toolchain()
     program = built(mpi, programs, name)
     assert under_valgrind(mpi, program, tmp_path / "log", TEMPI_TEST_DELAY=delay) == []
 
 
+@pytest.mark.more
 def test_valgrind_would_see_it(programs: Path, tmp_path: Path) -> None:
     mpi = own_toolchain()
     found = under_valgrind(mpi, built(mpi, programs, "overrun"), tmp_path / "log")
@@ -122,6 +124,7 @@ def under_sanitizer(program: Path, engine: Path, folder: Path, **settings: str) 
 
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.once
 def test_the_sanitizer_finds_nothing_of_ours(
     programs: Path, sanitized: Path, tmp_path: Path, name: str, delay: str
 ) -> None:
@@ -132,6 +135,7 @@ def test_the_sanitizer_finds_nothing_of_ours(
     assert "BAD" not in output
 
 
+@pytest.mark.once
 def test_the_sanitizer_would_see_it(programs: Path, sanitized: Path, tmp_path: Path) -> None:
     program = built(own_toolchain(), programs, "overrun")
     found, output = under_sanitizer(program, sanitized, tmp_path)

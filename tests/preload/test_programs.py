@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from preload.toolchains import HERE, TIMEOUT, Toolchain, counter, preloaded, toolchains
+from preload.toolchains import HERE, TIMEOUT, Toolchain, counter, every_toolchain, preloaded
 from tempi.report import counted
-
-every_toolchain = pytest.mark.parametrize("mpi", toolchains(), ids=lambda chain: chain.name)
 
 #: Program, ranks it runs on, lines "ok ..." that it prints, and messages that tempi carries a rank.
 PROGRAMS = [
@@ -24,7 +22,7 @@ PROGRAMS = [
     ("forks", 2, 3, 1),
     ("leaving", 2, 2, 4),
 ]
-DELAYS = ["0", "5", "1000"]
+DELAYS = [pytest.param("0", marks=pytest.mark.more), "5", pytest.param("1000", marks=pytest.mark.more)]
 
 
 @pytest.fixture(scope="module")

