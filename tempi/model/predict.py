@@ -15,7 +15,7 @@ __all__ = ["METHODS", "NUMBERS", "OPERATIONS", "PACKED", "DevicePrediction", "Mo
 OPERATIONS = ("pack", "unpack", "send", "recv")
 #: The engine's numbers of the methods for device memory (tempi.h), by name; the library's first.
 NUMBERS = {
-    _engine.text(_engine.lib.tempi_method_name(number)): number
+    str(_engine.text(_engine.lib.tempi_method_name(number))): number
     for number in (
         _engine.lib.TEMPI_METHOD_LIBRARY,
         *range(_engine.lib.TEMPI_METHOD_DEVICE, _engine.lib.TEMPI_METHOD_LIBRARY),
