@@ -14,6 +14,7 @@ __all__ = ["COUNTERS", "Counters", "current", "renamed"]
 #: Former name: name.
 COUNTERS = MappingProxyType(
     {
+        "known_wrong": "quirks",
         "distance_looks": "locality_probes",
         "distance_moves": "locality_changes",
         "left_argument": "fallback_argument",

@@ -40,7 +40,7 @@
     X(fallback_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
     X(fallback_function, "left to the library: calls with a derived datatype of functions that tempi does not act in") \
     X(fallback_argument, "left to the library: an argument that it should judge")                      \
-    X(known_wrong, "messages of a class that this library is known to pack or carry wrongly")      \
+    X(quirks, "messages of a class that this library is known to pack or carry wrongly")           \
     X(stage_peak, "largest staging memory in use by one rank, bytes, plain and pinned")           \
     X(device_packs, "packs done by a device")                                                      \
     X(device_packed_bytes, "bytes in them")                                                        \

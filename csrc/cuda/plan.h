@@ -1,10 +1,10 @@
 /* cuda/plan.h: from pack operations to kernel launches. Pure: it asks no driver and touches none of
  * the memory that it plans for, so it is the same on a machine without a GPU.
  *
- *   ops -> pieces (one box of one op, cut to the op's fragment: piece.h)
+ *   ops -> pieces (one box of one op, cut to the op's fragment: plan_piece.h)
  *       -> a copy        what is one contiguous run on both sides
  *        | one launch    scalar parameters only, for an op of one box
- *        | one launch    a block of descriptors, for all pieces of all other ops (desc.h)
+ *        | one launch    a block of descriptors, for all pieces of all other ops (plan_boxes.c)
  *
  * How a caller uses a plan:
  *   1. tempi_cuda_plan(ops, n, &hooks, &plan)       the plan's buffers are used again next time

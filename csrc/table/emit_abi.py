@@ -1,4 +1,4 @@
-"""The declarations of one ABI: mpi_table.h, predefined_openmpi.h, act.h's prototypes, and bind.c."""
+"""The declarations of one ABI: mpi_table.h, predefined_openmpi.h, impl_prototypes.h, and bind.c."""
 
 from __future__ import annotations
 

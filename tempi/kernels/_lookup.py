@@ -3,7 +3,7 @@
 A table is arrays of numbers, 4 bytes each or 8 (WIDE): the memory offset of each entry, its packed
 position (unless entries lie at equal steps: then an axis says it), and for runs of different
 lengths a guide: the entry that holds packed byte ``g << shift`` for every g, some one entry to a
-cell, so that the search that is left is a step or two. csrc/cuda/table.c writes them.
+cell, so that the search that is left is a step or two. csrc/cuda/plan_offsets.c writes them.
 
     packed byte  0        16        32        48
     guide        0         0         3         4

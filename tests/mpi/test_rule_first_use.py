@@ -132,7 +132,7 @@ def test_what_the_library_is_wrong_with_is_tempis_at_once(name: str, moved: Move
         MPI.COMM_SELF.Sendrecv(out.message(datatype), 0, 1, into.message(datatype), 0, 1)
     into.check(out.packed)
     if OPENMPI5:
-        assert (moved.by("fallback_first"), moved.by("known_wrong")) == (0, 2)
+        assert (moved.by("fallback_first"), moved.by("quirks")) == (0, 2)
 
 
 def test_empty_messages_and_disabled_threads_are_as_before(moved: Moved) -> None:

@@ -81,7 +81,7 @@ AREAS: Mapping[str, Sequence[str]] = {
         "tests/mpi/test_deferred.py",
         "tests/mpi/test_self_requests.py",
     ),
-    "type": ("tests/mpi/test_types.py", "tests/mpi/test_pack.py", "tests/mpi/test_known_wrong.py"),
+    "type": ("tests/mpi/test_types.py", "tests/mpi/test_pack.py", "tests/mpi/test_quirks.py"),
     "bounce": (
         "tests/mpi/test_bounce_requests.py",
         "tests/mpi/test_bounce_collectives.py",

@@ -1,4 +1,4 @@
-/* distance_driver.c: how far a rank is, with a clock and another rank that are made up; for the
+/* locality_driver.c: how far a rank is, with a clock and another rank that are made up; for the
  * sanitizers and for test_peers_native.py.
  *
  *     distance_driver WORD...   w      the other rank writes its line

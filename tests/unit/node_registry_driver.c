@@ -1,4 +1,4 @@
-/* board_driver.c: the node's board and the launcher's facts, for the sanitizers and for
+/* node_registry_driver.c: the node's board and the launcher's facts, for the sanitizers and for
  * test_peers_native.py.
  *
  *     board_driver board FOLDER JOB LOCAL RANK...   each rank joins in a process of its own, all at

@@ -1,6 +1,7 @@
-/* learn_driver.c: tables that are corrected by made-up times, without MPI. The argument is a table
- * by which tempi's MPI_Pack takes twice as long as the library's, at every size. Exits with the
- * line of the first check that fails. Meant for the sanitizers, the one for threads among them. */
+/* online_tuning_driver.c: tables that are corrected by made-up times, without MPI. The argument is
+ * a table by which tempi's MPI_Pack takes twice as long as the library's, at every size. Exits with
+ * the line of the first check that fails. Meant for the sanitizers, the one for threads among them.
+ */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* model_driver.c: tables that were tampered with, for the sanitizers. A good file comes as the
+/* table_file_driver.c: tables that were tampered with, for the sanitizers. A good file comes as the
  * argument; bytes of it are changed, cut off and added, with the checksum put right in half of the
  * cases, and whatever is still taken for a table must give finite positive seconds for any place.
  * Exits with 1 at the first error. */

@@ -56,6 +56,26 @@ def figures() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "scripts" / "figures"), run_name="figures")
 
 
+IN_TEXT = re.compile(r"(?<![\w/.-])((?:csrc|tests|bench|tempi|scripts|docs)/[\w/]+\.(?:c|h|inc|py|md))\b")
+TEXTS = [
+    file
+    for top in ("csrc", "tempi", "bench", "tests", "scripts")
+    for file in sorted((ROOT / top).rglob("*"))
+    if file.suffix in (".c", ".h", ".inc", ".py", "") and file.is_file() and file.parent.name != "install"
+]
+
+
+def test_no_comment_names_a_file_that_is_not_there() -> None:
+    assert len(TEXTS) > 400
+    named = ((file, name) for file in TEXTS for name in IN_TEXT.findall(file.read_text(encoding="utf-8")))
+    assert [(str(file.relative_to(ROOT)), name) for file, name in named if not (ROOT / name).is_file()] == []
+
+
+def test_no_two_c_files_have_one_name() -> None:
+    names = [file.name for file in (ROOT / "csrc").rglob("*.c")]
+    assert sorted(set(names)) == sorted(names)
+
+
 @pytest.mark.parametrize("name", ["environment", "functions"])
 def test_a_made_page_is_up_to_date(name: str) -> None:
     made = runpy.run_path(str(ROOT / "scripts" / "docs"))[name]()

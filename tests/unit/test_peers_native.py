@@ -84,7 +84,7 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
 
 
 def name_of(job: str) -> str:
-    """By the rule that board.c states: the job's FNV-1a."""
+    """By the rule that node_registry.c states: the job's FNV-1a."""
     total = 0xCBF29CE484222325
     for byte in job.encode():
         total = (total ^ byte) * 0x100000001B3 % (1 << 64)

@@ -1,6 +1,6 @@
-/* keep_driver.c: threads that take short staging buffers and records, hand some of them to one
- * another, and count. Afterwards nothing is lost, nothing counted twice, and what the ended threads
- * kept is back in the pools. Exits with 1 at the first error. */
+/* thread_cache_driver.c: threads that take short staging buffers and records, hand some of them to
+ * one another, and count. Afterwards nothing is lost, nothing counted twice, and what the ended
+ * threads kept is back in the pools. Exits with 1 at the first error. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -227,7 +227,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
     if (sends_or_receives(operation) && !take_packed(false, other, room, out))
         return leave(TEMPI_STAT_fallback_stage);
     if (tempi_chooser_has_quirk(&type->chooser, operation))
-        tempi_stat_add(TEMPI_STAT_known_wrong, 1);
+        tempi_stat_add(TEMPI_STAT_quirks, 1);
     return true;
 }
 

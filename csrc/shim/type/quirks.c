@@ -38,8 +38,8 @@ enum {
     EVERYWHERE = MESSAGES | 1 << TEMPI_OP_PACK | 1 << TEMPI_OP_UNPACK
 };
 
-/* The table. Each class has its failing type by name in tests/mpi/test_known_wrong.py; what each
- * library is wrong with was searched by tests/tools/find_wrong.py. Later versions are taken to be
+/* The table. Each class has its failing type by name in tests/mpi/test_quirks.py; what each
+ * library is wrong with was searched by tests/tools/find_quirks.py. Later versions are taken to be
  * no better until they are tried. */
 static const struct {
     int libraries;

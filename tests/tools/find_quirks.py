@@ -1,13 +1,13 @@
 """Searches the datatypes that an MPI library packs or carries otherwise than the type map says, without tempi.
 
-    mpirun -n 1 python tests/tools/find_wrong.py [--seed N] [--types N] [--bytes N] [--shrink] [--json FILE]
+    mpirun -n 1 python tests/tools/find_quirks.py [--seed N] [--types N] [--bytes N] [--shrink] [--json FILE]
     mpirun -n 2 ...        messages between two processes, instead of to oneself
 
 Draws small random types and counts, and moves each by MPI_Pack, by MPI_Unpack, and as a message up to
 `--bytes`: derived at the sender, at the receiver, at both. What arrives is held against the type map
 (tests/oracle.py). Each failing type is printed as `oracle` writes it, with its marks; the last lines count for
 each mark how many of the types with it fail. `--shrink` reduces each to a smaller one that fails in the same
-way. The classes that are found so stand in csrc/shim/type/quirks.c and tests/mpi/test_known_wrong.py.
+way. The classes that are found so stand in csrc/shim/type/quirks.c and tests/mpi/test_quirks.py.
 """
 
 from __future__ import annotations

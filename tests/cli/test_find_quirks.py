@@ -1,4 +1,4 @@
-"""tests/tools/find_wrong.py, by which the classes of csrc/shim/type/quirks.c were found."""
+"""tests/tools/find_quirks.py, by which the classes of csrc/shim/type/quirks.c were found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import launching
 from tempi.measure import launch
 
-TOOL = Path(__file__).resolve().parents[1] / "tools" / "find_wrong.py"
+TOOL = Path(__file__).resolve().parents[1] / "tools" / "find_quirks.py"
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Datatypes that a library packs otherwise than the type map says: tempi carries them always.
 
 The classes are those of csrc/shim/type/quirks.c, failing types each. Found by packing and sending random types with the
-library alone (tests/tools/find_wrong.py), with MPICH 5.0.2, Open MPI 5.0.11 and Open MPI 4.1.4.
+library alone (tests/tools/find_quirks.py), with MPICH 5.0.2, Open MPI 5.0.11 and Open MPI 4.1.4.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ def packed(memory: Memory, datatype: MPI.Datatype) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_known_wrong_class_is_never_left_to_the_library(name: str) -> None:
+def test_a_class_with_a_quirk_is_never_left_to_the_library(name: str) -> None:
     concerned, tree, count = CLASSES[name]
     memory = Memory(tree, count).fill(1)
-    with committed(tree) as datatype, acted(packs=1, known_wrong=int(concerned)):
+    with committed(tree) as datatype, acted(packs=1, quirks=int(concerned)):
         np.testing.assert_array_equal(packed(memory, datatype), memory.packed)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_library_alone_is_still_wrong(name: str) -> None:
-    """When this fails, a version has mended the class, and wrong.c can say so."""
+    """When this fails, a version has mended the class, and quirks.c can say so."""
     concerned, tree, count = CLASSES[name]
     if not concerned or "MPICH Version:\t4.0" in VERSION:
         pytest.skip("another library's class, or version")
@@ -114,14 +114,14 @@ def moved(tree: oracle.Tree, count: int, way: str) -> bool:
 def test_elements_astray_arrive(name: str, way: str) -> None:
     tree, count, _ = ASTRAY[name]
     sides = {"sent": 1, "received": 1, "both": 2}[way]
-    before = tempi.stats()["known_wrong"]
+    before = tempi.stats()["quirks"]
     assert moved(tree, count, way)
-    assert tempi.stats()["known_wrong"] - before == (sides if OPENMPI5 else 0)
+    assert tempi.stats()["quirks"] - before == (sides if OPENMPI5 else 0)
 
 
 @pytest.mark.parametrize("name", ASTRAY)
 def test_the_library_alone_still_carries_elements_astray_wrong(name: str) -> None:
-    """When this fails, a version has mended the class, and wrong.c can say so."""
+    """When this fails, a version has mended the class, and quirks.c can say so."""
     tree, count, way = ASTRAY[name]
     if not OPENMPI5 or way == "any":
         pytest.skip("another library's class, or version, or only probably")
@@ -140,6 +140,6 @@ def test_the_library_alone_still_carries_elements_astray_wrong(name: str) -> Non
     ids=str,
 )
 def test_elements_at_multiples_of_their_size_are_of_no_wrong_class(tree: oracle.Tree) -> None:
-    before = tempi.stats()["known_wrong"]
+    before = tempi.stats()["quirks"]
     assert moved(tree, 7, "both")
-    assert tempi.stats()["known_wrong"] == before
+    assert tempi.stats()["quirks"] == before
