@@ -27,6 +27,7 @@ from faults import FAULTS, Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build" / "planted"
+PLANTED = COPY / "planted.txt"  # the file with the last fault
 PARTS = ("csrc", "bench", "tempi", "tests", "scripts", "pyproject.toml", "setup.py")
 LIMIT = 240.0  # seconds for a test file; one that hangs has found the fault
 
@@ -121,6 +122,8 @@ class Engine:
             else:
                 shutil.copy2(source, target)
         shutil.copytree(ROOT / "build" / "kernels", COPY / "build" / "kernels", dirs_exist_ok=True)
+        if PLANTED.exists():  # a run that was killed may have left an object that is newer than the file as it is now
+            (COPY / PLANTED.read_text()).touch()
         (package,) = self.venv.glob("lib/python*/site-packages/tempi")
         besides = shutil.ignore_patterns("__pycache__", "*.so")  # the engine is built there
         shutil.copytree(package, COPY / "site" / "tempi", ignore=besides, dirs_exist_ok=True)
@@ -172,6 +175,7 @@ def found_by(engine: Engine, fault: Fault, whole: bool) -> str | None:
     tests = [*fault.tests, *(test for test in AREAS[fault.area] if test not in fault.tests)]
     path = COPY / fault.file
     text = path.read_text()
+    PLANTED.write_text(fault.file)
     try:
         path.write_text(fault.planted(text))
         if engine.build():
