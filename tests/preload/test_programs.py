@@ -149,6 +149,8 @@ def test_a_tool_that_wraps_requests_sees_each_call_once(mpi: Toolchain, programs
     both = mpi.run(program, ranks=2, LD_PRELOAD=chain, TEMPI_FORCE="1", TEMPI_STATS="1")
     assert verdicts(both) == verdicts(alone)
     assert "tool posted=" in both.stdout
+    off = mpi.run(program, ranks=2, LD_PRELOAD=chain, TEMPI_FORCE="1", TEMPI_DISABLE="1")
+    assert verdicts(off) == verdicts(alone)
     assert counter(both.stderr, "sends") == 2 * PROGRAMS[0][3]
 
 

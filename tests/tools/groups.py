@@ -122,11 +122,19 @@ GROUPS: dict[str, Group] = {
     "device, pipelined": variation(DEVICE | {"TEMPI_METHOD": "pipelined"}, *FEW_ON_DEVICE, short=NOWHERE),
     "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
-    "bounce": Group(DEVICE | RANDOM, ("test_bounce_*.py",), (1, 2)),
+    "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
+    # Open MPI has the collectives at 4 ranks, and takes seconds for each file.
+    "bounce, collectives and files": Group(
+        DEVICE | RANDOM, ("test_bounce_collectives.py", "test_bounce_files.py"), (1, 2), short=ON_MPICH
+    ),
     "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,), short=ON_OPENMPI),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
-        DEVICES | {"MPITEST_METHODS": "staged,oneshot,pipelined"}, "test_memories.py", "test_mixed.py", "test_bursts.py"
+        DEVICES | {"MPITEST_METHODS": "staged,oneshot,pipelined"},
+        "test_memories.py",
+        "test_mixed.py",
+        "test_bursts.py",
+        short=ON_MPICH,
     ),
     "devices, at once": variation(
         DEVICES | {"TEMPI_LAUNCH_AT_ONCE": "1"},
