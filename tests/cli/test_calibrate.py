@@ -150,7 +150,7 @@ def test_the_rule_carries_more_between_far_ranks_of_open_mpi(tmp_path: Path) -> 
     sends = {}
     for locality in ("same-llc", "other-llc"):
         sends[locality] = {int(found[1]) for found in ranks(tmp_path, TEMPI_MODEL="0", TEMPI_LOCALITY=locality)[0]}
-    (near,), (far,) = sends["near"], sends["far"]
+    (near,), (far,) = sends["same-llc"], sends["other-llc"]
     assert far - near == (2 if "Open MPI" in version() else 0)
 
 
