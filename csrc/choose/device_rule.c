@@ -29,7 +29,7 @@ int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware)
 {
     if (contiguous)
         return aware ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
-    return automatic(bytes, aware != 0);
+    return (int)automatic(bytes, aware != 0);
 }
 
 static bool goes_through_host(int method)

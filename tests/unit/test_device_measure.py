@@ -15,7 +15,8 @@ ffi, lib = _engine.ffi, _engine.lib
 
 PROGRAM = """
 import sys
-from tempi.bench.gpu import cases as gpu_cases, subjects as gpu_subjects
+from tempi.bench.gpu import cases as gpu_cases
+from tempi.measure import device_work
 from tempi.measure.cuda_driver import Driver
 from tempi import _engine
 ffi, lib = _engine.ffi, _engine.lib

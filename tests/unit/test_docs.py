@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import runpy
@@ -25,7 +24,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 INCLUDE = re.compile(r'^#include "(?:([^"\n]*)/)?[^/"\n]+"', re.MULTILINE)
 FOLDER = re.compile(r"^\| `([\w/]+)` \| .* \| (.*) \|$", re.MULTILINE)
 ENGINE = {"base", "topology", "interposer", "datatype", "pack", "memory", "choose", "cuda", "transfer", "api"}
-PYTHON = {"cli", "kernels", "model", "report", "emulator", "bench"}
 
 
 def rooms() -> dict[str, set[str]]:
@@ -38,18 +36,6 @@ def includes(folder: Path) -> Iterator[str]:
     """The first part of each include of another folder of csrc."""
     for file in [*folder.glob("*.[ch]"), *folder.glob("*.inc")]:
         yield from (path.split("/")[0] for path in INCLUDE.findall(file.read_text(encoding="utf-8")) if path)
-
-
-def imports(folder: Path) -> Iterator[str]:
-    """The packages of tempi that the modules of a folder import."""
-    for file in folder.glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            for parts in (name.split(".") for name in names):
-                if parts[0] == "tempi":
-                    yield f"tempi.{parts[1]}" if len(parts) > 1 and parts[1] in PYTHON else "tempi"
 
 
 def figures() -> dict[str, Any]:
@@ -108,9 +94,6 @@ def test_every_folder_is_in_the_design_and_includes_what_it_may() -> None:
         if folder.startswith("csrc/"):
             allowed = (allowed - {"engine"} | ENGINE if "engine" in allowed else allowed) | {parts[1]}
             assert set(includes(ROOT / folder)) <= allowed, folder
-        elif parts[0] in ("tempi", "bench"):
-            own = "tempi.bench" if parts[0] == "bench" else ".".join(parts)
-            assert set(imports(ROOT / folder)) <= allowed | {own}, folder
     tops = [ROOT / top for top in ("csrc", "tempi", "bench")]
     sources = {file.parent for top in tops for file in top.rglob("*") if file.suffix in {".c", ".py"}}
     assert {str(folder.relative_to(ROOT)) for folder in sources} <= set(named)

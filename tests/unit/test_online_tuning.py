@@ -13,7 +13,7 @@ from tempi.model import grid, store
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
-BASE = ("config", "thread_cache", "log", "stats", "status", "text", "thread")
+BASE = ("config", "method", "thread_cache", "log", "stats", "status", "text", "thread")
 CHOOSE = (
     *("correction", "device_choice", "machine", "model", "online_tuning", "predict", "predict_device", "processor"),
     *("shape", "shipped", "table_file"),

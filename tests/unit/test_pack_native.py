@@ -24,6 +24,7 @@ def build(compiler: str, folder: Path, kernels: Sequence[Path], *flags: str) -> 
         CSRC / name
         for name in (
             "base/config.c",
+            "base/method.c",
             "base/thread_cache.c",
             "base/log.c",
             "base/stats.c",

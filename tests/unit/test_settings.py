@@ -21,7 +21,11 @@ Settle = Callable[..., tuple[str, list[str]]]
 def settle(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Settle:
     """What a process with these variables has for settings, and the lines that it says."""
     program = tmp_path_factory.mktemp("settings") / "settings_driver"
-    sources = [HERE / "settings_driver.c", CSRC / "base" / "config.c", CSRC / "base" / "log.c"]
+    sources = [
+        HERE / "settings_driver.c",
+        CSRC / "base" / "config.c",
+        *(CSRC / "base" / f"{name}.c" for name in ("log", "method")),
+    ]
     command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
     subprocess.run([*command, *sources, "-pthread", "-o", program], check=True, timeout=60)
 
