@@ -1,13 +1,12 @@
 /* tempi.h: the public interface of the tempi engine (libtempi.so).
  *
- * Names no MPI type: MPI handles are uintptr_t (the integer or pointer value, zero-extended), so
+ * It names no MPI type: MPI handles are uintptr_t (the integer or pointer value, zero-extended), so
  * one library serves every MPI ABI. Sizes, offsets, strides and positions are in bytes unless the
  * name says otherwise; times are in seconds. Functions that can fail return a tempi_status and
- * write their outputs only on success. Everything here may be called from any thread.
+ * write their outputs only on success. Every function may be called from any thread.
  *
- * The Python package parses this file with cffi as it stands: preprocessor lines are skipped there,
- * so constants are enums and nothing in here may depend on a macro.
- */
+ * The Python package parses this file with cffi unchanged: it skips preprocessor lines, so
+ * constants are enums and nothing in here may depend on a macro. */
 #ifndef TEMPI_H
 #define TEMPI_H
 #include <stddef.h>
@@ -29,9 +28,9 @@ typedef enum tempi_status {
 const char *tempi_version(void);
 const char *tempi_status_string(int status);
 
-/* ---- what is asked, and how it is done ------------------------------------------------------- */
+/* ---- operations and methods ------------------------------------------------------------------ */
 
-/* Between memory and packed bytes. */
+/* The direction of a copy between memory and packed bytes. */
 typedef enum tempi_direction {
     TEMPI_PACK = 0,  /* out of memory: MPI_Pack, and the first step of a send */
     TEMPI_UNPACK = 1 /* into memory: MPI_Unpack, and the last step of a receive */
@@ -45,9 +44,9 @@ typedef enum tempi_operation {
     TEMPI_OPERATIONS = 4
 } tempi_operation;
 
-/* How an operation is done. LIBRARY: the call goes to the MPI library as it came. HOST: memory and
+/* How an operation is done. LIBRARY: the call goes to the MPI library unchanged. HOST: memory and
  * packed bytes are host memory. All others: the memory is a device's (or pinned, or managed), and
- * its kernels or copies do it. */
+ * the device's kernels or copies do it. */
 typedef enum tempi_method {
     TEMPI_METHOD_HOST = 0,
     TEMPI_METHOD_DEVICE = 1,    /* packed bytes in memory of the same device */
@@ -55,13 +54,13 @@ typedef enum tempi_method {
     TEMPI_METHOD_STAGED = 3,    /* the kernel works in a device buffer, copied in one piece */
     TEMPI_METHOD_PIPELINED = 4, /* the same in pieces, so that kernel and copy overlap */
     TEMPI_METHOD_LIBRARY = 5,
-    TEMPI_METHODS = 6,     /* those above, by which predictions are numbered */
-    TEMPI_METHOD_MIXED = 6 /* memory of several kinds: each part has a method of its own */
+    TEMPI_METHODS = 6,     /* number of the methods above; predictions are indexed by them */
+    TEMPI_METHOD_MIXED = 6 /* memory of several kinds: each part has its own method */
 } tempi_method;
 
-/* As in TEMPI_METHOD; NULL: there is none of that number. */
+/* The method's name as in TEMPI_METHOD; NULL: no such number. */
 const char *tempi_method_name(int32_t method);
-/* -1: there is none of that name. */
+/* The method's number; -1: no such name. */
 int32_t tempi_method_number(const char *name);
 
 /* Names of version 0.1, for one release. */
@@ -110,14 +109,14 @@ typedef struct tempi_box {
     int64_t packed; /* position in the packed stream of one element */
     int64_t run;    /* bytes; 0: variable runs, their lengths are in the table */
     int32_t ndims;
-    int32_t space; /* number of the memory that an absolute address lies in; 0: the buffer's own */
+    int32_t space; /* number of the address space of an absolute address; 0: the buffer's own */
     tempi_dim dims[TEMPI_MAX_DIMS];
-    const tempi_table
-        *table; /* NULL: wholly regular. With run == 0 it is the innermost dimension */
+    /* NULL: no irregular dimension. With run == 0 the table is the innermost dimension. */
+    const tempi_table *table;
 } tempi_box;
 
-/* What one element of a datatype is. The union of the boxes covers [0, size) of the packed stream
- * exactly once. Boxes come in ascending order of `packed`. Immutable once made. */
+/* One element of a datatype. The union of the boxes covers [0, size) of the packed stream exactly
+ * once. Boxes are in ascending order of `packed`. Immutable once made. */
 typedef struct tempi_layout {
     int64_t size;    /* packed bytes of one element */
     int64_t lb;      /* lower bound; element i starts at buffer + i * extent */
@@ -128,7 +127,7 @@ typedef struct tempi_layout {
     int32_t nboxes;
     int32_t dense; /* 1: one run of size bytes and extent == size, so any count is one run */
     const tempi_box *boxes;
-    void *kept; /* the engine's own; NULL in a layout that was not made by the constructors */
+    void *kept; /* private to the engine; NULL in a layout not made by the constructors */
 } tempi_layout;
 
 enum { TEMPI_ORDER_C = 0, TEMPI_ORDER_FORTRAN = 1 };
@@ -136,10 +135,10 @@ enum { TEMPI_DISTRIBUTE_BLOCK = 0, TEMPI_DISTRIBUTE_CYCLIC = 1, TEMPI_DISTRIBUTE
 enum { TEMPI_DISTRIBUTE_DFLT_DARG = -1 };
 
 /* Constructors, one per MPI type constructor with byte displacements (MPI-5.0 chapter 5). They
- * compose; they do not simplify. Inner layouts are copied from, not kept. Each result is freed by
- * tempi_layout_free. */
+ * compose; they do not simplify. They copy the inner layouts and keep no reference. Free each
+ * result with tempi_layout_free. */
 int tempi_layout_bytes(int64_t size, tempi_layout **out);
-/* value at 0 and index right behind it at its own alignment: the pair types with their hole. */
+/* The pair types, with their hole: value at 0, index right behind it at its own alignment. */
 int tempi_layout_pair(int64_t value_size, int64_t index_offset, int64_t index_size, int64_t extent,
                       tempi_layout **out);
 int tempi_layout_contiguous(int64_t count, const tempi_layout *inner, tempi_layout **out);
@@ -160,80 +159,78 @@ int tempi_layout_darray(int size, int rank, int ndims, const int64_t *gsizes, co
                         const tempi_layout *inner, tempi_layout **out);
 void tempi_layout_free(tempi_layout *layout);
 
-/* Called before the first pass (pass = "decode") and after every pass that changed something. */
+/* Called before the first pass (pass = "decode") and after every pass that changed the layout. */
 typedef void (*tempi_layout_trace)(void *context, const char *pass, const tempi_layout *state);
 
-/* The canonical form of `raw`: equal bytes in equal order give the same pointer. Shared and
- * counted: release it as often as it was obtained. `trace` may be NULL. */
+/* The canonical form of `raw`: equal bytes in equal order give the same pointer. It is shared and
+ * reference-counted: release it as often as it was obtained. `trace` may be NULL. */
 int tempi_layout_canonical(const tempi_layout *raw, tempi_layout_trace trace, void *context,
                            const tempi_layout **out);
 void tempi_layout_release(const tempi_layout *layout);
-/* Canonical layouts that are alive in this process. */
+/* Number of live canonical layouts in this process. */
 int64_t tempi_layout_alive(void);
-/* Bytes of memory that the layout itself occupies, tables included. */
+/* Bytes of memory that the layout itself occupies, including tables. */
 int64_t tempi_layout_footprint(const tempi_layout *layout);
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Bytes [first, first + n) of the packed stream of `count` elements at `base`, to or from `packed`
- * (which holds just those n bytes). Host memory. The caller answers for bounds:
- * 0 <= first, first + n <= count * layout->size. The ranges must not overlap. */
+/* Copies bytes [first, first + n) of the packed stream of `count` elements at `base`, to or from
+ * `packed` (which holds exactly these n bytes). Host memory. The caller must ensure 0 <= first and
+ * first + n <= count * layout->size. The ranges must not overlap. */
 void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
                 int64_t n, void *packed);
 void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
                   int64_t n, void *base);
 
-/* Name of the host kernel level in use ("avx512", "avx2", "sse2", "neon", "scalar"). */
+/* Name of the instruction set of the host kernels ("avx512", "avx2", "sse2", "neon", "scalar"). */
 const char *tempi_cpu_level(void);
 
 /* ---- device memory --------------------------------------------------------------------------- */
 
 /* A stream is a CUstream, with cuda.h's numbers for the default ones: 1 legacy, 2 the calling
- * thread's. None of these functions needs MPI, and none brings CUDA into the process, but for
- * tempi_gpu_query. */
+ * thread's. None of these functions needs MPI, and only tempi_gpu_query loads the CUDA driver. */
 
 enum {
     TEMPI_MEMORY_KIND_HOST = 0,
     TEMPI_MEMORY_KIND_PINNED = 1,
     TEMPI_MEMORY_KIND_MANAGED = 2,
     TEMPI_MEMORY_KIND_DEVICE = 3,
-    TEMPI_MEMORY_KIND_FOREIGN = 4 /* not CUDA's, and not the host's: out of tempi's reach */
+    TEMPI_MEMORY_KIND_FOREIGN = 4 /* neither CUDA's nor the host's: out of tempi's reach */
 };
 
-/* Whose memory an address is in, and of which device; -1: of none. */
+/* The kind of memory that an address is in, and its device; -1: no device. */
 int tempi_memory_query(const void *address, int32_t *kind, int32_t *device);
-/* 1 where this process can have device memory at all; the answer stays. */
+/* 1 if this process can have device memory at all; the answer never changes. */
 int tempi_gpu_possible(void);
 
-/* Until tempi_stream_end, this thread's MPI calls take the memory at `address` to be ready when
- * what `stream` holds now is done: tempi's packs from it (OUTGOING) or unpacks into it (INCOMING,
- * also those that only end in a later call) wait for that on the device. What is left to the
- * library waits here. */
+/* Until tempi_stream_end, this thread's MPI calls treat the memory at `address` as ready when the
+ * present work of `stream` is done: tempi's packs from it (OUTGOING) or unpacks into it (INCOMING,
+ * also those that only end in a later call) wait for that on the device. For calls left to the
+ * library, the thread itself waits. */
 int tempi_stream_begin(const void *address, uintptr_t stream, int direction);
 void tempi_stream_end(void);
-/* Waits here for what `stream` holds; `address` tells the device. */
+/* Blocks until the present work of `stream` is done; `address` selects the device. */
 int tempi_stream_wait(const void *address, uintptr_t stream);
-/* What is put into `stream` from now on waits for what `first` holds. */
+/* Makes later work in `stream` wait for the present work of `first`. */
 int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream);
 
-/* As tempi_pack and tempi_unpack, by the kernels of the device that `base` is in (device, managed
- * or pinned memory), and in the order of `stream`: after what it holds, before what it is given
- * later. The layout is a canonical one. Returns at once where `packed` is memory that the device
- * reaches, too; with plain host memory, when the bytes are there. TEMPI_ERR_ARG: `base` is plain
- * host memory; TEMPI_ERR_UNSUPPORTED: `packed` is another device's, or there are no kernels for
- * this one. */
+/* As tempi_pack and tempi_unpack, by the kernels of the device of `base` (device, managed or pinned
+ * memory), in the order of `stream`: after its present work, before later work. The layout is a
+ * canonical one. If the device reaches `packed` too, it returns at once; if `packed` is pageable
+ * host memory, when the bytes are there. TEMPI_ERR_ARG: `base` is pageable host memory;
+ * TEMPI_ERR_UNSUPPORTED: `packed` is another device's, or there are no kernels for this one. */
 int tempi_device_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
                       int64_t n, void *packed, uintptr_t stream);
 int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *packed,
                         int64_t first, int64_t n, void *base, uintptr_t stream);
 
-/* What there is of CUDA on this machine; loads the driver. */
+/* CUDA on this machine; the query loads the driver. */
 typedef struct tempi_gpu_info {
     const char *driver; /* "none", "libcuda.so.1", or the emulator's name */
     int32_t emulated;   /* 1: CUDA on the CPU, a test device */
     int32_t version;    /* CUDA version of the driver, 1000 * major + 10 * minor; 0: no driver */
     int32_t devices;
-    const char *error; /* why there are none though there is a driver, or NULL */
+    const char *error; /* why there are no devices although there is a driver, or NULL */
 } tempi_gpu_info;
 int tempi_gpu_query(tempi_gpu_info *out);
 
@@ -242,108 +239,106 @@ typedef struct tempi_gpu_device {
     int32_t capability; /* 10 * major + minor */
     int32_t multiprocessors;
     int64_t memory; /* bytes */
-    const char
-        *kernels; /* what of this build it runs: "sm_90" and such machine code, "ptx", NULL: none */
+    /* The kernels of this build that it runs: "sm_90" or other machine code, "ptx", NULL: none. */
+    const char *kernels;
 } tempi_gpu_device;
-/* 0 <= ordinal < devices. Makes no context. */
+/* 0 <= ordinal < devices. Creates no context. */
 int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
 
 /* ---- the calibrated model -------------------------------------------------------------------- */
 
-/* Where the other rank of a message is: FAR on this node as NODE is, but its core has no cache in
- * common with this one's. Which of the two it is, is found out while messages go there, and NODE
- * until then. */
+/* The locality of the peer of a message. FAR is on this node as NODE is, but the two cores share no
+ * last-level cache. Which of the two applies is determined while messages go there, and NODE until
+ * then. */
 enum { TEMPI_PEER_SELF = 0, TEMPI_PEER_NODE = 1, TEMPI_PEER_OTHER = 2, TEMPI_PEER_FAR = 3 };
 
-/* What a calibration depends on. */
+/* The properties that a calibration depends on. */
 typedef struct tempi_machine {
     char cpu[128];
-    char mpi[256]; /* first line of what the library says of itself */
+    char mpi[256]; /* first line of MPI_Get_library_version */
     char tempi[32];
     int32_t cores;
-    char gpu[128];    /* the card, for tables of device memory; "": tables of host memory */
-    char driver[64];  /* version of its driver; "": the system does not tell */
+    char gpu[128];    /* the GPU, for tables of device memory; "": tables of host memory */
+    char driver[64];  /* version of its driver; "": unknown */
     int32_t cuda;     /* CUDA version of the driver, 1000 * major + 10 * minor */
-    int32_t emulated; /* 1: the card is CUDA on the CPU, a test device */
+    int32_t emulated; /* 1: the GPU is CUDA on the CPU, a test device */
 } tempi_machine;
 
-/* This machine with the MPI library whose MPI_Get_library_version is `version`. */
+/* Describes this machine with the MPI library whose MPI_Get_library_version is `version`. */
 int tempi_machine_describe(const char *version, tempi_machine *out);
-/* The same with a device of this process; the CUDA driver must be in it, or TEMPI_ERR_UNSUPPORTED.
- */
+/* Adds a device of this process; TEMPI_ERR_UNSUPPORTED if the CUDA driver is not loaded. */
 int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal);
-/* Where its calibration lies: in TEMPI_CACHE_DIR, else in the user's cache folder. Each card has
- * one beside the host's. */
+/* Path of its calibration: in TEMPI_CACHE_DIR, else in the user's cache folder. Each GPU has a file
+ * beside the host's. */
 int tempi_machine_file(const tempi_machine *machine, char *out, size_t size);
 
 /* The shipped calibration that is nearest to this machine and the library of that version;
- * TEMPI_ERR_UNSUPPORTED: none is of its kind. It chooses for messages where this machine is not
- * calibrated. */
+ * TEMPI_ERR_UNSUPPORTED: none fits. It chooses where this machine has no calibration. */
 int tempi_shipped_find(const char *version, char *out, size_t size);
-/* The file name that a calibration of this machine would be shipped by. */
+/* The file name under which a calibration of this machine would be shipped. */
 int tempi_shipped_name(const char *version, char *out, size_t size);
 
 typedef struct tempi_model tempi_model;
 
-/* Maps a file of tables; NULL: *fault says why not. */
+/* Maps a file of tables; NULL: *fault gives the reason. */
 tempi_model *tempi_model_open(const char *path, const char **fault);
 void tempi_model_close(tempi_model *model);
-/* Why the tables are not for that machine and, if it names one, its GPU; NULL: they are. */
+/* Why the tables do not fit that machine and, if it names one, its GPU; NULL: they fit. */
 const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *machine);
 
-/* Seconds. Of MPI_Pack and MPI_Unpack `host` is the whole; of a message, one way, it is the sum of
- * the other three, with the same datatype on both sides. */
+/* Seconds. For MPI_Pack and MPI_Unpack `host` is the whole; for a message, one way, it is the sum
+ * of the other three, with the same datatype on both sides. */
 typedef struct tempi_prediction {
     double library;
     double host;
     double pack;
     double message;
     double unpack;
-    int32_t ours; /* tempi's way is predicted to be faster, by more than the margin */
+    int32_t ours; /* 1: tempi is predicted to be faster by more than the margin */
 } tempi_prediction;
 
 /* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer. `operation`: TEMPI_OP_*;
  * `bytes`: packed size of the message. */
 int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, int64_t bytes,
                         int operation, int peer, tempi_prediction *out);
-/* Whether the engine would act on that message: 1, 0, or -1 where the built-in rule decides. */
+/* Whether the engine would act on that message: 1, 0, or -1 if the built-in rule decides. */
 int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int64_t bytes,
                        int operation, int peer);
-/* The same by the built-in rule for the MPI library that says so of itself, for a type of elements
+/* The same by the built-in rule for the MPI library of that version string, for a type of elements
  * of unknown size: 1 or 0. `peer`: TEMPI_PEER_*, of SEND and RECV. */
 int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation,
                       int peer);
 
 enum { TEMPI_TABLES_OF_HOST = 0, TEMPI_TABLES_OF_DEVICE = 1, TEMPI_TABLES_OF_MANAGED = 2 };
 
-/* The memory that MPI_Pack writes to and MPI_Unpack reads from: PLAIN is of the host, and no
- * device's kernels reach it. */
+/* The memory that MPI_Pack writes to and MPI_Unpack reads from. PLAIN: pageable host memory, which
+ * no device's kernels reach. */
 enum { TEMPI_PACKED_PINNED = 0, TEMPI_PACKED_DEVICE = 1, TEMPI_PACKED_PLAIN = 2 };
 
 /* Seconds by method; negative: the method is not possible, or was not measured. A message takes the
- * sum of the three parts; MPI_Pack and MPI_Unpack have one of them. Where the bytes go through the
- * host, the other side's part is that of its best way. */
+ * sum of the three parts; MPI_Pack and MPI_Unpack have one of them. If the bytes go through the
+ * host, the peer's part is that of its best method. */
 typedef struct tempi_device_prediction {
     double seconds[TEMPI_METHODS];
     double pack[TEMPI_METHODS];
     double message[TEMPI_METHODS];
     double unpack[TEMPI_METHODS];
-    int32_t method; /* the one that is chosen */
+    int32_t method; /* the chosen method */
 } tempi_device_prediction;
 
-/* What is not used may be 0. */
+/* Unused members may be 0. */
 typedef struct tempi_device_message {
     int64_t bytes;     /* packed */
-    int64_t whole;     /* of a message of several memories, of which these bytes are one's part */
-    int64_t stretches; /* such a part: pieces in which its bytes lie in the packed stream */
+    int64_t whole;     /* of a message in several memories: its size; these bytes are one part */
+    int64_t stretches; /* of such a part: number of its segments in the packed stream */
     int32_t operation; /* TEMPI_OP_* */
     int32_t peer;      /* TEMPI_PEER_*, of SEND and RECV */
     int32_t packed;    /* TEMPI_PACKED_*, of PACK and UNPACK */
     int32_t memory;    /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
     int32_t shifted;   /* 1: the buffer's address allows only smaller words than the layout does */
-    int32_t
-        contiguous; /* 1: all the bytes lie together, as those of a layout without gaps always do */
-    int32_t aware;  /* 1: the library takes device addresses */
+    /* 1: all the bytes are contiguous, as in a layout without gaps. */
+    int32_t contiguous;
+    int32_t aware; /* 1: the library is CUDA-aware */
 } tempi_device_message;
 
 /* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer; the built-in rule decides. */
@@ -351,11 +346,10 @@ int tempi_model_predict_device(const tempi_model *model, const tempi_layout *lay
                                const tempi_device_message *message, tempi_device_prediction *out);
 /* The built-in rule's method for messages of device memory; `contiguous`: without gaps. */
 int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware);
-/* For measuring: the method for device memory in this process from now on; -1: the one that is
- * chosen. */
+/* For measurements: sets the method for device memory in this process; -1: automatic. */
 void tempi_device_method_impose(int32_t method);
 
-/* Path of the tables that choose in this process; NULL: the built-in rule does. */
+/* Path of the tables in use in this process; NULL: the built-in rule decides. */
 const char *tempi_model_in_force(void);
 
 /* ---- the engine in this process -------------------------------------------------------------- */
@@ -367,38 +361,40 @@ typedef struct tempi_engine_info {
     int32_t active;      /* 1: the engine for that ABI is loaded and acting */
     const char *library; /* path of the MPI library, or NULL */
     const char *reason;  /* why not active, or NULL */
-    int32_t
-        aware; /* whether the library takes device addresses: 1, 0; -1: not known before MPI_Init */
+    /* Whether the library is CUDA-aware: 1, 0; -1: unknown before MPI_Init. */
+    int32_t aware;
 } tempi_engine_info;
 
-/* Looks for the MPI in this process (as the first MPI call would) and tells what was found. */
+/* Searches for the MPI library in this process (as the first MPI call would) and reports the
+ * result. */
 int tempi_engine_query(tempi_engine_info *out);
-/* The MPI library's own function or datum of that name, past tempi; NULL if it has none. */
+/* The MPI library's own function or datum of that name, bypassing tempi; NULL if it has none. */
 void *tempi_engine_symbol(const char *name);
-/* tempi's own entry for that MPI name, as an interposed program calls it; NULL if not exported. */
+/* tempi's entry for that MPI name, as an interposed program calls it; NULL if not exported. */
 void *tempi_engine_entry(const char *name);
 
-/* The layout of an MPI datatype handle, made now if it was not in use before. The pointer lives as
- * long as the datatype does. TEMPI_ERR_NO_MPI before MPI_Init. */
+/* The layout of an MPI datatype handle, created now if it was not in use before. The pointer lives
+ * as long as the datatype does. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out);
 
-/* Messages of that communicator are ordered after what the program has put into `stream` when the
- * call is made, instead of into the legacy default stream: device memory is packed when that is
- * done, and unpacked when what was in the stream at the completing call's time no longer uses the
- * buffer. `stream` is a CUstream of the program, with cuda.h's numbers for the default ones (1
- * legacy, 2 per thread); 0: back to the default. It must outlive its use. Duplicates of the
- * communicator do not inherit it. TEMPI_ERR_NO_MPI before MPI_Init. */
+/* Orders messages of that communicator after the work that `stream` holds when the call is made,
+ * instead of the legacy default stream: device memory is packed when that work is done, and
+ * unpacked when the work that the stream holds at the completing call no longer uses the buffer.
+ * `stream` is a CUstream of the program, with cuda.h's numbers for the default ones (1 legacy, 2
+ * per thread); 0: back to the default. It must outlive its use. Duplicates of the communicator do
+ * not inherit it. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream);
 
-/* Where a rank of that communicator is (of an intercommunicator: of its remote group), as the model
- * takes it for messages with it: TEMPI_PEER_*. A negative rank, as MPI_ANY_SOURCE: the farthest
- * that there is. TEMPI_ERR_NO_MPI before MPI_Init. */
+/* The locality of a rank of that communicator (of an intercommunicator: of its remote group), as
+ * the model takes it for messages with it: TEMPI_PEER_*. A negative rank, as MPI_ANY_SOURCE: the
+ * farthest that there is. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_peer(uintptr_t comm, int rank, int *out);
-/* Looks how far that rank is, which tells something when it has done so as well since this one did
- * last: some turns make it known. TEMPI_ERR_NO_MPI before MPI_Init. */
+/* Probes the locality of that rank. A probe gives a result only if the peer has probed since this
+ * rank's last probe, so several turns are needed. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_look(uintptr_t comm, int rank);
 
-/* Off and on for the calling thread, nesting. What is already tracked is still finished. */
+/* Switches tempi off and on for the calling thread; calls nest. Requests already tracked are still
+ * completed. */
 void tempi_disable(void);
 void tempi_enable(void);
 
@@ -411,7 +407,7 @@ void tempi_stats_reset(void);
 
 /* Calls with a derived datatype of each function that tempi does not act in, by index: 0 <= i <
  * tempi_fallback_count(). The bytes are those of this process's buffers with such a type;
- * persistent operations count when they are made. */
+ * persistent operations count when they are created. */
 int tempi_fallback_count(void);
 const char *tempi_fallback_name(int i);
 uint64_t tempi_fallback_calls(int i);
@@ -426,7 +422,7 @@ const char *tempi_config_value(int i); /* as read from the environment; NULL if 
 /* ---- measuring a device ---------------------------------------------------------------------- */
 
 /* One pack or unpack between device memory at `mem` and `packed`, which holds all count *
- * layout->size bytes and is memory of the same device or pinned. The layout is a canonical one. */
+ * layout->size bytes and is pinned or memory of the same device. The layout is a canonical one. */
 typedef struct tempi_device_op {
     const tempi_layout *layout;
     int64_t count;
@@ -434,13 +430,13 @@ typedef struct tempi_device_op {
     void *packed;
 } tempi_device_op;
 
-/* All operations as one piece of work, as a burst of messages is; returns when it is done. They
- * must not overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this
+/* Runs all operations as one batch, like a burst of messages; returns when it is done. They must
+ * not overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this
  * process. */
 int tempi_device_run(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device);
-/* The same work `loops` times, one behind another, by CUDA events: seconds of the device's time,
- * with no waiting of the host's in it while the device is the slower of the two. Planned once;
- * *launches, which may be NULL, is the number of kernels and copies in one of the loops. */
+/* Runs the same work `loops` times, back to back, timed by CUDA events: seconds of device time,
+ * without the host's waiting while the device is the slower of the two. Planned once; *launches,
+ * which may be NULL, is the number of kernels and copies in one loop. */
 int tempi_device_time(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device,
                       int64_t loops, double *seconds, int32_t *launches);
 

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* At least 64-byte aligned; freed by free(). Large blocks ask for huge pages: what is in them is
- * walked once at a time, so with small pages each is a fault first and a miss later. */
+/* Returns a block that is at least 64-byte aligned; free() frees it. Large blocks ask for huge
+ * pages: they are traversed once at a time, so with small pages each page costs a fault first and a
+ * TLB miss later. */
 static inline void *tempi_allocate(size_t bytes)
 {
     enum { LINE = 64, HUGE_PAGE = 2 << 20 };
@@ -18,11 +19,11 @@ static inline void *tempi_allocate(size_t bytes)
     const size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void *block = aligned_alloc(HUGE_PAGE, whole);
     if (block)
-        madvise(block, whole, MADV_HUGEPAGE); /* advice: a kernel without them is no error */
+        madvise(block, whole, MADV_HUGEPAGE); /* advice: kernels without huge pages ignore it */
     return block;
 }
 
-/* The same with no alignment beyond malloc's, for arrays that are mostly short. */
+/* The same with malloc's alignment only, for arrays that are mostly short. */
 static inline void *tempi_allocate_array(size_t bytes)
 {
     enum { LARGE = 2 << 20 };

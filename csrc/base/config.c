@@ -20,7 +20,7 @@ typedef struct variable {
     const char *help;
 } variable;
 
-/* ELSEWHERE: read by another part (named in the help), listed here so that the name is known. */
+/* ELSEWHERE: another part (named in the help) reads it; listed here so that the name is known. */
 static const variable variables[] = {
     {"TEMPI_DISABLE", FLAG, &tempi_config.disable, "leave every call to the MPI library"},
     {"TEMPI_NO_PACK", FLAG, &tempi_config.no_pack, "leave MPI_Pack and MPI_Unpack to the library"},
@@ -106,15 +106,15 @@ enum { NVARIABLES = sizeof variables / sizeof variables[0] };
 typedef struct alias {
     const char *old;
     const char *name;
-    const char *word; /* what a switch stands for; NULL: the value is the name's own */
+    const char *word; /* a switch's value; NULL: the alias has its own */
     const char *help;
 } alias;
 
 #define SWITCH(old, word)  {old, "TEMPI_METHOD", word, "the same as TEMPI_METHOD=" word}
 #define RENAMED(old, name) {old, name, NULL, "former name of " name}
 
-/* Former names, and those of the paper's code. Of several switches the first in this order counts.
- */
+/* Former names, and names of the paper's code. If several switches are set, the first in this order
+ * counts. */
 static const alias aliases[] = {
     SWITCH("TEMPI_DATATYPE_AUTO", "auto"),           SWITCH("TEMPI_DATATYPE_ONESHOT", "oneshot"),
     SWITCH("TEMPI_DATATYPE_DEVICE", "device"),       SWITCH("TEMPI_DATATYPE_STAGED", "staged"),
@@ -123,10 +123,10 @@ static const alias aliases[] = {
 };
 enum { NALIASES = sizeof aliases / sizeof aliases[0] };
 
-/* Former words of a value. */
+/* Former spellings of a value. */
 static const char *const former_words[][2] = {{"near", "same-llc"}, {"far", "other-llc"}};
 
-/* Of the paper's code; here they would do nothing, so that they are refused. */
+/* Variables of the paper's code that would have no effect here: refused. */
 static const char *const refused[][2] = {
     {"TEMPI_NO_ALLTOALLV", "MPI_Alltoallv is the library's anyway"},
     {"TEMPI_PLACEMENT_METIS", "ranks are not placed"},
@@ -135,7 +135,7 @@ static const char *const refused[][2] = {
 };
 enum { NREFUSED = sizeof refused / sizeof refused[0] };
 
-/* Set at all counts as on, as in the paper's code, but for "0" and the empty string. */
+/* Any value except "0" and the empty string means on, as in the paper's code. */
 static bool flag_of(const char *text)
 {
     return text[0] != '\0' && strcmp(text, "0") != 0;
@@ -164,7 +164,7 @@ static bool bytes_of(const char *text, int64_t *out)
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
 static const char *const localities[] = {"auto", "same-llc", "other-llc", NULL};
 
-/* Host kernels are no way for device memory. */
+/* The host method cannot be set: host kernels do not reach device memory. */
 static bool method_of(const char *text, int *out)
 {
     const int method = strcmp(text, "auto") == 0 ? TEMPI_METHODS : tempi_method_number(text);
@@ -200,7 +200,7 @@ static bool parse(const variable *v, const char *text)
     return false;
 }
 
-/* What an alias says in the words of its name; NULL: nothing. */
+/* The value that an alias gives to the variable it stands for; NULL: none. */
 static const char *said_by(const alias *a)
 {
     const char *text = getenv(a->old);
@@ -284,7 +284,7 @@ static void load(void)
     tempi_config.autotune = true;
     tempi_config.method = TEMPI_METHODS;
     for (int i = 0; i < NVARIABLES; ++i) {
-        if (variables[i].kind == ELSEWHERE) /* whoever reads it warns of it */
+        if (variables[i].kind == ELSEWHERE) /* its reader warns of bad values */
             continue;
         const bool has_alias = variables[i].kind == METHOD || variables[i].kind == LOCALITY;
         const char *given_by = variables[i].name;

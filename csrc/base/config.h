@@ -1,4 +1,4 @@
-/* The table of environment variables: read once, when the engine starts. The same table feeds the
+/* The table of environment variables, read once when the engine starts. The same table feeds the
  * documentation, `tempi doctor` and the warning on unknown TEMPI_* names. */
 #ifndef TEMPI_BASE_CONFIG_H
 #define TEMPI_BASE_CONFIG_H
@@ -7,29 +7,31 @@
 #include <stdint.h>
 
 typedef struct tempi_settings {
-    bool disable;           /* leave the MPI library alone */
-    bool no_pack;           /* MPI_Pack and MPI_Unpack stay with the library */
-    bool no_type_commit;    /* look at no datatype: nothing is accelerated */
-    bool force;             /* act on everything that can be, whatever the rule says */
-    bool check;             /* repeat every pack and unpack by a plain walk of the type map */
+    bool disable;           /* leave every call to the MPI library */
+    bool no_pack;           /* leave MPI_Pack and MPI_Unpack to the library */
+    bool no_type_commit;    /* decode no datatype: nothing is accelerated */
+    bool force;             /* act on all that tempi can, whatever the rule says */
+    bool check;             /* repeat every pack and unpack by a plain traversal of the type map */
     bool stats;             /* print the counters at MPI_Finalize */
-    const char *stats_file; /* file that gets them as JSON, or NULL */
-    int64_t stage_max;      /* bytes of staging memory a process may hold */
-    int64_t
-        device_max; /* bytes of device buffers a process may hold on one device; -1: by its size */
-    const char *cuda_driver; /* "emulated": the test device; "none": no CUDA; NULL: the program's */
-    int64_t cuda_aware;      /* the MPI library takes device addresses: 0, 1, or -1: ask it */
-    int method; /* TEMPI_METHOD_* for device memory; TEMPI_METHODS: chosen for each message */
-    bool contiguous_staged,
-        contiguous_automatic; /* TEMPI_CONTIGUOUS_*: the same where it has no gaps */
-    bool launch_at_once; /* kernels start when their stream is idle, not when the program has posted
-                            all */
-    int64_t test_delay;  /* packs finish only at the n-th test: exercises deferred sends */
-    const char
-        *model; /* "0": the built-in rule; else the file of tables to use; NULL: this machine's */
-    bool model_update; /* the times of real work correct the tables */
-    bool autotune; /* what is faster is measured on the program's own calls where no table tells */
-    int locality;  /* TEMPI_LOCALITY_*: of the ranks of this node */
+    const char *stats_file; /* file for the counters as JSON, or NULL */
+    int64_t stage_max;      /* bound on staging memory of a process, bytes */
+    /* Bound on tempi's buffers on one device, bytes; -1: derived from the device's memory size. */
+    int64_t device_max;
+    const char *cuda_driver; /* "emulated": test device; "none": no CUDA; NULL: the program's */
+    int64_t cuda_aware;      /* whether the MPI library is CUDA-aware: 0, 1, or -1: ask it */
+    /* For device memory: TEMPI_METHOD_*; TEMPI_METHODS: chosen for each message. */
+    int method;
+    /* TEMPI_CONTIGUOUS_*: how contiguous device memory is sent. */
+    bool contiguous_staged, contiguous_automatic;
+    /* Launch a kernel when its stream is idle, not when the program has posted all its sends. */
+    bool launch_at_once;
+    int64_t test_delay; /* packs complete only at the n-th test: exercises deferred sends */
+    /* "0": the built-in rule; a file: its tables; NULL: the tables of this machine. */
+    const char *model;
+    bool model_update; /* correct the tables by the times of real work */
+    /* Where no table decides, measure the alternatives on the program's own calls. */
+    bool autotune;
+    int locality;      /* TEMPI_LOCALITY_*, for all ranks of this node */
     const char *trace; /* file name of the Chrome trace, or NULL */
 } tempi_settings;
 
@@ -37,12 +39,13 @@ enum { TEMPI_LOCALITY_AUTO, TEMPI_LOCALITY_SAME_LLC, TEMPI_LOCALITY_OTHER_LLC };
 
 extern tempi_settings tempi_config;
 
-/* Reads the environment; warns on unknown TEMPI_* names and on values that do not parse.
+/* Reads the environment. Warns on unknown TEMPI_* names and on values that do not parse.
  * Idempotent. */
 void tempi_config_load(void);
 
-/* The text of a setting that has former names, from its own or one of theirs; NULL: none is set.
- * *given_by: the variable that it is from. Warns where two that are set differ. */
+/* The text of a setting that has former names, from the variable itself or a former name; NULL:
+ * none is set. *given_by: the name of the variable that is used. Warns where two are set and
+ * differ. */
 const char *tempi_config_find(const char *name, const char **given_by);
 
 #endif

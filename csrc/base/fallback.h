@@ -1,5 +1,5 @@
-/* Calls with a derived datatype of functions in which tempi does not act, function by function.
- * Called seldom next to what they cost, so that one pair of counters for all threads does. */
+/* Counts, per MPI function that tempi does not act in, the calls with a derived datatype. Such
+ * calls are rare compared with their cost, so all threads share one pair of counters. */
 #ifndef TEMPI_BASE_FALLBACK_H
 #define TEMPI_BASE_FALLBACK_H
 

@@ -1,4 +1,4 @@
-/* What the ABI-neutral engine asks of the shim that is loaded above one MPI. */
+/* Functions that the ABI-neutral engine calls in the loaded shim of one MPI ABI. */
 #ifndef TEMPI_BASE_HOOKS_H
 #define TEMPI_BASE_HOOKS_H
 

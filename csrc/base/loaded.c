@@ -40,7 +40,7 @@ bool tempi_watch_look(tempi_watch *watch, char *path, int size)
     search s = {watch->name, path, size};
     if (dl_iterate_phdr(match, &s))
         return true;
-    /* The count from before the search: what came in between is found at the next look. */
+    /* Store the count from before the search: the next probe finds objects loaded meanwhile. */
     __atomic_store_n(&watch->seen, count, __ATOMIC_RELAXED);
     return false;
 }

@@ -1,12 +1,12 @@
-/* Short critical sections. A lock costs nothing in a program that asked MPI for less than
- * MPI_THREAD_MULTIPLE: the standard then keeps two threads from being inside MPI at once. */
+/* Locks for short critical sections. A lock costs nothing in a program that asked MPI for less than
+ * MPI_THREAD_MULTIPLE: the standard then forbids two threads inside MPI at once. */
 #ifndef TEMPI_BASE_LOCK_H
 #define TEMPI_BASE_LOCK_H
 
 #include <sched.h>
 #include <stdbool.h>
 
-/* Set at MPI_Init_thread or MPI_Session_init, before a second thread can call MPI; never unset. */
+/* Set at MPI_Init_thread or MPI_Session_init, before a second thread can call MPI; never reset. */
 extern bool tempi_threads_multiple;
 
 typedef struct tempi_lock {
@@ -22,7 +22,7 @@ static inline void tempi_lock_acquire(tempi_lock *lock)
 {
     for (int spins = 0; !tempi_lock_try(lock); ++spins) {
         while (__atomic_load_n(&lock->held, __ATOMIC_RELAXED)) {
-            /* Threads may outnumber the cores: give way to the holder. */
+            /* Threads may outnumber the cores: yield to the holder. */
             if (++spins > 64)
                 sched_yield();
         }

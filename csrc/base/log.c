@@ -21,7 +21,7 @@ void tempi_log_write(int level, const char *format, ...)
     if (used > (int)sizeof line - 2)
         used = (int)sizeof line - 2;
     line[used++] = '\n';
-    /* A closed or full stderr is not our caller's problem. */
+    /* Ignore a closed or full stderr: the caller cannot do anything about it. */
     if (write(STDERR_FILENO, line, (size_t)used) < 0) {
     }
     errno = saved;

@@ -1,5 +1,5 @@
-/* Messages to stderr. One write(2) a line, nothing is allocated; usable at any time in a process's
- * life. Warnings are few and said once per place; info and debug are off unless TEMPI_LOG asks. */
+/* Messages to stderr: one write(2) per line, no allocation, usable at any time in the life of a
+ * process. Each place in the code warns once; info and debug are off unless TEMPI_LOG sets them. */
 #ifndef TEMPI_BASE_LOG_H
 #define TEMPI_BASE_LOG_H
 
@@ -15,7 +15,7 @@ void tempi_log_write(int level, const char *format, ...) __attribute__((format(p
             tempi_log_write((level), __VA_ARGS__); \
     } while (0)
 
-/* At most one line per place and process. */
+/* At most one line per place in the code and process. */
 #define TEMPI_WARN_ONCE(...)                                             \
     do {                                                                 \
         static int said_;                                                \

@@ -5,7 +5,8 @@
 #include <string.h>
 
 uint64_t tempi_stats[TEMPI_STATS_COUNT];
-static uint64_t reset_at[TEMPI_STATS_COUNT]; /* a thread's counters are its own to write */
+/* Values at the last reset, which must not write the counters of other threads. */
+static uint64_t reset_at[TEMPI_STATS_COUNT];
 
 static const struct {
     const char *name, *help;

@@ -83,14 +83,14 @@ enum { TEMPI_STATS_TABLE(TEMPI_STATS_ENUM) TEMPI_STATS_COUNT };
 _Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_THREAD_CACHE_COUNTS,
                "a thread keeps all of them");
 
-/* What was counted outside of tempi_thread_cache; tempi_stats_value adds up. */
+/* Counts from outside the thread caches; tempi_stats_value adds both. */
 extern uint64_t tempi_stats[TEMPI_STATS_COUNT];
 
-/* All of these; tempi_stats_reset clears those by function (fallback.h) as well. */
+/* Clears these counters; tempi_stats_reset also clears those per function (fallback.h). */
 void tempi_stats_clear(void);
 
-/* Where this thread counts: NULL, in tempi_stats. For several counters at once it is asked for
- * once. */
+/* The cache that counts for this thread; NULL: it counts in tempi_stats. To add to several
+ * counters, get it once. */
 static inline tempi_thread_cache *tempi_stats_mine(void)
 {
     return tempi_threads_multiple ? tempi_thread_cache_mine() : NULL;

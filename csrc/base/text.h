@@ -1,11 +1,12 @@
-/* Small files of text, as the kernel shows them under /proc. */
+/* Small text files, such as those under /proc. */
 #ifndef TEMPI_BASE_TEXT_H
 #define TEMPI_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The first size - 1 bytes of the file, closed by a zero; false: it cannot be opened. */
+/* Reads the first size - 1 bytes of the file and terminates them with a zero; false: it cannot be
+ * opened. */
 bool tempi_text_read(const char *path, char *out, size_t size);
 
 #endif

@@ -6,7 +6,7 @@
 static struct {
     tempi_lock lock;
     tempi_thread_cache *first;
-    uint64_t ended[TEMPI_THREAD_CACHE_COUNTS]; /* of threads that are gone */
+    uint64_t ended[TEMPI_THREAD_CACHE_COUNTS]; /* of threads that have ended */
     void (*home[TEMPI_CACHED_KINDS])(void *object);
 } all;
 
@@ -14,29 +14,30 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
-static void send_home(tempi_thread_cache *keep)
+static void send_home(tempi_thread_cache *cache)
 {
     for (int kind = 0; kind < TEMPI_CACHED_KINDS; ++kind)
-        while (keep->n[kind] > 0)
-            __atomic_load_n(&all.home[kind], __ATOMIC_RELAXED)(keep->kept[kind][--keep->n[kind]]);
+        while (cache->n[kind] > 0)
+            __atomic_load_n(&all.home[kind],
+                            __ATOMIC_RELAXED)(cache->objects[kind][--cache->n[kind]]);
 }
 
 static void on_thread_end(void *value)
 {
-    tempi_thread_cache *keep = value;
-    tempi_this_thread.keep = NULL;
+    tempi_thread_cache *cache = value;
+    tempi_this_thread.cache = NULL;
     tempi_lock_acquire(&all.lock);
     for (int i = 0; i < TEMPI_THREAD_CACHE_COUNTS; ++i)
-        all.ended[i] += keep->counts[i];
-    if (keep->next)
-        keep->next->previous = keep->previous;
-    if (keep->previous)
-        keep->previous->next = keep->next;
+        all.ended[i] += cache->counts[i];
+    if (cache->next)
+        cache->next->previous = cache->previous;
+    if (cache->previous)
+        cache->previous->next = cache->next;
     else
-        all.first = keep->next;
+        all.first = cache->next;
     tempi_lock_release(&all.lock);
-    send_home(keep);
-    free(keep);
+    send_home(cache);
+    free(cache);
 }
 
 static void make_key(void)
@@ -47,21 +48,21 @@ static void make_key(void)
 tempi_thread_cache *tempi_thread_cache_make(void)
 {
     pthread_once(&once, make_key);
-    tempi_thread_cache *keep = has_key ? calloc(1, sizeof *keep) : NULL;
-    if (!keep)
+    tempi_thread_cache *cache = has_key ? calloc(1, sizeof *cache) : NULL;
+    if (!cache)
         return NULL;
-    if (pthread_setspecific(key, keep) != 0) {
-        free(keep);
+    if (pthread_setspecific(key, cache) != 0) {
+        free(cache);
         return NULL;
     }
     tempi_lock_acquire(&all.lock);
-    keep->next = all.first;
-    if (keep->next)
-        keep->next->previous = keep;
-    all.first = keep;
+    cache->next = all.first;
+    if (cache->next)
+        cache->next->previous = cache;
+    all.first = cache;
     tempi_lock_release(&all.lock);
-    tempi_this_thread.keep = keep;
-    return keep;
+    tempi_this_thread.cache = cache;
+    return cache;
 }
 
 void tempi_cached_set_home(tempi_cached kind, void (*home)(void *object))
@@ -73,8 +74,8 @@ uint64_t tempi_thread_cache_count(int which)
 {
     tempi_lock_acquire(&all.lock);
     uint64_t sum = all.ended[which];
-    for (const tempi_thread_cache *keep = all.first; keep; keep = keep->next)
-        sum += __atomic_load_n(&keep->counts[which], __ATOMIC_RELAXED);
+    for (const tempi_thread_cache *cache = all.first; cache; cache = cache->next)
+        sum += __atomic_load_n(&cache->counts[which], __ATOMIC_RELAXED);
     tempi_lock_release(&all.lock);
     return sum;
 }

@@ -1,9 +1,9 @@
-/* What a thread keeps for itself where several call MPI: its part of the counters, and a few free
- * objects of each pool. A lock or an atomic addition is as dear as the packing of a short message
- * (5 ns on Zen 4), and a call would need a dozen. Below MPI_THREAD_MULTIPLE nothing is kept: there
- * locks cost nothing. */
-#ifndef TEMPI_BASE_KEEP_H
-#define TEMPI_BASE_KEEP_H
+/* The thread cache: a thread's part of the counters and a few free objects of each pool, used where
+ * several threads call MPI. A lock or an atomic addition takes as long as packing a short message
+ * (5 ns on Zen 4), and a call would need a dozen. Below MPI_THREAD_MULTIPLE nothing is cached:
+ * locks cost nothing there. */
+#ifndef TEMPI_BASE_THREAD_CACHE_H
+#define TEMPI_BASE_THREAD_CACHE_H
 
 #include "base/lock.h"
 #include "base/thread.h"
@@ -19,46 +19,47 @@ typedef enum tempi_cached {
 enum { TEMPI_THREAD_CACHE_COUNTS = 96, TEMPI_THREAD_CACHE_MOST = 64 };
 
 typedef struct tempi_thread_cache {
-    uint64_t
-        counts[TEMPI_THREAD_CACHE_COUNTS]; /* by TEMPI_STAT_*; written by the thread, read by all */
+    /* By TEMPI_STAT_*; written by this thread, read by all. */
+    uint64_t counts[TEMPI_THREAD_CACHE_COUNTS];
     int n[TEMPI_CACHED_KINDS];
-    void *kept[TEMPI_CACHED_KINDS][TEMPI_THREAD_CACHE_MOST];
+    void *objects[TEMPI_CACHED_KINDS][TEMPI_THREAD_CACHE_MOST];
     struct tempi_thread_cache *next, *previous;
 } tempi_thread_cache;
 
-/* This thread's, new; it ends with the thread. NULL: no memory. */
+/* Creates this thread's cache, which ends with the thread. NULL: out of memory. */
 tempi_thread_cache *tempi_thread_cache_make(void);
-/* The sum of all threads' counters, those of ended threads included. */
+/* The sum over all threads, including those that have ended. */
 uint64_t tempi_thread_cache_count(int which);
 
 static inline tempi_thread_cache *tempi_thread_cache_mine(void)
 {
-    tempi_thread_cache *keep = tempi_this_thread.keep;
-    return keep ? keep : tempi_thread_cache_make();
+    tempi_thread_cache *cache = tempi_this_thread.cache;
+    return cache ? cache : tempi_thread_cache_make();
 }
 
-/* NULL: none is kept. */
+/* Takes a cached object; NULL: there is none. */
 static inline void *tempi_cached_take(tempi_cached kind)
 {
     if (!tempi_threads_multiple)
         return NULL;
-    tempi_thread_cache *keep = tempi_thread_cache_mine();
-    return keep && keep->n[kind] > 0 ? keep->kept[kind][--keep->n[kind]] : NULL;
+    tempi_thread_cache *cache = tempi_thread_cache_mine();
+    return cache && cache->n[kind] > 0 ? cache->objects[kind][--cache->n[kind]] : NULL;
 }
 
 void tempi_cached_set_home(tempi_cached kind, void (*home)(void *object));
 
-/* False: it is to go to its pool. `home` brings it there when the thread ends. */
+/* Caches an object; false: return it to its pool instead. `home` returns it there when the thread
+ * ends. */
 static inline bool tempi_cached_give(tempi_cached kind, void *object, void (*home)(void *object))
 {
     if (!tempi_threads_multiple)
         return false;
-    tempi_thread_cache *keep = tempi_thread_cache_mine();
-    if (!keep || keep->n[kind] == TEMPI_THREAD_CACHE_MOST)
+    tempi_thread_cache *cache = tempi_thread_cache_mine();
+    if (!cache || cache->n[kind] == TEMPI_THREAD_CACHE_MOST)
         return false;
-    if (keep->n[kind] == 0)
+    if (cache->n[kind] == 0)
         tempi_cached_set_home(kind, home);
-    keep->kept[kind][keep->n[kind]++] = object;
+    cache->objects[kind][cache->n[kind]++] = object;
     return true;
 }
 

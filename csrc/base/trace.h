@@ -1,5 +1,5 @@
-/* TEMPI_TRACE=FILE: a Chrome trace (chrome://tracing, Perfetto) of packs, unpacks and posts. Costs
- * one test when off. */
+/* TEMPI_TRACE=FILE writes a Chrome trace (chrome://tracing, Perfetto) of packs, unpacks and posts.
+ * Costs one test when off. */
 #ifndef TEMPI_BASE_TRACE_H
 #define TEMPI_BASE_TRACE_H
 
@@ -8,7 +8,7 @@
 
 extern bool tempi_trace_on;
 
-/* Opens FILE.<rank>; a file that cannot be written is one warning. */
+/* Opens FILE.<rank>; warns once if it cannot be written. */
 void tempi_trace_open(const char *file, int rank);
 void tempi_trace_close(void);
 

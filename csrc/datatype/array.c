@@ -1,44 +1,45 @@
 /* datatype/array.c: subarray and darray (MPI-5.0 sections 5.1.3 and 5.1.4).
  *
  * Both are built one array dimension at a time from the fastest to the slowest, as the standard
- * defines them: each step takes the type so far, of extent e, and lays some of `whole` elements at
+ * defines them: each step takes the type so far, of extent e, and puts some of `whole` elements at
  * multiples of e; the result has lower bound 0 and extent whole * e. */
 #include "datatype/layout_builder.h"
 
 typedef struct array_state {
-    tempi_builder draft;
+    tempi_builder builder;
     int64_t size, extent; /* of the type so far */
 } array_state;
 
 static int array_begin(array_state *a, const tempi_layout *inner)
 {
-    tempi_builder_init(&a->draft);
+    tempi_builder_init(&a->builder);
     a->size = inner->size;
     a->extent = inner->extent;
-    return tempi_builder_block(&a->draft, inner, 1, 0);
+    return tempi_builder_block(&a->builder, inner, 1, 0);
 }
 
-static int builder_shift(tempi_builder *draft, int64_t offset, int64_t packed)
+static int builder_shift(tempi_builder *builder, int64_t offset, int64_t packed)
 {
-    for (int64_t i = 0; i < draft->nboxes; i++) {
-        if (tempi_add64(draft->boxes[i].offset, offset, &draft->boxes[i].offset))
+    for (int64_t i = 0; i < builder->nboxes; i++) {
+        if (tempi_add64(builder->boxes[i].offset, offset, &builder->boxes[i].offset))
             return TEMPI_ERR_OVERFLOW;
-        draft->boxes[i].packed += packed;
+        builder->boxes[i].packed += packed;
     }
     return TEMPI_OK;
 }
 
 static int array_end(int status, array_state *a, tempi_layout **out)
 {
-    a->draft.size = a->size;
-    a->draft.lb = 0;
-    a->draft.ub = a->extent;
-    return tempi_builder_layout(status, &a->draft, out);
+    a->builder.size = a->size;
+    a->builder.lb = 0;
+    a->builder.ub = a->extent;
+    return tempi_builder_layout(status, &a->builder, out);
 }
 
-/* The next dimension is cyclic(k) over p processes, of which this is the r-th: the array's `whole`
- * elements are dealt in blocks of k. Block b of this process is number b * p + r; the array's last
- * block may be short. So: full blocks are one nest, and a short one is one more row. */
+/* The next dimension is cyclic(k) over p processes, of which this is number r: the array's `whole`
+ * elements are distributed in blocks of k. Block b of this process is block b * p + r of the array;
+ * the array's last block may be short. So the full blocks are one nest, and a short one adds one
+ * row. */
 typedef struct deal {
     int64_t whole, k, p, r;
     int64_t full; /* full blocks of this process */
@@ -52,17 +53,17 @@ static void deal_count(deal *d)
     d->rest = blocks % d->p == d->r ? d->whole % d->k : 0;
 }
 
-/* Repeats the boxes of `draft`, elements of this dimension, as rows of `length` from `start` on. */
-static int array_rows(const array_state *a, tempi_builder *draft, int64_t rows, int64_t row_step,
+/* Repeats the boxes of `builder`, elements of this dimension, as rows of `length` from `start`. */
+static int array_rows(const array_state *a, tempi_builder *builder, int64_t rows, int64_t row_step,
                       int64_t length, int64_t start)
 {
     int64_t offset, stride;
     if (tempi_mul64(start, a->extent, &offset) || tempi_mul64(row_step, a->extent, &stride))
         return TEMPI_ERR_OVERFLOW;
-    int status = tempi_builder_repeat(draft, 0, length, a->extent, a->size);
+    int status = tempi_builder_repeat(builder, 0, length, a->extent, a->size);
     if (!status)
-        status = tempi_builder_repeat(draft, 0, rows, stride, length * a->size);
-    return status ? status : builder_shift(draft, offset, 0);
+        status = tempi_builder_repeat(builder, 0, rows, stride, length * a->size);
+    return status ? status : builder_shift(builder, offset, 0);
 }
 
 static int builder_copy(tempi_builder *to, const tempi_builder *from)
@@ -78,15 +79,15 @@ static int array_deal_both(array_state *a, const deal *d)
 {
     tempi_builder tail;
     tempi_builder_init(&tail);
-    int status = builder_copy(&tail, &a->draft);
+    int status = builder_copy(&tail, &a->builder);
     if (!status)
         status = array_rows(a, &tail, 1, 0, d->rest, (d->full * d->p + d->r) * d->k);
     if (!status)
         status = builder_shift(&tail, 0, d->full * d->k * a->size);
     if (!status)
-        status = array_rows(a, &a->draft, d->full, d->k * d->p, d->k, d->r * d->k);
+        status = array_rows(a, &a->builder, d->full, d->k * d->p, d->k, d->r * d->k);
     if (!status)
-        status = builder_copy(&a->draft, &tail);
+        status = builder_copy(&a->builder, &tail);
     tempi_builder_clear(&tail);
     return status;
 }
@@ -99,11 +100,11 @@ static int array_deal(array_state *a, const deal *d)
         return TEMPI_ERR_OVERFLOW;
     int status = TEMPI_OK;
     if (size == 0)
-        tempi_builder_empty(&a->draft);
+        tempi_builder_empty(&a->builder);
     else if (d->full == 0)
-        status = array_rows(a, &a->draft, 1, 0, d->rest, d->r * d->k);
+        status = array_rows(a, &a->builder, 1, 0, d->rest, d->r * d->k);
     else if (d->rest == 0)
-        status = array_rows(a, &a->draft, d->full, d->k * d->p, d->k, d->r * d->k);
+        status = array_rows(a, &a->builder, d->full, d->k * d->p, d->k, d->r * d->k);
     else
         status = array_deal_both(a, d);
     a->size = size;
@@ -129,9 +130,9 @@ int tempi_layout_subarray(int ndims, const int64_t *sizes, const int64_t *subsiz
         if (tempi_mul64(subsizes[d], a.size, &size) || tempi_mul64(sizes[d], a.extent, &extent))
             status = TEMPI_ERR_OVERFLOW;
         else if (size == 0)
-            tempi_builder_empty(&a.draft);
+            tempi_builder_empty(&a.builder);
         else
-            status = array_rows(&a, &a.draft, 1, 0, subsizes[d], starts[d]);
+            status = array_rows(&a, &a.builder, 1, 0, subsizes[d], starts[d]);
         if (!status) {
             a.size = size;
             a.extent = extent;
@@ -140,7 +141,7 @@ int tempi_layout_subarray(int ndims, const int64_t *sizes, const int64_t *subsiz
     return array_end(status, &a, out);
 }
 
-/* What the distribution of one dimension means; false: the arguments contradict each other. */
+/* Evaluates the distribution of one dimension; false: the arguments contradict each other. */
 static bool deal_make(deal *d, int distrib, int64_t darg, int64_t gsize, int64_t psize,
                       int64_t coordinate)
 {
@@ -163,7 +164,7 @@ static bool deal_make(deal *d, int distrib, int64_t darg, int64_t gsize, int64_t
     if (distrib == TEMPI_DISTRIBUTE_BLOCK && d->k < gsize / psize + (gsize % psize != 0))
         return false;
     if (d->k > gsize)
-        d->k = gsize + 1; /* all in one short block, whatever k is; keeps k * p small */
+        d->k = gsize + 1; /* all in one short block for any k; avoids overflow of k * p */
     deal_count(d);
     return true;
 }
@@ -185,7 +186,8 @@ int tempi_layout_darray(int size, int rank, int ndims, const int64_t *gsizes, co
     int status = array_begin(&a, inner);
     /* The grid of processes is row-major in both orders: the last coordinate runs fastest. */
     int64_t below[2] = {1,
-                        size}; /* processes in the dimensions behind d (C) or from d on (Fortran) */
+                        /* Processes in the dimensions after d (C), or from d on (Fortran). */
+                        size};
     for (int i = 0; i < ndims && !status; i++) {
         const bool c = order == TEMPI_ORDER_C;
         const int d = c ? ndims - 1 - i : i;

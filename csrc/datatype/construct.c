@@ -6,12 +6,12 @@ int tempi_layout_bytes(int64_t size, tempi_layout **out)
 {
     if (size < 0 || !out)
         return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
+    tempi_builder builder;
+    tempi_builder_init(&builder);
     const tempi_box box = {.run = size};
-    const int status = size ? tempi_builder_append(&draft, &box) : TEMPI_OK;
-    draft.size = draft.ub = size;
-    return tempi_builder_layout(status, &draft, out);
+    const int status = size ? tempi_builder_append(&builder, &box) : TEMPI_OK;
+    builder.size = builder.ub = size;
+    return tempi_builder_layout(status, &builder, out);
 }
 
 int tempi_layout_pair(int64_t value_size, int64_t index_offset, int64_t index_size, int64_t extent,
@@ -24,26 +24,26 @@ int tempi_layout_pair(int64_t value_size, int64_t index_offset, int64_t index_si
         return TEMPI_ERR_OVERFLOW;
     if (extent < end)
         return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
+    tempi_builder builder;
+    tempi_builder_init(&builder);
     const tempi_box value = {.run = value_size};
     const tempi_box index = {.offset = index_offset, .packed = value_size, .run = index_size};
-    int status = tempi_builder_append(&draft, &value);
+    int status = tempi_builder_append(&builder, &value);
     if (!status)
-        status = tempi_builder_append(&draft, &index);
-    draft.size = size;
-    draft.ub = extent;
-    return tempi_builder_layout(status, &draft, out);
+        status = tempi_builder_append(&builder, &index);
+    builder.size = size;
+    builder.ub = extent;
+    return tempi_builder_layout(status, &builder, out);
 }
 
 int tempi_layout_contiguous(int64_t count, const tempi_layout *inner, tempi_layout **out)
 {
     if (count < 0 || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
-    const int status = tempi_builder_block(&draft, inner, count, 0);
-    return tempi_builder_layout(status, &draft, out);
+    tempi_builder builder;
+    tempi_builder_init(&builder);
+    const int status = tempi_builder_block(&builder, inner, count, 0);
+    return tempi_builder_layout(status, &builder, out);
 }
 
 int tempi_layout_hvector(int64_t count, int64_t blocklength, int64_t stride,
@@ -51,35 +51,35 @@ int tempi_layout_hvector(int64_t count, int64_t blocklength, int64_t stride,
 {
     if (count < 0 || blocklength < 0 || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
+    tempi_builder builder;
+    tempi_builder_init(&builder);
     int status = TEMPI_OK;
     int64_t last;
     if (count > 0) {
-        status = tempi_builder_block(&draft, inner, blocklength, 0);
-        const int64_t block = draft.size;
+        status = tempi_builder_block(&builder, inner, blocklength, 0);
+        const int64_t block = builder.size;
         if (!status)
-            status = tempi_builder_repeat(&draft, 0, count, stride, block);
+            status = tempi_builder_repeat(&builder, 0, count, stride, block);
         if (!status &&
-            (tempi_mul64(count, block, &draft.size) || tempi_mul64(count - 1, stride, &last)))
+            (tempi_mul64(count, block, &builder.size) || tempi_mul64(count - 1, stride, &last)))
             status = TEMPI_ERR_OVERFLOW;
         if (!status)
-            status = tempi_builder_bound(&draft, inner, blocklength, last);
+            status = tempi_builder_bound(&builder, inner, blocklength, last);
     }
-    return tempi_builder_layout(status, &draft, out);
+    return tempi_builder_layout(status, &builder, out);
 }
 
 int tempi_layout_resized(int64_t lb, int64_t extent, const tempi_layout *inner, tempi_layout **out)
 {
     if (!inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
-    int status = tempi_builder_block(&draft, inner, 1, 0);
-    draft.lb = lb;
-    if (!status && tempi_add64(lb, extent, &draft.ub))
+    tempi_builder builder;
+    tempi_builder_init(&builder);
+    int status = tempi_builder_block(&builder, inner, 1, 0);
+    builder.lb = lb;
+    if (!status && tempi_add64(lb, extent, &builder.ub))
         status = TEMPI_ERR_OVERFLOW;
-    return tempi_builder_layout(status, &draft, out);
+    return tempi_builder_layout(status, &builder, out);
 }
 
 void tempi_layout_free(tempi_layout *layout)

@@ -1,19 +1,19 @@
 /* datatype/derive.c: the boxes of a type of few runs, from the runs alone.
  *
- *  1. All runs in packed order; those that continue one another become one. This sequence depends
- * on nothing but the type map: whoever has the same one gets the same boxes.
- *  2. A perfect nest or a pattern repeated throughout (regular.c): done.
- *  3. Else round by round, from the front: p items in a row that repeat c times at one spacing
- * become one item, a loop. The shortest p that repeats wins. Two single runs are always "evenly
- * spaced", so a loop over one run needs three of them.
- *  4. Loops become boxes; the single runs between them boxes if few, else tables. If that is more
- * than 8 boxes and one per 16 runs, the type is irregular: one table of everything. */
+ * 1. List all runs in packed order and merge runs that continue one another. This sequence depends
+ *    on nothing but the type map: equal sequences get equal boxes.
+ * 2. A perfect nest or a pattern repeated throughout (regular.c): done.
+ * 3. Else round by round, from the front: p items in a row that repeat c times at one spacing
+ *    become one item, a loop. The shortest repeating p wins. Two single runs are always "evenly
+ *    spaced", so a loop over one run needs three of them.
+ * 4. Loops become boxes; the single runs between them become boxes if few, else tables. If that
+ *    gives more than 8 boxes and one per 16 runs, the type is irregular: one table of everything.
+ */
 #include "datatype/passes.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A shape is a run (count 0) or a loop over `children` items; shapes are numbered, equal ones once.
- */
+/* A shape is a run (count 0) or a loop over `children` items. Equal shapes share one number. */
 typedef struct shape {
     int64_t run;
     tempi_dim loop;
@@ -47,7 +47,7 @@ static int32_t shape_number(deriver *d, const shape *s)
     return d->nshapes++;
 }
 
-/* The loop of p items from i on; its children go to the pool unless such a shape is known. */
+/* The shape of a loop of p items from i on; its children go to the pool unless the shape exists. */
 static int32_t loop_shape(deriver *d, int32_t i, int32_t p, tempi_dim loop)
 {
     const int32_t first = d->npool, known = d->nshapes;
@@ -78,7 +78,7 @@ static int32_t repeat_count(const deriver *d, int32_t i, int32_t p, tempi_dim *l
     return (j - i) / p;
 }
 
-/* The length of the shortest pattern that repeats from item i on; 0: none. */
+/* Length of the shortest pattern that repeats from item i on; 0: none. */
 static int32_t repeat_at(const deriver *d, int32_t i, tempi_dim *loop)
 {
     for (int32_t p = 1; p <= TEMPI_PERIOD_MAX && i + 2 * p <= d->nitems; p++) {
@@ -112,7 +112,7 @@ static bool derive_round(deriver *d)
     return changed;
 }
 
-/* The boxes of one item; `box` carries place and dims of the loops around it. */
+/* Appends the boxes of one item; `box` holds the position and dims of the loops around it. */
 static int emit_item(const deriver *d, int32_t number, tempi_box box, tempi_builder *out)
 {
     const shape *s = &d->shapes[number];
@@ -134,7 +134,7 @@ static int emit_item(const deriver *d, int32_t number, tempi_box box, tempi_buil
     return status;
 }
 
-/* Single runs from item i on, closed by the next item or the end of the type. */
+/* Appends n single runs from item i on, closed by the next item or the end of the type. */
 static int emit_loose(deriver *d, int32_t i, int32_t n, int64_t end, const tempi_box *around,
                       tempi_builder *out)
 {
@@ -203,20 +203,20 @@ int tempi_runs_boxes(const tempi_entry *runs, int64_t n, const tempi_box *around
     return tempi_runs_table(runs, n, around, out);
 }
 
-/* The merged runs of the draft with their closing entry, to be freed; *n is 0 if there are too
- * many. */
-static int derive_runs(const tempi_builder *draft, tempi_entry **entries, int64_t *n)
+/* The merged runs of the builder and a closing entry, to be freed; *n is 0 if there are too many.
+ */
+static int derive_runs(const tempi_builder *builder, tempi_entry **entries, int64_t *n)
 {
     int64_t listed = 0;
     *n = 0;
-    for (int64_t i = 0; i < draft->nboxes && listed <= TEMPI_DERIVE_LISTED; i++)
-        listed += tempi_box_runs(&draft->boxes[i]);
+    for (int64_t i = 0; i < builder->nboxes && listed <= TEMPI_DERIVE_LISTED; i++)
+        listed += tempi_box_runs(&builder->boxes[i]);
     if (listed > TEMPI_DERIVE_LISTED)
         return TEMPI_OK;
     tempi_run *space = malloc(2 * (size_t)listed * sizeof *space);
     if (!space)
         return TEMPI_ERR_MEMORY;
-    tempi_run *runs = tempi_runs_collect(draft->boxes, draft->nboxes, space, space + listed, n);
+    tempi_run *runs = tempi_runs_collect(builder->boxes, builder->nboxes, space, space + listed, n);
     *n = tempi_runs_merge(runs, *n);
     if (*n > TEMPI_DERIVE_RUNS)
         *n = 0;
@@ -224,22 +224,22 @@ static int derive_runs(const tempi_builder *draft, tempi_entry **entries, int64_
     for (int64_t i = 0; made && i < *n; i++)
         made[i] = (tempi_entry){runs[i].offset, runs[i].packed};
     if (made)
-        made[*n] = (tempi_entry){0, draft->size};
+        made[*n] = (tempi_entry){0, builder->size};
     free(space);
     *entries = made;
     return *n && !made ? TEMPI_ERR_MEMORY : TEMPI_OK;
 }
 
-int tempi_pass_derive(tempi_builder *draft, bool *changed)
+int tempi_pass_derive(tempi_builder *builder, bool *changed)
 {
-    if (draft->nboxes == 0 || (draft->nboxes == 1 && !draft->boxes[0].table))
+    if (builder->nboxes == 0 || (builder->nboxes == 1 && !builder->boxes[0].table))
         return TEMPI_OK; /* one box without a table is a folded nest, hence canonical already */
-    if (draft->nboxes == 1 && draft->boxes[0].ndims == 0 &&
-        tempi_table_settled(draft->boxes[0].table))
-        return TEMPI_OK; /* the pass "table" has just done the same */
+    if (builder->nboxes == 1 && builder->boxes[0].ndims == 0 &&
+        tempi_table_settled(builder->boxes[0].table))
+        return TEMPI_OK; /* the pass "table" has just done this */
     tempi_entry *runs = NULL;
     int64_t n;
-    int status = derive_runs(draft, &runs, &n);
+    int status = derive_runs(builder, &runs, &n);
     if (status || n == 0)
         return status;
     const tempi_box around = {0};
@@ -248,13 +248,13 @@ int tempi_pass_derive(tempi_builder *draft, bool *changed)
     status = tempi_runs_boxes(runs, n, &around, &out);
     free(runs);
     if (!status) {
-        *changed = out.nboxes != draft->nboxes;
+        *changed = out.nboxes != builder->nboxes;
         for (int64_t i = 0; i < out.nboxes && !*changed; i++) {
-            const tempi_box *a = &out.boxes[i], *b = &draft->boxes[i];
+            const tempi_box *a = &out.boxes[i], *b = &builder->boxes[i];
             *changed = a->offset != b->offset || a->packed != b->packed ||
                        !tempi_box_same_shape(a, b);
         }
-        tempi_builder_swap_boxes(draft, &out);
+        tempi_builder_swap_boxes(builder, &out);
     }
     tempi_builder_clear(&out);
     return status;

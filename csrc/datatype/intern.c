@@ -1,8 +1,8 @@
 /* datatype/intern.c: one hash table of all canonical layouts, under one lock.
  *
  * References are counted under the lock: the last release must not race with a look-up that finds
- * the same object. Look-ups happen once per datatype, so the lock is never contended for long; the
- * comparison of long tables happens inside it, but only for equal hashes. */
+ * the same object. Look-ups happen once per datatype, so the lock is never contended for long; long
+ * tables are compared inside it, but only for equal hashes. */
 #include "datatype/intern.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ bool tempi_layout_equal(const tempi_layout *a, const tempi_layout *b)
     return true;
 }
 
-/* Doubles the table; without memory it just stays as it is. */
+/* Doubles the table; out of memory leaves it unchanged. */
 static void grow(void)
 {
     const size_t want = nbuckets ? nbuckets * 2 : FIRST_BUCKETS;
@@ -139,8 +139,8 @@ void tempi_layout_release(const tempi_layout *layout)
     if (!layout)
         return;
     tempi_layout_object *object = tempi_layout_object_of(layout);
-    /* Only the last reference may need the lock: with others left, nobody's look-up can go wrong.
-     */
+    /* Only the release of the last reference needs the lock: while others remain, look-ups are
+     * safe. */
     int64_t held = atomic_load_explicit(&object->refs, memory_order_relaxed);
     while (held > 1)
         if (atomic_compare_exchange_weak_explicit(&object->refs, &held, held - 1,

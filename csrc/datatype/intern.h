@@ -3,7 +3,8 @@
 #define TEMPI_DATATYPE_INTERN_H
 #include "datatype/layout.h"
 
-/* The interned layout equal to `object`, which is kept or freed; with one reference more. */
+/* Returns the interned layout equal to `object`, with one reference more. Takes `object` over:
+ * interns or frees it. */
 const tempi_layout *tempi_intern(tempi_layout_object *object);
 
 #endif

@@ -8,9 +8,9 @@ typedef struct blocks {
     const int64_t *lengths; /* NULL: all are `length` */
     int64_t length;
     const int64_t *displacements;
-    /* of the blocks that are not empty: */
+    /* of the non-empty blocks: */
     int64_t used, elements;
-    bool equal; /* they have one length */
+    bool equal; /* they have the same length */
 } blocks;
 
 static int64_t block_length(const blocks *b, int64_t i)
@@ -18,8 +18,8 @@ static int64_t block_length(const blocks *b, int64_t i)
     return b->lengths ? b->lengths[i] : b->length;
 }
 
-/* Counts the blocks in use, checks them, and adds their size and bounds to the draft. */
-static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_builder *draft)
+/* Counts the non-empty blocks, checks them, and adds their size and bounds to the builder. */
+static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_builder *builder)
 {
     int status = TEMPI_OK;
     b->used = b->elements = 0;
@@ -35,12 +35,12 @@ static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_builder *d
         if (b->used++ == 0)
             b->length = length;
         b->equal = b->equal && length == b->length;
-        status = tempi_builder_bound(draft, inner, length, b->displacements[i]);
+        status = tempi_builder_bound(builder, inner, length, b->displacements[i]);
     }
-    return status ? status : tempi_builder_grow(draft, inner, b->elements);
+    return status ? status : tempi_builder_grow(builder, inner, b->elements);
 }
 
-/* The table whose entry per block (or per element, if `single`) is where that block lies. */
+/* A table with the position of each block (of each element, if `single`). */
 static tempi_shared_table *blocks_table(const blocks *b, const tempi_layout *inner, bool single)
 {
     tempi_shared_table *table = tempi_table_new(single ? b->elements : b->used, false);
@@ -58,8 +58,8 @@ static tempi_shared_table *blocks_table(const blocks *b, const tempi_layout *inn
     return table;
 }
 
-/* Every box of `inner` under one shared table. */
-static int append_tabled(tempi_builder *draft, const blocks *b, const tempi_layout *inner,
+/* Appends every box of `inner` under one shared table. */
+static int append_tabled(tempi_builder *builder, const blocks *b, const tempi_layout *inner,
                          int64_t packed)
 {
     const bool single = !b->equal;
@@ -78,7 +78,7 @@ static int append_tabled(tempi_builder *draft, const blocks *b, const tempi_layo
             if (tempi_add64(box.offset, start.offset, &box.offset))
                 status = TEMPI_ERR_OVERFLOW;
             else
-                status = tempi_builder_append(draft, &box);
+                status = tempi_builder_append(builder, &box);
         }
         tempi_table_release(&table->pub);
     }
@@ -86,9 +86,10 @@ static int append_tabled(tempi_builder *draft, const blocks *b, const tempi_layo
     return status;
 }
 
-/* Every run of every element in one table of variable runs: the product of irregular dimensions, or
- * blocks of different lengths of something contiguous (then `dense`: a block is one run). */
-static int append_runs(tempi_builder *draft, const blocks *b, const tempi_layout *inner,
+/* Appends every run of every element as one table of variable runs: for the product of irregular
+ * dimensions, or blocks of different lengths of a contiguous type (then `dense`: a block is one
+ * run). */
+static int append_runs(tempi_builder *builder, const blocks *b, const tempi_layout *inner,
                        int64_t packed, bool dense)
 {
     const int64_t per_element = inner->runs;
@@ -119,15 +120,15 @@ static int append_runs(tempi_builder *draft, const blocks *b, const tempi_layout
     *entry = (tempi_entry){0, packed};
     const tempi_entry start = tempi_table_seal(table, true);
     free(space);
-    return tempi_builder_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed},
+    return tempi_builder_table(builder, (tempi_box){.offset = start.offset, .packed = start.packed},
                                table);
 }
 
-/* Boxes are larger than table entries but carry dimensions: whichever form is smaller. */
-static int append_indexed(tempi_builder *draft, blocks *b, const tempi_layout *inner)
+/* Chooses the smaller form: boxes are larger than table entries but hold dimensions. */
+static int append_indexed(tempi_builder *builder, blocks *b, const tempi_layout *inner)
 {
-    const int64_t packed = draft->size;
-    int status = blocks_measure(b, inner, draft);
+    const int64_t packed = builder->size;
+    int status = blocks_measure(b, inner, builder);
     if (status || b->used == 0 || inner->size == 0)
         return status;
     bool irregular = false;
@@ -138,14 +139,14 @@ static int append_indexed(tempi_builder *draft, blocks *b, const tempi_layout *i
     const double as_table = (double)entry *
                             (double)(b->equal && !irregular ? b->used : b->elements);
     if (b->used <= TEMPI_FEW_RUNS || (!inner->dense && as_boxes <= as_table)) {
-        draft->size = packed;
+        builder->size = packed;
         for (int64_t i = 0; i < b->n && !status; i++)
-            status = tempi_builder_block(draft, inner, block_length(b, i), b->displacements[i]);
+            status = tempi_builder_block(builder, inner, block_length(b, i), b->displacements[i]);
         return status;
     }
     if (irregular || (inner->dense && !b->equal))
-        return append_runs(draft, b, inner, packed, inner->dense);
-    return append_tabled(draft, b, inner, packed);
+        return append_runs(builder, b, inner, packed, inner->dense);
+    return append_tabled(builder, b, inner, packed);
 }
 
 int tempi_layout_hindexed(int64_t n, const int64_t *blocklengths, const int64_t *displacements,
@@ -153,11 +154,11 @@ int tempi_layout_hindexed(int64_t n, const int64_t *blocklengths, const int64_t 
 {
     if (n < 0 || (n > 0 && (!blocklengths || !displacements)) || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
+    tempi_builder builder;
+    tempi_builder_init(&builder);
     blocks b = {.n = n, .lengths = blocklengths, .displacements = displacements};
-    const int status = append_indexed(&draft, &b, inner);
-    return tempi_builder_layout(status, &draft, out);
+    const int status = append_indexed(&builder, &b, inner);
+    return tempi_builder_layout(status, &builder, out);
 }
 
 int tempi_layout_hindexed_block(int64_t n, int64_t blocklength, const int64_t *displacements,
@@ -165,11 +166,11 @@ int tempi_layout_hindexed_block(int64_t n, int64_t blocklength, const int64_t *d
 {
     if (n < 0 || blocklength < 0 || (n > 0 && !displacements) || !inner || !out)
         return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
+    tempi_builder builder;
+    tempi_builder_init(&builder);
     blocks b = {.n = n, .length = blocklength, .displacements = displacements};
-    const int status = append_indexed(&draft, &b, inner);
-    return tempi_builder_layout(status, &draft, out);
+    const int status = append_indexed(&builder, &b, inner);
+    return tempi_builder_layout(status, &builder, out);
 }
 
 /* ---- struct ---------------------------------------------------------------------------------- */
@@ -193,14 +194,14 @@ static int64_t member_runs(const members *m, int64_t i)
     return tempi_mul64(m->lengths[i], m->inners[i]->runs, &runs) ? INT64_MAX : runs;
 }
 
-/* A member that is smaller as plain runs than as boxes. */
+/* Whether a member is smaller as plain runs than as boxes. */
 static bool member_small(const members *m, int64_t i)
 {
     const int64_t room = m->inners[i]->nboxes * (int64_t)(sizeof(tempi_box) / sizeof(tempi_entry));
     return member_runs(m, i) <= room;
 }
 
-/* First index past the members from i on that are of one type. */
+/* First index after the members from i on that have one type. */
 static int64_t uniform_segment(const members *m, int64_t i)
 {
     const tempi_layout *inner = m->inners[i];
@@ -209,7 +210,7 @@ static int64_t uniform_segment(const members *m, int64_t i)
     return i;
 }
 
-/* Are the members from i on so many of one type that a table over that type's boxes is smaller? */
+/* Whether so many members from i on have one type that a table over its boxes is smaller. */
 static bool member_crowd(const members *m, int64_t i)
 {
     enum { CROWD = 64 };
@@ -218,8 +219,7 @@ static bool member_crowd(const members *m, int64_t i)
            uniform_segment(m, i) - i >= CROWD;
 }
 
-/* First index past the members from i on that are empty or small; *runs: how many runs they have.
- */
+/* First index after the members from i on that are empty or small; *runs: their number of runs. */
 static int64_t small_segment(const members *m, int64_t i, int64_t *runs)
 {
     *runs = 0;
@@ -228,16 +228,15 @@ static int64_t small_segment(const members *m, int64_t i, int64_t *runs)
     return i;
 }
 
-static int append_boxes(tempi_builder *draft, const members *m, int64_t from, int64_t to)
+static int append_boxes(tempi_builder *builder, const members *m, int64_t from, int64_t to)
 {
     int status = TEMPI_OK;
     for (int64_t i = from; i < to && !status; i++)
-        status = tempi_builder_block(draft, m->inners[i], m->lengths[i], m->displacements[i]);
+        status = tempi_builder_block(builder, m->inners[i], m->lengths[i], m->displacements[i]);
     return status;
 }
 
-/* The runs of the types that small members had last: few types recur in a struct of many members.
- */
+/* The runs of the last few types of small members: a struct of many members has few types. */
 typedef struct run_cache {
     const tempi_layout *type;
     tempi_run *space; /* owns the memory of runs */
@@ -266,7 +265,7 @@ typedef struct sequence {
     tempi_entry *first, *next;
 } sequence;
 
-/* Appends a run, unless it just continues the last one. */
+/* Appends a run, or extends the last one if it continues it. */
 static inline void sequence_push(sequence *s, int64_t packed, int64_t offset)
 {
     if (s->next > s->first && offset - s->next[-1].offset == packed - s->next[-1].packed)
@@ -295,16 +294,16 @@ static int member_write(const members *m, int64_t i, int64_t packed, run_cache *
     return TEMPI_OK;
 }
 
-static int members_write(tempi_builder *draft, const members *m, int64_t from, int64_t to,
+static int members_write(tempi_builder *builder, const members *m, int64_t from, int64_t to,
                          sequence *s)
 {
     run_cache cache[CACHED_TYPES] = {{0}};
     int status = TEMPI_OK;
     for (int64_t i = from; i < to && !status; i++) {
-        const int64_t packed = draft->size;
-        status = tempi_builder_bound(draft, m->inners[i], m->lengths[i], m->displacements[i]);
+        const int64_t packed = builder->size;
+        status = tempi_builder_bound(builder, m->inners[i], m->lengths[i], m->displacements[i]);
         if (!status)
-            status = tempi_builder_grow(draft, m->inners[i], m->lengths[i]);
+            status = tempi_builder_grow(builder, m->inners[i], m->lengths[i]);
         if (!status && !member_empty(m, i))
             status = member_write(m, i, packed, cache, s);
     }
@@ -313,47 +312,47 @@ static int members_write(tempi_builder *draft, const members *m, int64_t from, i
     return status;
 }
 
-static int append_members_as_runs(tempi_builder *draft, const members *m, int64_t from, int64_t to,
-                                  int64_t total)
+static int append_members_as_runs(tempi_builder *builder, const members *m, int64_t from,
+                                  int64_t to, int64_t total)
 {
     tempi_shared_table *table = tempi_table_new(total, true);
     if (!table)
         return TEMPI_ERR_MEMORY;
     sequence s = {table->entries, table->entries};
-    const int status = members_write(draft, m, from, to, &s);
+    const int status = members_write(builder, m, from, to, &s);
     const int64_t n = s.next - s.first;
-    *s.next = (tempi_entry){0, draft->size};
+    *s.next = (tempi_entry){0, builder->size};
     if (status) {
         tempi_table_release(&table->pub);
         return status;
     }
     const tempi_box around = {0};
     if (n <= TEMPI_FEW_RUNS) {
-        const int appended = tempi_runs_table(s.first, n, &around, draft);
+        const int appended = tempi_runs_table(s.first, n, &around, builder);
         tempi_table_release(&table->pub);
         return appended;
     }
     table = tempi_table_shrink(table, n);
     const tempi_entry start = tempi_table_seal(table, true);
-    return tempi_builder_table(draft, (tempi_box){.offset = start.offset, .packed = start.packed},
+    return tempi_builder_table(builder, (tempi_box){.offset = start.offset, .packed = start.packed},
                                table);
 }
 
-/* Stretches of small members become one table of runs, many members of one type become an indexed
- * type, and all others their own boxes. */
-static int append_members(tempi_builder *draft, const members *m)
+/* Segments of small members become one table of runs, many members of one type an indexed type, all
+ * others their own boxes. */
+static int append_members(tempi_builder *builder, const members *m)
 {
     int status = TEMPI_OK;
     for (int64_t i = 0; i < m->n && !status;) {
         int64_t runs, to = small_segment(m, i, &runs);
         if (to > i) {
-            status = runs > TEMPI_FEW_RUNS ? append_members_as_runs(draft, m, i, to, runs)
-                                           : append_boxes(draft, m, i, to);
+            status = runs > TEMPI_FEW_RUNS ? append_members_as_runs(builder, m, i, to, runs)
+                                           : append_boxes(builder, m, i, to);
         } else {
             to = uniform_segment(m, i);
             blocks b = {
                 .n = to - i, .lengths = m->lengths + i, .displacements = m->displacements + i};
-            status = append_indexed(draft, &b, m->inners[i]);
+            status = append_indexed(builder, &b, m->inners[i]);
         }
         i = to;
     }
@@ -368,9 +367,9 @@ int tempi_layout_struct(int64_t n, const int64_t *blocklengths, const int64_t *d
     for (int64_t i = 0; i < n; i++)
         if (blocklengths[i] < 0 || !inners[i])
             return TEMPI_ERR_ARG;
-    tempi_builder draft;
-    tempi_builder_init(&draft);
+    tempi_builder builder;
+    tempi_builder_init(&builder);
     const members m = {n, blocklengths, displacements, inners};
-    const int status = append_members(&draft, &m);
-    return tempi_builder_layout(status, &draft, out);
+    const int status = append_members(&builder, &m);
+    return tempi_builder_layout(status, &builder, out);
 }

@@ -1,21 +1,19 @@
-/* datatype/layout.h: what a layout is inside the engine.
+/* datatype/layout.h: layouts inside the engine.
  *
- * raw        what a constructor returns: boxes composed, nothing simplified; owned by the caller
- * canonical  what tempi_layout_canonical returns: interned and counted
- * draft      boxes under construction (layout_builder.h); constructors and passes work on drafts
- * only
+ * raw        returned by a constructor: boxes composed, nothing simplified; owned by the caller
+ * canonical  returned by tempi_layout_canonical: interned and counted
+ * builder    boxes under construction (layout_builder.h); only constructors and passes use it
  *
- * Guarantee of the canonical form ("equal bytes in equal order give the same pointer"; the bounds
- * lb and extent are part of a type's identity). It holds, however the types were built, when
- *   1. the bytes are a perfect nest (one box without a table: every vector, subarray face,
- * transpose, array of structs with one field ...) and the passes arrive at one box: the folded nest
- * of a byte sequence is unique (proof at tempi_nest_find in regular.c); or
- *   2. the type has at most TEMPI_DERIVE_RUNS maximal runs and the passes' boxes list at most
- *      TEMPI_DERIVE_LISTED: such types are derived again from their run sequence alone; or
- *   3. the type is one irregular sequence of runs (one table, no dimension over or under it).
+ * Guarantee of the canonical form: equal bytes in equal order give the same pointer (the bounds lb
+ * and extent are part of a type's identity). It holds, however the types were built, when
+ *  1. the bytes are a perfect nest (one box without a table: every vector, subarray face,
+ *     transpose, array of structs with one field ...) and the passes arrive at one box: the folded
+ *     nest of a byte sequence is unique (proof at tempi_nest_find in regular.c); or
+ *  2. the type has at most TEMPI_DERIVE_RUNS maximal runs and the passes' boxes list at most
+ *     TEMPI_DERIVE_LISTED: such types are derived again from their run sequence alone; or
+ *  3. the type is one irregular sequence of runs (one table, no dimension over or under it).
  * Larger types that mix tables, dimensions and several boxes are canonical as far as the passes
- * reach: the same construction always gives the same pointer, two different ones mostly do.
- */
+ * reach: the same construction always gives the same pointer, two different ones usually do. */
 #ifndef TEMPI_DATATYPE_LAYOUT_H
 #define TEMPI_DATATYPE_LAYOUT_H
 #include "tempi.h"
@@ -24,17 +22,17 @@
 
 enum {
     TEMPI_DERIVE_RUNS = 256,    /* types up to this many maximal runs are derived from them */
-    TEMPI_DERIVE_LISTED = 4096, /* ... if the boxes list no more than this many before merging */
-    TEMPI_FEW_RUNS = 4 /* up to so many loose runs in a row stay boxes, more make a table */
+    TEMPI_DERIVE_LISTED = 4096, /* ... if the boxes list at most this many before merging */
+    TEMPI_FEW_RUNS = 4 /* up to this many loose runs in a row stay boxes, more make a table */
 };
 
-/* A table that several boxes share. entries[0] is always (0, 0): the boxes carry the start. */
+/* A table shared by several boxes. entries[0] is always (0, 0): the boxes hold the start. */
 typedef struct tempi_shared_table {
     tempi_table pub; /* first: a box's `table` points here */
     _Atomic int64_t refs;
     int64_t lo;           /* smallest entry offset */
     int64_t hi;           /* largest entry offset; with variable runs the largest end of a run */
-    _Atomic bool settled; /* it is what the passes make of its runs: no need to look again */
+    _Atomic bool settled; /* already final: the passes need not process it again */
     tempi_entry entries[];
 } tempi_shared_table;
 
@@ -42,9 +40,9 @@ typedef struct tempi_layout_object {
     tempi_layout pub;     /* first: the public pointer is the object's */
     _Atomic int64_t refs; /* of an interned layout; 0: raw */
     uint64_t hash;
-    struct tempi_layout_object *next; /* in its bucket of the interning table */
-    _Atomic(void *)
-        plans[2]; /* pub.kept: the packer's, by direction, for one element; from malloc */
+    struct tempi_layout_object *next; /* next in its bucket of the interning table */
+    /* pub.kept: the packer's cached plans, by direction, for one element; from malloc. */
+    _Atomic(void *) plans[2];
     tempi_box boxes[];
 } tempi_layout_object;
 
@@ -55,7 +53,7 @@ static inline tempi_layout_object *tempi_layout_object_of(const tempi_layout *la
 
 /* The same boxes and bounds. */
 bool tempi_layout_equal(const tempi_layout *a, const tempi_layout *b);
-/* Another reference to a canonical layout; returns it. */
+/* Adds a reference to a canonical layout; returns it. */
 const tempi_layout *tempi_layout_retain(const tempi_layout *layout);
 
 /* ---- overflow: true when the result does not fit in 63 bits ---------------------------------- */
@@ -70,11 +68,12 @@ static inline bool tempi_mul64(int64_t a, int64_t b, int64_t *product)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* A table for n entries (and a closing one if `variable`), uninitialised; NULL: out of memory. */
+/* An uninitialised table for n entries (and a closing one if `variable`); NULL: out of memory. */
 tempi_shared_table *tempi_table_new(int64_t n, bool variable);
-/* Keeps the first n entries and the closing one of a table of variable runs. */
+/* Shortens a table of variable runs to its first n entries and the closing one. */
 tempi_shared_table *tempi_table_shrink(tempi_shared_table *table, int64_t n);
-/* Moves the entries so that the first is (0, 0), notes the bounds, and returns where it was. */
+/* Shifts the entries so that the first is (0, 0), records the bounds, and returns the old first
+ * entry. */
 tempi_entry tempi_table_seal(tempi_shared_table *table, bool variable);
 void tempi_table_retain(const tempi_table *table);
 void tempi_table_release(const tempi_table *table);
@@ -83,7 +82,7 @@ static inline const tempi_shared_table *tempi_table_shared(const tempi_table *ta
 {
     return (const tempi_shared_table *)(const void *)table;
 }
-/* Notes, and tells, that the passes make nothing better of the table's runs. */
+/* Sets and reads the mark that the passes cannot simplify the table's runs. */
 void tempi_table_settle(const tempi_table *table);
 static inline bool tempi_table_settled(const tempi_table *table)
 {
@@ -92,8 +91,8 @@ static inline bool tempi_table_settled(const tempi_table *table)
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
-/* How many of the box's dims lie outside its table; ndims if it has none. A dim inside is smaller
- * than the gap between two entries, one outside is at least as large as the table's whole span. */
+/* Number of the box's dims outside its table; ndims if it has none. The stride of a dim inside is
+ * smaller than the gap between two entries; outside it is at least the table's whole span. */
 static inline int tempi_box_level(const tempi_box *box)
 {
     int level = box->ndims;
@@ -104,12 +103,12 @@ static inline int tempi_box_level(const tempi_box *box)
         level--;
     return level;
 }
-/* Packed bytes from the box's first to past its last. */
+/* Packed bytes from the box's first byte to past its last. */
 int64_t tempi_box_span(const tempi_box *box);
 int64_t tempi_box_runs(const tempi_box *box);
 /* [lo, hi) in memory; false when it does not fit in 63 bits. */
 bool tempi_box_bounds(const tempi_box *box, int64_t *lo, int64_t *hi);
-/* Same run, dims, table and space: equal up to a shift in memory and in the packed stream. */
+/* Same run, dims, table and space: equal except for a shift in memory and in the packed stream. */
 bool tempi_box_same_shape(const tempi_box *a, const tempi_box *b);
 void tempi_box_insert_dim(tempi_box *box, int at, tempi_dim dim);
 void tempi_box_remove_dim(tempi_box *box, int at);

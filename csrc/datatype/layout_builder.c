@@ -1,32 +1,32 @@
-/* datatype/layout_builder.c: boxes under construction, and how they become a layout. */
+/* datatype/layout_builder.c: boxes under construction, and their conversion to a layout. */
 #include "datatype/layout_builder.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-void tempi_builder_init(tempi_builder *draft)
+void tempi_builder_init(tempi_builder *builder)
 {
-    draft->size = draft->lb = draft->ub = draft->low = draft->high = 0;
-    draft->bounded = false;
-    draft->nboxes = 0;
-    draft->room = TEMPI_BUILDER_OWN;
-    draft->boxes = draft->own;
+    builder->size = builder->lb = builder->ub = builder->low = builder->high = 0;
+    builder->bounded = false;
+    builder->nboxes = 0;
+    builder->capacity = TEMPI_BUILDER_OWN;
+    builder->boxes = builder->own;
 }
 
-void tempi_builder_empty(tempi_builder *draft)
+void tempi_builder_empty(tempi_builder *builder)
 {
-    for (int64_t i = 0; i < draft->nboxes; i++)
-        tempi_table_release(draft->boxes[i].table);
-    draft->nboxes = 0;
+    for (int64_t i = 0; i < builder->nboxes; i++)
+        tempi_table_release(builder->boxes[i].table);
+    builder->nboxes = 0;
 }
 
-void tempi_builder_clear(tempi_builder *draft)
+void tempi_builder_clear(tempi_builder *builder)
 {
-    tempi_builder_empty(draft);
-    if (draft->boxes != draft->own)
-        free(draft->boxes);
-    draft->boxes = draft->own;
-    draft->room = TEMPI_BUILDER_OWN;
+    tempi_builder_empty(builder);
+    if (builder->boxes != builder->own)
+        free(builder->boxes);
+    builder->boxes = builder->own;
+    builder->capacity = TEMPI_BUILDER_OWN;
 }
 
 void tempi_builder_swap_boxes(tempi_builder *a, tempi_builder *b)
@@ -39,64 +39,64 @@ void tempi_builder_swap_boxes(tempi_builder *a, tempi_builder *b)
     b->boxes = old.boxes == a->own ? b->own : old.boxes;
     a->nboxes = b->nboxes;
     b->nboxes = old.nboxes;
-    a->room = b->room;
-    b->room = old.room;
+    a->capacity = b->capacity;
+    b->capacity = old.capacity;
 }
 
-int tempi_builder_reserve(tempi_builder *draft, int64_t more)
+int tempi_builder_reserve(tempi_builder *builder, int64_t more)
 {
-    if (more <= draft->room - draft->nboxes)
+    if (more <= builder->capacity - builder->nboxes)
         return TEMPI_OK;
-    if (more > INT_MAX - draft->nboxes) /* nboxes is an int32_t in the layout */
+    if (more > INT_MAX - builder->nboxes) /* nboxes is an int32_t in the layout */
         return TEMPI_ERR_UNSUPPORTED;
-    int64_t room = draft->room * 2;
-    if (room < draft->nboxes + more)
-        room = draft->nboxes + more;
-    tempi_box *old = draft->boxes == draft->own ? NULL : draft->boxes;
-    tempi_box *boxes = realloc(old, (size_t)room * sizeof *boxes);
+    int64_t capacity = builder->capacity * 2;
+    if (capacity < builder->nboxes + more)
+        capacity = builder->nboxes + more;
+    tempi_box *old = builder->boxes == builder->own ? NULL : builder->boxes;
+    tempi_box *boxes = realloc(old, (size_t)capacity * sizeof *boxes);
     if (!boxes)
         return TEMPI_ERR_MEMORY;
     if (!old)
-        memcpy(boxes, draft->own, (size_t)draft->nboxes * sizeof *boxes);
-    draft->boxes = boxes;
-    draft->room = room;
+        memcpy(boxes, builder->own, (size_t)builder->nboxes * sizeof *boxes);
+    builder->boxes = boxes;
+    builder->capacity = capacity;
     return TEMPI_OK;
 }
 
-int tempi_builder_append(tempi_builder *draft, const tempi_box *box)
+int tempi_builder_append(tempi_builder *builder, const tempi_box *box)
 {
-    const int status = tempi_builder_reserve(draft, 1);
+    const int status = tempi_builder_reserve(builder, 1);
     if (status)
         return status;
-    draft->boxes[draft->nboxes++] = *box;
+    builder->boxes[builder->nboxes++] = *box;
     tempi_table_retain(box->table);
     return TEMPI_OK;
 }
 
 /* Replaces the boxes from `first` on, which cover a gapless piece of the packed stream, by their
- * runs: the way out when variable runs have no place for another dimension. */
-static int builder_flatten(tempi_builder *draft, int64_t first)
+ * runs: used when variable runs cannot take another dimension. */
+static int builder_flatten(tempi_builder *builder, int64_t first)
 {
     int64_t total = 0, n;
-    for (int64_t i = first; i < draft->nboxes; i++)
-        total += tempi_box_runs(&draft->boxes[i]);
+    for (int64_t i = first; i < builder->nboxes; i++)
+        total += tempi_box_runs(&builder->boxes[i]);
     if (total > INT64_MAX / (2 * (int64_t)sizeof(tempi_run)))
         return TEMPI_ERR_MEMORY;
     tempi_run *space = malloc(2 * (size_t)total * sizeof *space);
     if (!space)
         return TEMPI_ERR_MEMORY;
-    tempi_run *runs = tempi_runs_collect(draft->boxes + first, draft->nboxes - first, space,
+    tempi_run *runs = tempi_runs_collect(builder->boxes + first, builder->nboxes - first, space,
                                          space + total, &n);
     n = tempi_runs_merge(runs, n);
-    while (draft->nboxes > first)
-        tempi_table_release(draft->boxes[--draft->nboxes].table);
-    const int status = tempi_builder_runs(draft, runs, n);
+    while (builder->nboxes > first)
+        tempi_table_release(builder->boxes[--builder->nboxes].table);
+    const int status = tempi_builder_runs(builder, runs, n);
     free(space);
     return status;
 }
 
-/* Turns the two neighbouring dimensions of a box without a table that have the smallest product, or
- * a table and its smaller neighbour, into one table. */
+/* Turns the two adjacent dimensions with the smallest product of a box without a table, or a table
+ * and its smaller neighbour, into one table. */
 static int box_spill(tempi_box *box)
 {
     const tempi_entry start = {0, 0}, *old = &start;
@@ -144,19 +144,18 @@ static int box_spill(tempi_box *box)
     return TEMPI_OK;
 }
 
-/* After this every box from `first` on has place for one more dimension beside the message's count.
- */
-static int builder_make_place(tempi_builder *draft, int64_t first)
+/* Frees, in every box from `first` on, one dimension beside the message's count. */
+static int builder_make_place(tempi_builder *builder, int64_t first)
 {
-    for (int64_t i = first; i < draft->nboxes; i++) {
-        tempi_box *box = &draft->boxes[i];
+    for (int64_t i = first; i < builder->nboxes; i++) {
+        tempi_box *box = &builder->boxes[i];
         while (box->ndims >= TEMPI_MAX_DIMS - 1) {
             while (tempi_box_fold(box) || tempi_box_flatten(box)) {
             }
             if (box->ndims < TEMPI_MAX_DIMS - 1)
                 break;
             if (box->run == 0) /* a table of variable runs cannot hold gaps in the packed stream */
-                return builder_flatten(draft, first);
+                return builder_flatten(builder, first);
             const int status = box_spill(box);
             if (status)
                 return status;
@@ -165,33 +164,33 @@ static int builder_make_place(tempi_builder *draft, int64_t first)
     return TEMPI_OK;
 }
 
-int tempi_builder_repeat(tempi_builder *draft, int64_t first, int64_t count, int64_t stride,
+int tempi_builder_repeat(tempi_builder *builder, int64_t first, int64_t count, int64_t stride,
                          int64_t packed_stride)
 {
     if (count == 1)
         return TEMPI_OK;
-    const int status = builder_make_place(draft, first);
+    const int status = builder_make_place(builder, first);
     if (status)
         return status;
-    for (int64_t i = first; i < draft->nboxes; i++)
-        tempi_box_insert_dim(&draft->boxes[i], 0, (tempi_dim){count, stride, packed_stride});
+    for (int64_t i = first; i < builder->nboxes; i++)
+        tempi_box_insert_dim(&builder->boxes[i], 0, (tempi_dim){count, stride, packed_stride});
     return TEMPI_OK;
 }
 
-int tempi_builder_grow(tempi_builder *draft, const tempi_layout *inner, int64_t blocklength)
+int tempi_builder_grow(tempi_builder *builder, const tempi_layout *inner, int64_t blocklength)
 {
     int64_t bytes;
-    if (tempi_mul64(blocklength, inner->size, &bytes) || tempi_add64(draft->size, bytes, &bytes))
+    if (tempi_mul64(blocklength, inner->size, &bytes) || tempi_add64(builder->size, bytes, &bytes))
         return TEMPI_ERR_OVERFLOW;
-    draft->size = bytes;
+    builder->size = bytes;
     return TEMPI_OK;
 }
 
-int tempi_builder_bound(tempi_builder *draft, const tempi_layout *inner, int64_t blocklength,
+int tempi_builder_bound(tempi_builder *builder, const tempi_layout *inner, int64_t blocklength,
                         int64_t offset)
 {
     if (blocklength == 0 || (inner->size == 0 && inner->lb == 0 && inner->extent == 0))
-        return TEMPI_OK; /* an empty type map has no bounds to give */
+        return TEMPI_OK; /* an empty type map has no bounds */
     int64_t lb, ub, reach, low, high, unused;
     if (tempi_add64(offset, inner->lb, &lb) || tempi_add64(lb, inner->extent, &ub) ||
         tempi_add64(offset, inner->true_lb, &low) || tempi_add64(offset, inner->true_ub, &high) ||
@@ -203,43 +202,44 @@ int tempi_builder_bound(tempi_builder *draft, const tempi_layout *inner, int64_t
             return TEMPI_ERR_OVERFLOW;
     low = lb < low ? lb : low;
     high = ub > high ? ub : high;
-    draft->lb = !draft->bounded || lb < draft->lb ? lb : draft->lb;
-    draft->ub = !draft->bounded || ub > draft->ub ? ub : draft->ub;
-    draft->low = !draft->bounded || low < draft->low ? low : draft->low;
-    draft->high = !draft->bounded || high > draft->high ? high : draft->high;
-    draft->bounded = true;
-    return __builtin_sub_overflow(draft->high, draft->low, &unused) ? TEMPI_ERR_OVERFLOW : TEMPI_OK;
+    builder->lb = !builder->bounded || lb < builder->lb ? lb : builder->lb;
+    builder->ub = !builder->bounded || ub > builder->ub ? ub : builder->ub;
+    builder->low = !builder->bounded || low < builder->low ? low : builder->low;
+    builder->high = !builder->bounded || high > builder->high ? high : builder->high;
+    builder->bounded = true;
+    return __builtin_sub_overflow(builder->high, builder->low, &unused) ? TEMPI_ERR_OVERFLOW
+                                                                        : TEMPI_OK;
 }
 
-int tempi_builder_block(tempi_builder *draft, const tempi_layout *inner, int64_t blocklength,
+int tempi_builder_block(tempi_builder *builder, const tempi_layout *inner, int64_t blocklength,
                         int64_t offset)
 {
-    int status = tempi_builder_bound(draft, inner, blocklength, offset);
+    int status = tempi_builder_bound(builder, inner, blocklength, offset);
     if (status || blocklength == 0 || inner->size == 0)
         return status;
-    const int64_t packed = draft->size, first = draft->nboxes;
-    status = tempi_builder_grow(draft, inner, blocklength);
+    const int64_t packed = builder->size, first = builder->nboxes;
+    status = tempi_builder_grow(builder, inner, blocklength);
     for (int32_t i = 0; i < inner->nboxes && !status; i++) {
         tempi_box box = inner->boxes[i];
         if (tempi_add64(box.offset, offset, &box.offset))
             return TEMPI_ERR_OVERFLOW;
         box.packed += packed;
-        status = tempi_builder_append(draft, &box);
+        status = tempi_builder_append(builder, &box);
     }
     if (status)
         return status;
-    return tempi_builder_repeat(draft, first, blocklength, inner->extent, inner->size);
+    return tempi_builder_repeat(builder, first, blocklength, inner->extent, inner->size);
 }
 
-int tempi_builder_table(tempi_builder *draft, tempi_box box, tempi_shared_table *table)
+int tempi_builder_table(tempi_builder *builder, tempi_box box, tempi_shared_table *table)
 {
     box.table = &table->pub;
-    const int status = tempi_builder_append(draft, &box);
+    const int status = tempi_builder_append(builder, &box);
     tempi_table_release(&table->pub);
     return status;
 }
 
-int tempi_builder_runs(tempi_builder *draft, const tempi_run *runs, int64_t n)
+int tempi_builder_runs(tempi_builder *builder, const tempi_run *runs, int64_t n)
 {
     tempi_box box = {0};
     if (n <= TEMPI_FEW_RUNS) {
@@ -248,7 +248,7 @@ int tempi_builder_runs(tempi_builder *draft, const tempi_run *runs, int64_t n)
             box.offset = runs[i].offset;
             box.packed = runs[i].packed;
             box.run = runs[i].bytes;
-            status = tempi_builder_append(draft, &box);
+            status = tempi_builder_append(builder, &box);
         }
         return status;
     }
@@ -261,20 +261,20 @@ int tempi_builder_runs(tempi_builder *draft, const tempi_run *runs, int64_t n)
     const tempi_entry first = tempi_table_seal(table, true);
     box.offset = first.offset;
     box.packed = first.packed;
-    return tempi_builder_table(draft, box, table);
+    return tempi_builder_table(builder, box, table);
 }
 
-int tempi_builder_view(const tempi_builder *draft, tempi_layout *view)
+int tempi_builder_view(const tempi_builder *builder, tempi_layout *view)
 {
-    tempi_layout v = {.size = draft->size,
-                      .lb = draft->lb,
-                      .nboxes = (int32_t)draft->nboxes,
-                      .boxes = draft->boxes};
+    tempi_layout v = {.size = builder->size,
+                      .lb = builder->lb,
+                      .nboxes = (int32_t)builder->nboxes,
+                      .boxes = builder->boxes};
     int64_t unused;
-    if (__builtin_sub_overflow(draft->ub, draft->lb, &v.extent))
+    if (__builtin_sub_overflow(builder->ub, builder->lb, &v.extent))
         return TEMPI_ERR_OVERFLOW;
-    for (int64_t i = 0; i < draft->nboxes; i++) {
-        const tempi_box *box = &draft->boxes[i];
+    for (int64_t i = 0; i < builder->nboxes; i++) {
+        const tempi_box *box = &builder->boxes[i];
         int64_t lo, hi;
         if (!tempi_box_bounds(box, &lo, &hi))
             return TEMPI_ERR_OVERFLOW;
@@ -283,24 +283,24 @@ int tempi_builder_view(const tempi_builder *draft, tempi_layout *view)
         v.runs += tempi_box_runs(box);
     }
     if (__builtin_sub_overflow(v.true_ub, v.true_lb,
-                               &unused)) /* then any two offsets can be subtracted */
+                               &unused)) /* so that any two offsets can be subtracted */
         return TEMPI_ERR_OVERFLOW;
-    v.dense = draft->nboxes == 1 && draft->boxes[0].run == v.size && v.extent == v.size;
+    v.dense = builder->nboxes == 1 && builder->boxes[0].run == v.size && v.extent == v.size;
     *view = v;
     return TEMPI_OK;
 }
 
-int tempi_builder_finish(tempi_builder *draft, tempi_layout_object **out)
+int tempi_builder_finish(tempi_builder *builder, tempi_layout_object **out)
 {
     tempi_layout view;
-    const int status = tempi_builder_view(draft, &view);
+    const int status = tempi_builder_view(builder, &view);
     if (status)
         return status;
-    const size_t bytes = (size_t)draft->nboxes * sizeof(tempi_box);
+    const size_t bytes = (size_t)builder->nboxes * sizeof(tempi_box);
     tempi_layout_object *object = malloc(sizeof *object + bytes);
     if (!object)
         return TEMPI_ERR_MEMORY;
-    memcpy(object->boxes, draft->boxes, bytes);
+    memcpy(object->boxes, builder->boxes, bytes);
     object->pub = view;
     object->pub.boxes = object->boxes;
     object->pub.kept = object->plans;
@@ -309,17 +309,17 @@ int tempi_builder_finish(tempi_builder *draft, tempi_layout_object **out)
     object->next = NULL;
     atomic_init(&object->plans[0], NULL);
     atomic_init(&object->plans[1], NULL);
-    draft->nboxes = 0; /* the references moved */
+    builder->nboxes = 0; /* the references moved */
     *out = object;
     return TEMPI_OK;
 }
 
-int tempi_builder_layout(int status, tempi_builder *draft, tempi_layout **out)
+int tempi_builder_layout(int status, tempi_builder *builder, tempi_layout **out)
 {
     tempi_layout_object *object;
     if (!status)
-        status = tempi_builder_finish(draft, &object);
-    tempi_builder_clear(draft);
+        status = tempi_builder_finish(builder, &object);
+    tempi_builder_clear(builder);
     if (!status)
         *out = &object->pub;
     return status;

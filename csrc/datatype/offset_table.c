@@ -1,4 +1,4 @@
-/* datatype/offset_table.c: irregular dimensions, shared and counted. */
+/* datatype/offset_table.c: tables of irregular dimensions, shared and reference-counted. */
 #include "base/allocate.h"
 #include "datatype/layout.h"
 #include <stdlib.h>

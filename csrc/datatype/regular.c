@@ -1,18 +1,19 @@
-/* datatype/regular.c: what is regular in a table or in a sequence of runs.
+/* datatype/regular.c: finds regularity in a table or in a sequence of runs.
  *
- * table    a box's table becomes dimensions if its entries are a perfect nest; several boxes if the
- *          entries repeat a pattern; runs that continue one another are merged first; and what
- * stays irregular becomes the cheaper of a table of equal runs and a table of variable runs. */
+ * table    a box's table becomes dimensions if its entries are a perfect nest, and several boxes if
+ *          the entries repeat a pattern; runs that continue one another are merged first; an
+ *          irregular rest becomes the cheaper of a table of equal runs and one of variable runs.
+ */
 #include "datatype/passes.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Greedy from the inside: the step is the distance of the first two pieces, its count the number of
- * pieces until that step is broken, and that many pieces are the next larger piece.
+/* Greedy from the inside: the step is the distance of the first two pieces, its count is the number
+ * of pieces until that step is broken, and that many pieces are the next larger piece.
  *
  * Why the nest is unique: in a folded nest the first break of the innermost step comes exactly at
  * its count (else the next dimension would have been flattened into it), so run, innermost stride
- * and count are read off the bytes themselves; the same holds for every dimension further out. */
+ * and count are read off the bytes themselves; the same holds for every outer dimension. */
 int tempi_nest_find(const tempi_entry *e, int64_t n, tempi_dim *dims, int most)
 {
     int ndims = 0;
@@ -53,8 +54,7 @@ static int64_t run_length(const tempi_entry *e, int64_t i)
     return e[i + 1].packed - e[i].packed;
 }
 
-/* Do already the first few runs break the nest? Spares irregular types the cut of all their runs.
- */
+/* Whether the first few runs already break the nest. Avoids cutting all runs of irregular types. */
 static bool nest_refuted(const tempi_entry *e, int64_t n)
 {
     enum { LOOK = 64 };
@@ -79,8 +79,8 @@ static bool nest_refuted(const tempi_entry *e, int64_t n)
     return false;
 }
 
-/* Cuts runs of twice the first one's length in two (where a nest's last run of one row touches the
- * first of the next); NULL: other lengths occur, so no perfect nest, or no memory. */
+/* Halves runs of twice the first one's length (where the last run of one row of a nest touches the
+ * first of the next); NULL: other lengths occur, so no perfect nest, or out of memory. */
 static tempi_entry *runs_cut(const tempi_entry *e, int64_t n, int64_t *pieces)
 {
     const int64_t run = run_length(e, 0);
@@ -118,7 +118,7 @@ static int resolve_nest(const tempi_entry *e, int64_t n, const tempi_box *around
     return tempi_builder_append(out, &box);
 }
 
-/* The shortest pattern of p > 1 runs of which all the sequence is rigid copies; 0: none. */
+/* The shortest pattern of p > 1 runs whose rigid copies are the whole sequence; 0: none. */
 static int64_t runs_period(const tempi_entry *e, int64_t n)
 {
     for (int64_t p = 2; p <= TEMPI_PERIOD_MAX && 2 * p <= n; p++) {
@@ -135,7 +135,8 @@ static int64_t runs_period(const tempi_entry *e, int64_t n)
     return 0;
 }
 
-/* One box for each run of the pattern, all with the dims, or the table, of where the copies lie. */
+/* Appends one box per run of the pattern; all have the dims, or the table, of the copies'
+ * positions. */
 static int resolve_period(const tempi_entry *e, int64_t n, const tempi_box *around,
                           tempi_builder *out, bool *found)
 {
@@ -174,8 +175,8 @@ int tempi_runs_resolve(const tempi_entry *e, int64_t n, const tempi_box *around,
     return status || *found ? status : resolve_period(e, n, around, out, found);
 }
 
-/* The length of all runs; 0: they differ. (Equal pieces of different runs would be as fast to copy
- * and take up to twice the memory.) */
+/* The common length of all runs; 0: they differ. (Cutting runs into equal pieces would copy as fast
+ * but take up to twice the memory.) */
 static int64_t runs_unit(const tempi_entry *e, int64_t n)
 {
     const int64_t unit = run_length(e, 0);
@@ -210,7 +211,7 @@ int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, t
     return tempi_builder_table(out, nest_box(around, first, unit, NULL, 0), table);
 }
 
-/* The table's runs, merged, with a closing entry; NULL: no memory. */
+/* The table's runs, merged, with a closing entry; NULL: out of memory. */
 static tempi_entry *table_runs(const tempi_box *box, int64_t *n)
 {
     const tempi_table *t = box->table;
@@ -221,7 +222,7 @@ static tempi_entry *table_runs(const tempi_box *box, int64_t *n)
     merged[0] = t->entries[0];
     for (int64_t i = 1; i < t->n; i++) {
         const tempi_entry e = t->entries[i], last = merged[kept];
-        if (e.offset - last.offset != e.packed - last.packed) /* not the same run going on */
+        if (e.offset - last.offset != e.packed - last.packed) /* not a continuation of the run */
             merged[++kept] = e;
     }
     *n = kept + 1;
@@ -230,7 +231,7 @@ static tempi_entry *table_runs(const tempi_box *box, int64_t *n)
     return merged;
 }
 
-/* Is the packed stream of the box's table, taken alone, without gaps? */
+/* Whether the packed stream of the box's table, taken alone, has no gaps. */
 static bool table_gapless(const tempi_box *box)
 {
     const tempi_table *t = box->table;
@@ -242,7 +243,7 @@ static bool table_gapless(const tempi_box *box)
     return true;
 }
 
-/* Only the entries' places matter here: what is under them stays. */
+/* Uses only the entries' positions: everything under them is unchanged. */
 static int table_to_dims(const tempi_box *box, tempi_builder *out, bool *changed)
 {
     tempi_dim dims[TEMPI_MAX_DIMS];
@@ -259,7 +260,7 @@ static int table_to_dims(const tempi_box *box, tempi_builder *out, bool *changed
     return tempi_builder_append(out, &nest);
 }
 
-/* A table of variable runs none of which continues another. */
+/* Whether in a table of variable runs none continues another. */
 static bool table_maximal(const tempi_box *box)
 {
     const tempi_entry *e = box->table->entries;
@@ -296,18 +297,18 @@ static int table_to_boxes(const tempi_box *box, tempi_builder *out, bool *change
     return status;
 }
 
-int tempi_pass_table(tempi_builder *draft, bool *changed)
+int tempi_pass_table(tempi_builder *builder, bool *changed)
 {
     bool any = false;
-    for (int64_t i = 0; i < draft->nboxes; i++)
-        any = any || (draft->boxes[i].table && !tempi_table_settled(draft->boxes[i].table));
+    for (int64_t i = 0; i < builder->nboxes; i++)
+        any = any || (builder->boxes[i].table && !tempi_table_settled(builder->boxes[i].table));
     if (!any)
         return TEMPI_OK;
     tempi_builder out;
     tempi_builder_init(&out);
     int status = TEMPI_OK;
-    for (int64_t i = 0; i < draft->nboxes && !status; i++) {
-        const tempi_box *box = &draft->boxes[i];
+    for (int64_t i = 0; i < builder->nboxes && !status; i++) {
+        const tempi_box *box = &builder->boxes[i];
         if (!box->table || tempi_table_settled(box->table))
             status = tempi_builder_append(&out, box);
         else if (tempi_box_level(box) == box->ndims && table_gapless(box))
@@ -315,7 +316,7 @@ int tempi_pass_table(tempi_builder *draft, bool *changed)
         else
             status = table_to_dims(box, &out, changed);
     }
-    tempi_builder_swap_boxes(draft, &out);
+    tempi_builder_swap_boxes(builder, &out);
     tempi_builder_clear(&out);
     return status;
 }

@@ -1,16 +1,16 @@
-/* datatype/runs.c: the plain sequence of runs that boxes stand for. */
+/* datatype/runs.c: lists the runs of boxes. */
 #include "datatype/layout_builder.h"
 #include <string.h>
 
-typedef struct walk {
+typedef struct traversal {
     const tempi_box *box;
     int level; /* of the table */
     tempi_run *next;
-} walk;
+} traversal;
 
-static void walk_dims(walk *w, int d, int64_t offset, int64_t packed);
+static void traverse_dims(traversal *w, int d, int64_t offset, int64_t packed);
 
-static void walk_table(walk *w, int d, int64_t offset, int64_t packed)
+static void traverse_table(traversal *w, int d, int64_t offset, int64_t packed)
 {
     const tempi_table *table = w->box->table;
     const tempi_entry *e = table->entries;
@@ -19,12 +19,12 @@ static void walk_table(walk *w, int d, int64_t offset, int64_t packed)
             *w->next++ = (tempi_run){packed + e[i].packed, offset + e[i].offset,
                                      e[i + 1].packed - e[i].packed};
         else
-            walk_dims(w, d + 1, offset + e[i].offset, packed + e[i].packed);
+            traverse_dims(w, d + 1, offset + e[i].offset, packed + e[i].packed);
     }
 }
 
-/* Level d of the nest, the table being one of the levels. */
-static void walk_dims(walk *w, int d, int64_t offset, int64_t packed)
+/* Traverses level d of the nest, in which the table is one level. */
+static void traverse_dims(traversal *w, int d, int64_t offset, int64_t packed)
 {
     const int levels = w->box->ndims + (w->box->table ? 1 : 0);
     if (d == levels) {
@@ -32,15 +32,15 @@ static void walk_dims(walk *w, int d, int64_t offset, int64_t packed)
         return;
     }
     if (d == w->level && w->box->table) {
-        walk_table(w, d, offset, packed);
+        traverse_table(w, d, offset, packed);
         return;
     }
     const tempi_dim dim = w->box->dims[w->box->table && d > w->level ? d - 1 : d];
     for (int64_t i = 0; i < dim.count; i++)
-        walk_dims(w, d + 1, offset + i * dim.stride, packed + i * dim.packed_stride);
+        traverse_dims(w, d + 1, offset + i * dim.stride, packed + i * dim.packed_stride);
 }
 
-/* First index past the ascending stretch that starts at i. */
+/* First index after the ascending segment that starts at i. */
 static int64_t segment_end(const tempi_run *runs, int64_t i, int64_t n)
 {
     for (i++; i < n && runs[i - 1].packed <= runs[i].packed; i++) {
@@ -70,11 +70,11 @@ static bool merge_round(const tempi_run *from, tempi_run *to, int64_t n)
 tempi_run *tempi_runs_collect(const tempi_box *boxes, int64_t nboxes, tempi_run *runs,
                               tempi_run *scratch, int64_t *n)
 {
-    walk w = {.next = runs};
+    traversal w = {.next = runs};
     for (int64_t i = 0; i < nboxes; i++) {
         w.box = &boxes[i];
         w.level = tempi_box_level(w.box);
-        walk_dims(&w, 0, w.box->offset, w.box->packed);
+        traverse_dims(&w, 0, w.box->offset, w.box->packed);
     }
     *n = w.next - runs;
     if (segment_end(runs, 0, *n) >= *n)

@@ -1,10 +1,11 @@
-/* find_mpi.c: the MPI is the loaded object whose own symbol table defines PMPI_Init.
+/* find_mpi.c: the MPI library is the loaded object whose symbol table defines PMPI_Init.
  *
- * Names tell nothing (libmpi.so.12, .so.40, vendored copies), RTLD_NEXT does not see what was
- * loaded with RTLD_LOCAL, and RTLD_DEFAULT finds ourselves. So every loaded object's table is read:
- *   1. dl_iterate_phdr gives each object's dynamic section.
- *   2. Its hash table (GNU or System V) answers whether it defines PMPI_Init.
- *   3. Of several, the one that the program's own look-up meets first is meant.
+ * File names decide nothing (libmpi.so.12, .so.40, vendored copies), RTLD_NEXT does not see objects
+ * loaded with RTLD_LOCAL, and RTLD_DEFAULT finds tempi itself. So every loaded object's table is
+ * read:
+ *  1. dl_iterate_phdr gives each object's dynamic section.
+ *  2. Its hash table (GNU or System V) tells whether it defines PMPI_Init.
+ *  3. Of several, the first in the program's own look-up order is taken.
  */
 #include "interposer/find_mpi.h"
 
@@ -128,8 +129,7 @@ static int visit(struct dl_phdr_info *object, size_t size, void *context)
     return preferred;
 }
 
-/* Where libtempi.so lies in memory, from the linker: dladdr reads a whole symbol table each time.
- */
+/* Load address of libtempi.so, from the linker: dladdr reads a whole symbol table each time. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
 
@@ -145,7 +145,7 @@ static uintptr_t base_of(const void *address)
     return address != NULL && dladdr(address, &info) != 0 ? (uintptr_t)info.dli_fbase : 0;
 }
 
-/* RTLD_NEXT has a meaning only for an object in the program's global order of look-up. */
+/* RTLD_NEXT works only for an object in the program's global look-up order. */
 static int is_global(void)
 {
     void *program = dlopen(NULL, RTLD_LAZY);
@@ -171,7 +171,7 @@ int tempi_find_mpi(struct tempi_found *out)
     dl_iterate_phdr(visit, &search);
     if (!search.found)
         return 0;
-    /* Not under the lock of dl_iterate_phdr. An MPI library is never unloaded in between. */
+    /* Call dlopen outside dl_iterate_phdr's lock. An MPI library is never unloaded in between. */
     out->handle = dlopen(out->path[0] != '\0' ? out->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
     return out->handle != NULL;
 }

@@ -1,12 +1,12 @@
-/* resolve.c: where each exported MPI name goes, decided at the first MPI call of the process.
+/* resolve.c: finds the target of each exported MPI name, at the first MPI call of the process.
  *
- *   1. No MPI is loaded: Initialized and Finalized answer 0, anything else is an error; ask again
- *      at the next call.
- *   2. Otherwise the shim for its ABI is loaded from beside libtempi.so, and every slot gets the
- *      shim's entry.
- *   3. Where there is no shim that fits, or TEMPI_DISABLE is set, every slot gets the function that
- *      would have been called without tempi. What the library lacks but tempi exports (mpi4py calls
- *      every name that it finds) still goes to the shim, if it can be loaded.
+ *  1. No MPI is loaded: Initialized and Finalized return 0 as flag, all others an error; resolve
+ *     again at the next call.
+ *  2. Otherwise the shim for its ABI is loaded from beside libtempi.so, and every slot gets the
+ *     shim's entry.
+ *  3. If no shim fits, or TEMPI_DISABLE is set, every slot gets the function that would have been
+ *     called without tempi. Names that the library lacks but tempi exports (mpi4py calls every name
+ *     that it finds) still go to the shim, if it can be loaded.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ static struct tempi_interposer interposer;
 static tempi_engine_info info = {.reason = "no MPI library is loaded"};
 static char reason[PATH_MAX + 256];
 
-/* ---- what a slot may hold besides a real function -------------------------------------------- */
+/* ---- slot values that are not MPI functions -------------------------------------------------- */
 
 static int answer_zero(int *flag)
 {
@@ -134,7 +134,7 @@ static void *const *shim_load(int off)
     void *const *entries = load.function != NULL ? load.function(&interposer, &why) : NULL;
     if (entries == NULL)
         snprintf(reason, sizeof reason, "%s: %s", path, why);
-    return entries; /* a refused shim stays loaded: harmless, and unloading code is not */
+    return entries; /* a refused shim stays loaded: unloading code is not safe */
 }
 
 /* ---- the decision ---------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ static void slots_fill_active(void *const *entries)
         atomic_store_explicit(&tempi_slots[i], entries[i], memory_order_release);
 }
 
-/* As without tempi. The shim is loaded only if the library lacks an exported name. */
+/* Fills the slots as without tempi. Loads the shim only if the library lacks an exported name. */
 static void slots_fill_passive(int may_load)
 {
     void *const *entries = NULL;
@@ -158,7 +158,7 @@ static void slots_fill_passive(int may_load)
         }
         if (target == NULL && entries != NULL)
             target = entries[i];
-        if (target != NULL) /* otherwise the slot stays lazy, and each call tells the name */
+        if (target != NULL) /* else the slot stays lazy, and each call logs the name */
             atomic_store_explicit(&tempi_slots[i], target, memory_order_release);
     }
 }
@@ -187,7 +187,7 @@ static void decide(void)
     slots_fill_active(entries);
 }
 
-/* A child must not inherit the lock from a thread that it does not have. */
+/* The child must not inherit the lock held by a thread that it does not have. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&lock);
@@ -198,7 +198,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether an MPI was found, now or before. */
+/* Whether an MPI library was found, now or before. */
 static int resolve(void)
 {
     static int forks_watched;

@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory that kernels may be writing at this moment; what is only the host's is ready when MPI is
- * called. */
+/* Memory that kernels may be writing now; host-only memory is ready when MPI is called. */
 static bool is_device_side(const tempi_memory *memory)
 {
     return memory->kind == TEMPI_MEMORY_DEVICE || memory->kind == TEMPI_MEMORY_MANAGED;
 }
 
-/* Managed memory may have no device of its own: then the other side's does the copy, or the first.
+/* Managed memory may have no device of its own: then the other side's device copies, else device 0.
  */
 static int device_of(const tempi_memory *dst, const tempi_memory *src)
 {
@@ -48,7 +47,7 @@ static int put_copy(tempi_cuda_batch *batch, void *dst, const void *src, int64_t
     if (status != TEMPI_OK)
         return status;
     status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, stream);
-    if (status != TEMPI_OK && tempi_cuda_up()) /* there is no other way for a copy: once more */
+    if (status != TEMPI_OK && tempi_cuda_up()) /* a copy has no fallback: try once more */
         status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, stream);
     atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
     if (status == TEMPI_OK)
@@ -83,7 +82,7 @@ static int start(void *dst, const tempi_memory *to, const void *src, const tempi
     return status;
 }
 
-/* *out == NULL: it is done already. */
+/* *out == NULL: the copy is already complete. */
 static int submit(void *dst, const void *src, int64_t n, tempi_cuda_batch **out)
 {
     tempi_memory to, from;

@@ -27,7 +27,7 @@ static bool amd_runtime_loaded(void)
     return tempi_watch_look(&hip, NULL, 0) || tempi_watch_look(&hsa, NULL, 0);
 }
 
-/* ---- what the driver says -------------------------------------------------------------------- */
+/* ---- driver queries -------------------------------------------------------------------------- */
 
 /* Attributes are written in their own sizes (4 or 8 bytes) to zeroed 8-byte cells; every machine
  * with CUDA is little-endian. */
@@ -46,16 +46,16 @@ static tempi_memory_kind kind_of(const uint64_t *cells)
     }
 }
 
-/* Answers that are no failures: an address that CUDA does not know, CUDA not initialised (so no
- * address can be its own), CUDA gone at the end of the program (so none is any more). */
+/* Results that are not failures: CUDA does not know the address, CUDA is not initialised (so no
+ * address is its own), CUDA is shut down at the end of the program (likewise). */
 static bool means_host(int result)
 {
     return result == TEMPI_CUDA_INVALID_VALUE || result == TEMPI_CUDA_NOT_INITIALIZED ||
            result == TEMPI_CUDA_DEINITIALIZED || result == TEMPI_CUDA_INVALID_CONTEXT;
 }
 
-/* What kernels may be writing is worked on in its own context; what is the host's, on any device.
- * FOREIGN: the context cannot be used. */
+/* Memory that kernels may be writing is accessed in its own context; pinned host memory, on any
+ * device. FOREIGN: the context cannot be used. */
 static tempi_memory_kind place(tempi_memory *memory, tempi_cuda_context context)
 {
     const bool placed = memory->kind == TEMPI_MEMORY_DEVICE ||
@@ -82,7 +82,7 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
         data[i] = &cells[i];
     tempi_stat_add(TEMPI_STAT_pointer_queries, 1);
     int result = TEMPI_CUDA_SUCCESS;
-    for (int tries = 0; tries < 2; ++tries) { /* a wrong answer would end the program */
+    for (int tries = 0; tries < 2; ++tries) { /* retry: a wrong answer would crash the program */
         result = tempi_cu.PointerGetAttributes(ATTRIBUTES, names, data, (uintptr_t)address);
         if (result == TEMPI_CUDA_SUCCESS || means_host(result))
             break;
@@ -99,17 +99,17 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
     return place(out, (tempi_cuda_context)(uintptr_t)cells[CONTEXT]);
 }
 
-/* ---- what was asked lately ------------------------------------------------------------------- */
+/* ---- cache of recent queries ----------------------------------------------------------------- */
 
-/* A few allocations of each thread. The driver gives a buffer id out once: if the address still has
- * it, it is the same allocation and all that was said of it holds; but the place of what belongs to
- * no context changes with the current one. */
+/* Each thread caches a few allocations. The driver never reuses a buffer id: if the address still
+ * has it, it is the same allocation and its attributes hold. Exception: the context slot of memory
+ * that belongs to no context changes with the current context. */
 enum { RECENT = 4 };
 static _Thread_local struct {
     struct known {
         tempi_memory memory;
         int32_t ordinal; /* of memory that belongs to no context; else -1 */
-        unsigned times;  /* places hold until all devices are taken down */
+        unsigned times;  /* context slots are valid until all devices are shut down */
     } of[RECENT];
     unsigned next;
 } recent;
@@ -159,8 +159,7 @@ void tempi_memory_forget(void)
 
 /* ---- after a device was lost ----------------------------------------------------------------- */
 
-/* A system call on an address that the CPU does not reach fails, where a load would end the
- * program. */
+/* A system call on an address that the CPU cannot reach fails, where a load would crash. */
 static bool host_reaches(const void *address)
 {
     char byte;
@@ -168,8 +167,8 @@ static bool host_reaches(const void *address)
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;
 }
 
-/* The driver answers no more. What the CPU cannot reach was a device's: the operation will fail,
- * but neither tempi nor the library touches it. */
+/* The driver no longer answers. Memory that the CPU cannot reach was a device's: the operation will
+ * fail, but neither tempi nor the library touches it. */
 static tempi_memory_kind ask_lost(const void *address, tempi_memory *out)
 {
     if (!host_reaches(address))
@@ -194,7 +193,7 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
         return out->kind;
     int32_t ordinal = -1;
     out->kind = query(address, out, &ordinal);
-    if (out->kind == TEMPI_MEMORY_FOREIGN && !tempi_cuda_up()) { /* lost by this very question */
+    if (out->kind == TEMPI_MEMORY_FOREIGN && !tempi_cuda_up()) { /* lost by this very query */
         out->kind = TEMPI_MEMORY_HOST;
         return ask_lost(address, out);
     }

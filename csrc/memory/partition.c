@@ -1,14 +1,12 @@
-/* memory/partition.c: which memory is each box of a message in?
+/* memory/partition.c: finds the memory of each box of a message.
  *
  * 1. Every box gets the message's count as its outermost dimension.
- * 2. A box is of one memory if that is so at both its ends and at the indices between, as far as
- * the driver needs to be asked: an allocation that CUDA knows has known bounds, plain memory is
- * asked about once a page, and not more often than QUESTIONS in all.
- * 3. Else it is cut along its outermost dimension, or its table, into stretches of indices that
- * are.
+ * 2. A box is in one memory if both its ends and the indices between are, as far as the driver
+ *    must be queried: an allocation that CUDA knows has known bounds; pageable memory is queried
+ *    once a page, and not more often than QUESTIONS in all.
+ * 3. Else it is cut along its outermost dimension, or its table, into segments that are.
  *
- * Managed memory counts as its device's: kernels of the program may be writing it.
- */
+ * Managed memory counts as its device's: kernels of the program may be writing it. */
 #include "memory/partition.h"
 #include "cuda/device.h"
 #include "datatype/layout.h"
@@ -22,14 +20,14 @@ enum {
     DEVICES = TEMPI_CUDA_DEVICES
 };
 
-typedef struct look {
+typedef struct partitioner {
     uintptr_t mem;
     int questions;
-    tempi_memory known; /* the allocation that was met last */
-    uintptr_t host;     /* the page that was plain memory last; 1: none */
+    tempi_memory known; /* the last allocation found */
+    uintptr_t host;     /* the last pageable page found; 1: none */
     tempi_parts *parts;
     bool failed;
-} look;
+} partitioner;
 
 /* ---- one address ----------------------------------------------------------------------------- */
 
@@ -51,7 +49,7 @@ static bool covers(const tempi_memory *memory, uintptr_t from, uintptr_t end)
 }
 
 /* HOST, a device, or UNKNOWN. */
-static int owner_at(look *l, uintptr_t address)
+static int owner_at(partitioner *l, uintptr_t address)
 {
     if (address / PAGE == l->host / PAGE)
         return HOST;
@@ -82,7 +80,7 @@ static int64_t indices_of(const tempi_box *box)
     return box->ndims > 0 ? box->dims[0].count : 1;
 }
 
-/* What the box is at index i of its outermost loop. */
+/* The box at index i of its outermost loop. */
 static tempi_box inside(const tempi_box *box, int64_t i)
 {
     tempi_box inner = *box;
@@ -100,8 +98,8 @@ static tempi_box inside(const tempi_box *box, int64_t i)
     return inner;
 }
 
-/* HOST or a device, if all of the box is there; SEVERAL; or UNKNOWN. */
-static int owner_of_box(look *l, const tempi_box *box)
+/* HOST or a device if the whole box is there; else SEVERAL or UNKNOWN. */
+static int owner_of_box(partitioner *l, const tempi_box *box)
 {
     int64_t low, high;
     if (!tempi_box_bounds(box, &low, &high))
@@ -123,9 +121,9 @@ static int owner_of_box(look *l, const tempi_box *box)
     return owner;
 }
 
-/* ---- dealing out ----------------------------------------------------------------------------- */
+/* ---- assignment to parts --------------------------------------------------------------------- */
 
-static void deal(look *l, int owner, const tempi_box *box)
+static void assign(partitioner *l, int owner, const tempi_box *box)
 {
     tempi_parts *parts = l->parts;
     int p = 0;
@@ -142,17 +140,17 @@ static void deal(look *l, int owner, const tempi_box *box)
     l->failed |= !tempi_part_add(&parts->part[p], box);
 }
 
-/* Indices [from, end) of the box's outermost loop, of which there are several, as a box of its own.
- */
-static void deal_segment(look *l, int owner, const tempi_box *box, int64_t from, int64_t end)
+/* Adds indices [from, end) of the box's outermost loop (of several indices) as a separate box. */
+static void assign_segment(partitioner *l, int owner, const tempi_box *box, int64_t from,
+                           int64_t end)
 {
-    tempi_box stretch = inside(box, from);
+    tempi_box segment = inside(box, from);
     if (end - from == 1) {
-        deal(l, owner, &stretch);
+        assign(l, owner, &segment);
     } else if (!table_first(box)) {
         const tempi_dim dim = {end - from, box->dims[0].stride, box->dims[0].packed_stride};
-        tempi_box_insert_dim(&stretch, 0, dim);
-        deal(l, owner, &stretch);
+        tempi_box_insert_dim(&segment, 0, dim);
+        assign(l, owner, &segment);
     } else {
         const bool variable = box->run == 0;
         tempi_shared_table *table = tempi_table_new(end - from, variable);
@@ -163,38 +161,38 @@ static void deal_segment(look *l, int owner, const tempi_box *box, int64_t from,
         for (int64_t i = from; i < end + (variable ? 1 : 0); ++i)
             table->entries[i - from] = box->table->entries[i];
         tempi_table_seal(table, variable);
-        stretch.run = box->run;
-        stretch.table = &table->pub;
-        deal(l, owner, &stretch);
+        segment.run = box->run;
+        segment.table = &table->pub;
+        assign(l, owner, &segment);
         tempi_table_release(&table->pub);
     }
 }
 
-static void cut(look *l, const tempi_box *box);
+static void cut(partitioner *l, const tempi_box *box);
 
-static void partition_box(look *l, const tempi_box *box)
+static void partition_box(partitioner *l, const tempi_box *box)
 {
     const int owner = owner_of_box(l, box);
     if (owner == SEVERAL)
         cut(l, box);
     else
-        deal(l, owner, box);
+        assign(l, owner, box);
 }
 
-static void cut(look *l, const tempi_box *box)
+static void cut(partitioner *l, const tempi_box *box)
 {
-    if (box->ndims == 0 && !box->table) { /* one run across memories: no copy could be right */
+    if (box->ndims == 0 && !box->table) { /* one run across memories cannot be copied correctly */
         l->failed = true;
         return;
     }
     const int64_t n = indices_of(box);
     int64_t from = 0;
-    int owner = SEVERAL; /* of the stretch that begins there; SEVERAL: there is none */
+    int owner = SEVERAL; /* of the segment that begins there; SEVERAL: none yet */
     for (int64_t i = 0; i < n && !l->failed; ++i) {
         const tempi_box inner = inside(box, i);
         const int one = owner_of_box(l, &inner);
         if (owner != SEVERAL && one != owner)
-            deal_segment(l, owner, box, from, i);
+            assign_segment(l, owner, box, from, i);
         if (one != owner)
             from = i;
         owner = one;
@@ -202,11 +200,12 @@ static void cut(look *l, const tempi_box *box)
             cut(l, &inner);
     }
     if (owner != SEVERAL && !l->failed)
-        deal_segment(l, owner, box, from, n);
+        assign_segment(l, owner, box, from, n);
 }
 
-/* With the message's count around it, element by element where the box has no room for it. */
-static void partition_elements(look *l, const tempi_layout *layout, const tempi_box *box,
+/* Partitions the box repeated by the message's count, element by element if the box has no free
+ * dimension. */
+static void partition_elements(partitioner *l, const tempi_layout *layout, const tempi_box *box,
                                int64_t count)
 {
     tempi_box all = *box;
@@ -226,7 +225,7 @@ static bool is_empty(const tempi_box *box)
     return tempi_box_runs(box) == 0 || (box->run == 0 && !box->table);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole message ----------------------------------------------------------------------- */
 
 static void bounds_of(tempi_part *part, int64_t size)
 {
@@ -242,7 +241,7 @@ static void bounds_of(tempi_part *part, int64_t size)
     }
 }
 
-static tempi_partition verdict(look *l, int64_t size, tempi_memory *one, tempi_parts **parts)
+static tempi_partition verdict(partitioner *l, int64_t size, tempi_memory *one, tempi_parts **parts)
 {
     if (l->failed || l->parts->n == 0)
         return TEMPI_PARTITION_UNKNOWN;
@@ -265,7 +264,7 @@ static tempi_partition verdict(look *l, int64_t size, tempi_memory *one, tempi_p
 tempi_partition tempi_memory_partition(const tempi_layout *layout, int64_t count, const void *mem,
                                        tempi_memory *one, tempi_parts **parts)
 {
-    look l = {.mem = (uintptr_t)mem, .host = 1, .parts = tempi_parts_new(1 + DEVICES)};
+    partitioner l = {.mem = (uintptr_t)mem, .host = 1, .parts = tempi_parts_new(1 + DEVICES)};
     if (!l.parts)
         return TEMPI_PARTITION_UNKNOWN;
     for (int b = 0; b < layout->nboxes && !l.failed; ++b)
@@ -277,8 +276,8 @@ tempi_partition tempi_memory_partition(const tempi_layout *layout, int64_t count
 }
 
 /* By the standard only absolute addresses (mem == NULL: MPI_BOTTOM) may leave one "sequential
- * storage" (MPI-5.0 section 5.1.12). Programs also reach one array from another's address: a type
- * that spans far more than it holds is looked at from its other end. */
+ * storage" (MPI-5.0 section 5.1.12). Programs also reach one array from another's address, so if a
+ * type's span far exceeds its bytes, its other end is queried too. */
 bool tempi_memory_may_partition(const tempi_layout *layout, int64_t count, const void *mem,
                                 const tempi_memory *lowest)
 {

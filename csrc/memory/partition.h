@@ -1,25 +1,25 @@
 /* memory/partition.h: a message whose bytes lie in several memories. */
-#ifndef TEMPI_MEMORY_SPREAD_H
-#define TEMPI_MEMORY_SPREAD_H
+#ifndef TEMPI_MEMORY_PARTITION_H
+#define TEMPI_MEMORY_PARTITION_H
 
 #include "memory/kind.h"
 #include "pack/parts.h"
 
-/* Whether bytes of the message could lie elsewhere than its lowest one, which is in *lowest. Costs
- * nothing where that is an allocation that all of them are in; for plain memory at most one
- * question to the driver. */
+/* Whether bytes of the message could lie in another memory than its lowest byte, which *lowest
+ * describes. Costs nothing if one allocation contains them all; for pageable memory, at most one
+ * driver query. */
 bool tempi_memory_may_partition(const tempi_layout *layout, int64_t count, const void *mem,
                                 const tempi_memory *lowest);
 
-/* What was found. */
+/* The result of a partition. */
 typedef enum tempi_partition {
-    TEMPI_PARTITION_ONE,    /* all is in the memory that *one describes */
-    TEMPI_PARTITION_MIXED,  /* *parts has one part for the host's and one for each device's */
-    TEMPI_PARTITION_UNKNOWN /* some of it is not to be touched by tempi, or memory is out */
+    TEMPI_PARTITION_ONE,    /* all bytes are in the memory that *one describes */
+    TEMPI_PARTITION_MIXED,  /* *parts has one part for the host and one per device */
+    TEMPI_PARTITION_UNKNOWN /* tempi must not touch some of it, or out of memory */
 } tempi_partition;
 
-/* Looks at the memory of every box, and deals the boxes out. Where a box itself lies in several
- * memories (the passes join what is evenly spaced, whatever it is), it is cut. */
+/* Queries the memory of every box, and assigns the boxes to parts. A box that itself lies in
+ * several memories is cut (the passes join evenly spaced runs regardless of their memory). */
 tempi_partition tempi_memory_partition(const tempi_layout *layout, int64_t count, const void *mem,
                                        tempi_memory *one, tempi_parts **parts);
 

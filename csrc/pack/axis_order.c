@@ -1,11 +1,11 @@
-/* axis_order.c: in which order the axes of a copy are walked.
+/* axis_order.c: the order of the axes of a copy.
  *
  * Bytes may be moved in any order, so the order is chosen for the caches:
- * 1. A transpose (dense on one side along one axis, on the other side along another) has the two
- *    axes innermost: its kernel walks them in tiles.
+ * 1. A transpose (dense on one side along one axis, on the other side along another) has these two
+ *    axes innermost: its kernel traverses them in tiles.
  * 2. Otherwise axes are sorted by the distance that one step covers on both sides together.
- * 3. If an outer axis stays within the lines that the innermost one touches, and these are too many
- *    to stay in the cache until it comes round, the innermost axis is walked in blocks.
+ * 3. If an outer axis stays within the lines that the innermost one touches, and these lines are
+ *    too many to stay in the cache until their next use, the innermost axis is done in blocks.
  */
 #include "pack/axis_order.h"
 
@@ -26,7 +26,7 @@ static int64_t axis_distance(const tempi_axis *axis)
     return distance(axis->d) + distance(axis->s);
 }
 
-/* Moves axis `from` to place `to`, keeping the order of the others. */
+/* Moves axis `from` to position `to`, keeping the order of the others. */
 static void axis_move(tempi_axis *axes, int from, int to)
 {
     const tempi_axis moved = axes[from];
@@ -49,7 +49,7 @@ static void sort_axes(tempi_axis *axes, int n)
     }
 }
 
-/* The two axes of a transpose, if it has them and they are long enough for tiles. */
+/* Finds the two axes of a transpose, if they exist and are long enough for tiles. */
 static int find_transpose(const tempi_axis *axes, int n, int64_t run, int *dense_dst,
                           int *dense_src)
 {

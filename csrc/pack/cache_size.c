@@ -6,7 +6,7 @@
 
 enum { USUAL_BYTES = 32 << 20 };
 
-/* The kernel's word for it; the C library's is wrong in virtual machines. 0: none. */
+/* The size by the kernel; the C library's is wrong in virtual machines. 0: unknown. */
 static int64_t cache_read(void)
 {
     static const char path[] = "/sys/devices/system/cpu/cpu0/cache/index3/size";

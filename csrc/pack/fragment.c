@@ -1,11 +1,10 @@
-/* fragment.c: fragments. Cuts the bytes [lo, hi) of a nest's packed span out of the nest.
+/* fragment.c: cuts a fragment, the bytes [lo, hi) of a nest's packed span, out of the nest.
  *
- * The packed spans nest, so at each level the wanted bytes are: perhaps a part of one index, a
- * range of whole indices, perhaps a part of one index more. The whole ones are copied as a nest
- * with a smaller count, at full speed; the parts are cut again one level further in. At most two
- * parts per level, so a fragment costs O(levels) nests (and a binary search in a table), whatever
- * its size.
- */
+ * The packed spans nest, so at each level the wanted bytes are: possibly a part of one index, a
+ * range of whole indices, possibly a part of one more index. The whole ones are copied as a nest
+ * with a smaller count, at full speed; the parts are cut again one level further in. There are at
+ * most two parts per level, so a fragment of any size costs O(levels) nests (and a binary search in
+ * a table). */
 #include "pack/nest.h"
 
 #include <stddef.h>
@@ -17,13 +16,13 @@ typedef struct fragment_state {
     int64_t span[TEMPI_MAX_DIMS + 3]; /* packed span of level i and all inside it; last: the run */
 } fragment_state;
 
-static int isa_is_table(const tempi_nest *nest, int level)
+static int level_is_table(const tempi_nest *nest, int level)
 {
     return nest->entries && level == nest->depth;
 }
 
 /* Index in dims of a level that is not the table. */
-static int isa_dim(const tempi_nest *nest, int level)
+static int level_dim(const tempi_nest *nest, int level)
 {
     return nest->entries && level > nest->depth ? level - 1 : level;
 }
@@ -46,11 +45,11 @@ static void fragment_init(fragment_state *state, const tempi_nest *nest)
     int64_t span = nest->run;
     state->span[state->nlevels] = span;
     for (int level = state->nlevels - 1; level >= 0; level--) {
-        if (isa_is_table(nest, level)) {
+        if (level_is_table(nest, level)) {
             const int64_t last = nest->nentries - 1;
             span = entry_position(nest, last) + entry_span(nest, last, span);
         } else {
-            const tempi_dim *dim = &nest->dims[isa_dim(nest, level)];
+            const tempi_dim *dim = &nest->dims[level_dim(nest, level)];
             span += (dim->count - 1) * dim->packed_stride;
         }
         state->span[level] = span;
@@ -71,7 +70,7 @@ static void fragment_tail(const fragment_state *state, int level, int64_t mem, i
     out->bias = has_table ? whole->bias : 0;
     out->packed = whole->packed + packed;
     out->depth = has_table ? whole->depth - level : 0;
-    const int first = isa_dim(whole, level);
+    const int first = level_dim(whole, level);
     out->ndims = whole->ndims - first;
     for (int d = 0; d < out->ndims; d++)
         out->dims[d] = whole->dims[first + d];
@@ -80,7 +79,7 @@ static void fragment_tail(const fragment_state *state, int level, int64_t mem, i
 static void fragment_level(const fragment_state *state, int level, int64_t mem, int64_t packed,
                            int64_t lo, int64_t hi);
 
-/* Entry j with everything inside it, cut to [lo, hi) relative to the entry. */
+/* Copies entry j with everything inside it, cut to [lo, hi) relative to the entry. */
 static void fragment_entry(const fragment_state *state, int level, int64_t j, int64_t mem,
                            int64_t packed, int64_t lo, int64_t hi)
 {
@@ -148,7 +147,7 @@ static void fragment_table(const fragment_state *state, int level, int64_t mem, 
 static void fragment_dim(const fragment_state *state, int level, int64_t mem, int64_t packed,
                          int64_t lo, int64_t hi)
 {
-    const tempi_dim *dim = &state->whole->dims[isa_dim(state->whole, level)];
+    const tempi_dim *dim = &state->whole->dims[level_dim(state->whole, level)];
     const int64_t step = dim->packed_stride;
     const int64_t inside = state->span[level + 1];
     int64_t first = lo > 0 ? lo / step : 0;
@@ -193,7 +192,7 @@ static void fragment_level(const fragment_state *state, int level, int64_t mem, 
             rest.run = hi - lo;
         }
         tempi_nest_copy(&rest);
-    } else if (isa_is_table(state->whole, level)) {
+    } else if (level_is_table(state->whole, level)) {
         fragment_table(state, level, mem, packed, lo, hi);
     } else {
         fragment_dim(state, level, mem, packed, lo, hi);

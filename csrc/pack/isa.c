@@ -1,4 +1,4 @@
-/* isa.c: which kernels this processor runs. Decided once; TEMPI_ISA names a lower level. */
+/* isa.c: chooses the kernels for this processor, once; TEMPI_ISA names a lower instruction set. */
 #include "base/config.h"
 #include "base/log.h"
 #include "pack/nest.h"
@@ -25,8 +25,8 @@ typedef struct x86_features {
     int avx2, avx512;
 } x86_features;
 
-/* By cpuid: __builtin_cpu_supports brings a constructor with it, which every process that inherits
- * LD_PRELOAD pays for (50 us in a virtual machine, where each cpuid leaves the guest). */
+/* Uses cpuid: __builtin_cpu_supports adds a constructor that every process inheriting LD_PRELOAD
+ * pays for (50 us in a virtual machine, where each cpuid leaves the guest). */
 static x86_features x86_detect(void)
 {
     const unsigned isa_avx2 = bit_AVX2 | bit_BMI2;
@@ -46,7 +46,7 @@ static x86_features x86_detect(void)
 
 enum { LEVELS_MAX = 4 };
 
-/* The levels that this processor has, best first; returns how many. */
+/* Lists the ISAs that this processor has, best first; returns their number. */
 static int isa_list(const tempi_kernels *levels[LEVELS_MAX])
 {
     int n = 0;
@@ -64,7 +64,7 @@ static int isa_list(const tempi_kernels *levels[LEVELS_MAX])
     return n;
 }
 
-/* The level of that name; the best one for NULL; NULL if this processor has none of that name. */
+/* The kernels of that ISA; the best for NULL; returns NULL if this processor lacks it. */
 static const tempi_kernels *isa_find(const char *name)
 {
     const tempi_kernels *levels[LEVELS_MAX];
@@ -77,7 +77,7 @@ static const tempi_kernels *isa_find(const char *name)
     return NULL;
 }
 
-/* Two threads may both choose; they choose the same. */
+/* Two threads may both choose; they make the same choice. */
 static _Atomic(const tempi_kernels *) isa_chosen;
 _Atomic unsigned tempi_kernels_epoch;
 

@@ -7,15 +7,15 @@
 
 enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 4 };
 
-/* By which the default must be beaten; between equals it is the steadier one. */
+/* Margin by which another candidate must beat the default, which is the steadier of two equals. */
 #define TUNE_MARGIN 0.04
 
-/* Calls below so many seconds are repeated at once; the first of a turn, which finds what another
- * kernel left in the caches, is not counted. */
+/* Calls shorter than this, in seconds, are repeated at once. The first call of a turn is not
+ * counted: it sees the cache contents that another kernel left. */
 #define TUNE_SHORT 20e-6
 enum { TUNE_REPEATS = 3 };
 
-/* Candidates slower than this times the best are dropped after the round. */
+/* After each round, candidates slower than this times the best are dropped. */
 static const double drop_above[TUNE_ROUNDS] = {2.0, 1.3, 1.1, 1.0};
 
 static tempi_tuned records[TUNE_RECORDS];
@@ -104,7 +104,7 @@ static int best_of(const tempi_tuned *tuned)
     return best;
 }
 
-/* The default is kept for the comparison at the end. */
+/* The default is not dropped: the final comparison needs it. */
 static int drop_slow(tempi_tuned *tuned)
 {
     const double limit = tuned->best[best_of(tuned)] * drop_above[tuned->round];

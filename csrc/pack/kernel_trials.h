@@ -1,17 +1,17 @@
-/* kernel_trials.h: which kernel suits a loop best is measured on the program's own calls.
+/* kernel_trials.h: selects the kernel of a loop by timing the program's own calls.
  *
- * Some kernels gain or lose a factor of two by what one processor's prefetchers and caches do, and
- * no rule found on one machine holds on the next. For loops of that kind the kernels of a level
- * name several candidates, and:
+ * Some kernels gain or lose a factor of two by one processor's prefetchers and caches, and no rule
+ * found on one machine holds on the next. For such loops the kernels of an ISA name several
+ * candidates, and:
  *
  * 1. Loops of one shape (runs, strides, an octave of their number) share one record.
  * 2. The first call takes the default and is not counted: it may be the first to touch its pages.
- * 3. Then the candidates take turns, one a call, or some in a row if that is short. After each
- * round those far behind the best are dropped.
+ * 3. Then the candidates take turns, one per call, or several per call if calls are short. After
+ *    each round those far behind the best are dropped.
  * 4. After TUNE_ROUNDS rounds, or when one is left, the best is settled for the rest of the
- * process; the default stays unless it is beaten by TUNE_MARGIN.
+ *    process; the default stays unless another beats it by TUNE_MARGIN.
  *
- * All candidates move the same bytes, so a call is right whichever it gets. TEMPI_AUTOTUNE=0 takes
+ * All candidates move the same bytes, so any of them gives a correct result. TEMPI_AUTOTUNE=0 takes
  * the defaults. */
 #ifndef TEMPI_PACK_TUNE_H
 #define TEMPI_PACK_TUNE_H
@@ -20,20 +20,19 @@
 typedef struct tempi_tuned {
     _Atomic(tempi_loop_fn) settled; /* NULL: still being measured */
     tempi_candidates candidates;
-    int64_t runs,
-        octave; /* the shape: bytes of a run, the strides, and log2 of the number of runs */
+    /* The shape: bytes of a run, log2 of the number of runs, and the strides. */
+    int64_t runs, octave;
     int64_t d, s;
-    atomic_flag busy; /* one thread measures at a time; the others take the default */
+    atomic_flag busy; /* one thread measures at a time; others take the default */
     bool warm;
     int next, round, again;
     double best[TEMPI_CANDIDATES]; /* seconds a run; 0: none yet; negative: dropped */
 } tempi_tuned;
 
-/* The record of that shape; NULL: the default is to be taken, as tuning is off or all records are
- * in use. */
+/* The record of that shape; NULL: take the default, as tuning is off or all records are in use. */
 tempi_tuned *tempi_tune_find(const tempi_loop *loop, const tempi_candidates *candidates);
 
-/* One call that counts. */
+/* Makes one call and times it. */
 void tempi_tune_measure(tempi_tuned *tuned, char *dst, const char *src, const tempi_loop *loop);
 
 static inline void tempi_tune_run(tempi_tuned *tuned, char *dst, const char *src,

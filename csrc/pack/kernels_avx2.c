@@ -2,8 +2,8 @@
 #if defined(__x86_64__)
 #include "pack/vector.h"
 VECTOR_TARGET("avx2,bmi2")
-#define LEVEL        avx2
-#define LEVEL_VECTOR 32
+#define ISA        avx2
+#define ISA_VECTOR 32
 #include "pack/kernels.inc"
 VECTOR_TARGET_END
 #endif

@@ -1,6 +1,6 @@
 /* kernels_neon.c: every arm64 processor. */
 #if defined(__aarch64__)
-#define LEVEL        neon
-#define LEVEL_VECTOR 16
+#define ISA        neon
+#define ISA_VECTOR 16
 #include "pack/kernels.inc"
 #endif

@@ -1,4 +1,4 @@
 /* kernels_scalar.c: plain C, for any processor. */
-#define LEVEL        scalar
-#define LEVEL_VECTOR 16
+#define ISA        scalar
+#define ISA_VECTOR 16
 #include "pack/kernels.inc"

@@ -3,12 +3,11 @@
  * 1. Dims become axes: source and destination strides instead of memory and packed ones.
  * 2. Axes fold: an inner axis that continues the run joins it; an outer one that continues the
  *    inner one joins that.
- * 3. Axes are put in the order in which they are walked (axis_order.c).
+ * 3. Axes are ordered for the caches (axis_order.c).
  * 4. The three innermost axes go to one kernel, chosen once; the others are loops around it.
  *
- * For a small message these steps take longer than the copy, so the plan of one element is kept
- * with its layout.
- */
+ * For a small message these steps take longer than the copy, so the plan of one element is cached
+ * with its layout. */
 #include "pack/axis_order.h"
 #include "pack/kernel_trials.h"
 #include "pack/nest.h"
@@ -16,22 +15,22 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* A nest's dims, one that is cut in two for blocks, and what pads a kernel's three. */
+/* A nest's dims, one that is cut in two for blocks, and padding for a kernel's three. */
 enum { MAX_AXES = TEMPI_MAX_DIMS + 1 + 1 + 3 };
 
 /* Loops around one kernel. The axes are innermost first: three for the kernel, then the outer ones.
- * They are used where they were made: copying them costs more than a small pack. */
+ * Plans are used in place: copying one costs more than a small pack. */
 typedef struct loop_plan {
     tempi_loop_fn kernel;
-    tempi_tuned *tuned; /* NULL: the kernel is not in question */
+    tempi_tuned *tuned; /* NULL: the kernel has no candidates */
     tempi_loop loop;
     int naxes;       /* at least 3 */
-    tempi_axis rest; /* of the innermost axis, behind its last whole block; n == 0: none */
+    tempi_axis rest; /* of the innermost axis, after its last whole block; n == 0: none */
     tempi_axis axes[MAX_AXES];
 } loop_plan;
 
-/* One more dim around axes[0..n): what continues the run joins it, if there is one, and what
- * continues the last axis joins that. Returns the new n. */
+/* Adds one dim around axes[0..n). A dim that continues the run joins it, if there is a run; one
+ * that continues the last axis joins that. Returns the new n. */
 static inline int fold_dim(tempi_axis *axes, int n, const tempi_dim *dim, int direction,
                            int64_t *run)
 {
@@ -64,7 +63,7 @@ static inline int fold_dims(const tempi_dim *dims, int ndims, int direction, int
     return n;
 }
 
-/* Walks the innermost axis in blocks: (x, y, ..) becomes (x within a block, y, blocks of x, ..). */
+/* Splits the innermost axis into blocks: (x, y, ..) becomes (x in a block, y, blocks of x, ..). */
 static void plan_block(loop_plan *plan, int64_t block)
 {
     tempi_axis *axes = plan->axes;
@@ -77,7 +76,7 @@ static void plan_block(loop_plan *plan, int64_t block)
     plan->rest = (tempi_axis){x.n - blocks * block, blocks * block * x.d, blocks * block * x.s};
 }
 
-/* Completes a plan of which run and axes[0..naxes) are there. */
+/* Completes a plan whose run and axes[0..naxes) are set. */
 static void plan_finish(loop_plan *plan, const tempi_kernels *kernels)
 {
     plan->loop.axis = plan->axes;
@@ -125,7 +124,7 @@ static void plan_run(const loop_plan *plan, int naxes, char *dst, const char *sr
         plan_run(plan, naxes - 1, dst + i * axis->d, src + i * axis->s);
 }
 
-/* A table with dims inside: the inner plan once per entry. */
+/* A table with dims inside: runs the inner plan once per entry. */
 static void run_entries(const loop_plan *inner, const tempi_list *list, int direction, char *dst,
                         const char *src)
 {
@@ -136,10 +135,10 @@ static void run_entries(const loop_plan *inner, const tempi_list *list, int dire
     }
 }
 
-/* Everything about one table: the loops around it and what is in it. */
+/* The plan of one table: the loops around it and its contents. */
 typedef struct table_plan {
     tempi_list list;
-    tempi_list_fn kernel; /* NULL: inner is run once per entry */
+    tempi_list_fn kernel; /* NULL: run inner once per entry */
     const loop_plan *inner;
     int direction;
     const tempi_axis *outer; /* innermost first */
@@ -176,7 +175,7 @@ static void copy_table(const tempi_nest *nest)
                        .inner = &inner,
                        .direction = nest->direction,
                        .outer = outer};
-    if (inner.naxes == 3 && inner.axes[0].n == 1) { /* nothing but a run inside */
+    if (inner.naxes == 3 && inner.axes[0].n == 1) { /* only a run inside */
         plan.kernel = kernels->list(plan.list.run, nest->direction);
         if (nouter > 0) {
             plan.list.outer = outer[0];
@@ -187,7 +186,7 @@ static void copy_table(const tempi_nest *nest)
     table_run(&plan, nouter, dst, src);
 }
 
-/* A plan of which run and axes[0..naxes) are there, once. */
+/* Completes a plan whose run and axes[0..naxes) are set, and runs it once. */
 static inline void plan_copy(loop_plan *plan, char *mem, char *packed, int direction)
 {
     const tempi_kernels *kernels = tempi_kernels_get();
@@ -223,7 +222,7 @@ void tempi_box_copy(const tempi_box *box, const tempi_dim *elements, char *mem, 
     plan_copy(&plan, mem, packed, direction);
 }
 
-/* ---- kept plans ------------------------------------------------------------------------------ */
+/* ---- cached plans ---------------------------------------------------------------------------- */
 
 typedef struct cached_plan {
     unsigned epoch;

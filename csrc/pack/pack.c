@@ -2,8 +2,8 @@
  *
  * 1. Every box becomes a nest: the message's count is its outermost dimension.
  * 2. Whole messages are copied as they are; a fragment is cut out of every box that it meets.
- * 3. A layout of several boxes goes over the memory once per box. Where that would fetch the memory
- *    again from far away each time, the message is done in pieces of the packed stream.
+ * 3. A layout of several boxes traverses the memory once per box. Where each traversal would fetch
+ *    the memory again from a distant level, the message is done in pieces of the packed stream.
  */
 #include "pack/nest.h"
 
@@ -54,8 +54,8 @@ static void nest_init(tempi_nest *nest, const tempi_layout *layout, const tempi_
     }
 }
 
-/* A box's bytes in [first, first + n) of the stream of `count` elements; packed is where the byte
- * at `first` is or goes. */
+/* Copies a box's bytes in [first, first + n) of the stream of `count` elements; packed is the
+ * position of the byte at `first`. */
 static void copy_box(const tempi_layout *layout, const tempi_box *box, int64_t count, char *mem,
                      int64_t first, int64_t n, char *packed, int direction)
 {
@@ -85,8 +85,8 @@ static void copy_piece(const tempi_layout *layout, int64_t count, char *mem, int
         copy_box(layout, &layout->boxes[b], count, mem, first, n, packed, direction);
 }
 
-/* The packed stream's period: a piece that starts and ends at a multiple of it cuts no box in the
- * middle of an index. 0: none is known. */
+/* The packed stream's period: a piece that starts and ends at a multiple of it cuts no index of a
+ * box. 0: unknown. */
 static int64_t stream_period(const tempi_layout *layout, int64_t count)
 {
     if (count > 1)
@@ -120,7 +120,7 @@ static void copy_message(const tempi_layout *layout, int64_t count, char *mem, i
     }
 }
 
-/* One whole element, by the plan that is kept with the layout. */
+/* Copies one whole element by the plan that is cached with the layout. */
 static inline bool copy_cached(const tempi_layout *layout, int64_t count, char *mem, int64_t n,
                                char *packed, int direction)
 {

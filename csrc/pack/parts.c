@@ -57,18 +57,17 @@ static int64_t box_bytes(const tempi_box *box)
     return runs / box->table->n * box->table->entries[box->table->n].packed;
 }
 
-/* Where it has gaps in the packed stream it counts as all runs: what is inside of them is not
- * looked at. */
-int64_t tempi_part_bytes(const tempi_part *part, int64_t *stretches)
+/* A box with gaps in the packed stream counts as all its runs: its inside is not examined. */
+int64_t tempi_part_bytes(const tempi_part *part, int64_t *segments)
 {
     int64_t bytes = 0, end = -1;
-    *stretches = 0;
+    *segments = 0;
     for (int b = 0; b < part->layout.nboxes; ++b) {
         const tempi_box *box = &part->layout.boxes[b];
         const int64_t own = box_bytes(box),
                       start = box->packed + (box->table ? box->table->entries[0].packed : 0);
         const bool whole = own == tempi_box_span(box);
-        *stretches += whole ? start != end : tempi_box_runs(box);
+        *segments += whole ? start != end : tempi_box_runs(box);
         end = whole ? start + own : -1;
         bytes += own;
     }
@@ -114,60 +113,60 @@ void tempi_parts_expand(const tempi_op *ops, int n, tempi_op *out)
     }
 }
 
-/* ---- what a part covers ---------------------------------------------------------------------- */
+/* ---- the segments of a part ------------------------------------------------------------------ */
 
-typedef struct walk {
-    int64_t low, high; /* only what is between them counts */
-    int64_t first, n;  /* not handed on yet */
+typedef struct traversal {
+    int64_t low, high; /* the range that is visited */
+    int64_t first, n;  /* not yet passed to the visitor */
     tempi_segment visit;
     void *context;
-} walk;
+} traversal;
 
-static int walk_flush(walk *w)
+static int traverse_flush(traversal *w)
 {
     const int64_t first = w->first > w->low ? w->first : w->low;
     const int64_t end = w->first + w->n < w->high ? w->first + w->n : w->high;
     return end > first ? w->visit(w->context, first, end - first) : TEMPI_OK;
 }
 
-static int walk_run(walk *w, int64_t first, int64_t n)
+static int traverse_run(traversal *w, int64_t first, int64_t n)
 {
     if (w->n > 0 && w->first + w->n == first) {
         w->n += n;
         return TEMPI_OK;
     }
-    const int status = walk_flush(w);
+    const int status = traverse_flush(w);
     w->first = first;
     w->n = n;
     return status;
 }
 
-/* Dims from d on; a table lies between dims[level - 1] and dims[level]. */
-static int walk_box(walk *w, const tempi_box *box, int d, int level, int64_t at)
+/* Visits the dims from d on; a table lies between dims[level - 1] and dims[level]. */
+static int traverse_box(traversal *w, const tempi_box *box, int d, int level, int64_t at)
 {
     int status = TEMPI_OK;
     if (level == d && box->table) {
         const tempi_entry *e = box->table->entries;
         for (int64_t i = 0; i < box->table->n && status == TEMPI_OK; ++i)
-            status = box->run ? walk_box(w, box, d, -1, at + e[i].packed)
-                              : walk_run(w, at + e[i].packed, e[i + 1].packed - e[i].packed);
+            status = box->run ? traverse_box(w, box, d, -1, at + e[i].packed)
+                              : traverse_run(w, at + e[i].packed, e[i + 1].packed - e[i].packed);
         return status;
     }
     if (d == box->ndims)
-        return walk_run(w, at, box->run);
+        return traverse_run(w, at, box->run);
     for (int64_t i = 0; i < box->dims[d].count && status == TEMPI_OK; ++i)
-        status = walk_box(w, box, d + 1, level, at + i * box->dims[d].packed_stride);
+        status = traverse_box(w, box, d + 1, level, at + i * box->dims[d].packed_stride);
     return status;
 }
 
 int tempi_stretches_visit(const tempi_layout *layout, int64_t first, int64_t n, tempi_segment visit,
                           void *context)
 {
-    walk w = {.low = first, .high = first + n, .visit = visit, .context = context};
+    traversal w = {.low = first, .high = first + n, .visit = visit, .context = context};
     int status = TEMPI_OK;
     for (int b = 0; b < layout->nboxes && status == TEMPI_OK; ++b) {
         const tempi_box *box = &layout->boxes[b];
-        status = walk_box(&w, box, 0, box->table ? tempi_box_level(box) : -1, box->packed);
+        status = traverse_box(&w, box, 0, box->table ? tempi_box_level(box) : -1, box->packed);
     }
-    return status == TEMPI_OK ? walk_flush(&w) : status;
+    return status == TEMPI_OK ? traverse_flush(&w) : status;
 }

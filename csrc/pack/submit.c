@@ -1,6 +1,6 @@
-/* submit.c: packing as submitted work. The host back end works inside submit; the delayed one is
- * the host's with its work put off, so that what waits for packs can be tested without a device.
- * Whoever has devices registers a back end for the operations that are not for the host. */
+/* submit.c: packing as submitted work. The host back end works inside submit. The delayed back end
+ * defers the host's work, so that code that waits for packs can be tested without a device. Device
+ * code registers a back end for operations that are not for the host. */
 #include "pack/pack.h"
 #include "pack/parts.h"
 
@@ -110,7 +110,7 @@ static int for_host(const tempi_op *ops, int n)
     return 1;
 }
 
-/* The device takes its operations and leaves the host's, which are done here once it could. */
+/* The device takes its operations and skips the host's, which run here if its submit succeeded. */
 static int device_submit(const tempi_op *ops, int n, tempi_ticket *out)
 {
     const tempi_backend *backend = atomic_load_explicit(&device_backend, memory_order_acquire);
@@ -125,7 +125,7 @@ static int device_submit(const tempi_op *ops, int n, tempi_ticket *out)
     return TEMPI_OK;
 }
 
-/* A back end sees the parts of what is mixed, and copies what it needs of the list. */
+/* A back end sees the parts of mixed operations, and copies what it needs from the list. */
 static int mixed_submit(const tempi_op *ops, int n, int all, tempi_ticket *out)
 {
     tempi_op *list = malloc((size_t)all * sizeof *list);

@@ -1,15 +1,16 @@
-/* vector.h: vectors and processor levels, as GCC and as clang name them. */
+/* vector.h: vector syntax and ISA targets for GCC and clang. */
 #ifndef TEMPI_PACK_VECTOR_H
 #define TEMPI_PACK_VECTOR_H
 
 #define VECTOR_PRAGMA(text) _Pragma(#text)
 #define VECTOR_LIST(...)    __VA_ARGS__
 
-/* VECTOR_TARGET: what follows is compiled for these extensions, until VECTOR_TARGET_END.
- * VECTOR_SHUFFLE: elements of two vectors side by side, by a list of numbers in parentheses. */
+/* VECTOR_TARGET: compiles the following code for these extensions, until VECTOR_TARGET_END.
+ * VECTOR_SHUFFLE: selects elements of two vectors side by side, by a list of indices in
+ * parentheses. */
 #if defined(__clang__)
 #if defined(__x86_64__)
-/* Before the first VECTOR_TARGET: these functions have targets of their own. */
+/* Include it before the first VECTOR_TARGET: its functions have targets of their own. */
 #include <immintrin.h>
 #endif
 #define VECTOR_TARGET(extensions) \

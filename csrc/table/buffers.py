@@ -1,7 +1,7 @@
-"""The buffers of a function: which arguments say where its bytes are, how many, and of what type.
+"""The buffers of a function: the arguments for their addresses, counts and types.
 
 In the standard's argument order a buffer is followed by its count (or counts, displacements) and its
-type; where two buffers stand together (the reductions), the first shares what follows the second.
+type; where two buffers are adjacent (the reductions), both share the arguments after the second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OTHER_COUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """One buffer argument; counts and types are names of arguments, "" where there is none."""
+    """One buffer argument; counts and types are names of arguments, "" for none."""
 
     argument: str
     direction: str  # in: read; out: written; inout: both
@@ -33,15 +33,15 @@ class Buffer:
     displacements: str
     unit: str  # of the displacements: "extent", "byte", or "" without any
     type: str
-    pieces: str  # how many counts there are: "one", or a length of overlay.ARRAY_LENGTH
-    times: str  # how often the one count is meant: "one", or a length too
+    pieces: str  # number of counts: "one", or a length of overlay.ARRAY_LENGTH
+    times: str  # how often the single count applies: "one", or a length too
     root_only: bool
     in_place: bool
     bottom: bool
 
 
 def blocking_name(name: str) -> str:
-    """Alltoallv for Alltoallv, Ialltoallv and Alltoallv_init alike."""
+    """The blocking form: Alltoallv for Alltoallv, Ialltoallv and Alltoallv_init."""
     stem = name.removesuffix("_init")
     if stem.startswith("I") and stem[1:].capitalize() in _COLLECTIVES:
         return stem[1:].capitalize()
@@ -74,7 +74,7 @@ def _first(parameters: tuple[Parameter, ...], kinds: tuple[str, ...]) -> Paramet
 
 
 def _count_of(found: tuple[Parameter, ...]) -> Parameter | None:
-    """The packed side of Pack and Unpack, and partitions, have theirs under other kinds."""
+    """The count; the packed side of Pack and Unpack, and partitions, use other kinds for it."""
     return _first(found, COUNTS) or _first(found, OTHER_COUNTS)
 
 
@@ -95,7 +95,7 @@ def _one(function: Function, index: int) -> Buffer:
         type=type_.name if type_ else "",
         pieces=lengths[count.name] if count and count.is_array else "one",
         times=overlay.TIMES.get(base, {}).get(parameter.name, "one"),
-        # The standard's data marks Scatterv_init's recvbuf too, which every process has.
+        # The standard's data also marks Scatterv_init's recvbuf, but every process has one.
         root_only=parameter.root_only and overlay.IN_PLACE.get(base) != parameter.name,
         in_place=overlay.IN_PLACE.get(base) == parameter.name,
         bottom=type_ is not None,

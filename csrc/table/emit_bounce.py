@@ -1,4 +1,4 @@
-"""bounced.c: the functions whose device buffers the shim puts into host memory for the library's call."""
+"""bounced.c: the functions whose device buffers the shim bounces through host memory for the library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CARRIED = frozenset({Bounce.CALL, Bounce.REQUEST, Bounce.PERSISTENT, Bounce.WIND
 
 
 def owner(row: Row) -> str:
-    """Whose error handler a failure goes to."""
+    """The object whose error handler gets a failure."""
     for parameter in row.function.plain.parameters:
         if parameter.kind in OWNERS and parameter.direction == "in":
             return f"TEMPI_OWNER_{OWNERS[parameter.kind]}({parameter.name})"
@@ -30,13 +30,13 @@ def owner(row: Row) -> str:
 
 
 def partial(row: Row) -> bool:
-    """Whether an output may be written in part only."""
+    """Whether an output may be written only in part."""
     reads = row.name.startswith(("File_read", "File_iread"))
     return reads or blocking_name(row.name) in overlay.PARTIAL
 
 
 def in_place(row: Row) -> str:
-    """When MPI_IN_PLACE stands for the input, so that the output has it; "" where it never does."""
+    """The condition under which MPI_IN_PLACE replaces the input, so that the output holds it; "" for never."""
     for buffer in row.buffers:
         if buffer.in_place and buffer.direction == "in":
             return f"{buffer.argument} == MPI_IN_PLACE"
@@ -44,7 +44,7 @@ def in_place(row: Row) -> str:
 
 
 def does(row: Row, buffer: Buffer) -> str:
-    """What the call does with the buffer in this process, as a C expression."""
+    """The use of the buffer by the call in this process (read, written), as a C expression."""
     names = {p.name for p in row.function.plain.parameters}
     if "root" in names and buffer.direction == "inout":
         return "tempi_bounce_broadcasts(comm, root)"
@@ -158,7 +158,7 @@ def forms(row: Row) -> list[tuple[Signature, bool]]:
 
 
 def prototypes(header: Header) -> str:
-    """bounced.h: one function for each form of each."""
+    """bounced.h: one prototype per form of each function."""
     lines = "".join(f"{prototype(row, form, large)};\n" for row in carried(header) for form, large in forms(row))
     return f'{NOTICE}#ifndef TEMPI_BOUNCED_H\n#define TEMPI_BOUNCED_H\n#include "mpi_table.h"\n\n{lines}#endif\n'
 

@@ -1,6 +1,6 @@
-"""fallback.c: counts calls with a derived datatype of the functions in which tempi does not act.
+"""fallback.c: counts calls with a derived datatype of the functions that tempi does not act in.
 
-A wrapper looks whether its datatypes are all predefined; only where one may be derived it calls
+A wrapper tests whether its datatypes are all predefined; only if one may be derived it calls
 tempi_fallback_<name>, which describes the call's buffers as for the bounce, and counts.
 """
 
@@ -18,7 +18,7 @@ def counted_rows() -> tuple[Row, ...]:
 
 
 def functions_header() -> str:
-    """functions.h: numbers and names of the functions that are counted, the same for every ABI."""
+    """functions.h: numbers and names of the counted functions, the same for every ABI."""
     names = [row.name for row in counted_rows()]
     numbers = "".join(f"    TEMPI_FUNCTION_{name},\n" for name in names)
     text = blob([f"MPI_{name}" for name in names]).replace("\n", " \\\n")
@@ -30,7 +30,7 @@ def functions_header() -> str:
 
 
 def condition(row: Row) -> str:
-    """Whether some datatype may be a derived one; "" where it takes more than a look: arrays of them."""
+    """The condition that a datatype may be derived; "" if that takes a loop: arrays of datatypes."""
     types = row.function.of_kind("DATATYPE")
     if any(p.is_array for p in types):
         return ""
@@ -38,7 +38,7 @@ def condition(row: Row) -> str:
 
 
 def target(row: Row) -> str:
-    """The other side's count and datatype, of one-sided operations that name them."""
+    """The target's count and datatype, for one-sided operations that have them."""
     names = {p.name for p in row.function.plain.parameters}
     return "target_count, target_datatype" if "target_datatype" in names else "0, MPI_DATATYPE_NULL"
 
@@ -78,7 +78,7 @@ def functions(header: Header) -> str:
 
 
 def count_call(row: Row, form: Signature, large: bool) -> str:
-    """In a wrapper, before the call goes on."""
+    """The counting code of a wrapper, before it forwards the call."""
     if not row.counted:
         return ""
     call = f"tempi_fallback_{row.name}{'_c' if large else ''}({', '.join(form.names)});"

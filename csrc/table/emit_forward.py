@@ -1,4 +1,4 @@
-"""forward.c: what a large-count call becomes when it cannot be the plain function at once."""
+"""forward.c: large-count calls that the plain function cannot serve directly."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def arrays(row: Row) -> list[Parameter]:
 
 
 def pairs(row: Row) -> list[tuple[str, str]]:
-    """The scalar (count, type) pairs, when they are all that widens and helper types keep the
-    meaning: not in reductions, whose operations know the type that they were given."""
+    """The scalar (count, type) pairs, if only they are widened and helper types keep the meaning:
+    not in reductions, whose operations see the datatype."""
     if row.function.of_kind("OPERATION"):
         return []
     found = {b.count: b.type for b in row.buffers if b.type and b.count}
@@ -51,8 +51,8 @@ def pairs(row: Row) -> list[tuple[str, str]]:
 
 
 def meaningless(row: Row, argument: str) -> str:
-    """When the call must not look at an argument: at MPI_IN_PLACE, or away from the root. (In a
-    reduction the same counts describe the result too, and stay meaningful in place.)"""
+    """The condition under which an argument must not be read: at MPI_IN_PLACE, or not at the root.
+    (In a reduction the same counts also describe the result, so they are valid in place.)"""
     if row.function.of_kind("OPERATION"):
         return ""
     for buffer in row.buffers:
@@ -97,7 +97,7 @@ def large_scalar(row: Row) -> str:
 
 
 def forward_outputs(row: Row) -> str:
-    """tempi_fwd_X where a scalar comes back: a narrow variable around the plain call."""
+    """tempi_fwd_X with a scalar output: an int variable around the plain call."""
     parameters = row.function.plain.parameters
     outputs = [p for p in parameters if p.poly and p.direction != "in"]
     names = {p.name: f"{p.name} == NULL ? NULL : &large_count_{p.name}" for p in outputs}
@@ -116,7 +116,7 @@ def forward_outputs(row: Row) -> str:
         after += f"        if (result == MPI_SUCCESS && {name} != NULL)\n            *{name} = large_count_{name};\n"
     values = zip(parameters, narrowed(row.function), strict=True)
     call = ", ".join(names.get(p.name, value) for p, value in values)
-    if not tests:  # nothing goes in, so the plain function always serves
+    if not tests:  # no inputs, so the plain function always serves
         body = f"{before}        int result = next->{row.name}({call});\n{after}        return result;\n"
         return f"{head(row, 'fwd')}{body.replace(' ' * 8, ' ' * 4)}}}\n"
     return (
@@ -129,7 +129,7 @@ def forward_outputs(row: Row) -> str:
 
 
 def forward_arrays(row: Row) -> str:
-    """tempi_fwd_X with arrays of counts: narrowed copies, kept as long as the call may read them."""
+    """tempi_fwd_X with arrays of counts: int copies, which live as long as the call may read them."""
     function = row.function
     lengths = overlay.ARRAY_LENGTH[blocking_name(row.name)]
     text = head(row, "fwd")

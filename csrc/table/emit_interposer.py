@@ -1,4 +1,4 @@
-"""What the interposer needs: slots.h, the export map, the trampolines of each machine, the docs page."""
+"""The interposer's files: slots.h, the export map, the trampolines of each machine, the docs page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from table.rows import Bounce, Row, all_rows, extension_rows, slots
 
 
 def digest() -> str:
-    """Door and shim are built apart; equal digests mean equal slots in equal order."""
+    """Interposer and shim are built separately; equal digests mean equal slots in equal order."""
     names = " ".join(slot.symbol for slot in slots())
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 

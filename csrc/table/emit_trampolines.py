@@ -1,9 +1,9 @@
 """The trampolines: every exported name jumps through a slot, and no argument register changes.
 
-name       jumps to what its slot holds.
-lazy stub  what a slot holds at first: knows the slot's number and goes to
-lazy       which saves all argument registers, asks tempi_interposer_resolve(number) where to go,
-           restores them and goes there. Resolving fills all slots, so this happens once.
+name       jumps to the address in its slot.
+lazy stub  the initial value of a slot: passes the slot's number to lazy.
+lazy       saves all argument registers, gets the target from tempi_interposer_resolve(number),
+           restores the registers and jumps there. Resolving fills all slots, so this happens once.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def aarch64_stub(index: int) -> str:
 
 
 def _file(names: str, stubs: str, common: str, kind: str, note: str) -> str:
-    # The slots carry one relative relocation each, in one array: cheap to load.
+    # Each slot costs one relative relocation; all are in one array, so loading is cheap.
     values = "".join(f"    .quad tempi_lazy_{i}\n" for i in range(len(slots())))
     return f"""{NOTICE}    .text
 {names}

@@ -22,15 +22,15 @@ def table_of(slot: Slot) -> str:
 
 
 def large_count_outputs(row: Row) -> list[str]:
-    """Arguments that come back as int here and as MPI_Count from the wide form."""
+    """Output arguments that are int here and MPI_Count in the large-count form."""
     if not row.has_large:
         return []
     return [p.name for p in row.function.plain.parameters if p.poly and p.direction != "in"]
 
 
 def passes(row: Row) -> str:
-    """When there is nothing to do in a function that tempi acts in; "" where that takes more than a look.
-    Then the call goes on with its arguments where they are, which is most of what a wrapper costs."""
+    """The condition under which an acted function has nothing to do; "" if it takes more than a test.
+    The call is then forwarded with its arguments in their registers: moving them is most of a wrapper's cost."""
     if row.name in SETTLED:
         return SETTLED[row.name]
     types = [buffer.type for buffer in row.buffers]
@@ -42,7 +42,7 @@ def passes(row: Row) -> str:
 
 
 def passed_on(slot: Slot) -> str:
-    """The short way of an acted function, in front of its body."""
+    """The fast path of an acted function, before its body."""
     row, target = slot.row, f"{table_of(slot)}.{slot.row.name}{'_c' if slot.large else ''}"
     form = row.function.large if slot.large else row.function.plain
     condition = passes(row)
@@ -66,7 +66,7 @@ def acted_body(slot: Slot) -> str:
     call = f"tempi_impl_{row.name}(&{table}{passed})"
     if not outputs:
         return f"    return {call};\n"
-    (name,) = outputs  # a position; an invalid one is the library's to report
+    (name,) = outputs  # a position; the library reports an invalid one
     return (
         f"    if ({name} == NULL)\n        return {table}.{row.name}({', '.join(form.names)});\n"
         f"    MPI_Count wide_{name} = *{name};\n    int result = {call};\n"
@@ -75,7 +75,7 @@ def acted_body(slot: Slot) -> str:
 
 
 def bounced(slot: Slot) -> str:
-    """Device buffers of a library that takes no device addresses: another function's work (emit_bounce.py)."""
+    """Device buffers on a library that is not CUDA-aware go to another function (emit_bounce.py)."""
     row = slot.row
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
@@ -93,7 +93,7 @@ def bounced(slot: Slot) -> str:
 
 
 def synchronised(row: Row, call: str) -> str:
-    """What lingers on a window, or a file, ends with the call."""
+    """The call completes the pending bounces of a window, or of a file."""
     if row.name == "File_close":
         return (
             "    if (tempi_bounce_is_pending() && fh != NULL) {\n        const MPI_File file = *fh;\n"
@@ -125,7 +125,7 @@ def forwarded_body(slot: Slot) -> str:
 
 
 def returned(row: Row, call: str) -> str:
-    """ROMIO works by PMPI functions, which are not the program's calls."""
+    """Marks file calls: ROMIO calls PMPI functions, which are not the program's calls."""
     if not row.name.startswith("File_"):
         return f"    return {call};\n"
     return (
@@ -145,14 +145,14 @@ def entry(slot: Slot) -> str:
 
 
 def is_entered(slot: Slot, header: Header) -> bool:
-    """Whether there is anything to do in it, in words that this mpi.h knows."""
+    """Whether the entry has work to do, and this mpi.h has its types."""
     row = slot.row
     idle = row.kind is Class.LOCAL and not row.acted and row.bounce is Bounce.NONE and not slot.large
     return declarable(row, header) and not idle
 
 
 def wrappers(header: Header) -> str:
-    """A function that is not entered has no entry here: the library's own, if it has it."""
+    """Functions that are not entered get no entry here: the library's function is used, if there is one."""
     known = [slot for slot in slots() if is_entered(slot, header)]
     entries = "\n".join(entry(slot) for slot in known)
     table = "".join(f"    (void *)entry_{slot.symbol},\n" if slot in known else "    NULL,\n" for slot in slots())

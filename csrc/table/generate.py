@@ -1,9 +1,9 @@
-"""Writes everything that exists once per MPI function.
+"""Writes all code that exists once per MPI function.
 
-    python csrc/table/generate.py --out DIR                     what is the same for every ABI
-    python csrc/table/generate.py --out DIR --abi "gcc -I..."   for the ABI whose mpi.h that finds
+    python csrc/table/generate.py --out DIR                     the files common to all ABIs
+    python csrc/table/generate.py --out DIR --abi "gcc -I..."   the files of the ABI whose mpi.h it finds
 
-Files whose text would not change are left alone, so that a build need not repeat.
+Files with unchanged text are not written, so that a build does not repeat.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from table import (
 
 
 def neutral_files() -> dict[str, str]:
-    """The interposer's files: nothing in them depends on an MPI."""
+    """The interposer's files, which do not depend on an MPI library."""
     return {
         "slots.h": emit_interposer.slots_header(),
         "functions.h": emit_fallback.functions_header(),
@@ -43,7 +43,7 @@ def neutral_files() -> dict[str, str]:
 
 
 def abi_files(command: list[str]) -> dict[str, str]:
-    """The shim's files for the mpi.h that `command`, a compiler and its flags, finds."""
+    """The shim's files for the mpi.h that `command` (a compiler and its flags) finds."""
     seen = header.read(command)
     return {
         "mpi_table.h": emit_abi.mpi_table(seen),

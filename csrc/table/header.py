@@ -1,4 +1,4 @@
-"""What one mpi.h declares, read by the C preprocessor: functions, types, macros, predefined data."""
+"""The declarations of one mpi.h, read by the C preprocessor: functions, types, macros, predefined data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OMPI_GLOBAL = re.compile(r"OMPI_PREDEFINED_GLOBAL\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """One ABI's header, as the compiler would see it."""
+    """One ABI's header, as the compiler sees it."""
 
     functions: frozenset[str]
     words: frozenset[str]
@@ -37,10 +37,10 @@ def _preprocess(command: list[str], *flags: str) -> str:
 
 
 def read(command: list[str]) -> Header:
-    """`command` is the compiler and the flags that make it find this ABI's mpi.h."""
+    """Reads mpi.h; `command` is the compiler with the flags that find this ABI's mpi.h."""
     text = _preprocess(command)
     macros = _preprocess(command, "-dM")
-    # A function type in a typedef, (MPI_User_function)(...), does not read like a declaration.
+    # The pattern does not match a function type in a typedef, (MPI_User_function)(...).
     functions = re.findall(r"(?:int|double|MPI_\w+)[\s*]+(P?MPI_\w+)\s*\(", text)
     return Header(
         functions=frozenset(functions),

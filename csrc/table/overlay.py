@@ -1,7 +1,7 @@
-"""What the standard's own data does not say: what each function means to tempi.
+"""The meaning of each function to tempi, which the standard's data does not give.
 
-Every function of the standard is described: by a set below, by a rule in rows.py, or by falling to
-`local`. An exception carries its reason here.
+Every function of the standard is described: by a set below, by a rule in rows.py, or by the default
+`local`. Each exception has its reason here.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from enum import StrEnum
 
 
 class Class(StrEnum):
-    """What a function may do to messages that are queued in this process."""
+    """The effect of a function on the deferred sends of this process."""
 
-    LOCAL = "local"  # neither communicates nor waits: the queue does not matter
-    SENDS = "sends"  # starts a point-to-point message, which must not overtake a queued one
+    LOCAL = "local"  # neither communicates nor waits: deferred sends do not matter
+    SENDS = "sends"  # starts a point-to-point message, which must not overtake a deferred one
     PROGRESS = "progress"  # communicates without waiting; programs poll with it
-    MAY_BLOCK = "may_block"  # may wait for another process: the queue is posted first
-    ENDS = "ends"  # ends this process's use of MPI: the queue is posted first
+    MAY_BLOCK = "may_block"  # may wait for another process: deferred sends are posted first
+    ENDS = "ends"  # ends this process's use of MPI: deferred sends are posted first
 
 
 class Role(StrEnum):
-    """What a function does to requests."""
+    """The effect of a function on requests."""
 
     NONE = "none"
     CREATES = "creates"
@@ -45,15 +45,15 @@ ACTED = frozenset(
     """.split()
 )
 
-# Of these, those that hand device buffers to the generated bounce themselves.
+# The acted functions that pass device buffers to the generated bounce themselves.
 BOUNCES_ITSELF = frozenset({"Isendrecv", "Isendrecv_replace"})
 
-# Of those acted in, those whose data tempi never moves: calls with a derived datatype are counted as left to the
-# library, as in every function that is not acted in.
+# The acted functions whose data tempi never moves: calls with a derived datatype are counted as left to the
+# library, as in every function that tempi does not act in.
 NEVER_CARRIED = BOUNCES_ITSELF | {"Psend_init", "Precv_init", "Pack_external", "Unpack_external"}
 
-# Exported although some supported library has no such function, because the shim's own functions
-# do without it, or say what mpi4py says of a name that is not there.
+# Exported although some supported library lacks the function: the shim's implementation does not need
+# it, or returns what mpi4py returns for a missing name.
 OWN_IMPLEMENTATION = {
     "Request_get_status_all": "new in MPI-4.1; made from Request_get_status",
     "Request_get_status_any": "new in MPI-4.1; made from Request_get_status",
@@ -64,8 +64,8 @@ OWN_IMPLEMENTATION = {
     "Session_finalize": "new in MPI-4.0; ends an epoch; without it: TEMPI_UNAVAILABLE",
 }
 
-# Exported although some supported library has no such function: in them device buffers are bounced, and
-# where the library has none they answer TEMPI_UNAVAILABLE, as mpi4py does for a name that is not there.
+# Exported although some supported library lacks the function: their device buffers are bounced. Where the
+# library lacks it they return TEMPI_UNAVAILABLE, as mpi4py does for a missing name.
 _LACKS_41 = "Open MPI 4.1 lacks it: TEMPI_UNAVAILABLE there"
 _NEW_41 = "new in MPI-4.1; on older libraries TEMPI_UNAVAILABLE"
 OPTIONAL = dict.fromkeys(
@@ -86,8 +86,8 @@ EXPORTED_LOCAL = {
     "Finalized": "answers 0 while no MPI is loaded",
 }
 
-# Not exported although their class asks for it, because nothing can serve them on a library that
-# lacks them. The rule finds them by symbols.txt; a test holds the two together.
+# Not exported although their class requires it: nothing can serve them on a library that lacks them.
+# The rule finds them by symbols.txt; a test checks that the two agree.
 _SESSIONS = "Open MPI 4.1 has no sessions; it needs a group that comes from one"
 _BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never queued"
 UNSERVED = {
@@ -104,7 +104,7 @@ UNSERVED = {
     "Comm_idup_with_info": "Open MPI 4.1 lacks it; it only begins, and Wait, which is ours, ends it",
 }
 
-# Never exported: a symbol of that name in the process has a meaning of its own.
+# Never exported: programs probe for a symbol of that name in the process.
 NEVER = {
     "Get_version": "mpi4py takes it as proof that an MPI is loaded",
     "Get_library_version": "tells which library this is; mpi4py probes for it",
@@ -169,7 +169,7 @@ MAY_BLOCK = frozenset(
     """.split()
 )
 
-# Persistent point-to-point constructors and their kin communicate nothing until they are started.
+# Persistent constructors communicate nothing until they are started.
 ROLES = {
     "Start": Role.STARTS,
     "Startall": Role.STARTS,
@@ -182,7 +182,7 @@ ROLES = {
     "Request_free": Role.RELEASES,
 }
 
-# What else the shim may call, besides what is exported; each also as `_c` where that exists.
+# Functions that the shim may call besides the exported ones; each also as `_c` where that exists.
 AUXILIARY = frozenset(
     """
     Type_get_envelope Type_get_contents Type_get_extent Type_get_extent_x Type_get_true_extent
@@ -208,16 +208,16 @@ AUXILIARY = frozenset(
     """.split()
 )
 
-# Prototypes that some mpi.h has without the standard's const: the call is the same.
+# Prototypes that lack the standard's const in some mpi.h: the call is the same.
 WITHOUT_CONST = {"Pready_list": "Open MPI 5.0"}
 
 # Handle conversions are functions on some libraries and macros on others: both come out as
 # static inline tempi_<name>.
 CONVERSIONS = ("Comm_c2f", "Type_c2f", "Request_c2f", "Comm_f2c", "Type_f2c", "Request_f2c")
 
-# Array arguments of the large-count form, on a library without it: how many entries they have.
-#   peers      as many as the communicator's other side (the remote group of an intercommunicator)
-#   local      as many as its own group
+# Number of entries of the array arguments of the large-count form, for a library without that form.
+#   peers      size of the peer group (the remote group of an intercommunicator)
+#   local      size of the local group
 #   root_peers peers, at the root only
 #   in, out    neighbours that this process receives from, sends to
 ARRAY_LENGTH = {
@@ -237,7 +237,7 @@ ARRAY_LENGTH = {
     "Neighbor_alltoallw": {"sendcounts": "out", "recvcounts": "in"},
 }
 
-# How often a buffer's one count is meant, by the name of the blocking form; lengths as above.
+# How often a buffer's single count applies, by the name of the blocking form; lengths as above.
 TIMES = {
     "Allgather": {"recvbuf": "peers"},
     "Alltoall": {"sendbuf": "peers", "recvbuf": "peers"},
@@ -248,8 +248,8 @@ TIMES = {
     "Neighbor_alltoall": {"sendbuf": "out", "recvbuf": "in"},
 }
 
-# Output buffers of which a part, or all, may stay as it was: neighbours that are MPI_PROC_NULL, the first
-# rank's result, files that end, messages that are shorter than expected.
+# Functions that may leave part or all of an output buffer unchanged: neighbours that are MPI_PROC_NULL, the
+# first rank's result, the end of a file, messages shorter than expected.
 PARTIAL = frozenset(
     """
     Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw
@@ -257,7 +257,7 @@ PARTIAL = frozenset(
     """.split()
 )
 
-# MPI_IN_PLACE: the buffer that may be it (MPI-5.0 chapter 6), by the name of the blocking form.
+# The buffer that may be MPI_IN_PLACE (MPI-5.0 chapter 6), by the name of the blocking form.
 IN_PLACE = {
     "Gather": "sendbuf",
     "Gatherv": "sendbuf",
@@ -285,7 +285,7 @@ NOT_A_MESSAGE = frozenset(
     """.split()
 )
 
-# Memory that is handed over for good, or for others to use: nothing can stand in for a device's.
+# Memory that is passed permanently, or for other processes to use: device memory cannot be bounced.
 REFUSED = {
     "Win_create": ("base", "size"),
     "Win_attach": ("base", "size"),
@@ -294,7 +294,7 @@ REFUSED = {
     "Session_attach_buffer": ("buffer", "size"),
 }
 
-# What completes one-sided operations at this process: those to the target that an argument names, or all.
+# Functions that complete one-sided operations of this process: to the target that an argument names, or all.
 SYNCHRONISES = {
     "Win_fence": "",
     "Win_complete": "",
@@ -307,15 +307,15 @@ SYNCHRONISES = {
     "Win_free": "",
 }
 
-# Acted functions whose way may be settled for a type and size: when it is the library's, the call goes on from the
-# first look (shim/p2p/packing.h). The condition's arguments are the function's own.
+# Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the
+# first test (shim/p2p/packing.h). The condition's arguments are the function's own.
 SETTLED = {
     "Pack": "tempi_packing_left(datatype, incount, TEMPI_OP_PACK)",
     "Unpack": "tempi_packing_left(datatype, outcount, TEMPI_OP_UNPACK)",
 }
 
-# Functions of the libraries' own, beside the standard: their parameters in C, and what tempi says of them.
-# They are exported whatever the library has: the shim's functions of the same names answer.
+# Extensions of the libraries to the standard: their parameters in C, and tempi's note on them. They are
+# always exported: the shim's functions of the same names serve them.
 EXTENSIONS = {
     "MPIX_Query_cuda_support": ((), "1 where device memory works, by the library or by tempi"),
     "MPIX_GPU_query_support": (

@@ -13,21 +13,21 @@ from table.standard import Function, Parameter, Signature, load
 
 
 class Bounce(StrEnum):
-    """How long host memory stands in for device buffers, on a library that takes no device addresses."""
+    """How long host memory replaces device buffers, on a library that is not CUDA-aware."""
 
     NONE = "none"
     CALL = "call"  # until the function returns
     REQUEST = "request"  # until its request completes
-    PERSISTENT = "persistent"  # anew from each start of its request to its completion
+    PERSISTENT = "persistent"  # from each start of its request to its completion
     WINDOW = "window"  # until the window's operations are complete
-    BEGIN = "begin"  # until the split collective's second half
-    END = "end"  # that half
-    REFUSED = "refused"  # nothing can stand in
+    BEGIN = "begin"  # the split collective's first half: until the second
+    END = "end"  # the second half
+    REFUSED = "refused"  # host memory cannot replace it
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All that tempi knows about one function; `reason` tells why an exception is one."""
+    """All that tempi knows about one function; `reason` explains an exception."""
 
     function: Function
     kind: Class
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def symbol(self) -> str:
-        """Its name in C: an extension's is whole."""
+        """Its name in C; the name of an extension includes its prefix."""
         return self.name if self.name in overlay.EXTENSIONS else f"MPI_{self.name}"
 
     @property
@@ -95,7 +95,7 @@ def role_of(function: Function) -> Role:
 
 
 def bounce_of(function: Function) -> Bounce:
-    """Every function with buffers that tempi does not act in itself, but for the tool interface."""
+    """The bounce of every function with buffers that tempi does not act in, except the tool interface."""
     name = function.name
     if name in overlay.REFUSED:
         return Bounce.REFUSED
@@ -112,7 +112,7 @@ def bounce_of(function: Function) -> Bounce:
 
 
 def reason_of(name: str, wanted: bool, exported: bool) -> str:
-    """Why a function is exported although its class does not ask for it, or not although it does."""
+    """Why a function is exported although its class does not require it, or not although it does."""
     for table in (overlay.NEVER, overlay.OWN_IMPLEMENTATION, overlay.OPTIONAL, overlay.EXPORTED_LOCAL):
         if name in table:
             return table[name]

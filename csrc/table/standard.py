@@ -1,6 +1,6 @@
 """MPI's functions, parameters and kinds as the MPI Forum publishes them (package pympistandard).
 
-Only what the table needs is kept, as plain values: nothing else in here knows pympistandard.
+Holds only the data that the table needs, as plain values: no other module uses pympistandard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Parameter:
 
     @property
     def declared_type(self) -> str:
-        """The type as a parameter type, arrays as C adjusts them, for casts and function types."""
+        """The type as a parameter type, with arrays as pointers, for casts and function types."""
         const = "const " if self.const else ""
         if self.array == "[][3]":
             return f"{const}{self.type} (*)[3]"
@@ -90,7 +90,7 @@ def _parameter(source: forum.isoc.ISOCParameter) -> Parameter:
     if raw["kind"] == "VARARGS":
         return Parameter("...", "VARARGS", "...", False, "", "in", None, False)
     base = source.type
-    # A length that is a list is a second dimension; only MPI_Group_range_incl and _excl have one.
+    # A list as length means two dimensions; only MPI_Group_range_incl and _excl have one.
     length = raw["length"]
     return Parameter(
         name=raw["name"],
@@ -121,7 +121,7 @@ def _function(procedure: forum.Procedure) -> Function:
 
 def load() -> dict[str, Function]:
     """Every function that the standard expresses in C, by its name without MPI_."""
-    # The data that pympistandard carries, never one that the environment points to.
+    # The data bundled with pympistandard, never data that the environment points to.
     forum.use_api_version(1, force_bundled=True)
     functions = (_function(p) for p in forum.PROCEDURES.values() if p._parseset["attributes"]["c_expressible"])
     return {f.name: f for f in sorted(functions, key=lambda f: f.name)}

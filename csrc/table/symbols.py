@@ -21,7 +21,7 @@ Symbols = dict[str, frozenset[str]]  # by library and version
 
 
 def load() -> Symbols:
-    """All names of each library, written out."""
+    """All full names of each library."""
     heading, *rows = (line.split() for line in FILE.read_text().splitlines() if not line.startswith("#"))
     names: dict[str, set[str]] = {library: set() for library in heading[1:]}
     for name, *cells in rows:

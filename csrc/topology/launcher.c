@@ -27,7 +27,7 @@ static const char *text_of(const char *name)
     return text ? text : "";
 }
 
-/* Open MPI's and PRRTE's, hydra's, MVAPICH's. */
+/* Variables of Open MPI and PRRTE, of hydra, of MVAPICH. */
 static int local_ranks(int rank, int size)
 {
     static const struct {
@@ -45,23 +45,23 @@ static int local_ranks(int rank, int size)
     return step && says("SLURM_STEP_NUM_NODES", 1) ? size : 0;
 }
 
-/* When that process began, so that its number counts for one process only; 0: that is not shown to
- * us. */
+/* Start time of that process, to distinguish it from a later one with the same pid; 0: not visible.
+ */
 static unsigned long long began(pid_t process)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
     if (!tempi_text_read(path, text, sizeof text))
         return 0;
-    char *at = strrchr(text,
-                       ')'); /* the second field is the program's name and may have spaces in it */
+    /* The second field is the program's name, which may contain spaces. */
+    char *at = strrchr(text, ')');
     for (int field = 2; at && field < 22; ++field)
         at = strchr(at + 1, ' ');
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* Who made the pair of sockets over which PMI goes: hydra's proxy or Slurm's step daemon, one a
- * node and job. */
+/* The process that created PMI's socket pair: hydra's proxy or Slurm's step daemon, one per node
+ * and job. */
 static pid_t pmi_server(void)
 {
     struct ucred who = {.pid = 0};
@@ -69,7 +69,7 @@ static pid_t pmi_server(void)
     const char *text = getenv("PMI_FD");
     if (!text || getsockopt(atoi(text), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
         return 0;
-    return who.pid; /* 0: it is outside of this container */
+    return who.pid; /* 0: it is outside this container */
 }
 
 static bool name_by_pmix(int rank, char *out, size_t size)
@@ -86,7 +86,7 @@ static bool name_by_pmix(int rank, char *out, size_t size)
     return false;
 }
 
-/* Processes that MPI_Comm_spawn made have the proxy of those that made them, so it names no one
+/* Processes from MPI_Comm_spawn share the proxy of their parents, so it does not identify one
  * world. */
 static bool name_by_pmi(int rank, int size, char *out, size_t room)
 {

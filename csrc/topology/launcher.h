@@ -1,13 +1,13 @@
-/* What the launcher tells a rank about its job through the environment: known at once, without a
- * message to anybody. A variable counts only beside a rank and a size of the same launcher that are
- * those which MPI reports: a program that one rank of a job starts inherits the job's variables. */
-#ifndef TEMPI_BASE_LAUNCHER_H
-#define TEMPI_BASE_LAUNCHER_H
+/* The launcher's data on a rank's job in the environment: available at once, without communication.
+ * A variable counts only if the same launcher also gives the rank and size that MPI reports: a
+ * program started by one rank of a job inherits the job's variables. */
+#ifndef TEMPI_TOPOLOGY_LAUNCHER_H
+#define TEMPI_TOPOLOGY_LAUNCHER_H
 
 typedef struct tempi_job {
-    int local;      /* ranks of the world on this node; 0: not known */
-    char name[640]; /* the same on all ranks of the world on this node and on no other; "": not
-                       known */
+    int local; /* ranks of the world on this node; 0: unknown */
+    /* The same on all ranks of the world on this node and nowhere else; "": unknown. */
+    char name[640];
 } tempi_job;
 
 void tempi_launcher_ask(int rank, int size, tempi_job *out);

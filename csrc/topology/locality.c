@@ -7,11 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-/* A line comes from a core with the same last cache in 20 to 60 nanoseconds, from another one in
- * 100 to 300. */
-enum { FAR = 85 /* nanoseconds */, KEPT = 5 };
-/* Short messages between two looks: first until enough was seen, later on. A message counts as one
- * for each PIECE of its bytes more, as of long ones few fit between two moves. */
+/* A line arrives from a core with the same LLC in 20 to 60 nanoseconds, from another one in 100 to
+ * 300. */
+enum { FAR = 85 /* nanoseconds */, SAMPLES = 5 };
+/* Short messages between two probes: SOON until enough samples are there, LATER after that. A
+ * message counts once more for each PIECE of its bytes: fewer long messages fit between two
+ * migrations. */
 enum { SOON = 4, LATER = 64, PIECE = 4096 };
 
 typedef struct line {
@@ -19,18 +20,19 @@ typedef struct line {
 } line;
 
 typedef struct sight {
-    atomic_int until; /* messages, until the next look */
+    atomic_int until; /* messages until the next probe */
     atomic_bool far;
-    uint64_t beats;      /* when it was looked at last */
-    int32_t taken[KEPT]; /* nanoseconds, of the last looks that found it written */
-    int looks;           /* those */
+    uint64_t beats; /* at the last probe */
+    /* Nanoseconds of the last probes that found the line written. */
+    int32_t taken[SAMPLES];
+    int probes; /* number of such probes */
 } sight;
 
 struct tempi_locality {
     line *lines;
     int own;
     int n;
-    int64_t clock; /* nanoseconds that asking it takes */
+    int64_t clock; /* nanoseconds that reading the clock takes */
     atomic_flag busy;
     sight sights[];
 };
@@ -67,62 +69,62 @@ tempi_locality *tempi_locality_open(void *lines, int own, int n)
     return made;
 }
 
-void tempi_locality_close(tempi_locality *distance)
+void tempi_locality_close(tempi_locality *locality)
 {
-    free(distance);
+    free(locality);
 }
 
-/* By the majority of the last looks. */
+/* By the majority of the last samples. */
 static bool judge(const sight *s)
 {
-    const int n = s->looks < KEPT ? s->looks : KEPT;
+    const int n = s->probes < SAMPLES ? s->probes : SAMPLES;
     int far = 0;
     for (int i = 0; i < n; ++i)
         far += s->taken[i] > FAR;
     return 2 * far > n;
 }
 
-static void look(tempi_locality *d, int i)
+static void probe(tempi_locality *d, int i)
 {
     sight *s = &d->sights[i];
     tempi_stat_add(TEMPI_STAT_locality_probes, 1);
     const int64_t start = now();
     const uint64_t beats = atomic_load_explicit(&d->lines[i].beats, memory_order_relaxed);
     const int64_t taken = now() - start - d->clock;
-    /* After it: a processor that fetches what lies beside would have fetched the other line before
-     * it is timed. */
+    /* Write only after the timed read: a processor that fetches adjacent lines would otherwise
+     * fetch the other rank's line before it is timed. */
     atomic_fetch_add_explicit(&d->lines[d->own].beats, 1, memory_order_relaxed);
     if (beats == s->beats)
-        return; /* it is in our own cache */
+        return; /* not written since: the line is in our own cache */
     s->beats = beats;
-    s->taken[s->looks % KEPT] = taken < INT32_MAX ? (int32_t)taken : INT32_MAX;
-    s->looks = s->looks + 1 < 2 * KEPT ? s->looks + 1 : KEPT;
+    s->taken[s->probes % SAMPLES] = taken < INT32_MAX ? (int32_t)taken : INT32_MAX;
+    s->probes = s->probes + 1 < 2 * SAMPLES ? s->probes + 1 : SAMPLES;
     const bool far = judge(s);
     if (atomic_exchange_explicit(&s->far, far, memory_order_relaxed) != far)
         tempi_stat_add(TEMPI_STAT_locality_changes, 1);
 }
 
-void tempi_locality_look(tempi_locality *distance, int i)
+void tempi_locality_look(tempi_locality *locality, int i)
 {
-    if (i < 0 || i >= distance->n ||
-        atomic_flag_test_and_set_explicit(&distance->busy, memory_order_acquire))
-        return; /* another thread is at it */
-    look(distance, i);
-    const int wait = distance->sights[i].looks < KEPT ? SOON : LATER;
-    atomic_store_explicit(&distance->sights[i].until, wait, memory_order_relaxed);
-    atomic_flag_clear_explicit(&distance->busy, memory_order_release);
+    if (i < 0 || i >= locality->n ||
+        atomic_flag_test_and_set_explicit(&locality->busy, memory_order_acquire))
+        return; /* another thread is probing */
+    probe(locality, i);
+    const int wait = locality->sights[i].probes < SAMPLES ? SOON : LATER;
+    atomic_store_explicit(&locality->sights[i].until, wait, memory_order_relaxed);
+    atomic_flag_clear_explicit(&locality->busy, memory_order_release);
 }
 
-bool tempi_locality_far(tempi_locality *distance, int i, int64_t bytes)
+bool tempi_locality_far(tempi_locality *locality, int i, int64_t bytes)
 {
-    if (i < 0 || i >= distance->n)
+    if (i < 0 || i >= locality->n)
         return false;
-    sight *s = &distance->sights[i];
+    sight *s = &locality->sights[i];
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);
     const int64_t messages = 1 + bytes / PIECE;
     if (until >= messages)
         atomic_store_explicit(&s->until, until - (int)messages, memory_order_relaxed);
     else
-        tempi_locality_look(distance, i);
+        tempi_locality_look(locality, i);
     return atomic_load_explicit(&s->far, memory_order_relaxed);
 }

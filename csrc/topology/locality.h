@@ -1,30 +1,30 @@
-/* How far another rank of this node is: near, if its core and this one's have a cache in common, or
- * far. Each rank has a line of shared memory that it alone writes, now and then; to read one that
- * was written since takes as long as a line takes from core to core. Nobody waits for anybody, and
- * a rank that does not write is not judged. What was found follows ranks that are moved to other
- * cores. */
-#ifndef TEMPI_BASE_DISTANCE_H
-#define TEMPI_BASE_DISTANCE_H
+/* The locality of another rank of this node: same LLC if its core shares a last-level cache with
+ * this rank's core, else other LLC. Each rank owns a line of shared memory that it alone writes,
+ * now and then. Reading a line that was written since takes the core-to-core latency. No rank waits
+ * for another, and a rank that does not write is not classified. The result follows ranks that
+ * migrate to other cores. */
+#ifndef TEMPI_TOPOLOGY_LOCALITY_H
+#define TEMPI_TOPOLOGY_LOCALITY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of a rank in the memory that they share: two lines, as some processors fetch them by pairs.
- */
+/* Bytes per rank in the shared memory: two lines, as some processors fetch lines in pairs. */
 enum { TEMPI_DISTANCE_LINE = 128 };
 
 typedef struct tempi_locality tempi_locality;
 
-/* `lines`: those of n ranks, zero before the first of them, and as long as this. NULL without
- * memory, or if this rank is none of the n (more have come than the launcher said). */
+/* `lines`: the lines of n ranks, zeroed before the first rank joins, and valid as long as the
+ * object. NULL: out of memory, or this rank is not among the n (more ranks came than the launcher
+ * said). */
 tempi_locality *tempi_locality_open(void *lines, int own, int n);
-void tempi_locality_close(tempi_locality *distance);
+void tempi_locality_close(tempi_locality *locality);
 
-/* Whether rank i was far when it was looked at last; looks now and then, the more often the more
- * bytes go there. Any thread may ask. */
-bool tempi_locality_far(tempi_locality *distance, int i, int64_t bytes);
-/* Looks now. */
-void tempi_locality_look(tempi_locality *distance, int i);
+/* Whether rank i had another LLC at its last probe. Probes now and then, more often the more bytes
+ * go there. Any thread may call it. */
+bool tempi_locality_far(tempi_locality *locality, int i, int64_t bytes);
+/* Probes now. */
+void tempi_locality_look(tempi_locality *locality, int i);
 
 #endif

@@ -1,10 +1,10 @@
 /* Joining:
- *   1. open the file, or make it (whoever makes it clears away what crashes have left, when it
- * leaves: that takes as long as the folder is full)
- *   2. refuse it if it is not ours alone: it must be a plain file of this user that no other may
- * open
- *   3. give it its memory, so that no later store can fail, and map it
- *   4. put the rank into the first free slot, then count it: readers look at what is counted only
+ *  1. Open the file, or create it. Its creator also removes files left by crashes, but only when it
+ *     leaves: that takes longer the fuller the folder is.
+ *  2. Refuse a file that is not ours alone: it must be a regular file of this user that no other
+ *     user may open.
+ *  3. Allocate its memory, so that no later store can fail, and map it.
+ *  4. Put the rank into the first free slot, then count it: readers read only counted slots.
  */
 #include "topology/node_registry.h"
 #include "topology/locality.h"
@@ -74,7 +74,7 @@ static void clear_stale(const char *folder)
 static int open_file(const char *path, bool *made)
 {
     const int how = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-    for (int tries = 0; tries < 3; ++tries) { /* it may go between the two calls */
+    for (int tries = 0; tries < 3; ++tries) { /* it may be removed between the two calls */
         int file = open(path, how | O_CREAT | O_EXCL, 0600);
         *made = file >= 0;
         if (file >= 0)
@@ -106,8 +106,8 @@ static shared *map(int file, size_t bytes, ino_t *inode)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* How many are there then. A rank that comes a second time (sessions one after another) has its
- * entry. */
+/* Returns the number of ranks registered by then. A rank that comes again (consecutive sessions)
+ * keeps its entry. */
 static unsigned enter(shared *memory, int rank, int *slot)
 {
     const uint32_t own = (uint32_t)rank + 1;
@@ -128,63 +128,64 @@ tempi_node_registry *tempi_node_registry_join(const char *folder, const char *jo
                                               int local)
 {
     char prefix[32];
-    tempi_node_registry *board = calloc(1, sizeof *board);
-    if (!board)
+    tempi_node_registry *registry = calloc(1, sizeof *registry);
+    if (!registry)
         return NULL;
     prefix_of(prefix, sizeof prefix);
-    board->lines = local > 0 && local <= SLOTS ? local : 0;
-    board->bytes = bytes_with(board->lines);
-    const int n = snprintf(board->path, sizeof board->path, "%s/%s%016llx", folder, prefix,
+    registry->lines = local > 0 && local <= SLOTS ? local : 0;
+    registry->bytes = bytes_with(registry->lines);
+    const int n = snprintf(registry->path, sizeof registry->path, "%s/%s%016llx", folder, prefix,
                            (unsigned long long)digest(job));
-    const int file = n < (int)sizeof board->path ? open_file(board->path, &board->made) : -1;
+    const int file = n < (int)sizeof registry->path ? open_file(registry->path, &registry->made)
+                                                    : -1;
     if (file >= 0) {
-        board->memory = map(file, board->bytes, &board->inode);
+        registry->memory = map(file, registry->bytes, &registry->inode);
         close(file);
     }
-    if (!board->memory) {
-        free(board);
+    if (!registry->memory) {
+        free(registry);
         return NULL;
     }
-    if (enter(board->memory, rank, &board->own) == (unsigned)local)
-        unlink(board->path);
-    return board;
+    if (enter(registry->memory, rank, &registry->own) == (unsigned)local)
+        unlink(registry->path);
+    return registry;
 }
 
-void tempi_node_registry_leave(tempi_node_registry *board)
+void tempi_node_registry_leave(tempi_node_registry *registry)
 {
     struct stat about;
-    if (!board)
+    if (!registry)
         return;
-    if (lstat(board->path, &about) == 0 && about.st_ino == board->inode)
-        unlink(board->path);
-    if (board->made) {
-        *strrchr(board->path, '/') = '\0';
-        clear_stale(board->path);
+    if (lstat(registry->path, &about) == 0 && about.st_ino == registry->inode)
+        unlink(registry->path);
+    if (registry->made) {
+        *strrchr(registry->path, '/') = '\0';
+        clear_stale(registry->path);
     }
-    munmap(board->memory, board->bytes);
-    free(board);
+    munmap(registry->memory, registry->bytes);
+    free(registry);
 }
 
-/* A rank that died between its two steps has a slot that is not counted: the last slot counted is
- * then not seen, and that rank counts as unknown. */
-unsigned tempi_node_registry_count(const tempi_node_registry *board)
+/* A rank that died between its two steps has an uncounted slot: the last counted slot is then not
+ * seen, and its rank counts as unknown. */
+unsigned tempi_node_registry_count(const tempi_node_registry *registry)
 {
-    const uint32_t count = __atomic_load_n(&board->memory->count, __ATOMIC_ACQUIRE);
+    const uint32_t count = __atomic_load_n(&registry->memory->count, __ATOMIC_ACQUIRE);
     return count < SLOTS ? count : SLOTS;
 }
 
-int tempi_node_registry_rank(const tempi_node_registry *board, unsigned i)
+int tempi_node_registry_rank(const tempi_node_registry *registry, unsigned i)
 {
-    return (int)__atomic_load_n(&board->memory->slots[i], __ATOMIC_ACQUIRE) - 1;
+    return (int)__atomic_load_n(&registry->memory->slots[i], __ATOMIC_ACQUIRE) - 1;
 }
 
-int tempi_node_registry_own(const tempi_node_registry *board)
+int tempi_node_registry_own(const tempi_node_registry *registry)
 {
-    return board->own;
+    return registry->own;
 }
 
-/* Slots are 16 KiB, and so the lines begin on a page. */
-void *tempi_node_registry_lines(const tempi_node_registry *board)
+/* The slots take 16 KiB, so the lines begin on a page. */
+void *tempi_node_registry_lines(const tempi_node_registry *registry)
 {
-    return board->lines > 0 ? board->memory + 1 : NULL;
+    return registry->lines > 0 ? registry->memory + 1 : NULL;
 }

@@ -1,31 +1,31 @@
-/* Which ranks of a job are on this node, told by each of them to the others: a file of shared
- * memory that all of them find by the job's name, with one entry a rank. Nobody waits for anybody.
- * A rank without tempi makes no entry, nor does one in a container with shared memory of its own.
+/* The node registry: a file of shared memory in which the ranks of a job on this node register
+ * themselves. All of them find it by the job's name; it has one entry per rank. No rank waits for
+ * another. A rank without tempi makes no entry, nor does one in a container with its own shared
+ * memory.
  *
- * The file goes when the last rank of the node has made its entry, or when the first of them
- * leaves; what is mapped stays. One that a crash has left behind names a job that is over: nobody
- * finds it, and a later job's first rank clears it away when it leaves. */
-#ifndef TEMPI_BASE_BOARD_H
-#define TEMPI_BASE_BOARD_H
+ * The file is removed when the last rank of the node has registered, or when the first one leaves;
+ * mappings stay valid. A file left by a crash names a job that has ended: nobody finds it, and the
+ * first rank of a later job removes it when it leaves. */
+#ifndef TEMPI_TOPOLOGY_NODE_REGISTRY_H
+#define TEMPI_TOPOLOGY_NODE_REGISTRY_H
 
 #define TEMPI_NODE_REGISTRY_FOLDER "/dev/shm"
 
 typedef struct tempi_node_registry tempi_node_registry;
 
-/* `local`: how many ranks will come, 0: not known. NULL where there is no shared memory, or none
- * for us. */
+/* `local`: number of ranks that will register, 0: unknown. NULL: no usable shared memory. */
 tempi_node_registry *tempi_node_registry_join(const char *folder, const char *job, int rank,
                                               int local);
-void tempi_node_registry_leave(tempi_node_registry *board);
+void tempi_node_registry_leave(tempi_node_registry *registry);
 
-/* Never falls; what was once read for an i below it stays. */
-unsigned tempi_node_registry_count(const tempi_node_registry *board);
+/* Never decreases; an entry below it never changes. */
+unsigned tempi_node_registry_count(const tempi_node_registry *registry);
 /* The i-th rank of this node. */
-int tempi_node_registry_rank(const tempi_node_registry *board, unsigned i);
-/* Which of them this process is; -1: there were too many. */
-int tempi_node_registry_own(const tempi_node_registry *board);
-/* Memory that they share for topology/locality.h, a line for each of `local` ranks; NULL where that
- * is not known. */
-void *tempi_node_registry_lines(const tempi_node_registry *board);
+int tempi_node_registry_rank(const tempi_node_registry *registry, unsigned i);
+/* The index of this process; -1: there were too many ranks. */
+int tempi_node_registry_own(const tempi_node_registry *registry);
+/* Shared memory for topology/locality.h, a line for each of `local` ranks; NULL if their number is
+ * unknown. */
+void *tempi_node_registry_lines(const tempi_node_registry *registry);
 
 #endif
