@@ -65,8 +65,8 @@ static struct {
     void *stream;
 } device;
 
-/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same.
- */
+/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the
+ * same. */
 static int bind_call(void *library, const char *symbol, void *slot)
 {
     void *found = dlsym(library, symbol);

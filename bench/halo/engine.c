@@ -19,8 +19,8 @@ static struct {
     void *(*symbol)(const char *);
 } engine;
 
-/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same.
- */
+/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the
+ * same. */
 static int bind_symbol(const char *name, void *slot)
 {
     void *symbol = dlsym(RTLD_DEFAULT, name);

@@ -131,8 +131,8 @@ void timing_free(struct timing *timing);
 int report_write(const struct halo *h, const struct timing *timings, int n);
 double report_median(const double *values, int n);
 
-/* Ends all ranks; told to whoever started the program (_TEMPI_BENCH_ERRORS), otherwise on stderr.
- */
+/* Ends all ranks; told to whoever started the program (_TEMPI_BENCH_ERRORS), otherwise on
+ * stderr. */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *checked_alloc(size_t bytes);
 double now(void);

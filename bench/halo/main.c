@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* The library takes part where it can reach the memory: no library knows addresses of the emulator.
- */
+/* The library takes part where it can reach the memory: no library knows addresses of the
+ * emulator. */
 static int library_reaches(const struct options *options)
 {
     return !options->memory->copy || (engine_library_aware() && !cuda_emulated());

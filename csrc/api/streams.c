@@ -52,8 +52,8 @@ int tempi_gpu_possible(void)
     return tempi_memory_mixed;
 }
 
-/* Managed memory may be no device's for now, and pinned memory is all devices': the first will do.
- */
+/* Managed memory may be no device's for now, and pinned memory is all devices': the first will
+ * do. */
 static int ordinal_of(const tempi_memory *memory)
 {
     return memory->device >= 0 && memory->device < TEMPI_CUDA_DEVICES ? memory->device : 0;

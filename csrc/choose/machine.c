@@ -25,8 +25,8 @@ static void first_line(const char *text, char *out, size_t size)
     out[n > 0 && out[n - 1] == ' ' ? n - 1 : n] = '\0';
 }
 
-/* What it calls itself, and what it is: virtual machines hide the model behind one name for many.
- */
+/* What it calls itself, and what it is: virtual machines hide the model behind one name for
+ * many. */
 static void processor(char *out, size_t size)
 {
     char text[4096], name[96] = "";

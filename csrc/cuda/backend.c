@@ -262,8 +262,8 @@ static void give_back_kind(const tempi_cuda_item *items, int n)
             give_back(&items[i], 1);
 }
 
-/* Group by group. Where the first fails nothing was started; a later one's failure is the ticket's.
- */
+/* Group by group. Where the first fails nothing was started; a later one's failure is the
+ * ticket's. */
 static int hand_over_all(const tempi_cuda_item *items, int n, tempi_work *work)
 {
     for (int i = 0; i < n; ++i) {

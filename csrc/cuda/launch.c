@@ -49,8 +49,8 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what)
                     batch->device->streams[batch->direction], params, NULL);
 }
 
-/* The descriptors in device memory; where there is none left the kernels read them from the host.
- */
+/* The descriptors in device memory; where there is none left the kernels read them from the
+ * host. */
 static int place(tempi_cuda_batch *batch)
 {
     tempi_plan *plan = &batch->plan;

@@ -83,8 +83,8 @@ static void write_number(char *at, bool wide, int64_t j, int64_t value)
         memcpy(at + 4 * j, &narrow, sizeof narrow);
 }
 
-/* Cell g: the last entry that starts at or before packed byte g << shift; one cell more to close.
- */
+/* Cell g: the last entry that starts at or before packed byte g << shift; one cell more to
+ * close. */
 static void write_guide(const tempi_table *table, const tempi_table_form *form, char *at)
 {
     const int64_t cells = guide_cells(form);

@@ -59,8 +59,8 @@ void *tempi_emu_function_find(const char *name)
 }
 
 TEMPI_EMU_API uint64_t tempi_emulator_count(const char *name);
-/* How often a function was called, failed calls included; all versions of it; "" for all functions.
- */
+/* How often a function was called, failed calls included; all versions of it; "" for all
+ * functions. */
 TEMPI_EMU_API uint64_t tempi_emulator_count(const char *name)
 {
     uint64_t calls = 0;

@@ -73,8 +73,8 @@ static bool add_rule(const char *text)
 }
 
 TEMPI_EMU_API int tempi_emulator_fail(const char *text);
-/* As the variable, for the calls counted from the start; "" takes all rules back. 0 if understood.
- */
+/* As the variable, for the calls counted from the start; "" takes all rules back. 0 if
+ * understood. */
 TEMPI_EMU_API int tempi_emulator_fail(const char *text)
 {
     char each[3 * NAME];

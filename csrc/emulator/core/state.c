@@ -51,8 +51,8 @@ bool tempi_emu_stopped(void)
     return atomic_load(&state) != READY;
 }
 
-/* A process that was forked has no driver, as on real hardware; if none had been started, it may.
- */
+/* A process that was forked has no driver, as on real hardware; if none had been started, it
+ * may. */
 static void in_child(void)
 {
     int was = READY;

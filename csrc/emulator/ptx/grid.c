@@ -126,8 +126,8 @@ static bool release_warp(grid *g, uint32_t warp)
     return any;
 }
 
-/* Whether lanes of one warp wait at different instructions, of which one asks for the whole warp.
- */
+/* Whether lanes of one warp wait at different instructions, of which one asks for the whole
+ * warp. */
 static bool divergent(const grid *g)
 {
     for (uint32_t i = 0; i < g->threads; i++) {
@@ -152,8 +152,8 @@ static bool release_barriers(grid *g)
         const tempi_ptx_thread *const t = &g->thread[i];
         if (g->state[i] != TEMPI_PTX_WAIT_BLOCK)
             continue;
-        /* All threads of the block, also those that exited: a barrier that they never reach hangs.
-         */
+        /* All threads of the block, also those that exited: a barrier that they never reach
+         * hangs. */
         const uint32_t wanted = t->wait_count ? t->wait_count : g->threads;
         if (waiting[t->wait_id] != wanted)
             continue;

@@ -31,8 +31,8 @@ enum {
     TEMPI_PTX_LAUNCH_FAILED = 719,
 };
 
-/* Generic addresses of shared and local memory; no user address on any supported machine looks so.
- */
+/* Generic addresses of shared and local memory; no user address on any supported machine looks
+ * so. */
 #define TEMPI_PTX_SHARED_WINDOW 0x00f0000000000000ull
 #define TEMPI_PTX_LOCAL_WINDOW  0x00f1000000000000ull
 #define TEMPI_PTX_WINDOW_MASK   0xffff000000000000ull
