@@ -3,8 +3,8 @@
  * A pack requested in a stream of the program runs in tempi's stream: that waits for the program's
  * stream before, and the program's stream waits for it after. Nothing else waits for such a pack,
  * so its batch is retained until it is done. */
-#ifndef TEMPI_CUDA_PROGRAM_H
-#define TEMPI_CUDA_PROGRAM_H
+#ifndef TEMPI_API_STREAMS_H
+#define TEMPI_API_STREAMS_H
 
 /* Waits for all pending batches. */
 void tempi_streams_stop(void);

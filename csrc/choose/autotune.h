@@ -3,15 +3,15 @@
  * MPI_Pack and MPI_Unpack are local and give the same result either way, so the first calls of a
  * type and size step can try both. Tables, or else the built-in rule, give the first guess:
  *
- *   1. The guessed way runs once, untimed: this call may be the first to touch its pages.
+ *   1. The guessed way runs once, not counted: this call may be the first to touch its pages.
  *   2. The two ways alternate until one is far behind after its first turn, or both have enough
  *      samples. A turn of short calls is several calls in a row; the first is not counted, because
  *      it finds the caches as the other way left them.
  *   3. The faster way is stored in the type's choices; in a tie, the guess.
  *
  * Messages cannot be tuned this way: the time that the peer takes is not visible. */
-#ifndef TEMPI_MODEL_AUTOTUNE_H
-#define TEMPI_MODEL_AUTOTUNE_H
+#ifndef TEMPI_CHOOSE_AUTOTUNE_H
+#define TEMPI_CHOOSE_AUTOTUNE_H
 
 #include "choose/model.h"
 

@@ -6,8 +6,8 @@
  *   slow     a group moves the correction half of the way
  *   decays   to half over TEMPI_CORRECTION_HALF choices without a group: back to the tables
  */
-#ifndef TEMPI_MODEL_BIAS_H
-#define TEMPI_MODEL_BIAS_H
+#ifndef TEMPI_CHOOSE_CORRECTION_H
+#define TEMPI_CHOOSE_CORRECTION_H
 
 #include "base/lock.h"
 
@@ -22,17 +22,17 @@ typedef struct tempi_correction {
     tempi_lock lock; /* taken by writers; readers do without */
     int32_t n;       /* samples in the incomplete group */
     double group[TEMPI_CORRECTION_GROUP];
-    double value; /* the correction at time `fed` */
-    double told;  /* the last reported value */
-    uint64_t fed; /* number of choices when `value` was last set */
+    double value;    /* the correction at time `fed` */
+    double reported; /* the last reported value */
+    uint64_t fed;    /* number of choices when `value` was last set */
     uint64_t samples;
 } tempi_correction;
 
 /* The correction when `now` choices have been made. */
-double tempi_correction_at(const tempi_correction *bias, uint64_t now);
+double tempi_correction_at(const tempi_correction *correction, uint64_t now);
 
 /* Adds one sample; NaN is ignored. True: the correction has moved since it was last reported. The
  * sample is dropped while another thread holds the lock. */
-bool tempi_correction_feed(tempi_correction *bias, double sample, uint64_t now);
+bool tempi_correction_feed(tempi_correction *correction, double sample, uint64_t now);
 
 #endif

@@ -1,6 +1,6 @@
 /* The device tables loaded in this process, and the method that they choose for a message. */
-#ifndef TEMPI_MODEL_DEVICES_H
-#define TEMPI_MODEL_DEVICES_H
+#ifndef TEMPI_CHOOSE_DEVICE_CHOICE_H
+#define TEMPI_CHOOSE_DEVICE_CHOICE_H
 
 #include "tempi.h"
 

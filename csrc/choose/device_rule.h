@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether a setting fixes the method: TEMPI_METHOD, TEMPI_CONTIGUOUS_* for dense messages, or a
+/* Whether the method is fixed: by TEMPI_METHOD, for dense messages by TEMPI_CONTIGUOUS_*, or by a
  * measurement. */
 bool tempi_device_rule_is_forced(bool dense, bool aware);
 /* Whether TEMPI_METHOD=library selects the library, which then has to take the device address. */

@@ -1,8 +1,8 @@
 /* Logarithm and exponential, to within a few units of the last place. libm is not used: the engine
  * is loaded into every process that inherits LD_PRELOAD, and another library costs each of them
  * some 50 microseconds. */
-#ifndef TEMPI_MODEL_NUMBER_H
-#define TEMPI_MODEL_NUMBER_H
+#ifndef TEMPI_CHOOSE_FAST_MATH_H
+#define TEMPI_CHOOSE_FAST_MATH_H
 
 #include <stdint.h>
 #include <string.h>

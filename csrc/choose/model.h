@@ -5,8 +5,8 @@
  *
  * tempi takes the message if T_host is at least TEMPI_MODEL_MARGIN below T_library. Without tables
  * for a shape or a peer the built-in rule (choose/rule.h) applies. */
-#ifndef TEMPI_MODEL_MODEL_H
-#define TEMPI_MODEL_MODEL_H
+#ifndef TEMPI_CHOOSE_MODEL_H
+#define TEMPI_CHOOSE_MODEL_H
 
 #include "choose/rule.h"
 #include "choose/table_file.h"
@@ -28,7 +28,7 @@ typedef struct tempi_choices {
     uint64_t decided; /* chosen before; the choice may have changed */
     uint64_t open;    /* the other way is worth exploring */
     uint32_t epoch;   /* of the corrections that `known` is based on */
-    uint32_t looks;
+    uint32_t queries; /* schedules exploration */
 } tempi_choices;
 
 /* Loads the tables for this machine and MPI, as TEMPI_MODEL says; `tells`: log a refused file.

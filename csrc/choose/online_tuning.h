@@ -9,8 +9,8 @@
  * similar shapes share them. When a correction has moved, cached choices are made anew. The way
  * that is not chosen is tried now and then, less and less often, if its time is within the bound of
  * a correction. */
-#ifndef TEMPI_MODEL_LEARN_H
-#define TEMPI_MODEL_LEARN_H
+#ifndef TEMPI_CHOOSE_ONLINE_TUNING_H
+#define TEMPI_CHOOSE_ONLINE_TUNING_H
 
 #include "choose/model.h"
 #include "choose/table_file.h"

@@ -1,7 +1,7 @@
 /* The properties of this machine's processor that timings depend on, and whether the MPI library
  * may copy directly between processes. */
-#ifndef TEMPI_MODEL_PROCESSOR_H
-#define TEMPI_MODEL_PROCESSOR_H
+#ifndef TEMPI_CHOOSE_PROCESSOR_H
+#define TEMPI_CHOOSE_PROCESSOR_H
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /* The built-in rule: where tempi is expected to beat the MPI library, by library, operation and
  * shape. All such knowledge is in here; on a calibrated machine the tables choose instead
  * (choose/model.h). */
-#ifndef TEMPI_MODEL_RULE_H
-#define TEMPI_MODEL_RULE_H
+#ifndef TEMPI_CHOOSE_RULE_H
+#define TEMPI_CHOOSE_RULE_H
 
 #include "tempi.h"
 

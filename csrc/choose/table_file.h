@@ -8,8 +8,8 @@
  *
  * The structures, quantities and families are defined once, in tempi/model/_format.py. All is in
  * native byte order: with the other one the magic number does not match. */
-#ifndef TEMPI_MODEL_TABLE_H
-#define TEMPI_MODEL_TABLE_H
+#ifndef TEMPI_CHOOSE_TABLE_FILE_H
+#define TEMPI_CHOOSE_TABLE_FILE_H
 
 #include "table_format.h"
 #include "tempi.h"

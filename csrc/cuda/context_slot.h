@@ -1,6 +1,6 @@
 /* cuda/context_slot.h: maps the context of a memory to its slot (device.h). */
-#ifndef TEMPI_CUDA_PLACE_H
-#define TEMPI_CUDA_PLACE_H
+#ifndef TEMPI_CUDA_CONTEXT_SLOT_H
+#define TEMPI_CUDA_CONTEXT_SLOT_H
 
 #include "cuda/driver.h"
 

@@ -8,8 +8,8 @@
  * (context_slot.h).
  *
  * Locking: `lock` guards the lists in here and in the batches (backend.c). No driver call that can
- * wait for the device is made under it, except on the first use of a device, which loads the
- * kernels. */
+ * wait for the device is made under it, except on the first use of a device, which loads what it
+ * needs. */
 #ifndef TEMPI_CUDA_DEVICE_H
 #define TEMPI_CUDA_DEVICE_H
 

@@ -1,7 +1,7 @@
 /* cuda/offset_tables.h: offset tables of irregular layouts, cached on each device that uses
  * them. */
-#ifndef TEMPI_CUDA_TABLES_H
-#define TEMPI_CUDA_TABLES_H
+#ifndef TEMPI_CUDA_OFFSET_TABLES_H
+#define TEMPI_CUDA_OFFSET_TABLES_H
 
 #include "cuda/device.h"
 #include "cuda/plan.h"

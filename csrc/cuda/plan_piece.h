@@ -99,7 +99,7 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors);
 /* Empties the plan and allocates its room; false: out of memory. */
 bool tempi_plan_reset(tempi_plan *plan);
 
-/* ---- what pieces become ---------------------------------------------------------------------- */
+/* ---- launches of pieces ---------------------------------------------------------------------- */
 
 /* One axis as kernels take it: counts in words, and the division by n (tempi/kernels/_place.py). */
 typedef struct tempi_word_axis {

@@ -1,7 +1,7 @@
 /* cuda/strided_copy.h: copy between two strided layouts on one device, in one launch: a loopback
  * message. */
-#ifndef TEMPI_CUDA_MOVE_H
-#define TEMPI_CUDA_MOVE_H
+#ifndef TEMPI_CUDA_STRIDED_COPY_H
+#define TEMPI_CUDA_STRIDED_COPY_H
 
 #include "cuda/plan.h"
 

@@ -1,6 +1,6 @@
 /* Memory for the packed bytes of an operation, of the kind that its method needs. */
-#ifndef TEMPI_TRANSFER_PACKED_H
-#define TEMPI_TRANSFER_PACKED_H
+#ifndef TEMPI_TRANSFER_PACKED_BUFFER_H
+#define TEMPI_TRANSFER_PACKED_BUFFER_H
 
 #include "pack/pack.h"
 

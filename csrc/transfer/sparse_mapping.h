@@ -1,8 +1,8 @@
 /* transfer/sparse_mapping.h: host memory for address segments that may lie terabytes apart (as a
  * process's heap and a device's memory do), all shifted by the same distance. Only the segments are
  * mapped: the address space has no room for several copies of the gaps. */
-#ifndef TEMPI_TRANSFER_APART_H
-#define TEMPI_TRANSFER_APART_H
+#ifndef TEMPI_TRANSFER_SPARSE_MAPPING_H
+#define TEMPI_TRANSFER_SPARSE_MAPPING_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* Staging buffers: contiguous host memory that packed messages pass through. Pooled, because a
  * fresh large buffer costs a page fault every 4 KiB; bounded by TEMPI_STAGE_MAX. */
-#ifndef TEMPI_TRANSFER_STAGE_H
-#define TEMPI_TRANSFER_STAGE_H
+#ifndef TEMPI_TRANSFER_STAGING_H
+#define TEMPI_TRANSFER_STAGING_H
 
 #include <stdint.h>
 
