@@ -2,7 +2,7 @@
 
     python csrc/build.py --out DIR [--work DIR]
 
-setup.py uses it; on its own it is the quick way to build in a working tree. Only what has changed is
+setup.py uses it; on its own it is the quick way to build in a working tree. Only changed files are
 compiled again. CC, CFLAGS and LDFLAGS are honoured; TEMPI_MPI_PREFIX adds MPI installations (or compiler
 wrappers) to those of this Python's own environment and of the PATH.
 """
@@ -33,8 +33,8 @@ KERNELS = CSRC.parent / "build" / "kernels"  # compiled by setup.py or python -m
 NEUTRAL = ("base", "topology", "datatype", "pack", "memory", "cuda", "choose", "transfer", "api", "interposer")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes")
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", *WARNINGS)
-# Code that must not go away: the slots point into it, and so do callbacks that the MPI keeps.
-# One segment less each way: loading costs every process that inherits LD_PRELOAD.
+# nodelete: the slots and callbacks registered with the MPI point into this code, so it must stay loaded.
+# noseparate-code: fewer segments, because every process that inherits LD_PRELOAD pays for loading them.
 LINK = (
     "-shared",
     "-Wl,-z,noseparate-code",
@@ -47,7 +47,7 @@ MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64"
 
 
 class BuildError(Exception):
-    """The engine cannot be built; the message is one line for the person who tries."""
+    """The engine cannot be built; the message is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def compiler() -> list[str]:
 
 
 def target_machine(cc: list[str]) -> str:
-    """What the compiler compiles for, which is not always the machine that it runs on."""
+    """The compiler's target machine, which may differ from the host."""
     run = subprocess.run([*cc, "-dumpmachine"], capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise BuildError(f"{shlex.join(cc)} -dumpmachine fails: is it a C compiler?")
@@ -84,7 +84,7 @@ def target_machine(cc: list[str]) -> str:
 
 
 def wrapper_flags(wrapper: str) -> tuple[str, ...]:
-    """The -I and -D flags of an mpicc, whichever MPI it belongs to."""
+    """The -I and -D flags of an mpicc of any MPI."""
     for option in ("--showme:compile", "-show", "-compile-info"):
         try:
             run = subprocess.run([wrapper, option], capture_output=True, text=True, timeout=30, check=False)
@@ -96,7 +96,7 @@ def wrapper_flags(wrapper: str) -> tuple[str, ...]:
 
 
 def prefix_flags(prefix: Path) -> tuple[str, ...]:
-    """Where an installation, or a compiler wrapper given instead of one, has its mpi.h."""
+    """The flags for the mpi.h of an installation, or of a compiler wrapper given instead."""
     if prefix.is_file():
         return wrapper_flags(str(prefix))
     include = prefix / "include"
@@ -107,7 +107,7 @@ def prefix_flags(prefix: Path) -> tuple[str, ...]:
 
 
 def candidates() -> Iterable[tuple[str, ...]]:
-    """Flags under which some mpi.h may be found."""
+    """Candidate flags for finding an mpi.h."""
     named = os.environ.get("TEMPI_MPI_PREFIX", "").split(os.pathsep)
     own = (sys.prefix, str(Path(sys.executable).parent.parent), sys.base_prefix)
     for prefix in dict.fromkeys((*named, *own)):
@@ -119,7 +119,7 @@ def candidates() -> Iterable[tuple[str, ...]]:
 
 
 def identify(cc: list[str], flags: tuple[str, ...]) -> Mpi | None:
-    """Which ABI an mpi.h is of, by its macros; None if it is none of ours, or cannot be read."""
+    """The ABI of an mpi.h, by its macros; None if it is unsupported or unreadable."""
     run = subprocess.run(
         [*cc, *flags, "-E", "-dM", "-x", "c", "-"],
         input="#include <mpi.h>\n",
@@ -146,10 +146,10 @@ def identify(cc: list[str], flags: tuple[str, ...]) -> Mpi | None:
 
 
 def all_mpis(cc: list[str]) -> tuple[Mpi, ...]:
-    """Every mpi.h that can be found, each once."""
+    """All mpi.h found, without duplicates."""
     found: dict[tuple[str, tuple[int, ...]], Mpi] = {}
     for flags in candidates():
-        # MPICH 5 has the standard ABI behind a macro; elsewhere the macro changes nothing.
+        # MPICH 5 selects the standard ABI by a macro, which has no effect elsewhere.
         for mpi in (identify(cc, flags), identify(cc, (*flags, "-DMPI_ABI"))):
             if mpi is not None:
                 found.setdefault((mpi.abi, mpi.version), mpi)
@@ -157,7 +157,7 @@ def all_mpis(cc: list[str]) -> tuple[Mpi, ...]:
 
 
 def find_mpis(cc: list[str]) -> tuple[Mpi, ...]:
-    """One mpi.h for each ABI: the newest that there is, since a shim runs on older libraries too."""
+    """The newest mpi.h of each ABI: a shim built with it runs on older libraries too."""
     return tuple({mpi.abi: mpi for mpi in all_mpis(cc)}.values())
 
 
@@ -166,14 +166,14 @@ def find_mpis(cc: list[str]) -> tuple[Mpi, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One C or assembler file on its way to an object."""
+    """The compilation of one C or assembler file to an object."""
 
     source: Path
     target: Path
     command: tuple[str, ...]
 
     def fresh(self) -> bool:
-        """Whether the object is newer than all that it was made from, by the same command or a stricter one."""
+        """Whether the object is newer than its inputs and was made by the same command or a stricter one."""
         record, depends = self.target.with_suffix(".cmd"), self.target.with_suffix(".d")
         if not (self.target.exists() and record.exists() and depends.exists()):
             return False
@@ -185,12 +185,12 @@ class Unit:
         )
 
     def compile(self) -> bool:
-        """Whether there was anything to do."""
+        """Compiles if needed; whether it was needed."""
         if self.fresh():
             return False
         self.target.parent.mkdir(parents=True, exist_ok=True)
         record = self.target.with_suffix(".cmd")
-        record.unlink(missing_ok=True)  # what an interrupted compiler leaves is not fresh
+        record.unlink(missing_ok=True)  # the output of an interrupted compiler must not count as fresh
         run = subprocess.run(self.command, capture_output=True, text=True, check=False)
         sys.stderr.write(run.stderr)
         if run.returncode != 0:
@@ -213,7 +213,7 @@ def compile_all(units: Iterable[Unit]) -> bool:
 
 
 def link(command: list[str], library: Path, changed: bool) -> None:
-    """Unless it was linked by the same command, and nothing changed. LDFLAGS come before objects and libraries."""
+    """Links unless the command and the inputs are unchanged. LDFLAGS come before objects and libraries."""
     first = next((i for i, word in enumerate(command) if word.endswith(".o")), len(command))
     command = [*command[:first], *shlex.split(os.environ.get("LDFLAGS", "")), *command[first:]]
     objects = [Path(word) for word in command if word.endswith(".o")]
@@ -224,7 +224,7 @@ def link(command: list[str], library: Path, changed: bool) -> None:
         return
     library.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
-    # Into a new file: a process that has the old one mapped keeps it.
+    # Link into a new file: processes that have the old one mapped must not see it change.
     part = library.with_suffix(".part")
     run = subprocess.run([*command, "-o", str(part)], capture_output=True, text=True, check=False)
     sys.stderr.write(run.stderr)
@@ -235,7 +235,7 @@ def link(command: list[str], library: Path, changed: bool) -> None:
 
 
 def kernels() -> Any:
-    """tempi/kernels/_build.py, by its path: the package itself needs the engine that is built here."""
+    """Loads tempi/kernels/_build.py by its path: its package needs the engine that is built here."""
     path = CSRC.parent / "tempi" / "kernels" / "_build.py"
     spec = importlib.util.spec_from_file_location("tempi_kernels_build", path)
     if spec is None or spec.loader is None:
@@ -246,7 +246,7 @@ def kernels() -> Any:
 
 
 def build_neutral(cc: list[str], out: Path, work: Path) -> bool:
-    """libtempi.so: the interposer and all of the engine that sees no mpi.h."""
+    """Builds libtempi.so: the interposer and the part of the engine that needs no mpi.h."""
     target = target_machine(cc)
     machine = MACHINES.get(target)
     if machine is None:
@@ -267,12 +267,12 @@ def build_neutral(cc: list[str], out: Path, work: Path) -> bool:
 
 
 def build_shim(cc: list[str], mpi: Mpi, out: Path, work: Path, engine_changed: bool) -> None:
-    """libtempi-<abi>.so: the shim, compiled against that ABI's mpi.h and linked to no MPI."""
+    """Builds libtempi-<abi>.so: the shim, compiled against that ABI's mpi.h and linked to no MPI."""
     made = work / mpi.abi
     generate.write(made, generate.abi_files([*cc, *mpi.flags]))
     sources = [*sorted((CSRC / "shim").rglob("*.c")), *sorted(made.glob("*.c"))]
     includes = (f"-I{CSRC}", f"-I{work / 'generated'}", f"-I{made}")
-    # After ours, and as system headers: their warnings are not about our code.
+    # After tempi's own, and as system headers, to suppress their warnings.
     theirs = [f"-isystem{f[2:]}" if f.startswith("-I") else f for f in mpi.flags]
     flags = ("-fvisibility=hidden", *includes, *theirs)
     units = [unit(cc, source, made / "objects", flags) for source in sources]
@@ -284,7 +284,7 @@ def build_shim(cc: list[str], mpi: Mpi, out: Path, work: Path, engine_changed: b
 
 
 def build_bench(cc: list[str], out: Path, work: Path, engine_changed: bool) -> None:
-    """libtempi-bench.so: the timing loops of `tempi bench`."""
+    """Builds libtempi-bench.so: the timing loops of `tempi bench`."""
     flags = (f"-I{CSRC}", "-fvisibility=hidden")
     sources = sorted((CSRC.parent / "bench" / "native").glob("*.c"))
     units = [unit(cc, source, work / "bench", flags) for source in sources]
@@ -296,7 +296,7 @@ def build_bench(cc: list[str], out: Path, work: Path, engine_changed: bool) -> N
 
 
 def emulator() -> ModuleType:
-    """tempi.emulator by its path: the package above it loads the engine, which may not be built yet."""
+    """Loads tempi.emulator by its path: its parent package loads the engine, which may not be built yet."""
     name = "tempi_emulator"
     if name not in sys.modules:
         path = CSRC.parent / "tempi" / "emulator"
@@ -311,7 +311,7 @@ def emulator() -> ModuleType:
 
 
 def build_emulator(cc: list[str], out: Path, work: Path, shipped: Iterable[Path]) -> tuple[str, ...]:
-    """libtempi-cuda.so, CUDA on the CPU, and the translation of PTX files; the names of the libraries."""
+    """Builds libtempi-cuda.so (CUDA on the CPU) and translates PTX files; returns the libraries' names."""
     flags = (f"-I{CSRC}", "-fvisibility=hidden")
     units = [unit(cc, source, work / "emulator", flags) for source in sorted((CSRC / "emulator").rglob("*.c"))]
     changed = compile_all(units)
@@ -333,7 +333,7 @@ def shipped_ptx() -> list[Path]:
 
 
 def build(out: Path, work: Path) -> tuple[Mpi, ...]:
-    """Builds into `out`, with everything in between in `work`; the MPI ABIs that were found."""
+    """Builds into `out`, with intermediate files in `work`; returns the MPI ABIs that were found."""
     cc = compiler()
     mpis = find_mpis(cc)
     changed = build_neutral(cc, out, work)

@@ -65,8 +65,8 @@ static struct {
     void *stream;
 } device;
 
-/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same.
- */
+/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the
+ * same. */
 static int bind_call(void *library, const char *symbol, void *slot)
 {
     void *found = dlsym(library, symbol);
@@ -95,7 +95,7 @@ static void must(int result, const char *what)
         fail("%s: %s (%d)", what, error_name(result), result);
 }
 
-/* The emulated driver lies beside the engine that was preloaded. */
+/* The emulated driver is in the directory of the preloaded engine. */
 static void *open_emulated(void)
 {
     char path[4096];
@@ -154,8 +154,8 @@ static int take_device(int rank)
     }
     must(cu.get(&handle, rank % count), "cuDeviceGet");
     must(cu.name(device.name, (int)sizeof device.name, handle), "cuDeviceGetName");
-    device.emulated = device.emulated ||
-                      strstr(device.name, "EMULATED"); /* by whatever way it came here */
+    /* However the emulator was loaded, its device name says so. */
+    device.emulated = device.emulated || strstr(device.name, "EMULATED");
     must(cu.retain(&context, handle), "cuDevicePrimaryCtxRetain");
     must(cu.set(context), "cuCtxSetCurrent");
     must(cu.stream(&device.stream, STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -212,8 +212,8 @@ void cuda_pinned_release(void *data)
 void cuda_copy(void *to, const void *from, size_t bytes)
 {
     must(cu.copy(address_of(to), address_of(from), bytes), "cuMemcpy");
-    must(cu.finish(),
-         "cuCtxSynchronize"); /* of pageable memory the copy may only have been staged */
+    /* A copy of pageable memory may only have been staged so far. */
+    must(cu.finish(), "cuCtxSynchronize");
 }
 
 void cuda_copy_box(const struct cuda_box *to, const struct cuda_box *from, size_t width,

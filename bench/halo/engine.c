@@ -1,4 +1,4 @@
-/* engine.c: tempi, when it was preloaded. The program neither needs nor links it. */
+/* engine.c: access to tempi, if it was preloaded. The program neither needs nor links it. */
 #include "halo.h"
 #include "tempi.h"
 
@@ -19,8 +19,8 @@ static struct {
     void *(*symbol)(const char *);
 } engine;
 
-/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the same.
- */
+/* ISO C has no cast from a data to a function pointer; POSIX promises that the bytes are the
+ * same. */
 static int bind_symbol(const char *name, void *slot)
 {
     void *symbol = dlsym(RTLD_DEFAULT, name);
@@ -69,7 +69,7 @@ void engine_enable(void)
         engine.enable();
 }
 
-/* tempi answers for itself when a program asks, so the library is asked past it. */
+/* tempi interposes this query to report itself, so ask the library's own function. */
 int engine_library_aware(void)
 {
     static const char name[] = "MPIX_Query_cuda_support";

@@ -53,8 +53,8 @@ void exchange_by_hand(struct halo *h, double seconds[PHASES])
                   &h->requests[i]);
     }
     const double t1 = now();
-    if (h->options.memory
-            ->copy) { /* all copies at once: a wait for each would cost more than it hides */
+    /* All copies at once: a wait after each would cost more than it hides. */
+    if (h->options.memory->copy) {
         for (int i = 0; i < h->messages; i++)
             pack(h, &h->message[i]);
         region_wait(h);

@@ -1,4 +1,4 @@
-/* fail.c: the end of all ranks, told where it is not lost. */
+/* fail.c: ends all ranks and reports the reason where it is not lost. */
 #include "halo.h"
 
 #include <fcntl.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A launcher that ends the ranks may drop what it has of their stderr; a file of the machine that
- * started them stays. */
+/* A launcher that kills the ranks may drop their stderr; a file of the launching machine
+ * survives. */
 static int errors_file(void)
 {
     const char *path = getenv("_TEMPI_BENCH_ERRORS");

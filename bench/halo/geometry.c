@@ -24,7 +24,7 @@ static int neighbour(const struct halo *h, const int offset[AXES])
     return rank;
 }
 
-/* What goes to, and what comes from, the neighbour at `offset`. */
+/* The regions sent to and received from the neighbour at `offset`. */
 static void regions(const struct halo *h, const int offset[AXES], struct region *inner,
                     struct region *outer)
 {
@@ -51,7 +51,7 @@ static MPI_Datatype region_type(const struct halo *h, const struct region *regio
     return type;
 }
 
-/* All messages of one direction; those of different fields share the datatypes. */
+/* Adds all messages of one direction; different fields share the datatypes. */
 static void add_direction(struct halo *h, int d)
 {
     int offset[AXES];

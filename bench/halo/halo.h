@@ -1,4 +1,4 @@
-/* halo.h: a 3-D halo exchange with MPI subarray types, the way applications write it.
+/* halo.h: a 3-D halo exchange with MPI subarray types, as applications write it.
  *
  * Axes are in C order: axis 0 is the slowest (z), axis 2 the contiguous one (x). A rank owns
  * points[0] x points[1] x points[2] cells of each field, with `radius` cells of halo on every side,
@@ -12,21 +12,21 @@
 
 enum { AXES = 3, DIRECTIONS = 27, CENTRE = 13 };
 
-/* What is timed in one exchange. With types: Irecv calls; Isend calls; Waitall. By hand: Irecv
+/* The timed phases of one exchange. With types: Irecv calls; Isend calls; Waitall. By hand: Irecv
  * calls; pack and Isend; Waitall of the receives, unpack, Waitall of the sends. */
 enum phase { PHASE_POST, PHASE_SEND, PHASE_WAIT, PHASE_EXCHANGE, PHASES };
 extern const char *const phase_names[PHASES];
 
 enum subject { SUBJECT_LIBRARY, SUBJECT_TEMPI, SUBJECT_HAND, SUBJECTS };
 
-/* Where the fields live. `start` may be NULL, and tells why there is no such memory here; the
- * copies are NULL where the CPU reads and writes the memory itself. */
+/* The memory of the fields. `start` may be NULL; it returns the reason if there is no such memory
+ * here. The copies are NULL if the CPU accesses the memory directly. */
 struct memory_kind {
     const char *name;
     const char *(*start)(MPI_Comm comm);
-    void *(*allocate)(size_t bytes); /* NULL when there is none left */
+    void *(*allocate)(size_t bytes); /* NULL: out of memory */
     void (*release)(void *data);
-    void *(*staging)(size_t bytes); /* what the hand-written exchange packs into, in host memory */
+    void *(*staging)(size_t bytes); /* host buffers of the hand-written exchange */
     void (*staging_release)(void *data);
     void (*copy)(void *to, const void *from, size_t bytes); /* to or from host memory */
 };
@@ -38,10 +38,10 @@ struct options {
     int radius;
     int fields;
     int periodic;
-    int combine; /* one message a neighbour for all fields, instead of one for each field */
+    int combine; /* one message per neighbour for all fields, instead of one for each field */
     int check_only;
-    long long corrupt; /* cell of rank 0 that is spoiled before checking, to see the check fail; -1:
-                          none */
+    /* Cell of rank 0 to corrupt before the check, to see the check fail; -1: none. */
+    long long corrupt;
     double seconds;    /* budget for the timing, all subjects together */
     const char *label; /* name of the library subject in the records */
     const char *json;  /* NULL: a text table; "-": stdout */
@@ -59,14 +59,14 @@ struct message {
     int peer;
     int send_tag;
     int receive_tag;
-    int field; /* the first field that it carries */
+    int field; /* first field in the message */
     int fields;
     size_t bytes;
-    struct region inner; /* cells of ours that the peer needs */
+    struct region inner; /* owned cells that the peer needs */
     struct region outer; /* halo cells that the peer fills */
     MPI_Datatype send_type;
     MPI_Datatype receive_type;
-    void *send_staging; /* the hand-written exchange packs here */
+    void *send_staging; /* packed data of the hand-written exchange */
     void *receive_staging;
 };
 
@@ -80,7 +80,7 @@ struct halo {
     int dims[AXES]; /* points + 2 * radius */
     size_t cells;   /* of one field, halo included */
     double *data;   /* fields one after another */
-    double *host;   /* the same, where the CPU fills and verifies them: `data`, or a copy */
+    double *host;   /* where the CPU fills and verifies them: `data`, or a copy */
     int messages;
     struct message *message;
     MPI_Request *requests; /* receives, then sends */
@@ -92,7 +92,8 @@ void halo_free(struct halo *h);
 void exchange_with_types(struct halo *h, double seconds[PHASES]);
 void exchange_by_hand(struct halo *h, double seconds[PHASES]);
 
-/* By hand. In device memory both only start the copies: region_wait waits for them. */
+/* Pack and unpack by hand. In device memory both only start the copies: region_wait waits for
+ * them. */
 void region_pack(const struct halo *h, const struct region *region, int field, int fields,
                  void *out);
 void region_unpack(struct halo *h, const struct region *region, int field, int fields,
@@ -101,17 +102,17 @@ void region_wait(const struct halo *h);
 
 /* Interior from global coordinates, field and generation; halo poisoned. */
 void verify_fill(struct halo *h, int generation);
-/* Spoils one cell of this rank, to see the check fail. */
+/* Corrupts one cell of this rank, to see the check fail. */
 void verify_spoil(struct halo *h, long long cell);
-/* Number of wrong cells over all ranks; the first of them is told on stderr. */
+/* Number of wrong cells over all ranks; the first of them is reported on stderr. */
 long long verify_check(const struct halo *h, int generation, const char *subject);
 
-/* tempi in this process, when it was preloaded. */
+/* tempi in this process, if it was preloaded. */
 int engine_found(void);          /* 1: interposed and acting */
-const char *engine_reason(void); /* why not */
+const char *engine_reason(void); /* why it does not act */
 void engine_disable(void);
 void engine_enable(void);
-/* Whether the MPI library itself takes device addresses, as it says or TEMPI_CUDA_AWARE does. */
+/* Whether the MPI library itself is CUDA-aware, as it or TEMPI_CUDA_AWARE says. */
 int engine_library_aware(void);
 int engine_counters(void);
 const char *engine_counter_name(int i);
@@ -131,8 +132,7 @@ void timing_free(struct timing *timing);
 int report_write(const struct halo *h, const struct timing *timings, int n);
 double report_median(const double *values, int n);
 
-/* Ends all ranks; told to whoever started the program (_TEMPI_BENCH_ERRORS), otherwise on stderr.
- */
+/* Ends all ranks; reports to the launching process (_TEMPI_BENCH_ERRORS), otherwise on stderr. */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *checked_alloc(size_t bytes);
 double now(void);

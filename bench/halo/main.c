@@ -1,12 +1,11 @@
 /* main.c: the halo exchange benchmark. A plain MPI program: run it as it is, or under `tempi run`,
- * where tempi is one more subject beside the library's own datatypes and a hand-packed exchange. */
+ * which adds tempi as a subject beside the library's own datatypes and a hand-packed exchange. */
 #include "cuda.h"
 #include "halo.h"
 
 #include <string.h>
 
-/* The library takes part where it can reach the memory: no library knows addresses of the emulator.
- */
+/* Whether the library can reach the memory: no library knows addresses of the emulator. */
 static int library_reaches(const struct options *options)
 {
     return !options->memory->copy || (engine_library_aware() && !cuda_emulated());

@@ -1,4 +1,4 @@
-/* memory.c: kinds of memory that the fields may live in. */
+/* memory.c: the kinds of memory for the fields. */
 #include "cuda.h"
 #include "halo.h"
 

@@ -108,7 +108,7 @@ static void set_paper(struct options *o)
     o->radius = 3;
 }
 
-/* 0: taken, 1: its value is wrong, -1: help or an unknown name (getopt has told the latter). */
+/* 0: accepted, 1: invalid value, -1: help or an unknown name (already reported by getopt). */
 static int take(struct options *o, int which)
 {
     switch (which) {

@@ -1,5 +1,5 @@
-/* region.c: packing by hand. In host memory row by row; in device memory one 3-D copy by the CUDA
- * driver a region and field, between the fields and pinned host memory. */
+/* region.c: packing by hand. In host memory row by row; in device memory by one 3-D copy of the
+ * CUDA driver per region and field, between the fields and pinned host memory. */
 #include "cuda.h"
 #include "halo.h"
 
@@ -7,7 +7,7 @@
 
 /* ---- host memory ----------------------------------------------------------------------------- */
 
-/* Rows of N doubles with N known to the compiler: what one writes when the radius is fixed. */
+/* Rows of N doubles with N known to the compiler, as one writes for a fixed radius. */
 #define COPY_ROWS(N)                            \
     for (int y = 0; y < rows; y++) {            \
         memcpy(to, from, (N) * sizeof(double)); \

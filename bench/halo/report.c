@@ -1,4 +1,4 @@
-/* report.c: a text table, and JSON lines (one record a phase and subject), from rank 0. */
+/* report.c: a text table, and JSON lines (one record per phase and subject), from rank 0. */
 #include "cuda.h"
 #include "halo.h"
 

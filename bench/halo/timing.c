@@ -1,13 +1,13 @@
-/* timing.c: subjects take turns, so that whatever disturbs the machine disturbs all of them.
+/* timing.c: subjects take turns, so that a disturbance of the machine affects all of them.
  *
- * 1. One exchange of each subject, verified. A wrong one is never timed.
- * 2. A few exchanges tell how many rounds the budget allows.
+ * 1. Run one exchange of each subject and verify it. A wrong one is never timed.
+ * 2. From a few exchanges find how many rounds the budget allows.
  * 3. Each round gives every subject a block: one exchange to warm its buffers up, then BLOCK timed
  *    ones, each after a barrier. The order rotates from round to round.
  * 4. Every sample is the maximum over the ranks.
- * 5. Everything verified once more: what was timed ran warm, the first check did not.
+ * 5. Verify everything once more: the timed exchanges ran warm, the first check did not.
  *
- * On an emulated device steps 2 to 4 are a few exchanges that nobody times. */
+ * On an emulated device a few untimed exchanges replace steps 2 to 4. */
 #include "cuda.h"
 #include "halo.h"
 
@@ -75,7 +75,7 @@ static void count(struct halo *h, struct timing *t)
     free(mine);
 }
 
-/* Seconds of one exchange of every subject together, as the slowest rank sees them. */
+/* Seconds of one exchange of all subjects together, on the slowest rank. */
 static double probe(struct halo *h, const struct timing *timings, int n)
 {
     double best = 0, total = 0;

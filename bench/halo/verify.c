@@ -1,5 +1,5 @@
-/* verify.c: every cell has a value made of its field, its global coordinates and a generation, so a
- * cell that is missing, stale, shifted, or from another field or neighbour is seen. */
+/* verify.c: every cell has a value made of its field, its global coordinates and a generation, so
+ * the check detects a cell that is missing, stale, shifted, or from another field or neighbour. */
 #include "halo.h"
 
 #include <stdlib.h>
@@ -23,8 +23,8 @@ static int is_halo(const struct halo *h, int axis, int i)
     return i < h->options.radius || i >= h->options.radius + h->options.points[axis];
 }
 
-/* The row (field, z, y) as it is before an exchange (halo poisoned) or has to be after it. Eighths
- * keep generations apart and stay exact up to 2^50 cells. */
+/* The expected row (field, z, y) before an exchange (halo poisoned) or after it. Eighths keep
+ * generations apart and stay exact up to 2^50 cells. */
 static void expected_row(const struct halo *h, int field, int z, int y, int exchanged,
                          int generation, double *row)
 {
@@ -56,7 +56,7 @@ static double *row_at(const struct halo *h, int field, int z, int y)
     return h->host + (size_t)field * h->cells + line * (size_t)h->dims[2];
 }
 
-/* What the CPU has filled to where the fields live, and back. */
+/* Copies the CPU's data to the fields' memory, and back. */
 static void put(struct halo *h)
 {
     if (h->options.memory->copy)

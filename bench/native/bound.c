@@ -2,12 +2,12 @@
  *
  * Pack: one load for each cache line that the layout touches, in the layout's order, and sequential
  * stores of the packed size. Unpack is its mirror: sequential loads of the packed size and one
- * store for each touched line. Nothing is computed and no byte is moved to its place: what remains
- * is the traffic that no pack or unpack in that order can do without. The unpack bound leaves
- * rubbish in the memory that the datatype describes, and nowhere else.
+ * store for each touched line. Nothing is computed and no byte reaches its position: only the
+ * traffic remains that every pack or unpack in that order needs. The unpack bound leaves garbage in
+ * the memory that the datatype describes, and nowhere else.
  *
- * Loads and stores alternate in tiles of TILE packed bytes, small enough that the processor
- * overlaps them and large enough that the loops cost nothing. */
+ * Loads and stores alternate in tiles of TILE packed bytes, small enough for the processor to
+ * overlap them and large enough to make loop overhead negligible. */
 #include "native.h"
 
 enum { LINE = 64, TILE = 1024 };
@@ -76,7 +76,7 @@ INLINE void stream(char *packed, int64_t bytes, int store)
         packed[at] = 0;
 }
 
-/* 1: no run of a row has bytes in two lines, whatever its place in the row. */
+/* 1: no run of a row spans two lines, wherever it is in the row. */
 INLINE int single(const char *memory, int64_t stride, int64_t run)
 {
     const uintptr_t within = (uintptr_t)memory & (LINE - 1);

@@ -1,7 +1,6 @@
-/* calls.c: any calls one behind another: those of the CUDA driver, whose API is found at run time,
- * and MPI's beside them. Every argument is an integer or a pointer and takes a register or a stack
- * slot of its own (System V, x86-64 and arm64), and a function does not look at those that it does
- * not have. */
+/* calls.c: sequences of any calls: of the CUDA driver, whose API is loaded at run time, and of MPI.
+ * Every argument is an integer or a pointer in its own register or stack slot (System V, x86-64 and
+ * arm64), and a function ignores the arguments beyond its own. */
 #include "native.h"
 
 #include <string.h>

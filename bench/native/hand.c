@@ -1,6 +1,6 @@
 /* hand.c: the loops that a good programmer writes for one known shape: nested over the dimensions
- * in the order of the packed bytes, with copies of constant size where the runs are short. No
- * vector code, no blocking, no streaming stores. */
+ * in the order of the packed bytes, with copies of constant size if the runs are short. No vector
+ * code, no blocking, no streaming stores. */
 #include "native.h"
 
 #include <string.h>

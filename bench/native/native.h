@@ -1,9 +1,9 @@
 /* native.h: timing loops for `tempi bench`.
  *
- * MPI functions come in as pointers and MPI handles as uintptr_t, so that one library serves every
- * MPI: on x86-64 and arm64 (System V) a 32-bit handle passed in a 64-bit register or stack slot is
- * read right by both kinds of ABI. Everything that is timed is a `bench_op`: 0, or the code with
- * which it failed. */
+ * MPI functions are passed as pointers and MPI handles as uintptr_t, so that one library serves
+ * every MPI: on x86-64 and arm64 (System V) both kinds of ABI read a 32-bit handle correctly from a
+ * 64-bit register or stack slot. Every timed operation is a `bench_op`; it returns 0 or an error
+ * code. */
 #ifndef TEMPI_BENCH_NATIVE_H
 #define TEMPI_BENCH_NATIVE_H
 #include "tempi.h"
@@ -15,7 +15,7 @@
 
 typedef int (*bench_op)(const void *argument);
 
-/* Seconds that `loops` calls take together; minus the op's code when one fails. */
+/* Total seconds of `loops` calls; minus the op's error code if one fails. */
 double bench_time(bench_op op, const void *argument, int64_t loops);
 
 /* One pack or unpack of `count` elements between `memory` and `packed`. */
@@ -49,7 +49,7 @@ struct bench_message {
     const tempi_layout *layout;
     char *source;      /* sent from here by datatype */
     char *target;      /* received here by datatype */
-    char *send_packed; /* staging of the hand-written exchange */
+    char *send_packed; /* packed data of the hand-written exchange */
     char *receive_packed;
     int64_t bytes;
     int32_t count;
@@ -61,10 +61,10 @@ int bench_pingpong_second(const void *message);
 int bench_hand_first(const void *message);
 int bench_hand_second(const void *message);
 
-/* A message as tempi carries it, by its parts: pack, a message of packed bytes, unpack. With one
- * rank the receive is posted before the send. */
+/* A message as tempi sends it, in parts: pack, a message of packed bytes, unpack. With one rank the
+ * receive is posted before the send. */
 struct bench_parts {
-    void *pack; /* tempi_pack, tempi_unpack; NULL: the packed bytes alone are sent */
+    void *pack; /* tempi_pack, tempi_unpack; NULL: only the packed bytes are sent */
     void *unpack;
     void *send;
     void *receive;
@@ -88,7 +88,7 @@ int bench_parts_second(const void *parts);
 int bench_parts_self(const void *parts);
 int bench_typed_self(const void *parts);
 
-/* Calls whose own cost is looked at: everything stays in this process. */
+/* Calls whose own cost is measured: everything stays in this process. */
 struct bench_calls {
     void *barrier;
     void *send;
@@ -112,10 +112,10 @@ int bench_send(const void *calls);
 int bench_exchange(const void *calls);
 /* n receives, the n sends that they match, one Waitall. */
 int bench_burst(const void *calls);
-/* The Waitalls alone, in seconds for `loops` of them; posting and sending is not timed. */
+/* Seconds of `loops` Waitalls alone; posting and sending are not timed. */
 double bench_waitall(const struct bench_calls *calls, int64_t loops);
 
-/* Calls of any functions that return 0 when all is well, one behind another. */
+/* Calls of any functions that return 0 on success, in sequence. */
 enum { BENCH_ARGUMENTS = 11 };
 struct bench_call {
     void *function;
@@ -127,10 +127,10 @@ struct bench_sequence {
 };
 int bench_calls_in_turn(const void *sequence);
 
-/* Seconds for tempi_datatype_layout on n datatypes that were not in use before. */
+/* Seconds for tempi_datatype_layout on n datatypes not used before. */
 double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **),
                        const uintptr_t *types, int64_t n);
-/* A type of random blocks that is made, packed once and freed. */
+/* A type of random blocks that is created, packed once and freed. */
 struct bench_once {
     void *make; /* MPI_Type_create_indexed_block */
     void *commit;
@@ -146,7 +146,7 @@ struct bench_once {
     int32_t room;   /* bytes at `packed` */
 };
 int bench_used_once(const void *once);
-/* Seconds to start `path` in that environment and see it end, `loops` times. */
+/* Seconds to start `path` in that environment and wait for its end, `loops` times. */
 double bench_spawn(const char *path, char *const *environment, int64_t loops);
 
 double bench_now(void);

@@ -1,4 +1,4 @@
-/* overhead.c: what a call costs by itself, inside one process. */
+/* overhead.c: the cost of a call itself, inside one process. */
 #include "native.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
-/* parts.c: a message in its parts, each timed where it happens. Alone in a loop a pack finds its
- * buffers in the cache as no message leaves them. */
+/* parts.c: a message in its parts, each timed in context: a pack alone in a loop finds its buffers
+ * in the cache, unlike the pack of a message. */
 #include "native.h"
 
 #include <stddef.h>
 
-enum { STATUS_ROOM = 256, REQUEST_ROOM = 16 }; /* larger than those of any ABI */
+enum { STATUS_ROOM = 256, REQUEST_ROOM = 16 }; /* larger than in any ABI */
 
 typedef int (*mpi_send)(const void *, int, uintptr_t, int, int, uintptr_t);
 typedef int (*mpi_receive)(void *, int, uintptr_t, int, int, uintptr_t, void *);

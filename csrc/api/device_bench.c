@@ -1,5 +1,5 @@
-/* device_bench.c: packs of device memory for `tempi bench gpu`: by the back end's own way, and
- * timed by the device's clock. */
+/* device_bench.c: packs of device memory for `tempi bench gpu`: through the back end, and timed by
+ * the device's clock. */
 #include "cuda/backend.h"
 #include "cuda/batch.h"
 #include "memory/kind.h"
@@ -16,7 +16,7 @@ static void start(void)
     tempi_cuda_backend_start();
 }
 
-/* As the shim does it when an MPI is found: here there may be none. */
+/* Does what the shim does when an MPI is found: here there may be none. */
 static bool is_up(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -94,7 +94,7 @@ static int repeat(tempi_cuda_batch *batch, int64_t loops)
     return status;
 }
 
-/* The first enqueue plans and puts what the kernels read where they find it; it is not timed. */
+/* The first enqueue plans and uploads the kernels' data; it is not timed. */
 static int time_batch(tempi_cuda_batch *batch, const clock_pair *clocks, int64_t loops,
                       double *seconds)
 {
@@ -156,7 +156,7 @@ static int time_on(tempi_cuda_device *device, const tempi_op *ops, int n, int64_
 int tempi_device_time(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device,
                       int64_t loops, double *seconds, int32_t *launches)
 {
-    int status = tempi_device_run(ops, n, direction, device); /* makes kernels and tables ready */
+    int status = tempi_device_run(ops, n, direction, device); /* loads kernels and tables */
     tempi_cuda_device *there = status == TEMPI_OK ? tempi_cuda_device_get(device) : NULL;
     if (!there || !tempi_cu.EventElapsedTime)
         return status != TEMPI_OK ? status : TEMPI_ERR_UNSUPPORTED;

@@ -22,7 +22,7 @@ static void start(void)
     tempi_cuda_backend_start();
 }
 
-/* As the shim does it when an MPI is found: here there may be none. */
+/* Does what the shim does when an MPI is found: here there may be none. */
 static tempi_memory_kind describe(const void *address, tempi_memory *out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -52,8 +52,7 @@ int tempi_gpu_possible(void)
     return tempi_memory_mixed;
 }
 
-/* Managed memory may be no device's for now, and pinned memory is all devices': the first will do.
- */
+/* Managed memory may belong to no device, and pinned memory to all: then use the first device. */
 static int ordinal_of(const tempi_memory *memory)
 {
     return memory->device >= 0 && memory->device < TEMPI_CUDA_DEVICES ? memory->device : 0;
@@ -94,8 +93,8 @@ int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream)
     return status;
 }
 
-/* All that tempi does on the device from now on: a receive may end in a call that knows of no
- * stream, and one from this very process is done when it is sent. */
+/* Orders all later work of tempi on the device: a receive may complete in a call without a stream,
+ * and a loopback receive is done by its send. */
 static int order_all(int ordinal, uintptr_t stream)
 {
     tempi_cuda_entry entry;
@@ -112,8 +111,8 @@ static int order_all(int ordinal, uintptr_t stream)
     return status;
 }
 
-/* The legacy default stream is waited for by rule; host memory is packed by the host, here and now,
- * and with no engine under MPI all is the library's. */
+/* The legacy default stream is ordered by default; the host packs host memory synchronously;
+ * without an engine under MPI the library does everything. */
 int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
 {
     tempi_memory memory;
@@ -139,15 +138,15 @@ void tempi_stream_end(void)
     tempi_cuda_set_stream(0);
 }
 
-/* ---- work that nobody waits for here --------------------------------------------------------- */
+/* ---- batches in flight ----------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
-    tempi_cuda_batch **list; /* in the order of their launches */
+    tempi_cuda_batch **list; /* in launch order */
     int n, room;
 } flying = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Lets go of those that are done, up to the first that is not. Caller holds the lock. */
+/* Releases finished batches, up to the first unfinished one. Caller holds the lock. */
 static void sweep(void)
 {
     int done = 0;
@@ -210,7 +209,8 @@ static tempi_cuda_batch *batch_of(tempi_cuda_device *device, const tempi_cuda_it
     return NULL;
 }
 
-/* Between the program's stream and itself. The caller has entered the device. */
+/* Launches the batch after the work in the program's stream, which then waits for it. The caller
+ * has entered the device. */
 static int launch_between(tempi_cuda_device *device, tempi_cuda_batch *batch, uintptr_t stream)
 {
     const tempi_cuda_stream ours = device->streams[batch->direction];
@@ -223,7 +223,7 @@ static int launch_between(tempi_cuda_device *device, tempi_cuda_batch *batch, ui
     return tempi_cuda_order_streams(device, ours, stream_of(stream));
 }
 
-/* Between the device's own memory, or pinned memory: no buffer of tempi's lies between. */
+/* Packed side in the same device's memory or in pinned memory: needs no intermediate buffer. */
 static int submit(const tempi_op *op, uintptr_t stream)
 {
     tempi_cuda_item item;
@@ -240,7 +240,7 @@ static int submit(const tempi_op *op, uintptr_t stream)
         status = launch_between(device, batch, stream);
         tempi_cuda_leave(&entry);
     }
-    if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_LAUNCHING) { /* it never came to that */
+    if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_LAUNCHING) { /* it was never launched */
         tempi_cuda_batch_release(batch);
         return status;
     }
@@ -249,7 +249,7 @@ static int submit(const tempi_op *op, uintptr_t stream)
     return status;
 }
 
-/* With plain host memory on the packed side. */
+/* Packed side in pageable memory: done synchronously. */
 static int run_now(const tempi_op *op, uintptr_t stream)
 {
     tempi_cuda_name_stream(op->direction, op->device, stream);
@@ -263,7 +263,7 @@ static int run(tempi_op *op, uintptr_t stream)
     tempi_memory memory, packed;
     if (op->n <= 0)
         return op->n == 0 ? TEMPI_OK : TEMPI_ERR_ARG;
-    tempi_threads_multiple = true; /* no MPI speaks for this program's threads */
+    tempi_threads_multiple = true; /* no MPI reports this program's thread level */
     const tempi_memory_kind kind = describe((const char *)op->mem + op->layout->true_lb, &memory);
     if (atomic_load(&tempi_cuda_state) == TEMPI_CUDA_LOST)
         return TEMPI_ERR_DEVICE;
@@ -313,7 +313,7 @@ int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *p
     return run(&op, stream);
 }
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static void count_devices(tempi_gpu_info *out)
 {

@@ -1,13 +1,12 @@
 /* api/streams.h: tempi's work in the order of the program's own streams, for tempi.h.
  *
- * A pack that was asked for in a stream of the program runs in tempi's: that waits for theirs
- * before it, and theirs for it. Nobody waits for such a pack here, so its batch is kept until it is
- * done.
- */
-#ifndef TEMPI_CUDA_PROGRAM_H
-#define TEMPI_CUDA_PROGRAM_H
+ * A pack requested in a stream of the program runs in tempi's stream: that waits for the program's
+ * stream before, and the program's stream waits for it after. Nothing else waits for such a pack,
+ * so its batch is retained until it is done. */
+#ifndef TEMPI_API_STREAMS_H
+#define TEMPI_API_STREAMS_H
 
-/* Waits for what is under way. */
+/* Waits for all pending batches. */
 void tempi_streams_stop(void);
 
 #endif

@@ -2,15 +2,15 @@
 #include "base/stats.h"
 #include "choose/online_tuning.h"
 
-/* Calls that count. Short ones are told apart by the clock only by many; tempi's own have several
- * kernels to try. */
+/* Calls that count per way. Short calls need more samples to exceed the clock's noise; tempi needs
+ * more than the library because it has several kernels to try. */
 enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21, CALLS_IN_TURN = 8 };
 #define VERY_SHORT 1e-6
 #define SHORT      20e-6
 #define HOPELESS   2.0
 #define MARGIN     0.03
-/* Seconds before the clock starts that a call takes when it is tempi's, and not when it is settled
- * to be the library's. */
+/* Seconds spent on a call before the clock starts if tempi handles it; a call settled for the
+ * library does not spend them. */
 #define BEFORE_OWN 35e-9
 
 static const double *pretended;
@@ -77,7 +77,7 @@ static void count_call(tempi_trial *trial, double took)
     if (is_over(trial))
         settle(trial);
     else if (trial->calls[TEMPI_WAY_OWN] + trial->calls[TEMPI_WAY_LIBRARY] == 0)
-        begin_turn(trial, trial->way, took); /* after the first call of all */
+        begin_turn(trial, trial->way, took); /* after the very first call */
     else
         next_turn(trial, took);
 }
@@ -94,8 +94,7 @@ void tempi_autotune_note(tempi_sample *sample, bool counts)
 
 /* ---- trials of a type ------------------------------------------------------------------------ */
 
-/* The step's trial, which belongs to the caller until it is released; NULL: it or its place is in
- * use. */
+/* The step's trial, owned by the caller until released; NULL: it or its slot is in use. */
 static tempi_trial *claim(tempi_trials *trials, tempi_choices *choices, int step, bool guess)
 {
     tempi_trial *trial = &trials->trial[step % TEMPI_TRIALS];
@@ -105,8 +104,8 @@ static tempi_trial *claim(tempi_trials *trials, tempi_choices *choices, int step
         release(trial);
         return NULL;
     }
-    if (trial->choices &&
-        trial->step != step) { /* sizes take turns: the one that is under way goes first */
+    /* Several sizes share this slot: the running trial goes first. */
+    if (trial->choices && trial->step != step) {
         release(trial);
         return NULL;
     }

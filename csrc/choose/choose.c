@@ -58,7 +58,7 @@ static tempi_trials *trials_of(tempi_chooser *chooser, tempi_operation operation
     return others;
 }
 
-/* By tables or else by the built-in rule. */
+/* By tables, or else by the built-in rule. */
 static bool guess(const tempi_chooser *chooser, tempi_operation operation, int64_t bytes,
                   tempi_choices *cache)
 {
@@ -87,7 +87,7 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
 
 /* ---- device memory --------------------------------------------------------------------------- */
 
-/* Without tables, and where a setting says it. */
+/* The method without tables, or as a setting demands. */
 static tempi_method by_rule(const tempi_query *q)
 {
     const tempi_device_query *d = q->device;
@@ -103,7 +103,7 @@ static tempi_method by_rule(const tempi_query *q)
     }
 }
 
-/* Whether there is nothing to compare. A run needs no kernel, but a copy. */
+/* Whether there is only one way. A single run needs no kernel, but a copy. */
 static bool has_one_way(const tempi_query *q)
 {
     const tempi_device_query *d = q->device;
@@ -115,7 +115,8 @@ static bool has_one_way(const tempi_query *q)
            (!d->part && !d->may_leave && d->about.packed != TEMPI_PACKED_PINNED);
 }
 
-/* TEMPI_FORCE leaves tempi's ways alone where kernels have something to do. */
+/* Whether the library may take the message: TEMPI_FORCE forbids it where kernels have work to
+ * do. */
 static bool may_leave(const tempi_chooser *chooser, const tempi_query *q)
 {
     const tempi_device_query *d = q->device;

@@ -20,10 +20,10 @@ static double bounded(double x)
                                         : x;
 }
 
-double tempi_correction_at(const tempi_correction *bias, uint64_t now)
+double tempi_correction_at(const tempi_correction *correction, uint64_t now)
 {
-    const uint64_t fed = __atomic_load_n(&bias->fed, __ATOMIC_RELAXED);
-    const double value = load(&bias->value), age = now > fed ? (double)(now - fed) : 0;
+    const uint64_t fed = __atomic_load_n(&correction->fed, __ATOMIC_RELAXED);
+    const double value = load(&correction->value), age = now > fed ? (double)(now - fed) : 0;
     return value == 0 || age == 0
                ? value
                : value * tempi_fast_exp(-0.6931471805599453 * age / TEMPI_CORRECTION_HALF);
@@ -47,29 +47,29 @@ static double second_smallest(const double *at)
     return second;
 }
 
-/* A complete group. */
-static bool settle(tempi_correction *bias, uint64_t now)
+/* Applies a complete group. */
+static bool settle(tempi_correction *correction, uint64_t now)
 {
-    const double before = tempi_correction_at(bias, now),
-                 value = before + (second_smallest(bias->group) - before) / 2;
-    store(&bias->value, value);
-    __atomic_store_n(&bias->fed, now, __ATOMIC_RELAXED);
-    bias->n = 0;
-    if (__builtin_fabs(value - bias->told) < TEMPI_CORRECTION_STEP)
+    const double before = tempi_correction_at(correction, now),
+                 value = before + (second_smallest(correction->group) - before) / 2;
+    store(&correction->value, value);
+    __atomic_store_n(&correction->fed, now, __ATOMIC_RELAXED);
+    correction->n = 0;
+    if (__builtin_fabs(value - correction->reported) < TEMPI_CORRECTION_STEP)
         return false;
-    bias->told = value;
+    correction->reported = value;
     return true;
 }
 
-bool tempi_correction_feed(tempi_correction *bias, double sample, uint64_t now)
+bool tempi_correction_feed(tempi_correction *correction, double sample, uint64_t now)
 {
     bool moved = false;
-    if (!__builtin_isfinite(sample) || !tempi_lock_try(&bias->lock))
+    if (!__builtin_isfinite(sample) || !tempi_lock_try(&correction->lock))
         return false;
-    bias->group[bias->n++] = bounded(sample);
-    __atomic_store_n(&bias->samples, bias->samples + 1, __ATOMIC_RELAXED);
-    if (bias->n == TEMPI_CORRECTION_GROUP)
-        moved = settle(bias, now);
-    tempi_lock_release(&bias->lock);
+    correction->group[correction->n++] = bounded(sample);
+    __atomic_store_n(&correction->samples, correction->samples + 1, __ATOMIC_RELAXED);
+    if (correction->n == TEMPI_CORRECTION_GROUP)
+        moved = settle(correction, now);
+    tempi_lock_release(&correction->lock);
     return moved;
 }

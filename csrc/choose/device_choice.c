@@ -1,5 +1,5 @@
-/* device_choice.c: each device's tables, found at its first message, and the choices kept with the
- * types. */
+/* device_choice.c: each device's tables, loaded at its first message, and the choices cached with
+ * the types. */
 #include "choose/device_choice.h"
 #include "base/config.h"
 #include "base/log.h"
@@ -21,7 +21,7 @@ enum { DEVICES = 32, STEPS = 64, KINDS = TEMPI_PEERS + 4, BY_RULE = 0xFF };
 static struct {
     pthread_mutex_t lock;
     tempi_machine host;
-    const tempi_model *named; /* by TEMPI_MODEL */
+    const tempi_model *named; /* the tables named by TEMPI_MODEL */
     bool started, tells;
     _Atomic(const tempi_model *) models[DEVICES];
     _Atomic bool known[DEVICES];
@@ -46,7 +46,7 @@ static void refuse(const char *path, const char *why)
                   path, why);
 }
 
-/* Another device of the same card has the file open already. */
+/* Finds tables that another device of the same card has open already. */
 static const tempi_model *same_card(const tempi_machine *machine)
 {
     for (int i = 0; i < DEVICES; ++i)
@@ -86,7 +86,7 @@ static const tempi_model *find(int ordinal)
         return model ? model : open_own(&machine);
     if (!(why = tempi_model_mismatch(devices.named, &machine)))
         return devices.named;
-    if (devices.named->header->gpu[0]) /* tables of the host alone are no fault */
+    if (devices.named->header->gpu[0]) /* tables without a GPU are valid */
         refuse(tempi_config.model, why);
     return NULL;
 }
@@ -108,18 +108,19 @@ static const tempi_model *model_of(int ordinal)
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
-/* Of one card's tables; a type that is used on several cards has one each. */
+/* Choices by one card's tables; a type used on several cards has one of these for each. */
 struct tempi_device_choices {
     tempi_device_choices *next;
     const tempi_model *model;
     int word; /* tempi_shape_word */
-    /* [memory][shifted][direction][the library may][kind][step]: 0 not yet, BY_RULE, or 1 + the
-     * method. A message of one run is of a step that no other message of its type is of. */
+    /* [memory][shifted][direction][the library may][kind][step]: 0 unknown, BY_RULE, or 1 + the
+     * method. No index for contiguous messages: no other message of the type has the step of one
+     * that is one run. */
     _Atomic uint8_t method[2][2][2][2][KINDS][STEPS];
 };
 
-/* Of messages the peer, of MPI_Pack and MPI_Unpack the memory on the packed side, and parts of
- * messages. */
+/* The kind: the peer class of a message, the packed side's memory in MPI_Pack and MPI_Unpack, or a
+ * part of a message. */
 static int kind_of(const tempi_device_query *ask)
 {
     if (ask->part)
@@ -150,7 +151,7 @@ static tempi_device_choices *choices_of(tempi_device_choices **cache, const temp
         return NULL;
     made->model = model;
     made->word = tempi_shape_word(layout);
-    do /* a second thread's is as good: it is found first and the other one kept */
+    do /* a concurrent insertion may duplicate it: harmless, the first one found is used */
         made->next = first;
     while (!__atomic_compare_exchange_n(cache, &first, made, false, __ATOMIC_RELEASE,
                                         __ATOMIC_ACQUIRE));
@@ -180,13 +181,13 @@ static int method_of(uint8_t decided)
     return decided == BY_RULE ? -1 : decided - 1;
 }
 
-/* In a part's offsets are addresses: what words they allow is in its shape. */
+/* A part's offsets are addresses: its shape already says which words they allow. */
 static bool is_shifted(const tempi_device_query *ask, int word)
 {
     return !ask->part && ((uintptr_t)ask->address & (uintptr_t)(word - 1)) != 0;
 }
 
-/* A step's choice is that of its middle; a part's, that of the first one that came. */
+/* A step's choice is made for its middle; a part's for the first one that came. */
 static uint8_t decide_step(const tempi_model *model, const tempi_layout *layout,
                            const tempi_device_message *about, const tempi_device_query *ask,
                            int step)
@@ -212,12 +213,12 @@ int tempi_device_choose(tempi_device_choices **cache, const tempi_layout *layout
     }
     about.shifted = is_shifted(ask, choices->word);
     const bool unpacks = about.operation == TEMPI_OP_RECV || about.operation == TEMPI_OP_UNPACK;
-    _Atomic uint8_t *kept = &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.shifted]
-                                            [unpacks][ask->may_leave][kind_of(ask)][step];
-    uint8_t method = atomic_load_explicit(kept, memory_order_relaxed);
+    _Atomic uint8_t *cached = &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.shifted]
+                                              [unpacks][ask->may_leave][kind_of(ask)][step];
+    uint8_t method = atomic_load_explicit(cached, memory_order_relaxed);
     if (method == 0) {
         method = decide_step(model, layout, &about, ask, step);
-        atomic_store_explicit(kept, method, memory_order_relaxed);
+        atomic_store_explicit(cached, method, memory_order_relaxed);
     }
     return method_of(method);
 }

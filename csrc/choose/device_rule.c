@@ -2,10 +2,10 @@
 #include "base/config.h"
 #include "base/log.h"
 
-/* From what the parts do, not yet from measurements: a kernel that writes over the bus saves the
- * copy and its latency, which decides while messages are short; a copy engine moves long ones
- * faster than kernels' stores do; and in pieces the two overlap, once a piece is long enough to be
- * worth its launch. */
+/* Derived from how the hardware works, not yet from measurements. A kernel that writes over the bus
+ * saves the copy and its latency, which dominates for short messages. A copy engine moves long ones
+ * faster than kernels' stores. In pieces the two overlap, once a piece is long enough to pay for
+ * its launch. */
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 enum { ONE_SHOT_MOST = 256 * KIB, STAGED_MOST = 4 * MIB, AWARE_ONE_SHOT_MOST = 16 * KIB };
 
@@ -37,7 +37,7 @@ static bool goes_through_host(int method)
     return method >= TEMPI_METHOD_ONE_SHOT && method <= TEMPI_METHOD_PIPELINED;
 }
 
-/* By a setting, or for measuring; -1: nobody asks. */
+/* The method forced by a setting or a measurement; -1: none. */
 static int asked(bool aware)
 {
     if (imposed >= 0 && (aware || goes_through_host(imposed)))
@@ -47,8 +47,7 @@ static int asked(bool aware)
     case TEMPI_METHOD_ONE_SHOT: return TEMPI_METHOD_ONE_SHOT;
     case TEMPI_METHOD_STAGED: return TEMPI_METHOD_STAGED;
     case TEMPI_METHOD_PIPELINED: return TEMPI_METHOD_PIPELINED;
-    default:
-        return -1; /* auto, and library, which is asked for before (tempi_device_rule_leaves) */
+    default: return -1; /* auto; library was handled before (tempi_device_rule_leaves) */
     }
 }
 

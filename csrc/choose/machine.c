@@ -1,4 +1,4 @@
-/* What a calibration depends on, as far as a process can tell without asking anybody else. */
+/* The machine properties that a calibration depends on, as far as a process can find them alone. */
 #include "base/text.h"
 #include "choose/processor.h"
 #include "choose/table_file.h"
@@ -10,7 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* The first line, with single spaces. */
+/* Copies the first line, with runs of spaces reduced to one. */
 static void first_line(const char *text, char *out, size_t size)
 {
     size_t n = 0;
@@ -25,8 +25,7 @@ static void first_line(const char *text, char *out, size_t size)
     out[n > 0 && out[n - 1] == ' ' ? n - 1 : n] = '\0';
 }
 
-/* What it calls itself, and what it is: virtual machines hide the model behind one name for many.
- */
+/* The processor's name and its numbers: virtual machines hide the model behind a generic name. */
 static void processor(char *out, size_t size)
 {
     char text[4096], name[96] = "";
@@ -46,7 +45,7 @@ static void processor(char *out, size_t size)
         snprintf(out, size, "%s", name);
 }
 
-/* A library that may not copy between processes is measured as another one. */
+/* A library without direct copies between processes is calibrated as a different library. */
 static void library(const char *version, char *out, size_t size)
 {
     first_line(version, out, size);
@@ -90,7 +89,7 @@ int tempi_machine_file(const tempi_machine *machine, char *out, size_t size)
     if (!machine || !out || !folder || !*folder)
         return TEMPI_ERR_ARG;
     char card[32] = "";
-    if (machine->gpu[0]) /* what is emulated says so in its name, too */
+    if (machine->gpu[0]) /* the emulator says so in the device's name, too */
         snprintf(card, sizeof card, "-%s%016llx", machine->emulated ? "EMULATED-" : "",
                  (unsigned long long)tempi_table_checksum(machine->gpu, strlen(machine->gpu)));
     const int n = snprintf(out, size, "%s%s/model-%016llx%s.table", folder, below,

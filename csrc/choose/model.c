@@ -84,7 +84,7 @@ const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *
 
 /* ---- in this process ------------------------------------------------------------------------- */
 
-static tempi_model *in_force; /* set before any type is decoded, and then for good */
+static tempi_model *in_force; /* set before any type is decoded; constant from then on */
 static char in_force_path[4096];
 
 static tempi_model *admit(const char *path, const tempi_machine *machine, bool tells)
@@ -103,7 +103,8 @@ static tempi_model *admit(const char *path, const tempi_machine *machine, bool t
     return model;
 }
 
-/* Without a calibration of this machine. What it was measured on is in its name. */
+/* Uses a shipped calibration if this machine has none. Its name states the machine it comes
+ * from. */
 static tempi_model *admit_shipped(const char *version, char *room, size_t size)
 {
     const char *fault;
@@ -117,7 +118,7 @@ static tempi_model *admit_shipped(const char *version, char *room, size_t size)
     return model;
 }
 
-/* A file that is not there is no fault unless it was asked for by name. */
+/* A missing file is an error only if it was named explicitly. */
 static const char *wanted(const tempi_machine *machine, char *room, size_t size)
 {
     if (tempi_config.model)

@@ -1,12 +1,12 @@
-/* The calibrated model: which method is predicted to be faster for a message of host memory.
+/* The calibrated model: predicts the faster method for a message of host memory.
  *
  *   T_library = the library's message with the datatype
  *   T_host    = pack + message of packed bytes + unpack + twice the cost of the decision itself
  *
- * tempi acts where T_host is at least TEMPI_MODEL_MARGIN below T_library. Without tables for a
- * shape or a peer nothing is predicted and the built-in rule (choose/rule.h) stands. */
-#ifndef TEMPI_MODEL_MODEL_H
-#define TEMPI_MODEL_MODEL_H
+ * tempi takes the message if T_host is at least TEMPI_MODEL_MARGIN below T_library. Without tables
+ * for a shape or a peer the built-in rule (choose/rule.h) applies. */
+#ifndef TEMPI_CHOOSE_MODEL_H
+#define TEMPI_CHOOSE_MODEL_H
 
 #include "choose/rule.h"
 #include "choose/table_file.h"
@@ -14,31 +14,31 @@
 
 #include <stdbool.h>
 
-/* The choice for messages of host memory of one type, operation and peer class: two steps an octave
- * of packed size, each decided when its first message comes.
+/* The choices for host-memory messages of one type, operation and peer class: two steps an octave
+ * of packed size, each decided by its first message.
  *
- * What else a message has does not change what is predicted for it, so it is no part of the key:
- * host kernels take any alignment, the mode of a send (standard, synchronous, ready, buffered) is
- * the library's part of both ways, and whether the library takes device addresses is of no meaning
- * here. A type that is freed takes its choices with it. */
+ * Other properties of a message do not change its prediction, so they are not in the key: host
+ * kernels take any alignment, the send mode (standard, synchronous, ready, buffered) is handled by
+ * the library in both ways, and CUDA-awareness is irrelevant here. The choices are freed with their
+ * type. */
 typedef struct tempi_choices {
     uint64_t known;
     uint64_t ours;
-    /* Only while the tables are corrected (choose/online_tuning.h): */
-    uint64_t decided; /* chosen before, perhaps otherwise */
-    uint64_t open;    /* the other way is worth a try */
-    uint32_t epoch;   /* of the biases by which `known` was chosen */
-    uint32_t looks;
+    /* Used only with online tuning (choose/online_tuning.h): */
+    uint64_t decided; /* chosen before; the choice may have changed */
+    uint64_t open;    /* the other way is worth exploring */
+    uint32_t epoch;   /* of the corrections that `known` is based on */
+    uint32_t queries; /* schedules exploration */
 } tempi_choices;
 
-/* Reads the tables for this machine and the given MPI, as TEMPI_MODEL says; tells of a file that is
- * refused if `tells`. `version`: what the MPI library says of itself. */
+/* Loads the tables for this machine and MPI, as TEMPI_MODEL says; `tells`: log a refused file.
+ * `version`: the MPI library's version string. */
 void tempi_model_start(const char *version, bool tells);
 
-/* Whether the tables in force came with tempi, and were not measured here. */
+/* Whether the tables in use are shipped ones, not measured on this machine. */
 bool tempi_model_is_shipped(void);
 
-/* For which operations and peers tables choose: bit TEMPI_MODEL_BIT. */
+/* The operations and peer classes covered by tables, as TEMPI_MODEL_BITs. */
 #define TEMPI_MODEL_BIT(operation, peer) (1u << (TEMPI_PEERS * (int)(operation) + (peer)))
 unsigned tempi_model_covers(const tempi_layout *layout);
 
@@ -50,11 +50,11 @@ static inline int tempi_choice_step(int64_t bytes)
     return octave > 31 ? 63 : 2 * octave + half;
 }
 
-/* The packed size that stands for a step: its geometric middle. */
+/* The packed size that represents a step: its geometric middle. */
 int64_t tempi_choice_middle(int step);
 
-/* The choice for that step; noted in `cache`. `rule`: what the built-in rule says, from which a
- * shipped calibration departs only where it is sure (TEMPI_SHIPPED_MARGIN). */
+/* Makes the choice for that step and stores it in `cache`. `rule`: the built-in rule's choice,
+ * which a shipped calibration overrides only by TEMPI_SHIPPED_MARGIN. */
 bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,
                         bool rule, tempi_choices *cache);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Classes: two octaves of size and of run each; runs near one another, within a page, and wider. */
+/* Classes: two octaves of size and of run each; strides: near, within a page, and wider. */
 enum {
     SIZES = 9,
     SMALLEST = 5,
@@ -19,9 +19,9 @@ enum {
 };
 enum { CELLS = QUANTITIES * TEMPI_FAMILIES * SIZES * RUNS * STRIDES };
 
-/* What takes less is as much the clock's as its own. */
+/* Shorter times are dominated by the clock. */
 #define SHORTEST 0.5e-6
-/* Kept choices are looked at again so often, for biases that fade. */
+/* Cached choices are re-evaluated at this interval, because corrections decay. */
 enum { AGAIN = TEMPI_CORRECTION_HALF / 8 };
 
 bool tempi_online_tuning;
@@ -29,11 +29,11 @@ bool tempi_online_tuning;
 static struct {
     const tempi_model *model;
     tempi_correction *cells;
-    double clock; /* seconds that a look at it takes */
+    double clock; /* seconds that one reading takes */
     double pretended[QUANTITIES];
-    uint64_t looks; /* choices that were asked for: the time by which biases fade */
-    uint32_t epoch; /* counts moves of biases */
-} learn;
+    uint64_t choices; /* choices made: the time by which corrections decay */
+    uint32_t epoch;   /* counts moves of corrections */
+} tuning;
 
 /* ---- the clock ------------------------------------------------------------------------------- */
 
@@ -56,15 +56,15 @@ static double cost_of_clock(void)
 
 void tempi_tuning_start(const tempi_model *model)
 {
-    if (!tempi_config.model_update || !model || learn.cells)
+    if (!tempi_config.model_update || !model || tuning.cells)
         return;
-    learn.cells = calloc(CELLS, sizeof *learn.cells);
-    if (!learn.cells) {
+    tuning.cells = calloc(CELLS, sizeof *tuning.cells);
+    if (!tuning.cells) {
         TEMPI_LOG(TEMPI_LOG_WARN, "TEMPI_MODEL_UPDATE: out of memory; the tables stay as they are");
         return;
     }
-    learn.model = model;
-    learn.clock = cost_of_clock();
+    tuning.model = model;
+    tuning.clock = cost_of_clock();
     tempi_online_tuning = true;
 }
 
@@ -81,56 +81,56 @@ static tempi_correction *cell_of(tempi_quantity quantity, tempi_shape shape, int
     const int stride = shape.stride < 256 ? 0 : shape.stride < 4096 ? 1 : 2;
     const int size = two_octaves(bytes, SMALLEST, SIZES), run = two_octaves(shape.run, 1, RUNS);
     const int family = (int)tempi_shape_family(shape);
-    return &learn.cells[((((int)quantity * TEMPI_FAMILIES + family) * SIZES + size) * RUNS + run) *
-                            STRIDES +
-                        stride];
+    return &tuning.cells[((((int)quantity * TEMPI_FAMILIES + family) * SIZES + size) * RUNS + run) *
+                             STRIDES +
+                         stride];
 }
 
-static uint64_t looks(void)
+static uint64_t choices_made(void)
 {
-    return __atomic_load_n(&learn.looks, __ATOMIC_RELAXED);
+    return __atomic_load_n(&tuning.choices, __ATOMIC_RELAXED);
 }
 
 static double factor(tempi_quantity quantity, tempi_shape shape, int64_t bytes)
 {
-    const double bias = tempi_correction_at(cell_of(quantity, shape, bytes), looks());
-    return bias == 0 ? 1 : tempi_fast_exp(bias);
+    const double correction = tempi_correction_at(cell_of(quantity, shape, bytes), choices_made());
+    return correction == 0 ? 1 : tempi_fast_exp(correction);
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
 static void bump(void)
 {
-    __atomic_fetch_add(&learn.epoch, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&tuning.epoch, 1, __ATOMIC_SEQ_CST);
 }
 
 void tempi_tuning_took(double start, tempi_quantity quantity, const tempi_layout *layout,
                        int64_t bytes)
 {
-    /* The tables have MPI_Pack as a whole, and what is timed is the packing in it. */
+    /* The tables hold MPI_Pack as a whole; the timer covers only the packing in it. */
     const bool whole = quantity == TEMPI_QUANTITY_OWN_PACK || quantity == TEMPI_QUANTITY_OWN_UNPACK;
-    double seconds = tempi_tuning_clock() - start - learn.clock +
-                     (whole ? learn.model->header->call : 0);
-    const double pretended = learn.pretended[quantity];
+    double seconds = tempi_tuning_clock() - start - tuning.clock +
+                     (whole ? tuning.model->header->call : 0);
+    const double pretended = tuning.pretended[quantity];
     if ((seconds < SHORTEST && pretended == 0) || bytes <= 0 || layout->dense)
         return;
-    const double predicted = tempi_model_part(learn.model, quantity, layout, bytes);
+    const double predicted = tempi_model_part(tuning.model, quantity, layout, bytes);
     if (predicted <= 0)
         return;
     if (pretended > 0)
         seconds = pretended * predicted;
     tempi_stat_add(TEMPI_STAT_model_samples, 1);
     tempi_correction *cell = cell_of(quantity, tempi_shape_of(layout), bytes);
-    if (tempi_correction_feed(cell, tempi_fast_log(seconds / predicted), looks()))
+    if (tempi_correction_feed(cell, tempi_fast_log(seconds / predicted), choices_made()))
         bump();
 }
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
-static tempi_prediction corrected(const tempi_prediction *told, tempi_operation operation,
+static tempi_prediction corrected(const tempi_prediction *predicted, tempi_operation operation,
                                   tempi_shape shape, int64_t bytes)
 {
-    tempi_prediction p = *told;
+    tempi_prediction p = *predicted;
     if (operation == TEMPI_OP_PACK || operation == TEMPI_OP_UNPACK) {
         const bool packs = operation == TEMPI_OP_PACK;
         p.library *= factor(packs ? TEMPI_QUANTITY_LIBRARY_PACK : TEMPI_QUANTITY_LIBRARY_UNPACK,
@@ -144,7 +144,7 @@ static tempi_prediction corrected(const tempi_prediction *told, tempi_operation 
     return p;
 }
 
-/* What was chosen stays until the other way is better by more than predictions tremble. */
+/* A choice is kept until the other way is better by more than predictions fluctuate. */
 static bool better(const tempi_prediction *p, bool decided, bool ours)
 {
     if (!decided)
@@ -161,9 +161,9 @@ static void set(uint64_t *word, uint64_t bit, bool on)
         __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED);
 }
 
-/* 1. Predicts with the biases of now, and notes the choice.
- * 2. If they moved meanwhile, so that the notes were perhaps wiped before this one came, it is
- * taken back. */
+/* 1. Predicts with the current corrections, and stores the choice.
+ * 2. If the corrections moved meanwhile, the cache may have been cleared before the store: takes
+ * the choice back. */
 static void decide(const tempi_layout *layout, tempi_operation operation, int peer, int step,
                    uint32_t epoch, tempi_choices *cache)
 {
@@ -172,10 +172,11 @@ static void decide(const tempi_layout *layout, tempi_operation operation, int pe
     const int64_t bytes = tempi_choice_middle(step);
     const bool decided = __atomic_load_n(&cache->decided, __ATOMIC_RELAXED) & bit;
     const bool before = __atomic_load_n(&cache->ours, __ATOMIC_RELAXED) & bit;
-    tempi_prediction told;
+    tempi_prediction predicted;
     bool ours = false, open = false;
-    if (tempi_model_predict(learn.model, layout, bytes, (int)operation, peer, &told) == TEMPI_OK) {
-        const tempi_prediction p = corrected(&told, operation, tempi_shape_of(layout), bytes);
+    if (tempi_model_predict(tuning.model, layout, bytes, (int)operation, peer, &predicted) ==
+        TEMPI_OK) {
+        const tempi_prediction p = corrected(&predicted, operation, tempi_shape_of(layout), bytes);
         ours = better(&p, decided, before);
         open = p.host < most * p.library && p.library < most * p.host;
     }
@@ -186,14 +187,14 @@ static void decide(const tempi_layout *layout, tempi_operation operation, int pe
     set(&cache->open, bit, open);
     set(&cache->decided, bit, true);
     __atomic_fetch_or(&cache->known, bit, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&learn.epoch, __ATOMIC_SEQ_CST) != epoch)
+    if (__atomic_load_n(&tuning.epoch, __ATOMIC_SEQ_CST) != epoch)
         __atomic_fetch_and(&cache->known, ~bit, __ATOMIC_SEQ_CST);
 }
 
-/* After a bias has moved no note is good. */
+/* Clears the cache after a correction has moved. */
 static uint32_t refresh(tempi_choices *cache)
 {
-    const uint32_t epoch = __atomic_load_n(&learn.epoch, __ATOMIC_SEQ_CST);
+    const uint32_t epoch = __atomic_load_n(&tuning.epoch, __ATOMIC_SEQ_CST);
     uint32_t own = __atomic_load_n(&cache->epoch, __ATOMIC_SEQ_CST);
     if (own != epoch && __atomic_compare_exchange_n(&cache->epoch, &own, epoch, false,
                                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -201,7 +202,7 @@ static uint32_t refresh(tempi_choices *cache)
     return epoch;
 }
 
-/* The n-th look tries the other way: twice an octave from 8 on, later every 512th. */
+/* Whether the n-th query tries the other way: twice an octave from 8 on, later every 512th. */
 static bool explores(uint32_t n)
 {
     if (n < 8)
@@ -217,20 +218,20 @@ bool tempi_tuning_acts(const tempi_layout *layout, tempi_operation operation, in
 {
     const int step = tempi_choice_step(bytes);
     const uint64_t bit = (uint64_t)1 << step;
-    if (__atomic_add_fetch(&learn.looks, 1, __ATOMIC_RELAXED) % AGAIN == 0)
+    if (__atomic_add_fetch(&tuning.choices, 1, __ATOMIC_RELAXED) % AGAIN == 0)
         bump();
     const uint32_t epoch = refresh(cache);
     if (!(__atomic_load_n(&cache->known, __ATOMIC_ACQUIRE) & bit))
         decide(layout, operation, peer, step, epoch, cache);
     const bool ours = __atomic_load_n(&cache->ours, __ATOMIC_RELAXED) & bit;
-    if (!explores(__atomic_add_fetch(&cache->looks, 1, __ATOMIC_RELAXED)) ||
+    if (!explores(__atomic_add_fetch(&cache->queries, 1, __ATOMIC_RELAXED)) ||
         !(__atomic_load_n(&cache->open, __ATOMIC_RELAXED) & bit))
         return ours;
     tempi_stat_add(TEMPI_STAT_model_tried, 1);
     return !ours;
 }
 
-/* ---- what was learned ------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 tempi_tuned tempi_tuning_about(tempi_quantity quantity)
 {
@@ -240,15 +241,15 @@ tempi_tuned tempi_tuning_about(tempi_quantity quantity)
     if (!tempi_online_tuning || (int)quantity >= QUANTITIES)
         return about;
     for (int i = 0; i < EACH; ++i) {
-        const tempi_correction *cell = &learn.cells[(int)quantity * EACH + i];
+        const tempi_correction *cell = &tuning.cells[(int)quantity * EACH + i];
         const double samples = (double)__atomic_load_n(&cell->samples, __ATOMIC_RELAXED);
         if (samples < TEMPI_CORRECTION_GROUP)
             continue;
-        const double bias = tempi_correction_at(cell, looks());
+        const double correction = tempi_correction_at(cell, choices_made());
         about.samples += samples;
-        about.logarithms += samples * bias;
-        about.least = bias < about.least ? bias : about.least;
-        about.most = bias > about.most ? bias : about.most;
+        about.logarithms += samples * correction;
+        about.least = correction < about.least ? correction : about.least;
+        about.most = correction > about.most ? correction : about.most;
     }
     return about;
 }
@@ -256,7 +257,7 @@ tempi_tuned tempi_tuning_about(tempi_quantity quantity)
 void tempi_tuning_pretend(int quantity, double factor_of)
 {
     if (quantity >= 0 && quantity < QUANTITIES)
-        learn.pretended[quantity] = factor_of;
+        tuning.pretended[quantity] = factor_of;
 }
 
 double tempi_tuning_factor(int quantity, const tempi_layout *layout, int64_t bytes)

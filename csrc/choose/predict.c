@@ -10,25 +10,26 @@ static double logarithm(int64_t bytes)
     return tempi_fast_log(bytes > 1 ? (double)bytes : 1.0);
 }
 
-/* Where a message lies in the tables. */
+/* The coordinates of a message in the tables. */
 typedef struct spot {
     tempi_family family;
     tempi_place place;
-    tempi_family factor;      /* the family's own: none */
-    tempi_place factor_place; /* of runs that share sets: lines for the size, the stride's power of
-                                 two for the stride */
-    double rows;              /* that begin behind another one */
-    double steps;             /* from row to row, of all from run to run */
-    tempi_place step_place;   /* with their length for a stride */
+    tempi_family factor; /* the family itself: no factor */
+    /* For runs that share cache sets: the size is the number of lines, the stride its power of
+     * two. */
+    tempi_place factor_place;
+    double rows;            /* number of row changes */
+    double steps;           /* share of the steps between runs that lead to another row */
+    tempi_place step_place; /* like `place`, with the row step as the stride */
 } spot;
 
 enum { PAGE = 4096, LINE = 64 };
 
 static tempi_family factor_of(tempi_shape shape, tempi_family family)
 {
-    if (family == TEMPI_FAMILY_ELEMENTS && shape.moved)
+    if (family == TEMPI_FAMILY_ELEMENTS && shape.offset)
         return TEMPI_FAMILY_FIELDS;
-    return family == TEMPI_FAMILY_IRREGULAR && shape.varied ? TEMPI_FAMILY_VARIED : family;
+    return family == TEMPI_FAMILY_IRREGULAR && shape.variable ? TEMPI_FAMILY_VARIED : family;
 }
 
 static spot spot_of(tempi_shape shape, int64_t bytes)
@@ -52,7 +53,7 @@ static spot spot_of(tempi_shape shape, int64_t bytes)
     return s;
 }
 
-/* Of a table of corrections, which end with their last size. */
+/* Looks up a table of corrections; they end with their last size. */
 static double correction(const tempi_model *model, const tempi_table_head *table, tempi_place place)
 {
     const double last =
@@ -97,8 +98,7 @@ bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, in
                                             model->tables[TEMPI_QUANTITY_OWN_UNPACK][f][0];
 }
 
-/* One warning for all sizes past the tables: what is predicted there is the last throughput
- * measured. */
+/* Warns once, for all sizes past the tables: predictions there use the last measured throughput. */
 static void note_outside(const tempi_model *model, int peer, const spot *s)
 {
     const tempi_place place = s->place;
@@ -162,7 +162,7 @@ double tempi_model_part(const tempi_model *model, tempi_quantity quantity,
 
 int64_t tempi_choice_middle(int step)
 {
-    const double middle = step & 1 ? 1.7320508 : 1.2247449; /* of [1.5, 2) and of [1, 1.5) */
+    const double middle = step & 1 ? 1.7320508 : 1.2247449; /* middles of [1.5, 2) and [1, 1.5) */
     return (int64_t)(middle * (double)((int64_t)1 << step / 2));
 }
 

@@ -1,18 +1,17 @@
-/* predict_device.c: what each method is predicted to take for a message of device memory.
+/* predict_device.c: predicted time of each method for a message of device memory.
  *
- *   T_library   = the library's message with the datatype, where it takes device addresses
+ *   T_library   = the library's message with the datatype, if it is CUDA-aware
  *   T_device    = kernels into a device buffer + message of device bytes + kernels out of one
- *   T_one-shot  = kernels into mapped memory + message of pinned bytes + the other side's part
- *   T_staged    = kernels, copy out + message of pinned bytes + the other side's part
- *   T_pipelined = the same in pieces + message of pinned bytes + the other side's part
+ *   T_one-shot  = kernels into mapped memory + message of pinned bytes + the peer's part
+ *   T_staged    = kernels, copy out + message of pinned bytes + the peer's part
+ *   T_pipelined = the same in pieces + message of pinned bytes + the peer's part
  *
- * (of a sender; a receiver's likewise). Pinned bytes are the same on the wire whoever made them, so
- * there each side takes what is best for it, and the other side's part is its best by the same
- * tables.
+ * (of a sender; a receiver's likewise). Pinned bytes look the same on the wire whichever method
+ * made them, so each side uses its best method, and the peer's part is its best by the same tables.
  *
  * Without gaps there is no kernel: T_library = message of device bytes, T_staged = copy out +
- * message of pinned bytes + copy in. MPI_Pack and MPI_Unpack are one side's part alone, and so is
- * what a device has of a message of several memories. */
+ * message of pinned bytes + copy in. MPI_Pack and MPI_Unpack are one side's part alone, and so is a
+ * device's part of a message in several memories. */
 #include "choose/device_choice.h"
 #include "choose/fast_math.h"
 #include "choose/shape.h"
@@ -23,15 +22,15 @@ _Static_assert(TEMPI_PACK == 0 && TEMPI_UNPACK == 1, "indices of the parts");
 
 static const double NONE = -1;
 
-/* Where a message's predictions are looked up. */
+/* The arguments of a message's table look-ups. */
 typedef struct query {
     const tempi_model *model;
     int memory; /* index into model->device */
     tempi_family family;
     int peer;
     tempi_place place;
-    double pieces;    /* of a pipelined one */
-    double stretches; /* in which the packed bytes lie, each of them a copy */
+    double pieces;   /* number of pieces, if pipelined */
+    double segments; /* of the packed bytes, each of them a copy */
 } query;
 
 static double at(const query *q, int memory, tempi_quantity quantity, tempi_family family, int peer,
@@ -41,26 +40,26 @@ static double at(const query *q, int memory, tempi_quantity quantity, tempi_fami
     return table ? tempi_table_at(q->model, table, place) : NONE;
 }
 
-/* Kernels; of managed memory the device's tables where it has none of its own. */
+/* Time of kernels; for managed memory without tables of its own, the device's tables. */
 static double kernels(const query *q, tempi_quantity quantity, tempi_place place)
 {
     const double own = at(q, q->memory, quantity, q->family, 0, place);
     return own >= 0 || q->memory == 0 ? own : at(q, 0, quantity, q->family, 0, place);
 }
 
-/* Packed bytes have no shape. */
+/* Time of packed bytes, which have no shape. */
 static double bytes(const query *q, tempi_quantity quantity, int peer, tempi_place place)
 {
     return at(q, 0, quantity, TEMPI_FAMILY_REGULAR, peer, place);
 }
 
-/* One number, whatever is launched. */
+/* Time of a launch, whatever is launched. */
 static double launch(const query *q)
 {
     return bytes(q, TEMPI_QUANTITY_LAUNCH, 0, (tempi_place){0, 0, 0});
 }
 
-/* Two pieces of work that are waited for once: what a launch and a wait take is in both. */
+/* For two operations with a single wait: both times include a launch and a wait; removes one. */
 static double less_launch(const query *q, double seconds)
 {
     const double rest = seconds - launch(q), least = seconds / 8;
@@ -71,34 +70,34 @@ typedef struct pieces {
     double kernels, copies;
 } pieces;
 
-/* All bytes at that place, stretch by stretch. */
-static double copies(const query *q, int direction, tempi_place place, double stretches)
+/* Time to copy all bytes at that point, segment by segment. */
+static double copies(const query *q, int direction, tempi_place place, double segments)
 {
-    if (stretches > 1)
-        place.size -= tempi_fast_log(stretches);
+    if (segments > 1)
+        place.size -= tempi_fast_log(segments);
     const double one = bytes(
         q, direction == TEMPI_PACK ? TEMPI_QUANTITY_COPY_OUT : TEMPI_QUANTITY_COPY_IN, 0, place);
-    return one < 0 || stretches <= 1 ? one : one + (stretches - 1) * less_launch(q, one);
+    return one < 0 || segments <= 1 ? one : one + (segments - 1) * less_launch(q, one);
 }
 
-static pieces pieces_of(const query *q, int direction, tempi_place place, double stretches)
+static pieces pieces_of(const query *q, int direction, tempi_place place, double segments)
 {
     return (pieces){kernels(q,
                             direction == TEMPI_PACK ? TEMPI_QUANTITY_DEVICE_PACK
                                                     : TEMPI_QUANTITY_DEVICE_UNPACK,
                             place),
-                    copies(q, direction, place, stretches)};
+                    copies(q, direction, place, segments)};
 }
 
 static double staged(const query *q, int direction)
 {
-    const pieces whole = pieces_of(q, direction, q->place, q->stretches);
+    const pieces whole = pieces_of(q, direction, q->place, q->segments);
     if (whole.kernels < 0 || whole.copies < 0 || launch(q) < 0)
         return NONE;
     return whole.kernels + less_launch(q, whole.copies);
 }
 
-/* n pieces go through two stages: the first fills the pipe, and then the slower stage sets the
+/* n pieces go through two stages: the first one fills the pipeline, then the slower stage sets the
  * pace. */
 static double pipelined(const query *q, int direction)
 {
@@ -106,14 +105,14 @@ static double pipelined(const query *q, int direction)
     if (n <= 1)
         return staged(q, direction);
     const tempi_place piece = {q->place.size - tempi_fast_log(n), q->place.run, q->place.stride};
-    const pieces one = pieces_of(q, direction, piece, q->stretches / n);
+    const pieces one = pieces_of(q, direction, piece, q->segments / n);
     if (one.kernels < 0 || one.copies < 0 || launch(q) < 0)
         return NONE;
     const double slower = less_launch(q, one.kernels > one.copies ? one.kernels : one.copies);
     return one.kernels + less_launch(q, one.copies) + (n - 1) * slower;
 }
 
-/* This side's part of a message. */
+/* Time of this side's part of a message. */
 static double part(const query *q, int direction, int method)
 {
     const bool packs = direction == TEMPI_PACK;
@@ -130,7 +129,7 @@ static double part(const query *q, int direction, int method)
     }
 }
 
-/* The least of the methods that put pinned bytes on the wire; NONE: there is none. */
+/* The fastest method that puts pinned bytes on the wire; NONE: there is none. */
 static double best_part(const query *q, int direction)
 {
     double best = NONE;
@@ -152,8 +151,8 @@ static void add(tempi_device_prediction *p, int method, double pack, double mess
     p->seconds[method] = pack + message + unpack;
 }
 
-/* A message without gaps: every method of tempi's is the same copy. A library that takes it as it
- * is needs a reason to be passed over. */
+/* A message without gaps: every method of tempi is the same copy. tempi needs a reason to overrule
+ * a library that takes the buffer directly. */
 static void predict_contiguous(const query *q, bool aware, tempi_device_prediction *p)
 {
     const double library = aware ? bytes(q, TEMPI_QUANTITY_DEVICE_MESSAGE, q->peer, q->place)
@@ -166,14 +165,14 @@ static void predict_contiguous(const query *q, bool aware, tempi_device_predicti
         bytes(q, TEMPI_QUANTITY_COPY_IN, 0, q->place));
 }
 
-/* MPI_Pack and MPI_Unpack are the one part, and what the library does was measured as a whole. */
+/* MPI_Pack and MPI_Unpack are this part alone; the library's time was measured as a whole. */
 static void add_part(tempi_device_prediction *p, int direction, int method, double seconds)
 {
     add(p, method, direction == TEMPI_PACK ? seconds : 0, 0, direction == TEMPI_PACK ? 0 : seconds);
 }
 
-/* What kernels and library have to do with plain memory was measured with pinned memory: a copy to
- * or from it takes longer, in each way once. */
+/* With pageable memory: kernels and library were measured with pinned memory, and a copy to or from
+ * pageable memory takes longer; added once for each method. */
 static void predict_packing(const query *q, int direction, int packed, bool aware,
                             tempi_device_prediction *p)
 {
@@ -225,7 +224,7 @@ int tempi_device_least(const tempi_device_prediction *p, bool may_leave)
     return best;
 }
 
-/* Kernels do not mind pages; where the address allows only smaller words they take longer. */
+/* Kernels do not depend on pages; a misaligned address means smaller words, which are slower. */
 static tempi_family family_of(const tempi_model *model, tempi_shape shape, bool shifted)
 {
     const tempi_family family = tempi_shape_family(shape);
@@ -273,7 +272,7 @@ static query query_of(const tempi_model *model, const tempi_layout *layout,
                .peer = message->peer,
                .place = {logarithm(message->bytes), logarithm(shape.run), logarithm(shape.stride)},
                .pieces = (double)(message->whole ? message->whole : message->bytes) / TEMPI_PIECE,
-               .stretches = message->stretches ? (double)message->stretches : 1};
+               .segments = message->stretches ? (double)message->stretches : 1};
 }
 
 int tempi_model_predict_device(const tempi_model *model, const tempi_layout *layout,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value behind "name : " in the first processor's lines. */
+/* The value after "name : " in the first processor's lines. */
 static const char *line_of(const char *text, const char *name)
 {
     const size_t length = strlen(name);
@@ -30,7 +30,7 @@ static int cache_kib(int index)
     return tempi_text_read(path, text, sizeof text) ? atoi(text) : 0;
 }
 
-/* As the host kernels tell them apart (pack/isa.c). */
+/* Classified as the host kernels do (pack/isa.c). */
 static const char *isa_of(const char *text)
 {
     const char *flags = line_of(text, "flags");
@@ -43,8 +43,8 @@ static const char *isa_of(const char *text)
 
 void tempi_processor_read(tempi_processor *out)
 {
-    char text[4096]; /* the file is long where there are many processors, and the first one's lines
-                        are enough */
+    /* The first processor's lines suffice; with many processors the file is long. */
+    char text[4096];
     memset(out, 0, sizeof *out);
     if (!tempi_text_read("/proc/cpuinfo", text, sizeof text))
         return;
@@ -74,7 +74,7 @@ bool tempi_processor_single_copy(const char *version)
                           : 0;
     if (strstr(version, "MPICH"))
         return scope == 0 && !is_off("MPIR_CVAR_CH4_CMA_ENABLE");
-    /* Open MPI allows its ranks to read one another where the scope is 1. */
+    /* Open MPI permits its ranks to read one another if the scope is 1. */
     return scope < 2 && !is_off("OMPI_MCA_smsc") &&
            !is_off("OMPI_MCA_btl_vader_single_copy_mechanism");
 }

@@ -1,23 +1,22 @@
-/* The processor of this machine, as far as measured times hang on it, and whether the MPI library
- * may copy from one process to another by itself. */
-#ifndef TEMPI_MODEL_PROCESSOR_H
-#define TEMPI_MODEL_PROCESSOR_H
+/* The properties of this machine's processor that timings depend on, and whether the MPI library
+ * may copy directly between processes. */
+#ifndef TEMPI_CHOOSE_PROCESSOR_H
+#define TEMPI_CHOOSE_PROCESSOR_H
 
 #include <stdbool.h>
 
-/* All zero where the system does not tell. */
+/* All zero if the system does not report them. */
 typedef struct tempi_processor {
-    char vendor[16]; /* as "GenuineIntel" */
+    char vendor[16]; /* e.g. "GenuineIntel" */
     int family, model;
-    char isa[16]; /* of the host kernels */
+    char isa[16]; /* the ISA of the host kernels */
     int l2, l3;   /* KiB */
 } tempi_processor;
 
 void tempi_processor_read(tempi_processor *out);
 
-/* Whether ranks of a node copy long messages in one go (CMA): it is on unless an environment
- * variable of the library's or Yama's ptrace_scope turns it off. `version`: what the library says
- * of itself. */
+/* Whether ranks of a node copy long messages directly (CMA): on unless an environment variable of
+ * the library or Yama's ptrace_scope turns it off. `version`: the library's version string. */
 bool tempi_processor_single_copy(const char *version);
 
 #endif

@@ -13,9 +13,9 @@ static tempi_window from_to(int64_t first, int64_t last)
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
-/* As many runs a power of two apart lie in few places of the first-level cache and push one another
- * out, but are in some cache yet: tempi stores and loads less at a time there (pack/isolated.inc),
- * which no library does. */
+/* This many runs a power of two apart map to few sets of the first-level cache and evict one
+ * another, but still fit in some cache: there tempi stores and loads less at a time
+ * (pack/isolated.inc), which no library does. */
 enum { STORED_FIRST = 256, LOADED_FIRST = 1024, COMPETING_LAST = 8192 };
 
 static tempi_window of_stores(tempi_shape s)
@@ -28,10 +28,10 @@ static tempi_window of_loads(tempi_shape s)
     return from_to(LOADED_FIRST * s.run, COMPETING_LAST * s.run);
 }
 
-/* MPICH 5.0.2 packs regular types at about half of the machine's rate where the runs are near one
+/* MPICH 5.0.2 packs regular types at about half of the machine's rate if the runs are near one
  * another, and vectors of bytes at a tenth of it. With each run on a page of its own and more of
- * them than the caches hold, both are bound by the memory, and it is a little ahead. In a transpose
- * the lines are shared by many runs, which it does not use. */
+ * them than the caches hold, both are memory-bound, and MPICH is slightly ahead. In a transpose
+ * many runs share each line, which MPICH does not exploit. */
 static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
 {
     if (s.stride < 4096 || s.run >= 128 || s.transposed)
@@ -46,26 +46,26 @@ static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
     return window;
 }
 
-/* In messages above its cell size MPICH packs piece by piece and searches its place anew for
+/* In messages above its cell size MPICH packs piece by piece and searches its position anew for
  * each: 1.2 to 50 times slower, and from memory of small pages (transfer/slab.h). It is ahead, or
  * was on one of the machines measured:
  *
- * - where every few bytes lie on a page of their own: then packing and unpacking take all the time,
- * and its pieces overlap them (Zen 4: 0.85 of tempi's time with 4 KiB in runs of 8);
- * - with long runs, of which it has the kernel copy up to 1024 straight from memory to memory
- * (CMA): 0.3 us a run, less than two more copies of a KiB take (Zen 4 between far ranks: 0.5 of
- * tempi's time; Zen 5: 2 times);
+ * - where every few bytes lie on a page of their own: then packing and unpacking take all the
+ *   time, and its pieces overlap them (Zen 4: 0.85 of tempi's time with 4 KiB in runs of 8);
+ * - with long runs, up to 1024 of which the kernel copies straight from memory to memory (CMA):
+ *   0.3 us a run, less than two more copies of a KiB take (Zen 4 across LLCs: 0.5 of tempi's
+ *   time; Zen 5: 2 times);
  * - with long runs above some MiB, whose pieces overlap while tempi packs all first (Sapphire
- * Rapids: 0.53 of tempi's time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times);
- * - with one short run an element, from some KiB on (Sapphire Rapids and Zen 4: 0.67 to 0.9; Zen
- * 5: 1.3 to 1.5). */
+ *   Rapids: 0.53 of tempi's time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times);
+ * - with one short run an element, from some KiB on (Sapphire Rapids and Zen 4: 0.67 to 0.9;
+ *   Zen 5: 1.3 to 1.5). */
 enum { CELL = 16 * KIB, CMA_RUNS = 1024, CMA_RUN = 1024, PIECES_RUN = 256, PIECES_FIRST = 4 * MIB };
 
 static tempi_window mpich_message(tempi_shape s)
 {
     if (s.stride == 0 || s.transposed)
         return always;
-    if (s.lone && s.run <= 16)
+    if (s.single_run && s.run <= 16)
         return from_to(1, CELL);
     if (s.run <= 16 && s.stride >= 4096)
         return s.run <= 8 ? never : from_to(1, 256 * KIB);
@@ -79,10 +79,10 @@ static tempi_window mpich_message(tempi_shape s)
     return window;
 }
 
-/* Open MPI copies long runs at the machine's rate. tempi wins where it goes run by run: short runs
- * near one another or a few to a row, those of about a line, irregular and transposed types; where
- * lines compete; in short calls, and by storing past the cache what is too large for it. A few runs
- * of a line it copies sooner. */
+/* Open MPI copies long runs at the machine's rate. tempi is faster where Open MPI works run by run
+ * (short runs near one another or a few to a row, runs of about a line, irregular and transposed
+ * types), where lines compete for cache sets, in short calls, and by non-temporal stores for data
+ * larger than the cache. Open MPI is faster with a few runs of a line. */
 static tempi_window openmpi_pack(tempi_shape s, int64_t element, tempi_operation operation)
 {
     const bool unpack = operation == TEMPI_OP_UNPACK;
@@ -94,8 +94,8 @@ static tempi_window openmpi_pack(tempi_shape s, int64_t element, tempi_operation
     if (s.run < 32 && s.stride < 256)
         return ours;
     if (unpack && s.stride < 1024 && s.run % 32 == 0 && s.run <= 8 * element)
-        return (tempi_window){KIB, INT64_MAX, .gap = 32 * KIB + 1,
-                              .resume = 12 * MIB}; /* loops as good as ours */
+        /* In the gap Open MPI's loops are as good as tempi's. */
+        return (tempi_window){KIB, INT64_MAX, .gap = 32 * KIB + 1, .resume = 12 * MIB};
     if (s.run >= 32 && s.run <= 128 && s.stride < 1024)
         return ours;
     if (s.run > 64 && s.run < 192 && s.stride % 4096 != 0)
@@ -113,8 +113,8 @@ static tempi_window openmpi_pack(tempi_shape s, int64_t element, tempi_operation
     return never;
 }
 
-/* Open MPI copies a run of more than 8 elements by a call of memcpy each, twice as slow as loops if
- * it is short. */
+/* Open MPI calls memcpy for each run of more than 8 elements, twice as slow as loops if the run is
+ * short. */
 static bool called_for_each(tempi_shape s, int64_t element)
 {
     return s.run > 8 * element && s.run < 24 && element > 0;
@@ -122,9 +122,9 @@ static bool called_for_each(tempi_shape s, int64_t element)
 
 /* Open MPI packs, sends and unpacks a message in overlapping pieces, which one message of packed
  * bytes cannot; but it copies between small pages where tempi's staging has huge ones
- * (transfer/slab.h). Which of the two counts for more depends on how far apart the two processes'
- * cores are: from 12 KiB on, vectors were measured to be 1.5 times faster between far ranks,
- * and 1.6 times slower between near ones. Here is what wins between both. */
+ * (transfer/slab.h). Which effect is larger depends on the locality of the two processes' cores:
+ * from 12 KiB on, vectors were measured to be 1.5 times faster across LLCs, and 1.6 times slower
+ * within one. In this window tempi is faster in both cases. */
 static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
 {
     if (s.transposed)
@@ -133,20 +133,20 @@ static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
         return from_to(8 * KIB, INT64_MAX);
     if (called_for_each(s, element))
         return from_to(32 * KIB, 2 * MIB);
-    if (s.lone && s.run <= 16)
+    if (s.single_run && s.run <= 16)
         return from_to(4 * KIB, 8 * MIB);
     return never;
 }
 
-/* Between far ranks, whose pieces all cross from cache to cache twice and whose packed bytes the
- * kernel copies once: up to where packing, sending and unpacking in turn take longer than the
- * pieces that overlap. Here is what won by a tenth or more on each machine measured (Zen 4 and Zen
- * 5). Longer runs, and those of less than 16 bytes, lost up to a tenth on one of them. */
+/* Across LLCs every piece crosses between caches twice, while the kernel copies packed bytes once:
+ * up to the size where packing, sending and unpacking in sequence take longer than the overlapping
+ * pieces. In this window tempi was faster by a tenth or more on each machine measured (Zen 4 and
+ * Zen 5). Longer runs, and those of less than 16 bytes, lost up to a tenth on one of them. */
 enum { FAR_FIRST = 12 * KIB };
 
 static int64_t openmpi_far_last(tempi_shape s, int64_t element)
 {
-    if ((s.lone && s.run <= 16) || called_for_each(s, element))
+    if ((s.single_run && s.run <= 16) || called_for_each(s, element))
         return INT64_MAX;
     if (s.stride == 0 || s.transposed || s.run < 16 || s.run > 64 || s.stride >= 4096)
         return 0;
@@ -155,11 +155,11 @@ static int64_t openmpi_far_last(tempi_shape s, int64_t element)
     return s.run >= 32 ? 512 * KIB : 128 * KIB;
 }
 
-/* Up to its eager limit, 4 KiB with a header where ranks share memory, a message goes in one piece
- * and nothing overlaps: with short runs tempi is ahead from 100 to 200 bytes on, 2 to 9 times by 3
- * KiB, with runs of a line from 250 bytes on, a little. A message to oneself takes the library half
- * of that time, and ours more, as it goes with a gap (shim/p2p/wire.h): there it is ahead
- * throughout. */
+/* Up to its eager limit, 4 KiB with a header in shared memory, a message is one piece and nothing
+ * overlaps: with short runs tempi is ahead from 100 to 200 bytes on, 2 to 9 times by 3 KiB, with
+ * runs of a line from 250 bytes on, a little. A message to the rank itself takes the library half
+ * of that time, and tempi longer, because of the gap (shim/p2p/wire.h): there the library is always
+ * ahead. */
 enum { EAGER_FIRST = 128, EAGER_FIRST_OF_LINES = 256, EAGER_LAST = 3584 };
 
 static tempi_window openmpi_message(tempi_shape s, int64_t element)

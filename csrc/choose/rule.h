@@ -1,8 +1,8 @@
 /* The built-in rule: where tempi is expected to beat the MPI library, by library, operation and
- * shape. The only place that holds such knowledge; where this machine is calibrated its tables
- * choose instead (choose/model.h). */
-#ifndef TEMPI_MODEL_RULE_H
-#define TEMPI_MODEL_RULE_H
+ * shape. All such knowledge is in here; on a calibrated machine the tables choose instead
+ * (choose/model.h). */
+#ifndef TEMPI_CHOOSE_RULE_H
+#define TEMPI_CHOOSE_RULE_H
 
 #include "tempi.h"
 
@@ -20,12 +20,12 @@ typedef enum tempi_library {
     TEMPI_LIBRARY_OPENMPI5
 } tempi_library;
 
-/* By what the library says of itself. */
+/* Parses the library's version string. */
 tempi_library tempi_library_of(const char *version);
 
-/* tempi acts on messages of packed size in [first, last], but for those in [gap, resume); first >
- * last: never. What goes to oneself has to be `to_self` at least. Between far ranks of a node
- * (TEMPI_PEER_FAR) it acts on those in [far_first, far_last] as well. */
+/* tempi handles messages of packed size in [first, last] except those in [gap, resume); first >
+ * last: none. Messages to the rank itself have to be at least `to_self`. For ranks of a node with
+ * another LLC (TEMPI_PEER_FAR) it also handles [far_first, far_last]. */
 typedef struct tempi_window {
     int64_t first;
     int64_t last;
@@ -47,7 +47,7 @@ static inline bool tempi_window_has_far(tempi_window window, int64_t bytes)
     return bytes >= window.far_first && bytes <= window.far_last;
 }
 
-/* `element`: bytes of the largest predefined type that it is made of; 0: not known. */
+/* `element`: bytes of the largest predefined type in the datatype; 0: unknown. */
 tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,
                                tempi_operation operation);
 

@@ -1,6 +1,7 @@
-/* What the choice looks at: one number for each thing that measurements depend on. */
-#ifndef TEMPI_MODEL_SHAPE_H
-#define TEMPI_MODEL_SHAPE_H
+/* The shape of a layout, as the choice sees it: one number for each property that timings depend
+ * on. */
+#ifndef TEMPI_CHOOSE_SHAPE_H
+#define TEMPI_CHOOSE_SHAPE_H
 
 #include "choose/table_file.h"
 #include "tempi.h"
@@ -9,19 +10,18 @@
 
 typedef struct tempi_shape {
     int64_t run;     /* bytes of the typical run */
-    int64_t stride;  /* bytes between neighbouring runs; 0: not regular */
-    int64_t row;     /* packed bytes of the runs of one innermost dimension; 0: no regular ones */
-    int64_t step;    /* bytes from the last run of a row to the first of the next, 0: no rows */
-    bool moved;      /* the first run does not begin where the element does */
-    bool varied;     /* runs of different lengths */
-    bool lone;       /* one run an element: only the message's count makes more of them */
-    bool transposed; /* the fastest dimension of the packed stream is not that of the memory */
+    int64_t stride;  /* bytes between neighbouring runs; 0: irregular */
+    int64_t row;     /* packed bytes of the runs of one innermost dimension; 0: irregular */
+    int64_t step;    /* bytes from the last run of a row to the first of the next; 0: no rows */
+    bool offset;     /* the first run does not begin at the element's start */
+    bool variable;   /* runs of different lengths */
+    bool single_run; /* one run an element: only the message's count multiplies it */
+    bool transposed; /* the fastest dimension of the packed stream is not the memory's */
 } tempi_shape;
 
 tempi_shape tempi_shape_of(const tempi_layout *layout);
 tempi_family tempi_shape_family(tempi_shape shape);
-/* Bytes of the largest word that all of the layout's runs are made of, if the buffer's address
- * allows it. */
+/* Bytes of the largest word that divides all of the layout's runs, given an aligned buffer. */
 int tempi_shape_word(const tempi_layout *layout);
 
 #endif

@@ -1,12 +1,11 @@
-/* shipped.c: the calibrations that come with tempi, of processors that were measured: which is the
- * nearest to this one?
+/* shipped.c: selects the shipped calibration whose processor is nearest to this one.
  *
- *   tables/LIBRARY-VENDOR-FAMILY-MODEL-ISA-L2-L3[-nocma].table        caches in KiB, of one core
- * and of the last level
+ *   tables/LIBRARY-VENDOR-FAMILY-MODEL-ISA-L2-L3[-nocma].table
+ *   caches in KiB: of one core, and the last level
  *
- * 1. Library and its major version, CMA, vendor, family and ISA must be the same: a table of
- * another microarchitecture may be worse than none.
- * 2. Of those the one whose caches are nearest in size, and then the nearest model. */
+ * 1. Library and its major version, CMA, vendor, family and ISA must match: a table of another
+ *    microarchitecture may be worse than none.
+ * 2. Of those, the one nearest in cache sizes, then in model. */
 #include "choose/shipped.h"
 #include "choose/processor.h"
 #include "tempi.h"
@@ -75,7 +74,7 @@ static double ratio(int a, int b)
     return a > b ? (double)a / b : (double)b / a;
 }
 
-/* Caches first: models of a family are told apart by less. */
+/* Caches weigh more: models of a family differ less. */
 static double distance(const table_name *table, const table_name *own)
 {
     return 1000 * (ratio(table->l2, own->l2) * ratio(table->l3, own->l3) - 1) +

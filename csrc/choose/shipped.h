@@ -1,9 +1,9 @@
-/* Calibrations that come with tempi (shipped.c); the functions are in tempi.h. */
-#ifndef TEMPI_MODEL_SHIPPED_H
-#define TEMPI_MODEL_SHIPPED_H
+/* Calibrations shipped with tempi (shipped.c); the functions are declared in tempi.h. */
+#ifndef TEMPI_CHOOSE_SHIPPED_H
+#define TEMPI_CHOOSE_SHIPPED_H
 
-/* Where the tables are those of another machine of this kind, the built-in rule stands unless the
- * other way is predicted to be faster by this part. */
+/* A shipped table comes from another machine of this kind: it overrides the built-in rule only if
+ * it predicts the other way to be faster by this fraction. */
 #define TEMPI_SHIPPED_MARGIN 0.33
 
 #endif

@@ -82,8 +82,8 @@ const char *tempi_table_fault(const void *data, size_t bytes)
     return NULL;
 }
 
-/* Of ranks of this node that are near, or far, those tables stand for the other ones that were not
- * measured. */
+/* If only one locality class (same LLC or other LLC) was measured, its tables serve the other one
+ * too. */
 static void stand_in(const tempi_table_head **peers)
 {
     if (!peers[TEMPI_PEER_FAR])
@@ -142,7 +142,8 @@ const char *tempi_table_gpu_mismatch(const tempi_table_header *h, const tempi_ma
 
 /* ---- interpolation --------------------------------------------------------------------------- */
 
-/* Between at[i] and at[i + 1], `part` of the way; clamped. Equal neighbours are one node. */
+/* The interval from at[i] to at[i + 1] and the fraction `part` in it; clamped. Equal neighbours are
+ * one node. */
 typedef struct span {
     int i;
     double part;

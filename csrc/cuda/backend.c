@@ -11,16 +11,16 @@ enum { PIECE = TEMPI_PIECE, PIECE_SMALLEST = 64 << 10, PIECE_SLOTS = 4, FEW = 8 
 
 _Atomic int tempi_cuda_waiting;
 
-/* What one submit handed over: a batch for each device and direction in it. */
+/* The work of one submit: a batch for each device and direction in it. */
 struct tempi_work {
     int status;
     int n;
     tempi_cuda_batch *batches[];
 };
 
-/* ---- launching what is gathered -------------------------------------------------------------- */
+/* ---- launching open batches ------------------------------------------------------------------ */
 
-/* The open batch, now LAUNCHING and the last one; or NULL. */
+/* Takes the open batch: it becomes LAUNCHING and the last one. NULL: none is open. */
 static tempi_cuda_batch *close_open(tempi_cuda_device *device, int direction,
                                     tempi_cuda_batch **previous)
 {
@@ -32,7 +32,7 @@ static tempi_cuda_batch *close_open(tempi_cuda_device *device, int direction,
         device->open[direction] = NULL;
         *previous = device->last[direction];
         device->last[direction] = batch;
-        (void)tempi_cuda_batch_retain(batch); /* for the caller: the list's hold moved along */
+        (void)tempi_cuda_batch_retain(batch); /* for the caller: the list's reference moved along */
     }
     pthread_mutex_unlock(&device->lock);
     return batch;
@@ -78,7 +78,7 @@ static bool is_one_run(const tempi_op *op)
                              !layout->boxes[0].table);
 }
 
-/* Kernels and tables, so that a launch later on needs no more than the driver. */
+/* Loads kernels and tables, so that a later launch needs only the driver. */
 static int ready_for_kernels(tempi_cuda_device *device, const tempi_layout *layout)
 {
     int status = tempi_cuda_kernels_ready(device);
@@ -106,14 +106,15 @@ static int prepare_pipelined(tempi_cuda_item *item)
     return TEMPI_ERR_MEMORY;
 }
 
-/* In one piece if the message is short, or if that is what was asked for and there is room. */
+/* In one piece if the message is short, or if the method is staged and memory suffices; else in
+ * pieces. */
 static int prepare_staged(tempi_cuda_item *item)
 {
     item->host = item->op.packed;
     if (item->op.method == TEMPI_METHOD_STAGED || item->op.n <= PIECE)
         item->buffer = tempi_cuda_buffer_get(item->op.device, item->op.n);
     if (!item->buffer && prepare_pipelined(item) != TEMPI_OK) {
-        /* The kernel reaches pinned memory by itself. */
+        /* The kernel accesses pinned memory directly. */
         const bool pinned = tempi_cuda_pool_pinned(item->host);
         item->host = NULL;
         return pinned ? TEMPI_OK : TEMPI_ERR_MEMORY;
@@ -131,7 +132,7 @@ int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
         return TEMPI_ERR_DEVICE;
     if (op->into)
         return tempi_cuda_move_plans(device, op);
-    if (is_one_run(op)) /* the plan is a copy, which reaches any memory */
+    if (is_one_run(op)) /* the plan is a copy, which can access any memory */
         return TEMPI_OK;
     const int status = ready_for_kernels(device, op->layout);
     if (status != TEMPI_OK || op->method == TEMPI_METHOD_DEVICE ||
@@ -146,7 +147,7 @@ static void give_back(const tempi_cuda_item *items, int n)
         (void)tempi_cuda_pool_put(items[i].buffer);
 }
 
-/* The operations that are for devices and not empty; *out tells how many. */
+/* Prepares the non-empty operations for devices; *out: their number. */
 static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *out)
 {
     int ready = 0;
@@ -183,7 +184,7 @@ static bool belongs(const tempi_cuda_item *item, const tempi_cuda_item *to)
     return item->op.device == to->op.device && item->op.direction == to->op.direction;
 }
 
-/* All items like the first into the open batch; NULL: out of memory, and none was. */
+/* Adds all items like the first to the open batch; NULL: out of memory, and none was added. */
 static tempi_cuda_batch *gather(tempi_cuda_device *device, const tempi_cuda_item *items, int n)
 {
     const int direction = items[0].op.direction;
@@ -214,8 +215,7 @@ static bool stream_is_new(const tempi_cuda_item *items, int i)
     return true;
 }
 
-/* Our stream waits for the program's before the items like the first join what will be launched in
- * it. */
+/* Makes tempi's stream wait for the program's before items like the first join its batch. */
 static int order(tempi_cuda_device *device, const tempi_cuda_item *items, int n)
 {
     tempi_cuda_entry entry;
@@ -262,8 +262,8 @@ static void give_back_kind(const tempi_cuda_item *items, int n)
             give_back(&items[i], 1);
 }
 
-/* Group by group. Where the first fails nothing was started; a later one's failure is the ticket's.
- */
+/* Submits group by group. If the first group fails nothing was started; a later failure is reported
+ * by the ticket. */
 static int hand_over_all(const tempi_cuda_item *items, int n, tempi_work *work)
 {
     for (int i = 0; i < n; ++i) {
@@ -344,8 +344,8 @@ static int wait(tempi_work *work)
     return let_go(work);
 }
 
-/* A launch that failed at once, with nobody else's operations in it: the caller may still go
- * another way. */
+/* A launch that failed at once and holds only the caller's operations: the caller may still use
+ * another method. */
 static int settle(tempi_work *work, tempi_work **out)
 {
     if (work->n == 1 && tempi_cuda_batch_state(work->batches[0]) == TEMPI_BATCH_DONE)

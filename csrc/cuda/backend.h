@@ -1,17 +1,15 @@
-/* cuda/backend.h: the device back end of pack/pack.h. Operations whose method is not
- * TEMPI_METHOD_HOST come here through tempi_pack_submit once tempi_cuda_backend_start was called.
+/* cuda/backend.h: the device back end of pack/pack.h. After tempi_cuda_backend_start,
+ * tempi_pack_submit passes all operations here whose method is not TEMPI_METHOD_HOST.
  *
- * Work is gathered: tempi_cuda_flush launches all of it, in one launch a device and direction, and
- * a ticket's wait what the ticket needs; a test launches nothing. So who tests tickets flushes
- * first, at any call that could be the end of a burst. A burst is then one launch; the price is
- * that a program which posts a send and computes on without a call of MPI has its pack started only
- * by the next one. With TEMPI_LAUNCH_AT_ONCE work is launched when its device's stream is idle, by
- * submit or a test, and joins what waits else: a lone send starts at once, a burst takes two
- * launches or more.
+ * Operations are batched: tempi_cuda_flush launches all of them, in one launch per device and
+ * direction; waiting for a ticket launches its batch; testing launches nothing. So a caller that
+ * tests tickets flushes first, at any call that could be the end of a burst. A burst is then one
+ * launch; the price is that a program which posts a send and computes on without an MPI call has
+ * its pack started only by the next one. With TEMPI_LAUNCH_AT_ONCE, submit and test also launch if
+ * the device's stream is idle: a single send starts at once, a burst takes two launches or more.
  *
- * Before its launch an operation waits, on the device, for what the program had put into its stream
- * when the operation was submitted (device.h: tempi_cuda_order).
- */
+ * Before its launch an operation waits, on the device, for the work that the program's stream held
+ * when the operation was submitted (device.h: tempi_cuda_order). */
 #ifndef TEMPI_CUDA_BACKEND_H
 #define TEMPI_CUDA_BACKEND_H
 
@@ -20,23 +18,23 @@
 
 extern const tempi_backend tempi_cuda_backend;
 
-/* Operations submitted and not launched yet, in all devices. */
+/* Operations submitted but not launched yet, on all devices. */
 extern _Atomic int tempi_cuda_waiting;
 void tempi_cuda_flush_waiting(void);
 
-/* Launches all that waits. At any call that is not an Isend or Irecv. */
+/* Launches all pending operations. Called by every MPI call but Isend and Irecv. */
 static inline void tempi_cuda_flush(void)
 {
     if (atomic_load_explicit(&tempi_cuda_waiting, memory_order_relaxed))
         tempi_cuda_flush_waiting();
 }
 
-/* What is gathered for a device whose context is gone, or was launched in it, ends in an error. */
+/* Ends all batches of a device whose context is gone, open or launched, with an error. */
 void tempi_cuda_backend_forget(tempi_cuda_device *device);
 /* Once, when the engine starts. */
 void tempi_cuda_backend_start(void);
-/* At MPI_Finalize, nothing in flight: buffers, tables, streams and contexts go back. Later use sets
- * everything up again. */
+/* At MPI_Finalize, with nothing in flight: frees buffers, tables, streams and contexts. Later use
+ * sets everything up again. */
 void tempi_cuda_stop(void);
 
 #endif

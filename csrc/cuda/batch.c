@@ -38,7 +38,7 @@ void tempi_cuda_batch_release(tempi_cuda_batch *batch)
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-/* Room for `more` further elements of `size` bytes behind the first n. */
+/* Reserves room for `more` elements of `size` bytes after the first n. */
 static bool grow(void **array, int n, int *room, int more, size_t size)
 {
     if (*room - n >= more)
@@ -96,7 +96,7 @@ static void state_set(tempi_cuda_batch *batch, int state)
     atomic_store_explicit(&batch->state, state, memory_order_release);
 }
 
-/* The caller owns the batch: it is LAUNCHING, or was made ENDING by it. */
+/* Ends the batch. The caller owns it: it is LAUNCHING, or the caller made it ENDING. */
 static void end(tempi_cuda_batch *batch, int status)
 {
     batch->status = status;
@@ -113,8 +113,8 @@ static void land(tempi_cuda_batch *batch, int status)
         end(batch, status);
 }
 
-/* When a call about a batch has failed: whatever is under way in the streams still uses the
- * buffers. TEMPI_OK: all that was put into them is done, and well. */
+/* After a failed call: work in the streams still uses the buffers, so wait for it. TEMPI_OK: all
+ * enqueued work completed successfully. */
 static int drain(tempi_cuda_batch *batch)
 {
     tempi_cuda_entry entry;
@@ -129,7 +129,7 @@ static int drain(tempi_cuda_batch *batch)
     return first != TEMPI_OK ? first : second;
 }
 
-/* How a flying batch went, when its event could not tell. */
+/* The result of a flying batch if its event gave none. */
 static int ask_streams(tempi_cuda_batch *batch, int status)
 {
     return status == TEMPI_OK ? TEMPI_OK : drain(batch);
@@ -148,11 +148,11 @@ void tempi_cuda_batch_fly(tempi_cuda_batch *batch, tempi_cuda_stream stream, int
     if (status == TEMPI_OK)
         state_set(batch, TEMPI_BATCH_FLYING);
     else
-        end(batch, drain(batch)); /* without an event it is waited for here */
+        end(batch, drain(batch)); /* without an event: wait for it here */
 }
 
-/* Packing the same bytes again, or unpacking them, does no harm: a launch that failed without the
- * device being lost is made once more. */
+/* Packing or unpacking the same bytes again is harmless: a failed launch is retried once, unless
+ * the device is lost. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
 {
     tempi_cuda_entry entry;
@@ -171,8 +171,8 @@ void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
     }
 }
 
-/* The thread may have no context, and the driver wants one before it answers; and in a context that
- * the program has destroyed the event is no more. */
+/* Queries the batch's event. The driver requires a current context, and the thread may have none;
+ * in a context that the program has destroyed the event no longer exists. */
 static int ask_event(tempi_cuda_batch *batch, bool *ready)
 {
     tempi_cuda_entry entry;

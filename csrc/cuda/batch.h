@@ -1,13 +1,12 @@
-/* cuda/batch.h: work for one device in one direction, from its gathering to its end.
+/* cuda/batch.h: a batch of work for one device in one direction, from gathering to completion.
  *
  *   OPEN       gathers operations (device->open)
- *   LAUNCHING  one thread puts it into the stream; the others see it as not done
+ *   LAUNCHING  one thread enqueues it into the stream; for the others it is not done
  *   FLYING     its event is recorded
- *   ENDING     one thread gives its buffers back
- *   DONE       status tells how it went
+ *   ENDING     one thread returns its buffers
+ *   DONE       `status` is the result
  *
- * Counted: each ticket holds it, and the device's lists do.
- */
+ * Reference-counted: each ticket holds a reference, and so do the device's lists. */
 #ifndef TEMPI_CUDA_BATCH_H
 #define TEMPI_CUDA_BATCH_H
 
@@ -23,11 +22,11 @@ typedef enum tempi_batch_state {
     TEMPI_BATCH_DONE
 } tempi_batch_state;
 
-/* One operation made ready: the memory that it needs is there. */
+/* One prepared operation: the memory that it needs is allocated. */
 typedef struct tempi_cuda_item {
-    tempi_op op;   /* packed: where the kernel works; a device buffer if `buffer` */
+    tempi_op op;   /* op.packed: the kernel's side, in `buffer` if there is one */
     void *host;    /* staged and pipelined: the packed bytes in host memory; else NULL */
-    void *buffer;  /* the device buffer that lies between, from the pool; else NULL */
+    void *buffer;  /* intermediate device buffer from the pool; else NULL */
     int64_t piece; /* pipelined: bytes a piece; else 0 */
     int slots;     /* pieces that the buffer holds */
 } tempi_cuda_item;
@@ -41,12 +40,12 @@ struct tempi_cuda_batch {
     tempi_cuda_event event;
     tempi_cuda_item *items;
     int nitems, items_room;
-    void **buffers; /* from the pool, given back at the end */
+    void **buffers; /* from the pool, returned at the end */
     int nbuffers, buffers_room;
     tempi_plan plan;
 };
 
-/* An empty one with one reference; NULL: out of memory. */
+/* An empty batch with one reference; NULL: out of memory. */
 tempi_cuda_batch *tempi_cuda_batch_new(tempi_cuda_device *device, int direction);
 tempi_cuda_batch *tempi_cuda_batch_retain(tempi_cuda_batch *batch);
 void tempi_cuda_batch_release(tempi_cuda_batch *batch);
@@ -56,41 +55,40 @@ static inline int tempi_cuda_batch_state(tempi_cuda_batch *batch)
     return atomic_load_explicit(&batch->state, memory_order_acquire);
 }
 
-/* Room for so many more items, so that the next adds cannot fail. */
+/* Reserves room for that many items, so that the next adds cannot fail. */
 bool tempi_cuda_batch_reserve(tempi_cuda_batch *batch, int items);
 /* The batch owns the item's buffer from now on. */
 void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item);
-/* Another buffer for the batch's time, in device memory or else *pinned; NULL: none to be had. */
+/* Another buffer for the life of the batch, in device memory or else *pinned; NULL: none available.
+ */
 void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned);
 
-/* The launches and copies of the plan that the last enqueue made, once more: where nothing is
- * staged. */
+/* Repeats the launches and copies of the last enqueue's plan. Not for staged items. */
 int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING or, if it failed, DONE. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch);
-/* LAUNCHING -> FLYING behind what is in `stream`; `status`: of putting it there. */
+/* LAUNCHING -> FLYING after the work in `stream`; `status`: of enqueueing it. */
 void tempi_cuda_batch_fly(tempi_cuda_batch *batch, tempi_cuda_stream stream, int status);
 /* 1 when DONE. Never blocks. */
 int tempi_cuda_batch_poll(tempi_cuda_batch *batch);
-/* Returns when DONE; not for an OPEN one. */
+/* Returns when DONE; must not be called for an OPEN batch. */
 void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
 
-/* Puts the batch's items into its stream (launch.c). The caller has entered the device. */
+/* Enqueues the batch's items into its stream (launch.c). The caller has entered the device. */
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
-/* Puts a move from strided memory to strided memory into it (plan.h: tempi_cuda_plan_strided).
- * TEMPI_ERR_UNSUPPORTED: there is no such plan, and nothing was put. */
+/* Enqueues a strided copy (plan.h: tempi_cuda_plan_strided). TEMPI_ERR_UNSUPPORTED: no such plan,
+ * and nothing was enqueued. */
 int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst,
                           int64_t n);
 
-/* Whether there is a plan, with kernels and tables, for an operation with `into` (launch.c). */
+/* Whether an operation with `into` has a plan, with kernels and tables (launch.c). */
 int tempi_cuda_move_plans(tempi_cuda_device *device, const tempi_op *op);
-/* The operation with the buffers, kernels and tables that it needs (backend.c). */
+/* Prepares the operation: its buffers, kernels and tables (backend.c). */
 int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *out);
-/* Counts it as done by a device. */
+/* Counts the item as handled by a device. */
 void tempi_cuda_item_note(const tempi_cuda_item *item);
 
-/* Work of the back end that holds just that batch, whose reference it takes over; NULL: out of
- * memory. */
+/* Work of the back end with just that batch, whose reference it takes over; NULL: out of memory. */
 tempi_work *tempi_cuda_work_of(tempi_cuda_batch *batch);
 
 #endif

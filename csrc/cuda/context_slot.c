@@ -1,11 +1,10 @@
-/* context_slot.c: contexts that the program made itself, beside the devices' primary ones.
+/* context_slot.c: contexts that the program created, beside the devices' primary ones.
  *
- * 1. A context that is a device's primary one has the device's ordinal as its place.
- * 2. Another one gets a place of its own when memory of it is first met.
- * 3. Nothing tells when the program destroys it. Whoever enters its device asks
- * (tempi_cuda_device_alive), and when a context is looked up here, those that are gone lose their
- * places, and what was kept of them is forgotten.
- */
+ * 1. A device's primary context has the device's ordinal as its slot.
+ * 2. Another context gets a slot when memory of it is first met.
+ * 3. The driver does not report when the program destroys a context. Every entry into its device
+ *    checks (tempi_cuda_device_alive), and a look-up of a context here frees the slots of destroyed
+ *    ones and forgets their cached state. */
 #include "cuda/context_slot.h"
 #include "base/log.h"
 #include "base/stats.h"
@@ -18,9 +17,9 @@ static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- primary contexts ------------------------------------------------------------------------ */
 
-static tempi_cuda_context _Atomic primary[TEMPI_CUDA_ORDINALS]; /* as far as they were asked for */
+static tempi_cuda_context _Atomic primary[TEMPI_CUDA_ORDINALS]; /* NULL: not queried yet */
 
-/* Retained for a moment, to see which one it is, and only where it is there already. */
+/* Retains the primary context briefly to identify it, but only if it is already active. */
 static tempi_cuda_context ask_for_primary(int ordinal)
 {
     int device, active = 1;
@@ -65,8 +64,8 @@ static int add(int place, int ordinal, tempi_cuda_context context)
             TEMPI_CUDA_DEVICES - TEMPI_CUDA_ORDINALS);
         return place;
     }
-    if (!tempi_cuda_device_add(place, ordinal,
-                               context) && /* the memory would be out of reach: once more */
+    /* Without the device the memory is unreachable: retry once. */
+    if (!tempi_cuda_device_add(place, ordinal, context) &&
         (!tempi_cuda_up() || !tempi_cuda_device_add(place, ordinal, context)))
         return TEMPI_CUDA_NO_PLACE;
     tempi_stat_add(TEMPI_STAT_contexts, 1);
@@ -99,7 +98,7 @@ static int place_of_own(int ordinal, tempi_cuda_context context)
     return place;
 }
 
-/* The program's kernels use such memory in whatever context it works in. */
+/* The program's kernels use such memory in whatever context is current. */
 static int place_of_current(int ordinal)
 {
     tempi_cuda_context current = NULL;

@@ -1,15 +1,15 @@
-/* cuda/context_slot.h: where the memory of a context is worked on (device.h: places). */
-#ifndef TEMPI_CUDA_PLACE_H
-#define TEMPI_CUDA_PLACE_H
+/* cuda/context_slot.h: maps the context of a memory to its slot (device.h). */
+#ifndef TEMPI_CUDA_CONTEXT_SLOT_H
+#define TEMPI_CUDA_CONTEXT_SLOT_H
 
 #include "cuda/driver.h"
 
 enum { TEMPI_CUDA_NO_PLACE = -1 };
 
-/* The place of memory on the device of that ordinal that was allocated in `context`. NULL, for what
- * belongs to no context (memory pools and virtual-memory mappings): that of the thread's current
- * context, if it is one of that device. TEMPI_CUDA_NO_PLACE: the context cannot be used. Takes no
- * lock of the caller's, and must not be called with one of this folder's held. */
+/* The slot of memory on that device allocated in `context`. NULL, for memory of no context (memory
+ * pools and virtual-memory mappings): the slot of the thread's current context, if that is on the
+ * device. TEMPI_CUDA_NO_PLACE: the context cannot be used. Takes locks of its own: must not be
+ * called with a lock of this folder held. */
 int tempi_cuda_context_slot_of(int ordinal, tempi_cuda_context context);
 
 #endif

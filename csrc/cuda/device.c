@@ -7,11 +7,11 @@
 
 /* ---- entering -------------------------------------------------------------------------------- */
 
-/* CUstreamCaptureMode: the program may be capturing a graph elsewhere; what tempi does is not part
- * of it. */
+/* CUstreamCaptureMode: the program may be capturing a graph in another stream; tempi's calls are
+ * not part of it. */
 enum { CAPTURE_RELAXED = 2 };
 
-/* Twice, unless the driver is lost: buffers could not even be given back without. */
+/* Tries twice, unless the driver is lost: without the context buffers could not even be freed. */
 static int push(tempi_cuda_context context)
 {
     const int status = TEMPI_CU(CtxPushCurrent, context);
@@ -192,11 +192,12 @@ void tempi_cuda_devices_stop(void)
 
 /* ---- contexts of the program's own ----------------------------------------------------------- */
 
-/* Small memory in the context, whose buffer id the driver never gives out again. */
+/* Allocates a small block in the context; the driver never reuses its buffer id. */
 static int leave_witness(tempi_cuda_device *device)
 {
     tempi_cuda_entry entry;
-    int status = tempi_cuda_enter(device, &entry); /* without a witness nothing is asked */
+    /* On failure there is no witness, and the context is never checked. */
+    int status = tempi_cuda_enter(device, &entry);
     if (status != TEMPI_OK)
         return status;
     tempi_cuda_address witness = 0;
@@ -250,9 +251,9 @@ void tempi_cuda_device_remove(tempi_cuda_device *device)
     pthread_mutex_unlock(&setting_up);
 }
 
-/* Handles of what was in a destroyed context must not be used at all, and the next context may be
- * given the same handle (CUDA driver API, cuCtxDestroy: "undefined behavior"). So the witness is
- * asked, by its address. */
+/* Handles into a destroyed context must not be used at all, and the next context may get the same
+ * handle (CUDA driver API, cuCtxDestroy: "undefined behavior"). So query the witness, by its
+ * address. */
 bool tempi_cuda_device_alive(tempi_cuda_device *device)
 {
     if (!device->witness)
@@ -265,7 +266,7 @@ bool tempi_cuda_device_alive(tempi_cuda_device *device)
             return true;
         if (result != TEMPI_CUDA_SUCCESS && result != TEMPI_CUDA_INVALID_VALUE) {
             (void)tempi_cuda_check(result, "cuPointerGetAttribute");
-            continue; /* that says nothing about the context */
+            continue; /* inconclusive about the context */
         }
         if (atomic_exchange(&device->gone, true))
             break;

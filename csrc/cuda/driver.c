@@ -76,7 +76,7 @@ static void use(void *library)
 
 /* ---- the emulator ---------------------------------------------------------------------------- */
 
-/* It lies beside the library that this code is in. */
+/* The emulator lies beside the library that contains this code. */
 static void *emulator_open(void)
 {
     Dl_info own;
@@ -104,9 +104,9 @@ static void emulator_start(void)
               emulator_title);
 }
 
-/* ---- start and look -------------------------------------------------------------------------- */
+/* ---- start and probe ------------------------------------------------------------------------- */
 
-/* Where a driver could be at all: the device files of a PC, of Windows' Linux, of a Jetson. */
+/* Whether a driver can exist: the device files of a PC, of WSL, of a Jetson. */
 static bool machine_has_gpu(void)
 {
     static const char *const files[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"};
@@ -198,7 +198,7 @@ const char *tempi_cuda_driver_name(void)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* After these no call of the process, or none in that context, will succeed again (CUDA driver API,
+/* After these no call of the process, or none in that context, can succeed (CUDA driver API,
  * CUresult: "the process must be terminated and relaunched"). */
 static bool is_sticky(int result)
 {
@@ -246,7 +246,7 @@ int tempi_cuda_check(int result, const char *call)
         TEMPI_LOG(TEMPI_LOG_INFO, "%s: %s", call, name);
         return TEMPI_ERR_MEMORY;
     }
-    if (is_sticky(result)) /* a driver that is gone because the program ends is no news */
+    if (is_sticky(result)) /* a driver that unloads at the program's end is not logged */
         lose(result == TEMPI_CUDA_DEINITIALIZED ? TEMPI_LOG_DEBUG : TEMPI_LOG_WARN, call, name);
     else
         TEMPI_LOG(TEMPI_LOG_INFO, "%s: %s (%d)", call, name, result);

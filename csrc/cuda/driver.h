@@ -1,13 +1,12 @@
 /* cuda/driver.h: the CUDA driver API as a table of function pointers.
  *
- * Nothing of NVIDIA's is needed to build tempi: the few types and numbers are declared here, from
- * the CUDA driver API reference. The table is filled when the program is found to have libcuda.so.1
- * loaded: tempi never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at
- * the start, from the test device beside libtempi.so.
+ * Building tempi needs nothing of NVIDIA's: the few types and numbers are declared here, from the
+ * CUDA driver API reference. The table is filled once the program has libcuda.so.1 loaded: tempi
+ * never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at startup, from
+ * the emulator beside libtempi.so.
  *
- * Every result goes through tempi_cuda_check, which names, logs and counts it. After an error that
- * leaves a device unusable (CUDA calls them sticky) the GPU path is off for the life of the
- * process.
+ * Every result goes through tempi_cuda_check, which logs and counts it by name. After an error that
+ * leaves a device unusable (CUDA calls it sticky) the GPU path is off for the life of the process.
  */
 #ifndef TEMPI_CUDA_DRIVER_H
 #define TEMPI_CUDA_DRIVER_H
@@ -25,7 +24,7 @@ typedef uint64_t tempi_cuda_address;
 typedef void *tempi_cuda_context, *tempi_cuda_stream, *tempi_cuda_event, *tempi_cuda_module,
     *tempi_cuda_function;
 
-/* CUresult: those that mean something to tempi. */
+/* CUresult: the values that tempi handles. */
 enum {
     TEMPI_CUDA_SUCCESS = 0,
     TEMPI_CUDA_INVALID_VALUE = 1,
@@ -46,8 +45,7 @@ enum {
     TEMPI_CUDA_HOST_PORTABLE = 1,
     TEMPI_CUDA_HOST_MAPPED = 2
 };
-/* CUstream of the legacy default stream: it waits for, and is waited for by, all blocking streams.
- */
+/* CUstream of the legacy default stream: it synchronizes with all blocking streams, both ways. */
 #define TEMPI_CUDA_LEGACY_STREAM ((tempi_cuda_stream)(uintptr_t)1)
 
 /* CUdevice_attribute */
@@ -58,7 +56,7 @@ enum {
     TEMPI_CUDA_CAPABILITY_MINOR = 76
 };
 
-/* CUpointer_attribute, and the answers to MEMORY_TYPE */
+/* CUpointer_attribute, and the values of MEMORY_TYPE */
 enum {
     TEMPI_CUDA_POINTER_CONTEXT = 1,
     TEMPI_CUDA_POINTER_MEMORY_TYPE = 2,
@@ -92,9 +90,9 @@ typedef struct tempi_memory_copy2d {
     size_t width, height;
 } tempi_memory_copy2d;
 
-/* X(needed, member, symbol, parameters). Without a needed symbol the driver is not used at all; an
- * optional one is NULL in the table, and only what needs it is off. The symbols are those that
- * cuda.h maps the plain names to (legacy default stream). */
+/* X(needed, member, symbol, parameters). If a needed symbol is missing, the driver is not used; an
+ * optional one is NULL in the table and disables only its users. The symbols are those that cuda.h
+ * maps the plain names to (legacy default stream). */
 /* clang-format off */
 #define TEMPI_CUDA_CALLS(X)                                                                        \
     X(1, Init, "cuInit", (unsigned flags))                                                         \
@@ -161,7 +159,7 @@ extern tempi_cuda_driver tempi_cu;
 typedef enum tempi_cuda_status {
     TEMPI_CUDA_ABSENT, /* the program has no CUDA (so far) */
     TEMPI_CUDA_UP,
-    TEMPI_CUDA_LOST, /* a device was lost or the driver is gone */
+    TEMPI_CUDA_LOST, /* a device was lost, or the driver is gone */
     TEMPI_CUDA_OFF   /* unusable: a driver without the needed symbols, or a forked child */
 } tempi_cuda_status;
 
@@ -172,26 +170,25 @@ static inline bool tempi_cuda_up(void)
     return atomic_load_explicit(&tempi_cuda_state, memory_order_acquire) == TEMPI_CUDA_UP;
 }
 
-/* Once, when the engine starts: the emulator if asked for, else nothing. */
+/* Once, at startup: loads the emulator if TEMPI_CUDA_DRIVER selects it. */
 void tempi_cuda_start(void);
-/* Looks whether the program has loaded CUDA by now; fills the table if so. 11 to 35 ns while
- * nothing was loaded since the last look (measured, a look at the loader's counter), some
- * microseconds if so. */
-int tempi_cuda_look(void);
-/* For `tempi doctor` and tests: brings in the driver itself and initialises it. */
-int tempi_cuda_load(void);
-/* Whether a look could ever find anything: the machine has an NVIDIA device, or the emulator is on.
+/* Probes whether the program has loaded CUDA; fills the table if so. 11 to 35 ns if nothing was
+ * loaded since the last probe (measured: a read of the loader's counter), else some microseconds.
  */
+int tempi_cuda_look(void);
+/* For `tempi doctor` and tests: loads and initialises the driver itself. */
+int tempi_cuda_load(void);
+/* Whether a probe could ever succeed: the machine has an NVIDIA device, or the emulator is on. */
 bool tempi_cuda_possible(void);
-/* For tests: takes the machine to have a GPU. */
+/* For tests: assume that the machine has a GPU. */
 void tempi_cuda_assume_possible(void);
 /* "none", "libcuda.so.1" or "emulated: CUDA on the CPU, a test device". */
 const char *tempi_cuda_driver_name(void);
 bool tempi_cuda_emulated(void);
-/* In a forked child, where a driver that was initialised before cannot be used. */
+/* In a forked child: a driver initialised before the fork cannot be used. */
 void tempi_cuda_after_fork(void);
 
-/* What a driver call answered, as a tempi_status: OK, MEMORY, or DEVICE. `call` names it. */
+/* Converts the result of the driver call `call` to a tempi_status: OK, MEMORY or DEVICE. */
 int tempi_cuda_check(int result, const char *call);
 #define TEMPI_CU(member, ...) tempi_cuda_check(tempi_cu.member(__VA_ARGS__), "cu" #member)
 

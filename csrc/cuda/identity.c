@@ -1,13 +1,12 @@
-/* identity.c: which card and driver a calibration of device memory is for. */
+/* identity.c: identifies the card and driver that a calibration of device memory belongs to. */
 #include "base/text.h"
 #include "cuda/driver.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The driver's version as its kernel module tells it, "NVRM version: NVIDIA UNIX x86_64 Kernel
- * Module 570.86.10  date": the first word that has digits and dots only. CUDA itself tells its
- * API's version alone. */
+/* The driver's version from its kernel module, "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+ * 570.86.10  date": the first word of digits and dots only. CUDA reports only its API's version. */
 static void find_driver(char *out, size_t size)
 {
     char text[1024];
@@ -39,7 +38,7 @@ int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
     memset(machine->driver, 0, sizeof machine->driver);
     machine->cuda = version;
     machine->emulated = tempi_cuda_emulated() || strstr(device.name, "EMULATED") != NULL;
-    if (machine->emulated) { /* all devices of it are one */
+    if (machine->emulated) { /* all emulated devices are alike */
         snprintf(machine->gpu, sizeof machine->gpu, "EMULATED device (CUDA on the CPU)");
         return TEMPI_OK;
     }

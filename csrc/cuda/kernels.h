@@ -1,15 +1,14 @@
-/* cuda/kernels.h: what a compiled GPU kernel is for the engine.
+/* cuda/kernels.h: compiled GPU kernels as the engine sees them.
  *
- * The kernels are written in Python (tempi/kernels/) and compiled when tempi is built. Their
- * machine code is in the engine: one image for each target with all kernels in it, and the PTX they
- * were made from for cards that are newer than this build. kernels_names.h and kernels_table.c are
- * generated from one table (tempi/kernels/_table.py). An engine built without kernels has no image:
- * the names are there, nothing can be loaded, and plans are still made right.
+ * The kernels are written in Python (tempi/kernels/) and compiled when tempi is built. The engine
+ * embeds one image of machine code per target, each with all kernels, and the PTX, for cards newer
+ * than this build. kernels_names.h and kernels_table.c are generated from one table
+ * (tempi/kernels/_table.py). An engine built without kernels has the names but no image: nothing
+ * can be loaded, and planning still works.
  *
  * A kernel's parameters are 64-bit and 32-bit scalars, never structures, so that a launch is an
  * array of pointers to integers. Its shared memory is static: `shared` is for the emulator and for
- * later.
- */
+ * later. */
 #ifndef TEMPI_CUDA_KERNELS_H
 #define TEMPI_CUDA_KERNELS_H
 #include "kernels_names.h" /* generated: enum tempi_kernel_id, TEMPI_KERNEL_COUNT */
@@ -17,9 +16,9 @@
 #include <stdint.h>
 
 typedef struct tempi_kernel_image {
-    const char *target; /* "sm_80": a cubin for that architecture; "ptx": text, closed by a zero */
+    const char *target; /* "sm_80": a cubin for that architecture; "ptx": zero-terminated text */
     const void *data;
-    size_t size; /* bytes, the closing zero of a text included */
+    size_t size; /* bytes, the terminating zero included */
 } tempi_kernel_image;
 
 /* Machine code in ascending order of targets, then the PTX. */
@@ -31,8 +30,8 @@ extern const char *const tempi_kernel_names[];
 
 enum { TEMPI_LAUNCH_PARAMS = 24 };
 
-/* One kernel launch. params[i] holds a 32-bit parameter in its low half: &params[i] is what
- * cuLaunchKernel wants on every (little-endian) machine that has CUDA. */
+/* One kernel launch. params[i] holds a 32-bit parameter in its low half: &params[i] is the pointer
+ * that cuLaunchKernel takes on every (little-endian) machine that has CUDA. */
 typedef struct tempi_launch {
     int kernel; /* enum tempi_kernel_id */
     unsigned grid;

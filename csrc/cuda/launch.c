@@ -1,8 +1,8 @@
-/* launch.c: a batch's items into the device's stream.
+/* launch.c: enqueues a batch's items into the device's stream.
  *
- *   1. unpack: what is staged comes to the device
- *   2. one plan for all items but the pipelined: its copies, its launches
- *   3. pack: what is staged goes to the host
+ *   1. unpack: copy staged bytes to the device
+ *   2. one plan for all items that are not pipelined: its copies, its launches
+ *   3. pack: copy staged bytes to the host
  *   4. the pipelined items, piece by piece: kernels in the stream, copies in the copy stream
  */
 #include "base/stats.h"
@@ -49,8 +49,7 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what)
                     batch->device->streams[batch->direction], params, NULL);
 }
 
-/* The descriptors in device memory; where there is none left the kernels read them from the host.
- */
+/* Uploads the descriptors to device memory; if that is out, the kernels read them from the host. */
 static int place(tempi_cuda_batch *batch)
 {
     tempi_plan *plan = &batch->plan;
@@ -137,8 +136,8 @@ static int run_whole(tempi_cuda_batch *batch)
 
 /* ---- staged ---------------------------------------------------------------------------------- */
 
-/* Packed bytes between a device buffer and the host. Where the layout covers only some of them, the
- * others in the host's buffer are somebody else's. */
+/* A copy of packed bytes between a device buffer and the host. If the layout covers only some of
+ * them, the rest of the host's buffer belongs to others and is skipped. */
 typedef struct move {
     tempi_cuda_stream stream;
     uint64_t host, device; /* of packed byte `first` */
@@ -181,8 +180,7 @@ static int move_staged(tempi_cuda_batch *batch)
 
 enum { SLOTS = 4 };
 
-/* A pipelined item under way. An event per slot tells that the slot's second user is through with
- * it. */
+/* A pipelined item in progress. Each slot has an event, recorded when its second user is done. */
 typedef struct pipe {
     tempi_cuda_batch *batch;
     const tempi_cuda_item *item;
@@ -218,8 +216,8 @@ static int copy_piece(const pipe *p, int64_t k, char *slot)
     return move_packed(&p->item->op, n, &m);
 }
 
-/* The first user fills the slot, hands it to the second, which frees it for the next piece but
- * SLOTS. */
+/* The first user fills the slot and hands it to the second, which frees it for the piece SLOTS
+ * later. */
 static int piece(const pipe *p, int64_t k)
 {
     const int s = (int)(k % p->item->slots);
@@ -247,7 +245,7 @@ static int all_pieces(const pipe *p)
     int status = TEMPI_OK;
     for (int64_t k = 0; k < pieces && status == TEMPI_OK; ++k)
         status = piece(p, k);
-    /* The batch's event goes into the stream, so that must wait for the last copy. */
+    /* The batch's event is recorded in the stream, so the stream must wait for the last copy. */
     return status == TEMPI_OK ? hand_over(p->handed, p->copies, p->stream) : status;
 }
 

@@ -1,6 +1,6 @@
-/* module.c: the kernels on a device. One image serves: the machine code for the newest architecture
- * that the device can run (same major version, no newer minor one; CUDA Programming Guide, "Binary
- * Compatibility"), else the PTX, which the driver compiles. */
+/* module.c: loads the kernels on a device. One image suffices: the machine code for the newest
+ * architecture that the device can run (same major version, no newer minor one; CUDA Programming
+ * Guide, "Binary Compatibility"), else the PTX, which the driver compiles. */
 #include "base/log.h"
 #include "base/stats.h"
 #include "cuda/device.h"
@@ -16,7 +16,7 @@ static bool is_text(const tempi_kernel_image *image)
     return strcmp(image->target, "ptx") == 0;
 }
 
-/* 10 * major + minor of "sm_90"; 0 for text and what is for one card alone ("sm_90a"). */
+/* 10 * major + minor of "sm_90"; 0 for PTX and for architecture-specific images ("sm_90a"). */
 static int target_of(const tempi_kernel_image *image)
 {
     char *end;
@@ -54,7 +54,7 @@ const char *tempi_cuda_kernels_target(int capability)
     return image ? image->target : NULL;
 }
 
-/* An image that is not for this device or driver is no failure: there is another one to try. */
+/* An image that does not fit this device or driver is not an error: another one may. */
 static bool is_not_for_it(int result)
 {
     return result == TEMPI_CUDA_INVALID_IMAGE || result == TEMPI_CUDA_NO_BINARY ||
@@ -69,15 +69,15 @@ static int load_image(tempi_cuda_device *device, const tempi_kernel_image *image
     if (is_not_for_it(result))
         return TEMPI_ERR_UNSUPPORTED;
     int status = tempi_cuda_check(result, "cuModuleLoadData");
-    if (status == TEMPI_ERR_DEVICE &&
-        tempi_cuda_up()) /* without kernels there is no other way: once more */
+    /* There is no alternative to the kernels: retry once. */
+    if (status == TEMPI_ERR_DEVICE && tempi_cuda_up())
         status = TEMPI_CU(ModuleLoadData, &device->module, image->data);
     if (status == TEMPI_OK)
         TEMPI_LOG(TEMPI_LOG_INFO, "device %d: kernels for %s", device->ordinal, image->target);
     return status;
 }
 
-/* Caller holds `loading`. Running out of memory is the only failure that is tried again. */
+/* Caller holds `loading`. Only running out of memory is retried later. */
 static int load(tempi_cuda_device *device)
 {
     if (device->kernels_tried)

@@ -4,22 +4,22 @@
 
 #include <stdlib.h>
 
-typedef struct kept {
-    struct kept *next;
-    const tempi_table *table; /* held, so its address names it */
+typedef struct cached {
+    struct cached *next;
+    const tempi_table *table; /* referenced, so its address identifies it */
     bool variable;
     int device;
     tempi_device_table there;
-} kept;
+} cached;
 
 static struct {
     pthread_mutex_t lock;
-    kept *list;
+    cached *list;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static const kept *find(int device, const tempi_table *table, bool variable)
+static const cached *find(int device, const tempi_table *table, bool variable)
 {
-    for (const kept *k = cache.list; k; k = k->next)
+    for (const cached *k = cache.list; k; k = k->next)
         if (k->table == table && k->device == device && k->variable == variable)
             return k;
     return NULL;
@@ -28,13 +28,13 @@ static const kept *find(int device, const tempi_table *table, bool variable)
 static bool held_by_others(const tempi_table *table)
 {
     int64_t ours = 0;
-    for (const kept *k = cache.list; k; k = k->next)
+    for (const cached *k = cache.list; k; k = k->next)
         ours += k->table == table;
     return atomic_load(&tempi_table_shared(table)->refs) > ours;
 }
 
-/* No operation uses a table whose layout is gone, but its own copy may still be on the way: a
- * message that was refused after its table was asked for never waited for it. */
+/* A table whose layout is gone has no users, but its upload may still be pending: a message refused
+ * after it requested the table never waited for it. */
 static void await_upload(int place)
 {
     tempi_cuda_entry entry;
@@ -47,11 +47,11 @@ static void await_upload(int place)
 
 enum { OF_NONE = -1, OF_ALL = -2 };
 
-/* All of that device, and what nobody else holds. */
+/* Frees all tables of that device, and all tables that only the cache references. */
 static void sweep(int place)
 {
-    for (kept **k = &cache.list; *k;) {
-        kept *gone = *k;
+    for (cached **k = &cache.list; *k;) {
+        cached *gone = *k;
         if (place != OF_ALL && place != gone->device && held_by_others(gone->table)) {
             k = &gone->next;
             continue;
@@ -66,7 +66,7 @@ static void sweep(int place)
 
 /* ---- bringing one over ----------------------------------------------------------------------- */
 
-/* The streams of the kernels wait for what is in the copy stream so far. */
+/* Makes the kernels' streams wait for the work so far in the copy stream. */
 static int let_kernels_wait(tempi_cuda_device *device)
 {
     tempi_cuda_event event;
@@ -80,7 +80,7 @@ static int let_kernels_wait(tempi_cuda_device *device)
     return status;
 }
 
-/* The bytes may go as soon as the call returns: from pageable memory the driver takes them at once
+/* The caller may free the bytes once the call returns: the driver stages pageable memory at once
  * (CUDA driver API, "API synchronization behavior"). */
 static int upload(tempi_cuda_device *device, void *to, const void *bytes, int64_t n)
 {
@@ -91,12 +91,12 @@ static int upload(tempi_cuda_device *device, void *to, const void *bytes, int64_
         return status;
     status = TEMPI_CU(MemcpyAsync, (uintptr_t)to, (uintptr_t)bytes, (size_t)n, stream);
     if (status == TEMPI_OK && let_kernels_wait(device) != TEMPI_OK)
-        status = TEMPI_CU(StreamSynchronize, stream); /* then the table is there for certain */
+        status = TEMPI_CU(StreamSynchronize, stream); /* then wait until the table has arrived */
     tempi_cuda_leave(&entry);
     return status;
 }
 
-static int encode_and_upload(tempi_cuda_device *device, kept *k)
+static int encode_and_upload(tempi_cuda_device *device, cached *k)
 {
     void *bytes = malloc((size_t)k->there.form.bytes);
     if (!bytes)
@@ -108,7 +108,7 @@ static int encode_and_upload(tempi_cuda_device *device, kept *k)
     return status;
 }
 
-static int make(tempi_cuda_device *device, kept *k)
+static int make(tempi_cuda_device *device, cached *k)
 {
     int status = tempi_table_form_of(k->table, k->variable, &k->there.form);
     if (status != TEMPI_OK)
@@ -127,10 +127,10 @@ static int make(tempi_cuda_device *device, kept *k)
 static int add(tempi_cuda_device *device, const tempi_table *table, bool variable,
                tempi_device_table *out)
 {
-    kept *k = malloc(sizeof *k);
+    cached *k = malloc(sizeof *k);
     if (!k)
         return TEMPI_ERR_MEMORY;
-    *k = (kept){.table = table, .variable = variable, .device = device->place};
+    *k = (cached){.table = table, .variable = variable, .device = device->place};
     sweep(OF_NONE);
     const int status = make(device, k);
     if (status != TEMPI_OK) {
@@ -149,7 +149,7 @@ int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bo
 {
     int status = TEMPI_OK;
     pthread_mutex_lock(&cache.lock);
-    const kept *known = find(device->place, table, variable);
+    const cached *known = find(device->place, table, variable);
     if (known)
         *out = known->there;
     else

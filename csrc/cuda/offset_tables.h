@@ -1,21 +1,21 @@
-/* cuda/offset_tables.h: offset tables of irregular layouts, kept on the devices that have used
+/* cuda/offset_tables.h: offset tables of irregular layouts, cached on each device that uses
  * them. */
-#ifndef TEMPI_CUDA_TABLES_H
-#define TEMPI_CUDA_TABLES_H
+#ifndef TEMPI_CUDA_OFFSET_TABLES_H
+#define TEMPI_CUDA_OFFSET_TABLES_H
 
 #include "cuda/device.h"
 #include "cuda/plan.h"
 
-/* The device's copy of a layout's table (one that tempi_layout_canonical made: it is shared and
- * counted). Valid as long as somebody else than this cache holds the table; ready for all launches
- * that are put into the device's streams from now on. */
+/* The device's copy of a layout's table (made by tempi_layout_canonical: shared and counted). Valid
+ * while a reference other than the cache's exists; ready for all later launches in the device's
+ * streams. */
 int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bool variable,
                          tempi_device_table *out);
-/* Lets go of the tables that nobody else holds. */
+/* Frees the tables that only the cache references. */
 void tempi_cuda_tables_trim(void);
-/* Those of a device whose context is gone, after its pool was told. */
+/* Forgets the tables of a device whose context is gone; its pool must have forgotten it before. */
 void tempi_cuda_tables_forget(int place);
-/* All of them: before the pools go. */
+/* Frees all tables: before the pools go. */
 void tempi_cuda_tables_clear(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* plan.c: operations to pieces, pieces to launches. The steps are at the head of plan.h. */
+/* plan.c: turns operations into pieces, and pieces into launches. Steps: see the head of plan.h. */
 #include "cuda/plan_piece.h"
 #include "cuda/strided_copy.h"
 
@@ -6,8 +6,9 @@
 #include <string.h>
 
 enum {
+    /* A transpose this large gains more by tiles than a launch costs. */
     OWN_LAUNCH_BYTES = 1 << 20
-}; /* a transpose this large gains more by tiles than a launch costs */
+};
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -84,7 +85,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A trimmed piece in parts whose words can be numbered. */
+/* Splits a trimmed piece into parts whose words can be numbered. */
 static int split(tempi_plan *plan, const tempi_piece *piece)
 {
     const int64_t limit = (int64_t)tempi_piece_width(piece) << TEMPI_WORDS_LOG2;
@@ -115,7 +116,7 @@ int tempi_plan_add_piece(tempi_plan *plan, const tempi_piece *piece)
     return split(plan, &trimmed);
 }
 
-/* Which side is memory and which is packed: the piece has its memory on both. */
+/* Sets which side is memory and which is packed: the piece has its memory on both. */
 static void set_direction(tempi_piece *piece, int direction, uint64_t packed)
 {
     const bool unpack = direction == TEMPI_UNPACK;
@@ -191,27 +192,27 @@ static int add_op(tempi_plan *plan, const tempi_op *op, const tempi_plan_hooks *
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* Large transposes, and a lone piece, get launches of their own: they leave the list of pieces. */
+/* Gives large transposes, and a single piece, their own launches; removes them from the list. */
 static int launch_alone(tempi_plan *plan, int multiprocessors)
 {
     tempi_plan_room *room = plan->room;
-    const bool lone = room->npieces == 1;
-    int kept = 0;
+    const bool single = room->npieces == 1;
+    int remaining = 0;
     for (int i = 0; i < room->npieces; i++) {
         const tempi_piece *piece = &room->pieces[i];
         tempi_launch made;
-        const bool large = lone || piece->end - piece->first >= OWN_LAUNCH_BYTES;
+        const bool large = single || piece->end - piece->first >= OWN_LAUNCH_BYTES;
         if ((large && tempi_piece_transpose(piece, multiprocessors, &made)) ||
-            (lone && tempi_piece_launch(piece, multiprocessors, &made))) {
+            (single && tempi_piece_launch(piece, multiprocessors, &made))) {
             tempi_launch *launch = tempi_plan_add_launch(plan);
             if (!launch)
                 return TEMPI_ERR_MEMORY;
             *launch = made;
         } else {
-            room->pieces[kept++] = *piece;
+            room->pieces[remaining++] = *piece;
         }
     }
-    room->npieces = kept;
+    room->npieces = remaining;
     return TEMPI_OK;
 }
 
@@ -219,7 +220,7 @@ int tempi_plan_finish(tempi_plan *plan, int multiprocessors)
 {
     tempi_plan_room *room = plan->room;
     int left, status;
-    do { /* the others gone, one piece may be left alone */
+    do { /* after removals a single piece may be left */
         left = room->npieces;
         status = launch_alone(plan, multiprocessors);
     } while (status == TEMPI_OK && room->npieces < left && room->npieces == 1);

@@ -1,15 +1,15 @@
-/* cuda/plan.h: from pack operations to kernel launches. Pure: it asks no driver and touches none of
- * the memory that it plans for, so it is the same on a machine without a GPU.
+/* cuda/plan.h: from pack operations to kernel launches. Pure: it calls no driver and touches none
+ * of the memory that it plans for, so it behaves the same on a machine without a GPU.
  *
  *   ops -> pieces (one box of one op, cut to the op's fragment: plan_piece.h)
- *       -> a copy        what is one contiguous run on both sides
- *        | one launch    scalar parameters only, for an op of one box
- *        | one launch    a block of descriptors, for all pieces of all other ops (plan_boxes.c)
+ *       -> a copy       for one contiguous run on both sides
+ *        | one launch   scalar parameters only, for an op of one box
+ *        | one launch   a block of descriptors, for all pieces of all other ops (plan_boxes.c)
  *
  * How a caller uses a plan:
- *   1. tempi_cuda_plan(ops, n, &hooks, &plan)       the plan's buffers are used again next time
+ *   1. tempi_cuda_plan(ops, n, &hooks, &plan); the plan's buffers are reused by the next call
  *   2. if plan.nbytes: copy plan.bytes to 16-byte aligned device memory at D, in stream order
- * before the launches, and tempi_cuda_plan_place(&plan, D)
+ * before the launches, and call tempi_cuda_plan_place(&plan, D)
  *   3. do plan.copies and plan.launches, in any order, on one stream
  *   4. keep the layouts, the tables' device memory and D until they are done
  */
@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* n contiguous bytes from one address to another: for the driver's own copy. */
+/* n contiguous bytes from one address to another: done by the driver's copy. */
 typedef struct tempi_device_copy {
     uint64_t dst;
     uint64_t src;
@@ -30,9 +30,12 @@ typedef struct tempi_device_copy {
 
 /* ---- offset tables on the device ------------------------------------------------------------- */
 
-/* How a tempi_table lies in device memory, as tempi_table_encode wrote it (plan_offsets.c):
- *   offsets[n], then unless step: packed[n], counted from entry 0; 4 bytes each, 8 if wide;
- *   and with variable runs guide[]: the entry that holds packed byte g << guide_shift. */
+/* The encoding of a tempi_table in device memory, by tempi_table_encode (plan_offsets.c):
+ *
+ *   offsets[n]   4 bytes each, 8 if wide
+ *   packed[n]    the same, counted from entry 0; only if step == 0
+ *   guide[]      only with variable runs: the entry that holds packed byte g << guide_shift
+ */
 typedef struct tempi_table_form {
     int64_t bytes;      /* of the encoded table */
     uint64_t bits;      /* all offsets, positions and lengths, or'ed: their common alignment */
@@ -51,8 +54,8 @@ typedef struct tempi_device_table {
     tempi_table_form form;
 } tempi_device_table;
 
-/* The form that a table takes on a device; TEMPI_ERR_UNSUPPORTED for 2^31 entries and more.
- * `variable`: it belongs to boxes of run == 0. */
+/* The encoding of a table on a device; TEMPI_ERR_UNSUPPORTED for 2^31 entries and more. `variable`:
+ * the table belongs to boxes of run == 0. */
 int tempi_table_form_of(const tempi_table *table, bool variable, tempi_table_form *out);
 /* Writes form->bytes bytes. */
 void tempi_table_encode(const tempi_table *table, bool variable, const tempi_table_form *form,
@@ -60,19 +63,19 @@ void tempi_table_encode(const tempi_table *table, bool variable, const tempi_tab
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* What the planner must know of its caller. All but `table` may be zero. */
+/* Callbacks and facts from the planner's caller. All but `table` may be zero. */
 typedef struct tempi_plan_hooks {
     void *context;
-    /* The device's copy of a table, made (form_of, encode, copy) on first use and kept by the
-     * caller. NULL: layouts with tables are TEMPI_ERR_UNSUPPORTED. */
+    /* Returns the device's copy of a table, made (form_of, encode, copy) on first use and owned by
+     * the caller. NULL: layouts with tables are TEMPI_ERR_UNSUPPORTED. */
     int (*table)(void *context, const tempi_table *table, bool variable, tempi_device_table *out);
-    /* Whether this box is to be planned; NULL: all are. For a message whose boxes lie in several
-     * memories (tempi_box.space), each with a plan of its own. */
+    /* Whether to plan this box; NULL: all. For a message whose boxes lie in several memories
+     * (tempi_box.space), each with a plan of its own. */
     bool (*takes)(void *context, const tempi_op *op, const tempi_box *box);
     int multiprocessors; /* of the device; 0: 80 */
 } tempi_plan_hooks;
 
-/* Where the address of the descriptor block has to be added: params[param] of launch `launch`. */
+/* Where to add the address of the descriptor block: params[param] of launch `launch`. */
 typedef struct tempi_plan_patch {
     int launch;
     int param;
@@ -80,7 +83,7 @@ typedef struct tempi_plan_patch {
 
 enum { TEMPI_PLAN_PATCHES = 4 };
 
-/* A plan and its buffers; all zero is an empty one. */
+/* A plan and its buffers; all zero is an empty plan. */
 typedef struct tempi_plan {
     tempi_device_copy *copies;
     int ncopies;
@@ -90,12 +93,12 @@ typedef struct tempi_plan {
     size_t nbytes;
     int npatches;
     tempi_plan_patch patches[TEMPI_PLAN_PATCHES];
-    struct tempi_plan_room *room; /* the planner's own */
+    struct tempi_plan_room *room; /* the planner's own memory */
 } tempi_plan;
 
-/* Plans n operations of one direction whose mem and packed are device addresses (or host addresses
- * that the device can reach). On failure the plan is empty:
- * TEMPI_ERR_MEMORY, TEMPI_ERR_UNSUPPORTED (no table hook), or what the table hook returned. */
+/* Plans n operations of one direction; mem and packed are device addresses (or host addresses that
+ * the device can reach). On failure the plan is empty: TEMPI_ERR_MEMORY, TEMPI_ERR_UNSUPPORTED (no
+ * table hook), or the table hook's error. */
 int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, tempi_plan *plan);
 
 /* One side of a copy from strided memory to strided memory. */
@@ -105,19 +108,20 @@ typedef struct tempi_side {
     uint64_t mem;
 } tempi_side;
 
-/* Plans moving the first n packed bytes of `src` to where the first n of `dst` belong, with no
- * packed buffer between: a message to oneself. The memories must not overlap. TEMPI_ERR_UNSUPPORTED
- * if the two layouts have no common blocks (or tables): then pack into a buffer and unpack. */
+/* Plans a copy of the first n packed bytes of `src` to the positions of the first n of `dst`, with
+ * no packed buffer between: a loopback message. The memories must not overlap.
+ * TEMPI_ERR_UNSUPPORTED if the two layouts have no common blocks (or tables): then pack into a
+ * buffer and unpack. */
 int tempi_cuda_plan_strided(const tempi_side *src, const tempi_side *dst, int64_t n,
                             const tempi_plan_hooks *hooks, tempi_plan *plan);
 
-/* Adds the device address of the descriptor block where the launches want it. Once per plan. */
+/* Patches the device address of the descriptor block into the launches. Once per plan. */
 void tempi_cuda_plan_place(tempi_plan *plan, uint64_t address);
 /* Frees the buffers; the plan is then empty. */
 void tempi_cuda_plan_free(tempi_plan *plan);
 
-/* Blocks to launch for so many threads' worth of work (> 0): enough to fill the device a few times
- * over, never more than the work needs. Kernels walk the rest in grid-sized steps. */
+/* Blocks to launch for that many threads' worth of work (> 0): enough to fill the device a few
+ * times over, never more than the work needs. Kernels cover the rest in grid-sized steps. */
 unsigned tempi_cuda_grid(int64_t work, int multiprocessors);
 
 #endif

@@ -1,9 +1,8 @@
 /* plan_boxes.c: many pieces as one launch. The descriptor block:
  *
- *   boxes[n]      80 bytes each      which chunks, which addresses, which word width
- *   axes[...]     32 bytes each      box after box, innermost first
- *   map[cells]    4 bytes each       the box of chunk g << shift, so that a block finds its own at
- * once
+ *   boxes[n]      80 bytes each   its chunks, addresses and word width
+ *   axes[...]     32 bytes each   box after box, innermost first
+ *   map[cells]    4 bytes each    the box of chunk g << shift, for a block's look-up in one step
  */
 #include "cuda/plan_piece.h"
 
@@ -11,7 +10,7 @@
 
 enum { CHUNK_WORDS = 4 * TEMPI_KERNEL_BLOCK, MAP_CELLS = 4096 };
 
-/* As tempi/kernels/_boxes.py reads it. */
+/* Layout shared with tempi/kernels/_boxes.py. */
 typedef struct box_desc {
     uint64_t dst;
     uint64_t src;
@@ -66,7 +65,7 @@ static void write_box(block *to, int i, const tempi_piece *piece)
     to->chunks += (words.end - words.first + CHUNK_WORDS - 1) / CHUNK_WORDS;
 }
 
-/* Cell g: the last box that starts at or before chunk g << shift; one cell more to close. */
+/* Cell g: the last box that starts at or before chunk g << shift, plus a closing cell. */
 static void write_map(const block *to, int nboxes, uint32_t shift, uint32_t cells)
 {
     uint32_t box = 0;

@@ -2,7 +2,7 @@
 #include "cuda/plan_piece.h"
 
 enum {
-    BLOCKS_PER_MULTIPROCESSOR = 8, /* 2048 threads: as many as the largest have room for */
+    BLOCKS_PER_MULTIPROCESSOR = 8, /* 2048 threads, the most that any multiprocessor holds */
     USUAL_MULTIPROCESSORS = 80,
     STRIDED_AXES = 4,
     TABLE_AXES = 3,
@@ -31,7 +31,7 @@ static int log2_ceil(uint32_t n)
     return n < 2 ? 0 : 32 - __builtin_clz(n - 1);
 }
 
-/* q = (w * magic >> 32) >> shift for every w < 2^31: the rule is at tempi/kernels/_place.py. */
+/* q = (w * magic >> 32) >> shift for every w < 2^31; derivation in tempi/kernels/_place.py. */
 static void set_division(tempi_word_axis *axis)
 {
     if (axis->n < 2)
@@ -85,7 +85,8 @@ static void put(tempi_launch *launch, uint64_t value)
     launch->params[launch->nparams++] = value;
 }
 
-/* dst src first end naxes, `inner` axes with their divisions, and the outermost one's strides. */
+/* Parameters: dst src first end naxes, `inner` axes with their divisions, the outermost one's
+ * strides. */
 static void put_box(tempi_launch *launch, const tempi_piece *piece, const tempi_words *words,
                     int inner)
 {
@@ -191,7 +192,7 @@ bool tempi_piece_transpose(const tempi_piece *piece, int multiprocessors, tempi_
     if (a < 0 || b < 0 || a == b || !other_axes(piece, a, b, others))
         return false;
     const tempi_piece_axis *along = &piece->axes[a], *down = &piece->axes[b];
-    /* Of a trimmed and split piece there are fewer than 2^31 words, hence fewer tiles. */
+    /* A trimmed and split piece has fewer than 2^31 words, hence fewer tiles. */
     const int64_t ta = tiles_along(along->n), tb = tiles_along(down->n);
     const int64_t tiles = ta * tb * others[0].n * others[1].n;
     *out = (tempi_launch){.kernel = TEMPI_KERNEL_TRANSPOSE_W1_I64 + log2_ceil((uint32_t)width),

@@ -1,4 +1,4 @@
-/* plan_offsets.c: offset tables as the kernels read them. */
+/* plan_offsets.c: encodes offset tables for the kernels. */
 #include "cuda/plan.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static int64_t section(int64_t bytes)
     return (bytes + SECTION - 1) / SECTION;
 }
 
-/* The one step between all entries' positions, or 0. */
+/* The constant step between all entries' positions, or 0. */
 static int64_t common_step(const tempi_table *table)
 {
     const int64_t step = table->n > 1 ? position(table, 1) : 1;
@@ -34,7 +34,7 @@ static void measure(const tempi_table *table, tempi_table_form *form)
     }
 }
 
-/* Guide cells of about one entry each. */
+/* Shift for guide cells of about one entry each. */
 static uint32_t cell_shift(int64_t span, int64_t n)
 {
     uint32_t shift = 0;
@@ -83,8 +83,7 @@ static void write_number(char *at, bool wide, int64_t j, int64_t value)
         memcpy(at + 4 * j, &narrow, sizeof narrow);
 }
 
-/* Cell g: the last entry that starts at or before packed byte g << shift; one cell more to close.
- */
+/* Cell g: the last entry that starts at or before packed byte g << shift, plus a closing cell. */
 static void write_guide(const tempi_table *table, const tempi_table_form *form, char *at)
 {
     const int64_t cells = guide_cells(form);

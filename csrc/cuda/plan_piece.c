@@ -1,4 +1,4 @@
-/* plan_piece.c: pieces: what a box is, cut, trimmed and measured. */
+/* plan_piece.c: makes pieces from boxes, trims and measures them. */
 #include "cuda/plan_piece.h"
 #include "datatype/layout.h"
 
@@ -14,14 +14,14 @@ static void push_axis(tempi_piece *piece, int64_t n, int64_t stride, int64_t pac
         piece->axes[piece->naxes++] = (tempi_piece_axis){n, stride, stride, packed};
 }
 
-/* The table as the next axis, or as the run. */
+/* Adds the table as the next axis, or as the run. */
 static int push_table(tempi_piece *piece, const tempi_box *box, const tempi_plan_hooks *hooks)
 {
     tempi_device_table there;
     const tempi_table *table = box->table;
     const bool variable = box->run == 0;
     piece->entries = table->entries;
-    if (table->n == 1) { /* a place, no axis */
+    if (table->n == 1) { /* a fixed offset, no axis */
         piece->src += (uint64_t)table->entries[0].offset;
         piece->run = variable ? table->entries[1].packed - table->entries[0].packed : piece->run;
         return TEMPI_OK;
@@ -158,7 +158,7 @@ bool tempi_piece_narrow(const tempi_piece *piece)
     if (piece->table_axis != TEMPI_NO_AXIS) {
         if (piece->form.wide || piece->run >= INT32_MAX)
             return false;
-        /* On the packed side of an irregular table: its positions. */
+        /* The packed side of an irregular table uses its positions. */
         const int64_t reach = piece->form.reach + piece->form.span;
         d += reach;
         s += reach;
@@ -181,7 +181,7 @@ static void remove_axis(tempi_piece *piece, int k)
         piece->table_axis--;
 }
 
-/* Whether axis k goes on where all of `inner`, n times its strides, ends. */
+/* Whether axis k continues where n steps along `inner` end. */
 static bool goes_on(const tempi_piece_axis *axis, int64_t n, int64_t d, int64_t s, int64_t p)
 {
     int64_t all_d, all_s;
@@ -213,7 +213,7 @@ void tempi_piece_fold(tempi_piece *piece)
 void tempi_piece_shift(tempi_piece *piece, int k, int64_t i)
 {
     if (k == TEMPI_RUN_AXIS) {
-        /* The packed side moves on; on the memory side of a table of runs the look-up does. */
+        /* The packed side advances; on the memory side of a table of runs the look-up does. */
         const bool looked_up = piece->table_axis == TEMPI_RUN_AXIS;
         piece->dst += looked_up && piece->table_in_dst ? 0 : (uint64_t)i;
         piece->src += looked_up && !piece->table_in_dst ? 0 : (uint64_t)i;
@@ -230,7 +230,7 @@ void tempi_piece_shift(tempi_piece *piece, int k, int64_t i)
     }
 }
 
-/* [first, end) of what is inside index i of the outermost axis. */
+/* Restricts [first, end) to index i of the outermost axis. */
 static void enter_axis(tempi_piece *piece, int64_t inside, int64_t i)
 {
     piece->first -= i * inside;
@@ -249,7 +249,7 @@ void tempi_piece_trim(tempi_piece *piece)
             enter_axis(piece, inside, low);
         }
         piece->axes[k].n = n;
-        if (n > 1 || k == piece->table_axis) /* even one entry is found only by looking it up */
+        if (n > 1 || k == piece->table_axis) /* even a single entry needs the look-up */
             return;
         piece->naxes--;
     }

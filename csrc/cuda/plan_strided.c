@@ -6,13 +6,12 @@
  *   source        run 64 | 8 rows            blocks of     run 16 | 4 x 16 | 8 rows
  *   destination   run 16 | 32 rows      ->   16 bytes:     run 16 | 4      | 8
  *
- * An axis of 32 is cut into 4 and 8; where counts have no such common cut there is no such plan.
- */
+ * An axis of 32 is cut into 4 and 8; counts without such a common cut have no plan. */
 #include "cuda/plan_piece.h"
 
 #include <stdlib.h>
 
-/* What is left of one side: axis k of the nest, of which `taken` parts have been made. */
+/* The rest of one side: axis k of the nest, of which `taken` parts have been made. */
 typedef struct side {
     tempi_piece piece;
     int k; /* -1: the run */
@@ -41,7 +40,7 @@ static void side_next(side *s)
     side_axis(s);
 }
 
-/* Takes the inner n of the axis; false: it cannot be cut there. */
+/* Takes the inner n of the axis; false: the axis cannot be cut there. */
 static bool side_take(side *s, int64_t n)
 {
     if (n == s->axis.n) {
@@ -58,12 +57,12 @@ static bool side_take(side *s, int64_t n)
     return true;
 }
 
-/* One axis of the common nest, out of n inner indices of both sides. */
+/* Makes one axis of the common nest, from n inner indices of both sides. */
 static bool common_axis(tempi_piece *out, const side *dst, const side *src, int64_t n, bool run)
 {
     if (dst->table && src->table)
         return false;
-    /* A table of unequal steps has its positions on one side only. */
+    /* A table with unequal steps has its positions on one side only. */
     const bool step_differs = dst->axis.p != src->axis.p && n > 1;
     if (step_differs)
         return false;
@@ -87,7 +86,7 @@ static bool common_axis(tempi_piece *out, const side *dst, const side *src, int6
     return true;
 }
 
-/* The nest that both are, as far as the shorter one goes. */
+/* Makes the common nest, as far as the shorter side goes. */
 static bool refine(side *dst, side *src, tempi_piece *out)
 {
     *out = (tempi_piece){.dst = dst->piece.src, .src = src->piece.src, .table_axis = TEMPI_NO_AXIS};
@@ -103,7 +102,7 @@ static bool refine(side *dst, side *src, tempi_piece *out)
     return true;
 }
 
-/* The first n bytes of the stream as far as they are in these two boxes. */
+/* Plans the part of the first n bytes of the stream that lies in both boxes. */
 static int pair_boxes(const tempi_side *to, const tempi_box *to_box, const tempi_side *from,
                       const tempi_box *from_box, int64_t n, const tempi_plan_hooks *hooks,
                       tempi_plan *plan)

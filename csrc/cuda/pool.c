@@ -1,9 +1,8 @@
 /* pool.c: buffers in size classes.
  *
- * What is known of a buffer is kept apart from it, since device memory cannot be written here and a
- * kernel's stray write should not reach the list. The mutex guards lists and figures only: the
- * driver may wait for the device when it allocates or frees, and is called without it.
- */
+ * The bookkeeping is separate from the buffers, since the host cannot write device memory and a
+ * kernel's stray write must not reach the lists. The mutex guards lists and counts only: allocating
+ * and freeing may wait for the device, so the driver is called without it. */
 #include "cuda/pool.h"
 #include "base/budget.h"
 #include "base/config.h"
@@ -12,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* Four classes a power of two, from 4 KiB to 2^44 bytes: at most a quarter is wasted. */
+/* Four classes per power of two, from 4 KiB to 2^44 bytes: at most a quarter is wasted. */
 enum {
     SMALLEST_SHIFT = 12,
     STEPS = 4,
@@ -26,12 +25,12 @@ typedef struct block {
     void *address;
     int64_t capacity;
     int class;
-    int home; /* the place of the device through whose context it was taken; GONE: with that context
-               */
+    /* Slot of the device through whose context it was allocated; GONE: freed with that context. */
+    int home;
     bool pinned;
 } block;
 
-/* One for pinned memory and one for each device. */
+/* There is one for pinned memory and one for each device. */
 typedef struct shelf {
     block *free[CLASSES];
     int64_t used;
@@ -115,7 +114,7 @@ static void return_list(block *list)
 
 /* ---- lists; the caller holds the lock -------------------------------------------------------- */
 
-/* All cached blocks of a shelf, in front of `list`. */
+/* Takes all cached blocks of a shelf and puts them before `list`. */
 static block *take_cached(shelf *from, block *list)
 {
     for (int c = 0; c < CLASSES; ++c) {
@@ -149,8 +148,7 @@ static block *call_in(const void *address)
     return NULL;
 }
 
-/* A cached block, or NULL and, in *surplus, what must go back to the driver before a new one fits.
- */
+/* A cached block; or NULL and, in *surplus, the blocks to free before a new one fits. */
 static block *reserve(shelf *from, int class, int64_t bound, block **surplus)
 {
     const int64_t capacity = class_capacity(class);
@@ -234,8 +232,8 @@ void *tempi_cuda_pinned_get(int place, int64_t bytes)
     return refuse(TEMPI_STAT_refused_pinned_memory);
 }
 
-/* Within the bound by the bytes asked for, as with staging memory: a bound of exactly one message
- * is one. */
+/* Compares the bytes asked for with the bound, as for staging memory: a bound of exactly one
+ * message admits that message. */
 static bool within(const tempi_cuda_device *device, int64_t bytes)
 {
     pthread_mutex_lock(&pool.lock);

@@ -1,32 +1,32 @@
-/* cuda/pool.h: device buffers and pinned host buffers that device and CPU both reach at the same
- * address. Pooled in size classes, since the driver takes tens of microseconds and more for each;
- * pinned ones in use count against TEMPI_STAGE_MAX together with plain staging memory, device ones
- * against TEMPI_DEVICE_MAX. NULL when that or memory is out: after what is cached has been given
- * back. */
+/* cuda/pool.h: device buffers, and pinned host buffers that device and CPU reach at the same
+ * address. Pooled in size classes, since each driver allocation takes tens of microseconds or more.
+ * Pinned buffers in use count against TEMPI_STAGE_MAX together with pageable staging memory, device
+ * buffers against TEMPI_DEVICE_MAX. NULL if the bound is reached or memory is out, even after
+ * cached buffers were freed. */
 #ifndef TEMPI_CUDA_POOL_H
 #define TEMPI_CUDA_POOL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* At least `bytes` bytes, aligned to 256. Pinned memory serves every device; it is taken through
- * the primary context of the one at that place: a context of the program's own would take it along
- * when it is destroyed, while MPI may still be writing it. */
+/* At least `bytes` bytes, aligned to 256. Pinned memory serves every device; it is allocated
+ * through the primary context of the slot's device: a context of the program would free it when
+ * destroyed, while MPI may still be writing it. */
 void *tempi_cuda_pinned_get(int place, int64_t bytes);
 void *tempi_cuda_buffer_get(int place, int64_t bytes);
-/* Gives a buffer of either kind back, on any thread. The device must be done with it. False, and
- * nothing is done, when the address is not the beginning of a buffer in use of these pools. */
+/* Returns a buffer of either kind, on any thread. The device must be done with it. False, with no
+ * effect, if the address is not the start of a buffer of these pools in use. */
 bool tempi_cuda_pool_put(void *buffer);
-/* Whether the address is the beginning of a pinned buffer of ours that is in use. */
+/* Whether the address is the start of a pinned buffer of the pool in use. */
 bool tempi_cuda_pool_pinned(const void *buffer);
-/* Gives cached buffers back to the driver. */
+/* Frees cached buffers. */
 void tempi_cuda_pool_trim(void);
-/* The buffers at that place went with their context: those in use are forgotten when they are put.
- */
+/* Forgets the buffers of a slot whose context is gone: those in use are dropped when they are
+ * put. */
 void tempi_cuda_pool_forget(int place);
-/* Gives all buffers back, those in use included: before the contexts go. */
+/* Frees all buffers, those in use included: before the contexts go. */
 void tempi_cuda_pool_clear(void);
-/* Bytes in buffers handed out and in cached ones, both kinds: for tests. */
+/* Bytes in buffers in use and in cached ones, both kinds: for tests. */
 int64_t tempi_cuda_pool_used(void);
 int64_t tempi_cuda_pool_cached(void);
 

@@ -1,10 +1,10 @@
-/* stream_order.c: what tempi does comes after what the program has put into its streams. */
+/* stream_order.c: orders tempi's work after the work in the program's streams. */
 #include "cuda/device.h"
 #include "pack/pack.h"
 
 static _Thread_local struct {
     uintptr_t stream;
-    int place; /* of the device whose context is current for it */
+    int place; /* slot of the buffer's device */
 } named[2];    /* by direction */
 
 void tempi_cuda_name_stream(int direction, int place, uintptr_t stream)
@@ -33,15 +33,14 @@ static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream theirs,
         return status;
     status = TEMPI_CU(EventRecord, event, theirs);
     if (status == TEMPI_OK)
-        status = TEMPI_CU(StreamWaitEvent, stream, event,
-                          0); /* as recorded now: it may be used again at once */
+        /* Captures the event as recorded now, so the event can be reused at once. */
+        status = TEMPI_CU(StreamWaitEvent, stream, event, 0);
     tempi_cuda_event_put(device, event);
     return status;
 }
 
-/* An event can be recorded only in a stream of its own device. The stream that the program named
- * may be another's: that, and whatever else goes wrong with the event, is made good by waiting
- * here. */
+/* An event can be recorded only in a stream of its own device, and the stream that the program set
+ * may be another device's. In that case, and for any other failure of the event, block here. */
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then)
 {

@@ -2,7 +2,7 @@
 #include "base/stats.h"
 #include "cuda/batch.h"
 
-/* Doing it again does no harm: the source is not written. */
+/* Safe to retry: the source is not written. */
 static int put(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
 {
     int status = tempi_cuda_order(batch->device, batch->device->streams[batch->direction], 0);

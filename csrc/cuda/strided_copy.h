@@ -1,13 +1,13 @@
-/* cuda/strided_copy.h: strided memory to strided memory of one device, in one launch: a message to
- * oneself. */
-#ifndef TEMPI_CUDA_MOVE_H
-#define TEMPI_CUDA_MOVE_H
+/* cuda/strided_copy.h: copy between two strided layouts on one device, in one launch: a loopback
+ * message. */
+#ifndef TEMPI_CUDA_STRIDED_COPY_H
+#define TEMPI_CUDA_STRIDED_COPY_H
 
 #include "cuda/plan.h"
 
-/* The first n packed bytes of src to where the first n of dst belong; ordered after the program's
- * stream, returns when they are there. TEMPI_ERR_UNSUPPORTED: the two layouts cannot be walked
- * together. After any failure packing and unpacking is still as good as before. */
+/* Copies the first n packed bytes of src to the positions of the first n of dst, ordered after the
+ * program's stream; returns when done. TEMPI_ERR_UNSUPPORTED: the two layouts have no common nest.
+ * After any failure the caller can still pack and unpack. */
 int tempi_cuda_move(int device, const tempi_side *src, const tempi_side *dst, int64_t n);
 
 static inline tempi_side tempi_side_of(const tempi_op *op)

@@ -14,8 +14,7 @@ static bool get(tempi_op *op)
     return op->packed != NULL;
 }
 
-/* What can be done with less: without device memory one-shot, without pinned memory a copy from
- * plain memory. */
+/* Fallbacks: without device memory one-shot, without pinned memory a copy from pageable memory. */
 bool tempi_packed_get(tempi_op *op, bool must)
 {
     if (get(op))

@@ -39,7 +39,7 @@ tempi_record *tempi_record_new(void)
         record = spare_get();
     if (!record && !(record = malloc(sizeof *record)))
         return NULL;
-    /* One by one: the compiler clears the whole record with a string instruction, which takes 10
+    /* Set one by one: the compiler clears a whole record with a string instruction, which takes 10
      * ns. */
     record->ops = NULL;
     record->receives = record->active = record->settled = record->cancelled = record->gapped =
@@ -129,7 +129,7 @@ bool tempi_records_put(tempi_record *record)
 
 void tempi_records_remove(tempi_record_slot *slot)
 {
-    /* Backward shift: move up whatever could no longer be found behind the gap. */
+    /* Backward-shift deletion: move up every entry that the gap would make unreachable. */
     uintptr_t gap = (uintptr_t)(slot - tempi_records.slots);
     for (uintptr_t i = gap;;) {
         i = (i + 1) & tempi_records.mask;

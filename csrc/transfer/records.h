@@ -1,8 +1,7 @@
-/* What tempi owes to a request. A record belongs to one incomplete, hence unique, request handle
- * (complete requests share handles on every library). Handles are uintptr_t here; this part knows
- * no MPI. A record is claimed (taken out of the table) before the library may free its handle, and
- * put back if the request turns out to be incomplete; so one thread at a time owns it.
- */
+/* Per-request state. A record belongs to one incomplete, hence unique, request handle (complete
+ * requests share handles on every library). Handles are uintptr_t here; this part is independent of
+ * the MPI ABI. A record is claimed (taken out of the table) before the library may free its handle,
+ * and put back if the request turns out to be incomplete; so one thread at a time owns it. */
 #ifndef TEMPI_TRANSFER_RECORDS_H
 #define TEMPI_TRANSFER_RECORDS_H
 
@@ -12,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The shim's, which defines them: this part only carries the pointers. */
+/* Defined by the shim: this part only carries the pointers. */
 struct tempi_record_ops;
 struct tempi_typemap;
 struct tempi_bounce;
@@ -20,31 +19,32 @@ struct tempi_posted;
 struct tempi_mpi;
 
 typedef struct tempi_record {
-    uintptr_t request; /* the handle that the program holds */
+    uintptr_t request; /* the program's handle */
     const struct tempi_record_ops *ops;
     bool receives;
-    bool active;    /* persistent: started and not yet completed */
-    bool settled;   /* the data has been moved, only the handle is left */
-    bool cancelled; /* MPI_Cancel was called */
-    bool gapped;    /* the bytes go with a gap before the last one: the shim's (wire.h) */
-    tempi_op op;    /* op.packed is a buffer that the record owns (packed_buffer.h) */
+    bool active;                   /* persistent: started and not yet completed */
+    bool settled;                  /* the data has been moved, only the handle remains */
+    bool cancelled;                /* MPI_Cancel was called */
+    bool gapped;                   /* sent with a gap before the last byte (shim/p2p/wire.h) */
+    tempi_op op;                   /* op.packed is owned by the record (packed_buffer.h) */
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_bounce *bounce;   /* host memory in place of device buffers; op is empty then */
     int error;                     /* an MPI error: packing, posting or unpacking failed */
-    bool told;                     /* the communicator's error handler has heard of it */
-    uintptr_t comm;                /* whose error handler hears of it */
-    int64_t index;                 /* while claimed from an array of requests: its place there */
-    struct tempi_record *next;     /* in the queue, the orphans, or the free list */
-    struct tempi_record *beside;   /* in a claim: a queued send can be in both */
+    bool told;                     /* reported to the communicator's error handler */
+    uintptr_t comm;                /* the communicator whose error handler is called */
+    int64_t index;                 /* its index in the claimed array of requests */
+    struct tempi_record *next;     /* in the deferred sends, the orphans, or the free list */
+    struct tempi_record *beside;   /* in a claim: a deferred send can be in both */
 
-    /* A receive from the process itself. */
-    struct tempi_posted *waits_in; /* the list that it is in; NULL: none */
-    struct tempi_record *behind;   /* in that list */
-    bool moved;                    /* its bytes are there before its message is */
+    /* A receive from this process itself (loopback). */
+    struct tempi_posted *waits_in; /* the list of posted receives that it is in; NULL: none */
+    struct tempi_record *behind;   /* next in that list */
+    bool moved;                    /* its bytes arrived before its message */
 
-    /* Proxy: how to post the send, and what came of it. */
-    struct tempi_record *receive; /* whose memory op.into is; valid until it is posted */
-    const struct tempi_mpi *mpi;  /* the functions that the call came by */
+    /* Proxy: the arguments of the deferred send, and its result. */
+    struct tempi_record
+        *receive;                /* the receive that owns op.into; valid until the send is posted */
+    const struct tempi_mpi *mpi; /* the MPI functions of the ABI that the call used */
     tempi_ticket ticket;
     bool posted;
     uintptr_t inner;
@@ -53,9 +53,9 @@ typedef struct tempi_record {
     int tag;
 } tempi_record;
 
-/* A record without operations that owes nothing, or NULL. What only a proxy has is not set. */
+/* A record without operations, or NULL. Members that only a proxy uses are not set. */
 tempi_record *tempi_record_new(void);
-/* Gives back the record, its staging buffer and its hold on the layout. */
+/* Frees the record, its staging buffer and its reference to the layout. */
 void tempi_record_free(tempi_record *record);
 
 /* The table: open addressing, linear probing, at most a quarter full. */
@@ -84,7 +84,7 @@ static inline uintptr_t tempi_records_home(uintptr_t request)
     return (uintptr_t)(((uint64_t)request * 0x9E3779B97F4A7C15u) >> tempi_records.shift);
 }
 
-/* Caller holds tempi_records.lock. NULL if the request is not tracked. */
+/* Caller holds tempi_records.lock. NULL: the request is not tracked. */
 static inline tempi_record_slot *tempi_records_find(uintptr_t request)
 {
     if (tempi_records.count == 0)
@@ -103,9 +103,9 @@ void tempi_records_remove(tempi_record_slot *slot);
 
 /* False when out of memory. record->request is the key and is not 0. */
 bool tempi_records_put(tempi_record *record);
-/* The record of a request, now owned by the caller; NULL if it is not tracked. */
+/* Takes the record of a request out of the table; NULL: the request is not tracked. */
 tempi_record *tempi_records_claim(uintptr_t request);
-/* Room for one more, so that the next put cannot fail. */
+/* Reserves room for one more, so that the next put cannot fail. */
 bool tempi_records_reserve(void);
 
 #endif

@@ -4,12 +4,11 @@
 enum { ALIGNMENT = 64, SLAB_BYTES = 8 << 20 };
 
 struct tempi_slab {
-    int64_t pieces; /* handed out */
-    int64_t used;   /* bytes, from the slab's start */
+    int64_t pieces; /* in use */
+    int64_t used;   /* bytes cut so far, from the slab's start */
 };
 
-/* The one that pieces are cut from. Space is never cut twice: the caller keeps its pieces and hands
- * them out again. */
+/* The slab being cut. Space is never cut twice: the caller caches its pieces and reuses them. */
 static tempi_slab *open_slab;
 
 static tempi_slab *slab_new(void)

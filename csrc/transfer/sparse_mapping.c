@@ -1,11 +1,10 @@
-/* sparse_mapping.c: where is room for all stretches at once?
+/* sparse_mapping.c: finds one shift at which all segments fit.
  *
- * 1. Stretches that are near each other are one.
- * 2. A shift is tried: small ones first, up and down in turn, since the neighbourhood of what a
- * program has mapped is mostly free.
- * 3. Every stretch is mapped at its shifted place, if nothing is there; else all go back, and the
- * next shift is tried.
- */
+ * 1. Merge segments that are close to each other.
+ * 2. Try shifts: small ones first, up and down in turn, since the neighbourhood of a program's
+ *    mappings is mostly free.
+ * 3. Map every segment at its shifted address, if that is free; else unmap all and try the next
+ *    shift. */
 #include "transfer/sparse_mapping.h"
 #include "tempi.h"
 
@@ -14,7 +13,7 @@
 #include <sys/mman.h>
 
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17; older ones take the address for a hint */
+#define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17; older kernels treat the address as a hint */
 #endif
 
 enum { PAGE = 4096, TRIES = 256 };
@@ -89,7 +88,7 @@ static bool map_all(const tempi_sparse *apart, int64_t shift)
     return true;
 }
 
-/* The largest stretch, at least 64 GiB: with less, a shift could meet itself. */
+/* The largest segment, at least 64 GiB: a smaller shift could overlap the segments themselves. */
 static int64_t step_of(const tempi_sparse *apart)
 {
     int64_t step = NEAR;

@@ -8,32 +8,31 @@
 
 #include <stdlib.h>
 
-/* Size classes: four a power of two, from 256 bytes, so at most a quarter is wasted. */
+/* Size classes: four per power of two, from 256 bytes, so at most a quarter is wasted. */
 enum { SMALLEST_SHIFT = 8, STEPS = 4, CLASSES = (48 - SMALLEST_SHIFT) * STEPS, ALIGNMENT = 64 };
 
 typedef struct header {
     int64_t capacity;
-    tempi_slab *slab; /* that it is a piece of; NULL: memory of its own */
+    tempi_slab *slab; /* the slab that it was cut from; NULL: memory of its own */
     int32_t class;
     struct header *next;
 } header;
 
 _Static_assert(sizeof(header) <= ALIGNMENT, "the header fits in front of the aligned buffer");
 
-/* A short message is over in the time of a few divisions and locks, so its buffers are of one class
- * and stay counted in the budget while they are free: at most so many, and no more than a share of
- * the bound. */
+/* A short message takes only as long as a few divisions and locks. So short buffers share one class
+ * and stay counted in the budget while free; their number and share of the bound are limited. */
 enum { SHORT = 1 << 10, SHORT_CLASS = 2 * STEPS, SHORTS = 256, SHORTS_SHARE = 16 };
-/* With less than this as bound, threads keep none for themselves. */
+/* With a smaller bound there are no thread caches. */
 enum { ROOM_FOR_THREADS = 16 << 20 };
 
 static struct {
     tempi_lock lock;
-    int64_t used;   /* bytes handed out, free short ones included */
+    int64_t used;   /* bytes in use, free short buffers included */
     int64_t cached; /* bytes in the free lists */
     header *free[CLASSES];
     header *shorts;
-    int64_t nshorts; /* free ones */
+    int64_t nshorts; /* free short buffers */
 } pool;
 
 static int64_t class_capacity(int class)
@@ -65,7 +64,7 @@ static void drop(header *h)
         free(h);
 }
 
-/* Gives their part of the budget back; returns its bytes. */
+/* Frees the short buffers' share of the budget; returns its bytes. */
 static int64_t drop_shorts(void)
 {
     const int64_t bytes = pool.nshorts * class_capacity(SHORT_CLASS);
@@ -131,7 +130,7 @@ static header *short_get(void)
     return h;
 }
 
-/* False: it goes the way of all buffers. */
+/* False: the buffer takes the general path. */
 static bool short_put(header *h)
 {
     tempi_lock_acquire(&pool.lock);
@@ -146,7 +145,7 @@ static bool short_put(header *h)
     return kept;
 }
 
-/* The budget may be short of what free short buffers hold. */
+/* If the budget does not suffice, frees the short buffers' share and tries again. */
 static bool budget_take(int64_t bytes, int64_t capacity)
 {
     if (tempi_budget_take(capacity, capacity))
@@ -189,7 +188,7 @@ void *tempi_stage_get(int64_t bytes)
     return h ? (char *)h + ALIGNMENT : NULL;
 }
 
-enum { BEYOND = -1 }; /* the class of a buffer that is not the pool's */
+enum { BEYOND = -1 }; /* class of a buffer outside the pool */
 
 void *tempi_stage_get_beyond(int64_t bytes)
 {
@@ -200,7 +199,7 @@ void *tempi_stage_get_beyond(int64_t bytes)
     return (char *)h + ALIGNMENT;
 }
 
-/* Back to the pool, from wherever. */
+/* Returns a buffer to the pool. */
 static void put(void *object)
 {
     header *h = object;

@@ -1,4 +1,4 @@
-/* call_counts.c: the functions by name, how often each was called, and what is left. */
+/* call_counts.c: the functions by name, their call counts, and the objects still alive. */
 #include "emulator/core/emulator.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ static const char *const symbols[] = {
 #undef TEMPI_EMU_SYMBOL
 };
 
-/* The length of a symbol's name without _v2 and the like. */
+/* The length of a symbol's name without a version suffix such as _v2. */
 static size_t plain_length(const char *symbol)
 {
     const char *const suffix = strstr(symbol, "_v");
@@ -38,13 +38,13 @@ const char *tempi_emu_function_name(tempi_emu_function function)
     return name;
 }
 
-/* The newest version of a function, as cuGetProcAddress gives it. */
+/* The newest version of a function, as cuGetProcAddress returns it. */
 void *tempi_emu_function_find(const char *name)
 {
     const char *found = NULL;
     for (size_t i = 0; i < TEMPI_EMU_FUNCTIONS; i++)
         if (same(symbols[i], name) || strcmp(symbols[i], name) == 0)
-            found = symbols[i]; /* a later row is a later version */
+            found = symbols[i]; /* later rows are later versions */
     if (strcmp(name, "cuGetProcAddress_v1") == 0)
         found = "cuGetProcAddress";
     Dl_info self;
@@ -59,8 +59,8 @@ void *tempi_emu_function_find(const char *name)
 }
 
 TEMPI_EMU_API uint64_t tempi_emulator_count(const char *name);
-/* How often a function was called, failed calls included; all versions of it; "" for all functions.
- */
+/* Number of calls of a function in all its versions, failed calls included; "": of all
+ * functions. */
 TEMPI_EMU_API uint64_t tempi_emulator_count(const char *name)
 {
     uint64_t calls = 0;
@@ -85,7 +85,7 @@ static size_t ranges_of(unsigned kinds)
     return n;
 }
 
-/* The things that a program makes and has to free. */
+/* The kinds of objects that a program creates and has to free. */
 static const struct {
     const char *name;
     unsigned kinds;
@@ -101,7 +101,7 @@ static const struct {
 enum { THINGS = sizeof things / sizeof *things };
 
 TEMPI_EMU_API int64_t tempi_emulator_live(const char *name);
-/* How many of a kind exist now; -1 for an unknown kind. */
+/* Number of live objects of a kind; -1: unknown kind. */
 TEMPI_EMU_API int64_t tempi_emulator_live(const char *name)
 {
     int64_t n = -1;
@@ -113,7 +113,7 @@ TEMPI_EMU_API int64_t tempi_emulator_live(const char *name)
     return n;
 }
 
-/* One line of JSON at the end of the file, by one write, so that processes may share the file. */
+/* Appends one line of JSON in one write, so that processes can share the file. */
 void tempi_emu_report(void)
 {
     static char text[16384];

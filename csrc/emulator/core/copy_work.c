@@ -1,14 +1,13 @@
-/* copy_work.c: copies and fills as work of streams.
+/* copy_work.c: copies and fills as stream work.
  *
- * What is pageable is treated as the driver documents at the least: a pageable source has been read
- * when the call returns, a copy to pageable memory is finished then.
- */
+ * Pageable memory gets the minimum that the driver documents: a pageable source has been read when
+ * the call returns, and a copy to pageable memory is finished then. */
 #include "emulator/core/copy_work.h"
 #include "emulator/core/emulator.h"
 
 #include <stdlib.h>
 
-/* A range of virtual addresses may be mapped piece by piece: what adjoins is one to a copy. */
+/* A virtual address range may be mapped piece by piece: a copy may span adjacent mappings. */
 static bool holds(const tempi_emu_range *range, uint64_t address, size_t extent)
 {
     size_t left = range->size - (address - range->base);
@@ -52,7 +51,7 @@ static void drop_box(tempi_emu_op *op)
     free(((tempi_emu_box *)(void *)op->payload)->staged);
 }
 
-/* Reads a pageable source now, into a packed copy of its own. */
+/* Reads a pageable source now, into a packed copy. */
 static CUresult stage(tempi_emu_box *box)
 {
     uint8_t *const bytes = malloc(box->width * box->height * box->depth);
@@ -108,7 +107,7 @@ CUresult tempi_emu_copy(tempi_emu_context *context, const tempi_emu_transfer *t)
         return CUDA_ERROR_INVALID_VALUE;
     box.dst = dst.bytes;
     box.src = src.bytes;
-    /* Between devices nobody waits; whoever calls a synchronous copy with host memory does. */
+    /* Copies between devices do not block; synchronous copies with host memory do. */
     const bool wait = t->wait ? !(dst_device && src_device) : dst.range == NULL;
     if (!wait && src.range == NULL)
         result = stage(&box);

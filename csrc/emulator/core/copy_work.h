@@ -1,4 +1,4 @@
-/* copy_work.h: what a copy function asks for. */
+/* copy_work.h: the arguments of a copy function. */
 #ifndef TEMPI_EMULATOR_COPY_H
 #define TEMPI_EMULATOR_COPY_H
 
@@ -11,7 +11,7 @@ typedef struct {
     uint64_t src;
     tempi_emu_must dst_must;
     tempi_emu_must src_must;
-    tempi_emu_box box; /* its pointers and its staging are made by tempi_emu_copy */
+    tempi_emu_box box; /* tempi_emu_copy sets its pointers and staging */
     CUstream stream;
     bool wait; /* a synchronous function */
 } tempi_emu_transfer;

@@ -1,9 +1,8 @@
-/* emulator.h: what the parts of the emulated CUDA driver share.
+/* emulator.h: shared by the parts of the emulated CUDA driver.
  *
- * One lock covers all state. An exported function takes it by tempi_emu_enter and gives it back by
- * tempi_emu_leave; work of streams runs without it. Device addresses are reserved without access;
- * the same memory is readable for the emulator alone at a fixed distance (space.c).
- */
+ * One lock covers all state. An exported function takes it in tempi_emu_enter and releases it in
+ * tempi_emu_leave; stream work runs without it. Device addresses are reserved without access; only
+ * the emulator can access the same memory, at a fixed distance (space.c). */
 #ifndef TEMPI_EMULATOR_EMULATOR_H
 #define TEMPI_EMULATOR_EMULATOR_H
 
@@ -37,7 +36,7 @@ typedef struct {
 } tempi_emu_options;
 
 extern tempi_emu_options tempi_emu_option;
-/* After which work runs that nobody waits for; tests write it. */
+/* Delay after which work runs that nobody waits for; tests write it. */
 extern TEMPI_EMU_API uint64_t tempi_emulator_delay_ns;
 
 typedef struct tempi_emu_stream tempi_emu_stream;
@@ -47,10 +46,10 @@ typedef struct tempi_emu_context tempi_emu_context;
 struct tempi_emu_context {
     int device;
     bool active;
-    unsigned life; /* of a handle that is used again: how often it was destroyed */
+    unsigned life; /* a handle is reused: how often it was destroyed */
     unsigned retained;
     unsigned flags;
-    bool peers[EMU_CONTEXTS]; /* whose memory it may access */
+    bool peers[EMU_CONTEXTS]; /* contexts whose memory it may access */
     CUresult sticky;
     tempi_emu_stream *legacy;
 };
@@ -58,20 +57,20 @@ struct tempi_emu_context {
 extern tempi_emu_context tempi_emu_contexts[EMU_CONTEXTS];
 extern uint64_t tempi_emu_used[EMU_DEVICES]; /* bytes of each device */
 
-/* ---- state.c: every call comes and goes here ------------------------------------------------- */
+/* ---- state.c: entry and exit of every call --------------------------------------------------- */
 typedef enum { EMU_ALWAYS, EMU_INIT, EMU_CONTEXT } tempi_emu_need;
 
-/* Counts the call, fails it if it is to fail, and takes the lock if it did not fail. *context is
- * the current one where one is needed. */
+/* Counts the call, fails it if injected, and takes the lock unless it failed. *context: the current
+ * context, if `need` requires one. */
 CUresult tempi_emu_enter(tempi_emu_function function, tempi_emu_need need,
                          tempi_emu_context **context);
 CUresult tempi_emu_leave(CUresult result);
 void tempi_emu_lock(void);
 void tempi_emu_unlock(void);
-void tempi_emu_wait(uint64_t nanoseconds); /* for the state to change, at most so long */
+void tempi_emu_wait(uint64_t nanoseconds); /* waits for a state change, at most that long */
 void tempi_emu_changed(void);
 uint64_t tempi_emu_now(void);
-bool tempi_emu_stopped(void); /* the driver is gone, or the device is lost */
+bool tempi_emu_stopped(void); /* the driver is shut down, or the device is lost */
 void tempi_emu_start(void);
 extern _Thread_local bool tempi_emu_in_callback;
 
@@ -89,16 +88,16 @@ void tempi_emu_report(void);
 extern _Atomic uint64_t tempi_emu_calls[TEMPI_EMU_FUNCTIONS];
 extern _Atomic uint64_t tempi_emu_launches;
 
-/* ---- space.c: device addresses and what is behind them --------------------------------------- */
+/* ---- space.c: device addresses and the memory behind them ------------------------------------ */
 enum { EMU_PAGE = 4096 };
 bool tempi_emu_space_init(void);
-uint64_t tempi_emu_space_take(uint64_t size, uint64_t align, uint64_t hint); /* 0: no room */
+uint64_t tempi_emu_space_take(uint64_t size, uint64_t align, uint64_t hint); /* 0: no space */
 void tempi_emu_space_give(uint64_t address);
 bool tempi_emu_space_holds(uint64_t address);
-/* Backs device addresses by bytes of the file. */
+/* Maps bytes of the file to device addresses. */
 bool tempi_emu_space_map(uint64_t address, uint64_t size, uint64_t offset);
 void tempi_emu_space_unmap(uint64_t address, uint64_t size);
-void tempi_emu_space_forget(uint64_t offset, uint64_t size); /* gives the pages back */
+void tempi_emu_space_forget(uint64_t offset, uint64_t size); /* frees the pages */
 uint8_t *tempi_emu_space_bytes(uint64_t address);
 uint64_t tempi_emu_space_offset(uint64_t address); /* in the file of this process */
 
@@ -116,13 +115,13 @@ typedef enum {
 typedef struct tempi_emu_range {
     uint64_t base;
     uint64_t size;  /* as asked for */
-    uint8_t *bytes; /* where the emulator reads and writes it */
-    uint64_t id;    /* never used again */
+    uint8_t *bytes; /* the emulator's own mapping */
+    uint64_t id;    /* never reused */
     uint64_t block; /* the allocation behind it */
     int device;
-    tempi_emu_context *context; /* that it goes with; NULL: none */
+    tempi_emu_context *context; /* the context that frees it; NULL: none */
     tempi_emu_kind kind;
-    unsigned readable; /* bit k: device k may access it whatever peers are enabled */
+    unsigned readable; /* bit k: device k may access it without peer access */
     CUmemoryPool pool;
 } tempi_emu_range;
 
@@ -152,7 +151,7 @@ CUresult tempi_emu_drive_device(int device); /* all of its contexts */
 typedef struct {
     tempi_emu_stream *stream;
     uint64_t number;
-} tempi_emu_point; /* in a stream, after that many of its operations */
+} tempi_emu_point; /* position in a stream: after that many operations */
 
 struct tempi_emu_op {
     tempi_emu_op *next;
@@ -172,15 +171,15 @@ struct tempi_emu_stream {
     tempi_emu_stream *next;
     tempi_emu_context *context;
     unsigned flags;
-    const void *thread; /* whose default stream it is; NULL: nobody's */
+    const void *thread; /* the thread whose default stream it is; NULL: none */
     unsigned references;
     bool destroyed;
     bool running;
     uint64_t id;
     uint64_t submitted;
     uint64_t completed;
-    uint64_t wanted; /* somebody asked for operations up to here */
-    unsigned asked;  /* how often since the last progress */
+    uint64_t wanted; /* operations up to here were queried */
+    unsigned asked;  /* queries since the last progress */
     tempi_emu_op *head;
     tempi_emu_op *tail;
 };
@@ -189,7 +188,7 @@ tempi_emu_stream *tempi_emu_stream_new(tempi_emu_context *context, unsigned flag
 void tempi_emu_stream_hold(tempi_emu_stream *stream);
 void tempi_emu_stream_drop(tempi_emu_stream *stream);
 tempi_emu_stream *tempi_emu_streams(void);
-/* The stream behind a handle, the default streams' special ones included. */
+/* The stream of a handle, including the special handles of default streams. */
 CUresult tempi_emu_stream_of(tempi_emu_context *context, CUstream handle,
                              tempi_emu_stream **stream);
 tempi_emu_op *tempi_emu_op_new(tempi_emu_stream *stream, size_t payload,
@@ -197,7 +196,7 @@ tempi_emu_op *tempi_emu_op_new(tempi_emu_stream *stream, size_t payload,
 void tempi_emu_op_free(tempi_emu_op *op);
 bool tempi_emu_op_after(tempi_emu_op *op, tempi_emu_point point);
 CUresult tempi_emu_submit(tempi_emu_op *op);
-CUresult tempi_emu_drive(tempi_emu_point point);              /* until it is reached */
+CUresult tempi_emu_drive(tempi_emu_point point); /* runs work until the point is reached */
 CUresult tempi_emu_drive_context(tempi_emu_context *context); /* all of its streams */
 bool tempi_emu_reached(tempi_emu_point point);
 void tempi_emu_ask(tempi_emu_point point);
@@ -208,7 +207,7 @@ typedef struct tempi_emu_event tempi_emu_event;
 size_t tempi_emu_event_count(void);
 size_t tempi_emu_stream_count(void);
 size_t tempi_emu_module_count(void);
-/* What goes with a context, whose work is done. */
+/* Frees the events, streams and modules of a context whose work is done. */
 void tempi_emu_events_end(const tempi_emu_context *context);
 void tempi_emu_streams_end(const tempi_emu_context *context);
 void tempi_emu_modules_end(const tempi_emu_context *context);

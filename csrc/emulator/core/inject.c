@@ -31,7 +31,7 @@ static const struct {
 #undef TEMPI_EMU_ROW
 };
 
-/* The error that a function is most likely to fail with. */
+/* The most likely error of a function. */
 static int usual_error(const char *name)
 {
     if (strstr(name, "Alloc") != NULL || strstr(name, "Create") != NULL)
@@ -73,8 +73,8 @@ static bool add_rule(const char *text)
 }
 
 TEMPI_EMU_API int tempi_emulator_fail(const char *text);
-/* As the variable, for the calls counted from the start; "" takes all rules back. 0 if understood.
- */
+/* Like the variable, counting calls from the driver's start; "" removes all rules. 0:
+ * understood. */
 TEMPI_EMU_API int tempi_emulator_fail(const char *text)
 {
     char each[3 * NAME];

@@ -1,4 +1,4 @@
-/* options.c: the environment, messages to the person, and chance. */
+/* options.c: environment, messages to the user, and random numbers. */
 #include "emulator/core/emulator.h"
 
 #include <stdarg.h>
@@ -25,7 +25,7 @@ void tempi_emu_say(const char *format, ...)
     (void)written;
 }
 
-/* A number with an optional K, M or G; `otherwise` where the variable is unset or no number. */
+/* A number with an optional K, M or G; `otherwise` if the variable is unset or not a number. */
 static uint64_t number(const char *name, uint64_t otherwise)
 {
     const char *const text = getenv(name);
@@ -53,7 +53,7 @@ static uint64_t number(const char *name, uint64_t otherwise)
     return value;
 }
 
-/* A version as 12.4, times ten to the `scale`: 12040 or 124. */
+/* A version such as 12.4 as a number, by the given units: 12040 or 124. */
 static int version(const char *name, int otherwise, int major_unit, int minor_unit)
 {
     const char *const text = getenv(name);
@@ -69,7 +69,7 @@ static int version(const char *name, int otherwise, int major_unit, int minor_un
 }
 
 TEMPI_EMU_API int tempi_emulator_streams(const char *mode);
-/* Says when work of streams runs, from now on: immediate, deferred or random. 0 if understood. */
+/* Sets when stream work runs: immediate, deferred or random. 0: understood. */
 TEMPI_EMU_API int tempi_emulator_streams(const char *mode)
 {
     static const char *const names[] = {"immediate", "deferred", "random"};
@@ -96,8 +96,8 @@ void tempi_emu_options_read(void)
     const uint64_t devices = number("TEMPI_EMULATOR_DEVICES", 1);
     o->devices = devices > EMU_DEVICES ? EMU_DEVICES : (int)devices;
     o->memory = number("TEMPI_EMULATOR_MEMORY", 4ull << 30);
-    tempi_emulator_delay_ns = number("TEMPI_EMULATOR_DELAY", 2000) *
-                              1000; /* given in microseconds */
+    /* The variable is in microseconds. */
+    tempi_emulator_delay_ns = number("TEMPI_EMULATOR_DELAY", 2000) * 1000;
     o->seed = number("TEMPI_EMULATOR_SEED", 1);
     o->capability = version("TEMPI_EMULATOR_CAPABILITY", 90, 10, 1);
     o->driver = version("TEMPI_EMULATOR_DRIVER", 12040, 1000, 10);

@@ -1,10 +1,9 @@
-/* queue.c: streams as queues of work that runs later.
+/* queue.c: streams as queues of deferred work.
  *
- * An operation may run when it is the first of its stream and all points that it comes after are
- * reached. Who waits for a point runs what leads to it. What nobody waits for is run by a thread of
- * the driver's own: after a delay, or soon when somebody keeps asking. Callbacks always run there,
- * since a caller may hold locks that they take.
- */
+ * An operation can run if it is the first of its stream and all points that it depends on are
+ * reached. A waiting thread runs the work that its point depends on. The driver's own thread runs
+ * the rest: after a delay, or soon if the program keeps querying. Callbacks always run there, since
+ * a waiting thread may hold locks that they take. */
 #include "emulator/core/emulator.h"
 
 #include <pthread.h>
@@ -12,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { MAGIC = 0x57e4, PATIENCE = 8 /* questions before work is hurried */, DEEP = 1000 };
+enum { MAGIC = 0x57e4, PATIENCE = 8 /* queries before work is hurried */, DEEP = 1000 };
 
 static tempi_emu_stream *streams;
 static uint64_t last_id = 16;
@@ -153,7 +152,7 @@ static bool blocking(const tempi_emu_stream *stream)
     return (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
 }
 
-/* The legacy default stream waits for all blocking streams of its context, and they for it. */
+/* The legacy default stream waits for all blocking streams of its context, and vice versa. */
 static bool after_defaults(tempi_emu_op *op)
 {
     tempi_emu_stream *const legacy = op->stream->context->legacy;
@@ -175,7 +174,7 @@ static bool may_run(const tempi_emu_op *op)
     return true;
 }
 
-/* Runs the first operation of a stream; the lock is away while it runs. */
+/* Runs the first operation of a stream, with the lock released. */
 static void run_head(tempi_emu_stream *stream)
 {
     tempi_emu_op *const op = stream->head;
@@ -199,7 +198,8 @@ static void run_head(tempi_emu_stream *stream)
     tempi_emu_changed();
 }
 
-/* A stream on the way to this one's next operation whose first operation may run now. */
+/* Finds a stream that this one's next operation depends on and whose first operation can run
+ * now. */
 static tempi_emu_stream *runnable(tempi_emu_stream *stream, bool callbacks, int deep)
 {
     const tempi_emu_op *const op = stream->head;
@@ -255,7 +255,7 @@ CUresult tempi_emu_drive_context(tempi_emu_context *context)
     return tempi_emu_stopped() ? CUDA_ERROR_DEVICE_UNAVAILABLE : context->sticky;
 }
 
-/* A question is no wait; but who keeps asking will have an answer. */
+/* A query does not wait, but repeated queries hurry the work. */
 void tempi_emu_ask(tempi_emu_point point)
 {
     if (++point.stream->asked >= PATIENCE)
@@ -264,7 +264,7 @@ void tempi_emu_ask(tempi_emu_point point)
 
 /* ---- submitting ------------------------------------------------------------------------------ */
 
-/* Runs what may run of a stream, as far as it goes without waiting. */
+/* Runs the operations of a stream that can run without waiting. */
 static void run_some(tempi_emu_stream *stream, uint64_t most)
 {
     tempi_emu_stream_hold(stream);
@@ -305,7 +305,7 @@ CUresult tempi_emu_submit(tempi_emu_op *op)
 
 /* ---- the driver's thread --------------------------------------------------------------------- */
 
-/* Something that is to run now, or else *due is when to look again. */
+/* A stream with due work; else NULL, and *due is the time of the next check. */
 static tempi_emu_stream *overdue(uint64_t now, uint64_t *due)
 {
     for (tempi_emu_stream *s = streams; s != NULL; s = s->next) {
@@ -320,7 +320,7 @@ static tempi_emu_stream *overdue(uint64_t now, uint64_t *due)
         if (found != NULL)
             return found;
         if (*due > now + EMU_MS)
-            *due = now + EMU_MS; /* perhaps it waits for another process */
+            *due = now + EMU_MS; /* it may wait for another process */
     }
     return NULL;
 }
@@ -349,7 +349,7 @@ void tempi_emu_worker_start(void)
     sigset_t before;
     if (worker_runs)
         return;
-    sigfillset(&all); /* the program's signals are for its own threads */
+    sigfillset(&all); /* the program's signals belong to its own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

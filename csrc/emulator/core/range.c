@@ -1,4 +1,4 @@
-/* range.c: all memory that the driver knows, sorted by address: device, pinned, managed. */
+/* range.c: all memory known to the driver, sorted by address: device, pinned, managed. */
 #include "emulator/core/emulator.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ uint64_t tempi_emu_id(void)
     return ++last_id;
 }
 
-/* The number of ranges that begin at or below the address. */
+/* The number of ranges that start at or below the address. */
 static size_t upper(uint64_t address)
 {
     size_t low = 0;
@@ -80,8 +80,8 @@ tempi_emu_range *tempi_emu_range_at(size_t index)
     return index < count ? ranges[index] : NULL;
 }
 
-/* Memory is the context's that it was allocated in, also on one device; what belongs to none is the
- * device's, where mappings and pools let others in by themselves. */
+/* Memory belongs to the context that allocated it, even on the same device. Memory without a
+ * context belongs to the device; mappings and pools grant access to others themselves. */
 bool tempi_emu_range_open_to(const tempi_emu_range *range, const tempi_emu_context *context)
 {
     if ((range->readable & 1u << context->device) != 0)

@@ -1,13 +1,12 @@
 /* space.c: device addresses.
  *
- * One range of addresses is reserved twice. The first half is what programs see: it has no access
- * rights, ever, so a stray access by host code faults and a system call fails with EFAULT. The
- * second half, at a fixed distance, is where the emulator reads and writes. The bytes are in one
- * file in memory, so that other processes can map them; the file's offset of an allocation is that
- * of its address, and what is not allocated takes no memory.
+ * One range of addresses is reserved twice. Programs see the first half: it never has access
+ * rights, so a stray access by host code faults and a system call fails with EFAULT. The emulator
+ * accesses the second half, at a fixed distance. The bytes are in one memory file, so that other
+ * processes can map them; an allocation's file offset is that of its address, and unallocated parts
+ * take no memory.
  *
- * Between two allocations there is always a gap.
- */
+ * Between two allocations there is always a gap. */
 #include "emulator/core/emulator.h"
 
 #include <fcntl.h>
@@ -30,7 +29,7 @@ static int file = -1;
 static extent *extents; /* sorted */
 static size_t count;
 static size_t space;
-static uint64_t recent; /* the end of the last one that was taken */
+static uint64_t recent; /* end of the latest allocation */
 
 static int memory_file(void)
 {
@@ -80,7 +79,7 @@ static uint64_t align_up(uint64_t address, uint64_t align)
     return (address + align - 1) & ~(align - 1);
 }
 
-/* Where an extent of that size fits between extents i-1 and i, not below an address; 0: nowhere. */
+/* The address for an extent of that size between extents i-1 and i, not below `least`; 0: none. */
 static uint64_t fits_before(size_t i, uint64_t size, uint64_t align, uint64_t least)
 {
     uint64_t from = i == 0 ? origin + GAP : extents[i - 1].end + GAP;
@@ -127,8 +126,8 @@ static uint64_t take_above(uint64_t least, uint64_t size, uint64_t align)
     return 0;
 }
 
-/* By chance the lowest address that fits, so that addresses are used again at once, or one after
- * the last, so that they are not: programs must be right with both. */
+/* Randomly returns the lowest address that fits (immediate reuse) or one after the latest
+ * allocation (no reuse): programs must be right with both. */
 uint64_t tempi_emu_space_take(uint64_t size, uint64_t align, uint64_t hint)
 {
     size = align_up(size ? size : 1, EMU_PAGE);

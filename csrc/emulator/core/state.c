@@ -1,4 +1,4 @@
-/* state.c: the life of the driver, and the gate through which every call goes. */
+/* state.c: the driver's life cycle, and the entry and exit of every call. */
 #include "emulator/core/emulator.h"
 
 #include <errno.h>
@@ -51,8 +51,8 @@ bool tempi_emu_stopped(void)
     return atomic_load(&state) != READY;
 }
 
-/* A process that was forked has no driver, as on real hardware; if none had been started, it may.
- */
+/* A forked child cannot use its parent's driver, as on real hardware; it may start its own if the
+ * parent had none. */
 static void in_child(void)
 {
     int was = READY;
@@ -130,7 +130,7 @@ CUresult tempi_emu_leave(CUresult result)
     return result;
 }
 
-/* What a program may ask of the emulator itself, by dlsym or ctypes. */
+/* Functions of the emulator itself, for dlsym or ctypes. */
 
 TEMPI_EMU_API void tempi_emulator_deinit(void);
 TEMPI_EMU_API void tempi_emulator_deinit(void)
@@ -142,7 +142,7 @@ TEMPI_EMU_API void tempi_emulator_deinit(void)
     }
 }
 
-/* A driver is gone when its library's destructors have run. */
+/* The driver is shut down once its library's destructors have run. */
 __attribute__((destructor)) static void at_exit(void)
 {
     if (atomic_load(&state) == READY || atomic_load(&state) == LOST)

@@ -1,8 +1,7 @@
-/* api.h: the part of the CUDA driver's binary interface that is emulated.
+/* api.h: the emulated part of the CUDA driver's binary interface.
  *
  * Names, values and layouts are those of the CUDA Driver API reference; no CUDA header is needed.
- * The tests compile them against a real cuda.h where there is one.
- */
+ * The tests compare them with a real cuda.h if there is one. */
 #ifndef TEMPI_EMULATOR_API_H
 #define TEMPI_EMULATOR_API_H
 
@@ -132,7 +131,7 @@ typedef struct {
     size_t width, height, depth;
 } tempi_emu_copy3d;
 
-/* Where memory is: type 1 is a device, its number beside it. */
+/* The location of memory: type 1 is a device, `id` its number. */
 typedef struct {
     int type;
     int id;

@@ -1,4 +1,4 @@
-/* cu_capture.c: graphs are not emulated; a thread may still say in which mode it would capture. */
+/* cu_capture.c: graphs are not emulated; a thread may still set its capture mode. */
 #include "emulator/core/emulator.h"
 
 CUresult TEMPI_EMU_API cuThreadExchangeStreamCaptureMode(int *mode);

@@ -1,18 +1,18 @@
-/* cu_context.c: primary contexts, one for each device, those that programs make, and which one is
- * current in a thread. */
+/* cu_context.c: primary contexts, one per device, contexts created by programs, and each thread's
+ * current context. */
 #include "emulator/core/emulator.h"
 
 enum { DEPTH = 64 };
 
 tempi_emu_context tempi_emu_contexts[EMU_CONTEXTS];
-/* stack[depth - 1] is current, if depth > 0; after its life it is no more what it was. */
+/* stack[depth - 1] is current, if depth > 0; a changed `life` means that it was destroyed. */
 static _Thread_local struct {
     tempi_emu_context *context;
     unsigned life;
 } stack[DEPTH];
 static _Thread_local int depth;
 
-/* A context that was destroyed while it was current here is an inactive one. */
+/* Returns an inactive stand-in for a context that was destroyed while current here. */
 tempi_emu_context *tempi_emu_current(void)
 {
     static tempi_emu_context destroyed;
@@ -68,7 +68,7 @@ static CUresult context_start(tempi_emu_context *context, int device)
     return CUDA_SUCCESS;
 }
 
-/* With all that belongs to it. Nobody keeps what it may access of another one. */
+/* Ends the context with all its resources, and revokes peer access to it. */
 static void context_stop(tempi_emu_context *context)
 {
     if (!context->active)
@@ -153,7 +153,7 @@ CUresult TEMPI_EMU_API cuDevicePrimaryCtxGetState(CUdevice device, unsigned *fla
 
 /* ---- contexts that programs make ------------------------------------------------------------- */
 
-/* A free handle: the one that was destroyed last, as an allocator would have it. */
+/* A free handle: the latest destroyed one, as an allocator would return it. */
 static tempi_emu_context *spare(void)
 {
     tempi_emu_context *found = NULL;
@@ -190,7 +190,7 @@ CUresult TEMPI_EMU_API cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevi
     return create(EMU_cuCtxCreate_v2, context, flags, device);
 }
 
-/* Shares of the multiprocessors are taken and make no difference here. */
+/* Shares of the multiprocessors are accepted and ignored. */
 CUresult TEMPI_EMU_API cuCtxCreate_v3(CUcontext *context, const void *shares, int n, unsigned flags,
                                       CUdevice device);
 CUresult TEMPI_EMU_API cuCtxCreate_v3(CUcontext *context, const void *shares, int n, unsigned flags,
@@ -209,7 +209,7 @@ CUresult TEMPI_EMU_API cuCtxCreate_v4(CUcontext *context, const void *params, un
     return create(EMU_cuCtxCreate_v4, context, flags, device);
 }
 
-/* It stays current in other threads, where it cannot be used any more. */
+/* The context stays current in other threads, but is unusable there. */
 CUresult TEMPI_EMU_API cuCtxDestroy_v2(CUcontext context);
 CUresult TEMPI_EMU_API cuCtxDestroy_v2(CUcontext context)
 {
@@ -225,7 +225,7 @@ CUresult TEMPI_EMU_API cuCtxDestroy_v2(CUcontext context)
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* Unlike the handle it is never used again. */
+/* Unlike the handle, the id is never reused. */
 CUresult TEMPI_EMU_API cuCtxGetId(CUcontext context, unsigned long long *id);
 CUresult TEMPI_EMU_API cuCtxGetId(CUcontext context, unsigned long long *id)
 {
@@ -308,7 +308,7 @@ CUresult TEMPI_EMU_API cuCtxGetDevice(CUdevice *device)
     const tempi_emu_context *const current = tempi_emu_current();
     if (current == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (current != stack[depth - 1].context) /* it stands for one that was destroyed */
+    if (current != stack[depth - 1].context) /* it replaces a destroyed one */
         return tempi_emu_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
     *device = current->device;
     return tempi_emu_leave(CUDA_SUCCESS);

@@ -85,8 +85,7 @@ CUresult TEMPI_EMU_API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, si
 
 /* ---- two and three dimensions ---------------------------------------------------------------- */
 
-/* One side's address, and whether memory of its type may be there; 0 for a type that is not
- * emulated. */
+/* One side's address and the memory required there; 0: a type that is not emulated. */
 static uint64_t side(unsigned type, const void *host_pointer, CUdeviceptr device,
                      tempi_emu_must *must)
 {

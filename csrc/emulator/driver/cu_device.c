@@ -1,4 +1,4 @@
-/* cu_device.c: what the emulated devices say of themselves. */
+/* cu_device.c: properties of the emulated devices. */
 #include "emulator/core/emulator.h"
 
 #include <stdlib.h>

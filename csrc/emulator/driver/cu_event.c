@@ -1,4 +1,4 @@
-/* cu_event.c: points in streams that others wait for. */
+/* cu_event.c: events, points in streams to wait for. */
 #include "emulator/core/emulator.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct tempi_emu_event {
     bool destroyed;
     tempi_emu_point point; /* no stream: never recorded */
     uint64_t time;         /* when it was reached */
-    uint64_t timed;        /* the point's number that the time belongs to */
+    uint64_t timed;        /* number of the point that `time` belongs to */
 };
 
 static tempi_emu_event *events;
@@ -114,7 +114,7 @@ static CUresult reach(tempi_emu_op *op)
     return CUDA_SUCCESS;
 }
 
-/* Also when the work was skipped: who waits must not wait for ever. */
+/* Runs even if the work was skipped: otherwise waiters would wait for ever. */
 static void drop_record(tempi_emu_op *op)
 {
     event_drop(event_of(op));

@@ -1,4 +1,4 @@
-/* cu_host.c: pinned host memory; a device reaches it under the host's own address. */
+/* cu_host.c: pinned host memory; devices reach it at the host's address. */
 #include "emulator/core/emulator.h"
 
 #include <sys/mman.h>
@@ -39,7 +39,7 @@ CUresult TEMPI_EMU_API cuMemHostAlloc(void **pointer, size_t size, unsigned flag
     return tempi_emu_leave(host_allocate(context, pointer, size, flags));
 }
 
-/* Takes host memory of one kind out of the table, when no work can use it any more. */
+/* Removes host memory of one kind from the table once no work can use it. */
 static CUresult host_free(tempi_emu_function function, void *pointer, tempi_emu_kind kind,
                           CUresult unknown)
 {
@@ -52,7 +52,7 @@ static CUresult host_free(tempi_emu_function function, void *pointer, tempi_emu_
         return tempi_emu_leave(unknown);
     for (int i = 0; i < tempi_emu_option.devices; i++)
         result = tempi_emu_drive_device(i);
-    range = tempi_emu_range_find(base); /* the lock was away */
+    range = tempi_emu_range_find(base); /* the lock was released meanwhile */
     if (range == NULL)
         return tempi_emu_leave(unknown);
     tempi_emu_release(range);
@@ -72,7 +72,7 @@ CUresult TEMPI_EMU_API cuMemHostUnregister(void *pointer)
                      CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
-/* Whether any known memory lies in these bytes. */
+/* Whether these bytes overlap any known memory. */
 static bool overlaps(uint64_t base, size_t size)
 {
     for (size_t i = 0; i < tempi_emu_range_count(); i++) {

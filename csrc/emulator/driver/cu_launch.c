@@ -43,7 +43,7 @@ static bool in_bounds(const tempi_emu_launch *l, const struct tempi_emu_entry *e
            l->dynamic_shared <= (uint32_t)entry->dynamic_shared;
 }
 
-/* The parameters, as they are now: the caller's may be gone when the kernel runs. */
+/* Copies the parameters: the caller's may be gone when the kernel runs. */
 static CUresult take_params(const tempi_ptx_kernel *kernel, void **params, void **extra,
                             uint8_t **taken)
 {

@@ -36,7 +36,8 @@ CUresult tempi_emu_allocate(tempi_emu_context *context, int device, size_t size,
     *range = tempi_emu_range_add(&made);
     if (*range == NULL)
         goto unmap;
-    /* New memory holds anything, on a device too; but large memory is not touched for that. */
+    /* New memory is poisoned: on a device, too, its contents are undefined. Only the first part, so
+     * that large memory stays untouched. */
     memset((*range)->bytes, POISON, size < POISON_MOST ? size : POISON_MOST);
     tempi_emu_used[device] += size;
     return CUDA_SUCCESS;
@@ -64,8 +65,8 @@ void tempi_emu_release(tempi_emu_range *range)
     tempi_emu_range_remove(base);
 }
 
-/* All that a context's end takes with it; the end of a primary one is that of its device's pools
- * too. Mapped memory belongs to its own functions. */
+/* Frees the memory of a context; with a primary one also its device's pools. The virtual-memory
+ * functions own mapped memory. */
 void tempi_emu_release_context(const tempi_emu_context *context)
 {
     const bool pools = tempi_emu_context_primary(context);
@@ -93,7 +94,7 @@ CUresult TEMPI_EMU_API cuMemAlloc_v2(CUdeviceptr *pointer, size_t size)
     return tempi_emu_leave(result);
 }
 
-/* Waits for all work of the device that owns the memory, as the hardware's driver does. */
+/* Waits for all work of the device that owns the memory, as the real driver does. */
 CUresult TEMPI_EMU_API cuMemFree_v2(CUdeviceptr pointer);
 CUresult TEMPI_EMU_API cuMemFree_v2(CUdeviceptr pointer)
 {
@@ -111,7 +112,7 @@ CUresult TEMPI_EMU_API cuMemFree_v2(CUdeviceptr pointer)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
     result = range->context ? tempi_emu_drive_context(range->context)
                             : tempi_emu_drive_device(range->device);
-    range = tempi_emu_range_find(pointer); /* the lock was away */
+    range = tempi_emu_range_find(pointer); /* the lock was released meanwhile */
     if (range == NULL)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
     tempi_emu_release(range);

@@ -1,10 +1,9 @@
-/* cu_module.c: PTX images, by their translation.
+/* cu_module.c: loads PTX images by their translation.
  *
- * A PTX text was translated to C and compiled when it was built (`python -m tempi.emulator`). The
+ * A PTX text was translated to C and compiled at build time (`python -m tempi.emulator`). The
  * translation is found by the text's hash: tempi-ptx-<hash>.so beside this library, or in a
- * directory of TEMPI_EMULATOR_MODULES. Machine code for real devices is refused, as a device of
- * another kind would.
- */
+ * directory of TEMPI_EMULATOR_MODULES. Machine code for real devices is refused, as by a device of
+ * another kind. */
 #include "emulator/driver/cu_module.h"
 
 #include <dlfcn.h>
@@ -83,7 +82,7 @@ static bool is_machine_code(const unsigned char *image)
     return false;
 }
 
-/* The PTX ISA that a driver knows: 8.0 came with CUDA 12.0, 9.0 with 13.0, and so on. */
+/* The newest PTX ISA of a driver: 8.0 came with CUDA 12.0, 9.0 with 13.0, and so on. */
 static uint32_t newest_isa(void)
 {
     const int major = tempi_emu_option.driver / 1000;
@@ -191,7 +190,7 @@ CUresult TEMPI_EMU_API cuModuleLoadData(CUmodule *module, const void *image)
     return result != CUDA_SUCCESS ? result : tempi_emu_leave(load(context, module, image));
 }
 
-/* Its work is done. */
+/* Unloads a module whose work is done. */
 static void unload(struct tempi_emu_module *module)
 {
     struct tempi_emu_module **place = &modules;

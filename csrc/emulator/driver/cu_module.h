@@ -7,7 +7,7 @@
 struct tempi_emu_entry {
     const tempi_ptx_kernel *kernel;
     struct tempi_emu_module *module;
-    int dynamic_shared; /* as much as it may ask for */
+    int dynamic_shared; /* the limit on dynamic shared memory */
     int carveout;
 };
 

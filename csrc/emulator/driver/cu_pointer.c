@@ -1,4 +1,4 @@
-/* cu_pointer.c: what is behind an address. Needs no current context. */
+/* cu_pointer.c: pointer attributes. Needs no current context. */
 #include "emulator/core/emulator.h"
 
 static CUresult store(void *data, const void *value, size_t size)
@@ -33,7 +33,7 @@ static bool is_host(const tempi_emu_range *range)
     return range->kind == EMU_HOST || range->kind == EMU_REGISTERED;
 }
 
-/* Memory from pools and of the virtual memory functions belongs to no context. */
+/* Memory of pools and of the virtual-memory functions belongs to no context. */
 static CUcontext context_of(const tempi_emu_range *range)
 {
     const bool none = range->kind == EMU_POOL || range->kind == EMU_MAPPED;
@@ -106,7 +106,7 @@ static size_t width_of(int attribute)
     }
 }
 
-/* Never fails for memory that is not CUDA's: every answer is then zero, the device -2. */
+/* Never fails for memory unknown to CUDA: then all values are zero, the device -2. */
 CUresult TEMPI_EMU_API cuPointerGetAttributes(unsigned n, const int *attributes, void **data,
                                               CUdeviceptr pointer);
 CUresult TEMPI_EMU_API cuPointerGetAttributes(unsigned n, const int *attributes, void **data,

@@ -1,12 +1,12 @@
-/* cu_pool.c: stream-ordered memory. The memory is there when the call returns; it goes when its
- * turn comes in the stream, so a use after that in another order is a fault. */
+/* cu_pool.c: stream-ordered memory. An allocation is valid when the call returns; a free takes
+ * effect in stream order, so an unordered later use is a fault. */
 #include "emulator/core/emulator.h"
 
 struct tempi_emu_pool {
     int device;
 };
 
-static struct tempi_emu_pool pools[EMU_DEVICES]; /* the only ones: nobody makes others */
+static struct tempi_emu_pool pools[EMU_DEVICES]; /* the default pools: there are no others */
 
 static struct tempi_emu_pool *pool_of(int device)
 {
@@ -35,7 +35,7 @@ CUresult TEMPI_EMU_API cuMemAllocAsync(CUdeviceptr *pointer, size_t size, CUstre
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* Also when the work was skipped: memory is not lost by an error. */
+/* Runs even if the work was skipped: an error must not leak memory. */
 static void drop_free(tempi_emu_op *op)
 {
     uint64_t base;

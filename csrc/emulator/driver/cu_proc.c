@@ -1,4 +1,4 @@
-/* cu_proc.c: finding functions by name, and errors by number. */
+/* cu_proc.c: looks up functions by name, and errors by number. */
 #include "emulator/core/emulator.h"
 
 static CUresult find(tempi_emu_function function, const char *symbol, void **address,
@@ -9,7 +9,7 @@ static CUresult find(tempi_emu_function function, const char *symbol, void **add
         return result;
     if (symbol == NULL || address == NULL || flags > 2)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
-    /* The variants whose stream 0 is the thread's own are not emulated. */
+    /* Variants with per-thread default streams are not emulated. */
     *address = flags == 2 ? NULL : tempi_emu_function_find(symbol);
     if (status != NULL)
         *status = *address != NULL ? 0 : 1;

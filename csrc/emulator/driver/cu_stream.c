@@ -17,7 +17,7 @@ CUresult TEMPI_EMU_API cuStreamCreate(CUstream *stream, unsigned flags)
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* Enters, and finds the stream behind a handle. */
+/* Enters, and finds the stream of a handle. */
 static CUresult enter(tempi_emu_function function, CUstream handle, tempi_emu_stream **stream)
 {
     tempi_emu_context *context;
@@ -28,7 +28,7 @@ static CUresult enter(tempi_emu_function function, CUstream handle, tempi_emu_st
     return result == CUDA_SUCCESS ? result : tempi_emu_leave(result);
 }
 
-/* Work that is queued still runs. */
+/* Queued work still runs. */
 CUresult TEMPI_EMU_API cuStreamDestroy_v2(CUstream handle);
 CUresult TEMPI_EMU_API cuStreamDestroy_v2(CUstream handle)
 {
@@ -43,7 +43,7 @@ CUresult TEMPI_EMU_API cuStreamDestroy_v2(CUstream handle)
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
-/* A question to the legacy default stream is one to all streams that it waits for. */
+/* A query of the legacy default stream covers all streams that it waits for. */
 static bool finished(tempi_emu_stream *stream)
 {
     bool all = true;
@@ -77,7 +77,7 @@ CUresult TEMPI_EMU_API cuStreamSynchronize(CUstream handle)
     if (result != CUDA_SUCCESS)
         return result;
     if (stream == stream->context->legacy) {
-        /* An operation that does nothing comes after all that the default stream waits for. */
+        /* An empty operation follows all work that the default stream waits for. */
         tempi_emu_op *const op = tempi_emu_op_new(stream, 0, NULL);
         result = op == NULL ? CUDA_ERROR_OUT_OF_MEMORY : tempi_emu_submit(op);
     }

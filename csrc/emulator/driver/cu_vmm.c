@@ -1,11 +1,11 @@
-/* cu_vmm.c: addresses and memory apart: reserve, create, map, set access. */
+/* cu_vmm.c: virtual memory management: reserve, create, map, set access. */
 #include "emulator/core/emulator.h"
 
 #include <stdlib.h>
 
 enum { GRANULARITY = 2 << 20 };
 
-/* Memory without an address. Its place in the file is that of addresses which nobody uses. */
+/* Memory without an address. Its position in the file is that of unused addresses. */
 typedef struct physical {
     struct physical *next;
     uint64_t id;

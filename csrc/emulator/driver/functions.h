@@ -1,7 +1,6 @@
-/* functions.h: the driver's functions that exist here, as the library exports them.
+/* functions.h: the emulated driver functions, by their exported names.
  *
- * A name's version suffix is not counted: cuMemAlloc_v2 is counted and failed as cuMemAlloc.
- */
+ * Counters and injected failures ignore the version suffix: cuMemAlloc_v2 is cuMemAlloc. */
 #ifndef TEMPI_EMULATOR_FUNCTIONS_H
 #define TEMPI_EMULATOR_FUNCTIONS_H
 

@@ -1,11 +1,11 @@
-/* grid.c: runs the blocks and threads of a launch, one after the other, in an order that changes
- * with the seed.
+/* grid.c: runs the blocks and threads of a launch, one after the other, in an order that depends on
+ * the seed.
  *
  * 1. A thread runs until it exits, faults, or waits for its block or its warp.
- * 2. When every thread of the block has come back, those that wait together go on: the lanes of a
- * warp when all that are asked for have met, the block when all its threads wait at one barrier.
- * 3. If nothing can go on, the kernel waits for what never comes: an error, not a hang.
- */
+ * 2. When every thread of the block has returned, complete groups of waiting threads continue: the
+ *    lanes of a warp once all requested lanes have met, the block once all its threads wait at one
+ *    barrier.
+ * 3. If nothing can continue, the kernel waits for ever: an error, not a hang. */
 #include "emulator/core/emulator.h"
 
 #include <stdlib.h>
@@ -17,13 +17,13 @@ typedef struct {
     tempi_ptx_block block;
     uint32_t threads;
     tempi_ptx_thread *thread;
-    uint8_t *state;     /* how each thread came back */
+    uint8_t *state;     /* why each thread returned */
     uint8_t *registers; /* of threads that may wait */
     uint8_t *local;
     uint64_t (*shown)[TEMPI_PTX_WARP];
 } grid;
 
-enum { RUNNABLE = 16 }; /* beside the reasons why a thread came back */
+enum { RUNNABLE = 16 }; /* in addition to the TEMPI_PTX_* reasons */
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static int find(tempi_ptx_block *block, uint64_t address, tempi_ptx_span *span)
 typedef struct {
     uint64_t count;
     uint64_t first;
-    uint64_t step; /* has no factor in common with count */
+    uint64_t step; /* coprime with count */
 } permutation;
 
 static uint64_t mix(uint64_t x)
@@ -79,7 +79,7 @@ static uint64_t at(const permutation *order, uint64_t i)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* The lanes of a warp that have not exited, and of these the ones that wait as asked. */
+/* The lanes of a warp that have not exited, and those of them that wait for the warp. */
 static void lanes_of(const grid *g, uint32_t warp, uint32_t *alive, uint32_t *waiting)
 {
     *alive = 0;
@@ -94,7 +94,7 @@ static void lanes_of(const grid *g, uint32_t warp, uint32_t *alive, uint32_t *wa
     }
 }
 
-/* Lets the lanes of a warp go on that wait for each other and have all met. */
+/* Resumes the lanes of a warp that wait for each other and have all met. */
 static bool release_warp(grid *g, uint32_t warp)
 {
     uint32_t alive;
@@ -126,8 +126,8 @@ static bool release_warp(grid *g, uint32_t warp)
     return any;
 }
 
-/* Whether lanes of one warp wait at different instructions, of which one asks for the whole warp.
- */
+/* Whether lanes of one warp wait at different instructions, one of which requires the whole
+ * warp. */
 static bool divergent(const grid *g)
 {
     for (uint32_t i = 0; i < g->threads; i++) {
@@ -140,7 +140,7 @@ static bool divergent(const grid *g)
     return false;
 }
 
-/* Lets those go on that wait at a barrier for which enough threads have come. */
+/* Resumes threads at a barrier that enough threads have reached. */
 static bool release_barriers(grid *g)
 {
     uint32_t waiting[TEMPI_PTX_BARRIERS] = {0};
@@ -152,8 +152,7 @@ static bool release_barriers(grid *g)
         const tempi_ptx_thread *const t = &g->thread[i];
         if (g->state[i] != TEMPI_PTX_WAIT_BLOCK)
             continue;
-        /* All threads of the block, also those that exited: a barrier that they never reach hangs.
-         */
+        /* Exited threads count as well: a barrier that they never reach hangs. */
         const uint32_t wanted = t->wait_count ? t->wait_count : g->threads;
         if (waiting[t->wait_id] != wanted)
             continue;
@@ -168,7 +167,7 @@ static bool release(grid *g)
     bool any = false;
     for (uint32_t warp = 0; warp * TEMPI_PTX_WARP < g->threads; warp++)
         any |= release_warp(g, warp);
-    /* A barrier is looked at only when nothing else can go on, so that its count is complete. */
+    /* Barriers are checked only when nothing else can continue, so that their count is complete. */
     return any || (!divergent(g) && release_barriers(g));
 }
 

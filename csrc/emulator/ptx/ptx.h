@@ -1,12 +1,12 @@
-/* ptx.h: what a translated PTX module and the emulated device know of each other.
+/* ptx.h: the interface between a translated PTX module and the emulated device.
  *
  * A kernel is a function that runs one thread until it exits, faults or must wait for others. A
- * kernel that waits keeps its registers in a struct of its own, and goes on where `pc` says when it
- * is called again. Memory is reached through a check of every address; each instruction that
- * accesses global memory remembers the allocation that it found last.
+ * kernel that waits keeps its registers in a struct of its own, and continues at `pc` when called
+ * again. Every memory access is bounds-checked; each instruction that accesses global memory caches
+ * the allocation that it found last.
  *
- * Translated modules are compiled against this header and ptx_compute.h, and nothing else of tempi.
- */
+ * Translated modules are compiled against this header and ptx_compute.h, and nothing else of
+ * tempi. */
 #ifndef TEMPI_EMULATOR_PTX_H
 #define TEMPI_EMULATOR_PTX_H
 
@@ -15,7 +15,7 @@
 
 enum { TEMPI_PTX_ABI = 1, TEMPI_PTX_WARP = 32, TEMPI_PTX_BARRIERS = 16 };
 
-/* Why a thread came back to the scheduler. */
+/* Why a thread returned to the scheduler. */
 enum {
     TEMPI_PTX_EXIT = 0,
     TEMPI_PTX_WAIT_BLOCK, /* a barrier */
@@ -23,7 +23,7 @@ enum {
     TEMPI_PTX_FAULT,
 };
 
-/* What went wrong; the numbers are the driver's own error codes. */
+/* Faults; the numbers are the driver's own error codes. */
 enum {
     TEMPI_PTX_ILLEGAL_ADDRESS = 700,
     TEMPI_PTX_ILLEGAL_INSTRUCTION = 715,
@@ -31,13 +31,13 @@ enum {
     TEMPI_PTX_LAUNCH_FAILED = 719,
 };
 
-/* Generic addresses of shared and local memory; no user address on any supported machine looks so.
- */
+/* Generic addresses of shared and local memory; outside the user addresses of any supported
+ * machine. */
 #define TEMPI_PTX_SHARED_WINDOW 0x00f0000000000000ull
 #define TEMPI_PTX_LOCAL_WINDOW  0x00f1000000000000ull
 #define TEMPI_PTX_WINDOW_MASK   0xffff000000000000ull
 
-/* An allocation: device addresses base .. base + size, and where its bytes are for the emulator. */
+/* An allocation: device addresses base .. base + size, and the emulator's mapping of its bytes. */
 typedef struct tempi_ptx_span {
     uint64_t base;
     uint64_t size;
@@ -68,14 +68,14 @@ typedef struct tempi_ptx_thread {
     uint32_t lane;
     uint32_t warp;
     uint32_t pc;
-    uint32_t wait_id;    /* which barrier */
-    uint32_t wait_count; /* threads that it waits for, 0 for all */
+    uint32_t wait_id;    /* barrier number */
+    uint32_t wait_count; /* threads to wait for, 0 for all */
     uint32_t aligned;    /* its warp must wait at the same instruction */
-    uint32_t wait_mask;  /* lanes that it waits for */
+    uint32_t wait_mask;  /* lanes to wait for */
     uint32_t met_mask;   /* lanes that have met: those of the mask that had not exited */
     uint32_t wait_line;
-    uint64_t given;        /* what this lane shows the others of its warp */
-    const uint64_t *shown; /* what each lane of the warp has shown */
+    uint64_t given;        /* the value that this lane publishes to its warp */
+    const uint64_t *shown; /* the value that each lane of the warp has published */
     uint8_t *local;
 } tempi_ptx_thread;
 
@@ -84,7 +84,7 @@ typedef int (*tempi_ptx_run)(tempi_ptx_block *block, tempi_ptx_thread *thread, v
 typedef struct tempi_ptx_kernel {
     const char *name;
     tempi_ptx_run run;
-    uint32_t registers; /* bytes that one thread keeps while it waits; 0: it never waits */
+    uint32_t registers; /* bytes of a waiting thread's registers; 0: it never waits */
     uint32_t params;
     const uint32_t *param_offsets;
     const uint32_t *param_sizes;
@@ -99,7 +99,7 @@ typedef struct tempi_ptx_variable {
     const char *name;
     uint64_t offset;
     uint64_t size;
-    const uint8_t *values; /* the first of its bytes; the others are zero */
+    const uint8_t *values; /* its first bytes; the others are zero */
     uint64_t given;
 } tempi_ptx_variable;
 
@@ -125,7 +125,7 @@ static inline uint8_t *tempi_ptx_fault(tempi_ptx_block *b, int fault, uint64_t a
     return NULL;
 }
 
-/* The bytes at an offset of a memory that belongs to the block or the thread. */
+/* Returns the bytes at an offset in memory of the block or the thread. */
 static inline uint8_t *tempi_ptx_near(tempi_ptx_block *b, uint8_t *memory, uint64_t size,
                                       uint64_t offset, uint64_t bytes, uint32_t line)
 {
@@ -136,7 +136,7 @@ static inline uint8_t *tempi_ptx_near(tempi_ptx_block *b, uint8_t *memory, uint6
     return memory + offset;
 }
 
-/* The bytes at a global address; `site` is the instruction's own span. */
+/* Returns the bytes at a global address; `site` is the instruction's cached span. */
 static inline uint8_t *tempi_ptx_global(tempi_ptx_block *b, uint32_t site, uint64_t address,
                                         uint64_t bytes, uint32_t line)
 {

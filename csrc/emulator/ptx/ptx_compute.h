@@ -1,9 +1,6 @@
-/* ptx_compute.h: what PTX instructions compute where C has no operator for it; for translated
- * modules.
+/* ptx_compute.h: PTX instructions that have no C operator, for translated modules.
  *
- * After the PTX ISA's definitions of the instructions; the tests compare each with a model in
- * Python.
- */
+ * They follow the definitions in the PTX ISA; the tests compare each with a model in Python. */
 #ifndef TEMPI_EMULATOR_PTX_COMPUTE_H
 #define TEMPI_EMULATOR_PTX_COMPUTE_H
 
@@ -41,7 +38,7 @@ static inline uint64_t tempi_ptx_b64(double value)
     return bits;
 }
 
-/* A float that was rounded to a whole number, clamped to the range; `nan` for what is no number. */
+/* Converts a float rounded to a whole number, clamped to the range; `nan` replaces NaN. */
 static inline uint32_t tempi_ptx_to_u32(double value, uint32_t nan)
 {
     if (isnan(value))
@@ -121,7 +118,7 @@ static inline int64_t tempi_ptx_shr_s(int64_t a, uint32_t by, uint32_t width)
     return a >> (by < width ? by : width - 1);
 }
 
-/* The funnel shifts see the two words as one of 64 bits. */
+/* The funnel shifts treat the two words as one of 64 bits. */
 static inline uint32_t tempi_ptx_shf_l(uint32_t low, uint32_t high, uint32_t by)
 {
     const uint64_t both = (uint64_t)high << 32 | low;
@@ -201,7 +198,7 @@ static inline uint32_t tempi_ptx_clz(uint64_t a, uint32_t width)
     return a ? (uint32_t)__builtin_clzll(a) - (64 - width) : width;
 }
 
-/* The highest bit that is set; for signed types the highest that differs from the sign. */
+/* The highest set bit; for signed types the highest that differs from the sign. */
 static inline uint32_t tempi_ptx_bfind(uint64_t a, uint32_t width, int shift_amount)
 {
     if (a == 0)
@@ -234,7 +231,7 @@ static inline uint32_t tempi_ptx_lane(const tempi_ptx_thread *t, int mode, uint3
     return *inside ? (uint32_t)source : lane;
 }
 
-/* The lanes that have met and shown something other than zero. */
+/* The lanes that have met and published a nonzero value. */
 static inline uint32_t tempi_ptx_ballot(const tempi_ptx_thread *t)
 {
     uint32_t lanes = 0;
