@@ -11,11 +11,11 @@
 int64_t tempi_pending;
 
 static struct {
-    tempi_lock posting; /* held by the one thread that posts; it makes nonblocking calls only */
+    tempi_lock posting; /* held by the one thread that posts, for nonblocking calls only */
     tempi_lock lists;
     tempi_record *head, **tail;
-    tempi_record *orphans; /* also looked at without the lock */
-    int64_t unposted;      /* in the list, or taken out of it and being posted */
+    tempi_record *orphans; /* also read without the lock */
+    int64_t unposted;      /* in the list, or removed from it and being posted */
 } queue = {.tail = &queue.head};
 
 static void pending_add(int64_t amount)
@@ -23,7 +23,7 @@ static void pending_add(int64_t amount)
     __atomic_fetch_add(&tempi_pending, amount, __ATOMIC_RELAXED);
 }
 
-/* ---- the generalized request that stands for a queued send ----------------------------------- */
+/* ---- the generalized request of a deferred send ---------------------------------------------- */
 
 static int proxy_query(void *state, MPI_Status *status)
 {
@@ -55,7 +55,7 @@ static void retire(const tempi_record *record)
     tempi_lib.Request_free(&proxy);
 }
 
-/* A send whose posting failed has no request of the library's. */
+/* A send whose posting failed has no library request. */
 bool tempi_proxy_inner(const tempi_record *record, MPI_Request *out)
 {
     const bool posted = __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE);
@@ -83,7 +83,7 @@ const tempi_record_ops tempi_proxy_ops = {.inner = tempi_proxy_inner,
                                           .cut = tempi_message_was_cut,
                                           .finish = tempi_proxy_finish};
 
-static int largest_tag = 32767; /* what every library has at least */
+static int largest_tag = 32767; /* minimum that the standard guarantees */
 
 void tempi_deferred_learn_tags(void)
 {
@@ -103,7 +103,7 @@ bool tempi_deferred_takes(int destination, int tag, MPI_Comm comm)
     return rc == MPI_SUCCESS && destination < size;
 }
 
-/* Another thread may complete the request as soon as the table has the record. */
+/* Once the record is in the table another thread may complete the request. */
 static int put_proxy(tempi_record *record, MPI_Request inner, MPI_Request *proxy)
 {
     const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, proxy);
@@ -138,7 +138,8 @@ int tempi_deferred_send(tempi_record *record, MPI_Request *request)
     if (rc != MPI_SUCCESS)
         return rc;
     tempi_stat_add(TEMPI_STAT_deferred, 1);
-    /* Counted before another thread can post it: its -1 must not hide what else is pending. */
+    /* Counted before another thread can post it: that thread's -1 must not hide other pending
+     * ones. */
     pending_add(1);
     __atomic_fetch_add(&queue.unposted, 1, __ATOMIC_RELAXED);
     tempi_lock_acquire(&queue.lists);
@@ -192,7 +193,7 @@ static void post(tempi_record *record)
     __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
 }
 
-/* The oldest queued send if its pack is done, or once it is when `wait`; out of the list then. */
+/* Removes the oldest deferred send if its pack is done; if `wait`, waits for the pack. */
 static tempi_record *next_packed(bool wait)
 {
     tempi_lock_acquire(&queue.lists);
@@ -212,12 +213,13 @@ static tempi_record *next_packed(bool wait)
     return record;
 }
 
-static void post_queued(bool wait)
+static void post_deferred(bool wait)
 {
     tempi_this_thread.posting = 1;
     for (tempi_record *record; (record = next_packed(wait)) != NULL;) {
         post(record);
-        /* Now, and not when it left the list, the next message may go to the library directly. */
+        /* Only after posting, not after removal from the list, may the next message go to the
+         * library directly. */
         __atomic_fetch_sub(&queue.unposted, 1, __ATOMIC_RELEASE);
         pending_add(-1);
     }
@@ -235,7 +237,7 @@ void tempi_deferred_orphan(tempi_record *record)
     tempi_lock_release(&queue.lists);
 }
 
-/* True when the orphan is gone. */
+/* True if the orphan is finished. */
 static bool finish_orphan(tempi_record *record)
 {
     MPI_Request request = tempi_request_of(record->request);
@@ -245,12 +247,12 @@ static bool finish_orphan(tempi_record *record)
     if (request == MPI_REQUEST_NULL)
         done = 1;
     else if (tempi_lib.Test(&request, &done, &status) != MPI_SUCCESS)
-        done = 1; /* the handler was told; there is nobody else to tell */
+        done = 1; /* the handler was called; the program has no request to report it to */
     else if (done)
         tempi_request_settle(record, MPI_SUCCESS, &status);
     if (!done)
         return false;
-    (void)tempi_request_tell(record, record->error);
+    (void)tempi_request_report(record, record->error);
     if (tempi_record_is_persistent(record)) {
         tempi_lib.Request_free(&request);
         tempi_record_end_restarts(record);
@@ -282,7 +284,7 @@ static void progress(bool gathering)
         return;
     if (!gathering)
         tempi_cuda_flush();
-    post_queued(false);
+    post_deferred(false);
     if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&queue.posting);
@@ -303,8 +305,8 @@ void tempi_before_blocking(void)
     if (tempi_this_thread.posting)
         return;
     tempi_lock_acquire(&queue.posting);
-    tempi_cuda_flush(); /* every device's, before the first is waited for */
-    post_queued(true);
+    tempi_cuda_flush(); /* of all devices, before the first wait */
+    post_deferred(true);
     if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&queue.posting);
