@@ -43,7 +43,7 @@ void tempi_bounce_free(tempi_bounce *bounce)
     if (!bounce || __atomic_sub_fetch(&bounce->holders, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     for (int i = 0; i < bounce->n; ++i)
-        tempi_bounce_buffer_close(&bounce->buffers[i].shadow);
+        tempi_bounce_buffer_close(&bounce->buffers[i].host);
     free(bounce->moved);
     free(bounce);
 }
@@ -70,9 +70,9 @@ static int move_partition(const tempi_bounce_descriptor *h, int partitions, int 
                           int partition)
 {
     int status = await_program(h);
-    const int64_t n = h->shadow.bytes / partitions;
+    const int64_t n = h->host.bytes / partitions;
     if (status == TEMPI_OK && n > 0) {
-        status = tempi_bounce_buffer_move(&h->shadow, direction, partition * n, n);
+        status = tempi_bounce_buffer_move(&h->host, direction, partition * n, n);
         tempi_stat_add(TEMPI_STAT_bounced_bytes, n);
     }
     return status;
@@ -107,10 +107,10 @@ static int fill(tempi_bounce *bounce)
     for (int i = 0; i < bounce->n && status == TEMPI_OK; ++i) {
         const tempi_bounce_descriptor *h = &bounce->buffers[i];
         status = await_program(h);
-        if (status != TEMPI_OK || h->shadow.bytes == 0 || !(h->does & (TEMPI_READS | TEMPI_KEEPS)))
+        if (status != TEMPI_OK || h->host.bytes == 0 || !(h->does & (TEMPI_READS | TEMPI_KEEPS)))
             continue;
-        status = tempi_bounce_buffer_fill(&h->shadow);
-        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->shadow.bytes);
+        status = tempi_bounce_buffer_fill(&h->host);
+        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->host.bytes);
     }
     tempi_stat_add(TEMPI_STAT_bounced, 1);
     return status;
@@ -132,10 +132,10 @@ int tempi_bounce_drain(tempi_bounce *bounce)
         status = bring_partitions(bounce);
     for (int i = 0; i < bounce->n && status == TEMPI_OK && !bounce->partitions; ++i) {
         const tempi_bounce_descriptor *h = &bounce->buffers[i];
-        if (h->shadow.bytes == 0 || !(h->does & TEMPI_WRITES))
+        if (h->host.bytes == 0 || !(h->does & TEMPI_WRITES))
             continue;
-        status = tempi_bounce_buffer_drain(&h->shadow);
-        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->shadow.bytes);
+        status = tempi_bounce_buffer_drain(&h->host);
+        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->host.bytes);
     }
     tempi_trace_end(start, "bounce", "out", 0);
     return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
@@ -166,7 +166,7 @@ static int describe_all(tempi_owner owner, tempi_bounce_argument *buffers, int n
         if (!needed)
             continue;
         if (!*out && !(*out = calloc(1, sizeof **out))) {
-            tempi_bounce_buffer_close(&h.shadow);
+            tempi_bounce_buffer_close(&h.host);
             return TEMPI_ERR_MEMORY;
         }
         (*out)->holders = 1;

@@ -113,7 +113,7 @@ static bool locate(const tempi_bounce_argument *buffer, tempi_bounce_buffer_piec
 /* What a buffer needs. The first piece stands for all, except with MPI_BOTTOM, whose types may
  * be in several memories, or if one piece is in several. */
 typedef struct need {
-    bool shadow, each;
+    bool host, each;
     int device;     /* that the host memory stands for, unless `each` */
     uint64_t waits; /* as in tempi_bounce_descriptor */
 } need;
@@ -123,7 +123,7 @@ _Static_assert(TEMPI_CUDA_DEVICES <= 64, "a bit for each");
 static void need_add(need *out, const tempi_memory *memory)
 {
     if (memory->kind == TEMPI_MEMORY_DEVICE) {
-        out->shadow = true;
+        out->host = true;
         out->device = memory->device;
     } else if (memory->kind == TEMPI_MEMORY_MANAGED) {
         out->waits |= (uint64_t)1 << (memory->device < 0 ? 0 : memory->device);
@@ -153,10 +153,10 @@ static void need_find(const tempi_bounce_argument *buffer, const entries *all, n
 
 /* ---- taking host memory ---------------------------------------------------------------------- */
 
-static int shadow_fill_in(const tempi_bounce_argument *buffer, const entries *all, const need *what,
-                          tempi_bounce_descriptor *h, bool *wrong)
+static int host_fill_in(const tempi_bounce_argument *buffer, const entries *all, const need *what,
+                        tempi_bounce_descriptor *h, bool *wrong)
 {
-    tempi_bounce_buffer_open(&h->shadow, buffer->address);
+    tempi_bounce_buffer_open(&h->host, buffer->address);
     int status = TEMPI_OK;
     for (int64_t i = 0; i < all->n && status == TEMPI_OK; ++i) {
         tempi_bounce_buffer_piece piece;
@@ -168,9 +168,9 @@ static int shadow_fill_in(const tempi_bounce_argument *buffer, const entries *al
         if (*wrong)
             break;
         piece.device = memory.kind == TEMPI_MEMORY_DEVICE ? memory.device : -1;
-        status = tempi_bounce_buffer_add(&h->shadow, &piece);
+        status = tempi_bounce_buffer_add(&h->host, &piece);
     }
-    return status == TEMPI_OK && !*wrong ? tempi_bounce_buffer_take(&h->shadow) : status;
+    return status == TEMPI_OK && !*wrong ? tempi_bounce_buffer_take(&h->host) : status;
 }
 
 int tempi_bounce_describe(const tempi_owner *owner, tempi_bounce_argument *buffer,
@@ -183,18 +183,18 @@ int tempi_bounce_describe(const tempi_owner *owner, tempi_bounce_argument *buffe
     if (buffer->does == 0 || !entries_read(owner, buffer, &all))
         return TEMPI_OK;
     need_find(buffer, &all, &what);
-    if (!what.shadow && !what.waits)
+    if (!what.host && !what.waits)
         return TEMPI_OK;
     *h = (tempi_bounce_descriptor){.does = buffer->does, .waits = what.waits};
     int status = TEMPI_OK;
-    if (what.shadow)
-        status = shadow_fill_in(buffer, &all, &what, h, &wrong);
+    if (what.host)
+        status = host_fill_in(buffer, &all, &what, h, &wrong);
     if (status == TEMPI_OK && !wrong) {
-        if (what.shadow)
-            buffer->given = h->shadow.given;
+        if (what.host)
+            buffer->given = h->host.given;
         *needed = true;
         return TEMPI_OK;
     }
-    tempi_bounce_buffer_close(&h->shadow);
+    tempi_bounce_buffer_close(&h->host);
     return status;
 }

@@ -14,7 +14,7 @@ typedef struct tempi_bounce_descriptor {
     int does;
     uint64_t waits; /* bit mask of devices: managed memory that the host may use only after the
                        program's streams on that device are idle */
-    tempi_bounce_buffer shadow; /* empty if all of it is managed memory */
+    tempi_bounce_buffer host; /* empty if all of it is managed memory */
 } tempi_bounce_descriptor;
 
 struct tempi_bounce {

@@ -167,7 +167,7 @@ tempi_bounce *tempi_bounce_resume(MPI_File file)
 void *tempi_bounce_given(const tempi_bounce *bounce, const void *buffer)
 {
     const tempi_bounce_descriptor *h = bounce ? &bounce->buffers[0] : NULL;
-    return h && h->shadow.bytes != 0 ? h->shadow.given : (void *)(uintptr_t)buffer;
+    return h && h->host.bytes != 0 ? h->host.given : (void *)(uintptr_t)buffer;
 }
 
 /* If the library refuses the second half, the collective stays pending. */

@@ -132,7 +132,7 @@ static int world_rank(unsigned i, unsigned seen)
  * Open MPI compares each rank of one group with each of the other. */
 static void mark(node_ranks *entry, MPI_Group group)
 {
-    int ranks[64], there[64], n, near = 0;
+    int ranks[64], there[64], n, here = 0;
     unsigned i = 0;
     do {
         int rank;
@@ -145,11 +145,11 @@ static void mark(node_ranks *entry, MPI_Group group)
             if (there[k] >= 0 && there[k] < entry->size) {
                 if (entry->lines)
                     entry->lines[there[k]] = (uint16_t)(i - (unsigned)n + (unsigned)k);
-                near += !(entry->bits[there[k] / 8] >> there[k] % 8 & 1);
+                here += !(entry->bits[there[k] / 8] >> there[k] % 8 & 1);
                 entry->bits[there[k] / 8] |= (unsigned char)(1u << there[k] % 8);
             }
     } while (n == 64);
-    entry->farthest = near == entry->size ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
+    entry->farthest = here == entry->size ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
 }
 
 static bool comparable(MPI_Comm comm)

@@ -249,16 +249,17 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
-        const bool told = rc == MPI_ERR_IN_STATUS && status;
-        const int error = told ? status->MPI_ERROR : rc;
+        const bool reported = rc == MPI_ERR_IN_STATUS && status;
+        const int error = reported ? status->MPI_ERROR : rc;
         const bool still = error == MPI_ERR_PENDING ||
-                           (rc != MPI_SUCCESS && !told &&
+                           (rc != MPI_SUCCESS && !reported &&
                             requests[record->index] != MPI_REQUEST_NULL);
         if (still)
             put_back(record, requests);
         else
             complete(record, requests, status,
-                     !told && record->ops->settles_without_status ? MPI_SUCCESS : error, told, &a);
+                     !reported && record->ops->settles_without_status ? MPI_SUCCESS : error,
+                     reported, &a);
     }
     arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
@@ -477,13 +478,13 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
                     MPI_Status given[], claims *c)
 {
     const int n = outcount == MPI_UNDEFINED || outcount < 0 ? 0 : outcount;
-    const bool told = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
+    const bool reported = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
     int start = 0;
     arrivals a;
     arrivals_open(&a, true);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
-        const int at = told ? position_of(record->index, indices, n, start) : -1;
+        const int at = reported ? position_of(record->index, indices, n, start) : -1;
         if (at < 0) {
             put_back(record, requests);
             continue;

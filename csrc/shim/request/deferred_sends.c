@@ -16,7 +16,7 @@ static struct {
     tempi_record *head, **tail;
     tempi_record *orphans; /* also read without the lock */
     int64_t unposted;      /* in the list, or removed from it and being posted */
-} queue = {.tail = &queue.head};
+} deferred = {.tail = &deferred.head};
 
 static void pending_add(int64_t amount)
 {
@@ -141,18 +141,18 @@ int tempi_deferred_send(tempi_record *record, MPI_Request *request)
     /* Counted before another thread can post it: that thread's -1 must not hide other pending
      * ones. */
     pending_add(1);
-    __atomic_fetch_add(&queue.unposted, 1, __ATOMIC_RELAXED);
-    tempi_lock_acquire(&queue.lists);
-    *queue.tail = record;
-    queue.tail = &record->next;
-    tempi_lock_release(&queue.lists);
+    __atomic_fetch_add(&deferred.unposted, 1, __ATOMIC_RELAXED);
+    tempi_lock_acquire(&deferred.lists);
+    *deferred.tail = record;
+    deferred.tail = &record->next;
+    tempi_lock_release(&deferred.lists);
     *request = proxy;
     return MPI_SUCCESS;
 }
 
 bool tempi_deferred_any(void)
 {
-    return __atomic_load_n(&queue.unposted, __ATOMIC_ACQUIRE) != 0;
+    return __atomic_load_n(&deferred.unposted, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */
@@ -196,20 +196,20 @@ static void post(tempi_record *record)
 /* Removes the oldest deferred send if its pack is done; if `wait`, waits for the pack. */
 static tempi_record *next_packed(bool wait)
 {
-    tempi_lock_acquire(&queue.lists);
-    tempi_record *record = queue.head;
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    tempi_record *record = deferred.head;
+    tempi_lock_release(&deferred.lists);
     if (!record)
         return NULL;
     if (wait)
         tempi_pack_wait(&record->ticket);
     else if (!tempi_pack_test(&record->ticket))
         return NULL;
-    tempi_lock_acquire(&queue.lists);
-    queue.head = record->next;
-    if (!queue.head)
-        queue.tail = &queue.head;
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    deferred.head = record->next;
+    if (!deferred.head)
+        deferred.tail = &deferred.head;
+    tempi_lock_release(&deferred.lists);
     return record;
 }
 
@@ -220,7 +220,7 @@ static void post_deferred(bool wait)
         post(record);
         /* Only after posting, not after removal from the list, may the next message go to the
          * library directly. */
-        __atomic_fetch_sub(&queue.unposted, 1, __ATOMIC_RELEASE);
+        __atomic_fetch_sub(&deferred.unposted, 1, __ATOMIC_RELEASE);
         pending_add(-1);
     }
     tempi_this_thread.posting = 0;
@@ -231,10 +231,10 @@ static void post_deferred(bool wait)
 void tempi_deferred_orphan(tempi_record *record)
 {
     pending_add(1);
-    tempi_lock_acquire(&queue.lists);
-    record->next = queue.orphans;
-    __atomic_store_n(&queue.orphans, record, __ATOMIC_RELAXED);
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    record->next = deferred.orphans;
+    __atomic_store_n(&deferred.orphans, record, __ATOMIC_RELAXED);
+    tempi_lock_release(&deferred.lists);
 }
 
 /* True if the orphan is finished. */
@@ -263,10 +263,10 @@ static bool finish_orphan(tempi_record *record)
 
 static void drain_orphans(void)
 {
-    tempi_lock_acquire(&queue.lists);
-    tempi_record *list = queue.orphans;
-    __atomic_store_n(&queue.orphans, NULL, __ATOMIC_RELAXED);
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    tempi_record *list = deferred.orphans;
+    __atomic_store_n(&deferred.orphans, NULL, __ATOMIC_RELAXED);
+    tempi_lock_release(&deferred.lists);
     while (list) {
         tempi_record *record = list;
         list = record->next;
@@ -280,14 +280,14 @@ static void drain_orphans(void)
 
 static void progress(bool gathering)
 {
-    if (tempi_this_thread.posting || !tempi_lock_try(&queue.posting))
+    if (tempi_this_thread.posting || !tempi_lock_try(&deferred.posting))
         return;
     if (!gathering)
         tempi_cuda_flush();
     post_deferred(false);
-    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
-    tempi_lock_release(&queue.posting);
+    tempi_lock_release(&deferred.posting);
 }
 
 void tempi_progress(void)
@@ -304,12 +304,12 @@ void tempi_before_blocking(void)
 {
     if (tempi_this_thread.posting)
         return;
-    tempi_lock_acquire(&queue.posting);
+    tempi_lock_acquire(&deferred.posting);
     tempi_cuda_flush(); /* of all devices, before the first wait */
     post_deferred(true);
-    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
-    tempi_lock_release(&queue.posting);
+    tempi_lock_release(&deferred.posting);
 }
 
 void tempi_deferred_drain(void)
