@@ -1,4 +1,4 @@
-/* What differs between the ABIs and cannot come from the generated table. */
+/* The differences between the ABIs that the generated table cannot express. */
 #ifndef TEMPI_SHIM_ABI_H
 #define TEMPI_SHIM_ABI_H
 
@@ -32,14 +32,13 @@
 #define tempi_datatype_of(u) ((MPI_Datatype)(u))
 #endif
 
-/* A handle's place in a table of 2^bits. */
+/* Home slot of a handle in a hash table of 2^bits entries. */
 static inline unsigned tempi_handle_home(MPI_Datatype type, int bits)
 {
     return (unsigned)(((uint64_t)tempi_handle(type) * 0x9E3779B97F4A7C15u) >> (64 - bits));
 }
 
-/* Bytes that a receive brought, from the status fields that are part of the ABI; -1: ask the
- * library. */
+/* Bytes received, from the status fields that are part of the ABI; -1: ask the library. */
 static inline int64_t tempi_abi_status_bytes(const MPI_Status *status)
 {
 #if defined(OMPI_MAJOR_VERSION)
@@ -53,10 +52,10 @@ static inline int64_t tempi_abi_status_bytes(const MPI_Status *status)
 #endif
 }
 
-/* Named types told from the handle alone, so that the common call costs one test. MPICH: the two
- * top bits of a built-in handle are 01 (of the pair types with holes, 10). Standard ABI: predefined
- * handles are constants below 4096, pair types among them, which so stay with the library.
- * Open MPI: addresses, no such test; the type cache answers. */
+/* Recognizes named types by the handle alone, so that the common call costs one test. MPICH: the
+ * two top bits of a built-in handle are 01 (10 for the pair types with holes). Standard ABI:
+ * predefined handles are constants below 4096, pair types included, so the library handles
+ * those. Open MPI: handles are addresses and allow no such test; the type cache answers. */
 static inline bool tempi_abi_builtin(MPI_Datatype type)
 {
 #if defined(TEMPI_ABI_INT_HANDLES)

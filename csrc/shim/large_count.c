@@ -1,4 +1,4 @@
-/* large_count.c: see large_count.h. Helper calls go to the library's own PMPI functions. */
+/* large_count.c: see large_count.h. Helpers call the library's own PMPI functions. */
 #include "shim/large_count.h"
 
 #include <limits.h>
@@ -11,11 +11,12 @@
 
 /* ---- one count and type ---------------------------------------------------------------------- */
 
-/* `count` elements of `type` as one type:
+/* Makes one type of `count` elements of `type`:
+ *
  *   1. chunk  = INT_MAX elements
- *   2. whole  = as many chunks as there are full ones
- *   3. rest   = the elements left over
- *   4. both, one behind the other, with bounds as MPI_Type_contiguous(count, type) would have. */
+ *   2. whole  = all full chunks
+ *   3. rest   = the remaining elements
+ *   4. both, one after the other, with the bounds of MPI_Type_contiguous(count, type). */
 static int big_build(int chunks, int left, MPI_Datatype type, MPI_Aint lb, MPI_Aint extent,
                      MPI_Datatype *out)
 {
@@ -66,7 +67,7 @@ int tempi_big_make(MPI_Count count, MPI_Datatype type, struct tempi_big *big)
 void tempi_big_free(struct tempi_big *big)
 {
     if (big->owned)
-        tempi_lib.Type_free(&big->type); /* the library keeps it while a message uses it */
+        tempi_lib.Type_free(&big->type); /* deferred by the library while in use */
 }
 
 /* ---- arrays of counts and displacements ------------------------------------------------------ */
@@ -87,7 +88,7 @@ static int neighbours(MPI_Comm comm, int *in, int *out)
     int result = tempi_lib.Topo_test(comm, &topology);
     if (result != MPI_SUCCESS)
         return result;
-    *in = *out = 0; /* no topology: the library refuses the call itself */
+    *in = *out = 0; /* no topology: the library rejects the call itself */
     if (topology == MPI_DIST_GRAPH)
         return tempi_lib.Dist_graph_neighbors_count(comm, in, out, &weighted);
     if (topology == MPI_CART) {
@@ -117,18 +118,18 @@ int tempi_large_count_entries(MPI_Comm comm, enum tempi_large_count_length lengt
                                                       : tempi_lib.Comm_size(comm, n);
 }
 
-/* Arrays of nonblocking calls: equal ones are one, so a program that repeats an exchange, as most
- * do, keeps one set. */
+/* Cached arrays of nonblocking calls. Equal arrays are stored once, so a program that repeats an
+ * exchange, as most do, has one set. */
 struct cached_array {
     struct cached_array *next;
     int n;
     int values[];
 };
 
-enum { KEPT_BUCKETS = 64, KEPT_WARN_BYTES = 64 << 20 };
+enum { CACHE_BUCKETS = 64, CACHE_WARN_BYTES = 64 << 20 };
 
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cached_array *kept_arrays[KEPT_BUCKETS];
+static struct cached_array *cached_arrays[CACHE_BUCKETS];
 static size_t cached_bytes;
 
 static struct cached_array **cache_home(const int *values, int n)
@@ -136,10 +137,10 @@ static struct cached_array **cache_home(const int *values, int n)
     uint32_t hash = 2166136261u;
     for (int i = 0; i < n; i++)
         hash = (hash ^ (uint32_t)values[i]) * 16777619u;
-    return &kept_arrays[(hash >> 16) % KEPT_BUCKETS];
+    return &cached_arrays[(hash >> 16) % CACHE_BUCKETS];
 }
 
-/* Takes over `values`; returns the array to use instead, or NULL if there is no memory. */
+/* Takes over `values`; returns the array to use instead, or NULL if out of memory. */
 static int *cached_intern(int *values, int n)
 {
     const size_t bytes = (size_t)n * sizeof(int);
@@ -154,7 +155,7 @@ static int *cached_intern(int *values, int n)
         found->next = *home;
         *home = found;
         cached_bytes += sizeof *found + bytes;
-        if (cached_bytes > KEPT_WARN_BYTES)
+        if (cached_bytes > CACHE_WARN_BYTES)
             TEMPI_WARN_ONCE("more than 64 MiB of count arrays of nonblocking collectives are kept "
                             "until MPI_Finalize; this MPI has no large-count functions");
     }
@@ -163,7 +164,7 @@ static int *cached_intern(int *values, int n)
     return found != NULL ? found->values : NULL;
 }
 
-size_t tempi_large_count_kept_bytes(void)
+size_t tempi_large_count_cached_bytes(void)
 {
     pthread_mutex_lock(&cache_lock);
     const size_t bytes = cached_bytes;
@@ -174,10 +175,10 @@ size_t tempi_large_count_kept_bytes(void)
 void tempi_large_count_clear(void)
 {
     pthread_mutex_lock(&cache_lock);
-    for (int i = 0; i < KEPT_BUCKETS; i++) {
-        while (kept_arrays[i] != NULL) {
-            struct cached_array *array = kept_arrays[i];
-            kept_arrays[i] = array->next;
+    for (int i = 0; i < CACHE_BUCKETS; i++) {
+        while (cached_arrays[i] != NULL) {
+            struct cached_array *array = cached_arrays[i];
+            cached_arrays[i] = array->next;
             free(array);
         }
     }
@@ -185,63 +186,63 @@ void tempi_large_count_clear(void)
     pthread_mutex_unlock(&cache_lock);
 }
 
-/* Room for the narrowed form of `from`; NULL with failed unset where there is nothing to narrow. */
-static int *large_count_room(struct tempi_large_count *narrow, const void *from,
-                             enum tempi_large_count_length length, int ignored, int *n)
+/* Memory for the int copy of `from`; NULL if there is nothing to copy, or on failure (->failed). */
+static int *large_count_allocate(struct tempi_large_count *call, const void *from,
+                                 enum tempi_large_count_length length, int ignored, int *n)
 {
-    if (from == NULL || ignored || narrow->failed != MPI_SUCCESS || narrow->comm == MPI_COMM_NULL)
+    if (from == NULL || ignored || call->failed != MPI_SUCCESS || call->comm == MPI_COMM_NULL)
         return NULL;
-    narrow->failed = tempi_large_count_entries(narrow->comm, length, n);
-    if (narrow->failed != MPI_SUCCESS)
+    call->failed = tempi_large_count_entries(call->comm, length, n);
+    if (call->failed != MPI_SUCCESS)
         return NULL;
-    int *room = malloc((size_t)(*n > 0 ? *n : 1) * sizeof *room);
-    if (room == NULL)
-        narrow->failed = tempi_too_large_comm(narrow->comm);
-    return room;
+    int *copy = malloc((size_t)(*n > 0 ? *n : 1) * sizeof *copy);
+    if (copy == NULL)
+        call->failed = tempi_too_large_comm(call->comm);
+    return copy;
 }
 
-static const int *large_count_settle(struct tempi_large_count *narrow, int *room, int n, int fits)
+static const int *large_count_settle(struct tempi_large_count *call, int *copy, int n, int fits)
 {
     if (!fits) {
-        narrow->failed = tempi_too_large_comm(narrow->comm);
-        free(room);
+        call->failed = tempi_too_large_comm(call->comm);
+        free(copy);
         return NULL;
     }
-    if (!narrow->kept)
-        return narrow->arrays[narrow->used++] = room;
-    int *kept = cached_intern(room, n);
-    if (kept == NULL)
-        narrow->failed = tempi_too_large_comm(narrow->comm);
-    return kept;
+    if (!call->kept)
+        return call->arrays[call->used++] = copy;
+    int *cached = cached_intern(copy, n);
+    if (cached == NULL)
+        call->failed = tempi_too_large_comm(call->comm);
+    return cached;
 }
 
-#define DEFINE_NARROW(NAME, TYPE)                                        \
-    const int *NAME(struct tempi_large_count *narrow, const TYPE *from,  \
-                    enum tempi_large_count_length length, int ignored)   \
-    {                                                                    \
-        int n = 0, fits = 1;                                             \
-        int *room = large_count_room(narrow, from, length, ignored, &n); \
-        if (room == NULL)                                                \
-            return NULL;                                                 \
-        for (int i = 0; i < n; i++) {                                    \
-            fits &= TEMPI_FITS_INT(from[i]);                             \
-            room[i] = (int)from[i];                                      \
-        }                                                                \
-        return large_count_settle(narrow, room, n, fits);                \
+#define DEFINE_COPY(NAME, TYPE)                                            \
+    const int *NAME(struct tempi_large_count *call, const TYPE *from,      \
+                    enum tempi_large_count_length length, int ignored)     \
+    {                                                                      \
+        int n = 0, fits = 1;                                               \
+        int *copy = large_count_allocate(call, from, length, ignored, &n); \
+        if (copy == NULL)                                                  \
+            return NULL;                                                   \
+        for (int i = 0; i < n; i++) {                                      \
+            fits &= TEMPI_FITS_INT(from[i]);                               \
+            copy[i] = (int)from[i];                                        \
+        }                                                                  \
+        return large_count_settle(call, copy, n, fits);                    \
     }
 
-DEFINE_NARROW(tempi_large_count_counts, MPI_Count)
-DEFINE_NARROW(tempi_large_count_aints, MPI_Aint)
+DEFINE_COPY(tempi_large_count_counts, MPI_Count)
+DEFINE_COPY(tempi_large_count_aints, MPI_Aint)
 
-void tempi_large_count_end(struct tempi_large_count *narrow)
+void tempi_large_count_end(struct tempi_large_count *call)
 {
-    for (int i = 0; i < narrow->used; i++)
-        free(narrow->arrays[i]);
+    for (int i = 0; i < call->used; i++)
+        free(call->arrays[i]);
 }
 
 /* ---- the error ------------------------------------------------------------------------------- */
 
-/* The error itself is MPI's, reported by the object's handler; this only tells why. */
+/* MPI's own error is raised at the object's handler; this logs the reason. */
 static void explain(void)
 {
     TEMPI_LOG(TEMPI_LOG_INFO, "a count does not fit in int, and this MPI has no function for it");

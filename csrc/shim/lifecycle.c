@@ -28,13 +28,13 @@
 #include <unistd.h>
 
 static struct {
-    pid_t owner; /* of the process that started; a forked child has the engine off */
+    pid_t owner; /* process that started tempi; in a forked child tempi is off */
     bool world;
-    bool ending; /* inside MPI_Finalize: a tool behind us may enter it again by its PMPI name */
+    bool ending; /* inside MPI_Finalize, which a tool below may enter again by its PMPI name */
     int sessions;
 } life;
 
-/* ---- what is the library like? --------------------------------------------------------------- */
+/* ---- identifying the library ----------------------------------------------------------------- */
 
 static tempi_library identify(char version[MPI_MAX_LIBRARY_VERSION_STRING])
 {
@@ -46,9 +46,9 @@ static tempi_library identify(char version[MPI_MAX_LIBRARY_VERSION_STRING])
     return tempi_library_of(version);
 }
 
-/* On the wire tempi sends MPI_PACKED bytes. That equals the library's own packing only if it adds
- * no header and converts nothing: one struct with a hole, compared byte by byte. */
-static bool packs_plainly(void)
+/* tempi sends packed bytes as MPI_PACKED. They equal the library's own packing only if it adds
+ * no header and converts no data. The test packs a struct with a hole and compares all bytes. */
+static bool packs_type_map_bytes(void)
 {
     struct {
         char tag;
@@ -73,7 +73,7 @@ static bool packs_plainly(void)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/* A forked child shares no MPI with its parent: it leaves every call to the library. */
+/* A forked child shares no MPI with its parent: it passes every call on to the library. */
 static void after_fork(void)
 {
     ++tempi_this_thread.disabled;
@@ -87,7 +87,7 @@ static void start(bool seen)
     const tempi_library library = identify(version);
     tempi_complete_learn(version);
     int rank = 0;
-    if (life.world && !packs_plainly()) {
+    if (life.world && !packs_type_map_bytes()) {
         TEMPI_LOG(TEMPI_LOG_WARN,
                   "this MPI library does not pack plainly: all messages are left to it");
         return;
@@ -121,12 +121,12 @@ static int library_cuda_aware(void)
     return tempi_library_cuda_aware();
 }
 
-/* `seen`: just now, and not before tempi was there. */
+/* `seen`: MPI was initialized just now, and not before tempi was loaded. */
 static void world_began(bool seen)
 {
     if (life.world)
         return;
-    note_thread_level(); /* a launcher's setting can give more than was asked for */
+    note_thread_level(); /* a launcher's setting can raise the requested level */
     life.world = true;
     tempi_deferred_learn_tags();
     tempi_cuda_aware_learn();
@@ -167,7 +167,7 @@ int tempi_impl_Init_thread(const struct tempi_mpi *next, int *argc, char ***argv
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
-/* While the library still answers. */
+/* While the library can still be called. */
 static void stop(void)
 {
     tempi_streams_stop();
@@ -180,7 +180,7 @@ static void stop(void)
     tempi_types_stop();
 }
 
-/* When it no longer does. */
+/* After the library's finalize. */
 static void clear(void)
 {
     tempi_types_clear();
@@ -190,7 +190,7 @@ static void clear(void)
     tempi_stage_trim();
 }
 
-/* Whether ending one of them ends MPI in this process. */
+/* Whether the end of this epoch ends MPI in this process. */
 static bool last_epoch(void)
 {
     return life.owner == getpid() && (life.world ? 1 : 0) + life.sessions == 1;
@@ -221,9 +221,9 @@ int tempi_impl_Finalize(const struct tempi_mpi *next)
     return rc;
 }
 
-#ifdef TEMPI_ACTS_IN_Session_init /* not with an mpi.h that has no MPI_Session */
-/* Without the world there is no communicator to pack on, so the check of the library's packing is
- * left out: the libraries that have sessions are known. */
+#ifdef TEMPI_ACTS_IN_Session_init /* absent if mpi.h has no MPI_Session */
+/* Without the world there is no communicator for packing, so the check of the library's packing
+ * is skipped: the libraries that have sessions are known. */
 int tempi_impl_Session_init(const struct tempi_mpi *next, MPI_Info hints, MPI_Errhandler errhandler,
                             MPI_Session *session)
 {
@@ -231,8 +231,8 @@ int tempi_impl_Session_init(const struct tempi_mpi *next, MPI_Info hints, MPI_Er
         return TEMPI_UNAVAILABLE;
     const int rc = next->Session_init(hints, errhandler, session);
     if (rc == MPI_SUCCESS && life.sessions++ == 0 && !life.world) {
-        tempi_threads_multiple =
-            true; /* its thread level is in its info, or the library's default */
+        /* The level is in the session's info, or the library's default. */
+        tempi_threads_multiple = true;
         start(false);
     }
     if (rc == MPI_SUCCESS)
@@ -270,7 +270,7 @@ int tempi_impl_Type_commit(const struct tempi_mpi *next, MPI_Datatype *datatype)
     return rc;
 }
 
-/* The attribute's callback does what there is to do, whenever the library really deletes it. */
+/* The attribute's delete callback does the work, when the library really deletes the type. */
 int tempi_impl_Type_free(const struct tempi_mpi *next, MPI_Datatype *datatype)
 {
     return next->Type_free(datatype);

@@ -1,4 +1,4 @@
-/* Starting with MPI and ending with it. */
+/* Start and end of tempi, together with MPI's. */
 #ifndef TEMPI_SHIM_LIFECYCLE_H
 #define TEMPI_SHIM_LIFECYCLE_H
 

@@ -1,4 +1,4 @@
-/* The shim's one interposer: libtempi.so loads this library above the MPI that it found. */
+/* The shim's only entry point: libtempi.so loads this library above the MPI that it found. */
 #include "base/config.h"
 #include "base/hooks.h"
 #include "interposer/interposer.h"
@@ -27,7 +27,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(
     if (!interposer->off) {
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
         tempi_shim_hooks.comm_set_stream = tempi_stream_set;
-        tempi_shim_hooks.comm_peer = tempi_peer_tell;
+        tempi_shim_hooks.comm_peer = tempi_peer_report;
         tempi_shim_hooks.comm_look = tempi_peer_probe;
         tempi_lifecycle_loaded();
     }

@@ -354,8 +354,8 @@ FAULTS = (
         "request",
         "a status' error counts though the call had none",
         "csrc/shim/request/complete.c",
-        "const bool told = rc == MPI_ERR_IN_STATUS && status;",
-        "const bool told = status != NULL;",
+        "const bool reported = rc == MPI_ERR_IN_STATUS && status;",
+        "const bool reported = status != NULL;",
     ),
     Fault(
         "request",
@@ -375,9 +375,9 @@ FAULTS = (
         "request",
         "deferred sends are posted the youngest first",
         "csrc/shim/request/deferred_sends.c",
-        "    *queue.tail = record;\n    queue.tail = &record->next;",
-        "    record->next = queue.head;\n    queue.head = record;\n"
-        "    queue.tail = record->next ? queue.tail : &record->next;",
+        "    *deferred.tail = record;\n    deferred.tail = &record->next;",
+        "    record->next = deferred.head;\n    deferred.head = record;\n"
+        "    deferred.tail = record->next ? deferred.tail : &record->next;",
         tests=("tests/mpi/test_deferred.py", "tests/mpi/test_completion.py@deferred"),
     ),
     # ---- shim: types ------------------------------------------------------------------------------
@@ -407,8 +407,8 @@ FAULTS = (
         "bounce",
         "a buffer that is read and written does not come back",
         "csrc/shim/bounce/bounce.c",
-        "if (h->shadow.bytes == 0 || !(h->does & TEMPI_WRITES))",
-        "if (h->shadow.bytes == 0 || h->does & TEMPI_READS)",
+        "if (h->host.bytes == 0 || !(h->does & TEMPI_WRITES))",
+        "if (h->host.bytes == 0 || h->does & TEMPI_READS)",
     ),
     Fault(
         "bounce",
@@ -430,8 +430,8 @@ FAULTS = (
         "comm",
         "every rank is taken for one of the node",
         "csrc/shim/comm/peer_class.c",
-        "near == entry->size ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;",
-        "near >= 0 ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;",
+        "here == entry->size ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;",
+        "here >= 0 ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;",
     ),
     Fault(
         "comm",

@@ -43,14 +43,14 @@ void tempi_bounce_free(tempi_bounce *bounce)
     if (!bounce || __atomic_sub_fetch(&bounce->holders, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     for (int i = 0; i < bounce->n; ++i)
-        tempi_bounce_buffer_close(&bounce->buffers[i].shadow);
+        tempi_bounce_buffer_close(&bounce->buffers[i].host);
     free(bounce->moved);
     free(bounce);
 }
 
-/* ---- moving ---------------------------------------------------------------------------------- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
-/* The start of a partitioned message moves nothing yet. */
+/* At its start a partitioned message copies nothing yet. */
 static int start_partitions(tempi_bounce *bounce)
 {
     memset(bounce->moved, 0, (size_t)bounce->partitions);
@@ -70,15 +70,15 @@ static int move_partition(const tempi_bounce_descriptor *h, int partitions, int 
                           int partition)
 {
     int status = await_program(h);
-    const int64_t n = h->shadow.bytes / partitions;
+    const int64_t n = h->host.bytes / partitions;
     if (status == TEMPI_OK && n > 0) {
-        status = tempi_bounce_buffer_move(&h->shadow, direction, partition * n, n);
+        status = tempi_bounce_buffer_move(&h->host, direction, partition * n, n);
         tempi_stat_add(TEMPI_STAT_bounced_bytes, n);
     }
     return status;
 }
 
-/* Each comes back once: the program may be using it since. */
+/* Copies each partition back only once: the program may have used it since. */
 static int bring_partition(tempi_bounce *bounce, int partition)
 {
     int status = TEMPI_OK;
@@ -107,10 +107,10 @@ static int fill(tempi_bounce *bounce)
     for (int i = 0; i < bounce->n && status == TEMPI_OK; ++i) {
         const tempi_bounce_descriptor *h = &bounce->buffers[i];
         status = await_program(h);
-        if (status != TEMPI_OK || h->shadow.bytes == 0 || !(h->does & (TEMPI_READS | TEMPI_KEEPS)))
+        if (status != TEMPI_OK || h->host.bytes == 0 || !(h->does & (TEMPI_READS | TEMPI_KEEPS)))
             continue;
-        status = tempi_bounce_buffer_fill(&h->shadow);
-        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->shadow.bytes);
+        status = tempi_bounce_buffer_fill(&h->host);
+        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->host.bytes);
     }
     tempi_stat_add(TEMPI_STAT_bounced, 1);
     return status;
@@ -132,10 +132,10 @@ int tempi_bounce_drain(tempi_bounce *bounce)
         status = bring_partitions(bounce);
     for (int i = 0; i < bounce->n && status == TEMPI_OK && !bounce->partitions; ++i) {
         const tempi_bounce_descriptor *h = &bounce->buffers[i];
-        if (h->shadow.bytes == 0 || !(h->does & TEMPI_WRITES))
+        if (h->host.bytes == 0 || !(h->does & TEMPI_WRITES))
             continue;
-        status = tempi_bounce_buffer_drain(&h->shadow);
-        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->shadow.bytes);
+        status = tempi_bounce_buffer_drain(&h->host);
+        tempi_stat_add(TEMPI_STAT_bounced_bytes, h->host.bytes);
     }
     tempi_trace_end(start, "bounce", "out", 0);
     return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
@@ -154,18 +154,19 @@ int tempi_bounce_drain_once(tempi_bounce *bounce)
 
 /* ---- one call -------------------------------------------------------------------------------- */
 
-static int hold_all(tempi_owner owner, tempi_bounce_argument *buffers, int n, tempi_bounce **out)
+static int describe_all(tempi_owner owner, tempi_bounce_argument *buffers, int n,
+                        tempi_bounce **out)
 {
     for (int i = 0; i < n; ++i) {
         tempi_bounce_descriptor h;
-        bool held_it;
-        const int status = tempi_bounce_describe(&owner, &buffers[i], &h, &held_it);
+        bool needed;
+        const int status = tempi_bounce_describe(&owner, &buffers[i], &h, &needed);
         if (status != TEMPI_OK)
             return status;
-        if (!held_it)
+        if (!needed)
             continue;
         if (!*out && !(*out = calloc(1, sizeof **out))) {
-            tempi_bounce_buffer_close(&h.shadow);
+            tempi_bounce_buffer_close(&h.host);
             return TEMPI_ERR_MEMORY;
         }
         (*out)->holders = 1;
@@ -182,7 +183,7 @@ int tempi_bounce_open(tempi_owner owner, tempi_bounce_argument *buffers, int n,
     *out = NULL;
     for (int i = 0; i < n; ++i)
         buffers[i].given = (void *)(uintptr_t)buffers[i].address;
-    const int status = hold_all(owner, buffers, n, &bounce);
+    const int status = describe_all(owner, buffers, n, &bounce);
     int rc = status == TEMPI_OK ? MPI_SUCCESS : raise_status(&owner, status);
     if (rc == MPI_SUCCESS && bounce && when == TEMPI_BOUNCE_NOW)
         rc = tempi_bounce_fill(bounce);
@@ -220,7 +221,7 @@ int tempi_bounce_close(tempi_bounce *bounce, int rc)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* What came goes to the device, unless it was cancelled or went there already. */
+/* Copies the arrived bytes to the device, unless the request was cancelled or settled already. */
 static void settle(tempi_record *record, const MPI_Status *status,
                    int (*drain)(tempi_bounce *bounce))
 {
@@ -250,7 +251,8 @@ static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *ou
     return false;
 }
 
-/* The library delivers what fits into the bounce buffer or not at all: nothing is known of it. */
+/* The library delivers either what fits into the bounce buffer or nothing, and does not say
+ * which. */
 static bool cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
 {
     (void)record;
@@ -304,7 +306,7 @@ static tempi_record *record_of(tempi_bounce *bounce, const tempi_record_ops *ops
     return NULL;
 }
 
-/* The request is complete, as told by the library: 1, 0, or 2 if it failed. */
+/* Asks the library whether the request is complete: 1, 0, or 2 if it failed. */
 static int completed(MPI_Request request)
 {
     MPI_Status status;
@@ -334,8 +336,8 @@ int tempi_bounce_attach(tempi_bounce *bounce, int rc, MPI_Request *request)
                      : (tempi_bounce_free(bounce), MPI_SUCCESS);
 }
 
-/* The window's synchronisation ends it as well, and the request may be waited for long after that.
- */
+/* The window's synchronisation ends the operation too, perhaps long before the request is waited
+ * for. */
 int tempi_bounce_attach_target(tempi_bounce *bounce, int rc, int target, MPI_Request *request)
 {
     if (bounce && rc == MPI_SUCCESS)
@@ -371,7 +373,7 @@ int tempi_bounce_keep_partitions(tempi_bounce *bounce, int rc, int partitions, M
     return rc;
 }
 
-/* Not claimed: several threads may be at partitions of one request. */
+/* Does not claim the record: several threads may work on partitions of one request. */
 static tempi_bounce *partitioned(MPI_Request request)
 {
     tempi_bounce *bounce = NULL;
@@ -405,23 +407,23 @@ int tempi_bounce_arrived(MPI_Request request, int partition)
     return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
 }
 
-/* ---- what cannot be -------------------------------------------------------------------------- */
+/* ---- unsupported calls ----------------------------------------------------------------------- */
 
 bool tempi_bounce_refuses(const void *base, MPI_Count size)
 {
     return size > 0 && tempi_memory_of(base) == TEMPI_MEMORY_DEVICE;
 }
 
-/* Does the library tell that string for it? MPICH 4.0 tells another's for a code of a class that is
- * not the program's own. */
-static bool tells(int code, const char *string)
+/* Whether the library returns that string for the code. MPICH 4.0 returns another one for a code
+ * of a class that is not the program's own. */
+static bool has_string(int code, const char *string)
 {
-    char told[MPI_MAX_ERROR_STRING];
+    char text[MPI_MAX_ERROR_STRING];
     int length = 0;
-    return tempi_lib.Error_string(code, told, &length) == MPI_SUCCESS && strcmp(told, string) == 0;
+    return tempi_lib.Error_string(code, text, &length) == MPI_SUCCESS && strcmp(text, string) == 0;
 }
 
-/* The error is of a class that says little; its string says it all. */
+/* The error's class is unspecific; its string explains it. */
 static int refusal(void)
 {
     static const char string[] =
@@ -432,7 +434,7 @@ static int refusal(void)
     tempi_lock_acquire(&lock);
     if (code == MPI_SUCCESS &&
         (tempi_lib.Add_error_code(MPI_ERR_BUFFER, &code) != MPI_SUCCESS ||
-         tempi_lib.Add_error_string(code, string) != MPI_SUCCESS || !tells(code, string)))
+         tempi_lib.Add_error_string(code, string) != MPI_SUCCESS || !has_string(code, string)))
         code = MPI_ERR_BUFFER;
     const int found = code;
     tempi_lock_release(&lock);

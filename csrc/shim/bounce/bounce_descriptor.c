@@ -1,4 +1,4 @@
-/* bounce_descriptor.c: which bytes of a call's buffer are where, and the host memory that takes its
+/* bounce_descriptor.c: finds the memory of a call's buffers and takes host memory in their
  * place. */
 #include "shim/bounce/bounce_descriptor.h"
 #include "cuda/device.h"
@@ -15,8 +15,7 @@ static int64_t number(tempi_numbers numbers, int64_t i)
 /* The entries of a buffer, in one form: `n` of them, or one of `count` elements. */
 typedef struct entries {
     int64_t n;
-    int64_t
-        count; /* of the only one; with n > 1, and else for arrays, the buffer's own arrays tell */
+    int64_t count; /* of a single entry; else the buffer's arrays give it */
     bool arrays;
 } entries;
 
@@ -30,7 +29,7 @@ static bool sum_of(const tempi_bounce_argument *buffer, int64_t n, int64_t *sum)
     return true;
 }
 
-/* False: an argument is for the library to judge. */
+/* False: the library must judge an argument. */
 static bool entries_read(const tempi_owner *owner, const tempi_bounce_argument *buffer,
                          entries *out)
 {
@@ -54,8 +53,8 @@ static bool entries_read(const tempi_owner *owner, const tempi_bounce_argument *
     return true;
 }
 
-/* A duplicate that was made behind tempi's back may be committed: with an address that the library
- * cannot read it is not left to that to find out. */
+/* A duplicate that tempi did not see may be committed: if the library cannot read its address,
+ * tempi adopts it rather than let the library find out. */
 static const tempi_type *type_at(const tempi_bounce_argument *buffer, int64_t i)
 {
     const MPI_Datatype handle = buffer->types ? buffer->types[i] : buffer->type;
@@ -66,9 +65,9 @@ static const tempi_type *type_at(const tempi_bounce_argument *buffer, int64_t i)
 }
 
 typedef enum seen {
-    SEEN_NOTHING, /* no bytes there */
+    SEEN_NOTHING, /* no bytes */
     SEEN_PIECE,
-    SEEN_WRONG /* the library's to judge */
+    SEEN_WRONG /* for the library to judge */
 } seen;
 
 static seen entry_read(const tempi_bounce_argument *buffer, const entries *all, int64_t i,
@@ -85,7 +84,7 @@ static seen entry_read(const tempi_bounce_argument *buffer, const entries *all, 
     int64_t at = all->arrays ? number(buffer->displacements, i) : 0;
     if (!buffer->in_bytes && __builtin_mul_overflow(at, type->layout->extent, &at))
         return SEEN_WRONG;
-    /* Nothing lies in the first page: an address there is NULL, passed by mistake. */
+    /* No object lies in the first page: an address there is NULL, passed by mistake. */
     if ((uintptr_t)buffer->address + (uintptr_t)at + (uintptr_t)type->layout->true_lb < 4096)
         return SEEN_WRONG;
     *out = (tempi_bounce_buffer_piece){
@@ -93,7 +92,8 @@ static seen entry_read(const tempi_bounce_argument *buffer, const entries *all, 
     return SEEN_PIECE;
 }
 
-/* Whose memory the piece is, and its parts where it is several's. False: the library's to judge. */
+/* Finds the memory of a piece, and its parts if they are in several. False: the library must
+ * judge. */
 static bool locate(const tempi_bounce_argument *buffer, tempi_bounce_buffer_piece *piece,
                    tempi_memory *memory)
 {
@@ -110,12 +110,12 @@ static bool locate(const tempi_bounce_argument *buffer, tempi_bounce_buffer_piec
     return found != TEMPI_PARTITION_UNKNOWN;
 }
 
-/* What a buffer needs. One memory answers for all of it, but with MPI_BOTTOM, whose types may be of
- * several, and where one piece is of several. */
+/* What a buffer needs. The first piece stands for all, except with MPI_BOTTOM, whose types may
+ * be in several memories, or if one piece is in several. */
 typedef struct need {
-    bool shadow, each;
-    int device;     /* whose memory the shadow stands for, where one answers for all */
-    uint64_t waits; /* bounce_descriptor.h */
+    bool host, each;
+    int device;     /* that the host memory stands for, unless `each` */
+    uint64_t waits; /* as in tempi_bounce_descriptor */
 } need;
 
 _Static_assert(TEMPI_CUDA_DEVICES <= 64, "a bit for each");
@@ -123,7 +123,7 @@ _Static_assert(TEMPI_CUDA_DEVICES <= 64, "a bit for each");
 static void need_add(need *out, const tempi_memory *memory)
 {
     if (memory->kind == TEMPI_MEMORY_DEVICE) {
-        out->shadow = true;
+        out->host = true;
         out->device = memory->device;
     } else if (memory->kind == TEMPI_MEMORY_MANAGED) {
         out->waits |= (uint64_t)1 << (memory->device < 0 ? 0 : memory->device);
@@ -151,12 +151,12 @@ static void need_find(const tempi_bounce_argument *buffer, const entries *all, n
     }
 }
 
-/* ---- taking one ------------------------------------------------------------------------------ */
+/* ---- taking host memory ---------------------------------------------------------------------- */
 
-static int shadow_fill_in(const tempi_bounce_argument *buffer, const entries *all, const need *what,
-                          tempi_bounce_descriptor *h, bool *wrong)
+static int host_fill_in(const tempi_bounce_argument *buffer, const entries *all, const need *what,
+                        tempi_bounce_descriptor *h, bool *wrong)
 {
-    tempi_bounce_buffer_open(&h->shadow, buffer->address);
+    tempi_bounce_buffer_open(&h->host, buffer->address);
     int status = TEMPI_OK;
     for (int64_t i = 0; i < all->n && status == TEMPI_OK; ++i) {
         tempi_bounce_buffer_piece piece;
@@ -168,33 +168,33 @@ static int shadow_fill_in(const tempi_bounce_argument *buffer, const entries *al
         if (*wrong)
             break;
         piece.device = memory.kind == TEMPI_MEMORY_DEVICE ? memory.device : -1;
-        status = tempi_bounce_buffer_add(&h->shadow, &piece);
+        status = tempi_bounce_buffer_add(&h->host, &piece);
     }
-    return status == TEMPI_OK && !*wrong ? tempi_bounce_buffer_take(&h->shadow) : status;
+    return status == TEMPI_OK && !*wrong ? tempi_bounce_buffer_take(&h->host) : status;
 }
 
 int tempi_bounce_describe(const tempi_owner *owner, tempi_bounce_argument *buffer,
-                          tempi_bounce_descriptor *h, bool *held_it)
+                          tempi_bounce_descriptor *h, bool *needed)
 {
     entries all;
     need what;
     bool wrong = false;
-    *held_it = false;
+    *needed = false;
     if (buffer->does == 0 || !entries_read(owner, buffer, &all))
         return TEMPI_OK;
     need_find(buffer, &all, &what);
-    if (!what.shadow && !what.waits)
+    if (!what.host && !what.waits)
         return TEMPI_OK;
     *h = (tempi_bounce_descriptor){.does = buffer->does, .waits = what.waits};
     int status = TEMPI_OK;
-    if (what.shadow)
-        status = shadow_fill_in(buffer, &all, &what, h, &wrong);
+    if (what.host)
+        status = host_fill_in(buffer, &all, &what, h, &wrong);
     if (status == TEMPI_OK && !wrong) {
-        if (what.shadow)
-            buffer->given = h->shadow.given;
-        *held_it = true;
+        if (what.host)
+            buffer->given = h->host.given;
+        *needed = true;
         return TEMPI_OK;
     }
-    tempi_bounce_buffer_close(&h->shadow);
+    tempi_bounce_buffer_close(&h->host);
     return status;
 }

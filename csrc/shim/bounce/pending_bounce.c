@@ -1,36 +1,36 @@
-/* pending_bounce.c: bounces that outlive their call: one-sided operations, until the window's next
- * synchronisation (or, with a request, its completion, if that is earlier), and split collectives
- * of files, until their second half. */
+/* pending_bounce.c: bounces that outlive their call. Those of one-sided operations last until
+ * the window's next synchronisation (or completion of their request, if that is earlier); those
+ * of split collectives of files until their second half. */
 #include "shim/bounce/bounce_descriptor.h"
 
 #include <string.h>
 
-int64_t tempi_bounce_lingering;
+int64_t tempi_bounces_pending;
 
 static struct {
     tempi_lock lock;
     tempi_bounce *first;
-} lingering;
+} pending;
 
-static void lingering_add(tempi_bounce *list)
+static void pending_add(tempi_bounce *list)
 {
-    tempi_lock_acquire(&lingering.lock);
-    tempi_bounce **end = &lingering.first;
+    tempi_lock_acquire(&pending.lock);
+    tempi_bounce **end = &pending.first;
     while (*end)
         end = &(*end)->next;
     *end = list;
     for (; list; list = list->next)
-        __atomic_fetch_add(&tempi_bounce_lingering, 1, __ATOMIC_RELAXED);
-    tempi_lock_release(&lingering.lock);
+        __atomic_fetch_add(&tempi_bounces_pending, 1, __ATOMIC_RELAXED);
+    tempi_lock_release(&pending.lock);
 }
 
 typedef bool (*chosen)(const tempi_bounce *bounce, const tempi_bounce *like);
 
-static tempi_bounce *lingering_take(chosen is, const tempi_bounce *like)
+static tempi_bounce *pending_take(chosen is, const tempi_bounce *like)
 {
     tempi_bounce *taken = NULL, **end = &taken;
-    tempi_lock_acquire(&lingering.lock);
-    for (tempi_bounce **at = &lingering.first; *at;) {
+    tempi_lock_acquire(&pending.lock);
+    for (tempi_bounce **at = &pending.first; *at;) {
         tempi_bounce *bounce = *at;
         if (!is(bounce, like)) {
             at = &bounce->next;
@@ -40,9 +40,9 @@ static tempi_bounce *lingering_take(chosen is, const tempi_bounce *like)
         bounce->next = NULL;
         *end = bounce;
         end = &bounce->next;
-        __atomic_fetch_sub(&tempi_bounce_lingering, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_sub(&tempi_bounces_pending, 1, __ATOMIC_RELAXED);
     }
-    tempi_lock_release(&lingering.lock);
+    tempi_lock_release(&pending.lock);
     return taken;
 }
 
@@ -50,7 +50,7 @@ void tempi_bounce_list(tempi_bounce *bounce, int target)
 {
     bounce->target = target;
     __atomic_add_fetch(&bounce->holders, 1, __ATOMIC_RELAXED);
-    lingering_add(bounce);
+    pending_add(bounce);
 }
 
 static bool itself(const tempi_bounce *bounce, const tempi_bounce *like)
@@ -58,8 +58,8 @@ static bool itself(const tempi_bounce *bounce, const tempi_bounce *like)
     return bounce == like;
 }
 
-/* MPICH 4.0 says that a get with a request is complete while bytes of a datatype with gaps are
- * still on their way. 5.0 does not; those between were not tried. */
+/* MPICH 4.0 reports a get with a request as complete while bytes of a datatype with gaps are
+ * still on their way. 5.0 does not; versions between were not tested. */
 static bool completes_early(void)
 {
     enum { UNKNOWN, NO, YES };
@@ -78,8 +78,8 @@ void tempi_bounce_unlist(tempi_bounce *bounce)
 {
     if (!tempi_bounce_is_pending())
         return;
-    tempi_bounce *listed = lingering_take(itself, bounce);
-    /* It was not synchronised yet, so the epoch that such an operation needs is open. */
+    tempi_bounce *listed = pending_take(itself, bounce);
+    /* Not synchronised yet, so the epoch that the operation needs is still open. */
     if (listed && completes_early())
         tempi_lib.Win_flush_local(listed->target, listed->owner.win);
     tempi_bounce_free(listed);
@@ -94,11 +94,11 @@ static void free_all(tempi_bounce *list)
     }
 }
 
-/* Kept for the window's next synchronisation, or for the file's second half. */
+/* Lists it until the window's next synchronisation, or the file's second half. */
 static int stay(tempi_bounce *bounce, int rc)
 {
     if (bounce && rc == MPI_SUCCESS)
-        lingering_add(bounce);
+        pending_add(bounce);
     else
         tempi_bounce_free(bounce);
     return rc;
@@ -122,17 +122,17 @@ static bool of_window(const tempi_bounce *bounce, const tempi_bounce *like)
            (like->target == TEMPI_ALL_TARGETS || bounce->target == like->target);
 }
 
-/* Before, because a second thread's operation may be started while this one's call is under way. */
+/* Claimed before the synchronisation, because another thread may start an operation during it. */
 tempi_bounce *tempi_bounce_claim(MPI_Win win, int target)
 {
     const tempi_bounce like = {.owner = TEMPI_OWNER_WIN(win), .target = target};
-    return lingering_take(of_window, &like);
+    return pending_take(of_window, &like);
 }
 
 int tempi_bounce_synchronised(tempi_bounce *claimed, int rc)
 {
     if (rc != MPI_SUCCESS) {
-        lingering_add(claimed);
+        pending_add(claimed);
         return rc;
     }
     while (claimed) {
@@ -149,7 +149,7 @@ int tempi_bounce_forget(tempi_bounce *claimed, int rc)
     if (rc == MPI_SUCCESS)
         free_all(claimed);
     else
-        lingering_add(claimed);
+        pending_add(claimed);
     return rc;
 }
 
@@ -161,20 +161,20 @@ static bool of_file(const tempi_bounce *bounce, const tempi_bounce *like)
 tempi_bounce *tempi_bounce_resume(MPI_File file)
 {
     const tempi_bounce like = {.owner = TEMPI_OWNER_FILE(file)};
-    return lingering_take(of_file, &like);
+    return pending_take(of_file, &like);
 }
 
 void *tempi_bounce_given(const tempi_bounce *bounce, const void *buffer)
 {
     const tempi_bounce_descriptor *h = bounce ? &bounce->buffers[0] : NULL;
-    return h && h->shadow.bytes != 0 ? h->shadow.given : (void *)(uintptr_t)buffer;
+    return h && h->host.bytes != 0 ? h->host.given : (void *)(uintptr_t)buffer;
 }
 
-/* A second half that the library refuses leaves the collective as it is. */
+/* If the library refuses the second half, the collective stays pending. */
 int tempi_bounce_end(tempi_bounce *bounce, int rc)
 {
     if (bounce && rc != MPI_SUCCESS) {
-        lingering_add(bounce);
+        pending_add(bounce);
         return rc;
     }
     return tempi_bounce_close(bounce, rc);
@@ -194,5 +194,5 @@ static bool any(const tempi_bounce *bounce, const tempi_bounce *like)
 
 void tempi_bounce_clear(void)
 {
-    free_all(lingering_take(any, NULL));
+    free_all(pending_take(any, NULL));
 }

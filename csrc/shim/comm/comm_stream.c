@@ -5,8 +5,8 @@ bool tempi_streams_named;
 
 static int keyval = MPI_KEYVAL_INVALID;
 
-/* (The library's own functions of this kind are symbols on some, and we must have none undefined.)
- */
+/* In place of the library's own such functions: some are symbols, and this library must have no
+ * undefined ones. */
 static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
 {
     (void)comm, (void)key, (void)state, (void)in, (void)out;

@@ -7,8 +7,8 @@ bool tempi_cuda_aware;
 
 static int (*query)(void);
 
-/* Open MPI and MPICH both have it (mpi-ext.h, mpi.h). Looked up at load: MPI may be initialised by
- * then, and the interposer is not to be entered from within it. */
+/* Open MPI and MPICH both have it (mpi-ext.h, mpi.h). It is looked up at load because MPI may
+ * already be initialised then, and must not be entered from within the interposer. */
 void tempi_cuda_aware_find(const struct tempi_interposer *interposer)
 {
     union {

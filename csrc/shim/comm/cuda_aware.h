@@ -1,6 +1,6 @@
-/* Does the library below take device addresses? */
-#ifndef TEMPI_SHIM_AWARE_H
-#define TEMPI_SHIM_AWARE_H
+/* Whether the MPI library takes device addresses. */
+#ifndef TEMPI_SHIM_CUDA_AWARE_H
+#define TEMPI_SHIM_CUDA_AWARE_H
 
 #include <stdbool.h>
 
@@ -8,12 +8,12 @@ extern bool tempi_cuda_aware;
 
 struct tempi_interposer;
 
-/* Finds what can be asked, when the shim is loaded. */
+/* Looks up the library's query function, when the shim is loaded. */
 void tempi_cuda_aware_find(const struct tempi_interposer *interposer);
-/* Asks it, or TEMPI_CUDA_AWARE, once MPI is there. */
+/* Sets tempi_cuda_aware from TEMPI_CUDA_AWARE or the library's answer, after MPI has started. */
 void tempi_cuda_aware_learn(void);
 
-/* What the library itself says, whatever TEMPI_CUDA_AWARE does. */
+/* The library's own answer, without TEMPI_CUDA_AWARE. */
 bool tempi_cuda_aware_says(void);
 
 static inline bool tempi_library_cuda_aware(void)

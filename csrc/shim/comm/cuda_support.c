@@ -1,5 +1,5 @@
-/* What programs ask before they hand device memory to MPI: yes where the library takes it, and
- * where tempi gives it that. */
+/* Functions that programs call before they pass device memory to MPI. The answer is yes if the
+ * library takes it, or if tempi adds that. */
 #include "shim/comm/cuda_support.h"
 #include "base/config.h"
 #include "base/thread.h"
@@ -23,7 +23,7 @@ void tempi_support_find(const struct tempi_interposer *interposer)
     library_query = found.call;
 }
 
-/* The program may ask before it has loaded CUDA. */
+/* The program may ask before it loads CUDA. */
 static bool serves(void)
 {
     return tempi_memory_mixed && tempi_cuda_possible() && tempi_this_thread.disabled == 0 &&
@@ -42,7 +42,7 @@ int tempi_MPIX_Query_cuda_support(void)
     return supported() || tempi_cuda_aware_says() ? 1 : 0;
 }
 
-/* MPICH's: kinds of GPU by number. Where the library has no such function this is all of it. */
+/* MPICH's function: kinds of GPU by number. If the library lacks it, this is the whole answer. */
 int tempi_MPIX_GPU_query_support(int gpu_type, int *is_supported)
 {
     enum { CUDA = 0 };
@@ -62,7 +62,7 @@ int tempi_MPIX_GPU_query_support(int gpu_type, int *is_supported)
 
 static const char key[] = "mpi_memory_alloc_kinds";
 
-/* Whether the kind is one of those in a list with commas. */
+/* Whether a comma-separated list contains the kind. */
 static bool names(const char *list, const char *kind)
 {
     const size_t n = strlen(kind);
@@ -72,8 +72,8 @@ static bool names(const char *list, const char *kind)
     return false;
 }
 
-/* The library's kinds, or the standard's default where it tells none, and CUDA's (the side document
- * Memory Allocation Kinds): more than was asked for may be told. */
+/* Adds CUDA's kinds to the library's, or to the standard's default if it reports none. The side
+ * document Memory Allocation Kinds allows more than were requested. */
 static int add_kinds(int rc, MPI_Info *used)
 {
     static const char *const kinds[] = {"cuda", "cuda:host", "cuda:device", "cuda:managed"};
@@ -103,7 +103,7 @@ int tempi_impl_File_get_info(const struct tempi_mpi *next, MPI_File fh, MPI_Info
     return add_kinds(next->File_get_info(fh, info_used), info_used);
 }
 
-#ifdef TEMPI_ACTS_IN_Session_get_info /* not with an mpi.h that has no MPI_Session */
+#ifdef TEMPI_ACTS_IN_Session_get_info /* absent if mpi.h has no MPI_Session */
 int tempi_impl_Session_get_info(const struct tempi_mpi *next, MPI_Session session,
                                 MPI_Info *info_used)
 {

@@ -11,72 +11,71 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which ranks of a communicator (of its remote group, if it has two) are on this node. Recycled and
- * freed only at the end: a second thread may still look at one that the first has replaced, and
- * then errs about where a rank is, which costs time and no more. */
-typedef struct nearby {
-    struct nearby *next; /* of all */
-    struct nearby *free; /* of those not in use */
-    unsigned seen;       /* entries on the board when this was made */
-    int room;            /* ranks that `bits` is large enough for */
+/* The ranks of a communicator (of its remote group, if it has two) that are on this node.
+ * Recycled, and freed only at the end: another thread may still read an entry that was replaced.
+ * It may then use the wrong class of a rank, which costs only time. */
+typedef struct node_ranks {
+    struct node_ranks *next; /* of all entries */
+    struct node_ranks *free; /* of the unused ones */
+    unsigned seen;           /* entries in the node registry when this was made */
+    int capacity;            /* number of ranks that fit into `bits` */
     int size;
-    int self;        /* this process's own rank; -1: it is in the other group */
+    int self;        /* this process's own rank; -1: in the other group */
     int farthest;    /* TEMPI_PEER_* */
-    uint16_t *lines; /* of its ranks on this node, by their order on the board; NULL: too many */
+    uint16_t *lines; /* node registry index of each rank on this node; NULL: too many */
     unsigned char bits[];
-} nearby;
+} node_ranks;
 
 static struct {
     bool started;
-    bool mixed; /* a second epoch of MPI began: its groups must not be compared with the first one's
-                 */
+    bool mixed; /* after a second epoch of MPI, whose groups must not be compared */
     int keyval;
     bool has_world;
-    MPI_Group world; /* its processes, in the order of the launcher's ranks */
+    MPI_Group world; /* processes of this world, in the order of the launcher's ranks */
     int size;
     bool one_node;
-    tempi_node_registry *board;
-    tempi_locality *distances; /* of the ranks on this node, in the order of world_rank() */
+    tempi_node_registry *registry;
+    tempi_locality *locality; /* between the ranks on this node, in the order of world_rank() */
     bool by_session;
 #ifdef TEMPI_ACTS_IN_Session_init
-    MPI_Session session; /* that `world` comes from, if by_session */
+    MPI_Session session; /* source of `world`, if by_session */
 #endif
-    _Atomic(const nearby *) of_world; /* MPI_COMM_WORLD's, to be found without asking the library */
-    tempi_lock lock;                  /* of the two lists */
-    nearby *all;
-    nearby *free;
+    _Atomic(const node_ranks *) of_world; /* MPI_COMM_WORLD's, for a fast look-up */
+    tempi_lock lock;                      /* guards the two lists */
+    node_ranks *all;
+    node_ranks *free;
 } peers = {.keyval = MPI_KEYVAL_INVALID};
 
 /* ---- one communicator ------------------------------------------------------------------------ */
 
-/* Of larger communicators the distances are not kept. */
+/* Larger communicators cache no locality. */
 enum { MOST_LINES = 8192 };
 
-static nearby *new_memory(int room)
+static node_ranks *new_memory(int capacity)
 {
-    const size_t bits = (size_t)room / 8,
-                 lines = room <= MOST_LINES ? (size_t)room * sizeof(uint16_t) : 0;
-    nearby *made = malloc(sizeof *made + bits + lines);
+    const size_t bits = (size_t)capacity / 8,
+                 lines = capacity <= MOST_LINES ? (size_t)capacity * sizeof(uint16_t) : 0;
+    node_ranks *made = malloc(sizeof *made + bits + lines);
     if (!made)
         return NULL;
-    made->room = room;
+    made->capacity = capacity;
     made->lines = lines > 0 ? (uint16_t *)(void *)(made->bits + bits) : NULL;
     return made;
 }
 
-static nearby *take_memory(int size)
+static node_ranks *take_memory(int size)
 {
-    nearby *found = NULL;
+    node_ranks *found = NULL;
     tempi_lock_acquire(&peers.lock);
-    for (nearby **at = &peers.free; *at && !found; at = &(*at)->free)
-        if ((*at)->room >= size) {
+    for (node_ranks **at = &peers.free; *at && !found; at = &(*at)->free)
+        if ((*at)->capacity >= size) {
             found = *at;
             *at = found->free;
             break;
         }
     tempi_lock_release(&peers.lock);
-    const int room = (size + 511) / 512 * 512;
-    if (!found && (found = new_memory(room))) {
+    const int capacity = (size + 511) / 512 * 512;
+    if (!found && (found = new_memory(capacity))) {
         tempi_lock_acquire(&peers.lock);
         found->next = peers.all;
         peers.all = found;
@@ -86,11 +85,11 @@ static nearby *take_memory(int size)
         return NULL;
     found->size = size;
     found->self = -1;
-    memset(found->bits, 0, (size_t)found->room / 8);
+    memset(found->bits, 0, (size_t)found->capacity / 8);
     return found;
 }
 
-static void give_back(nearby *entry)
+static void give_back(node_ranks *entry)
 {
     tempi_lock_acquire(&peers.lock);
     entry->free = peers.free;
@@ -98,8 +97,8 @@ static void give_back(nearby *entry)
     tempi_lock_release(&peers.lock);
 }
 
-/* (The library's own functions of this kind are symbols on some, and we must have none undefined.)
- */
+/* In place of the library's own such functions: some are symbols, and this library must have no
+ * undefined ones. */
 static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
 {
     (void)comm, (void)key, (void)state, (void)in, (void)out;
@@ -118,7 +117,7 @@ static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 
 static unsigned seen_now(void)
 {
-    return peers.board && !peers.one_node ? tempi_node_registry_count(peers.board) : 0;
+    return peers.registry && !peers.one_node ? tempi_node_registry_count(peers.registry) : 0;
 }
 
 /* The i-th rank of the world on this node; -1: there are no more. */
@@ -126,14 +125,14 @@ static int world_rank(unsigned i, unsigned seen)
 {
     if (peers.one_node)
         return (int)i < peers.size ? (int)i : -1;
-    return i < seen ? tempi_node_registry_rank(peers.board, i) : -1;
+    return i < seen ? tempi_node_registry_rank(peers.registry, i) : -1;
 }
 
-/* From the few ranks of the node to those of the communicator, not the other way round: Open MPI
- * compares each of the one group with each of the other. */
-static void mark(nearby *entry, MPI_Group group)
+/* Translates from the few ranks of the node to those of the communicator and not in reverse:
+ * Open MPI compares each rank of one group with each of the other. */
+static void mark(node_ranks *entry, MPI_Group group)
 {
-    int ranks[64], there[64], n, near = 0;
+    int ranks[64], there[64], n, here = 0;
     unsigned i = 0;
     do {
         int rank;
@@ -146,11 +145,11 @@ static void mark(nearby *entry, MPI_Group group)
             if (there[k] >= 0 && there[k] < entry->size) {
                 if (entry->lines)
                     entry->lines[there[k]] = (uint16_t)(i - (unsigned)n + (unsigned)k);
-                near += !(entry->bits[there[k] / 8] >> there[k] % 8 & 1);
+                here += !(entry->bits[there[k] / 8] >> there[k] % 8 & 1);
                 entry->bits[there[k] / 8] |= (unsigned char)(1u << there[k] % 8);
             }
     } while (n == 64);
-    entry->farthest = near == entry->size ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
+    entry->farthest = here == entry->size ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
 }
 
 static bool comparable(MPI_Comm comm)
@@ -160,12 +159,12 @@ static bool comparable(MPI_Comm comm)
     return !peers.mixed || (comm == MPI_COMM_WORLD && !peers.by_session);
 }
 
-static nearby *describe(MPI_Comm comm, MPI_Group group, bool inter)
+static node_ranks *describe(MPI_Comm comm, MPI_Group group, bool inter)
 {
     int size;
     if (tempi_lib.Group_size(group, &size) != MPI_SUCCESS)
         return NULL;
-    nearby *entry = take_memory(size);
+    node_ranks *entry = take_memory(size);
     if (!entry)
         return NULL;
     entry->seen = seen_now();
@@ -179,14 +178,14 @@ static nearby *describe(MPI_Comm comm, MPI_Group group, bool inter)
     return entry;
 }
 
-static const nearby *learn(MPI_Comm comm)
+static const node_ranks *learn(MPI_Comm comm)
 {
     int inter;
     MPI_Group group;
     if (tempi_lib.Comm_test_inter(comm, &inter) != MPI_SUCCESS ||
         (inter ? tempi_lib.Comm_remote_group : tempi_lib.Comm_group)(comm, &group) != MPI_SUCCESS)
         return NULL;
-    nearby *entry = describe(comm, group, inter != 0);
+    node_ranks *entry = describe(comm, group, inter != 0);
     tempi_lib.Group_free(&group);
     if (entry && tempi_lib.Comm_set_attr(comm, peers.keyval, entry) != MPI_SUCCESS) {
         give_back(entry);
@@ -197,16 +196,16 @@ static const nearby *learn(MPI_Comm comm)
     return entry;
 }
 
-static bool current(const nearby *entry)
+static bool current(const node_ranks *entry)
 {
     return entry->seen == seen_now() || !peers.has_world;
 }
 
-static const nearby *nearby_of(MPI_Comm comm)
+static const node_ranks *node_ranks_of(MPI_Comm comm)
 {
     void *value = NULL;
     int found = 0;
-    const nearby *world = atomic_load_explicit(&peers.of_world, memory_order_acquire);
+    const node_ranks *world = atomic_load_explicit(&peers.of_world, memory_order_acquire);
     if (world && comm == MPI_COMM_WORLD && current(world))
         return world;
     if (tempi_lib.Comm_get_attr(comm, peers.keyval, &value, &found) != MPI_SUCCESS)
@@ -216,15 +215,15 @@ static const nearby *nearby_of(MPI_Comm comm)
     return learn(comm);
 }
 
-static bool is_far(const nearby *entry, int peer, int64_t bytes)
+static bool is_other_llc(const node_ranks *entry, int peer, int64_t bytes)
 {
     if (tempi_config.locality != TEMPI_LOCALITY_AUTO)
         return tempi_config.locality == TEMPI_LOCALITY_OTHER_LLC;
-    return peers.distances && entry->lines &&
-           tempi_locality_far(peers.distances, entry->lines[peer], bytes);
+    return peers.locality && entry->lines &&
+           tempi_locality_far(peers.locality, entry->lines[peer], bytes);
 }
 
-static bool is_here(const nearby *entry, int peer)
+static bool is_here(const node_ranks *entry, int peer)
 {
     return peer >= 0 && peer < entry->size && (entry->bits[peer / 8] >> peer % 8 & 1) != 0;
 }
@@ -232,11 +231,11 @@ static bool is_here(const nearby *entry, int peer)
 int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes)
 {
     const int unknown = peers.one_node ? TEMPI_PEER_NODE : TEMPI_PEER_OTHER;
-    if (comm == MPI_COMM_SELF) /* which is only this rank, whatever the launcher tells */
+    if (comm == MPI_COMM_SELF) /* contains only this rank, whatever the launcher says */
         return TEMPI_PEER_SELF;
     if (!peers.started || comm == MPI_COMM_NULL)
         return unknown;
-    const nearby *entry = nearby_of(comm);
+    const node_ranks *entry = node_ranks_of(comm);
     if (!entry)
         return unknown;
     if (peer < 0 || peer >= entry->size)
@@ -245,7 +244,7 @@ int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes)
         return TEMPI_PEER_SELF;
     if (!is_here(entry, peer))
         return TEMPI_PEER_OTHER;
-    return is_far(entry, peer, bytes) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
+    return is_other_llc(entry, peer, bytes) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
 }
 
 int tempi_peer_probe(uintptr_t comm, int rank)
@@ -255,13 +254,13 @@ int tempi_peer_probe(uintptr_t comm, int rank)
         return TEMPI_ERR_NO_MPI;
     if (which == MPI_COMM_NULL)
         return TEMPI_ERR_ARG;
-    const nearby *entry = nearby_of(which);
-    if (entry && peers.distances && entry->lines && is_here(entry, rank))
-        tempi_locality_look(peers.distances, entry->lines[rank]);
+    const node_ranks *entry = node_ranks_of(which);
+    if (entry && peers.locality && entry->lines && is_here(entry, rank))
+        tempi_locality_look(peers.locality, entry->lines[rank]);
     return TEMPI_OK;
 }
 
-int tempi_peer_tell(uintptr_t comm, int rank, int *out)
+int tempi_peer_report(uintptr_t comm, int rank, int *out)
 {
     const MPI_Comm which = tempi_comm_of(comm);
     if (!peers.started)
@@ -287,20 +286,20 @@ static void start(void)
     peers.one_node = peers.size == 1 || job.local >= peers.size;
     const bool looks = tempi_config.locality == TEMPI_LOCALITY_AUTO && job.local > 1;
     if (job.name[0] && (!peers.one_node || looks))
-        peers.board = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, job.name, rank,
-                                               job.local);
-    if (looks && peers.board && tempi_node_registry_lines(peers.board))
-        peers.distances = tempi_locality_open(
-            tempi_node_registry_lines(peers.board),
-            peers.one_node ? rank : tempi_node_registry_own(peers.board), job.local);
-    if (!peers.one_node && !peers.board)
+        peers.registry = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, job.name, rank,
+                                                  job.local);
+    if (looks && peers.registry && tempi_node_registry_lines(peers.registry))
+        peers.locality = tempi_locality_open(
+            tempi_node_registry_lines(peers.registry),
+            peers.one_node ? rank : tempi_node_registry_own(peers.registry), job.local);
+    if (!peers.one_node && !peers.registry)
         TEMPI_LOG(
             TEMPI_LOG_INFO,
             "which ranks share this node is not known: every other rank counts as on another");
     peers.started = true;
 }
 
-/* What is known of communicators stays; of new ones nothing is. */
+/* Entries of existing communicators stay valid; new ones get none. */
 static void forget_world(void)
 {
     atomic_store_explicit(&peers.of_world, NULL, memory_order_release);
@@ -356,17 +355,17 @@ void tempi_peer_stop(void)
         return;
     peers.started = peers.mixed = peers.by_session = peers.one_node = false;
     tempi_lib.Comm_free_keyval(&peers.keyval);
-    tempi_locality_close(peers.distances);
-    peers.distances = NULL;
-    tempi_node_registry_leave(peers.board);
-    peers.board = NULL;
+    tempi_locality_close(peers.locality);
+    peers.locality = NULL;
+    tempi_node_registry_leave(peers.registry);
+    peers.registry = NULL;
 }
 
 void tempi_peer_clear(void)
 {
     tempi_lock_acquire(&peers.lock);
     while (peers.all) {
-        nearby *entry = peers.all;
+        node_ranks *entry = peers.all;
         peers.all = entry->next;
         free(entry);
     }

@@ -2,7 +2,7 @@
 #include "base/stats.h"
 #include "shim/comm/cuda_aware.h"
 
-/* One element that is one run, whatever follows it. */
+/* One element that is a single run, or a dense type. */
 static bool is_run(const tempi_op *op)
 {
     const tempi_box *box = op->layout->boxes;
@@ -10,7 +10,7 @@ static bool is_run(const tempi_op *op)
            (op->count == 1 && op->layout->nboxes == 1 && box->ndims == 0 && !box->table);
 }
 
-/* What a query says of the buffer of a message. */
+/* The part of a query that describes a message's buffer. */
 static tempi_device_query side_of(const tempi_message *message)
 {
     const tempi_op *op = &message->op;

@@ -1,12 +1,11 @@
-/* MPI_Pack_external and MPI_Unpack_external: the library's, on host memory in place of a device's.
- * The packed side is only what lies from the position on. */
+/* MPI_Pack_external and MPI_Unpack_external: the library does them, on host memory in place of
+ * device memory. Only the packed bytes from the position on are copied. */
 #include "shim/bounce/bounce.h"
 #include "shim/impl.h"
 
 typedef enum side { TYPED, PACKED, SIDES } side;
 
-/* Where the packed bytes end at the latest, so that no more of the packed side moves than the call
- * uses. */
+/* Upper bound for the end of the packed bytes, so that no more are copied than the call uses. */
 static MPI_Count end_of(const char datarep[], MPI_Count count, MPI_Datatype type, MPI_Count start,
                         MPI_Count size)
 {

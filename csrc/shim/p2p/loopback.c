@@ -20,7 +20,7 @@ void tempi_loopback_stop(void)
     tempi_posted_stop();
 }
 
-/* ---- what could be in the way ---------------------------------------------------------------- */
+/* ---- other pending messages ------------------------------------------------------------------ */
 
 static bool is_own_or_any(MPI_Comm comm, int peer)
 {
@@ -28,18 +28,18 @@ static bool is_own_or_any(MPI_Comm comm, int peer)
            (peer == MPI_ANY_SOURCE || tempi_posted_own(comm, peer));
 }
 
-void tempi_loopback_look(MPI_Comm comm, int peer)
+void tempi_loopback_note(MPI_Comm comm, int peer)
 {
-    tempi_posted *ledger = is_own_or_any(comm, peer) ? tempi_posted_of(comm, true) : NULL;
-    if (ledger)
-        tempi_posted_doubt(ledger);
+    tempi_posted *posted = is_own_or_any(comm, peer) ? tempi_posted_of(comm, true) : NULL;
+    if (posted)
+        tempi_posted_doubt(posted);
 }
 
 void tempi_loopback_block(MPI_Comm comm, int source)
 {
-    tempi_posted *ledger = is_own_or_any(comm, source) ? tempi_posted_of(comm, true) : NULL;
-    if (ledger)
-        tempi_posted_untrack(ledger);
+    tempi_posted *posted = is_own_or_any(comm, source) ? tempi_posted_of(comm, true) : NULL;
+    if (posted)
+        tempi_posted_untrack(posted);
 }
 
 bool tempi_loopback_matches(MPI_Comm comm, int dest, int sendtag, int source, int recvtag)
@@ -75,7 +75,7 @@ static bool move(MPI_Comm comm, const tempi_message *out, const tempi_message *i
     return true;
 }
 
-/* Taken as for MPI_Pack and MPI_Unpack: no packed buffer is needed. */
+/* Both messages are taken as for MPI_Pack and MPI_Unpack: no packed buffer is needed. */
 bool tempi_loopback_move(MPI_Comm comm, const void *sendbuf, MPI_Count sendcount,
                          MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount,
                          MPI_Datatype recvtype, int64_t *bytes, const char *call)
@@ -127,12 +127,12 @@ bool tempi_loopback_expects(MPI_Comm comm, int source)
 {
     if (source < 0 || !is_own_or_any(comm, source))
         return false;
-    tempi_posted *ledger = tempi_posted_of(comm, true);
-    return ledger && tempi_posted_reserve(ledger);
+    tempi_posted *posted = tempi_posted_of(comm, true);
+    return posted && tempi_posted_reserve(posted);
 }
 
-/* Nobody else has the request yet. A receive that is complete has brought something that nobody
- * knows of. */
+/* No other thread has the request yet. A receive that is already complete got a message that
+ * tempi did not track. */
 void tempi_loopback_expected(MPI_Comm comm, int rc, int tag, MPI_Request request)
 {
     tempi_record *record = NULL;
@@ -146,7 +146,7 @@ void tempi_loopback_expected(MPI_Comm comm, int rc, int tag, MPI_Request request
     tempi_posted_add(tempi_posted_of(comm, false), record, tag, rc == MPI_SUCCESS && !record);
 }
 
-/* The send in question, as its call has it. */
+/* The arguments of a send. */
 typedef struct sending {
     const struct tempi_mpi *next;
     const void *buf;
@@ -158,7 +158,7 @@ typedef struct sending {
     MPI_Request *request;
 } sending;
 
-static bool queue(const sending *s, tempi_message *message, const tempi_ticket *ticket,
+static bool defer(const sending *s, tempi_message *message, const tempi_ticket *ticket,
                   tempi_record *receive)
 {
     tempi_record *record = tempi_request_record(message, false);
@@ -184,7 +184,7 @@ static bool fits(const tempi_op *out, const tempi_op *in)
     return by_kernel(out) && by_kernel(in) && out->device == in->device && out->n <= in->n;
 }
 
-/* Without a queue's place it is sent packed, to be unpacked over what was moved. */
+/* If it cannot be deferred it is sent packed, and is unpacked over the moved bytes. */
 static bool carry(tempi_record *receive, void *context)
 {
     const sending *s = context;
@@ -197,7 +197,7 @@ static bool carry(tempi_record *receive, void *context)
     message.op.stream = tempi_stream_of(s->comm);
     if (fits(&message.op, &receive->op) && tempi_pack_submit(&message.op, 1, &ticket) == TEMPI_OK) {
         const tempi_op op = message.op;
-        if (queue(s, &message, &ticket, receive)) {
+        if (defer(s, &message, &ticket, receive)) {
             tempi_message_note(TEMPI_OP_SEND, &op);
             tempi_stat_add(TEMPI_STAT_self_moves, 1);
             return true;
@@ -214,20 +214,20 @@ bool tempi_loopback_carry(const struct tempi_mpi *next, const void *buf, MPI_Cou
 {
     sending s = {next, buf, count, datatype, (tempi_send_mode)mode, dest, tag, comm, request};
     if (dest < 0 || !is_own_or_any(comm, dest) || !tempi_deferred_takes(dest, tag, comm))
-        return false; /* not to oneself, or the library will refuse it */
-    tempi_posted *ledger = tempi_posted_of(comm, tempi_threads_multiple);
-    if (!ledger)
+        return false; /* not to oneself, or the library will reject it */
+    tempi_posted *posted = tempi_posted_of(comm, tempi_threads_multiple);
+    if (!posted)
         return false;
     if (mode != TEMPI_LOOPBACK_NEVER)
-        return tempi_posted_meet(ledger, tag, carry, &s);
-    tempi_posted_doubt(ledger);
+        return tempi_posted_meet(posted, tag, carry, &s);
+    tempi_posted_doubt(posted);
     return false;
 }
 
 static void refused(tempi_record *record)
 {
     record->receive->moved = false;
-    tempi_loopback_look(tempi_comm_of(record->comm), record->destination);
+    tempi_loopback_note(tempi_comm_of(record->comm), record->destination);
 }
 
 static void check(const tempi_record *record)

@@ -33,8 +33,8 @@ void tempi_message_note(tempi_operation operation, const tempi_op *op)
     tempi_stat_add_to(mine, TEMPI_STAT_runs, op->layout->runs * op->count);
 }
 
-/* No object lies in the first page: such an address is NULL, passed by mistake, for the library to
- * report. (MPI_BOTTOM is NULL too, but then the type's own offsets are addresses.) */
+/* No object lies in the first page: such an address is NULL, passed by mistake, which the
+ * library reports. (MPI_BOTTOM is NULL too, but then the type's own offsets are addresses.) */
 static bool plausible(const void *buffer, const tempi_layout *layout)
 {
     return (uintptr_t)buffer + (uintptr_t)layout->true_lb >= 4096;
@@ -45,7 +45,7 @@ static bool sends_or_receives(tempi_operation operation)
     return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
 }
 
-/* Field by field: zeroing the whole costs a short message more than filling it. */
+/* Sets field by field: zeroing the struct first costs a short message more than filling it. */
 static void make(const tempi_type *type, const void *buffer, MPI_Count count, int64_t bytes,
                  tempi_operation operation, tempi_message *out)
 {
@@ -69,36 +69,37 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     out->wire = MPI_PACKED;
 }
 
-/* Whether it is a message to oneself, or a matched one that may be, where Open MPI needs a gap in
- * it (wire.h). What a device packs is posted when nobody is there to make one. */
-static bool wants_gap(const tempi_message *message, tempi_peer other)
+/* Whether it is a message to oneself, or a matched one that may be, for which Open MPI needs a
+ * gap (wire.h). Messages packed by a device are posted too late to insert one. */
+static bool wants_gap(const tempi_message *message, tempi_peer peer)
 {
     const int method = message->op.method;
     return TEMPI_ABI == TEMPI_ABI_OPENMPI &&
            (method == TEMPI_METHOD_HOST ||
             (message->operation == TEMPI_OP_RECV && method != TEMPI_METHOD_DEVICE)) &&
-           (other.comm == MPI_COMM_NULL || tempi_posted_own(other.comm, other.rank));
+           (peer.comm == MPI_COMM_NULL || tempi_posted_own(peer.comm, peer.rank));
 }
 
-/* Where the packed bytes go, with a place for the gap. */
-static bool take_packed(bool must, tempi_peer other, tempi_inline_buffer *room, tempi_message *out)
+/* Takes memory for the packed bytes, with room for the gap. */
+static bool take_packed(bool must, tempi_peer peer, tempi_inline_buffer *inline_buffer,
+                        tempi_message *out)
 {
     tempi_op *op = &out->op;
-    if (wants_gap(out, other))
+    if (wants_gap(out, peer))
         out->wire = tempi_wire_gapped(op->n);
     const int64_t n = op->n;
     op->n += out->wire == MPI_PACKED ? 0 : 1;
-    out->borrowed = room && op->n <= TEMPI_INLINE_BYTES;
+    out->borrowed = inline_buffer && op->n <= TEMPI_INLINE_BYTES;
     if (out->borrowed)
-        op->packed = room->bytes;
+        op->packed = inline_buffer->bytes;
     const bool taken = out->borrowed || tempi_packed_get(op, must);
     op->n = n;
     return taken;
 }
 
-/* A message of device memory. A library that does not take device addresses cannot have it, so
- * there it is ours whatever it costs. */
-static bool plan_device(const tempi_memory *memory, tempi_peer other, tempi_message *out)
+/* Plans a message in device memory. A library that is not CUDA-aware cannot carry it, so then
+ * tempi does at any cost. */
+static bool plan_device(const tempi_memory *memory, tempi_peer peer, tempi_message *out)
 {
     tempi_op *op = &out->op;
     const bool aware = tempi_library_cuda_aware();
@@ -108,21 +109,21 @@ static bool plan_device(const tempi_memory *memory, tempi_peer other, tempi_mess
     if (!sends_or_receives(out->operation)) {
         op->method = aware && op->layout->dense
                          ? TEMPI_METHOD_LIBRARY
-                         : TEMPI_METHOD_STAGED; /* for now: the caller knows more */
+                         : TEMPI_METHOD_STAGED; /* for now: the caller chooses */
         return op->method == TEMPI_METHOD_LIBRARY ? leave(TEMPI_STAT_fallback_cuda_aware) : true;
     }
-    op->method = tempi_method_of_message(out, &other);
+    op->method = tempi_method_of_message(out, &peer);
     if (op->method == TEMPI_METHOD_LIBRARY)
         return leave(op->layout->dense ? TEMPI_STAT_fallback_cuda_aware : TEMPI_STAT_fallback_rule);
-    if (!take_packed(!aware, other, NULL, out))
+    if (!take_packed(!aware, peer, NULL, out))
         return leave(TEMPI_STAT_fallback_stage);
     tempi_method_note(op);
     return true;
 }
 
-/* A message of several memories: no library has it in its hands as a whole, so it is ours. The
- * packed bytes are the host's, which all of them reach. */
-static bool plan_mixed(tempi_parts *parts, tempi_peer other, tempi_message *out)
+/* Plans a message in several memories. No library can read all of them, so tempi carries it. Its
+ * packed bytes are in host memory, which all devices reach. */
+static bool plan_mixed(tempi_parts *parts, tempi_peer peer, tempi_message *out)
 {
     tempi_op *op = &out->op;
     for (int p = 0; p < parts->n; ++p)
@@ -132,7 +133,7 @@ static bool plan_mixed(tempi_parts *parts, tempi_peer other, tempi_message *out)
     op->method = TEMPI_METHOD_MIXED;
     op->parts = parts;
     const bool packing = !sends_or_receives(out->operation);
-    if (!packing && !take_packed(true, other, NULL, out)) {
+    if (!packing && !take_packed(true, peer, NULL, out)) {
         tempi_message_drop(out);
         return leave(TEMPI_STAT_fallback_stage);
     }
@@ -142,9 +143,8 @@ static bool plan_mixed(tempi_parts *parts, tempi_peer other, tempi_message *out)
     return true;
 }
 
-/* What memory of devices has to do with it. False: `*ours` is the answer; true: it is all plain
- * memory. */
-static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count, tempi_peer other,
+/* Finds the kind of memory. True: all of it is host memory; false: `*ours` is the decision. */
+static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count, tempi_peer peer,
                     tempi_message *out, bool *ours)
 {
     tempi_memory memory;
@@ -153,14 +153,14 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
     if (tempi_memory_may_partition(type->layout, count, buffer, &memory)) {
         tempi_parts *parts;
         switch (tempi_memory_partition(type->layout, count, buffer, &memory, &parts)) {
-        case TEMPI_PARTITION_MIXED: *ours = plan_mixed(parts, other, out); return false;
+        case TEMPI_PARTITION_MIXED: *ours = plan_mixed(parts, peer, out); return false;
         case TEMPI_PARTITION_UNKNOWN: leave(TEMPI_STAT_fallback_memory); return false;
         case TEMPI_PARTITION_ONE: break;
         }
     }
-    /* Managed memory may be read here, but kernels of the program may still be writing it. */
+    /* The host may read managed memory, but kernels of the program may still be writing it. */
     if (memory.kind == TEMPI_MEMORY_DEVICE || memory.kind == TEMPI_MEMORY_MANAGED) {
-        *ours = plan_device(&memory, other, out);
+        *ours = plan_device(&memory, peer, out);
         return false;
     }
     if (!type->layout->dense && !tempi_memory_host_readable(memory.kind)) {
@@ -170,10 +170,10 @@ static bool on_host(const tempi_type *type, const void *buffer, MPI_Count count,
     return true;
 }
 
-static bool to_oneself(tempi_peer other)
+static bool to_oneself(tempi_peer peer)
 {
-    return other.comm == MPI_COMM_SELF ||
-           (other.comm != MPI_COMM_NULL && tempi_posted_own(other.comm, other.rank));
+    return peer.comm == MPI_COMM_SELF ||
+           (peer.comm != MPI_COMM_NULL && tempi_posted_own(peer.comm, peer.rank));
 }
 
 static int class_of(const void *whom, int64_t bytes)
@@ -189,7 +189,7 @@ static bool is_self(const void *whom)
 
 const tempi_query_peer tempi_message_peer = {.class = class_of, .is_self = is_self};
 
-/* Is tempi's way expected to be the faster one? */
+/* Whether tempi is expected to be faster than the library. */
 static bool wins(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
                  int64_t bytes, tempi_sample *sample)
 {
@@ -204,8 +204,8 @@ static bool wins(const tempi_type *type, tempi_operation operation, const tempi_
 }
 
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                 tempi_operation operation, tempi_peer other, bool forced,
-                 tempi_inline_buffer *room, tempi_message *out)
+                 tempi_operation operation, tempi_peer peer, bool forced,
+                 tempi_inline_buffer *inline_buffer, tempi_message *out)
 {
     int64_t bytes;
     const bool dense = type->layout->dense;
@@ -218,13 +218,13 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
         return dense ? false : leave(TEMPI_STAT_fallback_argument);
     make(type, buffer, count, bytes, operation, out);
     bool ours;
-    if (tempi_memory_mixed && !on_host(type, buffer, count, other, out, &ours))
+    if (tempi_memory_mixed && !on_host(type, buffer, count, peer, out, &ours))
         return ours;
     if (dense)
         return forced;
-    if (!forced && !wins(type, operation, &other, bytes, &out->sample))
+    if (!forced && !wins(type, operation, &peer, bytes, &out->sample))
         return leave(TEMPI_STAT_fallback_rule);
-    if (sends_or_receives(operation) && !take_packed(false, other, room, out))
+    if (sends_or_receives(operation) && !take_packed(false, peer, inline_buffer, out))
         return leave(TEMPI_STAT_fallback_stage);
     if (tempi_chooser_has_quirk(&type->chooser, operation))
         tempi_stat_add(TEMPI_STAT_quirks, 1);
@@ -232,23 +232,23 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
 }
 
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                        tempi_operation operation, tempi_peer other, tempi_inline_buffer *room,
-                        tempi_message *out)
+                        tempi_operation operation, tempi_peer peer,
+                        tempi_inline_buffer *inline_buffer, tempi_message *out)
 {
     if (type->layout->dense)
         return false;
-    return plan(type, buffer, count, operation, other, false, room, out);
+    return plan(type, buffer, count, operation, peer, false, inline_buffer, out);
 }
 
-/* A type of which it is not known whether it is committed is the library's to judge, but not with
- * an address that it cannot read. What is left to the library must be ready when it gets it. */
+/* The library must judge a type that may not be committed, unless it cannot read the address.
+ * Data that the library will read must be ready when it is called. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                              tempi_operation operation, tempi_peer other, tempi_message *out)
+                              tempi_operation operation, tempi_peer peer, tempi_message *out)
 {
     const tempi_type *type = tempi_type_any(datatype);
     if (!type && !tempi_library_cuda_aware() && tempi_memory_of(buffer) == TEMPI_MEMORY_DEVICE)
         type = tempi_type_adopt(datatype);
-    if (type && plan(type, buffer, count, operation, other, false, NULL, out))
+    if (type && plan(type, buffer, count, operation, peer, false, NULL, out))
         return true;
     (void)tempi_cuda_settle(tempi_direction_of(operation));
     return false;
@@ -269,7 +269,7 @@ void tempi_message_drop(tempi_message *message)
     message->op.parts = NULL;
 }
 
-/* Which of the tables tells how long that takes. */
+/* The quantity that predicts the operation's duration. */
 static tempi_quantity quantity_of(tempi_operation operation)
 {
     static const tempi_quantity of[] = {TEMPI_QUANTITY_OWN_PACK, TEMPI_QUANTITY_OWN_UNPACK,
@@ -315,8 +315,8 @@ int tempi_message_failed(MPI_Comm comm)
     return MPI_ERR_OTHER;
 }
 
-/* Open MPI tells how long the message was, and brings as much of it as fits. MPICH tells how much
- * it brought, or how long the message was, and then it has brought nothing. */
+/* Open MPI reports the length of the message and delivers as much as fits. MPICH reports the
+ * delivered bytes; or the length of the message, and then it has delivered nothing. */
 int64_t tempi_message_cut(int error, const MPI_Status *status, int64_t n)
 {
     int class;

@@ -1,4 +1,4 @@
-/* One message: is it ours, and if so, its pack operation with a staging buffer. */
+/* One message: the decision whether tempi carries it, its pack operation and its staging buffer. */
 #ifndef TEMPI_SHIM_MESSAGE_H
 #define TEMPI_SHIM_MESSAGE_H
 
@@ -10,31 +10,29 @@
 typedef struct tempi_message {
     const tempi_type *type;
     tempi_operation operation;
-    tempi_op op;   /* op.packed: a buffer of op.n bytes (transfer/packed_buffer.h) */
-    bool borrowed; /* that buffer is the caller's */
-    MPI_Datatype
-        wire; /* what its bytes go as: MPI_PACKED, or one element of a type with a gap (wire.h) */
-    int32_t tables;      /* TEMPI_TABLES_OF_*, where op.method is a device's */
-    tempi_sample sample; /* MPI_Pack and MPI_Unpack: started where the call is to be timed; not set
-                            for messages */
+    tempi_op op;         /* op.packed: a buffer of op.n bytes (transfer/packed_buffer.h) */
+    bool borrowed;       /* the caller owns that buffer */
+    MPI_Datatype wire;   /* MPI_PACKED, or a type with a gap (wire.h) */
+    int32_t tables;      /* TEMPI_TABLES_OF_*, if op.method is a device's */
+    tempi_sample sample; /* only MPI_Pack and MPI_Unpack: started if the call is to be timed */
 } tempi_message;
 
-/* The packed bytes of a short message that is over when the call is, on its stack. */
+/* Holds the packed bytes of a short message on the stack of a call that completes it. */
 enum { TEMPI_INLINE_BYTES = 1 << 10 };
 typedef struct tempi_inline_buffer {
     _Alignas(64) char bytes[TEMPI_INLINE_BYTES];
 } tempi_inline_buffer;
 
-/* Whom a message goes to or comes from, as the call names it. */
+/* The destination or source of a message, as the call gives it. */
 typedef struct tempi_peer {
-    MPI_Comm comm; /* MPI_COMM_NULL: the call does not tell */
+    MPI_Comm comm; /* MPI_COMM_NULL: unknown */
     int rank;
 } tempi_peer;
 
-/* How a query asks about one; `whom`: a tempi_peer. */
+/* Answers a query about a peer; `whom`: a tempi_peer. */
 extern const tempi_query_peer tempi_message_peer;
 
-/* MPI_Pack and MPI_Unpack have none. */
+/* For MPI_Pack and MPI_Unpack, which have no peer. */
 static inline tempi_peer tempi_peer_none(void)
 {
     tempi_peer none;
@@ -45,74 +43,74 @@ static inline tempi_peer tempi_peer_none(void)
 
 static inline tempi_peer tempi_peer_of(MPI_Comm comm, int rank)
 {
-    tempi_peer other;
-    other.comm = comm;
-    other.rank = rank;
-    return other;
+    tempi_peer peer;
+    peer.comm = comm;
+    peer.rank = rank;
+    return peer;
 }
 
-/* The decision past the first look; takes the staging buffer, or `room` where there is one and the
- * message fits. */
+/* Decides after the first checks. Takes a staging buffer, or `inline_buffer` if it is not NULL
+ * and the message fits. */
 bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                        tempi_operation operation, tempi_peer other, tempi_inline_buffer *room,
-                        tempi_message *out);
+                        tempi_operation operation, tempi_peer peer,
+                        tempi_inline_buffer *inline_buffer, tempi_message *out);
 
-/* The same from the start, where the buffer may be a device's. */
+/* Decides from the start, for a buffer that may be in device memory. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                              tempi_operation operation, tempi_peer other, tempi_message *out);
+                              tempi_operation operation, tempi_peer peer, tempi_message *out);
 
-/* For calls that are over with their message: `room` lives as long. Otherwise as
- * tempi_message_take. */
+/* As tempi_message_take, for calls that complete their message: `inline_buffer` must live as
+ * long. */
 static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
                                            MPI_Datatype datatype, tempi_operation operation,
-                                           tempi_peer other, tempi_inline_buffer *room,
+                                           tempi_peer peer, tempi_inline_buffer *inline_buffer,
                                            tempi_message *out)
 {
     if (tempi_memory_mixed)
-        return tempi_message_take_mixed(buffer, count, datatype, operation, other, out);
+        return tempi_message_take_mixed(buffer, count, datatype, operation, peer, out);
     const tempi_type *type = tempi_type_use(datatype, count);
-    return type && tempi_message_plan(type, buffer, count, operation, other, room, out);
+    return type && tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
 
-/* True: the message is carried by tempi and *out must be given back by tempi_message_drop or moved
- * into a record. False: everything goes to the library as it came. */
+/* True: tempi carries the message, and *out must be given back by tempi_message_drop or moved
+ * into a record. False: pass all arguments on to the library. */
 static inline bool tempi_message_take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                                      tempi_operation operation, tempi_peer other,
+                                      tempi_operation operation, tempi_peer peer,
                                       tempi_message *out)
 {
-    return tempi_message_take_here(buffer, count, datatype, operation, other, NULL, out);
+    return tempi_message_take_here(buffer, count, datatype, operation, peer, NULL, out);
 }
 
-/* The same for a message that tempi can carry, whether or not it wins: for MPI_Pack and MPI_Unpack
- * of host memory whose other side the library cannot reach. */
+/* The same for any message that tempi can carry, even if the library is faster: for MPI_Pack and
+ * MPI_Unpack of host memory where the library cannot reach the packed side. */
 bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                          tempi_operation operation, tempi_message *out);
 void tempi_message_drop(tempi_message *message);
 
-/* Memory -> op.packed, op.packed -> memory (the first `bytes` of it); return when done. `call`
- * names the MPI function. On host memory they cannot fail; where a device does, MPI_ERR_OTHER,
- * which the caller hands to the communicator's error handler. */
+/* Pack: memory -> op.packed; unpack: the first `bytes` of op.packed -> memory. Both return when
+ * done. `call` names the MPI function. On host memory they cannot fail; if a device fails they
+ * return MPI_ERR_OTHER, which the caller hands to the communicator's error handler. */
 int tempi_message_pack(const tempi_message *message, const char *call);
 int tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call);
-/* Counted and handed to the handler of comm; returns the error for the program. */
+/* Counts a device error, calls the error handler of comm, and returns the error for the program. */
 int tempi_message_failed(MPI_Comm comm);
 
-/* Counts one operation that was carried out. */
+/* Counts one completed operation. */
 void tempi_message_note(tempi_operation operation, const tempi_op *op);
 
 /* Bytes that a completed receive of MPI_PACKED brought. */
 int64_t tempi_status_bytes(const MPI_Status *status);
 
-/* How many elements of message->wire it is. */
+/* The count to pass with message->wire. */
 static inline MPI_Count tempi_wire_count(const tempi_message *message)
 {
     return message->wire == MPI_PACKED ? message->op.n : 1;
 }
 
-/* A receive of n bytes ended with `error`: if that is MPI_ERR_TRUNCATE, how many bytes the library
- * has brought all the same, as it does into the memory of a receive of its own. Else 0. */
+/* For a receive of n bytes that ended with `error`: if that is MPI_ERR_TRUNCATE, the bytes that
+ * the library delivered nevertheless, as it does for a receive of its own. Else 0. */
 int64_t tempi_message_cut(int error, const MPI_Status *status, int64_t n);
-/* Unpacks those. */
+/* Unpacks those bytes. */
 void tempi_message_unpack_cut(const tempi_message *message, int error, const MPI_Status *status,
                               const char *call);
 

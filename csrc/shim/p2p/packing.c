@@ -1,5 +1,5 @@
-/* MPI_Pack and MPI_Unpack. Where the library's packed form is the type map's bytes (checked at
- * start), the two are interchangeable. */
+/* MPI_Pack and MPI_Unpack. If the library's packed form is the type map's bytes (checked at
+ * start), both forms are interchangeable. */
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/thread.h"
@@ -15,8 +15,8 @@
 #include "transfer/packed_buffer.h"
 #include "transfer/staging.h"
 
-/* The buffer has room for the message behind the position; anything else is the library's to say.
- */
+/* Whether the message fits into the buffer after the position; all else is for the library to
+ * judge. */
 static bool fits(const tempi_message *message, const void *packed, MPI_Count size,
                  const MPI_Count *position, MPI_Comm comm)
 {
@@ -24,7 +24,7 @@ static bool fits(const tempi_message *message, const void *packed, MPI_Count siz
            message->op.n <= size - *position;
 }
 
-/* How what is not the host's is done. */
+/* Sets the method of all device parts. */
 static void set_method(tempi_op *op, int method)
 {
     if (op->method == TEMPI_METHOD_MIXED)
@@ -33,8 +33,8 @@ static void set_method(tempi_op *op, int method)
         op->method = method;
 }
 
-/* TEMPI_PACKED_*, as the message's device reaches it; of another device it sees pinned memory
- * between. */
+/* TEMPI_PACKED_* for the packed side, as the message's device reaches it; memory of another
+ * device is reached through pinned memory. */
 static int packed_of(const tempi_message *message, const tempi_memory *where)
 {
     if (where->kind == TEMPI_MEMORY_PINNED)
@@ -46,7 +46,7 @@ static int packed_of(const tempi_message *message, const tempi_memory *where)
                : TEMPI_PACKED_PINNED;
 }
 
-/* The method of what is not the host's; false: the library is predicted to be faster. */
+/* Chooses the method for device memory; false: the library is predicted to be faster. */
 static bool choose(tempi_message *message, const tempi_memory *where)
 {
     tempi_op *op = &message->op;
@@ -56,19 +56,18 @@ static bool choose(tempi_message *message, const tempi_memory *where)
     const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
     if (op->method != TEMPI_METHOD_MIXED)
         op->method = tempi_method_of_packing(message, packed, !through_host);
-    else if (packed == TEMPI_PACKED_PLAIN) /* which nothing but a copy reaches */
+    else if (packed == TEMPI_PACKED_PLAIN) /* only a copy reaches pageable memory */
         tempi_parts_set_method(op->parts, TEMPI_METHOD_STAGED);
     tempi_method_note(op);
     if (op->method != TEMPI_METHOD_LIBRARY)
         return true;
     tempi_stat_add(TEMPI_STAT_fallback_rule, 1);
-    (void)tempi_cuda_settle(
-        op->direction); /* the library reads or writes what the program's stream does */
+    /* The library reads or writes data of the program's stream. */
+    (void)tempi_cuda_settle(op->direction);
     return false;
 }
 
-/* The packed side is a device's and the other one is not that device's: the bytes go through the
- * host. */
+/* The packed side is on a device and the other side is not on it: the bytes go through the host. */
 static int through_host(const tempi_message *message, void *packed, const char *call)
 {
     tempi_message via = *message;
@@ -87,7 +86,7 @@ static int through_host(const tempi_message *message, void *packed, const char *
     return rc;
 }
 
-/* Between the message's memory and `packed`, whatever kind of memory each is. */
+/* Packs or unpacks between the message's memory and `packed`, in any kinds of memory. */
 static int carry(tempi_message *message, void *packed, const tempi_memory *where, const char *call)
 {
     tempi_op *op = &message->op;
@@ -100,15 +99,15 @@ static int carry(tempi_message *message, void *packed, const tempi_memory *where
                                        : tempi_message_unpack(message, op->n, call);
 }
 
-/* Whose is the call? */
+/* Who does the call. */
 typedef enum verdict {
     THEIRS,
     OURS,
-    TO_JUDGE /* the library's to refuse, but it must not touch a device's memory on its way there */
+    TO_JUDGE /* the library must reject it, without access to device memory */
 } verdict;
 
-/* *where: the memory on the packed side. A device's packed side is always ours where the library
- * does not take its address. */
+/* *where: the memory of the packed side. If that is device memory, tempi does the call unless
+ * the library is CUDA-aware. */
 static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                     tempi_operation operation, const void *packed, MPI_Count size,
                     const MPI_Count *position, MPI_Comm comm, tempi_message *message,
@@ -128,7 +127,7 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
     return message->op.method == TEMPI_METHOD_HOST && !forced ? THEIRS : TO_JUDGE;
 }
 
-/* The packed side of a call that is to be judged, in memory that the library can read. */
+/* The packed side of a call for the library to judge, in memory that it can read. */
 typedef struct stand {
     char *mem;
     void *block; /* NULL: it is the program's own */
@@ -143,7 +142,7 @@ static bool stand_take(stand *s, const void *packed, MPI_Count size, const tempi
     return s->block != NULL;
 }
 
-/* The same call with the same bytes in host memory, whose outcome is the library's own. */
+/* Repeats the call with the same bytes in host memory, for the library to judge. */
 static int judge_pack(const struct tempi_mpi *next, tempi_message *message, void *outbuf,
                       MPI_Count outsize, MPI_Count *position, MPI_Comm comm,
                       const tempi_memory *where)
@@ -184,8 +183,8 @@ static int judge_unpack(const struct tempi_mpi *next, tempi_message *message, co
     return rc;
 }
 
-/* What the library did itself corrects its own table, where both sides are plain memory of the
- * host. */
+/* The duration of the library's own call corrects its table, if both sides are pageable host
+ * memory. */
 static int library_took(double begun, int rc, tempi_operation operation, const void *buffer,
                         MPI_Count count, MPI_Datatype datatype, const tempi_memory *packed)
 {
@@ -236,8 +235,7 @@ int tempi_impl_Pack(const struct tempi_mpi *next, const void *inbuf, MPI_Count i
     return MPI_SUCCESS;
 }
 
-/* MPICH 4.0 divides by the size of the type, also where that is 0. (Such a type is decoded by now.)
- */
+/* MPICH 4.0 divides by the size of the type even if it is 0. (Such a type is decoded by now.) */
 static bool nothing_to_unpack(MPI_Count insize, const MPI_Count *position, MPI_Count outcount,
                               MPI_Datatype datatype, MPI_Comm comm)
 {

@@ -1,5 +1,5 @@
-/* MPI_Pack and MPI_Unpack of types for which the library's way is settled: a few nanoseconds in
- * front of calls that take some sixty. */
+/* Fast path of MPI_Pack and MPI_Unpack for types that the library is known to handle faster: a
+ * few nanoseconds before calls that take some sixty. */
 #ifndef TEMPI_SHIM_PACKING_H
 #define TEMPI_SHIM_PACKING_H
 
@@ -9,7 +9,7 @@
 #include "memory/kind.h"
 #include "shim/type/types.h"
 
-/* Counts the call if it has a type with gaps. */
+/* True: leave the call to the library. Counts it if its type has gaps. */
 static inline bool tempi_packing_left(MPI_Datatype datatype, MPI_Count count,
                                       tempi_operation operation)
 {

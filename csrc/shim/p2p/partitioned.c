@@ -1,11 +1,11 @@
-/* Partitioned messages of device memory, through host memory as a whole: each partition is copied
- * there when it is ready, and back when it has arrived. */
+/* Partitioned messages in device memory, through host memory as a whole: each partition is
+ * copied there when it is ready, and back when it has arrived. */
 #include "shim/bounce/bounce.h"
 #include "shim/impl.h"
 
 #ifdef TEMPI_ACTS_IN_Psend_init
 
-/* All partitions as one buffer. False: nothing to do, or the library's to judge. */
+/* Describes all partitions as one buffer. False: nothing to do, or the library must judge. */
 static bool described(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype,
                       int peer, int does, tempi_bounce_argument *out)
 {

@@ -1,5 +1,5 @@
 /* Persistent sends and receives: the library's own persistent request over a staging buffer that
- * the record keeps until the request is freed. */
+ * the record owns until the request is freed. */
 #include "base/log.h"
 #include "shim/bounce/bounce.h"
 #include "shim/comm/comm_stream.h"
@@ -10,9 +10,9 @@
 
 #include <stdlib.h>
 
-/* The request has just been made over message.op.packed. Without a record it could not be packed
- * at Start: it is undone, and the caller makes the library's own. */
-static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
+/* The request was just made over message.op.packed. Without a record MPI_Start could not pack:
+ * the request is freed, and the caller makes the library's own. */
+static bool track(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
 {
     tempi_record *record = tempi_request_record(message, receives);
     if (record) {
@@ -30,15 +30,15 @@ static bool keep(tempi_message *message, bool receives, MPI_Comm comm, MPI_Reque
     return false;
 }
 
-/* What is made to be used often is worth working out its type's layout now. */
+/* A persistent request is used often, so its type is worth decoding now. */
 static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
-                 tempi_peer other, tempi_message *message)
+                 tempi_peer peer, tempi_message *message)
 {
     (void)tempi_type_find(datatype);
-    return tempi_message_take(buf, count, datatype, operation, other, message);
+    return tempi_message_take(buf, count, datatype, operation, peer, message);
 }
 
-/* As tempi_request_posted: there is a request only where the handle changed. */
+/* As in tempi_request_posted: there is a request only if the handle changed. */
 #define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION, RECEIVES)                                     \
     int tempi_impl_##NAME(const struct tempi_mpi *next, BUFFER buf, MPI_Count count,             \
                           MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,               \
@@ -55,7 +55,7 @@ static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_
                 return rc;                                                                       \
             }                                                                                    \
             *request = made;                                                                     \
-            if (keep(&message, RECEIVES, comm, request))                                         \
+            if (track(&message, RECEIVES, comm, request))                                        \
                 return tempi_loopback_saw(rc, comm, PEER);                                       \
         }                                                                                        \
         return tempi_loopback_saw(                                                               \
@@ -111,7 +111,7 @@ static void packed(tempi_record *record)
         tempi_wire_out(&record->op);
 }
 
-/* What failed together is done again one by one. Returns the first error. */
+/* Retries a failed batch one operation at a time. Returns the first error. */
 static int pack_each(const tempi_op *ops, tempi_record *const *records, int n)
 {
     for (int i = 0; i < n; ++i) {
@@ -134,8 +134,8 @@ static int pack_all(const tempi_op *ops, tempi_record *const *records, int n)
     return pack_each(ops, records, n);
 }
 
-/* Packs what the requests send, on a device in one launch. With an error none may be started: the
- * others' packed bytes do no harm. */
+/* Packs all requests that send, on a device in one launch. After an error none may be started;
+ * the packed bytes of the others do no harm. */
 static int prepare_all(int count, const MPI_Request requests[])
 {
     enum { FEW = 64 };
@@ -162,7 +162,7 @@ static int prepare_all(int count, const MPI_Request requests[])
     return rc;
 }
 
-/* They rest: nothing was started. */
+/* Marks them inactive: nothing was started. */
 static void undo(int count, const MPI_Request requests[])
 {
     tempi_lock_acquire(&tempi_records.lock);

@@ -4,23 +4,23 @@
 #include <stdlib.h>
 
 struct tempi_posted {
-    tempi_posted *next; /* among the dead */
+    tempi_posted *next; /* in the `dead` list */
     bool doubt, untracked;
-    bool posting;        /* a receive is on its way into the list */
-    tempi_record *first; /* by `behind` */
+    bool posting;        /* a receive is being posted and will join the list */
+    tempi_record *first; /* linked by `behind` */
 };
 
 static int keyval = MPI_KEYVAL_INVALID;
 static _Atomic bool known;
 static _Atomic int waiting; /* receives in all lists */
-static tempi_lock lock;   /* of the ledgers; the library's attributes are not looked at under it */
-static tempi_lock making; /* so that a communicator gets one */
-static tempi_posted *_Atomic dead; /* their communicators are gone */
+static tempi_lock lock;     /* guards all lists; never held while the library looks up attributes */
+static tempi_lock making;   /* held to make one list only for each communicator */
+static tempi_posted *_Atomic dead; /* lists whose communicators are gone */
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- making and freeing lists ---------------------------------------------------------------- */
 
-/* Nothing is under way in a communicator that was just made. (The library's own functions of this
- * kind are symbols on some, and we must have none undefined.) */
+/* No operation is pending in a new communicator. (Used in place of the library's own such
+ * function: some are symbols, and this library must have no undefined ones.) */
 static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
 {
     (void)comm, (void)key, (void)state, (void)in, (void)out;
@@ -28,24 +28,24 @@ static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out
     return MPI_SUCCESS;
 }
 
-/* Called inside the library, perhaps under a lock of its own, so it waits for none of ours. */
+/* The library calls this, perhaps under its own lock, so it takes none of ours. */
 static int delete_posted(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm, (void)key, (void)state;
-    tempi_posted *ledger = value;
-    ledger->next = atomic_load(&dead);
-    while (!atomic_compare_exchange_weak(&dead, &ledger->next, ledger))
+    tempi_posted *posted = value;
+    posted->next = atomic_load(&dead);
+    while (!atomic_compare_exchange_weak(&dead, &posted->next, posted))
         ;
     return MPI_SUCCESS;
 }
 
-/* Receives in the list outlive the handle of their communicator. Caller holds the lock. */
+/* Frees dead lists: their receives outlive the communicator's handle. Caller holds the lock. */
 static void bury(void)
 {
-    tempi_posted *ledger = atomic_exchange(&dead, NULL);
-    while (ledger) {
-        tempi_posted *gone = ledger;
-        ledger = ledger->next;
+    tempi_posted *posted = atomic_exchange(&dead, NULL);
+    while (posted) {
+        tempi_posted *gone = posted;
+        posted = posted->next;
         for (tempi_record *r = gone->first; r; r = r->behind) {
             r->waits_in = NULL;
             atomic_fetch_sub(&waiting, 1);
@@ -63,7 +63,7 @@ void tempi_posted_start(bool seen)
                 seen;
 }
 
-/* What hangs on communicators that are never freed stays: the library may still come for it. */
+/* Lists of communicators that are never freed stay: the library may still delete them. */
 void tempi_posted_stop(void)
 {
     known = false;
@@ -98,81 +98,81 @@ static tempi_posted *make(MPI_Comm comm)
     if (made && tempi_lib.Comm_set_attr(comm, keyval, made) == MPI_SUCCESS)
         return made;
     free(made);
-    known = false; /* what happens in it would be forgotten */
+    known = false; /* its operations cannot be recorded */
     return NULL;
 }
 
 tempi_posted *tempi_posted_of(MPI_Comm comm, bool wanted)
 {
     bool good;
-    tempi_posted *ledger = look_up(comm, &good);
-    if (ledger || !good || !wanted)
-        return ledger;
+    tempi_posted *posted = look_up(comm, &good);
+    if (posted || !good || !wanted)
+        return posted;
     tempi_lock_acquire(&making);
-    ledger = look_up(comm, &good);
-    if (!ledger && good)
-        ledger = make(comm);
+    posted = look_up(comm, &good);
+    if (!posted && good)
+        posted = make(comm);
     tempi_lock_release(&making);
-    return ledger;
+    return posted;
 }
 
-/* ---- what is known --------------------------------------------------------------------------- */
+/* ---- state of a list ------------------------------------------------------------------------- */
 
-bool tempi_posted_clear(tempi_posted *ledger)
+bool tempi_posted_clear(tempi_posted *posted)
 {
-    if (!ledger)
+    if (!posted)
         return true;
     tempi_lock_acquire(&lock);
-    const bool clear = !ledger->doubt && !ledger->posting && !ledger->first;
+    const bool clear = !posted->doubt && !posted->posting && !posted->first;
     tempi_lock_release(&lock);
     return clear;
 }
 
-void tempi_posted_doubt(tempi_posted *ledger)
+void tempi_posted_doubt(tempi_posted *posted)
 {
     tempi_lock_acquire(&lock);
-    ledger->doubt = true;
+    posted->doubt = true;
     tempi_lock_release(&lock);
 }
 
-void tempi_posted_untrack(tempi_posted *ledger)
+void tempi_posted_untrack(tempi_posted *posted)
 {
     tempi_lock_acquire(&lock);
-    ledger->untracked = true;
+    posted->untracked = true;
     tempi_lock_release(&lock);
 }
 
-/* Of two that are being posted nobody knows which is first. */
-bool tempi_posted_reserve(tempi_posted *ledger)
+/* If two receives are being posted at once, their order is unknown. */
+bool tempi_posted_reserve(tempi_posted *posted)
 {
     tempi_lock_acquire(&lock);
     bury();
-    ledger->doubt |= ledger->posting;
-    const bool reserved = !ledger->doubt && !ledger->untracked;
-    ledger->posting |= reserved;
+    posted->doubt |= posted->posting;
+    const bool reserved = !posted->doubt && !posted->untracked;
+    posted->posting |= reserved;
     tempi_lock_release(&lock);
     return reserved;
 }
 
-static void append(tempi_posted *ledger, tempi_record *record)
+static void append(tempi_posted *posted, tempi_record *record)
 {
-    tempi_record **end = &ledger->first;
+    tempi_record **end = &posted->first;
     while (*end)
         end = &(*end)->behind;
     *end = record;
     record->behind = NULL;
-    record->waits_in = ledger;
+    record->waits_in = posted;
     atomic_fetch_add(&waiting, 1);
 }
 
-void tempi_posted_add(tempi_posted *ledger, tempi_record *record, int tag, bool unknown)
+void tempi_posted_add(tempi_posted *posted, tempi_record *record, int tag, bool unknown)
 {
     tempi_lock_acquire(&lock);
-    ledger->posting = false;
-    ledger->doubt |= unknown || (record && ledger->untracked);
-    if (record && !ledger->doubt) {
+    posted->posting = false;
+    posted->doubt |= unknown || (record && posted->untracked);
+    if (record && !posted->doubt) {
         record->tag = tag;
-        append(ledger, record);
+        append(posted, record);
     }
     tempi_lock_release(&lock);
 }
@@ -190,19 +190,19 @@ static void take_out(tempi_record **place)
     atomic_fetch_sub(&waiting, 1);
 }
 
-bool tempi_posted_meet(tempi_posted *ledger, int tag,
+bool tempi_posted_meet(tempi_posted *posted, int tag,
                        bool (*carry)(tempi_record *receive, void *context), void *context)
 {
     tempi_lock_acquire(&lock);
-    tempi_record **place = &ledger->first;
+    tempi_record **place = &posted->first;
     while (*place && (*place)->tag != tag && (*place)->tag != MPI_ANY_TAG)
         place = &(*place)->behind;
-    const bool certain = *place && !ledger->doubt && !ledger->untracked && !ledger->posting;
+    const bool certain = *place && !posted->doubt && !posted->untracked && !posted->posting;
     const bool carried = certain && carry(*place, context);
     if (carried)
         take_out(place);
     else
-        ledger->doubt |= tempi_threads_multiple; /* else when the library has taken it */
+        posted->doubt |= tempi_threads_multiple; /* with one thread: set after the call */
     tempi_lock_release(&lock);
     return carried;
 }
@@ -211,13 +211,13 @@ void tempi_posted_leave(tempi_record *record)
 {
     tempi_lock_acquire(&lock);
     bury();
-    tempi_posted *ledger = record->waits_in;
-    if (ledger) {
-        tempi_record **place = &ledger->first;
+    tempi_posted *posted = record->waits_in;
+    if (posted) {
+        tempi_record **place = &posted->first;
         while (*place != record)
             place = &(*place)->behind;
         take_out(place);
-        ledger->doubt = true;
+        posted->doubt = true;
     }
     tempi_lock_release(&lock);
 }

@@ -1,61 +1,61 @@
-/* What of a process's messages to itself is pending, communicator by communicator, as far as it is
- * known.
+/* The pending messages of a process to itself, for each communicator, as far as they are known.
  *
- * What the library holds cannot be asked. A ledger remembers, from the first such call on, as an
- * attribute of the communicator:
+ * MPI has no function that lists the operations that the library holds. So from the first such
+ * call on, an attribute of the communicator (tempi_posted) records:
  *
- *   waiting    the receives that name the own rank, do not block and have no message yet, in their
- * order untracked  receives may be pending that are not in that list; no more join it doubt      so
- * may sends be; nothing is certain any more
+ *   waiting    receives that name the own rank, do not block and have no message yet, in order
+ *   untracked  receives that are not in that list may be pending; no more join it
+ *   doubt      sends may be pending too; nothing is certain any more
  *
- * The next send to oneself then has the first receive in the list whose tag agrees, by MPI's order
- * of messages (MPI-5.0 section 3.5), while there is neither doubt nor something untracked. Whatever
- * else could be matched with the process's own messages makes it doubtful for good: sends that have
- * no such receive, receives from MPI_ANY_SOURCE, persistent requests, combined calls that the
- * library carries.
+ * The next send to oneself then matches the first receive in the list whose tag agrees, by MPI's
+ * order of messages (MPI-5.0 section 3.5), while there is neither doubt nor an untracked
+ * receive. Any other operation that could match the process's own messages sets `doubt` for
+ * good: sends without such a receive, receives from MPI_ANY_SOURCE, persistent requests,
+ * combined calls that the library carries.
  *
- * With several threads the library's order must be the ledger's. So each call that touches it does
- * so before it posts what is queued and before it calls the library; a message that has its receive
- * by the ledger is queued under the lock, and what comes later, from any thread, is posted behind
- * the queue or makes the ledger doubtful. A receive is not in the list before the library has it;
- * while one thread is on its way there nobody else's call is certain.
- */
-#ifndef TEMPI_SHIM_LEDGER_H
-#define TEMPI_SHIM_LEDGER_H
+ * With several threads the list must have the library's order. So each call updates it before it
+ * posts deferred sends and before it calls the library. A message that matches a receive in the
+ * list is deferred under the lock; later calls, from any thread, are posted after the deferred
+ * sends or set `doubt`. A receive joins the list only after the library has it; while one thread
+ * is posting it no other thread's call is certain. */
+#ifndef TEMPI_SHIM_POSTED_RECEIVES_H
+#define TEMPI_SHIM_POSTED_RECEIVES_H
 
 #include "shim/abi.h"
 #include "transfer/records.h"
 
 typedef struct tempi_posted tempi_posted;
 
-/* Whether all calls since MPI's init were seen, so that ledgers mean anything. */
+/* Whether tempi has seen all calls since MPI's init, which the lists require. */
 bool tempi_posted_on(void);
 void tempi_posted_start(bool seen);
 void tempi_posted_stop(void);
 
-/* The peer is this process, in an intracommunicator. The communicator must be a good one. */
+/* Whether the peer is this process, in an intracommunicator. The communicator must be valid. */
 bool tempi_posted_own(MPI_Comm comm, int peer);
-/* NULL: none yet, and none wanted (`make`), or no memory. */
+/* The communicator's list; NULL: there is none and `make` is false, or no memory. */
 tempi_posted *tempi_posted_of(MPI_Comm comm, bool make);
 
-/* No message or receive of the kind above is pending, for certain; NULL has none. */
-bool tempi_posted_clear(tempi_posted *ledger);
-void tempi_posted_doubt(tempi_posted *ledger);
-void tempi_posted_untrack(tempi_posted *ledger);
+/* Whether certainly no such send or receive is pending; NULL has none. */
+bool tempi_posted_clear(tempi_posted *posted);
+void tempi_posted_doubt(tempi_posted *posted);
+void tempi_posted_untrack(tempi_posted *posted);
 
-/* Around the posting of a receive that is to join the list: false, it cannot. */
-bool tempi_posted_reserve(tempi_posted *ledger);
-/* `record`: of the receive; NULL: the library refused it. `unknown`: it is posted and has none. */
-void tempi_posted_add(tempi_posted *ledger, tempi_record *record, int tag, bool unknown);
+/* Call before and after the posting of a receive that is to join the list; false: it cannot
+ * join. */
+bool tempi_posted_reserve(tempi_posted *posted);
+/* `record`: the receive's; NULL: the library refused it, or (`unknown`) it is posted without
+ * one. */
+void tempi_posted_add(tempi_posted *posted, tempi_record *record, int tag, bool unknown);
 
-/* The receive that a message with that tag has, or NULL. `carry` hands the message over, under the
- * lock: when it returns true the receive is out of the list. Else, with several threads, there is
- * doubt. */
-bool tempi_posted_meet(tempi_posted *ledger, int tag,
+/* Finds the receive that matches a message with that tag. `carry` hands the message over, under
+ * the lock; if it returns true the receive leaves the list. Else, with several threads, doubt is
+ * set. */
+bool tempi_posted_meet(tempi_posted *posted, int tag,
                        bool (*carry)(tempi_record *receive, void *context), void *context);
-/* Receives are in lists, so that a send is worth a look. */
+/* Whether any list has receives, so that a send should look for one. */
 bool tempi_posted_waits(void);
-/* The record of a receive in a list ends without a message: it was cancelled, or failed. */
+/* The record of a listed receive ends without a message: it was cancelled, or failed. */
 void tempi_posted_leave(tempi_record *record);
 
 #endif

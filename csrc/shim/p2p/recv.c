@@ -7,12 +7,12 @@
 #include "shim/p2p/loopback.h"
 #include "shim/request/request.h"
 
-/* The status that the library is given: the program's, or one of ours, as we need to know how many
- * bytes came. It is marked, because MPICH may say MPI_SUCCESS of a call that failed (request.h) and
- * then leaves it as it was. */
+/* The status for the library's call: the program's, or a local one, because the number of
+ * received bytes is needed. It is marked, because MPICH may return MPI_SUCCESS from a failed
+ * call (request.h) and then leaves the status unchanged. */
 typedef struct known {
     MPI_Status *status;
-    int source; /* what stood there */
+    int source; /* previous value of MPI_SOURCE */
     MPI_Status own;
 } known;
 
@@ -34,7 +34,8 @@ static bool known_set(known *k)
     return false;
 }
 
-/* The library's call returned rc: brings in what came. Returns what the program is told. */
+/* After the library's call, which returned rc: unpacks the received bytes. Returns the error
+ * code for the program. */
 static int received(int rc, const tempi_message *message, known *k, MPI_Comm comm, const char *call)
 {
     if (!known_set(k))
@@ -50,13 +51,13 @@ int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MP
                     int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
     tempi_message message;
-    tempi_inline_buffer room;
+    tempi_inline_buffer inline_buffer;
     tempi_loopback_before_blocking(comm, source);
     if (tempi_pending_any())
         tempi_before_blocking();
     if (source == MPI_PROC_NULL ||
         !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
-                                 &room, &message))
+                                 &inline_buffer, &message))
         return tempi_fwd_Recv(next, buf, count, datatype, source, tag, comm, status);
     message.op.stream = tempi_stream_of(comm);
     known k;
@@ -101,17 +102,17 @@ int tempi_impl_Mrecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
                      MPI_Datatype datatype, MPI_Message *matched, MPI_Status *status)
 {
     tempi_message message;
-    tempi_inline_buffer room;
+    tempi_inline_buffer inline_buffer;
     if (tempi_pending_any())
         tempi_before_blocking();
-    if (!tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_none(), &room,
-                                 &message))
+    if (!tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_none(),
+                                 &inline_buffer, &message))
         return tempi_fwd_Mrecv(next, buf, count, datatype, matched, status);
     known k;
     const int rc = received(tempi_fwd_Mrecv(next, message.op.packed, tempi_wire_count(&message),
                                             message.wire, matched, known_open(&k, status)),
                             &message, &k,
-                            MPI_COMM_SELF /* a matched message does not tell its own */,
+                            MPI_COMM_SELF /* a matched message does not give its communicator */,
                             "MPI_Mrecv");
     tempi_message_drop(&message);
     return rc;
@@ -132,7 +133,7 @@ int tempi_impl_Imrecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
     return tempi_request_posted(rc, made, &message, true, MPI_COMM_SELF, request);
 }
 
-/* One half of a combined call: what to hand to the library in place of the program's arguments. */
+/* One half of a combined call: the library's arguments in place of the program's. */
 typedef struct half {
     bool ours;
     tempi_message message;
@@ -162,7 +163,7 @@ static void half_end(half *h)
         tempi_message_drop(&h->message);
 }
 
-/* The bytes of both halves that are ours, in one call of the library. */
+/* Sends and receives the packed bytes of tempi's halves, in one call of the library. */
 static int exchange(const struct tempi_mpi *next, half *out, int dest, int sendtag, half *in,
                     int source, int recvtag, MPI_Comm comm, MPI_Status *status, const char *call)
 {
@@ -175,8 +176,8 @@ static int exchange(const struct tempi_mpi *next, half *out, int dest, int sendt
     return in->ours ? received(rc, &in->message, &k, comm, call) : rc;
 }
 
-/* The library is to carry a combined call, whose receive blocks; `own`: it is known to receive its
- * own message. */
+/* Before the library carries a combined call, whose receive blocks; `own`: it is known to
+ * receive its own message. */
 static void between_threads(MPI_Comm comm, int dest, int source, bool own)
 {
     tempi_loopback_before_blocking(comm, source);
@@ -211,8 +212,8 @@ int tempi_impl_Sendrecv(const struct tempi_mpi *next, const void *sendbuf, MPI_C
     return own ? rc : tempi_loopback_saw(rc, comm, dest);
 }
 
-/* The library would need a buffer of its own here; both of ours are packed already. Each half that
- * takes part must be ours: with one alone there is no call that means the same. */
+/* The library would need its own buffer here; tempi's halves are packed already. Each half that
+ * takes part must be tempi's: with only one of them no other call has the same meaning. */
 int tempi_impl_Sendrecv_replace(const struct tempi_mpi *next, void *buf, MPI_Count count,
                                 MPI_Datatype datatype, int dest, int sendtag, int source,
                                 int recvtag, MPI_Comm comm, MPI_Status *status)
@@ -240,8 +241,8 @@ int tempi_impl_Sendrecv_replace(const struct tempi_mpi *next, void *buf, MPI_Cou
     return own ? rc : tempi_loopback_saw(rc, comm, dest);
 }
 
-#ifdef TEMPI_ACTS_IN_Isendrecv /* not with an mpi.h that has it not */
-/* The library's: no other calls make one request of a send and a receive. */
+#ifdef TEMPI_ACTS_IN_Isendrecv /* absent if mpi.h lacks them */
+/* The library carries these: no other calls make one request of a send and a receive. */
 int tempi_impl_Isendrecv(const struct tempi_mpi *next, const void *sendbuf, MPI_Count sendcount,
                          MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
                          MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,

@@ -6,13 +6,13 @@
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
 
-/* Forwards one blocking send in each mode: packed by us, or as it came. */
+/* One blocking send in each mode: packed by tempi, or passed on. */
 #define DEFINE_SEND(NAME, MODE)                                                                \
     int tempi_impl_##NAME(const struct tempi_mpi *next, const void *buf, MPI_Count count,      \
                           MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)             \
     {                                                                                          \
         tempi_message message;                                                                 \
-        tempi_inline_buffer room;                                                              \
+        tempi_inline_buffer inline_buffer;                                                     \
         MPI_Request moved;                                                                     \
         if (tempi_loopback_carries(next, buf, count, datatype, MODE, dest, tag, comm, &moved)) \
             return tempi_impl_Wait(next, &moved, MPI_STATUS_IGNORE);                           \
@@ -20,7 +20,7 @@
             tempi_before_blocking();                                                           \
         if (dest == MPI_PROC_NULL ||                                                           \
             !tempi_message_take_here(buf, count, datatype, TEMPI_OP_SEND,                      \
-                                     tempi_peer_of(comm, dest), &room, &message))              \
+                                     tempi_peer_of(comm, dest), &inline_buffer, &message))     \
             return tempi_loopback_saw(                                                         \
                 tempi_fwd_##NAME(next, buf, count, datatype, dest, tag, comm), comm, dest);    \
         message.op.stream = tempi_stream_of(comm);                                             \
@@ -39,11 +39,11 @@ DEFINE_SEND(Ssend, TEMPI_SEND_SYNCHRONOUS)
 DEFINE_SEND(Rsend, TEMPI_SEND_READY)
 DEFINE_SEND(Bsend, TEMPI_LOOPBACK_NEVER)
 
-/* What became of a nonblocking send's pack. */
+/* State of a nonblocking send's pack. */
 typedef enum started {
-    STARTED_PACKED, /* the bytes are there: post the send */
-    STARTED_QUEUED, /* *request is a proxy already */
-    STARTED_FAILED  /* a device failed */
+    STARTED_PACKED,   /* packed: post the send */
+    STARTED_DEFERRED, /* *request is a proxy already */
+    STARTED_FAILED    /* a device failed */
 } started;
 
 static started packed_or_failed(int status, const tempi_message *message)
@@ -56,8 +56,8 @@ static started packed_or_failed(int status, const tempi_message *message)
     return STARTED_PACKED;
 }
 
-/* The pack is still running: the send waits in the queue and the program gets a proxy; if it cannot
- * be queued, the pack is waited for. */
+/* The pack is still running: defers the send and gives the program a proxy. If it cannot be
+ * deferred, waits for the pack. */
 static started defer(const struct tempi_mpi *next, tempi_message *message, tempi_ticket *ticket,
                      tempi_send_mode mode, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
@@ -70,9 +70,9 @@ static started defer(const struct tempi_mpi *next, tempi_message *message, tempi
         record->mode = (int)mode;
         record->destination = dest;
         record->tag = tag;
-        record->comm = tempi_handle(comm); /* where it goes, too */
+        record->comm = tempi_handle(comm); /* its destination, too */
         if (tempi_deferred_send(record, request) == MPI_SUCCESS)
-            return STARTED_QUEUED;
+            return STARTED_DEFERRED;
         tempi_request_unrecord(record, message);
     }
     tempi_pack_wait(ticket);
@@ -80,7 +80,7 @@ static started defer(const struct tempi_mpi *next, tempi_message *message, tempi
     return packed_or_failed(tempi_pack_error(ticket), message);
 }
 
-/* Without queueing. */
+/* Packs without deferring. */
 static started pack_now(const tempi_message *message)
 {
     return tempi_message_pack(message, "MPI_Isend") == MPI_SUCCESS ? STARTED_PACKED
@@ -101,7 +101,7 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
         tempi_before_blocking();
         return now;
     }
-    /* A finished pack behind a running one waits too: messages must not overtake. */
+    /* A finished pack after a running one must wait too: messages must not overtake. */
     tempi_message_note(TEMPI_OP_SEND, &message->op);
     if (!tempi_deferred_any() && tempi_pack_test(&ticket))
         return packed_or_failed(tempi_pack_error(&ticket), message);
@@ -129,7 +129,7 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
         }                                                                                          \
         message.op.stream = tempi_stream_of(comm);                                                 \
         const started how = start_pack(next, &message, MODE, dest, tag, comm, request);            \
-        if (how == STARTED_QUEUED)                                                                 \
+        if (how == STARTED_DEFERRED)                                                               \
             return tempi_loopback_saw(MPI_SUCCESS, comm, dest);                                    \
         MPI_Request made = MPI_REQUEST_NULL;                                                       \
         const int rc = how == STARTED_FAILED                                                       \
@@ -144,7 +144,7 @@ DEFINE_ISEND(Isend, TEMPI_SEND_STANDARD)
 DEFINE_ISEND(Issend, TEMPI_SEND_SYNCHRONOUS)
 DEFINE_ISEND(Irsend, TEMPI_SEND_READY)
 
-/* The library copies into the attached buffer here and now, so the pack cannot be put off. */
+/* The library copies into the attached buffer during the call, so the pack cannot be deferred. */
 int tempi_impl_Ibsend(const struct tempi_mpi *next, const void *buf, MPI_Count count,
                       MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {

@@ -5,8 +5,8 @@
 
 #include <limits.h>
 
-/* Types by size, never replaced: another thread may be about to post with one. Open addressing, at
- * most half full; a program with more sizes than that sends the rest as MPI_PACKED. */
+/* Types by size, never replaced: another thread may be about to post with one. Open addressing,
+ * at most half full; if a program uses more sizes the rest are sent as MPI_PACKED. */
 enum { BITS = 11, SLOTS = 1 << BITS };
 
 static struct {
@@ -64,5 +64,5 @@ void tempi_wire_stop(void)
     types.used = 0;
 }
 #else
-typedef int tempi_wire_unused; /* a translation unit is not empty */
+typedef int tempi_wire_unused; /* a translation unit must not be empty */
 #endif

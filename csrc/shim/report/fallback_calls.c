@@ -7,7 +7,7 @@ static int64_t number(const tempi_numbers *numbers, int i)
     return numbers->wide ? ((const int64_t *)numbers->of)[i] : ((const int *)numbers->of)[i];
 }
 
-/* Bytes of `count` elements, with *derived set, if the type is a derived one; else 0. */
+/* Bytes of `count` elements if the type is derived (sets *derived); else 0. */
 static int64_t bytes_of(int64_t count, MPI_Datatype type, bool *derived)
 {
     int64_t size, bytes;
@@ -17,7 +17,7 @@ static int64_t bytes_of(int64_t count, MPI_Datatype type, bool *derived)
     return __builtin_mul_overflow(count, size, &bytes) ? 0 : bytes;
 }
 
-/* How many entries its arrays have, or how often its one count is meant. */
+/* Number of entries of its arrays, or of repetitions of its one count. */
 static int entries_of(const tempi_bounce_argument *buffer, MPI_Comm comm)
 {
     int n = 0;

@@ -1,21 +1,21 @@
-/* Counting of calls with a derived datatype in functions that tempi does not act in
+/* Counts calls with a derived datatype to functions in which tempi does not act
  * (base/fallback.h). */
-#ifndef TEMPI_SHIM_LEFT_COUNT_H
-#define TEMPI_SHIM_LEFT_COUNT_H
+#ifndef TEMPI_SHIM_FALLBACK_CALLS_H
+#define TEMPI_SHIM_FALLBACK_CALLS_H
 
 #include "base/fallback.h"
 #include "base/thread.h"
 #include "shim/bounce/bounce.h"
 
-/* Not where the thread has tempi off, nor what a library calls inside its own functions. */
+/* False if tempi is off in this thread, or inside the library's own functions. */
 static inline bool tempi_fallback_wanted(void)
 {
     return tempi_this_thread.disabled == 0 && tempi_this_thread.inside == 0;
 }
 
-/* One call with these buffers: counted if one that this process takes part with has a derived
- * datatype, with the bytes of all such. In one-sided operations of predefined types at the origin,
- * those of the target. */
+/* Counts one call if a buffer that this process uses in it has a derived datatype, with the
+ * bytes of all such buffers. In one-sided operations with a predefined type at the origin,
+ * counts the bytes at the target. */
 void tempi_fallback_note(int function, MPI_Comm comm, const tempi_bounce_argument *buffers, int n,
                          MPI_Count target_count, MPI_Datatype target);
 

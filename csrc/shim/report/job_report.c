@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Up to this many ranks print a line of their own. */
+/* With at most this many ranks each prints its own line. */
 enum { LINES = 16 };
 
 static uint64_t left(const uint64_t *c)
@@ -46,7 +46,7 @@ static void print_sum(int size, const uint64_t *sum)
                     tempi_stats_help(i));
 }
 
-/* Where tempi does not act, function by function. */
+/* Calls that tempi does not handle, by function. */
 static void print_fallbacks(const tempi_fallback *sum)
 {
     for (int i = 0; i < TEMPI_FUNCTION_COUNT; ++i)
@@ -67,13 +67,13 @@ static int gather_fallbacks(MPI_Comm world, tempi_fallback *sum)
 
 enum { LEARNED = TEMPI_QUANTITY_STAGE_UNPACK + 1 };
 
-/* Over all ranks, for each quantity: samples and the sum of their logarithms, and the most and
- * least of the classes. */
+/* Over all ranks, for each quantity: number of samples, sum of their logarithms; maximum and
+ * (negated) minimum over the classes. */
 typedef struct learned {
     double sums[LEARNED][2], ends[LEARNED][2];
 } learned;
 
-/* All ranks take part, whether or not they learn. */
+/* All ranks take part, whether or not online tuning is on. */
 static int gather_learned(MPI_Comm world, learned *out)
 {
     learned own;
@@ -91,7 +91,7 @@ static int gather_learned(MPI_Comm world, learned *out)
                : rc;
 }
 
-/* What each quantity took over what the tables say; only where something was learned. */
+/* Ratio of measured to predicted time of each quantity that has samples. */
 static void print_learned(const learned *all)
 {
     static const char *const names[LEARNED] = {
@@ -128,7 +128,7 @@ void tempi_report(void)
         gather_learned(world, &all) != MPI_SUCCESS ||
         gather_fallbacks(world, fallbacks) != MPI_SUCCESS || rank != 0)
         return;
-    sum[TEMPI_STAT_stage_peak] = most[TEMPI_STAT_stage_peak]; /* a peak is no sum */
+    sum[TEMPI_STAT_stage_peak] = most[TEMPI_STAT_stage_peak]; /* a peak is not summed */
     if (tempi_config.stats) {
         print_sum(size, sum);
         print_fallbacks(fallbacks);

@@ -1,6 +1,6 @@
 /* TEMPI_STATS=1 and TEMPI_STATS_FILE: the counters of all ranks, at MPI_Finalize. */
-#ifndef TEMPI_SHIM_REPORT_H
-#define TEMPI_SHIM_REPORT_H
+#ifndef TEMPI_SHIM_JOB_REPORT_H
+#define TEMPI_SHIM_JOB_REPORT_H
 
 #include "base/fallback.h"
 
@@ -9,7 +9,7 @@
 /* Collective over MPI_COMM_WORLD. */
 void tempi_report(void);
 
-/* What rank 0 writes as JSON: of each counter that is not zero the sum over the ranks and the most
+/* Rank 0 writes this JSON file: for each nonzero counter the sum over all ranks and the maximum
  * of one rank. */
 void tempi_report_write(const char *path, int ranks, const uint64_t *sum, const uint64_t *most,
                         const tempi_fallback *fallbacks);

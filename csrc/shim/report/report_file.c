@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A path or an MPI library's version: any bytes may be in them, line breaks among them. */
+/* A path or an MPI library's version may contain any bytes, including line breaks. */
 static void put_text(FILE *file, const char *name, const char *text)
 {
     fprintf(file, "  \"%s\": ", name);
@@ -72,7 +72,7 @@ static void put_all(FILE *file, int ranks, const uint64_t *sum, const uint64_t *
     fputs("\n}\n", file);
 }
 
-/* Beside the file and then in its place: whoever reads it never sees half of one. */
+/* Writes a temporary file and renames it, so that no reader sees half a file. */
 void tempi_report_write(const char *path, int ranks, const uint64_t *sum, const uint64_t *most,
                         const tempi_fallback *fallbacks)
 {

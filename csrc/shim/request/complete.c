@@ -1,12 +1,10 @@
-/* Wait and Test in all forms, and what else looks at or ends a request.
+/* Wait and Test in all forms.
  *
- * 1. Claim the records of the requests in question: the library may free a handle, and another
- *    thread reuse it, before we are back.
- * 2. Put the library's request of a posted proxy in its place in the array.
- * 3. Call the library, with statuses of our own where a receive needs them and the program gave
- * none.
- * 4. Unpack what arrived; finish the completed records, put the others back.
- */
+ *   1. Claim the records of the requests: the library may free a handle, and another thread reuse
+ *      it, before the call returns.
+ *   2. Put the library's request of a posted proxy in its place in the array.
+ *   3. Call the library, with local statuses if a receive needs them and the program gave none.
+ *   4. Unpack what arrived; finish the completed records, put the others back. */
 #include "base/log.h"
 #include "shim/impl.h"
 #include "shim/request/request.h"
@@ -49,14 +47,14 @@ static void put_back(tempi_record *record, MPI_Request requests[])
                   "out of memory: cannot track a request; its receive may be incomplete");
 }
 
-/* What completed, collected so that all of it is unpacked as one piece of work. */
+/* The completed operations, collected to unpack all of them in one batch. */
 enum { FEW = 64 };
 typedef struct arrivals {
-    int n, room;
+    int n, capacity;
     bool several; /* the call completes several requests: errors go into their statuses */
-    int failed; /* what the call returns for the first error of ours: a send that was not posted, an
-                   unpack that a device broke */
-    tempi_op *ops; /* the few, or one block of memory for all three */
+    int failed; /* the call's result for the first error of tempi's own: a send that was not posted,
+                   an unpack that failed on a device */
+    tempi_op *ops; /* few_ops, or one block of memory for all three arrays */
     tempi_record **records;
     MPI_Status **statuses;
     tempi_op few_ops[FEW];
@@ -64,11 +62,11 @@ typedef struct arrivals {
     MPI_Status *few_statuses[FEW];
 } arrivals;
 
-/* The arrays stay as they are: clearing them takes longer than a short Waitall. */
+/* Leaves the arrays uninitialized: clearing them takes longer than a short Waitall. */
 static void arrivals_open(arrivals *a, bool several)
 {
     a->n = 0;
-    a->room = FEW;
+    a->capacity = FEW;
     a->several = several;
     a->failed = MPI_SUCCESS;
     a->ops = a->few_ops;
@@ -81,7 +79,7 @@ static void finish(tempi_record *record, MPI_Status *status, arrivals *a)
     if (record->error != MPI_SUCCESS) {
         const int code = a->several ? MPI_ERR_IN_STATUS : record->error;
         if (a->failed == MPI_SUCCESS)
-            a->failed = tempi_request_tell(record, code); /* one call, one error */
+            a->failed = tempi_request_report(record, code); /* one error for each call */
         if (status && a->several)
             status->MPI_ERROR = record->error;
     }
@@ -104,15 +102,15 @@ static void arrivals_close(arrivals *a)
         free(a->ops);
 }
 
-/* Twice the room; false: out of memory. */
+/* Doubles the capacity; false: out of memory. */
 static bool arrivals_grow(arrivals *a)
 {
-    const size_t room = 2 * (size_t)a->room, n = (size_t)a->n;
-    tempi_op *ops = malloc(room * (sizeof *ops + sizeof *a->records + sizeof *a->statuses));
+    const size_t capacity = 2 * (size_t)a->capacity, n = (size_t)a->n;
+    tempi_op *ops = malloc(capacity * (sizeof *ops + sizeof *a->records + sizeof *a->statuses));
     if (!ops)
         return false;
-    tempi_record **records = (tempi_record **)(void *)(ops + room);
-    MPI_Status **statuses = (MPI_Status **)(void *)(records + room);
+    tempi_record **records = (tempi_record **)(void *)(ops + capacity);
+    MPI_Status **statuses = (MPI_Status **)(void *)(records + capacity);
     memcpy(ops, a->ops, n * sizeof *ops);
     memcpy(records, a->records, n * sizeof *records);
     memcpy(statuses, a->statuses, n * sizeof *statuses);
@@ -121,28 +119,27 @@ static bool arrivals_grow(arrivals *a)
     a->ops = ops;
     a->records = records;
     a->statuses = statuses;
-    a->room = (int)room;
+    a->capacity = (int)capacity;
     return true;
 }
 
-/* However many there are, a device unpacks them in one launch. */
+/* Makes room, so that a device unpacks all of them in one launch. */
 static void arrivals_make_room(arrivals *a)
 {
-    if (a->n < a->room)
+    if (a->n < a->capacity)
         return;
     if (!tempi_memory_mixed || !arrivals_grow(a))
         arrivals_flush(a);
 }
 
-/* Open MPI frees a request that failed, even a persistent one: the next request may get its handle.
- */
+/* Open MPI frees a failed request, even a persistent one: the next request may get its handle. */
 static void forget_freed(tempi_record *record, const MPI_Request requests[])
 {
     if (tempi_record_is_persistent(record) && requests[record->index] == MPI_REQUEST_NULL)
         tempi_record_end_restarts(record);
 }
 
-/* It ended with `error`; `known`: its status says of what. */
+/* The request ended with `error`; `known`: its status is valid. */
 static void complete(tempi_record *record, const MPI_Request requests[], MPI_Status *status,
                      int error, bool known, arrivals *a)
 {
@@ -157,7 +154,7 @@ static void complete(tempi_record *record, const MPI_Request requests[], MPI_Sta
     finish(record, status, a);
 }
 
-/* ---- statuses of our own --------------------------------------------------------------------- */
+/* ---- local statuses -------------------------------------------------------------------------- */
 
 typedef struct statuses {
     MPI_Status *use;
@@ -165,7 +162,7 @@ typedef struct statuses {
     MPI_Status local[32];
 } statuses;
 
-/* False: no memory, and nothing was done. */
+/* False: out of memory, and nothing was done. */
 static bool statuses_open(statuses *s, MPI_Status given[], int64_t n, bool needed)
 {
     s->owned = NULL;
@@ -197,7 +194,7 @@ static int end_one(int rc, tempi_record *record, const MPI_Status *status)
 {
     if (rc == MPI_SUCCESS || record->receives)
         tempi_request_settle(record, rc, status);
-    const int failed = tempi_request_tell(record, record->error);
+    const int failed = tempi_request_report(record, record->error);
     record->ops->finish(record);
     return failed != MPI_SUCCESS ? failed : rc;
 }
@@ -241,10 +238,10 @@ int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *fla
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Each record's fate after a Waitall or Testall that returned rc (MPI-5.0 section 3.7.5: only with
- * MPI_ERR_IN_STATUS are the statuses' own errors set; without them a live handle says as much). A
- * bounced operation needs no status of ours: where some operation failed and none is told, what it
- * brought goes back, and if it was this one nobody looks at it. */
+/* Settles each record after a Waitall or Testall that returned rc. By MPI-5.0 section 3.7.5 the
+ * statuses' errors are set only with MPI_ERR_IN_STATUS; without them a live handle means
+ * pending. A bounced operation needs no status: if some operation failed and none is reported,
+ * its bytes are copied back; if it failed itself, its buffer is undefined anyway. */
 static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c)
 {
     arrivals a;
@@ -252,22 +249,23 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
         MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
-        const bool told = rc == MPI_ERR_IN_STATUS && status;
-        const int error = told ? status->MPI_ERROR : rc;
+        const bool reported = rc == MPI_ERR_IN_STATUS && status;
+        const int error = reported ? status->MPI_ERROR : rc;
         const bool still = error == MPI_ERR_PENDING ||
-                           (rc != MPI_SUCCESS && !told &&
+                           (rc != MPI_SUCCESS && !reported &&
                             requests[record->index] != MPI_REQUEST_NULL);
         if (still)
             put_back(record, requests);
         else
             complete(record, requests, status,
-                     !told && record->ops->settles_without_status ? MPI_SUCCESS : error, told, &a);
+                     !reported && record->ops->settles_without_status ? MPI_SUCCESS : error,
+                     reported, &a);
     }
     arrivals_close(&a);
     return rc == MPI_SUCCESS ? a.failed : rc;
 }
 
-/* The library sets the statuses' errors only where it found one; ours may join them. */
+/* The library sets the statuses' errors only if it found one; tempi may add its own. */
 static void clear_errors(MPI_Status given[], int64_t n, int rc)
 {
     if (rc == MPI_SUCCESS && tempi_memory_mixed && given != MPI_STATUSES_IGNORE)
@@ -283,8 +281,8 @@ void tempi_complete_learn(const char *version)
     waits_for_all = mpich && atoi(mpich + strlen("MPICH Version:")) >= 5;
 }
 
-/* Given no statuses, MPICH 5 waits for all requests though some fail; given some, which are our own
- * here, it returns with the others pending. MPICH 4.0 does so in both. */
+/* Called without statuses, MPICH 5 waits for all requests though some fail; with statuses, as
+ * tempi calls it here, it returns with the others pending. MPICH 4.0 does so in both cases. */
 static void await_rest(const struct tempi_mpi *next, int n, MPI_Request requests[],
                        MPI_Status own[])
 {
@@ -344,10 +342,10 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
     return rc;
 }
 
-/* ---- what failed before the library had it --------------------------------------------------- */
+/* ---- sends that failed before the library had them ------------------------------------------- */
 
-/* A queued send that could not be posted: the library has no request of it to wait for, so it must
- * be found here before the library is asked for one or some that are complete. */
+/* A deferred send that could not be posted. The library has no request of it to wait for, so it
+ * must be found before the library is asked for one or some complete requests. */
 static bool failed_early(const tempi_record *record)
 {
     MPI_Request inner;
@@ -365,7 +363,7 @@ static bool any_failed_early(const claims *c)
     return false;
 }
 
-/* A send's own status says nothing. */
+/* A send's status is empty. */
 static void empty_status(const struct tempi_mpi *next, MPI_Status *status)
 {
     MPI_Request none = MPI_REQUEST_NULL;
@@ -373,7 +371,7 @@ static void empty_status(const struct tempi_mpi *next, MPI_Status *status)
         (void)next->Wait(&none, status);
 }
 
-/* Ends up to `most` of these; the other requests go back. Returns how many. */
+/* Ends up to `most` of these; the other requests go back. Returns their number. */
 static int end_failed(const struct tempi_mpi *next, int most, MPI_Request requests[], int indices[],
                       MPI_Status given[], claims *c, arrivals *a)
 {
@@ -405,7 +403,7 @@ static int end_one_failed(const struct tempi_mpi *next, MPI_Request requests[], 
 
 /* ---- any ------------------------------------------------------------------------------------- */
 
-/* `which` completed with rc (none if it is no index); the others go back. */
+/* Request number `which` completed with rc (none if it is not an index); the others go back. */
 static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, claims *c)
 {
     arrivals a;
@@ -464,8 +462,8 @@ int tempi_impl_Testany(const struct tempi_mpi *next, int count, MPI_Request requ
 
 /* ---- some ------------------------------------------------------------------------------------ */
 
-/* Position of a request's index among those that completed, from `start` on, which libraries report
- * in ascending order; -1: it did not complete. */
+/* Position of a request's index in `indices`, from `start` on (libraries report them in
+ * ascending order); -1: it did not complete. */
 static int position_of(int64_t index, const int indices[], int n, int start)
 {
     for (int k = 0; k < n; ++k) {
@@ -480,13 +478,13 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
                     MPI_Status given[], claims *c)
 {
     const int n = outcount == MPI_UNDEFINED || outcount < 0 ? 0 : outcount;
-    const bool told = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
+    const bool reported = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
     int start = 0;
     arrivals a;
     arrivals_open(&a, true);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->beside;
-        const int at = told ? position_of(record->index, indices, n, start) : -1;
+        const int at = reported ? position_of(record->index, indices, n, start) : -1;
         if (at < 0) {
             put_back(record, requests);
             continue;

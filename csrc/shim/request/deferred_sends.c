@@ -11,19 +11,19 @@
 int64_t tempi_pending;
 
 static struct {
-    tempi_lock posting; /* held by the one thread that posts; it makes nonblocking calls only */
+    tempi_lock posting; /* held by the one thread that posts, for nonblocking calls only */
     tempi_lock lists;
     tempi_record *head, **tail;
-    tempi_record *orphans; /* also looked at without the lock */
-    int64_t unposted;      /* in the list, or taken out of it and being posted */
-} queue = {.tail = &queue.head};
+    tempi_record *orphans; /* also read without the lock */
+    int64_t unposted;      /* in the list, or removed from it and being posted */
+} deferred = {.tail = &deferred.head};
 
 static void pending_add(int64_t amount)
 {
     __atomic_fetch_add(&tempi_pending, amount, __ATOMIC_RELAXED);
 }
 
-/* ---- the generalized request that stands for a queued send ----------------------------------- */
+/* ---- the generalized request of a deferred send ---------------------------------------------- */
 
 static int proxy_query(void *state, MPI_Status *status)
 {
@@ -55,7 +55,7 @@ static void retire(const tempi_record *record)
     tempi_lib.Request_free(&proxy);
 }
 
-/* A send whose posting failed has no request of the library's. */
+/* A send whose posting failed has no library request. */
 bool tempi_proxy_inner(const tempi_record *record, MPI_Request *out)
 {
     const bool posted = __atomic_load_n(&record->posted, __ATOMIC_ACQUIRE);
@@ -83,7 +83,7 @@ const tempi_record_ops tempi_proxy_ops = {.inner = tempi_proxy_inner,
                                           .cut = tempi_message_was_cut,
                                           .finish = tempi_proxy_finish};
 
-static int largest_tag = 32767; /* what every library has at least */
+static int largest_tag = 32767; /* minimum that the standard guarantees */
 
 void tempi_deferred_learn_tags(void)
 {
@@ -103,7 +103,7 @@ bool tempi_deferred_takes(int destination, int tag, MPI_Comm comm)
     return rc == MPI_SUCCESS && destination < size;
 }
 
-/* Another thread may complete the request as soon as the table has the record. */
+/* Once the record is in the table another thread may complete the request. */
 static int put_proxy(tempi_record *record, MPI_Request inner, MPI_Request *proxy)
 {
     const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, proxy);
@@ -138,20 +138,21 @@ int tempi_deferred_send(tempi_record *record, MPI_Request *request)
     if (rc != MPI_SUCCESS)
         return rc;
     tempi_stat_add(TEMPI_STAT_deferred, 1);
-    /* Counted before another thread can post it: its -1 must not hide what else is pending. */
+    /* Counted before another thread can post it: that thread's -1 must not hide other pending
+     * ones. */
     pending_add(1);
-    __atomic_fetch_add(&queue.unposted, 1, __ATOMIC_RELAXED);
-    tempi_lock_acquire(&queue.lists);
-    *queue.tail = record;
-    queue.tail = &record->next;
-    tempi_lock_release(&queue.lists);
+    __atomic_fetch_add(&deferred.unposted, 1, __ATOMIC_RELAXED);
+    tempi_lock_acquire(&deferred.lists);
+    *deferred.tail = record;
+    deferred.tail = &record->next;
+    tempi_lock_release(&deferred.lists);
     *request = proxy;
     return MPI_SUCCESS;
 }
 
 bool tempi_deferred_any(void)
 {
-    return __atomic_load_n(&queue.unposted, __ATOMIC_ACQUIRE) != 0;
+    return __atomic_load_n(&deferred.unposted, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */
@@ -192,33 +193,34 @@ static void post(tempi_record *record)
     __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);
 }
 
-/* The oldest queued send if its pack is done, or once it is when `wait`; out of the list then. */
+/* Removes the oldest deferred send if its pack is done; if `wait`, waits for the pack. */
 static tempi_record *next_packed(bool wait)
 {
-    tempi_lock_acquire(&queue.lists);
-    tempi_record *record = queue.head;
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    tempi_record *record = deferred.head;
+    tempi_lock_release(&deferred.lists);
     if (!record)
         return NULL;
     if (wait)
         tempi_pack_wait(&record->ticket);
     else if (!tempi_pack_test(&record->ticket))
         return NULL;
-    tempi_lock_acquire(&queue.lists);
-    queue.head = record->next;
-    if (!queue.head)
-        queue.tail = &queue.head;
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    deferred.head = record->next;
+    if (!deferred.head)
+        deferred.tail = &deferred.head;
+    tempi_lock_release(&deferred.lists);
     return record;
 }
 
-static void post_queued(bool wait)
+static void post_deferred(bool wait)
 {
     tempi_this_thread.posting = 1;
     for (tempi_record *record; (record = next_packed(wait)) != NULL;) {
         post(record);
-        /* Now, and not when it left the list, the next message may go to the library directly. */
-        __atomic_fetch_sub(&queue.unposted, 1, __ATOMIC_RELEASE);
+        /* Only after posting, not after removal from the list, may the next message go to the
+         * library directly. */
+        __atomic_fetch_sub(&deferred.unposted, 1, __ATOMIC_RELEASE);
         pending_add(-1);
     }
     tempi_this_thread.posting = 0;
@@ -229,13 +231,13 @@ static void post_queued(bool wait)
 void tempi_deferred_orphan(tempi_record *record)
 {
     pending_add(1);
-    tempi_lock_acquire(&queue.lists);
-    record->next = queue.orphans;
-    __atomic_store_n(&queue.orphans, record, __ATOMIC_RELAXED);
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    record->next = deferred.orphans;
+    __atomic_store_n(&deferred.orphans, record, __ATOMIC_RELAXED);
+    tempi_lock_release(&deferred.lists);
 }
 
-/* True when the orphan is gone. */
+/* True if the orphan is finished. */
 static bool finish_orphan(tempi_record *record)
 {
     MPI_Request request = tempi_request_of(record->request);
@@ -245,12 +247,12 @@ static bool finish_orphan(tempi_record *record)
     if (request == MPI_REQUEST_NULL)
         done = 1;
     else if (tempi_lib.Test(&request, &done, &status) != MPI_SUCCESS)
-        done = 1; /* the handler was told; there is nobody else to tell */
+        done = 1; /* the handler was called; the program has no request to report it to */
     else if (done)
         tempi_request_settle(record, MPI_SUCCESS, &status);
     if (!done)
         return false;
-    (void)tempi_request_tell(record, record->error);
+    (void)tempi_request_report(record, record->error);
     if (tempi_record_is_persistent(record)) {
         tempi_lib.Request_free(&request);
         tempi_record_end_restarts(record);
@@ -261,10 +263,10 @@ static bool finish_orphan(tempi_record *record)
 
 static void drain_orphans(void)
 {
-    tempi_lock_acquire(&queue.lists);
-    tempi_record *list = queue.orphans;
-    __atomic_store_n(&queue.orphans, NULL, __ATOMIC_RELAXED);
-    tempi_lock_release(&queue.lists);
+    tempi_lock_acquire(&deferred.lists);
+    tempi_record *list = deferred.orphans;
+    __atomic_store_n(&deferred.orphans, NULL, __ATOMIC_RELAXED);
+    tempi_lock_release(&deferred.lists);
     while (list) {
         tempi_record *record = list;
         list = record->next;
@@ -278,14 +280,14 @@ static void drain_orphans(void)
 
 static void progress(bool gathering)
 {
-    if (tempi_this_thread.posting || !tempi_lock_try(&queue.posting))
+    if (tempi_this_thread.posting || !tempi_lock_try(&deferred.posting))
         return;
     if (!gathering)
         tempi_cuda_flush();
-    post_queued(false);
-    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
+    post_deferred(false);
+    if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
-    tempi_lock_release(&queue.posting);
+    tempi_lock_release(&deferred.posting);
 }
 
 void tempi_progress(void)
@@ -302,12 +304,12 @@ void tempi_before_blocking(void)
 {
     if (tempi_this_thread.posting)
         return;
-    tempi_lock_acquire(&queue.posting);
-    tempi_cuda_flush(); /* every device's, before the first is waited for */
-    post_queued(true);
-    if (__atomic_load_n(&queue.orphans, __ATOMIC_RELAXED))
+    tempi_lock_acquire(&deferred.posting);
+    tempi_cuda_flush(); /* of all devices, before the first wait */
+    post_deferred(true);
+    if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
-    tempi_lock_release(&queue.posting);
+    tempi_lock_release(&deferred.posting);
 }
 
 void tempi_deferred_drain(void)

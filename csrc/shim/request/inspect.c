@@ -1,4 +1,4 @@
-/* Looking at requests without completing them, cancelling and freeing them. */
+/* Probes requests without completing them; cancels and frees them. */
 #include "base/log.h"
 #include "base/stats.h"
 #include "shim/impl.h"
@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-/* flag == 1 says that the operation is complete, so the program may read its buffer: what arrived
- * is unpacked now, though the handle lives on. */
-static int look(const struct tempi_mpi *next, MPI_Request request, int *flag, MPI_Status *status)
+/* flag == 1 means that the operation is complete and the program may read its buffer: the
+ * received bytes are unpacked now, though the handle stays valid. */
+static int probe(const struct tempi_mpi *next, MPI_Request request, int *flag, MPI_Status *status)
 {
     tempi_record *record = tempi_records_any() ? tempi_records_claim(tempi_handle(request)) : NULL;
     if (!record)
@@ -30,12 +30,12 @@ int tempi_impl_Request_get_status(const struct tempi_mpi *next, MPI_Request requ
 {
     if (tempi_pending_any())
         tempi_progress();
-    return flag ? look(next, request, flag, status)
+    return flag ? probe(next, request, flag, status)
                 : next->Request_get_status(request, flag, status);
 }
 
-/* The three array forms of MPI-4.1 are defined through Request_get_status, and made of it: some
- * libraries do not have them. */
+/* MPI-4.1 defines the three array forms through Request_get_status; so does tempi, because some
+ * libraries lack them. */
 int tempi_impl_Request_get_status_all(const struct tempi_mpi *next, int count,
                                       const MPI_Request requests[], int *flag, MPI_Status given[])
 {
@@ -43,14 +43,14 @@ int tempi_impl_Request_get_status_all(const struct tempi_mpi *next, int count,
         tempi_progress();
     int all = 1;
     for (int i = 0; i < count && all; ++i) {
-        const int rc = look(next, requests[i], &all, MPI_STATUS_IGNORE);
+        const int rc = probe(next, requests[i], &all, MPI_STATUS_IGNORE);
         if (rc != MPI_SUCCESS)
             return rc;
     }
-    /* Statuses are written only when all are complete. */
+    /* Statuses are written only if all are complete. */
     for (int i = 0; i < count && all && given != MPI_STATUSES_IGNORE; ++i) {
         int done;
-        const int rc = look(next, requests[i], &done, &given[i]);
+        const int rc = probe(next, requests[i], &done, &given[i]);
         if (rc != MPI_SUCCESS)
             return rc;
     }
@@ -67,36 +67,36 @@ int tempi_impl_Request_get_status_all(const struct tempi_mpi *next, int count,
 enum { FEW = 32 };
 
 typedef struct array {
-    MPI_Request *others; /* the requests but for the tracked ones, which are null here */
+    MPI_Request *untracked; /* the untracked requests; tracked ones are null here */
     MPI_Request few[FEW];
-    bool active; /* one of the tracked ones is */
+    bool active; /* a tracked one is active */
 } array;
 
-/* False: no memory. */
+/* False: out of memory. */
 static bool array_open(array *a, int count, const MPI_Request requests[])
 {
     a->active = false;
-    a->others = count <= FEW ? a->few : malloc((size_t)count * sizeof *a->others);
-    if (!a->others)
+    a->untracked = count <= FEW ? a->few : malloc((size_t)count * sizeof *a->untracked);
+    if (!a->untracked)
         return false;
     tempi_lock_acquire(&tempi_records.lock);
     for (int i = 0; i < count; ++i)
-        a->others[i] = tempi_records_find(tempi_handle(requests[i])) ? MPI_REQUEST_NULL
-                                                                     : requests[i];
+        a->untracked[i] = tempi_records_find(tempi_handle(requests[i])) ? MPI_REQUEST_NULL
+                                                                        : requests[i];
     tempi_lock_release(&tempi_records.lock);
     return true;
 }
 
 static void array_close(array *a)
 {
-    if (a->others != a->few)
-        free(a->others);
+    if (a->untracked != a->few)
+        free(a->untracked);
 }
 
-/* A tracked request that was started. */
+/* Whether the request is tracked and was started. */
 static bool tracked_active(const array *a, int i, MPI_Request request)
 {
-    if (request == MPI_REQUEST_NULL || a->others[i] != MPI_REQUEST_NULL)
+    if (request == MPI_REQUEST_NULL || a->untracked[i] != MPI_REQUEST_NULL)
         return false;
     tempi_lock_acquire(&tempi_records.lock);
     const tempi_record_slot *slot = tempi_records_find(tempi_handle(request));
@@ -105,21 +105,21 @@ static bool tracked_active(const array *a, int i, MPI_Request request)
     return active;
 }
 
-/* Libraries older than the function cannot be asked whether a request rests: to them it is
+/* Libraries without the function cannot tell whether a request is inactive: they report it as
  * complete. */
-static int others_any(const struct tempi_mpi *next, int count, const MPI_Request others[],
-                      int *index, int *flag, MPI_Status *status)
+static int untracked_any(const struct tempi_mpi *next, int count, const MPI_Request untracked[],
+                         int *index, int *flag, MPI_Status *status)
 {
     if (next->Request_get_status_any)
-        return next->Request_get_status_any(count, others, index, flag, status);
+        return next->Request_get_status_any(count, untracked, index, flag, status);
     bool none = true;
     *flag = 0;
     for (int i = 0; i < count; ++i) {
-        if (others[i] == MPI_REQUEST_NULL)
+        if (untracked[i] == MPI_REQUEST_NULL)
             continue;
         none = false;
         *index = i;
-        const int rc = next->Request_get_status(others[i], flag, status);
+        const int rc = next->Request_get_status(untracked[i], flag, status);
         if (rc != MPI_SUCCESS || *flag)
             return rc;
     }
@@ -127,7 +127,7 @@ static int others_any(const struct tempi_mpi *next, int count, const MPI_Request
     *flag = none;
     if (!none)
         return MPI_SUCCESS;
-    /* The empty status, which the library makes for the null request, but for the error. */
+    /* The library makes the empty status for the null request, except for the error. */
     int ignored;
     const int rc = next->Request_get_status(MPI_REQUEST_NULL, &ignored, status);
     if (rc == MPI_SUCCESS && status != MPI_STATUS_IGNORE)
@@ -149,12 +149,12 @@ int tempi_impl_Request_get_status_any(const struct tempi_mpi *next, int count,
         if (!tracked_active(&a, i, requests[i]))
             continue;
         a.active = true;
-        rc = look(next, requests[i], &done, status);
+        rc = probe(next, requests[i], &done, status);
         *index = i;
     }
     *flag = done;
     if (rc == MPI_SUCCESS && !done) {
-        rc = others_any(next, count, a.others, index, flag, status);
+        rc = untracked_any(next, count, a.untracked, index, flag, status);
         if (*index == MPI_UNDEFINED && a.active)
             *flag = 0;
     }
@@ -162,20 +162,20 @@ int tempi_impl_Request_get_status_any(const struct tempi_mpi *next, int count,
     return rc;
 }
 
-static int others_some(const struct tempi_mpi *next, int count, const MPI_Request others[],
-                       int *outcount, int indices[], MPI_Status given[])
+static int untracked_some(const struct tempi_mpi *next, int count, const MPI_Request untracked[],
+                          int *outcount, int indices[], MPI_Status given[])
 {
     if (next->Request_get_status_some)
-        return next->Request_get_status_some(count, others, outcount, indices, given);
+        return next->Request_get_status_some(count, untracked, outcount, indices, given);
     bool none = true;
     int n = 0;
     for (int i = 0; i < count; ++i) {
         int done;
-        if (others[i] == MPI_REQUEST_NULL)
+        if (untracked[i] == MPI_REQUEST_NULL)
             continue;
         none = false;
         const int rc = next->Request_get_status(
-            others[i], &done, given == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &given[n]);
+            untracked[i], &done, given == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &given[n]);
         if (rc != MPI_SUCCESS)
             return rc;
         if (done)
@@ -200,15 +200,15 @@ int tempi_impl_Request_get_status_some(const struct tempi_mpi *next, int count,
         if (!tracked_active(&a, i, requests[i]))
             continue;
         a.active = true;
-        rc = look(next, requests[i], &done,
-                  given == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &given[n]);
+        rc = probe(next, requests[i], &done,
+                   given == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &given[n]);
         if (done)
             indices[n++] = i;
     }
     int more = 0;
     if (rc == MPI_SUCCESS)
-        rc = others_some(next, count, a.others, &more, indices + n,
-                         given == MPI_STATUSES_IGNORE ? given : given + n);
+        rc = untracked_some(next, count, a.untracked, &more, indices + n,
+                            given == MPI_STATUSES_IGNORE ? given : given + n);
     if (more == MPI_UNDEFINED && a.active)
         more = 0;
     *outcount = more == MPI_UNDEFINED ? MPI_UNDEFINED : n + more;
@@ -250,7 +250,7 @@ int tempi_impl_Request_free(const struct tempi_mpi *next, MPI_Request *request)
         record->ops->finish(record);
         return rc;
     }
-    /* Active: the operation goes on, and its data passes through our buffer. */
+    /* Active: the operation continues, and its data passes through tempi's buffer. */
     tempi_stat_add(TEMPI_STAT_orphans, 1);
     *request = MPI_REQUEST_NULL;
     tempi_deferred_orphan(record);

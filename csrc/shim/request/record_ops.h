@@ -1,4 +1,4 @@
-/* What a record does in the life of its request, by what stands behind the program's handle.
+/* The operations of a record in the life of its request, by the kind of request.
  *
  *   tempi_message_ops             the library's own request over packed bytes, once
  *   tempi_message_persistent_ops  the same, restarted by MPI_Start
@@ -8,9 +8,9 @@
  *   tempi_bounce_ops              the library's own request over bounce buffers, once
  *   tempi_bounce_persistent_ops   the same, restarted by MPI_Start
  *
- * Completion, the deferred sends and MPI_Start call these and know no kinds. */
-#ifndef TEMPI_SHIM_REQUEST_RECORD_OPS_H
-#define TEMPI_SHIM_REQUEST_RECORD_OPS_H
+ * Completion, deferred sends and MPI_Start call these and do not distinguish the kinds. */
+#ifndef TEMPI_SHIM_RECORD_OPS_H
+#define TEMPI_SHIM_RECORD_OPS_H
 
 #include "shim/abi.h"
 #include "transfer/records.h"
@@ -18,25 +18,25 @@
 typedef struct tempi_record_ops tempi_record_ops;
 
 struct tempi_record_ops {
-    /* The library's request behind the handle, once it is there: MPI_REQUEST_NULL where posting
-     * failed. False: the handle is the library's own, or nothing was posted yet. */
+    /* Gets the library's request behind the handle: MPI_REQUEST_NULL if posting failed. False:
+     * the handle is the library's own, or nothing was posted yet. */
     bool (*inner)(const tempi_record *record, MPI_Request *out);
-    /* Before MPI_Start: true: *out is to be packed; *rc: an MPI error. */
+    /* Before MPI_Start. True: *out must be packed; *rc: an MPI error code. */
     bool (*start)(tempi_record *record, tempi_op *out, int *rc);
-    /* Before its packed bytes are posted: under TEMPI_CHECK. */
+    /* Before its packed bytes are posted: TEMPI_CHECK's comparison. */
     void (*check)(const tempi_record *record);
-    /* It could not be posted. */
+    /* The send could not be posted. */
     void (*refused)(tempi_record *record);
-    /* The request is complete. True: *out is still to be unpacked. */
+    /* The request is complete. True: *out must be unpacked. */
     bool (*arrived)(tempi_record *record, const MPI_Status *status, tempi_op *out);
-    /* The same of one that ended with `error`: of a message that was too long, the part that the
-     * library brought. */
+    /* The same for a request that ended with `error`: for a message that was too long, *out is
+     * the part that the library delivered. */
     bool (*cut)(tempi_record *record, int error, const MPI_Status *status, tempi_op *out);
-    /* After settling: the record is freed, or rests until the next MPI_Start. */
+    /* After settling: frees the record, or lets it rest until the next MPI_Start. */
     void (*finish)(tempi_record *record);
-    /* The operations when nothing is left to restart; NULL: these. */
+    /* The operations after the last restart; NULL: these. */
     const tempi_record_ops *once;
-    /* What it brings does not depend on its status: an error of another request is none of its. */
+    /* The received bytes do not depend on its status: errors of other requests do not affect it. */
     bool settles_without_status;
 };
 
@@ -48,14 +48,14 @@ static inline bool tempi_record_is_persistent(const tempi_record *record)
     return record->ops->once != NULL;
 }
 
-/* Its handle is gone, or is to be freed after this completion. */
+/* The handle is gone, or will be freed after this completion. */
 static inline void tempi_record_end_restarts(tempi_record *record)
 {
     if (record->ops->once)
         record->ops = record->ops->once;
 }
 
-/* Parts of the tables above. */
+/* Shared entries of the tables above. */
 bool tempi_record_has_no_inner(const tempi_record *record, MPI_Request *out);
 bool tempi_record_never_starts(tempi_record *record, tempi_op *out, int *rc);
 void tempi_record_needs_no_check(const tempi_record *record);
@@ -65,9 +65,9 @@ bool tempi_message_was_cut(tempi_record *record, int error, const MPI_Status *st
                            tempi_op *out);
 bool tempi_proxy_inner(const tempi_record *record, MPI_Request *out);
 void tempi_proxy_finish(tempi_record *record);
-/* Frees the record and what it holds. */
+/* Frees the record and all it owns. */
 void tempi_record_release(tempi_record *record);
-/* Puts it back, to be started again; freed where there is no memory for that. */
+/* Puts it back in the table for the next start; frees it if there is no memory for that. */
 void tempi_record_rest(tempi_record *record);
 
 #endif

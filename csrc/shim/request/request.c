@@ -34,7 +34,7 @@ void tempi_request_unrecord(tempi_record *record, tempi_message *message)
     tempi_record_release(record);
 }
 
-/* A receive that is complete brings its bytes in. */
+/* Unpacks a completed receive. */
 static int unpack_now(const tempi_message *message, bool receives, MPI_Comm comm,
                       const MPI_Status *status)
 {
@@ -46,7 +46,7 @@ static int unpack_now(const tempi_message *message, bool receives, MPI_Comm comm
     return tempi_message_failed(comm);
 }
 
-/* Without memory for a record the operation is waited for: slow, but nothing is lost. */
+/* Out of memory for a record: waits for the operation, which is slow but loses nothing. */
 static int finish_now(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request request)
 {
     MPI_Status status;
@@ -59,7 +59,7 @@ static int finish_now(tempi_message *message, bool receives, MPI_Comm comm, MPI_
     return unpack_now(message, receives, comm, &status);
 }
 
-/* False: it is to be finished now. */
+/* False: the caller must unpack it now. */
 static bool leave_arrived(tempi_message *message, MPI_Comm comm, MPI_Request *request)
 {
     tempi_record *record = message->op.method == TEMPI_METHOD_HOST
@@ -164,7 +164,7 @@ static void unpacked(const tempi_op *op, tempi_record *record, bool failed)
         tempi_check_op(record->typemap, op, "a nonblocking receive");
 }
 
-/* What failed together is done again one by one: an error is that of the request which it hits. */
+/* Retries a failed batch one operation at a time: only the request that fails gets the error. */
 void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int n)
 {
     int64_t bytes = 0;
@@ -180,7 +180,7 @@ void tempi_request_unpack(const tempi_op *ops, tempi_record *const *records, int
     tempi_trace_end(start, "unpack", "completion", bytes);
 }
 
-int tempi_request_tell(tempi_record *record, int code)
+int tempi_request_report(tempi_record *record, int code)
 {
     if (record->error == MPI_SUCCESS)
         return MPI_SUCCESS;

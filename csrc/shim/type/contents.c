@@ -180,8 +180,7 @@ int tempi_type_leaves(MPI_Datatype type, int combiner, tempi_leaves *out)
     if (combiner != MPI_COMBINER_NAMED && combiner != MPI_COMBINER_F90_REAL &&
         combiner != MPI_COMBINER_F90_COMPLEX && combiner != MPI_COMBINER_F90_INTEGER)
         return value_index_leaves(type, extent, out);
-    /* Fewer significant bytes than the extent, and no pair: where they lie is not for us to guess.
-     */
+    /* Fewer significant bytes than the extent, and not a pair: their displacements are unknown. */
     if (size != extent)
         return TEMPI_ERR_UNSUPPORTED;
     *out = (tempi_leaves){1, {0, 0}, {size, 0}, extent};

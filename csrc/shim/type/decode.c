@@ -8,14 +8,14 @@
 #define address tempi_contents_address
 
 typedef struct decoder {
-    int64_t most;  /* numbers that a level may have */
-    bool branched; /* below a struct: what lies there may have several parents */
+    int64_t most;  /* limit of numbers in one level */
+    bool branched; /* below a struct: types may have several parents */
     tempi_memo memo;
 } decoder;
 
 static int decode_type(decoder *d, MPI_Datatype type, tempi_layout **out, tempi_traits *traits);
 
-/* *entry: its number in the memo, where it is now. */
+/* *entry: its number in the memo, found or added. */
 static int decode_once(decoder *d, MPI_Datatype type, int64_t *entry)
 {
     int combiner;
@@ -69,7 +69,7 @@ static int64_t *displacements(const tempi_contents *c, int64_t skip, int64_t n)
     return v;
 }
 
-/* Element displacements, at `first` among the numbers, times the inner extent. */
+/* Element displacements, from number `first` on, times the inner extent. */
 static int64_t *scaled(const tempi_contents *c, int64_t first, int64_t n, int64_t extent,
                        bool *overflow)
 {
@@ -124,16 +124,16 @@ static int decode_block(const tempi_contents *c, const tempi_layout *inner, temp
     return status;
 }
 
-/* The members of a struct. Each type is decoded once; by their handles, which all live while the
- * contents do, most are known without a question to the library. */
+/* The members of a struct. Each type is decoded once. All handles live while the contents do, so
+ * most types are found by handle, without a call to the library. */
 enum { RECENT_BITS = 6, RECENT = 1 << RECENT_BITS };
 
 typedef struct members {
-    int64_t *entries; /* one a member, of the memo */
+    int64_t *entries; /* for each member, its memo entry */
     const tempi_layout **inners;
     struct {
         MPI_Datatype handle;
-        int64_t entry; /* + 1 */
+        int64_t entry; /* entry number + 1 */
     } recent[RECENT];
 } members;
 
@@ -189,8 +189,8 @@ static int order_of(int order, int *out)
     return TEMPI_OK;
 }
 
-/* Plain: integers are ndims, sizes, subsizes, starts, order. Large: ndims and order are integers,
- * the arrays large counts. */
+/* Plain: integers are ndims, sizes, subsizes, starts, order. Large: ndims and order are
+ * integers, the arrays are large counts. */
 static int decode_subarray(const tempi_contents *c, const tempi_layout *inner, tempi_layout **out)
 {
     const int ndims = c->integers[0];
@@ -261,8 +261,8 @@ static int decode_with_inner(const tempi_contents *c, const tempi_layout *inner,
     }
 }
 
-/* Bounds are the library's own: the standard's rules on them (empty types, resized members, padded
- * structs) are read differently by the libraries, and a program sees its library's. */
+/* Takes the bounds from the library: libraries differ in the standard's rules for them (empty
+ * types, resized members, padded structs), and the program sees its library's. */
 static int adopt_bounds(MPI_Datatype type, tempi_layout **layout)
 {
     int64_t lb, extent;

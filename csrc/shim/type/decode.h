@@ -1,10 +1,10 @@
-/* An MPI datatype handle, read back through envelope and contents into a Layout. */
+/* Decodes an MPI datatype handle, through envelope and contents, into a Layout. */
 #ifndef TEMPI_SHIM_DECODE_H
 #define TEMPI_SHIM_DECODE_H
 
 #include "shim/type/traits.h"
 
-enum { TEMPI_TOO_MANY = -1 }; /* beside the TEMPI_ERR_* */
+enum { TEMPI_TOO_MANY = -1 }; /* besides the TEMPI_ERR_* codes */
 
 /* The raw (not canonical) layout; the caller frees it with tempi_layout_free. TEMPI_TOO_MANY: a
  * constructor was given more than `most` numbers. */

@@ -24,21 +24,21 @@ int64_t tempi_memo_find(const tempi_memo *memo, uint64_t identity)
     return memo->n > 0 ? *slot_of(memo, identity) - 1 : -1;
 }
 
-/* Twice the room; the slots are twice as many as the entries at most. */
+/* Doubles the capacity; at most half the slots are used. */
 static bool grow(tempi_memo *memo)
 {
     const int bits = memo->bits ? memo->bits + 1 : 4;
-    const int64_t room = (int64_t)1 << (bits - 1);
-    tempi_memo_entry *entries = realloc(memo->entries, (size_t)room * sizeof *entries);
+    const int64_t capacity = (int64_t)1 << (bits - 1);
+    tempi_memo_entry *entries = realloc(memo->entries, (size_t)capacity * sizeof *entries);
     if (entries)
         memo->entries = entries;
-    int64_t *slots = entries ? calloc((size_t)2 * (size_t)room, sizeof *slots) : NULL;
+    int64_t *slots = entries ? calloc((size_t)2 * (size_t)capacity, sizeof *slots) : NULL;
     if (!slots)
         return false;
     free(memo->slots);
     memo->slots = slots;
     memo->bits = bits;
-    memo->room = room;
+    memo->capacity = capacity;
     for (int64_t i = 0; i < memo->n; ++i)
         *slot_of(memo, entries[i].identity) = i + 1;
     return true;
@@ -47,7 +47,7 @@ static bool grow(tempi_memo *memo)
 int64_t tempi_memo_add(tempi_memo *memo, uint64_t identity, tempi_layout *layout,
                        const tempi_traits *traits)
 {
-    if (memo->n == memo->room && !grow(memo))
+    if (memo->n == memo->capacity && !grow(memo))
         return -1;
     memo->entries[memo->n] = (tempi_memo_entry){identity, layout, layout->extent, *traits};
     *slot_of(memo, identity) = ++memo->n;
@@ -63,16 +63,15 @@ void tempi_memo_clear(tempi_memo *memo)
     *memo = (tempi_memo){.n = 0};
 }
 
-/* ---- who is who ------------------------------------------------------------------------------ */
+/* ---- identity of a type ---------------------------------------------------------------------- */
 
-/* MPICH hands out one handle for one type, however often. Open MPI hands out a new copy of a
- * derived type whenever it is asked for the contents of a type that has it; the copies share what
- * they were made of, one counted object that lives as long as any of them. The standard has no
- * function that tells copies of one type from those of another, so the place of the pointer to that
- * object is found by trial: the one word that is the same in a type and its copies, and another in
- * a type that was made in the same way. Where neither holds, every copy counts as another type,
- * which is right and slow. */
-enum { UNTRIED = -3, BY_HANDLE = -2, NOWHERE = -1 }; /* or the number of the word */
+/* Identity of a type. MPICH returns one handle for one type each time. Open MPI returns a new
+ * copy of a derived type each time the contents of a type that contains it are read. The copies
+ * share one reference-counted object that lives as long as any of them. The standard has no
+ * function that compares types, so the offset of the pointer to that object is found by
+ * experiment: the one word that is equal in a type and its copies, and differs in a type made in
+ * the same way. If neither holds, every copy counts as another type, which is correct and slow. */
+enum { UNTRIED = -3, BY_HANDLE = -2, NOWHERE = -1 }; /* else the number of the word */
 
 #ifdef OMPI_MAJOR_VERSION
 
@@ -91,7 +90,7 @@ static int words_in(MPI_Datatype type)
     return n < WORDS ? (int)n : WORDS;
 }
 
-/* The only word by which these tell a, of which there are two copies, from b. */
+/* The only word that distinguishes a, which has two copies, from b. */
 static int word_between(MPI_Datatype a, MPI_Datatype b, const MPI_Datatype copies[3])
 {
     const MPI_Datatype all[] = {a, b, copies[0], copies[1], copies[2]};
@@ -133,7 +132,7 @@ static uint64_t in_word(MPI_Datatype type, int at)
 
 #endif
 
-/* By the contents of a struct of a, a and b. */
+/* Finds the way by the contents of a struct of a, a and b. */
 static int way_between(MPI_Datatype a, MPI_Datatype b)
 {
     MPI_Datatype types[] = {a, a, b}, all;
@@ -179,7 +178,6 @@ uint64_t tempi_type_identity(MPI_Datatype type, bool predefined)
     if (known == BY_HANDLE)
         return tempi_handle(type);
     const uint64_t word = known == NOWHERE ? 0 : in_word(type, known);
-    return word ? word
-                : ~__atomic_add_fetch(&strangers, 1,
-                                      __ATOMIC_RELAXED); /* 0 would be one for all without */
+    /* Types without the word must differ, so none gets 0. */
+    return word ? word : ~__atomic_add_fetch(&strangers, 1, __ATOMIC_RELAXED);
 }

@@ -1,6 +1,6 @@
 #include "shim/type/quirks.h"
 
-/* `layout` is NULL where it is not known yet: then what may be. */
+/* A `layout` of NULL is unknown: returns whether the quirk is possible. */
 static bool backwards_by_one(const tempi_traits *traits, int64_t extent, const tempi_layout *layout)
 {
     (void)extent;
@@ -38,9 +38,9 @@ enum {
     EVERYWHERE = MESSAGES | 1 << TEMPI_OP_PACK | 1 << TEMPI_OP_UNPACK
 };
 
-/* The table. Each class has its failing type by name in tests/mpi/test_quirks.py; what each
- * library is wrong with was searched by tests/tools/find_quirks.py. Later versions are taken to be
- * no better until they are tried. */
+/* The quirks of the libraries. For each class tests/mpi/test_quirks.py names a failing
+ * type; tests/tools/find_quirks.py searched for them. Later versions are assumed to be no better
+ * until tested. */
 static const struct {
     int libraries;
     unsigned operations;
@@ -48,14 +48,14 @@ static const struct {
 } classes[] = {
     /* Open MPI 4.1.4 and 5.0.11: hvector(3, 1, -1, BYTE) is packed forwards. */
     {IN_OPENMPI4 | IN_OPENMPI5, EVERYWHERE, backwards_by_one},
-    /* Open MPI 5.0.11: hvector(6, 1, 12, f90_complex(6, 37)) and others where a gap is half an
-     * element. Which other gaps are safe is not known, so all that have gaps count. */
+    /* Open MPI 5.0.11: hvector(6, 1, 12, f90_complex(6, 37)) and others with a gap of half an
+     * element. Which other gaps are safe is unknown, so all types with gaps count. */
     {IN_OPENMPI5, EVERYWHERE, complex_with_gaps},
-    /* Open MPI 5.0.11: messages above the eager limit, which it packs and unpacks piece by piece,
-     * of types whose elements do not lie at multiples of their size from one another: 592 of
-     * hindexed_block(4, [40, 57, 0], INT). All that were carried wrong of 42,000 random types are
-     * of this class, or one byte backwards: 5% of it, and 1% without the complex ones. Which of the
-     * types and sizes hangs on where the pieces end, so all count. */
+    /* Open MPI 5.0.11: messages above the eager limit, which it packs and unpacks in pieces, of
+     * types whose elements are not at multiples of their size from one another: 592 of
+     * hindexed_block(4, [40, 57, 0], INT). Of 42,000 random types all that were carried wrong
+     * are in this class or have a stride of -1 byte: 5% of the class, and 1% without the complex
+     * ones. Which types and sizes fail depends on the ends of the pieces, so all count. */
     {IN_OPENMPI5, MESSAGES, elements_astray},
     /* MPICH 5.0.2: two of contiguous(5, resized(0, -3, contiguous(3, SHORT))). */
     {IN_MPICH, EVERYWHERE, repeated_negative_extent},

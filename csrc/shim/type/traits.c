@@ -10,7 +10,7 @@ tempi_traits tempi_traits_none(void)
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-/* Elements at `first`, and at others whose distances from it are made of the bits in `spread`. */
+/* Places elements at `first` and at distances from it whose bits are all in `spread`. */
 static void place(tempi_traits *traits, int64_t first, uint64_t spread)
 {
     for (int i = 0; i < TEMPI_ELEMENT_SIZES; ++i) {
@@ -87,7 +87,8 @@ int tempi_traits_predefined(MPI_Datatype type, int combiner, const tempi_leaves 
 
 /* ---- constructors ---------------------------------------------------------------------------- */
 
-/* Where copies of the inner type lie: the first, and the bits of the others' distances from it. */
+/* Displacements of the copies of the inner type: the first one, and (in `spread`) all bits of
+ * the distances from it. */
 typedef struct places {
     int64_t first;
     uint64_t spread;
@@ -103,7 +104,7 @@ static places in_vector(const tempi_contents *c, int64_t extent, tempi_traits *t
     return (places){0, (count > 1 ? stride : 0) | (length > 1 ? (uint64_t)extent : 0)};
 }
 
-/* Byte displacements, of blocks of one length or behind n lengths. */
+/* Blocks at byte displacements, which come after one length or n lengths. */
 static places in_blocks(const tempi_contents *c, int64_t extent)
 {
     const bool one_length = c->combiner == MPI_COMBINER_HINDEXED_BLOCK;
@@ -121,7 +122,7 @@ static places in_blocks(const tempi_contents *c, int64_t extent)
 
 void tempi_traits_apply(const tempi_contents *c, int64_t extent, tempi_traits *traits)
 {
-    places p = {0, (uint64_t)extent}; /* multiples of the extent, wherever */
+    places p = {0, (uint64_t)extent}; /* any multiples of the extent */
     switch (c->combiner) {
     case MPI_COMBINER_DUP:
     case MPI_COMBINER_RESIZED: p.spread = 0; break;

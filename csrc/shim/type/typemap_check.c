@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A map of this many leaves takes a GiB: such a type is beyond checking. */
+/* A type map of this many leaves takes a GiB: larger types are not checked. */
 enum { MOST_LEAVES = 1 << 26 };
 
 static int push(tempi_typemap *map, int64_t offset, int64_t size)
@@ -35,7 +35,7 @@ static int push(tempi_typemap *map, int64_t offset, int64_t size)
     return TEMPI_OK;
 }
 
-/* `count` copies of `inner` from `offset` on, one extent apart. */
+/* Adds `count` copies of `inner` from `offset` on, one extent apart. */
 static int repeat(tempi_typemap *map, const tempi_typemap *inner, int64_t offset, int64_t count)
 {
     int status = TEMPI_OK;
@@ -46,8 +46,8 @@ static int repeat(tempi_typemap *map, const tempi_typemap *inner, int64_t offset
     return status;
 }
 
-/* Every constructor is a list of blocks (MPI-5.0 section 5.1): a block is a displacement in bytes
- * and a number of copies. This visits them for the constructors that have explicit ones. */
+/* Every constructor is a list of blocks (MPI-5.0 section 5.1): a displacement in bytes and a
+ * number of copies. This reads them for constructors with explicit blocks. */
 static int64_t value(const tempi_contents *c, int64_t i)
 {
     return c->large ? (int64_t)c->larges[i] : c->integers[i];
@@ -100,9 +100,9 @@ static int map_struct(const tempi_contents *c, tempi_typemap *map)
     return status;
 }
 
-/* Subarray and darray: element by element through their global index is slow and obvious, but the
- * owner of an index needs the distribution's formula, which is what the layout itself is made by.
- * Subarrays are walked; darrays are outside this check. */
+/* Subarrays and darrays could be mapped element by element through the global index, slowly and
+ * simply. But the owner of an index needs the distribution's formula, which the layout itself
+ * uses. So subarrays are mapped; darrays are not checked. */
 static int map_subarray(const tempi_contents *c, const tempi_typemap *inner, tempi_typemap *map)
 {
     const int ndims = c->integers[0];
@@ -179,8 +179,7 @@ static int map_of(MPI_Datatype type, tempi_typemap *map)
         free(inner.leaves);
     }
     tempi_contents_release(&c);
-    /* Extents are the library's own answer: a third opinion, beside the layout's and this walk's.
-     */
+    /* Extents are the library's own: a third opinion beside the layout's and this one. */
     MPI_Aint lb, extent;
     if (status == TEMPI_OK && tempi_lib.Type_get_extent(type, &lb, &extent) != MPI_SUCCESS)
         status = TEMPI_ERR_UNSUPPORTED;
@@ -189,7 +188,7 @@ static int map_of(MPI_Datatype type, tempi_typemap *map)
     return status;
 }
 
-/* For the report: the name that the program gave it, if any, and what it looks like. */
+/* For the report: the name given by the program, if any, and the type's size and extent. */
 static void describe(MPI_Datatype type, tempi_typemap *map)
 {
     char name[MPI_MAX_OBJECT_NAME] = "";
@@ -236,11 +235,11 @@ void tempi_typemap_free(tempi_typemap *map)
     free(map);
 }
 
-/* ---- bytes, wherever they are ---------------------------------------------------------------- */
+/* ---- reading bytes of any memory ------------------------------------------------------------- */
 
-/* What the host cannot read is copied here, a stretch at a time. */
+/* Copies memory that the host cannot read, one segment at a time. */
 typedef struct reader {
-    bool plain; /* all of it is the host's: nobody need be asked */
+    bool plain; /* all of it is host memory: no need to ask */
     char *copy;
     uintptr_t from;
     int64_t n;
@@ -248,7 +247,7 @@ typedef struct reader {
 
 enum { WINDOW = 1 << 18 };
 
-/* *n bytes from the address on, or fewer, which *n then says; NULL: they cannot be had. */
+/* Bytes at the address, at most *n; sets *n to their number. NULL: they cannot be read. */
 static const char *reader_at(reader *r, uintptr_t address, int64_t *n)
 {
     tempi_memory memory;
@@ -273,17 +272,17 @@ static const char *reader_at(reader *r, uintptr_t address, int64_t *n)
     return r->copy;
 }
 
-/* ---- walks ----------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Through the bytes of a message in type-map order, or, without a map, through contiguous ones. */
-typedef struct walk {
+/* Position in the bytes of a message in type-map order or, without a map, in contiguous bytes. */
+typedef struct cursor {
     const tempi_typemap *map;
     uintptr_t base;
-    int64_t element, leaf, done; /* bytes of the leaf that are behind */
+    int64_t element, leaf, done; /* bytes of the leaf that were passed */
     reader reader;
-} walk;
+} cursor;
 
-static uintptr_t walk_address(const walk *w)
+static uintptr_t cursor_address(const cursor *w)
 {
     if (!w->map)
         return w->base + (uintptr_t)w->done;
@@ -291,12 +290,12 @@ static uintptr_t walk_address(const walk *w)
            (uintptr_t)(w->element * w->map->extent + w->map->leaves[w->leaf].offset + w->done);
 }
 
-static int64_t walk_left(const walk *w)
+static int64_t cursor_left(const cursor *w)
 {
     return w->map ? w->map->leaves[w->leaf].size - w->done : INT64_MAX;
 }
 
-static void walk_by(walk *w, int64_t n)
+static void cursor_by(cursor *w, int64_t n)
 {
     w->done += n;
     if (!w->map || w->done < w->map->leaves[w->leaf].size)
@@ -308,16 +307,16 @@ static void walk_by(walk *w, int64_t n)
     }
 }
 
-static void walk_skip(walk *w, int64_t n)
+static void cursor_skip(cursor *w, int64_t n)
 {
     while (n > 0) {
-        const int64_t step = walk_left(w) < n ? walk_left(w) : n;
-        walk_by(w, step);
+        const int64_t step = cursor_left(w) < n ? cursor_left(w) : n;
+        cursor_by(w, step);
         n -= step;
     }
 }
 
-static void report(const walk *w, int64_t position, const char *call)
+static void report(const cursor *w, int64_t position, const char *call)
 {
     tempi_stat_add(TEMPI_STAT_check_failures, 1);
     TEMPI_LOG(
@@ -336,16 +335,16 @@ static void report_signature(const tempi_typemap *map, int64_t bytes, const char
         call, (long long)bytes, map->name, (long long)map->unit);
 }
 
-/* n bytes from the packed position on. */
-static void compare(walk *a, walk *b, int64_t position, int64_t n, const char *call)
+/* Compares n bytes from the packed position on. */
+static void compare(cursor *a, cursor *b, int64_t position, int64_t n, const char *call)
 {
     tempi_stat_add(TEMPI_STAT_checks, 1);
     for (const int64_t end = position + n; position < end;) {
         int64_t step = end - position;
-        step = step < walk_left(a) ? step : walk_left(a);
-        step = step < walk_left(b) ? step : walk_left(b);
-        const char *left = reader_at(&a->reader, walk_address(a), &step);
-        const char *right = left ? reader_at(&b->reader, walk_address(b), &step) : NULL;
+        step = step < cursor_left(a) ? step : cursor_left(a);
+        step = step < cursor_left(b) ? step : cursor_left(b);
+        const char *left = reader_at(&a->reader, cursor_address(a), &step);
+        const char *right = left ? reader_at(&b->reader, cursor_address(b), &step) : NULL;
         if (!right) {
             TEMPI_WARN_ONCE("TEMPI_CHECK: some memory cannot be read: not checked");
             break;
@@ -356,8 +355,8 @@ static void compare(walk *a, walk *b, int64_t position, int64_t n, const char *c
             report(a, position + i, call);
             goto done;
         }
-        walk_by(a, step);
-        walk_by(b, step);
+        cursor_by(a, step);
+        cursor_by(b, step);
         position += step;
     }
 done:
@@ -370,10 +369,10 @@ void tempi_check_op(const tempi_typemap *map, const tempi_op *op, const char *ca
     if (!map || map->n == 0 || op->n <= 0)
         return;
     const bool plain = op->method == TEMPI_METHOD_HOST;
-    walk memory = {.map = map, .base = (uintptr_t)op->mem, .reader.plain = plain};
-    walk packed = {.base = (uintptr_t)op->packed,
-                   .reader.plain = op->method != TEMPI_METHOD_DEVICE};
-    walk_skip(&memory, op->first);
+    cursor memory = {.map = map, .base = (uintptr_t)op->mem, .reader.plain = plain};
+    cursor packed = {.base = (uintptr_t)op->packed,
+                     .reader.plain = op->method != TEMPI_METHOD_DEVICE};
+    cursor_skip(&memory, op->first);
     compare(&memory, &packed, op->first, op->n, call);
     if (op->direction == TEMPI_UNPACK && map->unit > 1 && (op->first + op->n) % map->unit != 0)
         report_signature(map, op->first + op->n, call);
@@ -384,7 +383,7 @@ void tempi_check_move(const tempi_typemap *to, const tempi_op *into, const tempi
 {
     if (!to || !from || to->n == 0 || from->n == 0)
         return;
-    walk a = {.map = to, .base = (uintptr_t)into->mem},
-         b = {.map = from, .base = (uintptr_t)out->mem};
+    cursor a = {.map = to, .base = (uintptr_t)into->mem},
+           b = {.map = from, .base = (uintptr_t)out->mem};
     compare(&a, &b, 0, out->n, call);
 }

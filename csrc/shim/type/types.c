@@ -17,7 +17,7 @@
 tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
 MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
 MPI_Datatype tempi_types_named[1 << TEMPI_TYPES_NAMED_BITS];
-static int named; /* entries of it */
+static int named; /* number of entries in it */
 
 static struct {
     tempi_lock lock;
@@ -67,7 +67,7 @@ static void give_back(tempi_type *type)
     types.free = type;
 }
 
-/* What is known of the one holds for the other. Caller holds the lock. */
+/* Copies the known facts of one type to its duplicate. Caller holds the lock. */
 static void copy_known(tempi_type *to, const tempi_type *from)
 {
     if (from->state < TEMPI_TYPE_READY || from->typemap) {
@@ -80,8 +80,8 @@ static void copy_known(tempi_type *to, const tempi_type *from)
     to->state = from->state;
 }
 
-/* A duplicate of a committed type is committed. Its handle is not told here: who finds the
- * attribute on it notes it. Without memory it is as if nobody had committed it. */
+/* A duplicate of a committed type is committed. Its handle is not known here: the first look-up
+ * of its attribute sets it. If out of memory, it counts as not committed. */
 static int on_type_duplicated(MPI_Datatype original, int keyval, void *state, void *in, void *out,
                               int *flag)
 {
@@ -130,7 +130,7 @@ static int decode(tempi_type *type, int64_t most)
     if (!tempi_config.check)
         return TEMPI_OK;
     status = tempi_typemap_make(type->handle, &type->typemap);
-    if (status == TEMPI_OK && type->typemap) /* NULL: it cannot be checked */
+    if (status == TEMPI_OK && type->typemap) /* NULL: cannot be checked */
         type->typemap->unit = traits.unit;
     return status;
 }
@@ -141,8 +141,8 @@ static bool predefined(MPI_Datatype handle)
     return tempi_combiner_of(handle, &combiner) == TEMPI_OK && tempi_combiner_predefined(combiner);
 }
 
-/* Decoding calls the library, so it runs outside the lock; a second thread may do the same work and
- * then finds it done. False: a constructor was given more than `most` numbers, and nothing was
+/* Decoding calls the library, so it runs without the lock; a second thread may repeat the work
+ * and discards its result. False: a constructor has more than `most` numbers, and nothing was
  * done. */
 static bool make_ready(tempi_type *type, int64_t most)
 {
@@ -183,8 +183,7 @@ static tempi_type *attribute_of(MPI_Datatype handle)
         return NULL;
     tempi_type *type = found ? value : NULL;
     if (type && __atomic_load_n(&type->handle, __ATOMIC_RELAXED) == MPI_DATATYPE_NULL)
-        __atomic_store_n(&type->handle, handle,
-                         __ATOMIC_RELEASE); /* a duplicate, seen for the first time */
+        __atomic_store_n(&type->handle, handle, __ATOMIC_RELEASE); /* new duplicate */
     return type;
 }
 
@@ -204,7 +203,7 @@ static tempi_type *attach(MPI_Datatype handle)
     return type;
 }
 
-/* Types that are committed without a call: predefined ones, and duplicates of a committed type. */
+/* Types that are committed without a call: predefined ones and duplicates of committed types. */
 static bool born_committed(MPI_Datatype handle)
 {
     tempi_contents c;
@@ -287,9 +286,9 @@ const tempi_type *tempi_type_decoded_by_attribute(MPI_Datatype handle)
 
 /* ---- the first message ----------------------------------------------------------------------- */
 
-/* Working out a type takes some 0.1 microseconds for each of a few hundred irregular blocks, and 15
- * ns for each of many; a message that is much longer than that is worth it at once, as is a type of
- * few numbers. */
+/* Decoding takes some 0.1 microseconds for each of a few hundred irregular blocks, and 15 ns for
+ * each of many. A message much longer than that justifies it at once, as does a type of few
+ * numbers. */
 enum { FEW_NUMBERS = 32, BYTES_A_NUMBER = 2048 };
 
 static int64_t most_numbers(MPI_Datatype handle, MPI_Count count)
@@ -302,7 +301,7 @@ static int64_t most_numbers(MPI_Datatype handle, MPI_Count count)
     return bytes / BYTES_A_NUMBER > FEW_NUMBERS ? bytes / BYTES_A_NUMBER : FEW_NUMBERS;
 }
 
-/* Can the library be wrong with it? */
+/* Whether the library may be wrong with it. */
 static bool doubtful(MPI_Datatype handle)
 {
     tempi_traits traits;
@@ -378,7 +377,8 @@ int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out)
 
 /* ---- one epoch of MPI ------------------------------------------------------------------------ */
 
-/* Where handles do not tell, the most used ones are looked up before a message needs it. */
+/* If handles alone do not identify predefined types, looks up the common ones before the first
+ * message. */
 static void learn_plain(void)
 {
     const MPI_Datatype usual[] = {MPI_BYTE,  MPI_CHAR,   MPI_INT,     MPI_LONG,

@@ -1,8 +1,8 @@
-/* Datatype handle -> what tempi knows of it. Each type that was committed under our eyes carries a
+/* Maps a datatype handle to tempi's knowledge of it. Each type whose commit tempi has seen has a
  * type attribute whose value is its tempi_type; the attribute's delete callback, which every
- * library calls before the handle can be reused, takes it back. A small cache of these answers the
- * common look-up. The memory of a tempi_type is recycled but never given back to malloc, so a
- * stale cache entry can be read safely: its handle no longer matches. */
+ * library calls before the handle can be reused, recycles it. A small cache answers the common
+ * look-up. The memory of a tempi_type is recycled but never freed, so a stale cache entry can be
+ * read safely: its handle no longer matches. */
 #ifndef TEMPI_SHIM_TYPES_H
 #define TEMPI_SHIM_TYPES_H
 
@@ -11,10 +11,10 @@
 #include "tempi.h"
 
 typedef enum tempi_type_state {
-    TEMPI_TYPE_UNUSED, /* committed, not yet in use: not decoded */
-    TEMPI_TYPE_MET,    /* its first message was left to the library: still not decoded */
+    TEMPI_TYPE_UNUSED, /* committed, not used yet: not decoded */
+    TEMPI_TYPE_MET,    /* the library carried its first message: still not decoded */
     TEMPI_TYPE_READY,  /* layout and windows are valid */
-    TEMPI_TYPE_OPAQUE  /* could not be decoded: the library's */
+    TEMPI_TYPE_OPAQUE  /* could not be decoded: the library handles it */
 } tempi_type_state;
 
 typedef struct tempi_type {
@@ -27,7 +27,7 @@ typedef struct tempi_type {
     struct tempi_type *next, *previous;
 } tempi_type;
 
-/* A cache in a type that is else read-only. */
+/* The chooser is a cache in a type that is otherwise read-only. */
 static inline tempi_chooser *tempi_type_chooser(const tempi_type *type)
 {
     return &((tempi_type *)(uintptr_t)type)->chooser;
@@ -41,26 +41,25 @@ static inline unsigned tempi_type_home(MPI_Datatype type)
     return tempi_handle_home(type, TEMPI_TYPE_CACHE_BITS);
 }
 
-/* Predefined types without holes that were seen, each at its home. They are never freed, so an
- * entry never goes stale. */
+/* Known predefined types without holes, each in its home slot. They are never freed, so an entry
+ * never goes stale. */
 extern MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
 
-/* A predefined type of one run: its messages on host memory are the library's. False may also mean
- * that it was not seen yet. */
+/* Whether it is a predefined type of one run: the library carries its messages in host memory.
+ * False also if the type was not seen yet. */
 static inline bool tempi_type_plain(MPI_Datatype type)
 {
     return tempi_abi_builtin(type) ||
            __atomic_load_n(&tempi_types_plain[tempi_type_home(type)], __ATOMIC_RELAXED) == type;
 }
 
-/* Predefined types of every kind that were seen, pair types and those of Fortran's kinds among
- * them; open addressing, at most half full. */
+/* Known predefined types of every kind, including pair types and Fortran's kinds; open
+ * addressing, at most half full. */
 enum { TEMPI_TYPES_NAMED_BITS = 8 };
 extern MPI_Datatype tempi_types_named[1 << TEMPI_TYPES_NAMED_BITS];
 
-/* A predefined type, or no type at all. False may also mean that it was not seen yet:
- * tempi_type_derived tells. Any value may be asked about, even that of an argument without a
- * meaning. */
+/* Whether it is a predefined type, or no type at all. False also if it was not seen yet: then
+ * ask tempi_type_derived. Any value may be passed, even that of an argument without a meaning. */
 static inline bool tempi_type_named(MPI_Datatype type)
 {
     if (tempi_abi_builtin(type))
@@ -73,13 +72,13 @@ static inline bool tempi_type_named(MPI_Datatype type)
     }
 }
 
-/* Whether a type that was handed to MPI is a derived one, and if so the bytes of an element. */
+/* Whether a type that was passed to MPI is derived; then *size is the bytes of an element. */
 bool tempi_type_derived(MPI_Datatype type, int64_t *size);
 
-/* Not in the cache: asks the attribute, decodes at first use. NULL: the library's. */
+/* After a cache miss: asks the attribute, decodes at first use. NULL: the library handles it. */
 const tempi_type *tempi_type_lookup(MPI_Datatype type);
 
-/* The decoded type if it is in the cache: a look that costs nothing. */
+/* The decoded type if it is in the cache; calls nothing. */
 static inline const tempi_type *tempi_type_cached(MPI_Datatype type)
 {
     const tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
@@ -87,7 +86,7 @@ static inline const tempi_type *tempi_type_cached(MPI_Datatype type)
     return cached && cached->handle == type && cached->state == TEMPI_TYPE_READY ? cached : NULL;
 }
 
-/* The decoded type, or NULL if all its messages are the library's. */
+/* The decoded type, or NULL if the library handles all its messages. */
 static inline const tempi_type *tempi_type_find(MPI_Datatype type)
 {
     if (tempi_abi_builtin(type))
@@ -99,8 +98,8 @@ static inline const tempi_type *tempi_type_find(MPI_Datatype type)
     return tempi_type_lookup(type);
 }
 
-/* The same for a message of so many elements. Types are made, used once and freed: if working its
- * layout out would take longer than tempi can gain, the first message is left to the library. */
+/* The same for a message of so many elements. Programs make types, use them once and free them:
+ * if decoding would take longer than tempi can gain, the library carries the first message. */
 const tempi_type *tempi_type_meet(MPI_Datatype type, MPI_Count count);
 
 static inline const tempi_type *tempi_type_use(MPI_Datatype type, MPI_Count count)
@@ -128,7 +127,7 @@ static inline const tempi_type *tempi_type_decoded(MPI_Datatype type)
     return tempi_type_decoded_by_attribute(type);
 }
 
-/* The same for every type, those without holes included: their memory may be a device's. */
+/* The same for every type, including those without holes: their memory may be on a device. */
 static inline const tempi_type *tempi_type_any(MPI_Datatype type)
 {
     tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
@@ -138,14 +137,14 @@ static inline const tempi_type *tempi_type_any(MPI_Datatype type)
     return tempi_type_lookup(type);
 }
 
-/* The same of a duplicate that was made behind tempi's back: it may be committed, and is else left
- * to the library. NULL for others. */
+/* The same for a duplicate that tempi did not see: it may be committed, and is otherwise handled
+ * by the library. NULL for other types. */
 const tempi_type *tempi_type_adopt(MPI_Datatype type);
 
-/* Between init and finalize. Types are looked at only while this is set. */
+/* Between init and finalize. Types are decoded only in between. */
 int tempi_types_start(tempi_library library);
 void tempi_types_stop(void);  /* before the library's finalize: frees the keyval */
-void tempi_types_clear(void); /* after it: takes back what no callback came for */
+void tempi_types_clear(void); /* after it: recycles types whose callback never came */
 
 void tempi_type_committed(MPI_Datatype type);
 int tempi_datatype_layout_of(uintptr_t datatype, const tempi_layout **out);
