@@ -66,7 +66,7 @@ def dependent(values: Sequence[float]) -> bool:
 
 def typical(values: Sequence[float]) -> float:
     """The geometric mean of the middle half. Like the median it ignores samples slowed by other work on the machine.
-    But if the machine alternates between two speeds, like a core whose other hardware thread is used by another job, the
+    But if the machine alternates between two speeds, like a core whose other hardware thread runs another job, the
     median is one of them by chance, and this mean lies between them."""
     ordered = sorted(values)
     aside = len(ordered) // 4
