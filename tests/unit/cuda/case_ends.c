@@ -29,8 +29,7 @@ void case_buffers_are_kept_within_bounds(const char *library)
     CHECK(tempi_cuda_pool_put(a) && tempi_cuda_buffer_get(0, 600 << 10) == a &&
           tempi_cuda_pool_put(a));
     const int live = driver->live;
-    char *d =
-        tempi_cuda_buffer_get(0, 1 << 20); /* exactly the bound: what is cached goes back for it */
+    char *d = tempi_cuda_buffer_get(0, 1 << 20); /* exactly the bound: frees cached memory for it */
     CHECK(d && driver->live == live && tempi_cuda_pool_put(d) && tempi_cuda_pool_put(b));
     CHECK(tempi_cuda_pool_used() == 0 && tempi_cuda_pool_cached() > 0);
     driver->room = 0;
@@ -137,7 +136,7 @@ static int left_behind(void)
     return driver->live;
 }
 
-/* In a child of its own, which alarm(2) ends if it hangs. Returns whether the call was reached. */
+/* In a child process, which alarm(2) kills if it hangs. Returns whether the call was reached. */
 static int one_failure(int at, int with, int *failures)
 {
     int status;

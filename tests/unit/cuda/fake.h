@@ -1,6 +1,6 @@
-/* fake.h: a CUDA driver without a device, for tests of what csrc/cuda asks of one. Its memory is
- * host memory of known kinds; its streams hold what is put into them until somebody waits or asks;
- * any of its calls can be made to fail. The test program gets at it by dlsym. */
+/* fake.h: a CUDA driver without a device, for tests of csrc/cuda. Its memory is host memory of
+ * known kinds; its streams hold their operations until a call waits or queries; any of its calls
+ * can be made to fail. The test program accesses it by dlsym. */
 #ifndef TEMPI_FAKE_H
 #define TEMPI_FAKE_H
 #include <stdint.h>
