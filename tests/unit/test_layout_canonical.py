@@ -49,7 +49,7 @@ def assert_one_layout(*trees: Tree) -> None:
                 assert layout == expected
 
 
-# -- what the paper's passes get wrong
+# -- cases that the paper's passes get wrong
 
 
 def test_transposed_type_is_not_a_copy() -> None:
@@ -334,7 +334,7 @@ def test_contiguous_dimensions_never_run_out() -> None:
         assert boxes(layout) == [(0, 0, tree.type_map.size, [], 0)]
 
 
-# -- bounds are part of what a type is
+# -- bounds are part of a type
 
 
 def test_other_extent_is_another_layout() -> None:

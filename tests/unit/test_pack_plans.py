@@ -1,4 +1,4 @@
-"""The plan that a layout keeps for one element: the same bytes the first time, again, and at another level."""
+"""The cached plan of a layout for one element: the same bytes the first time, again, and on another ISA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ranks share a node: the board in shared memory and the launcher's variables, under the sanitizers."""
+"""Which ranks share a node: the node registry in shared memory and the launcher's variables, under the sanitizers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def told(driver: Path, *words: object, fds: Any = (), **variables: str) -> str:
     return done.stdout.strip()
 
 
-# -- the board --------------------------------------------------------------------------------------------------
+# -- the node registry ------------------------------------------------------------------------------------------
 
 
 def test_every_rank_is_seen_and_the_last_one_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
 
 
 def name_of(job: str) -> str:
-    """By the rule that board.c states: the job's FNV-1a."""
+    """By the rule in node_registry.c: FNV-1a of the job."""
     total = 0xCBF29CE484222325
     for byte in job.encode():
         total = (total ^ byte) * 0x100000001B3 % (1 << 64)
@@ -120,7 +120,7 @@ def test_ranks_of_the_node_are_counted_by_each_launcher(driver: Path) -> None:
 
 @pytest.mark.parametrize("variables", [HYDRA, OPENMPI, SLURM], ids=["hydra", "openmpi", "slurm"])
 def test_variables_of_another_job_do_not_count(driver: Path, variables: dict[str, str]) -> None:
-    """Inherited by what a rank starts: its own rank or size is another one."""
+    """Inherited by a rank's child processes: its own rank or size differs."""
     assert told(driver, "launcher", 0, 4, **variables) == "0"
     assert told(driver, "launcher", 1, 2, **variables) == "0"
 
@@ -154,7 +154,7 @@ def test_a_pmi_job_is_named_by_the_process_behind_its_socket(driver: Path) -> No
     assert told(driver, "launcher", 1, 4, **HYDRA | {"PMI_FD": "0"}) == "2"  # no socket
 
 
-# -- how far the others are -------------------------------------------------------------------------------------
+# -- locality of the peers --------------------------------------------------------------------------------------
 
 
 def test_every_rank_has_a_line_of_its_own(driver: Path, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ PARENT = (
 
 
 def told(tmp_path: Path, kind: str) -> str:
-    """The standard error of a program that keeps what its child prints to itself, as pip does."""
+    """The standard error of a program that captures its child's output, as pip does."""
     command = [sys.executable, "-c", PARENT, str(ROOT / "scripts" / "backend"), CHILD]
     if kind == "pipe":
         return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr

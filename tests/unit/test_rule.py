@@ -1,4 +1,4 @@
-"""The built-in rule: where it must act and where it must not, by what was measured (docs/benchmarks.md)."""
+"""The built-in rule: where measurements require that it acts, and where not (docs/benchmarks.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host memory for stretches of addresses far apart (csrc/transfer/sparse_mapping.c)."""
+"""Host memory for distant segments of addresses (csrc/transfer/sparse_mapping.c)."""
 
 from __future__ import annotations
 

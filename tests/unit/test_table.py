@@ -216,7 +216,7 @@ def test_bounced_buffers_that_one_can_check_by_eye() -> None:
 
 
 def test_every_typed_buffer_is_carried_or_counted() -> None:
-    """What tempi leaves to the library whatever its datatype is counted by function; what it may carry, by reason."""
+    """Calls that tempi always leaves to the library are counted by function; those it may handle, by reason."""
     typed = {row.name for row in ROWS.values() if row.exported and any(buffer.type for buffer in row.buffers)}
     counted = {row.name for row in emit_fallback.counted_rows()}
     carried = overlay.ACTED - overlay.NEVER_CARRIED

@@ -40,7 +40,7 @@ def model(tmp_path: Path) -> predict.Model:
 
 
 def vector(size: int, run: int, stride: int) -> tuple[object, object]:
-    """The engine's layout, and what keeps it alive."""
+    """The engine's layout, and the object that keeps it alive."""
     kept = parse(f"hvector({size // run},1,{stride},contiguous({run},BYTE))")
     return kept.canonical(), kept
 

@@ -1,4 +1,4 @@
-"""What `make test` and `make gpu` run, and what the latter says where there is no GPU."""
+"""The steps of `make test` and `make gpu`, and the latter's message without a GPU."""
 
 from __future__ import annotations
 
