@@ -211,7 +211,7 @@ def test_a_lost_device_is_an_error_each_time() -> None:
     assert done.stdout.splitlines() == ["tempi.pack(): a GPU or its driver failed"] * 3, done.stdout
 
 
-def test_layouts_are_kept_up_to_a_bound_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layouts_are_cached_up_to_a_bound_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_packing, "CACHE_SIZE", 4)
     _packing._layouts.clear()
     gc.collect()

@@ -162,7 +162,7 @@ def broken(emulated: dict[str, str], tmp_path: Path) -> Callable[[str], dict[str
     return make
 
 
-def test_a_wrong_answer_is_refused_and_told(broken: Callable[[str], dict[str, str]], tmp_path: Path) -> None:
+def test_a_wrong_answer_is_refused_and_reported(broken: Callable[[str], dict[str, str]], tmp_path: Path) -> None:
     """One byte of the reference is changed."""
     line = (
         "import sys\n"

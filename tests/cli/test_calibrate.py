@@ -119,7 +119,7 @@ def test_explain_predicts_every_method_and_names_the_choice(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("far", [0.5, 8.0])
-def test_far_ranks_of_the_node_have_choices_of_their_own(tmp_path: Path, far: float) -> None:
+def test_other_llc_ranks_of_the_node_have_separate_choices(tmp_path: Path, far: float) -> None:
     """Same-LLC ranks' messages are left to the library here, other-LLC ranks' by either table."""
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(2.0, far=far)))
@@ -129,14 +129,14 @@ def test_far_ranks_of_the_node_have_choices_of_their_own(tmp_path: Path, far: fl
             assert (int(found[1]) > 0) == (int(found[2]) > 0) == ours
 
 
-def test_without_far_tables_near_ones_stand_in(tmp_path: Path) -> None:
+def test_without_other_llc_tables_same_llc_ones_stand_in(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY="other-llc")[0]:
         assert found[1:4] == ["12", "12", "0"]
 
 
-def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) -> None:
+def test_messages_probe_the_locality_of_their_peer(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY="auto")[0]:
@@ -145,7 +145,7 @@ def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) 
         assert found[1:4] == ["12", "12", "0"]
 
 
-def test_the_rule_carries_more_between_far_ranks_of_open_mpi(tmp_path: Path) -> None:
+def test_the_rule_carries_more_between_other_llc_ranks_of_open_mpi(tmp_path: Path) -> None:
     """64 KiB of the longer runs, the faster method on every measured machine (csrc/choose/rule.c)."""
     sends = {}
     for locality in ("same-llc", "other-llc"):
@@ -232,7 +232,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--quick",), ("--quick", "--export", "{file}/out.json"), ()])
-def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_an_unwritable_folder_is_reported_before_measuring(tmp_path: Path, words: tuple[str, ...]) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     cache = tmp_path if "--export" in words else blocked / "cache"

@@ -75,7 +75,7 @@ def test_nothing_is_learned_unless_asked_for(tmp_path: Path) -> None:
     assert "times what the tables say" not in said
 
 
-def test_a_table_that_is_right_is_kept(tmp_path: Path) -> None:
+def test_a_correct_table_does_not_change(tmp_path: Path) -> None:
     found, _ = ranks(tmp_path, 1.2, re.sub("0.3", "1", FASTER), TEMPI_MODEL_UPDATE="1")
     for each in found:
         assert each[:4] == [0, 0, 0, 0]

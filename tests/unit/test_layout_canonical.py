@@ -279,7 +279,7 @@ def test_nest_that_breaks_off_is_no_nest() -> None:
 
 
 @pytest.mark.parametrize("last", [1, 9, 12, 15, 16, 24])
-def test_regular_runs_but_for_the_last_are_told_apart(last: int) -> None:
+def test_runs_regular_except_for_the_last_are_distinguished(last: int) -> None:
     for n in (5, 300):
         tree = Hindexed((8,) * n + (last,), tuple(32 * i for i in range(n + 1)), BYTE)
         with canonical(tree) as layout:

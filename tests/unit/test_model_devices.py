@@ -167,7 +167,7 @@ def test_packing_is_one_sides_part_and_the_least_is_chosen(model: predict.Model,
 
 
 @pytest.mark.parametrize(("whole", "stretches"), [(1 << 24, 1), (1 << 24, 16), (1 << 24, 256), (1 << 20, 16)])
-def test_a_part_of_a_message_is_copied_in_its_stretches(model: predict.Model, whole: int, stretches: int) -> None:
+def test_a_part_of_a_message_is_copied_in_its_segments(model: predict.Model, whole: int, stretches: int) -> None:
     """What is pipelined is cut where the whole message is."""
     size = whole // 16  # with these numbers every lookup hits a node
     layout, _kept = vector(size, 8, 16)

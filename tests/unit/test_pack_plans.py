@@ -36,7 +36,7 @@ def both_ways(layout: object, tree: oracle.Tree) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_kept_plan_copies_what_the_type_map_says(name: str) -> None:
+def test_a_cached_plan_copies_the_bytes_of_the_type_map(name: str) -> None:
     with canonical(KEPT[name]) as made:
         layout = ffi.cast("tempi_layout *", int(ffi.cast("uintptr_t", made)))
         assert layout.kept != ffi.NULL

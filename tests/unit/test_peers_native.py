@@ -106,7 +106,7 @@ def test_a_file_that_is_not_ours_alone_is_refused(driver: Path, tmp_path: Path) 
     assert (tmp_path / "target").read_bytes() == b""
 
 
-def test_without_shared_memory_there_is_no_board(driver: Path, tmp_path: Path) -> None:
+def test_without_shared_memory_there_is_no_node_registry(driver: Path, tmp_path: Path) -> None:
     assert told(driver, "board", tmp_path / "none", "job", 0, 4) == "no board"
 
 
@@ -166,7 +166,7 @@ def looked(distance: Path, words: str) -> str:
     return told(distance, *words.split())
 
 
-def test_a_rank_is_far_by_the_majority_of_the_last_looks(distance: Path) -> None:
+def test_the_majority_of_the_last_probes_decides_the_locality(distance: Path) -> None:
     assert looked(distance, "? w l120 ? w l30 ? w l120 ?") == "near far near far 3 3"
     assert looked(distance, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "near far 8 1"
     assert looked(distance, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "far near 8 2"
@@ -176,14 +176,14 @@ def test_a_line_that_was_not_written_since_tells_nothing(distance: Path) -> None
     assert looked(distance, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "near far far 6 1"
 
 
-def test_messages_look_often_until_it_is_known_and_seldom_then(distance: Path) -> None:
+def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(distance: Path) -> None:
     assert looked(distance, "a1") == "1 0"
     assert looked(distance, "a21") == "5 0"
     assert looked(distance, "a150") == "6 0"
     assert looked(distance, "a151") == "7 0"
 
 
-def test_long_messages_look_more_often(distance: Path) -> None:
+def test_long_messages_probe_more_often(distance: Path) -> None:
     assert looked(distance, "a21 b4000 a65") == "6 0"
     assert looked(distance, "a21 b65536 a8") == "7 0"  # each counts as 17
     assert looked(distance, "a21 b1048576 a10") == "15 0"

@@ -61,7 +61,7 @@ def test_compilers_that_fail_are_one_line(tmp_path: Path) -> None:
     assert kernels.compile_with(str(failing), tmp_path, tmp_path / "out") == "AttributeError: no x"
 
 
-def test_the_reason_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = build.kernels()
     monkeypatch.setattr(kernels.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(kernels, "SHIPPED", tmp_path / "none")

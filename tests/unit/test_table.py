@@ -225,7 +225,7 @@ def test_every_typed_buffer_is_carried_or_counted() -> None:
     assert not counted & {"Send", "Sendrecv_replace", "Mrecv", "Pack", "Barrier"}
 
 
-def test_predefined_types_cost_a_look() -> None:
+def test_predefined_types_cost_a_lookup() -> None:
     assert emit_fallback.condition(ROWS["Gather"]) == "!tempi_type_named(sendtype) || !tempi_type_named(recvtype)"
     assert "target_datatype" in emit_fallback.condition(ROWS["Put"])
     assert emit_fallback.condition(ROWS["Alltoallw"]) == ""
