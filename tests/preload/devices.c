@@ -204,8 +204,8 @@ static void *managed_new(size_t n)
     return (void *)(uintptr_t)made;
 }
 
-/* The program's own work is in its context's default stream when MPI is called, and so is what
- * reads the answer: nobody waits for it. */
+/* The program's own work is pending in its context's default stream when MPI is called, and so are
+ * the reads of the result: no call waits for it. */
 static int fill_and_swap(void *(*make)(size_t), int value, void *now)
 {
     matrix m;

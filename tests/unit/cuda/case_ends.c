@@ -273,8 +273,8 @@ void case_a_lost_device_ends_the_gpu_path(const char *library)
     tempi_pack_wait(&waiting);
     CHECK(tempi_pack_error(&waiting) == TEMPI_ERR_DEVICE);
     CHECK(tempi_pack_submit(&op, 1, &late) == TEMPI_ERR_DEVICE);
-    /* Nobody can be asked: what the CPU reaches, as the fake's memory, is the host's, the rest was
-     * a device's. */
+    /* The driver is lost: memory that the CPU can access, like the fake's, counts as the host's,
+     * all other memory as a device's. */
     void *beyond = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(tempi_memory_of(op.mem) == TEMPI_MEMORY_HOST &&
           tempi_memory_of(beyond) == TEMPI_MEMORY_DEVICE);
