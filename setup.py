@@ -1,4 +1,4 @@
-"""Builds the engine into the package; what is only data about the package is in pyproject.toml."""
+"""Builds the engine into the package; static package metadata is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ sys.path[:0] = [str(ROOT / "csrc"), str(ROOT / "scripts" / "backend")]
 from tempi_frontend import tell  # noqa: E402
 
 if sys.version_info >= (3, 11):  # noqa: UP036  (an older one is refused by pip, once it has the metadata from here)
-    import build as engine  # csrc/build.py, only after the path is known
+    import build as engine  # csrc/build.py, importable only after the path is set
 
 HEADER = ROOT / "csrc" / "tempi.h"
 
 
 def declarations(header: str) -> str:
-    """The header without its preprocessor lines and its C++ guard, as cffi reads it."""
+    """The header without its preprocessor lines and its C++ guard, for cffi."""
     lines, guarded = [], False
     for line in header.splitlines():
         if line.startswith("#"):
@@ -36,15 +36,15 @@ def declarations(header: str) -> str:
 
 
 class BuildWithEngine(build_py):
-    """build_py, and then libtempi*.so, the header and the cffi module into the package."""
+    """Runs build_py, then adds libtempi*.so, the header and the cffi module to the package."""
 
     def run(self) -> None:
         try:
-            engine.compiler()  # before all that takes long or prints
+            engine.compiler()  # fails early, before slow steps and output
         except engine.BuildError as error:
             raise SetupError(f"tempi: {error}") from None
         package = Path(self.build_lib) / "tempi"
-        shutil.rmtree(package, ignore_errors=True)  # an earlier build's modules may be gone by now
+        shutil.rmtree(package, ignore_errors=True)  # removes modules of earlier builds that no longer exist
         super().run()
         self.compile_kernels()
         self.build_engine(package)
@@ -91,7 +91,7 @@ class BuildWithEngine(build_py):
 
 
 class SourcesWithKernels(sdist):
-    """sdist with the compiled kernels in it, so that nobody who installs it compiles any."""
+    """Adds the compiled kernels to the sdist, so that its users need not compile them."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
@@ -108,14 +108,14 @@ class SourcesWithKernels(sdist):
 
 
 class PlatformDistribution(Distribution):
-    """Holds machine code, so it belongs into the platform's own directory."""
+    """The package contains machine code, so it belongs in the platform's own directory."""
 
     def has_ext_modules(self) -> bool:
         return True
 
 
 class PlatformWheel(bdist_wheel):
-    """Tagged for this platform, but for any Python 3: nothing links to libpython."""
+    """Tagged for this platform and any Python 3: nothing links to libpython."""
 
     def get_tag(self) -> tuple[str, str, str]:
         return "py3", "none", super().get_tag()[2]

@@ -1,7 +1,7 @@
-"""The shapes that are packed and sent: a datatype, and NumPy's own idea of its bytes.
+"""The shapes to pack and send: each as a datatype, and as NumPy code for its bytes.
 
-A case works on a flat buffer of bytes: `gather` gives the packed bytes of what the datatype describes
-in it, `scatter` puts packed bytes there. Both know nothing of tempi, so they check everybody.
+A case works on a flat buffer of bytes: `gather` returns the packed bytes of the datatype in it, `scatter`
+writes packed bytes to their places. Neither uses tempi, so they can check every subject.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FACES = (66, 130, 258)
 
 
 def size_name(size: int) -> str:
-    """4 KiB, 1 MiB; a size that is no whole number of those is told in bytes."""
+    """4 KiB, 1 MiB; a size that is not a whole multiple is given in bytes."""
     for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
         if size % unit == 0:
             return f"{size // unit} {name}"
@@ -50,12 +50,12 @@ class Case(abc.ABC):
     @property
     @abc.abstractmethod
     def span(self) -> int:
-        """Bytes of memory from the first to behind the last one."""
+        """Bytes of memory from the first to one past the last."""
 
     @property
     @abc.abstractmethod
     def run(self) -> int:
-        """Bytes that lie together."""
+        """Bytes of a contiguous run."""
 
     @property
     def count(self) -> int:
@@ -85,8 +85,8 @@ def _committed(datatype: Any, *parts: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Vector(Case):
-    """Runs of equal length at equal distance: MPI_Type_vector of floats or doubles, or of bytes, which
-    libraries pack by other code."""
+    """Runs of equal length and stride: MPI_Type_vector of floats or doubles, or of bytes, which libraries pack
+    with different code."""
 
     size: int
     length: int
@@ -217,7 +217,7 @@ class Indexed(Case):
         return 16
 
     def _places(self) -> npt.NDArray[np.int64]:
-        """Numbers of the blocks, a quarter of those that there are."""
+        """Block numbers, a quarter of all blocks."""
         return np.random.default_rng(self.size).permutation(self.span // 16)[: self.size // 16]
 
     def datatype(self, mpi: Any) -> Any:
@@ -306,7 +306,7 @@ def _vectors(sizes: tuple[int, ...], runs: tuple[int, ...]) -> Iterator[Case]:
 
 
 def all_cases() -> list[Case]:
-    """Every shape that the targets are stated for."""
+    """Every shape with a target."""
     cases: list[Case] = list(_vectors(SIZES, RUNS))
     cases += [Vector(size, run, 2 * run, of_bytes=True) for size in SIZES for run in RUNS]
     cases += [Face(edge, axis) for edge in FACES for axis in range(3)]
@@ -317,7 +317,7 @@ def all_cases() -> list[Case]:
 
 
 def quick_cases() -> list[Case]:
-    """A sample of them that takes seconds."""
+    """A selection that takes seconds."""
     cases: list[Case] = list(_vectors((64 * KIB, MIB), (4, 16, 64, 1024)))
     cases += [Face(130, axis) for axis in range(3)]
     return [*cases, Indexed(MIB), Field(MIB), Transpose(362)]
@@ -329,7 +329,7 @@ def chosen(quick: bool) -> list[Case]:
 
 
 def messages(quick: bool) -> list[Case]:
-    """The same, and short ones: a library may treat them otherwise (eager messages)."""
+    """The same plus short ones, which a library may send differently (eager messages)."""
     runs = (8,) if quick else (4, 8, 16, 64)
     sizes = (KIB,) if quick else (256, KIB, 3 * KIB)
     short = [Vector(size, run, stride) for size in sizes for run in runs for stride in (2 * run, 512)]
@@ -338,8 +338,8 @@ def messages(quick: bool) -> list[Case]:
 
 @dataclass(frozen=True, slots=True)
 class Halo(Case):
-    """What one rank of a 3-D halo exchange sends in one of 26 directions: `radius` layers of a cube of
-    `points`^3 doubles with as many around it."""
+    """The message of one rank in one of the 26 directions of a 3-D halo exchange: `radius` layers of a cube of
+    `points`^3 doubles, surrounded by as many layers."""
 
     points: int
     radius: int
@@ -389,7 +389,7 @@ def _held_out_vectors(sizes: tuple[int, ...], runs: tuple[int, ...]) -> Iterator
 
 
 def held_out(quick: bool) -> list[Case]:
-    """None of the points that `tempi calibrate` measures: sizes, runs and strides between its own, and real
+    """No point that `tempi calibrate` measures: sizes, runs and strides between its points, and realistic
     shapes."""
     steps = (-1, 0, 1)
     halo = [step for step in itertools.product(steps, steps, steps) if any(step)]
@@ -404,7 +404,7 @@ def held_out(quick: bool) -> list[Case]:
 
 
 def held_out_device(quick: bool, *, emulated: bool = False) -> list[Case]:
-    """The same for device memory. On the emulated device a few small ones of every kind, for their correctness."""
+    """The same for device memory. On the emulated device a few small ones of every kind, only to check them."""
     if emulated:
         cases = [Contiguous(6 * KIB), *list(_held_out_vectors((720, 6 * KIB), (24, 128)))[::3]]
         return [*cases, Face(18, 0), Face(18, 2), Indexed(1536), Field(1536), Transpose(17), Halo(16, 2, (1, -1, 0))]

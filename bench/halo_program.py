@@ -1,4 +1,4 @@
-"""The C program of the halo benchmark: compiled with the MPI's own compiler on first use, and kept."""
+"""The C program of the halo benchmark: compiled with the MPI library's compiler on first use, and cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O3")
 
 
 def _header_directory() -> Path:
-    """Where tempi.h is: installed in the package, or in the source tree."""
+    """The folder of tempi.h: in the installed package, or in the source tree."""
     import tempi
 
     package = Path(tempi.__file__).resolve().parent
@@ -29,13 +29,13 @@ def _header_directory() -> Path:
 
 
 def cache_directory() -> Path:
-    """Where compiled programs are kept."""
+    """The folder of compiled programs."""
     given = os.environ.get("TEMPI_CACHE_DIR")
     return Path(given) if given else Path(platformdirs.user_cache_dir("tempi"))
 
 
 def _fingerprint(mpicc: str, files: Iterable[Path]) -> str:
-    """Changes with the sources, the flags, and the compiler's or MPI's version."""
+    """A hash of the sources, the flags, and the versions of compiler and MPI library."""
     digest = hashlib.sha256()
     shown = subprocess.run([mpicc, "-show"], capture_output=True, check=False).stdout
     version = subprocess.run([mpicc, "--version"], capture_output=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""Options of the workers: written as arguments by the suites, read back by the workers."""
+"""Options of the workers: suites write them as arguments, workers parse them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PackOptions:
-    """`seconds`: budget of one case and operation; `memory`: bytes that a case may take a rank."""
+    """`seconds`: budget of one case and operation; `memory`: bytes per rank that a case may use."""
 
     quick: bool
     seconds: float
@@ -22,7 +22,7 @@ class PackOptions:
 
 @dataclass(frozen=True, slots=True)
 class OverheadOptions:
-    """`seconds`: budget of one line; `tracked`: with a derived receive pending all the time."""
+    """`seconds`: budget of one line; `tracked`: keep a derived receive pending."""
 
     quick: bool
     seconds: float
@@ -38,7 +38,7 @@ GPU_PARTS = ("rates", "kernels", "launches")
 
 @dataclass(frozen=True, slots=True)
 class GpuOptions:
-    """`seconds`: budget of one line; `memory`: bytes of device memory to use, 0: half of what is free."""
+    """`seconds`: budget of one line; `memory`: bytes of device memory to use, 0: half of the free memory."""
 
     quick: bool
     seconds: float
@@ -55,7 +55,7 @@ METHODS = ("auto", "oneshot", "device", "staged", "pipelined")
 
 @dataclass(frozen=True, slots=True)
 class MessageOptions:
-    """`seconds`: budget of one case; `method`: how tempi is told to carry it, by the environment."""
+    """`seconds`: budget of one case; `method`: tempi's method, set in the environment."""
 
     quick: bool
     seconds: float

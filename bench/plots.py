@@ -1,4 +1,4 @@
-"""Drawing: each function takes data and an axis, and draws; saving is `save`'s."""
+"""Drawing: each function takes data and an axis, and draws; `save` writes the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tempi.bench.stats import Interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# One colour for a subject in every picture, told apart also by those who do not see red and green.
+# One colour per subject in every picture, distinguishable also with red-green colour blindness.
 COLOURS = {
     "plain": "#bbbbbb",
     "library": "#4477aa",
@@ -36,11 +36,11 @@ def draw_halo(
     phases: Mapping[str, Mapping[str, float]],
     speedups: Mapping[str, Interval],
 ) -> None:
-    """One bar a subject: its phases stacked (medians, scaled to the exchange), interval, and the speed-up of those
-    that have one (made pair by pair, it is not quite that of the bars' ends).
+    """One bar per subject: its phases stacked (medians, scaled to the exchange), the interval, and the speed-up if
+    there is one (from pairs of samples, so it differs slightly from the ratio of the bars).
 
-    Values are seconds. Each phase is a maximum over ranks of its own, so their sum may pass the
-    exchange's time; they are drawn in proportion.
+    Values are seconds. Each phase is its own maximum over ranks, so their sum may exceed the exchange's time;
+    they are drawn in proportion.
     """
     for place, (subject, total) in enumerate(exchange.items()):
         parts = phases.get(subject, {})
@@ -67,7 +67,7 @@ def draw_halo(
 
 
 def draw_speedups(axis: Axes, points: Mapping[str, Sequence[tuple[int, Interval]]], title: str) -> None:
-    """Speed-up over the library by run length (bytes), one colour a series."""
+    """Speed-up over the library by run length (bytes), one colour per series."""
     for place, (series, values) in enumerate(points.items()):
         runs = [run * 1.04**place for run, _ in values]
         middle = [interval.value for _, interval in values]
@@ -93,7 +93,7 @@ def save(
     draws: Sequence[Draw],
     height: float = 3.0,
 ) -> None:
-    """One picture with the drawings side by side, without a display."""
+    """Writes one picture with the drawings side by side, without a display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

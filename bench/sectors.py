@@ -1,16 +1,15 @@
-"""The memory sectors that a layout touches: what any kernel has to move, whoever wrote it.
+"""The memory sectors that a layout touches: a lower bound for the traffic of any kernel.
 
 A GPU's memory is read and written in sectors (32 bytes on NVIDIA's cards; `tempi bench gpu` measures the
-granule). The least time of a pack is the bytes of the distinct sectors on both sides over the rate at
-which the card copies. Counting them is exact, and for regular boxes as fast for a gigabyte as for a
-kilobyte:
+granule). The least time of a pack is the bytes of the distinct sectors on both sides over the card's copy
+rate. The count is exact, and for regular boxes as fast for a gigabyte as for a kilobyte:
 
-1. A box's dimensions are put in order of their strides, as the order in which runs are visited does not
-   matter. Where an outer step is at least as long as all that is inside it, neighbours can share one
-   sector only, the last of the one and the first of the other.
-2. Where a step starts within its sector repeats after sector / gcd(stride, sector) steps, so a dimension
-   is counted by one period of it.
-3. All other layouts (tables, several boxes, steps that overlap) mark their sectors in a bitmap.
+1. A box's dimensions are sorted by their strides, since the order of the runs does not matter. If an outer
+   step is at least as long as everything inside it, neighbours can share only one sector, the last of one
+   and the first of the next.
+2. The offset of a step within its sector repeats after sector / gcd(stride, sector) steps, so one period
+   of a dimension is enough.
+3. All other layouts (tables, several boxes, overlapping steps) mark their sectors in a bitmap.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ import numpy as np
 from tempi.layout import Box, Layout
 
 SECTOR = 32
-#: Runs that the bitmap is made from at most.
+#: Maximum number of runs for the bitmap.
 MOST_RUNS = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Distinct sectors that hold a byte of the layout, and those of them that it covers wholly, by one run
-    or by two that touch."""
+    """Distinct sectors that contain a byte of the layout, and those of them that one run, or two adjacent runs, cover
+    wholly."""
 
     sectors: int
     whole: int
@@ -41,7 +40,7 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """Positive steps, outermost first, each at least as long as what is inside it."""
+    """Positive steps, outermost first, each at least as long as everything inside it."""
 
     dims: tuple[tuple[int, int], ...]  # (count, stride)
     run: int
@@ -51,7 +50,7 @@ class _Nest:
         return self.run + sum((count - 1) * stride for count, stride in self.dims[level:])
 
     def count(self, phases: dict[tuple[int, int], Touched], level: int, phase: int) -> Touched:
-        """Sectors of the part from `level` on, where it starts `phase` bytes into a sector."""
+        """Sectors of the part from `level` on, if it starts `phase` bytes into a sector."""
         key = level, phase
         if key not in phases:
             inner = self._run(phase) if level == len(self.dims) else self._dim(phases, level, phase)
@@ -64,7 +63,7 @@ class _Nest:
         return Touched(-(-end // self.sector), max(0, whole))
 
     def _joined(self, end: int, touching: bool) -> bool:
-        """Do the run that ends at `end` and the one that starts there cover a sector between them?"""
+        """Whether the run that ends at `end` and the one that starts there together cover a sector."""
         within = end % self.sector
         return touching and within > 0 and self.run >= max(within, self.sector - within)
 
@@ -78,19 +77,19 @@ class _Nest:
             inner = self.count(phases, level + 1, at)
             steps = -(-(count - step) // period)
             shared = (at + span - 1) // self.sector == (at + stride) // self.sector
-            followed = -(-(count - 1 - step) // period)  # steps of this phase with another behind them
+            followed = -(-(count - 1 - step) // period)  # steps of this phase that are followed by another step
             sectors += steps * inner.sectors - followed * shared
             whole += steps * inner.whole + followed * self._joined(at + span, stride == span)
         return Touched(sectors, whole)
 
 
 def _nest(box: Box, count: int, extent: int, sector: int) -> tuple[int, _Nest] | None:
-    """The box of `count` elements as a nest, and the offset of its lowest byte; None where it is none."""
+    """The box of `count` elements as a nest, and the offset of its lowest byte; None if it is not a nest."""
     dims = [(d.count, d.stride) for d in box.dims if d.count > 1] + [(count, extent)] * (count > 1)
     low = box.offset + sum((n - 1) * stride for n, stride in dims if stride < 0)
     ordered = sorted(((n, abs(stride)) for n, stride in dims), key=lambda dim: -dim[1])
     run = box.run
-    while ordered and ordered[-1][1] == run:  # dense: in this order they are one run
+    while ordered and ordered[-1][1] == run:  # dense: sorted like this they are one run
         run *= ordered.pop()[0]
     nest = _Nest(tuple(ordered), run, sector)
     nested = all(stride >= nest.span(level + 1) for level, (_, stride) in enumerate(ordered))
@@ -98,7 +97,7 @@ def _nest(box: Box, count: int, extent: int, sector: int) -> tuple[int, _Nest] |
 
 
 def _marked(layout: Layout, count: int, base: int, sector: int) -> Touched:
-    """By the bytes of each sector; runs must not overlap for `whole` to be right."""
+    """Counts by the touched bytes of each sector; `whole` is right only if runs do not overlap."""
     if layout.runs * count > MOST_RUNS:
         raise ValueError(f"{layout.runs * count} irregular runs are too many to be counted one by one")
     rows = layout.rows(count)
@@ -117,7 +116,7 @@ def _marked(layout: Layout, count: int, base: int, sector: int) -> Touched:
 
 
 def touched(layout: Layout, count: int = 1, base: int = 0, sector: int = SECTOR) -> Touched:
-    """Of `count` elements at address `base`. Raises ValueError where they are too many to be counted."""
+    """Sectors of `count` elements at address `base`. Raises ValueError if there are too many runs to count."""
     boxes = layout.boxes
     if layout.dense:
         return contiguous(layout.size * count, base + layout.true_lb, sector)
@@ -130,27 +129,27 @@ def touched(layout: Layout, count: int = 1, base: int = 0, sector: int = SECTOR)
 
 
 def contiguous(size: int, base: int = 0, sector: int = SECTOR) -> Touched:
-    """Of `size` bytes in one piece."""
+    """Sectors of `size` contiguous bytes."""
     return _Nest((), size, sector).count({}, 0, base % sector) if size else Touched(0, 0)
 
 
 def table_bytes(layout: Layout) -> int:
-    """What the offsets of irregular layouts take on the device, which every pack has to read: 4 bytes each
-    where they fit."""
+    """Bytes of an irregular layout's offsets on the device, which every pack has to read: 4 bytes each if they
+    fit."""
     tables = [box.table for box in layout.boxes if box.table is not None]
     return sum(len(table) * (4 if abs(table.offsets).max(initial=0) < 1 << 32 else 8) for table in tables)
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Bytes that a pack or unpack moves at least. `filled` are those of sectors that are written in part,
-    and that the memory may have to read first."""
+    """The least bytes that a pack or unpack moves. `filled`: bytes of partly written sectors, which the memory may
+    have to read first."""
 
     bytes: int
     filled: int
 
     def seconds(self, rate: float, fill: float = 0.0) -> float:
-        """At `rate` bytes a second, read and written together; `fill`: cost of a filled byte, 0 to 1."""
+        """At `rate` bytes per second, read and written together; `fill`: cost of a filled byte, 0 to 1."""
         return (self.bytes + fill * self.filled) / rate
 
 

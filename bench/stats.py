@@ -1,4 +1,4 @@
-"""Medians, bootstrap intervals, and ratios of samples that were taken in turns."""
+"""Medians, bootstrap intervals, and ratios of interleaved samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-# Enough for the second digit of a 95% interval; the seed makes a table reproducible from its records.
+# Enough for the second digit of a 95% interval; the fixed seed makes a table reproducible from its records.
 _RESAMPLES = 1000
 _SEED = 20211
 
@@ -24,7 +24,7 @@ class Interval:
 
     @property
     def spread(self) -> float:
-        """Width of the interval over the value."""
+        """Width of the interval relative to the value."""
         return (self.high - self.low) / self.value if self.value else math.inf
 
 
@@ -39,7 +39,7 @@ def _interval(value: float, resampled: npt.NDArray[np.float64]) -> Interval:
 
 
 def median(values: Sequence[float]) -> Interval:
-    """The median and its bootstrap interval. Raises ValueError when there are no values."""
+    """The median and its bootstrap interval. Raises ValueError if there are no values."""
     if not values:
         raise ValueError("no samples")
     array = np.asarray(values, dtype=np.float64)
@@ -49,8 +49,8 @@ def median(values: Sequence[float]) -> Interval:
 def ratio(over: Sequence[float], under: Sequence[float], *, offset: float = 0.0) -> Interval:
     """`(over - offset) / under` as median and interval.
 
-    Samples of equal number were taken in turns, so the i-th of both saw the same machine: the ratios are
-    made pair by pair. Otherwise it is the ratio of two medians, each resampled by itself.
+    Samples of equal number were interleaved, so the i-th of both saw the same machine state: ratios are
+    formed pair by pair. Otherwise it is the ratio of two medians, each resampled independently.
     """
     if not over or not under:
         raise ValueError("no samples")
@@ -65,7 +65,7 @@ def ratio(over: Sequence[float], under: Sequence[float], *, offset: float = 0.0)
 
 
 def difference(left: Sequence[float], right: Sequence[float]) -> Interval:
-    """`left - right`, pair by pair, of samples taken in turns."""
+    """`left - right`, pair by pair, of interleaved samples."""
     if not left or len(left) != len(right):
         raise ValueError("samples were not taken in turns")
     pairs = np.asarray(left, dtype=np.float64) - np.asarray(right, dtype=np.float64)
@@ -73,13 +73,13 @@ def difference(left: Sequence[float], right: Sequence[float]) -> Interval:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """Geometric mean of positive values; NaN of none."""
+    """Geometric mean of positive values; NaN if there are none."""
     logs = [math.log(value) for value in values]
     return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan
 
 
 def stability_warning(values: Sequence[float], *, limit: float = 0.1) -> str | None:
-    """Why the median is not to be trusted to `limit`, or None."""
+    """Why the median is not reliable to `limit`, or None."""
     if len(values) < 5:
         return f"only {len(values)} samples"
     spread = median(values).spread

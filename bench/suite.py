@@ -1,4 +1,4 @@
-"""What the suites share: starting a worker, showing progress, grouping its records."""
+"""Shared by the suites: starting a worker, showing progress, grouping its records."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rich.progress import (
 from tempi.bench.stats import Interval
 from tempi.measure.records import Record
 
-# Where nobody's window has to hold the table, it gets the columns that it needs.
+# Without a terminal, the table gets the width that it needs.
 FILE_WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """Options that every suite has."""
+    """Options of every suite."""
 
     json: str | None = None
     png: str | None = None
@@ -33,7 +33,7 @@ class Common:
     mpirun: str | None = None
 
     def console(self) -> Console:
-        """Where tables go: out of the way of JSON on stdout."""
+        """Console for tables: not stdout if that carries JSON."""
         console = Console(stderr=self.json == "-")
         if not console.is_terminal:
             console.width = max(console.width, FILE_WIDTH)
@@ -42,7 +42,7 @@ class Common:
 
 @contextmanager
 def step(console: Console, text: str) -> Iterator[None]:
-    """Shows what is being done; a line of its own where there is no terminal to animate."""
+    """Shows the current step; on a line of its own without a terminal."""
     if console.is_terminal:
         with console.status(text):
             yield
@@ -52,7 +52,7 @@ def step(console: Console, text: str) -> Iterator[None]:
 
 
 def gather(records: Iterable[Record], total: int, title: str) -> list[Record]:
-    """All records, with a bar on stderr that counts cases and operations, and the visits to each where it has some."""
+    """Collects all records, with a bar on stderr that counts cases and operations, and their rounds if any."""
     taken: list[Record] = []
     seen: set[tuple[str, str, int]] = set()
     columns = (
@@ -83,12 +83,12 @@ def by_case(records: Iterable[Record]) -> dict[Key, dict[str, list[Record]]]:
 
 
 def samples(records: Sequence[Record] | None) -> list[float]:
-    """The seconds of all repeats, one after another."""
+    """The seconds of all repeats, concatenated."""
     return [value for record in records or () for value in record.seconds]
 
 
 def refusals(records: Iterable[Record]) -> list[str]:
-    """What was not timed, and why."""
+    """The subjects that were not timed, with reasons."""
     told = {
         f"{record.case}, {record.op}, {record.subject}: {record.meta['refused']}": None
         for record in records
@@ -98,13 +98,13 @@ def refusals(records: Iterable[Record]) -> list[str]:
 
 
 def series(case: str) -> str:
-    """What a case is drawn with: others of its size, or those that have a size of their own."""
+    """The series in which a case is drawn: those of its size, or those whose size is fixed by their shape."""
     _, comma, size = case.rpartition(", ")
     return size if comma else "faces, transposes"
 
 
 def stability_note(intervals: Sequence[Interval], limit: float = 0.1) -> list[str]:
-    """One sentence when some figures are not to be trusted, as on a busy machine."""
+    """One sentence if some figures are not reliable, as on a busy machine."""
     shaky = sum(interval.spread > limit for interval in intervals)
     if not shaky:
         return []
@@ -113,11 +113,11 @@ def stability_note(intervals: Sequence[Interval], limit: float = 0.1) -> list[st
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one case stands: the other's time over tempi's, above 1 where tempi is faster."""
+    """Result of one case: the other subject's time over tempi's, above 1 if tempi is faster."""
 
     case: str
     over_library: float
-    over_better: float  # the better of library and hand; the library's where nothing was packed by hand
+    over_better: float  # the better of library and hand; the library's if there is no hand-packed subject
 
     @classmethod
     def of(cls, case: str, seconds: Mapping[str, float]) -> Standing:
@@ -126,7 +126,7 @@ class Standing:
 
 
 def worst(found: Sequence[Standing]) -> list[str]:
-    """The two figures that a default has to keep, by the medians, with their cases."""
+    """The two figures that a default must meet, by the medians, with their cases."""
     if not found:
         return []
     library = min(found, key=lambda one: one.over_library)

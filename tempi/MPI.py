@@ -1,12 +1,12 @@
-"""The ``MPI`` of mpi4py with the engine under it: ``from tempi import MPI``.
+"""mpi4py's ``MPI`` on top of the engine: ``from tempi import MPI``.
 
-Everything is mpi4py's own; communicators and matched messages are subclasses that also take
-non-contiguous arrays (NumPy's, CuPy's, Numba's, PyTorch's) in point-to-point calls and broadcasts. The
-module's names are those of mpi4py's and no others, and ``__file__`` names its extension module, as
-programs expect.
+All names come from mpi4py. Communicators and matched messages are subclasses that also accept
+non-contiguous arrays (NumPy, CuPy, Numba, PyTorch) in point-to-point calls and broadcasts. The module
+has exactly mpi4py's names, and ``__file__`` is the path of mpi4py's extension module, because programs
+expect that.
 """
 
-# The engine is in the process before mpi4py's extension, whose symbols then bind to it.
+# Load the engine before mpi4py's extension, so that the extension's symbols bind to it.
 from tempi import _engine  # isort: skip
 
 try:

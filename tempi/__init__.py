@@ -1,11 +1,11 @@
 """tempi makes MPI derived datatypes fast, for any MPI and without a change to the application.
 
-``from tempi import MPI`` is mpi4py's MPI with the engine under it. `describe` shows the layout of a
-datatype, `stats` what was accelerated, ``with disabled():`` turns tempi off for the calling thread, and
-`set_stream` names the CUDA stream that a communicator's messages come after; `peer` tells where a rank is.
-`pack` and `unpack` are the kernels alone, for NumPy's and device arrays, without MPI.
+``from tempi import MPI`` is mpi4py's MPI on top of the engine. `describe` shows the layout of a
+datatype, `stats` reports what was accelerated, ``with disabled():`` turns tempi off for the calling thread,
+`set_stream` sets the CUDA stream after which a communicator's messages are ordered, and `peer` tells where
+a rank is. `pack` and `unpack` run the kernels alone, on NumPy or device arrays, without MPI.
 
-Importing this package loads the engine; no MPI is needed for that, and none is loaded.
+Importing this package loads the engine. It neither needs nor loads an MPI library.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
     "unpack",
 ]
 
-# Made on first use: mpi4py and an MPI for MPI, NumPy for Layout.
+# Imported on first use: MPI needs mpi4py and an MPI library, Layout needs NumPy.
 _LAZY = {
     "Layout": "tempi.layout",
     "Stats": "tempi._stats",
@@ -83,9 +83,9 @@ def __dir__() -> list[str]:
 
 
 def describe(datatype: Datatype | int) -> Layout:
-    """The canonical layout of a committed MPI datatype (an mpi4py Datatype, or its handle).
+    """The canonical layout of a committed MPI datatype (an mpi4py Datatype or its handle).
 
-    Raises NoMPIError before MPI_Init or where no engine is under this process's MPI.
+    Raises NoMPIError before MPI_Init or if the engine does not interpose this process's MPI.
     """
     from tempi import _engine, layout
 
@@ -96,7 +96,7 @@ def describe(datatype: Datatype | int) -> Layout:
 
 
 def _handle(thing: Datatype | Comm) -> int:
-    """The handle as the engine takes it: zero-extended, where mpi4py sign-extends MPICH's ints."""
+    """The handle as the engine expects it: zero-extended (mpi4py sign-extends MPICH's ints)."""
     from mpi4py.MPI import _sizeof
 
     return thing.handle & ((1 << 8 * _sizeof(thing)) - 1)
@@ -106,11 +106,11 @@ def set_stream(comm: Comm | int, stream: Any) -> None:
     """Order the communicator's messages of device memory after a CUDA stream of the program, instead of
     after the legacy default stream.
 
-    `stream` is the number of a CUstream, or an object that has it: by ``__cuda_stream__``, as `ptr` (CuPy) or
-    as `cuda_stream` (PyTorch). 0 or None: the default again. The stream must live as long as it is used;
-    duplicates of the communicator do not inherit it.
+    `stream` is the integer value of a CUstream, or an object that provides it: by ``__cuda_stream__``, as `ptr`
+    (CuPy) or as `cuda_stream` (PyTorch). 0 or None restores the default. The stream must live as long as it is
+    used. Duplicates of the communicator do not inherit it.
 
-    Raises NoMPIError before MPI_Init or where no engine is under this process's MPI.
+    Raises NoMPIError before MPI_Init or if the engine does not interpose this process's MPI.
     """
     from tempi import _engine
 
@@ -119,13 +119,13 @@ def set_stream(comm: Comm | int, stream: Any) -> None:
 
 
 def peer(comm: Comm | int, rank: int) -> str:
-    """Where a rank of the communicator is, as the model takes it: "self", "same-node", "same-node-far" (its core has
-    no cache in common with this one's, as far as messages have shown by now) or "other-node".
+    """The peer class of a rank of the communicator, as the model uses it: "self", "same-node", "same-node-far" (its
+    core shares no cache with this one's, according to the messages so far) or "other-node".
 
-    Of an intercommunicator it is a rank of the remote group. A negative rank, as MPI.ANY_SOURCE: the farthest
-    that there is. Ranks of which it is not known count as on another node.
+    In an intercommunicator `rank` is a rank of the remote group. A negative rank, such as MPI.ANY_SOURCE, gives the
+    farthest class present. Ranks of unknown location count as on another node.
 
-    Raises NoMPIError before MPI_Init or where no engine is under this process's MPI.
+    Raises NoMPIError before MPI_Init or if the engine does not interpose this process's MPI.
     """
     from tempi import _engine
     from tempi.model.peers import PEERS
@@ -149,7 +149,7 @@ def _stream(stream: Any) -> int:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Leave the calling thread's MPI calls to the library; nests. What is tracked is still finished."""
+    """Pass the calling thread's MPI calls to the library; nests. Requests already tracked are still completed."""
     from tempi import _engine
 
     _engine.lib.tempi_disable()
@@ -160,7 +160,7 @@ def disabled() -> Iterator[None]:
 
 
 def _start() -> None:
-    """Load the engine now, ahead of any MPI; what cannot be loaded is reported when it is needed."""
+    """Load the engine now, before any MPI library; an engine that cannot be loaded is reported on first use."""
     try:
         from tempi import _engine
     except EngineNotFoundError:

@@ -1,5 +1,5 @@
-"""``python -m tempi``: the command line. The script ``tempi`` runs this file itself, without the package around it, so
-that its first lines come before anything else is imported."""
+"""``python -m tempi``: the command line. The script ``tempi`` runs this file directly, not as part of the package, so
+that its first lines run before any other import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def _run() -> None:
-    # Until a command can clean up after itself, Ctrl-C ends the process by the signal, not by a traceback of imports.
+    # Until a command can clean up after itself, Ctrl-C kills the process by signal instead of printing a traceback.
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

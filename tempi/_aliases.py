@@ -1,6 +1,6 @@
-"""Former names of counters, readable for one release: of `tempi.stats()`, of statistics files, and of records.
+"""Former names of counters, accepted for one release in `tempi.stats()`, statistics files and records.
 
-The engine knows the new names only. Former names of environment variables are in csrc/base/config.c.
+The engine knows only the new names. Former names of environment variables are in csrc/base/config.c.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 __all__ = ["COUNTERS", "Counters", "current", "renamed"]
 
-#: Former name: name.
+#: Former name: current name.
 COUNTERS = MappingProxyType(
     {
         "known_wrong": "quirks",
@@ -31,7 +31,7 @@ COUNTERS = MappingProxyType(
 
 
 def current(name: str, stacklevel: int = 2) -> str:
-    """The name of a counter that may be named by a former one, which warns."""
+    """The current name of a counter; warns if `name` is a former name."""
     new = COUNTERS.get(name)
     if new is None:
         return name
@@ -40,12 +40,12 @@ def current(name: str, stacklevel: int = 2) -> str:
 
 
 def renamed(counters: Mapping[str, int]) -> dict[str, int]:
-    """Counters that an earlier version wrote, by their names now."""
+    """Counters written by an earlier version, under their current names."""
     return {COUNTERS.get(name, name): value for name, value in counters.items()}
 
 
 class Counters(Mapping[str, int]):
-    """Read-only; a counter's former name finds it as well, and warns."""
+    """Read-only mapping; a former name also finds its counter, and warns."""
 
     __slots__ = ("_values",)
 

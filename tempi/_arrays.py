@@ -1,12 +1,12 @@
-"""Views of arrays as MPI messages: the datatype of a view, made from its shape and strides.
+"""Array views as MPI messages: builds the datatype of a view from its shape and strides.
 
-A view goes out and comes in in the order of its indices (C order), so it pairs with a contiguous
-array of the same shape on the other side. A message of a view is mpi4py's ``(buffer, 1, datatype)``
-with the view's first element as the buffer. mpi4py keeps that message until the request completes:
-the element keeps the array's memory alive, and the datatype is freed when its last user has gone.
+A view is sent and received in the order of its indices (C order), so it matches a contiguous array of the
+same shape at the peer. The message of a view is mpi4py's ``(buffer, 1, datatype)``, with the view's first
+element as the buffer. mpi4py keeps that message until the request completes: the element keeps the array's
+memory alive, and the datatype is freed with its last reference.
 
-Arrays that are not NumPy's come as `Foreign` (see there), their first element as an object of this
-module's that has its address: nothing in here touches the elements, which may be in device memory.
+Arrays of other libraries come as `Foreign` (see there). Their first element is represented by an object of
+this module that holds its address. This module never touches elements: they may be in device memory.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["clear", "incoming", "incoming_foreign", "outgoing", "outgoing_foreign"]
 
-#: Datatypes kept. A halo exchange of many fields uses some hundreds; one takes about a kilobyte.
-#: With some 500 alive, those that they are made of included, MPICH 4.0.2 packs nothing of a new duplicate.
+#: Cached datatypes. A halo exchange of many fields uses some hundreds; one takes about a kilobyte.
+#: With some 500 datatypes alive, inner types included, MPICH 4.0.2 packs nothing for a new duplicate.
 CACHE_SIZE = 64 if "MPICH Version:\t4.0" in MPI.Get_library_version() else 1024
 
 
 class _ViewType(MPI.Datatype):
-    """A committed datatype that frees itself with its last reference, be that ours or a request's."""
+    """A committed datatype that frees itself with its last reference, whether ours or a request's."""
 
     def __del__(self) -> None:
         if self and MPI.Is_initialized() and not MPI.Is_finalized():
@@ -51,12 +51,12 @@ class _ViewType(MPI.Datatype):
 
 @dataclass(slots=True)
 class _View:
-    """What is kept for all views of one dtype, shape and strides."""
+    """The cache entry for all views of one dtype, shape and strides."""
 
     datatype: _ViewType
-    first: tuple[Any, ...]  # index of the first element, as an array of no dimensions
-    refusal: str | None = None  # why it cannot be received into; None also while not looked at
-    examined: bool = False  # whether `refusal` is known
+    first: tuple[Any, ...]  # index of the first element, as a zero-dimensional array
+    refusal: str | None = None  # why the view cannot be received into; None also before the check
+    examined: bool = False  # whether `refusal` has been determined
 
 
 _views: dict[Key, _View] = {}
@@ -78,21 +78,21 @@ def _first(array: Foreign) -> _Address:
 
 
 def outgoing(array: Array) -> Message:
-    """The message that sends this non-contiguous array. Raises ArrayError where it cannot be one."""
+    """The message that sends this non-contiguous array. Raises ArrayError if the array cannot be sent."""
     key = (array.dtype, array.shape, array.strides)
     view = _views.get(key) or _make(key)
     return np.ndarray.__getitem__(array, view.first), 1, view.datatype
 
 
 def outgoing_foreign(array: Foreign) -> Message:
-    """The same for an array that is not NumPy's."""
+    """The same for an array of another library."""
     key = (array.dtype, array.shape, array.strides)
     view = _views.get(key) or _make(key)
     return _first(array), 1, view.datatype
 
 
 def incoming(array: Array) -> Message:
-    """The message that receives into this array: it must be writable and not overlap itself."""
+    """The message that receives into this array, which must be writable and must not overlap itself."""
     key = (array.dtype, array.shape, array.strides)
     view = _views.get(key) or _make(key)
     _check_writable(view, array, array.flags.writeable)
@@ -100,7 +100,7 @@ def incoming(array: Array) -> Message:
 
 
 def incoming_foreign(array: Foreign) -> Message:
-    """The same for an array that is not NumPy's."""
+    """The same for an array of another library."""
     key = (array.dtype, array.shape, array.strides)
     view = _views.get(key) or _make(key)
     _check_writable(view, array, not array.readonly)
@@ -108,7 +108,7 @@ def incoming_foreign(array: Foreign) -> Message:
 
 
 def _check_writable(view: _View, array: Array | Foreign, writable: bool) -> None:
-    """Raises ArrayError where the array cannot be received into."""
+    """Raises ArrayError if the array cannot be received into."""
     if not view.examined:
         view.refusal = overlap(array if isinstance(array, np.ndarray) else array.stand_in())
         view.examined = True
@@ -119,7 +119,7 @@ def _check_writable(view: _View, array: Array | Foreign, writable: bool) -> None
 
 
 def clear() -> None:
-    """Drop every datatype that no request holds."""
+    """Drop every cached datatype; those in use by a request live until it completes."""
     with _lock:
         _views.clear()
 
@@ -128,25 +128,25 @@ def _make(key: Key) -> _View:
     view = _View(_datatype(*key), (0,) * len(key[1]) + (Ellipsis,))
     with _lock:
         _prepare_teardown()
-        while len(_views) >= CACHE_SIZE:  # the oldest goes; a request that uses it keeps it
+        while len(_views) >= CACHE_SIZE:  # evict the oldest; a request that uses it keeps it alive
             del _views[next(iter(_views))]
         return _views.setdefault(key, view)
 
 
 def _prepare_teardown() -> None:
-    """Have the datatypes freed in MPI_Finalize, whoever calls it, or at exit before mpi4py does."""
+    """Arrange for the datatypes to be freed in MPI_Finalize, or at exit before mpi4py calls it."""
     global _teardown_ready
     if _teardown_ready:
         return
     atexit.register(clear)
-    if MPI.Is_initialized():  # else there are only sessions, and no COMM_SELF
+    if MPI.Is_initialized():  # otherwise only sessions exist, and there is no COMM_SELF
         keyval = MPI.Comm.Create_keyval(delete_fn=lambda *_: clear())
         MPI.COMM_SELF.Set_attr(keyval, None)
     _teardown_ready = True
 
 
 def _element(dtype: np.dtype[Any]) -> tuple[MPI.Datatype, int]:
-    """The MPI type of one element and how many of it: bytes where MPI has no such type."""
+    """The MPI type of one element and the number of them; bytes if MPI has no such type."""
     if dtype.hasobject:
         raise ArrayError(f"an array of {dtype} cannot be a message: its elements are Python objects")
     if not dtype.isnative:
@@ -161,7 +161,7 @@ def _element(dtype: np.dtype[Any]) -> tuple[MPI.Datatype, int]:
 
 
 def _datatype(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int]) -> _ViewType:
-    """A committed datatype of the elements in index order, relative to the first one's address."""
+    """A committed datatype of the elements in index order, relative to the address of the first."""
     named, repeat = _element(dtype)
     (run, _), *axes = fold(shape, strides, dtype.itemsize)
     current = named.Create_contiguous(run * repeat)

@@ -1,16 +1,15 @@
-"""mpi4py's communicators and matched messages, which also take non-contiguous arrays.
+"""mpi4py's communicators and matched messages, extended to accept non-contiguous arrays.
 
-mpi4py's classes cannot be changed, so each has a subclass of the same name here, and each method
-that makes a communicator returns one of ours. What mpi4py makes by itself (for mpi4py.futures, say,
-or through its C interface) stays plain; ``isinstance(plain, Comm)`` holds all the same.
+mpi4py's classes cannot be modified, so each has a subclass of the same name here, and each method that
+creates a communicator returns one of ours. Objects that mpi4py creates by itself (in mpi4py.futures, or
+through its C interface) stay plain; ``isinstance(plain, Comm)`` is still true for them.
 
-Each class derives from mpi4py's one and the methods below, not from each other: CPython constructs
-an object by the first extension type among the bases, so a Cartcomm made through our Comm would
-miss mpi4py's check that there is a grid. ``issubclass(Cartcomm, Intracomm)`` is answered by `_Kind`.
+Each class derives from its mpi4py class and from the methods below, not from the other classes here: CPython
+constructs an object by the first extension type among the bases, so a Cartcomm derived from our Comm would
+skip mpi4py's check that there is a grid. `_Kind` answers ``issubclass(Cartcomm, Intracomm)``.
 
-The check that an array is contiguous stands written out in each kind of method: it is on the way of
-every message, and a call costs more than the check. Arrays that are not NumPy's take the longer way of
-`tempi._ordered`.
+The contiguity check is written out in each kind of method: every message runs it, and a call costs more than
+the check. Arrays of other libraries take the slower path through `tempi._ordered`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from mpi4py.typing import BufSpec
 
     _Method = TypeVar("_Method", bound=Callable[..., Any])
-    _AnyComm = MPI.Comm  # what the methods are mixed into
+    _AnyComm = MPI.Comm  # the class that the methods are mixed into
 else:
     _AnyComm = object
 
@@ -56,19 +55,19 @@ __all__ = [
 _Base = MPI.Comm
 _NOBODY = (PROC_NULL, PROC_NULL)
 
-#: Names of mpi4py's module that a module has of its own.
+#: Attributes of mpi4py's module that belong to the module itself.
 _MODULE_NAMES = ("__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__")
 
-#: Our class of each of mpi4py's, and back.
+#: mpi4py class to our class, and back.
 _ours: dict[type, type] = {}
 _plain: dict[type, type] = {}
-#: mpi4py's constant communicators, our twin of each, and its name. mpi4py's constant messages stay:
-#: it knows by identity that receiving one does not use it up.
+#: mpi4py's constant communicators, our object for each, and its name. Its constant messages are not replaced:
+#: mpi4py recognizes by identity that receiving one does not consume it.
 _constants: list[tuple[Any, Any, str]] = []
 
 
 class _Kind(type):
-    """An mpi4py object is an instance of our class of the same name."""
+    """Makes an mpi4py object an instance of our class of the same name."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return type.__instancecheck__(_plain.get(cls, cls), instance)
@@ -78,7 +77,7 @@ class _Kind(type):
 
 
 def adopt(found: Any) -> Any:
-    """`found`, or our object for the same handle if it is one of mpi4py's plain ones."""
+    """`found`, or our object for the same handle if `found` is a plain mpi4py object."""
     cls = _ours.get(type(found))
     if cls is None or found is MPI.MESSAGE_NO_PROC or found is MPI.MESSAGE_NULL:
         return found
@@ -89,7 +88,7 @@ def adopt(found: Any) -> Any:
 
 
 def _sending(method: _Method) -> _Method:
-    """mpi4py's method of a send, which also takes non-contiguous arrays."""
+    """mpi4py's send method, extended to accept non-contiguous arrays."""
 
     def send(self: MPI.Comm, buf: BufSpec, dest: int, tag: int = 0) -> Any:
         if isinstance(buf, ndarray):
@@ -103,7 +102,7 @@ def _sending(method: _Method) -> _Method:
 
 
 def _preparing(method: _Method) -> _Method:
-    """The same of a persistent send, whose buffer is read later."""
+    """The same for a persistent send, whose buffer is read at each start."""
 
     def prepare(self: MPI.Comm, buf: BufSpec, dest: int, tag: int = 0) -> Any:
         if isinstance(buf, ndarray):
@@ -123,7 +122,7 @@ def _named(made: Callable[..., Any], method: _Method) -> _Method:
 
 
 class _Methods(_AnyComm):
-    """The methods of every communicator that take a buffer for one rank, or broadcast one."""
+    """The methods of every communicator that send or receive one buffer, or broadcast one."""
 
     __slots__ = ()
 
@@ -241,8 +240,8 @@ class _Methods(_AnyComm):
             buf = arrive(buf, wait=True)
         return _Base.Sendrecv_replace(self, buf, dest, sendtag, source, recvtag, status)
 
-    # Isendrecv_replace stays mpi4py's: MPICH 5.0.2 itself receives wrong bytes into a strided type there,
-    # and a view that is refused is better than a view that is spoilt.
+    # Isendrecv_replace stays mpi4py's: MPICH 5.0.2 itself receives wrong bytes into a strided type there.
+    # Refusing a view is better than corrupting it.
 
     def Bcast(self, buf: BufSpec, root: int = 0) -> None:
         if not buf.flags.forc if isinstance(buf, ndarray) else type(buf) not in PLAIN:
@@ -256,7 +255,7 @@ class _Methods(_AnyComm):
 
 
 def _broadcast(comm: MPI.Comm, array: Any, root: int) -> BufSpec:
-    """The message of a broadcast, in which one rank (or group) sends and the others receive."""
+    """The message of a broadcast, which one rank (or group) sends and the others receive."""
     if comm.Is_inter():
         sends = root == MPI.ROOT
         if root == PROC_NULL:
@@ -332,7 +331,7 @@ class Message(MPI.Message, metaclass=_Kind):
         return MPI.Message.Irecv(self, buf)
 
 
-#: The methods whose result is a new communicator or message of mpi4py's own class.
+#: Methods that return a new communicator or message of mpi4py's own class.
 _MAKERS = (
     *("Create", "Split", "Split_type", "Shrink", "Ishrink", "Get_parent", "Join"),
     *("Create_group", "Create_from_group", "Create_from_groups", "Create_intercomm", "Merge"),
@@ -341,7 +340,7 @@ _MAKERS = (
     *("Mprobe", "Improbe", "mprobe", "improbe", "Probe", "Iprobe", "probe", "iprobe"),
     *("fromhandle", "fromint", "f2py"),
 )
-#: Of a communicator these four say only whether there is a message.
+#: On communicators, these four only say whether there is a message.
 _PROBES = ("Probe", "Iprobe", "probe", "iprobe")
 
 
@@ -357,7 +356,7 @@ def _adopting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _register(cls: type, base: type) -> None:
-    cls.__module__ = "tempi.MPI"  # where users find it, and pickle
+    cls.__module__ = "tempi.MPI"  # the public location, also for pickle
     _ours[base] = cls
     _plain[cls] = base
     for name, method in (*vars(_Methods).items(), *vars(cls).items()):
@@ -367,7 +366,7 @@ def _register(cls: type, base: type) -> None:
         method = getattr(base, name, None)
         if method is None or (name in _PROBES and cls is not Message):
             continue
-        # A class method comes bound to mpi4py's class, which it would make anyway.
+        # A class method is bound to mpi4py's class, so it returns an object of that class.
         bound = getattr(method, "__self__", None) is base
         setattr(cls, name, staticmethod(_adopting(method)) if bound else _adopting(method))
 
@@ -377,7 +376,7 @@ for _each in (Comm, Intracomm, Topocomm, Cartcomm, Graphcomm, Distgraphcomm, Int
 
 
 def _twin(cls: type[Any], constant: MPI.Comm) -> Any:
-    """Our object for the handle of a constant, made by no MPI call: MPI may not have started yet."""
+    """Our object for the handle of a constant, made without an MPI call: MPI may not be initialized yet."""
     made = cls()
     ctypes.memmove(MPI._addressof(made), MPI._addressof(constant), MPI._sizeof(constant))
     return made
@@ -391,6 +390,6 @@ for _name in ("COMM_NULL", "COMM_SELF", "COMM_WORLD"):
 
 
 def namespace() -> dict[str, object]:
-    """What ``tempi.MPI`` holds: the names of mpi4py's module, with ours in their place."""
+    """The contents of ``tempi.MPI``: the names of mpi4py's module, with our classes in their place."""
     names = {name: value for name, value in vars(MPI).items() if name not in _MODULE_NAMES}
     return {**names, **{name: globals()[name] for name in __all__}}

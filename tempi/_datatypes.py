@@ -1,7 +1,7 @@
 """Datatypes made in the engine from Python: the constructors behind `tempi.expression`.
 
-Each function takes the text that the result is shown as, then MPI's arguments; inner types come last.
-Violated rules raise ValueError, OverflowError or an EngineError.
+Each function takes the text that represents the result, then MPI's arguments with inner types last.
+Invalid arguments raise ValueError, OverflowError or an EngineError.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The layout after a pass that changed it; the first is named "decode"."""
+    """The layout after a pass that changed it; the first state is named "decode"."""
 
     name: str
     layout: Layout
@@ -53,10 +53,10 @@ class Datatype:
 
     text: str
     pointer: Any
-    align: int  # bytes; of the strictest basic type
+    align: int  # bytes; alignment of the strictest basic type
 
     def states(self) -> list[State]:
-        """From the type as written to its canonical form; the last state is that form."""
+        """All states from the type as written to its canonical form, which is the last."""
         ffi, lib = _engine.ffi, _engine.lib
         states: list[State] = []
 
@@ -75,7 +75,7 @@ class Datatype:
         return from_engine(self.canonical())
 
     def canonical(self) -> Any:
-        """The engine's own object of the canonical form; it lives as long as what is returned."""
+        """The engine's object of the canonical form; it lives as long as the returned pointer."""
         ffi, lib = _engine.ffi, _engine.lib
         out = ffi.new("tempi_layout const **")
         _engine.check(lib.tempi_layout_canonical(self.pointer, ffi.NULL, ffi.NULL, out), doing=self.text)
@@ -129,7 +129,7 @@ _BASIC: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("TWOINT", "2INT", "TWOINTEGER", "2INTEGER", "TWOREAL", "2REAL"), (8, 4)),
     **dict.fromkeys(("TWODOUBLE_PRECISION", "2DOUBLE_PRECISION"), (16, 8)),
 }
-#: The pair types with a hole, or room for one: the C type of the value; an int follows.
+#: Pair types with padding, or space for it: the C type of the value; an int follows.
 _PAIRS: dict[str, Any] = {
     "FLOAT_INT": _C.c_float,
     "DOUBLE_INT": _C.c_double,
@@ -140,7 +140,7 @@ _PAIRS: dict[str, Any] = {
 
 
 def basic_names() -> list[str]:
-    """The basic types that have a name, without ``MPI_``, sorted."""
+    """Names of the basic types, without ``MPI_``, sorted."""
     return sorted([*_BASIC, *_PAIRS])
 
 
@@ -148,7 +148,7 @@ def basic_names() -> list[str]:
 
 
 def _make(text: str, align: int, constructor: str, *arguments: Any) -> Datatype:
-    """Calls tempi_layout_<constructor>; the result is freed with the Datatype."""
+    """Calls tempi_layout_<constructor>; the Datatype frees the result."""
     ffi, lib = _engine.ffi, _engine.lib
     out = ffi.new("tempi_layout **")
     given = [argument.pointer if isinstance(argument, Datatype) else argument for argument in arguments]

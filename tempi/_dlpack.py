@@ -1,4 +1,4 @@
-"""What a DLPack capsule points to, after dlpack.h."""
+"""The structures behind a DLPack capsule, after dlpack.h."""
 
 from __future__ import annotations
 

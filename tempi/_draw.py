@@ -1,6 +1,6 @@
-"""Pictures of layouts: which bytes of memory go where in the packed stream.
+"""Pictures of layouts: the mapping between memory and the packed stream.
 
-`sample` computes, `text_rows` and `draw_memory`, `draw_mapping` draw; saving is the caller's.
+`sample` computes; `text_rows`, `draw_memory` and `draw_mapping` draw. The caller saves the picture.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Bytes of a message: packed position and memory offset of each, all of them or evenly spaced."""
+    """Bytes of a message: packed position and memory offset of each; all bytes, or evenly spaced ones."""
 
     packed: Integers
     offsets: Integers
     size: int  # of the whole message, packed
-    step: int  # 1: all bytes are here
+    step: int  # 1: every byte is included
     first: int  # lowest byte of the message in memory
     last: int  # one past its highest
 
     @property
     def span(self) -> int:
-        """Bytes of memory from the first that is touched to the last."""
+        """Bytes of memory from the first touched byte to the last."""
         return self.last - self.first
 
 
 def _locate(box: Box, packed: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Memory offsets of packed positions, and which of these lie in the box."""
+    """Memory offsets of packed positions, and a mask of the positions that lie in the box."""
     rest = packed - box.packed
     inside = rest >= 0
     offsets = np.full(len(packed), box.offset, np.int64)
@@ -87,8 +87,8 @@ def sample(layout: Layout, count: int = 1, *, most: int = _MOST_SAMPLES) -> Samp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """Memory as rows of cells: the mean place in the packed stream of each cell's bytes, 0 to 1; NaN
-    where nothing is touched. `crowded` marks cells of which a byte is used more than once."""
+    """Memory as rows of cells: the mean position of each cell's bytes in the packed stream, 0 to 1; NaN
+    if no byte is touched. `crowded` marks cells with a byte that is used more than once."""
 
     places: Floats
     crowded: NDArray[np.bool_]
@@ -102,7 +102,7 @@ class Grid:
 
 
 def _unit(layout: Layout, count: int) -> int:
-    """The largest cell that no run begins or ends within."""
+    """The largest cell size at which every run begins and ends on a cell boundary."""
     steps = [layout.extent] if count > 1 else []
     for box in layout.boxes:
         steps += [box.run, box.offset - layout.true_lb, *(dim.stride for dim in box.dims)]
@@ -114,7 +114,7 @@ def _unit(layout: Layout, count: int) -> int:
 
 
 def _row_bytes(layout: Layout, span: int, unit: int, shape: tuple[int, int], count: int) -> int:
-    """A row as long as a stride of the layout's own, or a multiple of it, shows the structure best."""
+    """Bytes of a row: a stride of the layout, or a multiple of it, shows the structure best."""
     rows, columns = shape
     strides: set[int] = {abs(dim.stride) for box in layout.boxes for dim in box.dims}
     strides |= {abs(layout.extent)} if count > 1 else set()
@@ -147,7 +147,7 @@ def grid(layout: Layout, count: int = 1, *, columns: int = 64, rows: int = 16) -
 
 
 def text_rows(picture: Grid) -> list[str]:
-    """One line a row: 0 to z for first to last in the packed stream, . untouched, # used repeatedly."""
+    """One string per row: 0 to z for first to last in the packed stream, . untouched, # used repeatedly."""
     if not np.isfinite(picture.places).any():
         return []
     low, high = float(np.nanmin(picture.places)), float(np.nanmax(picture.places))
@@ -160,7 +160,7 @@ def text_rows(picture: Grid) -> list[str]:
 
 
 def draw_memory(axis: Any, picture: Grid, colours: Any) -> Any:
-    """Memory row by row, coloured by the place in the packed stream; returns the image."""
+    """Memory row by row, coloured by position in the packed stream; returns the image."""
     high, wide = picture.places.shape
     image = axis.imshow(
         np.ma.masked_invalid(picture.places),
@@ -182,7 +182,7 @@ def draw_memory(axis: Any, picture: Grid, colours: Any) -> Any:
 
 
 def _bands(shown: Sample, most: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Up to `most` runs (packed, offset, bytes), evenly chosen, and how many there are."""
+    """Up to `most` evenly chosen runs (packed, offset, bytes), and the total number of runs."""
     breaks = np.flatnonzero(np.diff(shown.offsets) != shown.step) + 1
     starts = np.concatenate([[0], breaks])
     ends = np.concatenate([breaks, [len(shown.offsets)]])
@@ -206,7 +206,7 @@ def _memory_bar(shown: Sample, cells: int) -> Floats:
 
 
 def draw_mapping(axis: Any, shown: Sample, colours: Any, *, most: int = 160) -> None:
-    """Memory on top, the packed stream below, and a band from each run to where it goes."""
+    """Memory on top, the packed stream below, and a band from each run to its packed position."""
     first, scale = shown.first, shown.span
     runs, total = _bands(shown, most)
     for packed, offset, size in runs:

@@ -1,4 +1,4 @@
-"""What an ELF file says about itself: enough to tell whether a preload can reach it.
+"""Reads enough of an ELF file to tell whether a preload can reach it.
 
 Field layouts: System V ABI, chapters 4 and 5 (ELF header, program headers, sections, symbols).
 """
@@ -22,17 +22,17 @@ _MACHINES = {3: "i386", 20: "ppc", 21: "ppc64", 22: "s390", 40: "arm", 62: "x86-
 
 
 class NotElfError(ValueError):
-    """The file is not an ELF file that can be read."""
+    """The file is not a readable ELF file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """One ELF file. `defines` and `imports` are symbol names, the static table's included."""
+    """One ELF file. `defines` and `imports` are symbol names, including those of the static table."""
 
     machine: str
     bits: int
-    dynamic: bool  # has a dynamic section: the loader links it
-    interpreter: bool  # names a loader: a program that is linked when it starts
+    dynamic: bool  # has a dynamic section: the loader processes it
+    interpreter: bool  # names a loader: a program linked at start
     needed: tuple[str, ...]
     defines: frozenset[str]
     imports: frozenset[str]
@@ -40,7 +40,7 @@ class Elf:
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """The struct formats of one class (32 or 64 bits) and byte order, and where the fields are."""
+    """Struct formats and field positions for one class (32 or 64 bits) and byte order."""
 
     order: str
     bits: int
@@ -56,7 +56,7 @@ class _Format:
         return fields[1], fields[4], fields[5], fields[6]
 
     def symbols(self, table: bytes) -> Iterator[tuple[int, int]]:
-        """(name offset, section index) of each symbol; index 0 is an undefined one."""
+        """(name offset, section index) of each symbol; index 0 means undefined."""
         if self.bits == 64:
             for name, _, _, index, _, _ in struct.iter_unpack(self.order + "IBBHQQ", table):
                 yield name, index
@@ -104,7 +104,7 @@ def _parse(data: bytes) -> Elf:
 
 
 def read(path: Path) -> Elf:
-    """Read the ELF file at `path`. Raises NotElfError, or OSError where it cannot be read."""
+    """Read the ELF file at `path`. Raises NotElfError, or OSError if it cannot be read."""
     data = path.read_bytes()
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in (1, 2):
         raise NotElfError(f"{path}: not an ELF file")

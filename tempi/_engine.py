@@ -1,7 +1,7 @@
-"""The binding to the engine in this process; the only module that knows cffi.
+"""The binding to the engine in this process; the only module that uses cffi.
 
-One engine serves a process: where ``libtempi.so`` is here already (preloaded, or loaded by somebody
-else), that very copy is bound to. Otherwise it is loaded now, with RTLD_GLOBAL, so that an MPI
+A process has one engine. If ``libtempi.so`` is already loaded (preloaded, or loaded by another package),
+this module binds to that copy. Otherwise it loads the engine now, with RTLD_GLOBAL, so that an MPI
 extension module that is loaded *later* binds its MPI symbols to it.
 
 ``ffi`` and ``lib`` are cffi's objects for ``tempi.h``; `check` turns a status into an exception.
@@ -28,7 +28,7 @@ _ABI_NAMES = ("none", "mpich", "openmpi", "standard")
 
 
 class _SymbolInfo(ctypes.Structure):
-    """What dladdr(3) tells about an address."""
+    """struct Dl_info of dladdr(3)."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),
@@ -39,7 +39,7 @@ class _SymbolInfo(ctypes.Structure):
 
 
 def _loaded_path() -> str | None:
-    """Path of the engine that is already in the process's global symbol scope, if there is one."""
+    """Path of the engine in the process's global symbol scope, or None."""
     scope = ctypes.CDLL(None)
     try:
         address = ctypes.cast(scope.tempi_version, ctypes.c_void_p)
@@ -53,7 +53,7 @@ def _loaded_path() -> str | None:
 
 
 def _wanted_path() -> str:
-    """The library to load: TEMPI_LIBRARY, else the one installed with this package."""
+    """The library to load: TEMPI_LIBRARY, else the installed one of this package."""
     override = os.environ.get("TEMPI_LIBRARY")
     path = Path(override) if override else _PACKAGE / "lib" / "libtempi.so"
     if path.is_file():
@@ -66,7 +66,7 @@ def _wanted_path() -> str:
 
 
 def _declarations(header: str) -> str:
-    """The header without its preprocessor lines and its C++ guard, as cffi reads it."""
+    """The header without its preprocessor lines and its C++ guard, for cffi."""
     lines: list[str] = []
     guarded = False
     for line in header.splitlines():
@@ -78,7 +78,7 @@ def _declarations(header: str) -> str:
 
 
 def _make_ffi() -> Any:
-    """The declarations as compiled at build time; in a source tree, from the header itself."""
+    """The declarations compiled at build time; in a source tree, parsed from the header."""
     try:
         return importlib.import_module("tempi._tempi_cffi").ffi
     except ImportError:
@@ -104,7 +104,7 @@ def _load() -> tuple[Any, Any, str, bool]:
 
 _mpi_first = "mpi4py.MPI" in sys.modules
 ffi, lib, _path, preloaded = _load()
-#: True where mpi4py's extension was loaded before the engine: its calls go round the engine.
+#: True if mpi4py's extension was loaded before the engine: its calls then bypass the engine.
 late: bool = _mpi_first and not preloaded
 
 
@@ -114,12 +114,12 @@ def library_path() -> str:
 
 
 def text(pointer: Any) -> str | None:
-    """A C string of the engine's as str; None for NULL."""
+    """A C string of the engine as str; None for NULL."""
     return None if pointer == ffi.NULL else os.fsdecode(ffi.string(pointer))
 
 
 def check(status: int, *, doing: str) -> None:
-    """Return if `status` is success; else raise, with `doing` as the head of the message."""
+    """Return if `status` is success; otherwise raise, with `doing` at the start of the message."""
     if status == lib.TEMPI_OK:
         return
     message = f"{doing}: {text(lib.tempi_status_string(status))}"

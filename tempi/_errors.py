@@ -10,7 +10,7 @@
     |   +-- NoMPIError        no MPI is loaded and initialized in this process
     +-- ArrayError            an array cannot be a message; names the axis and the rule (also a ValueError)
 
-`MemoryError` and `OverflowError` are raised as such where the engine reports them.
+`MemoryError` and `OverflowError` are raised unchanged if the engine reports them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class TempiError(Exception):
-    """Base of every exception of tempi's own."""
+    """Base class of tempi's exceptions."""
 
 
 class EngineNotFoundError(TempiError, ImportError):

@@ -1,9 +1,9 @@
-"""Arrays that are not NumPy's, by what they say of themselves.
+"""Arrays of other libraries, described through the protocols that they implement.
 
 ``__cuda_array_interface__`` (CuPy, Numba, versions 0 to 3) and ``__dlpack__`` (PyTorch, JAX, ..., DLPack
-0.x and 1.x) both tell where an array's elements are, and both tell in which stream they become ready:
-the interface by a number (version 3), DLPack by making a stream of the consumer's choice wait. An array
-that says both is asked for its interface if that names a stream.
+0.x and 1.x) both give the location of the elements and the stream in which they become ready: the interface
+gives its number (version 3), DLPack makes a stream chosen by the consumer wait. For an array with both, the
+interface is used if it names a stream.
 
 Sources: numba-cuda's "CUDA Array Interface (Version 3)", its section on synchronization; dlpack.h 1.0;
 the Python array API standard, ``array.__dlpack__``.
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 __all__ = ["LEGACY_STREAM", "Foreign", "is_contiguous", "look"]
 
-#: CUDA's number of the legacy default stream.
+#: CUDA's handle value for the legacy default stream.
 LEGACY_STREAM = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Where an array's elements are. Strides are in bytes; `owner` keeps the memory alive."""
+    """The location of an array's elements. Strides are in bytes; `owner` keeps the memory alive."""
 
     pointer: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     readonly: bool
-    stream: int | None  # in which the elements become ready; None: nothing to wait for, or not told
-    on_host: bool  # plain host memory
+    stream: int | None  # in which the elements become ready; None: nothing to wait for, or unknown
+    on_host: bool  # pageable host memory
     owner: object
 
     @property
@@ -56,13 +56,13 @@ class Foreign:
         )
 
     def stand_in(self) -> np.ndarray[Any, Any]:
-        """A NumPy array of this dtype, shape and strides, whose elements must not be touched."""
+        """A NumPy array of this dtype, shape and strides; its elements must not be accessed."""
         return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether the last index steps from one element to the next, and so on outwards (C order). As mpi4py
-    asks: an array without elements may have strides for which it is not."""
+    """Whether the elements are contiguous in C order. Follows mpi4py's rule: an array without elements
+    may have strides for which the answer is no."""
     expected = itemsize
     for count, stride in zip(reversed(shape), reversed(strides), strict=True):
         if count > 1 and stride != expected:
@@ -72,14 +72,14 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
 
 
 def look(array: object, stream: int = LEGACY_STREAM) -> Foreign | None:
-    """What the array says of itself; None for what says nothing, or nothing that can be followed.
+    """The description of the array; None if it provides none, or none that can be used.
 
-    `stream` is the one that DLPack's producers are asked to make wait.
+    `stream` is the stream that DLPack producers are asked to make wait.
     """
     interface = _interface_of(array)
     named = interface is not None and interface.get("stream") is not None
     for protocol in (_by_interface, _by_dlpack) if named else (_by_dlpack, _by_interface):
-        # Whatever goes wrong in here, mpi4py's own look at the object finds it too, and says so in its words.
+        # Any error here also occurs when mpi4py examines the object, and mpi4py reports it in its own words.
         try:
             found = protocol(array, interface, stream)
         except Exception:
@@ -90,7 +90,7 @@ def look(array: object, stream: int = LEGACY_STREAM) -> Foreign | None:
 
 
 def _interface_of(array: object) -> dict[str, Any] | None:
-    try:  # PyTorch's raises what it likes for tensors that are not to be shared
+    try:  # PyTorch raises various exceptions for tensors that must not be shared
         interface = getattr(array, "__cuda_array_interface__", None)
     except Exception:
         return None
@@ -115,7 +115,7 @@ def _by_interface(array: object, interface: Mapping[str, Any] | None, _: int) ->
         shape=shape,
         strides=_c_strides(shape, dtype.itemsize) if strides is None else tuple(map(int, strides)),
         readonly=bool(readonly),
-        # 0 is no valid number; from whoever says it all the same, it is the default stream.
+        # 0 is not a valid stream here; treat it as the default stream.
         stream=None if named is None else int(named) or LEGACY_STREAM,
         on_host=False,
         owner=array,
@@ -134,7 +134,7 @@ def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 
-# Prototypes of our own: those of ctypes.pythonapi are shared by the whole process.
+# Own prototypes: the whole process shares those of ctypes.pythonapi.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -142,11 +142,11 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 
 
 def _capsule(export: Callable[..., object], device: int, stream: int) -> object:
-    """The producer's capsule. A stream may be named for device memory only."""
+    """The producer's capsule. A stream may be passed for device memory only."""
     named = {"stream": stream} if device in (_CUDA, _CUDA_MANAGED) else {}
     try:
         return export(max_version=(1, 0), copy=False, **named)
-    except TypeError:  # it knows DLPack 0.x
+    except TypeError:  # the producer implements DLPack 0.x
         return export(**named)
 
 
@@ -161,14 +161,14 @@ def _tensor(capsule: object) -> tuple[Tensor, bool] | None:
 
 
 def _dtype_of(tensor: Tensor) -> np.dtype[Any] | None:
-    """NumPy's name of the element; bytes where it has none (bfloat16, vectors); None below a byte."""
+    """The NumPy dtype of the element; bytes if NumPy has none (bfloat16, vectors); None below a byte."""
     bits = tensor.bits * tensor.lanes
     if bits % 8 or bits == 0:
         return None
     if tensor.lanes == 1 and tensor.code in KINDS:
         try:
             return np.dtype(f"{KINDS[tensor.code]}{bits // 8}")
-        except TypeError:  # a float of 8 bits, say
+        except TypeError:  # for example an 8-bit float
             pass
     return np.dtype(f"V{bits // 8}")
 
@@ -178,7 +178,7 @@ def _by_dlpack(array: Any, _: object, stream: int) -> Foreign | None:
     device = int(array.__dlpack_device__()[0]) if export is not None else 0
     if export is None or device not in (_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED):
         return None
-    # Not taken, only looked at and kept: its own destructor gives the tensor back.
+    # The capsule is kept, not consumed: its own destructor releases the tensor.
     capsule = _capsule(export, device, stream)
     found = _tensor(capsule)
     dtype = _dtype_of(found[0]) if found is not None else None

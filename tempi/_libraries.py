@@ -1,6 +1,6 @@
-"""What only an array library itself can do: make an array of its own, and tell its streams.
+"""Operations that need the array library itself: allocating one of its arrays, and querying its streams.
 
-Each library is known by where the array's class was made, so nothing is imported that is not in use.
+A library is identified by the module of the array's class, so only libraries in use are imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["current_stream", "empty", "stream_number"]
 
 
 def _library(array: object) -> str:
-    """The package that the array's class, or a class that it is derived from, belongs to; "" for others."""
+    """The package that defines the array's class or one of its base classes; "" for other libraries."""
     return _library_of(type(array))  # type: ignore[arg-type]
 
 
@@ -43,8 +43,8 @@ def _library_of(kind: type) -> str:
 
 
 def stream_number(stream: Any) -> int:
-    """The handle of a stream: of CuPy (``ptr``), PyTorch (``cuda_stream``), Numba (``handle``), of whatever has
-    ``__cuda_stream__``, or an integer. 0 is the legacy default stream, whose number is 1."""
+    """The handle of a stream: of CuPy (``ptr``), PyTorch (``cuda_stream``), Numba (``handle``), any object with
+    ``__cuda_stream__``, or an integer. For 0 the result is 1, the legacy default stream."""
     if not isinstance(stream, int):
         stream = _handle(stream)
     if stream < 0:
@@ -64,8 +64,8 @@ def _handle(stream: Any) -> int:
 
 
 def current_stream(array: Any) -> int | None:
-    """PyTorch's current stream on the array's device: its arrays name none themselves. None for others, and
-    for host memory."""
+    """PyTorch's current stream on the array's device, since its arrays name no stream. None for other libraries
+    and for host memory."""
     if _library(array) != "torch" or array.device.type != "cuda":
         return None
     torch = importlib.import_module("torch")
@@ -76,7 +76,7 @@ def current_stream(array: Any) -> int | None:
 
 
 def empty(array: Any, found: Foreign, stream: int) -> Any:
-    """A new array of uint8 of as many bytes, of the same library and on the same device, for use in `stream`."""
+    """A new uint8 array with as many bytes, of the same library and device, for use in `stream`."""
     make = _MAKERS.get(_library(array))
     if make is None:
         kind = type(array)
@@ -89,7 +89,7 @@ def _numpy(_: Any, nbytes: int, __: int) -> Any:
 
 
 def _cupy(array: Any, nbytes: int, stream: int) -> Any:
-    # Its pools keep freed memory apart by stream: what comes from this one is free in the order of this one.
+    # CuPy's pools keep freed memory per stream: memory allocated in this stream is free in its order.
     cupy = importlib.import_module("cupy")
     used = cupy.cuda.Stream.null if stream == LEGACY_STREAM else cupy.cuda.ExternalStream(stream)
     with array.device, used:
@@ -109,7 +109,7 @@ def _torch(array: Any, nbytes: int, stream: int) -> Any:
 
 
 def _numba(array: Any, nbytes: int, _: int) -> Any:
-    # Its memory is of the current device, and its arrays do not tell theirs: the driver does.
+    # It allocates on the current device, and its arrays do not name their device: the driver does.
     cuda = importlib.import_module("numba.cuda")
     kind, device = _engine.ffi.new("int32_t *"), _engine.ffi.new("int32_t *")
     address = _engine.ffi.cast("void *", array.__cuda_array_interface__["data"][0])

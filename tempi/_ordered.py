@@ -1,10 +1,10 @@
-"""Messages of arrays that are not NumPy's, in the order of their streams.
+"""Messages of other libraries' arrays, ordered after the arrays' streams.
 
-`depart` or `arrive` of the buffer, then the call of mpi4py's method by `call`, which ends the order:
-between them this thread's packs and unpacks wait, on the device, for the stream that the array names,
-and what the library gets to read itself is waited for by the host (csrc/tempi.h, tempi_stream_begin).
-With ``wait=True`` the host waits at once, and the method may be called as it is: for calls whose
-buffers the library may touch later (persistent ones), for two arrays with a stream each, for collectives.
+Call `depart` or `arrive` on the buffer, then mpi4py's method through `call`, which ends the ordering.
+In between, packs and unpacks of this thread wait on the device for the stream that the array names, and the
+host waits before the library itself reads a buffer (csrc/tempi.h, tempi_stream_begin). With ``wait=True``
+the host waits at once, and the method may be called directly: for calls whose buffers the library may access
+later (persistent ones), for two arrays with one stream each, and for collectives.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _lib = _engine.lib
 _OUTGOING, _INCOMING = _lib.TEMPI_PACK, _lib.TEMPI_UNPACK
 _SPECS = (list, tuple)
 
-#: The types of buffers that no stream concerns and that mpi4py knows best. Where there can be device
-#: memory at all, a list or tuple may name some.
+#: Buffer types that need no stream ordering and that mpi4py handles best. If there can be device memory,
+#: a list or tuple may contain arrays that do.
 PLAIN: frozenset[type] = frozenset(
     {bytes, bytearray, memoryview, array.array, int, str, type(None), type(MPI.BOTTOM), type(MPI.IN_PLACE), MPI.buffer}
     | (set() if _lib.tempi_gpu_possible() else set(_SPECS))
@@ -40,7 +40,7 @@ PLAIN: frozenset[type] = frozenset(
 
 
 def call(method: Callable[..., Any], *arguments: Any) -> Any:
-    """The call of a message that has departed or arrived, and the end of its order."""
+    """Calls the method for a message prepared by `depart` or `arrive`, and ends the ordering."""
     try:
         return method(*arguments)
     finally:
@@ -48,7 +48,7 @@ def call(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def depart(buffer: Any, *, wait: bool = False) -> Any:
-    """What mpi4py is to send for `buffer`. Raises ArrayError where it cannot be a message."""
+    """The message for mpi4py to send for `buffer`. Raises ArrayError if it cannot be sent."""
     found = _look(buffer)
     if found is None:
         return buffer
@@ -58,7 +58,7 @@ def depart(buffer: Any, *, wait: bool = False) -> Any:
 
 
 def arrive(buffer: Any, *, wait: bool = False) -> Any:
-    """What mpi4py is to receive into for `buffer`. Raises ArrayError where it cannot be received into."""
+    """The message for mpi4py to receive into for `buffer`. Raises ArrayError if it cannot be received into."""
     found = _look(buffer)
     if found is None:
         return buffer
@@ -68,7 +68,7 @@ def arrive(buffer: Any, *, wait: bool = False) -> Any:
 
 
 def _look(buffer: Any) -> Foreign | None:
-    """The array, or the one that an mpi4py specification (a list or tuple) starts with."""
+    """The array, or the first item of an mpi4py buffer specification (a list or tuple)."""
     if type(buffer) in _SPECS:
         if not buffer or isinstance(buffer[0], ndarray) or type(buffer[0]) in PLAIN or type(buffer[0]) in _SPECS:
             return None

@@ -1,4 +1,4 @@
-"""Packing of strided arrays without MPI: NumPy's by the host's kernels, device arrays by the GPU's."""
+"""Packing of strided arrays without MPI: host kernels for NumPy arrays, GPU kernels for device arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["pack", "unpack"]
 
 _ffi, _lib = _engine.ffi, _engine.lib
 
-#: Layouts kept.
+#: Cached layouts.
 CACHE_SIZE = 1024
 
 if TYPE_CHECKING:
@@ -28,22 +28,22 @@ _lock = threading.Lock()
 
 
 def pack(array: Any, out: Any = None, stream: Any = None) -> Any:
-    """The elements of `array`, of any shape and strides, without gaps in the order of its indices (C order).
+    """Packs the elements of `array`, of any shape and strides, in the order of its indices (C order).
 
-    `array` is a NumPy array, or anything with ``__cuda_array_interface__`` or DLPack (CuPy, Numba, PyTorch).
-    The result is a new one-dimensional array of ``array.nbytes`` elements of uint8, of the same library and
-    on the same device; or `out`, an array of that many bytes in C order, of any dtype, which must not
-    overlap `array`. For device memory `out` may also be host memory, a NumPy array for instance.
+    `array` is a NumPy array, or any object with ``__cuda_array_interface__`` or DLPack (CuPy, Numba, PyTorch).
+    The result is a new one-dimensional uint8 array of ``array.nbytes`` elements, of the same library and on the
+    same device; or `out`, an array of that many bytes in C order, of any dtype, which must not overlap `array`.
+    For device memory `out` may also be host memory, for example a NumPy array.
 
     Host memory is packed when the call returns. Device memory is packed asynchronously in `stream`: a stream
-    of CuPy, Numba or PyTorch, or its handle as an integer (1: the legacy default stream, 2: the
-    thread's). It comes after what that stream and the array's own hold, and before what `stream` is given
-    later; until then neither array may be changed or freed elsewhere. Without `stream` it is the array's own:
-    the one that its interface names, PyTorch's current one, else the legacy default stream. With `out` in
-    plain host memory the bytes are there when the call returns.
+    of CuPy, Numba or PyTorch, or its handle as an integer (1: the legacy default stream, 2: the thread's). The
+    pack runs after the work already in that stream and in the array's own stream, and before later work in
+    `stream`; until then neither array may be changed or freed elsewhere. Without `stream`, the array's own
+    stream is used: the one that its interface names, PyTorch's current one, else the legacy default stream.
+    With `out` in pageable host memory the bytes are there when the call returns.
 
-    Raises ArrayError (a ValueError) where the arrays cannot be packed, UnsupportedError where there are no
-    kernels for the device, EngineError where the device fails. It needs no MPI.
+    Raises ArrayError (a ValueError) if the arrays cannot be packed, UnsupportedError if there are no kernels
+    for the device, EngineError if the device fails. MPI is not needed.
 
         packed = tempi.pack(field[:, :, 0])
         tempi.unpack(packed, field[:, :, -1])
@@ -63,14 +63,14 @@ def pack(array: Any, out: Any = None, stream: Any = None) -> Any:
 
 
 def unpack(packed: Any, array: Any, stream: Any = None) -> Any:
-    """Puts packed bytes where `pack` took them from: into the elements of `array`. Returns `array`.
+    """Unpacks bytes packed by `pack` into the elements of `array`. Returns `array`.
 
-    `packed` is an array of ``array.nbytes`` bytes in C order, of any dtype, in memory as `pack` has its `out`:
-    of the same device, or of the host. `array` must be writable and no two of its elements may share memory.
-    Time and streams are as with `pack`.
+    `packed` is an array of ``array.nbytes`` bytes in C order, of any dtype, in the same kinds of memory as
+    `out` of `pack`: on the same device, or on the host. `array` must be writable and no two of its elements may
+    share memory. Completion and streams are as in `pack`.
 
-    Raises ArrayError (a ValueError), naming the axis and the rule, where the arrays do not allow it,
-    UnsupportedError where there are no kernels for the device, EngineError where the device fails.
+    Raises ArrayError (a ValueError), naming the axis and the rule, if the arrays do not allow it,
+    UnsupportedError if there are no kernels for the device, EngineError if the device fails.
     """
     wanted = _wanted(array, stream)
     target = _seen(array, "unpack into", wanted)
@@ -91,14 +91,14 @@ def unpack(packed: Any, array: Any, stream: Any = None) -> Any:
 
 
 def _wanted(array: Any, stream: Any) -> int | None:
-    """The number of the stream in which to work, if it is not the one that the array will name."""
+    """The handle of the requested stream, or None to use the stream that the array names."""
     if stream is not None:
-        return stream_number(stream)  # also where it is of no use: it may be wrong
+        return stream_number(stream)  # checked even if unused: it may be invalid
     return None if isinstance(array, np.ndarray) else current_stream(array)
 
 
 def _seen(array: Any, doing: str, stream: int | None) -> Foreign:
-    """What the array is, for use in that stream. Raises ArrayError where it is none, or not of bytes."""
+    """Describes the array for use in that stream. Raises ArrayError if it is no array, or not of bytes."""
     found = _of_numpy(array) if isinstance(array, np.ndarray) else look(array, stream or LEGACY_STREAM)
     if found is None:
         kind = type(array)
@@ -134,7 +134,7 @@ def _check_packed(packed: Foreign, array: Foreign, name: str) -> None:
 
 
 def _check_apart(array: Foreign, packed: Foreign, name: str) -> None:
-    """By their first and last bytes: a packed array between the elements of the other is a mistake, too."""
+    """Compares first and last bytes: a packed array between the elements of the other is also an error."""
     if not array.nbytes:
         return
     low, high = _span(array)
@@ -143,7 +143,7 @@ def _check_apart(array: Foreign, packed: Foreign, name: str) -> None:
 
 
 def _span(array: Foreign) -> tuple[int, int]:
-    """Addresses of the first byte and behind the last."""
+    """Addresses of the first byte and of the byte after the last."""
     steps = [(count - 1) * stride for count, stride in zip(array.shape, array.strides, strict=True)]
     low = array.pointer + sum(step for step in steps if step < 0)
     return low, array.pointer + sum(step for step in steps if step > 0) + array.dtype.itemsize
@@ -153,7 +153,7 @@ def _span(array: Foreign) -> tuple[int, int]:
 
 
 def _run(strided: Foreign, packed: Foreign, stream: int, *, packs: bool) -> None:
-    """From the strided array to the packed one, or back."""
+    """Packs from the strided array to the packed one, or unpacks in the other direction."""
     layout = _layout((strided.dtype.itemsize, strided.shape, strided.strides))
     memory, flat = _ffi.cast("char *", strided.pointer), _ffi.cast("char *", packed.pointer)
     source, target = (memory, flat) if packs else (flat, memory)
@@ -175,12 +175,12 @@ def _run(strided: Foreign, packed: Foreign, stream: int, *, packs: bool) -> None
 
 
 def _layout(key: Key) -> Any:
-    """The canonical layout of an array, relative to its first element; released with its last user."""
+    """The canonical layout of an array, relative to its first element; released with its last reference."""
     found = _layouts.get(key)
     if found is None:
         found = _make_layout(key)
         with _lock:
-            while len(_layouts) >= CACHE_SIZE:  # the oldest goes
+            while len(_layouts) >= CACHE_SIZE:  # evict the oldest
                 del _layouts[next(iter(_layouts))]
             _layouts[key] = found
     return found

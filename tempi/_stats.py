@@ -1,4 +1,4 @@
-"""What the engine did in this process."""
+"""Statistics of the engine in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LATE = "mpi4py.MPI was imported before tempi: import tempi first, or start the 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Calls of one function with a derived datatype, all left to the library, and the bytes of these."""
+    """Calls of one function with a derived datatype that went to the library, and their bytes."""
 
     calls: int
     bytes: int
@@ -29,10 +29,10 @@ class Fallback:
 class Stats:
     """A snapshot of the engine in this process.
 
-    `interposed` tells whether this process's MPI calls pass through the engine; where they do not,
-    `reason` says why. `abi` and `library` name the MPI that was found. `counters` are the engine's,
-    since the start of the process or the last reset. `fallbacks` tells of the functions that tempi does not act
-    in how many calls had a derived datatype, and the bytes of these.
+    `interposed`: whether this process's MPI calls pass through the engine; if not, `reason` says why.
+    `abi` and `library` name the MPI library that was found. `counters` are the engine's, since the start of the
+    process or the last reset. `fallbacks`: for each function that tempi does not implement, the number of calls
+    with a derived datatype and their bytes.
     """
 
     interposed: bool
@@ -43,7 +43,7 @@ class Stats:
     fallbacks: Mapping[str, Fallback] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getitem__(self, name: str) -> int:
-        """The counter of that name."""
+        """The value of the counter of that name."""
         return self.counters[current(name)]
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Stats:
 
 
 def stats() -> Stats:
-    """Counters of this process, and whether the engine is under its MPI calls."""
+    """Counters of this process, and whether the engine interposes its MPI calls."""
     info = _engine.ffi.new("tempi_engine_info *")
     _engine.check(_engine.lib.tempi_engine_query(info), doing="tempi.stats()")
     active = bool(info.active)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["fold", "overlap"]
 
-#: Bound on the search for two indices with one address, for axes that do not nest (NumPy's unit).
+#: Work limit of the search for two indices with one address, for axes that do not nest (NumPy's unit).
 _OVERLAP_WORK = 1_000_000
 
 
 def fold(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[tuple[int, int]]:
-    """The axes as (count, stride), innermost first, without those of one entry.
+    """The axes as (count, stride), innermost first, without axes of length one.
 
-    Neighbours that step through memory as one axis would are one, and so is a dense innermost axis
-    and the element: that one comes as (count, itemsize).
+    Neighbouring axes that step through memory like a single axis are merged. A dense innermost axis is merged
+    with the element and returned as (count, itemsize).
     """
     axes: list[tuple[int, int]] = []
     for count, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -39,8 +39,8 @@ def fold(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[tu
 def overlap(array: NDArray[Any]) -> str | None:
     """Why two indices share bytes, naming the axis; None if none do.
 
-    If all axes nest, one's step outside the span of the finer ones, none do. If not, axis by axis:
-    two indices that differ along it may be moved so that one of them has 0 there.
+    If all axes nest (the step of each is outside the span of the finer ones), none do. Otherwise test axis by
+    axis: two indices that differ along an axis may be shifted so that one of them is 0 there.
     """
     span = array.itemsize
     for stride, count in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)):

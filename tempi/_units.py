@@ -1,4 +1,4 @@
-"""Numbers as people read them: three digits and a unit."""
+"""Numbers for people: three digits and a unit."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def seconds(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """``64 KiB``, exact where it is a whole number of them."""
+    """``64 KiB``; exact for whole multiples of the unit."""
     if value < 1024:
         return f"{value:g} B"
     return _scaled(value, ((float(1 << 30), "GiB"), (float(1 << 20), "MiB"), (1024.0, "KiB")))
 
 
 def rate(value: float) -> str:
-    """Bytes a second: ``3.1 GB/s``"""
+    """Bytes per second: ``3.1 GB/s``"""
     return _scaled(value, ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")))

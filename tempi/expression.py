@@ -1,11 +1,11 @@
 """Datatypes written as text: ``vector(100, 1, 128, hvector(4, 1, 4096, FLOAT))``.
 
-Each MPI type constructor is a function of that name, with its arguments in MPI's order (the inner
-type last, then ``order='C'`` or ``'F'``); basic types are names with or without ``MPI_``. Numbers may be
+Each MPI type constructor is a function of that name with its arguments in MPI's order (the inner type
+last, then ``order='C'`` or ``'F'``); basic types are names with or without ``MPI_``. Numbers may be
 integer arithmetic, lists may be repeated or ranges: ``subarray([256+2]*3, [1,256,256], [1]*3, DOUBLE)``,
 ``indexed([1]*9, range(0,18,2), INT)``. Nothing is evaluated as Python.
 
-Structs are padded to the alignment of their members, as MPI libraries do. Errors name the position
+Structs are padded to the alignment of their members, as in MPI libraries. Errors name the position
 and the rule.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["Datatype", "ExpressionError", "State", "names", "parse"]
 
 
 class ExpressionError(TempiError, ValueError):
-    """The text is no datatype. `position` counts characters from 0; `rule` says what was expected."""
+    """The text is not a datatype. `position` counts characters from 0; `rule` says what was expected."""
 
     def __init__(self, text: str, position: int, rule: str) -> None:
         super().__init__(f"at character {position + 1}: {rule}\n  {text}\n  {' ' * position}^")
@@ -45,7 +45,7 @@ _ORDER = ("order", _WORD)
 class _Constructor:
     make: Callable[..., Datatype]
     parameters: tuple[tuple[str, str], ...]
-    optional: int = 0  # so many of the last parameters may be left out
+    optional: int = 0  # number of trailing parameters that may be omitted
 
     def usage(self, name: str) -> str:
         return f"{name}({', '.join(parameter for parameter, _ in self.parameters)})"
@@ -90,17 +90,17 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
-_MOST_ITEMS = 1 << 24  # of a list written as [...] * n
+_MOST_ITEMS = 1 << 24  # in a list written as [...] * n
 
 
 def _near(written: str, known: Iterable[str]) -> str:
-    """The end of a message that names what was probably meant; "" where nothing is like it."""
+    """The end of a message with the closest known name; "" if none is close."""
     found = difflib.get_close_matches(written, list(known), n=3, cutoff=0.7)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 class _Parser:
-    """Walks Python's syntax tree of the text; what it does not know is an error at its position."""
+    """Traverses Python's syntax tree of the text; an unknown node is an error at its position."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -113,7 +113,7 @@ class _Parser:
         return ast.get_source_segment(self.text, node) or ""
 
     def parse(self) -> Datatype:
-        # A basic type such as 2INT is no Python name; as MPI_2INT it is.
+        # A basic type such as 2INT is not a Python name; MPI_2INT is one.
         try:
             tree = ast.parse(self.text, mode="eval")
         except SyntaxError as error:
@@ -159,7 +159,7 @@ class _Parser:
             self.fail(node, f"{name}: {error}")
 
     def arguments(self, node: ast.Call, name: str, constructor: _Constructor) -> list[Any]:
-        """The arguments in order: those by position, then those by name."""
+        """The arguments in order: positional ones, then named ones."""
         usage = constructor.usage(name)
         parameters = constructor.parameters
         if len(node.args) > len(parameters):

@@ -1,8 +1,8 @@
-"""Layouts as plain values: what a datatype is, in strided form.
+"""Layouts as plain values: the strided form of a datatype.
 
-A layout lists, in the order of the packed stream, *boxes*: contiguous runs repeated along regular
+A layout lists *boxes* in the order of the packed stream: contiguous runs repeated along regular
 dimensions, and along an irregular one given as a table. Sizes, offsets, strides and positions are in
-bytes. The engine's own description of the same structures is in ``csrc/tempi.h``.
+bytes. ``csrc/tempi.h`` describes the engine's structures for the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Box", "Dim", "Layout", "Table", "from_engine"]
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """`count` steps of `stride` bytes in memory and `packed_stride` in the packed stream."""
+    """`count` steps of `stride` bytes in memory and `packed_stride` bytes in the packed stream."""
 
     count: int
     stride: int
@@ -34,9 +34,9 @@ class Dim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """An irregular dimension: where its entries lie, relative to the box. Read-only arrays.
+    """An irregular dimension: offsets of its entries relative to the box. Read-only arrays.
 
-    `lengths` is the bytes of each entry where the box's runs vary, else None.
+    `lengths`: bytes of each entry if the box's runs vary in length, else None.
     """
 
     offsets: Integers
@@ -59,7 +59,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Runs of `run` bytes (0: of the table's lengths), the first at `offset`, repeated along `dims`
+    """Runs of `run` bytes (0: lengths from the table), the first at `offset`, repeated along `dims`
     (outermost first) and the table."""
 
     offset: int
@@ -108,8 +108,8 @@ class Box:
 class Layout:
     """One element of a datatype: `size` packed bytes, in `runs` contiguous pieces of memory.
 
-    `lb` and `extent` place the elements of a message; `true_lb` and `true_ub` bound the bytes that are
-    touched; `footprint` is what the layout itself occupies in the engine.
+    `lb` and `extent` place the elements of a message; `true_lb` and `true_ub` bound the touched bytes;
+    `footprint` is the memory that the layout occupies in the engine.
     """
 
     size: int
@@ -129,7 +129,7 @@ class Layout:
 
     @property
     def true_extent(self) -> int:
-        """Bytes from the first that is touched to the last."""
+        """Bytes from the first touched byte to the last."""
         return self.true_ub - self.true_lb
 
     @property
@@ -139,7 +139,7 @@ class Layout:
 
     def rows(self, count: int = 1) -> Integers:
         """Every run of `count` elements as a row (packed position, memory offset, bytes), in packed
-        order; runs that continue one another are one row."""
+        order; adjacent runs are merged into one row."""
         if not self.boxes or count == 0:
             return np.zeros((0, 3), np.int64)
         rows = np.concatenate([box.rows() for box in self.boxes])
@@ -149,7 +149,7 @@ class Layout:
 
 
 def _merge(rows: Integers) -> Integers:
-    """Joins neighbouring rows where the second goes on in memory where the first ends."""
+    """Merges neighbouring rows if the second starts in memory where the first ends."""
     starts = np.ones(len(rows), bool)
     starts[1:] = rows[:-1, 1] + rows[:-1, 2] != rows[1:, 1]
     first = np.flatnonzero(starts)

@@ -1,8 +1,8 @@
-"""One MPI call by its C name, on buffers that are in host memory or a device's, for tests of the bounce.
+"""One MPI call by its C name, on buffers in host or device memory, for tests of the bounce buffers.
 
-A scenario makes its buffers through a `Kit` and says the call's arguments. It is run twice: with all
-buffers in host memory, which is the library alone, and with some of them on a device. The whole of each
-buffer, guards and gaps included, must then be the same.
+A scenario makes its buffers through a `Kit` and gives the call's arguments. It runs twice: with all buffers
+in host memory, which tests the library alone, and with some of them on a device. Afterwards the whole of
+each buffer, guards and gaps included, must be the same.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
     "xor",
 ]
 
-#: What this version does wrong by itself is listed in docs/device.md.
+#: Errors of this library version itself; docs/device.md lists them.
 MPICH_4 = "MPICH Version:\t4.0" in MPI.Get_library_version()
 
 _int = oracle.Named("INT")
 
-#: What elements the buffers have; none overlap.
+#: Datatypes of the buffers' elements; none overlap.
 TYPES: dict[str, oracle.Tree] = {
     "plain": _int,
     "strided": oracle.Vector(3, 1, 3, _int),
@@ -62,16 +62,16 @@ PLACES: dict[str, Places] = {
 }
 HOST: Places = {"in": lambda rank: False, "out": lambda rank: False}
 
-#: What a function answers that the library lacks.
+#: The result of a function that the library lacks.
 UNAVAILABLE = -1431655766
 
 
 Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_reduced: list[oracle.Tree] = []  # the type that is being reduced
+_reduced: list[oracle.Tree] = []  # the type being reduced
 
 
 def _xor(into: int, inout: int, length: int, _datatype: int) -> None:
-    """Bytes of the type map only: the library calls it on the program's own memory too."""
+    """Only the bytes of the type map: the library also applies it to the program's own memory."""
     count = ctypes.cast(length, ctypes.POINTER(ctypes.c_int))[0]
     offsets = oracle.element_offsets(_reduced[-1], count)
     low, size = int(offsets.min()), int(offsets.max() - offsets.min()) + 1
@@ -86,7 +86,7 @@ _callback = Callback(_xor)
 
 @functools.cache
 def xor() -> Any:
-    """The handle of an operation of the program's own, for every datatype."""
+    """The handle of a user-defined operation for every datatype."""
     entry = _engine.ffi.cast("uintptr_t", _engine.lib.tempi_engine_symbol(b"MPI_Op_create"))
     made = ctypes.c_void_p()
     assert ctypes.CFUNCTYPE(ctypes.c_int)(int(entry))(_callback, 1, ctypes.byref(made)) == 0
@@ -95,7 +95,7 @@ def xor() -> Any:
 
 @dataclass
 class Kit:
-    """Makes the arguments of one call in one form. `large`: its _c form."""
+    """Makes the arguments of one call in one form. `large`: the _c form."""
 
     comm: Any
     tree: oracle.Tree
@@ -134,7 +134,7 @@ class Kit:
         return any(memory.on_device for memory in self.memories)
 
     def send(self, count: int, *, here: bool = True) -> Any:
-        """An input buffer, or MPI_IN_PLACE in a run that says so, where the rank has it (`here`)."""
+        """An input buffer, or MPI_IN_PLACE if the run uses it, if the rank has one (`here`)."""
         if self.in_place and here:
             return ctypes.c_void_p(int(MPI.IN_PLACE))
         return self._memory("in", count)
@@ -192,7 +192,7 @@ class Requests:
 
 
 def bouncing(kind: str) -> set[str]:
-    """The functions that the table says bounce, of those with a COMMUNICATOR, FILE or WINDOW; "": with none."""
+    """Functions with bounces in the table that take a COMMUNICATOR, FILE or WINDOW; "": none of these."""
     rows = [row for row in all_rows() if row.bounce not in (Bounce.NONE, Bounce.REFUSED)]
     kinds = ("FILE", "WINDOW", "COMMUNICATOR")
     of = {row.name: next((k for k in kinds if row.function.of_kind(k)), "") for row in rows}
@@ -200,13 +200,13 @@ def bouncing(kind: str) -> set[str]:
 
 
 def bounced_somewhere(comm: Any, before: int) -> bool:
-    """Some rank's call went through host memory since."""
+    """Whether some rank's call used a bounce buffer since `before`."""
     return any(comm.allgather(snapshot()["bounced"] > before))
 
 
 @contextlib.contextmanager
 def committed_plainly(tree: oracle.Tree) -> Iterator[Any]:
-    """A vector or hindexed of TYPES by the function that has no _c, which mpi4py never calls."""
+    """A vector or hindexed of TYPES, made by the function without _c, which mpi4py never calls."""
     made = np.zeros(1, np.uint64 if MPI._sizeof(MPI.INT) == 8 else np.uint32)
     if isinstance(tree, oracle.Vector):
         calls.call("MPI_Type_vector", tree.count, tree.blocklength, tree.stride, MPI.INT, made)
@@ -231,8 +231,8 @@ def same_on_device(
     making: Callable[[oracle.Tree], Any] = committed,
     **options: Any,
 ) -> None:
-    """The scenario leaves the same bytes in all its buffers, whatever memory they are. `told`: every rank
-    uses all buffers that it makes, so that the counter tells whether they were on a device."""
+    """The scenario leaves the same bytes in all its buffers, in any memory. `told`: every rank uses all buffers
+    that it makes, so that the counter shows whether they were on a device."""
     with contextlib.nullcontext(MPI.INT) if tree == "plain" else making(TYPES[tree]) as datatype:
         plain, device = (Kit(comm, TYPES[tree], datatype, where, **options) for where in (HOST, PLACES[places]))
         before = snapshot()["bounced"]

@@ -1,7 +1,7 @@
-"""MPI functions called by their C names, where mpi4py has no way to pass the arguments as they are.
+"""Calls MPI functions by their C names, for arguments that mpi4py cannot pass unchanged.
 
-``call("MPI_Pack", ...)`` calls what a C program would call: tempi's own entry. Plain names, ``_c``
-names and ``PMPI_`` names are all there. Arguments are numbers, NumPy arrays and mpi4py's objects.
+``call("MPI_Pack", ...)`` calls the same function as a C program: tempi's entry. Plain names, ``_c``
+names and ``PMPI_`` names are available. Arguments are numbers, NumPy arrays and mpi4py objects.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from world import MPI, Memory, placement
 __all__ = ["call", "code_of", "has", "library_agrees", "pack", "unchecked", "unpack"]
 
 
-#: A mpi4py that was built for an older MPI has no sessions.
+#: An mpi4py built for an older MPI has no sessions.
 HANDLES = (MPI.Datatype, MPI.Comm, MPI.Request, MPI.Op, MPI.Win, MPI.File, MPI.Info, getattr(MPI, "Session", MPI.Comm))
 
 
 def _address(name: str) -> int:
-    """tempi's entry, or the library's own where tempi has none."""
+    """tempi's entry, or the library's if tempi has none."""
     entry = _engine.lib.tempi_engine_entry(name.encode()) or _engine.lib.tempi_engine_symbol(name.encode())
     return int(_engine.ffi.cast("uintptr_t", entry))
 
 
 def has(name: str) -> bool:
-    """Does the MPI library below have that function itself?"""
+    """Whether the MPI library itself has that function."""
     found = _engine.lib.tempi_engine_symbol(name.encode())
     return bool(found != _engine.ffi.NULL)
 
@@ -47,13 +47,13 @@ def _converted(argument: Any) -> Any:
 
 
 def code_of(name: str, *arguments: Any) -> int:
-    """What the function returns. Counts are C ints: wrap longer ones."""
+    """The function's return code. Counts are C ints: wrap longer ones."""
     function = ctypes.CFUNCTYPE(ctypes.c_int)(_address(name))
     return int(function(*(_converted(argument) for argument in arguments)))
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Raises MPI.Exception for an error that comes back."""
+    """Raises MPI.Exception if the call returns an error."""
     code = code_of(name, *arguments)
     if code != MPI.SUCCESS:
         raise MPI.Exception(code)
@@ -64,7 +64,7 @@ def _number(name: str, value: int) -> Any:
 
 
 def pack(memory: Any, datatype: Any, out: Any, position: int, comm: Any, name: str = "MPI_Pack") -> int:
-    """The position behind the packed bytes. `out` must be contiguous."""
+    """The position after the packed bytes. `out` must be contiguous."""
     at = _number(name, position)
     count, size = _number(name, memory.count), _number(name, len(out))
     call(name, memory, count, datatype, out, size, ctypes.byref(at), comm)
@@ -72,7 +72,7 @@ def pack(memory: Any, datatype: Any, out: Any, position: int, comm: Any, name: s
 
 
 def unpack(packed: Any, position: int, memory: Any, datatype: Any, comm: Any, name: str = "MPI_Unpack") -> int:
-    """The position behind the unpacked bytes."""
+    """The position after the unpacked bytes."""
     at = _number(name, position)
     count, size = _number(name, memory.count), _number(name, len(packed))
     call(name, packed, size, ctypes.byref(at), memory, count, datatype, comm)
@@ -80,7 +80,7 @@ def unpack(packed: Any, position: int, memory: Any, datatype: Any, comm: Any, na
 
 
 def library_agrees(memory: Memory, datatype: Any) -> bool:
-    """Does the library by itself pack and unpack as the type map says? Some types they get wrong."""
+    """Whether the library alone packs and unpacks by the type map. Libraries get some types wrong."""
     with placement.host():
         here, back = Memory(memory.tree, memory.count).fill(1), Memory(memory.tree, memory.count)
     packed = here.packed
@@ -92,7 +92,7 @@ def library_agrees(memory: Memory, datatype: Any) -> bool:
 
 
 def unchecked() -> bool:
-    """Was the library built without checks of arguments? Then a wrong one is no error, but chance."""
+    """Whether the library was built without argument checks; then a wrong argument has undefined results."""
     comm = MPI.COMM_SELF.Dup()
     comm.Set_errhandler(MPI.ERRORS_RETURN)
     try:

@@ -8,7 +8,7 @@ from tempi import MPI
 
 __all__ = ["COMMS", "graph", "halves", "make", "ring"]
 
-#: What `make` makes.
+#: Kinds of communicators for `make`.
 COMMS = ["Intracomm", "Cartcomm", "Graphcomm", "Distgraphcomm", "Split", "Dup"]
 
 

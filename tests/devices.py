@@ -1,4 +1,4 @@
-"""Memory of a CUDA device, emulated or real, for tests: what a CUDA program would do, by ctypes."""
+"""Memory of a CUDA device, emulated or real, for tests: the calls of a CUDA program, through ctypes."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class HostPack:
 
 
 def order(device: int, first: int, then: int) -> None:
-    """`then` waits for what `first` holds."""
+    """Makes `then` wait for the work in `first`."""
     event = ctypes.c_void_p()
     with current(device):
         call_in(driver(), "cuEventCreate", ctypes.byref(event), ctypes.c_uint(2))
@@ -125,7 +125,7 @@ class Stream:
 
 def overwrite(array: DeviceArray, values: Any, stream: int) -> DeviceArray:
     """Puts a copy of `values` over all of the array's allocation into the stream; it has not run on return.
-    Its source is returned, to be kept until then."""
+    Returns its source, which must live until then."""
     source = DeviceArray.from_numpy(np.broadcast_to(values, array.memory.size).astype(np.uint8))
     with current(array.device):
         addresses = ctypes.c_uint64(array.memory.pointer), ctypes.c_uint64(source.pointer)
@@ -136,7 +136,7 @@ def overwrite(array: DeviceArray, values: Any, stream: int) -> DeviceArray:
 
 @contextlib.contextmanager
 def patient() -> Iterator[None]:
-    """In the block no work of a stream runs before somebody waits for it."""
+    """Within the block, stream work runs only when a call waits for it."""
     library = driver()
     delay = ctypes.c_int64.in_dll(library, "tempi_emulator_delay_ns")
     before = delay.value

@@ -1,4 +1,4 @@
-"""The ground of `oracle`: what a type map is, what a tree is, and the named types as trees."""
+"""The basis of `oracle`: type maps, trees, and the named types as trees."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _type_map(tree: Tree) -> TypeMap:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A datatype. Subclasses say what it means, and how it is written and built."""
+    """A datatype. Subclasses define its type map, its text, and how it is built."""
 
     @property
     def type_map(self) -> TypeMap:

@@ -28,7 +28,7 @@ Dim = tuple[int, int, int]  # count, stride, packed stride
 
 
 def _internal() -> tuple[Any, Any]:
-    """cffi's view of the same library with what csrc/pack/pack.h declares beyond tempi.h."""
+    """cffi's view of the same library, with the declarations of csrc/pack/pack.h that tempi.h lacks."""
     csrc = Path(__file__).resolve().parent.parent / "csrc"
     ffi = FFI()
     for name in ("tempi.h", "pack/pack.h"):
@@ -143,7 +143,7 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Fenced:
-    """So many whole pages, readable and writable, between two that nobody may touch."""
+    """Whole pages, readable and writable, between two inaccessible ones."""
 
     def __init__(self, inner: int) -> None:
         pages = mmap.mmap(-1, inner + 2 * PAGE)
@@ -153,7 +153,7 @@ class Fenced:
             assert _libc.mprotect(end, PAGE, 0) == 0
 
 
-_SMALL = 1 << 18  # of these some are kept: to map and to protect takes longer than most cases do
+_SMALL = 1 << 18  # up to this size pages are cached: mapping and protecting takes longer than most cases
 _kept: defaultdict[int, list[Fenced]] = defaultdict(list)
 
 

@@ -76,7 +76,7 @@ class Slurm:
 
 
 def _ports(n: int) -> list[int]:
-    """So many that nobody listens on."""
+    """That many unused ports."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
         for each in sockets:

@@ -207,7 +207,7 @@ class Memory:
         return oracle.pack(self.tree, self.count, self._get(), self.origin)
 
     def message(self, datatype: Any) -> list[Any]:
-        """The buffer, count and type of a call. A request that is made with it keeps the memory."""
+        """The buffer, count and type of a call. A request made with it keeps the memory alive."""
         if self._device:
             return [self._device.at(self._shift + self.origin), self.count, datatype]
         return [self._whole[self.origin :], self.count, datatype]

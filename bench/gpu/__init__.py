@@ -1,3 +1,3 @@
-"""What is measured on a GPU: shapes, memory of known bytes, subjects, and the bars that they are held against."""
+"""GPU measurements: shapes, memory of known bytes, subjects, and the targets."""
 
 from __future__ import annotations

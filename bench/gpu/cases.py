@@ -1,8 +1,8 @@
-"""The shapes that kernels pack and unpack on a GPU: bytes at places that are known without tempi.
+"""The shapes that kernels pack and unpack on a GPU; the positions of their bytes are computed without tempi.
 
-A case says where the byte at each packed position lies (`places`), which checks everybody, how the layout
-is made, and, where there is one, the pitched copy of the CUDA driver and the strided array that mean the
-same bytes. Offsets and sizes are in bytes.
+A case gives the memory offset of the byte at each packed position (`places`), which serves to check every
+subject, the layout, and, if they exist, the CUDA driver's pitched copy and the strided array of the same
+bytes. Offsets and sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ RUNS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB)
 WIDE_STRIDES = (512, 4096)
 EDGES = (258, 514)
-SHIFT = 8  # of the misaligned ones
+SHIFT = 8  # of the misaligned cases
 
 
 @dataclass(frozen=True, slots=True)
 class Case(abc.ABC):
-    """One shape; its first byte is `shift` bytes behind an aligned address."""
+    """One shape; its first byte is `shift` bytes after an aligned address."""
 
     @property
     @abc.abstractmethod
@@ -45,12 +45,12 @@ class Case(abc.ABC):
     @property
     @abc.abstractmethod
     def span(self) -> int:
-        """Bytes of memory that hold it, `shift` included."""
+        """Bytes of memory that contain it, `shift` included."""
 
     @property
     @abc.abstractmethod
     def run(self) -> int:
-        """Bytes that lie together."""
+        """Bytes of a contiguous run."""
 
     @property
     def shift(self) -> int:
@@ -58,11 +58,11 @@ class Case(abc.ABC):
 
     @abc.abstractmethod
     def places(self, positions: Integers) -> Integers:
-        """Offset in memory of the bytes at these packed positions, `shift` not included."""
+        """Memory offsets of the bytes at these packed positions, `shift` not included."""
 
     @abc.abstractmethod
     def raw_layout(self) -> Any:
-        """The layout as the engine's constructors make it."""
+        """The layout from the engine's constructors."""
 
     def pitched(self) -> Pitched | None:
         """The same bytes as a pitched copy, `shift` not included."""
@@ -70,7 +70,7 @@ class Case(abc.ABC):
 
 
 def made(constructor: str, *arguments: Any) -> Any:
-    """What tempi_layout_<constructor> makes, freed with the object."""
+    """The result of tempi_layout_<constructor>, freed with the object."""
     ffi, lib = _engine.ffi, _engine.lib
     out = ffi.new("tempi_layout **")
     _engine.check(getattr(lib, f"tempi_layout_{constructor}")(*arguments, out), doing=f"layout of {constructor}")
@@ -92,7 +92,7 @@ def layout_of(case: Case) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Vector(Case):
-    """Runs of `length` at every `stride`."""
+    """Runs of `length` every `stride`."""
 
     size: int
     length: int
@@ -199,7 +199,7 @@ class Indexed(Case):
         return 16
 
     def _blocks(self) -> Integers:
-        """A quarter of those that there are."""
+        """Block numbers, a quarter of all blocks."""
         return 16 * np.random.default_rng(self.size).permutation(self.span // 16)[: self.size // 16]
 
     def places(self, positions: Integers) -> Integers:
@@ -221,7 +221,7 @@ def _vectors(sizes: tuple[int, ...], runs: tuple[int, ...], misaligned: bool) ->
 
 
 def all_cases() -> list[Case]:
-    """Every shape that the targets are stated for."""
+    """Every shape with a target."""
     cases: list[Case] = list(_vectors(SIZES, RUNS, False))
     cases += _vectors((64 * KIB, 16 * MIB, 256 * MIB), RUNS, True)
     cases += [Face(edge, axis) for edge in EDGES for axis in range(3)]
@@ -229,14 +229,14 @@ def all_cases() -> list[Case]:
 
 
 def quick_cases() -> list[Case]:
-    """A sample of them that takes seconds."""
+    """A selection that takes seconds."""
     cases: list[Case] = list(_vectors((64 * KIB, 64 * MIB), (4, 8, 16, 1024), False))
     cases += _vectors((64 * MIB,), (8,), True)
     return [*cases, *(Face(258, axis) for axis in range(3)), Indexed(16 * MIB)]
 
 
 def tiny_cases() -> list[Case]:
-    """Every kind of them for the emulated device, which is right or wrong and has no speed."""
+    """One of every kind for the emulated device, only to check correctness."""
     cases: list[Case] = list(_vectors((16 * KIB,), RUNS[:-1], False))
     cases += _vectors((4 * KIB,), (4, 8, 64), True)
     return [*cases, *(Face(18, axis) for axis in range(3)), Indexed(16 * KIB)]

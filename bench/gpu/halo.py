@@ -1,4 +1,4 @@
-"""The packs of one halo exchange: 26 regions of 8 fields of doubles, as 208 messages would have them."""
+"""The packs of one halo exchange: 26 regions of 8 fields of doubles, as in 208 messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIRECTIONS = [offset for offset in product((-1, 0, 1), repeat=3) if any(offset)]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A box of one field's cells, and where its bytes lie in the packed ones."""
+    """A box of one field's cells, and the position of its bytes in the packed ones."""
 
     field: int
     starts: tuple[int, ...]
@@ -57,11 +57,11 @@ class Halo:
 
     @property
     def nbytes(self) -> int:
-        """What is packed, as much as there is halo."""
+        """Packed bytes, equal to the size of the halo."""
         return 8 * self.fields * (self.edge**3 - self.points**3)
 
     def regions(self, op: str) -> Iterator[Region]:
-        """What is sent (pack) or received (unpack); each direction of all fields, then the next."""
+        """Regions to send (pack) or receive (unpack); one direction of all fields after the other."""
         packed = 0
         for direction in DIRECTIONS:
             sizes = tuple(self.radius if step else self.points for step in direction)
@@ -101,18 +101,18 @@ class Bench:
         return gpu_cases.canonical(raw), field, self.memory.packed + region.packed
 
     def work(self, op: str) -> device_work.Work:
-        """All of them as one piece of work."""
+        """All of them as one unit of work."""
         return device_work.work(op, [self._part(region) for region in self.halo.regions(op)], self.driver.ordinal)
 
     def works(self, op: str) -> list[device_work.Work]:
-        """Each by itself."""
+        """Each as its own unit of work."""
         parts = [self._part(region) for region in self.halo.regions(op)]
         made = [device_work.work(op, [part], self.driver.ordinal) for part in parts]
         self._kept.append(made)
         return made
 
     def copies(self, op: str) -> list[tuple[int, tuple[int, ...]]]:
-        """A copy by the driver for each."""
+        """One driver copy for each."""
         edge, row = self.halo.edge, 8 * self.halo.edge
         copies = []
         for region in self.halo.regions(op):
@@ -125,7 +125,7 @@ class Bench:
         self._kept.append(copies)
         return [cuda_driver.copy_call(self.driver, copy) for copy in copies]
 
-    # -- right or wrong ------------------------------------------------------------------------------
+    # -- verification --------------------------------------------------------------------------------
 
     def _cells(self, data: Bytes) -> Any:
         edge = self.halo.edge

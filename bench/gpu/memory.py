@@ -1,4 +1,4 @@
-"""Device memory of known bytes, and what has to be in it after a pack or an unpack."""
+"""Device memory of known bytes, and its expected content after a pack or an unpack."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tempi.bench.gpu import cases as gpu_cases
 from tempi.measure import worker
 from tempi.measure.cuda_driver import Bytes, Driver
 
-#: The bytes repeat after this many: no stride of a case divides it.
+#: Period of the byte pattern: no stride of a case divides it.
 PERIOD = 8 * 131071
 POISON = 0x5A
 GUARD = 64
-#: Up to here every byte is compared, above it three windows.
+#: Up to this size every byte is compared, above it three windows.
 ALL, WINDOW = 4 * MIB, 64 * KIB
 
 Run = Callable[[], object]
 
 
 class Memory:
-    """`span` bytes for strided data, `size` and a guard behind them for packed data."""
+    """`span` bytes for strided data; `size` bytes and a guard after them for packed data."""
 
     def __init__(self, driver: Driver, span: int, size: int) -> None:
         self.driver, self.span, self.size = driver, span, size
@@ -36,7 +36,7 @@ class Memory:
         self.driver.free(self.packed)
 
     def restore(self, address: int, size: int) -> None:
-        """The pattern from `address` on; a copy of its beginning is the pattern again."""
+        """Restores the pattern from `address` on; copies of its beginning continue the pattern."""
         held = min(PERIOD, size)
         self.driver.write(address, self.pattern[:held])
         while held < size:
@@ -45,12 +45,12 @@ class Memory:
             held += more
 
     def at(self, offsets: gpu_cases.Integers) -> Bytes:
-        """The bytes of the pattern there."""
+        """The pattern's bytes at these offsets."""
         return self.pattern[offsets % PERIOD]
 
 
 def windows(case: gpu_cases.Case) -> Iterator[gpu_cases.Integers]:
-    """Packed positions to be compared. Random places are compared all, as no window has them together."""
+    """Packed positions to compare. Random places are all compared, since no window contains adjacent ones."""
     if case.nbytes <= ALL or isinstance(case, gpu_cases.Indexed):
         yield np.arange(case.nbytes)
         return
@@ -65,7 +65,7 @@ def _differing(found: Bytes, expected: Bytes, what: str) -> str | None:
 
 
 def wrong_pack(memory: Memory, case: gpu_cases.Case, run: Run) -> str | None:
-    """What a pack from `strided + shift` to `packed` did wrong."""
+    """The error of a pack from `strided + shift` to `packed`, or None."""
     driver = memory.driver
     driver.fill(memory.packed, POISON, case.nbytes + GUARD)
     run()
@@ -80,7 +80,7 @@ def wrong_pack(memory: Memory, case: gpu_cases.Case, run: Run) -> str | None:
 
 
 def wrong_unpack(memory: Memory, case: gpu_cases.Case, run: Run) -> str | None:
-    """What an unpack from `packed` to `strided + shift` did wrong, gaps included."""
+    """The error of an unpack from `packed` to `strided + shift`, gaps included, or None."""
     driver = memory.driver
     memory.restore(memory.packed, case.nbytes)
     driver.fill(memory.strided, POISON, case.span)

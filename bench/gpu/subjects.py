@@ -1,4 +1,4 @@
-"""Who packs and unpacks on the GPU: tempi's kernels, the driver's pitched copies, and CuPy."""
+"""The subjects that pack and unpack on the GPU: tempi's kernels, the driver's pitched copies, and CuPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tempi_work(memory: Memory, case: gpu_cases.Case, op: str) -> Work:
 
 
 def driver_timer(memory: Memory, case: gpu_cases.Case, op: str) -> _native.Timer | None:
-    """cuMemcpy2DAsync or cuMemcpy3DAsync; None for a shape that they do not know."""
+    """cuMemcpy2DAsync or cuMemcpy3DAsync; None for a shape that they do not support."""
     shape = case.pitched()
     if shape is None or shape.pitch > memory.driver.attribute(cuda_driver.MAX_PITCH):
         return None
@@ -37,7 +37,7 @@ def driver_timer(memory: Memory, case: gpu_cases.Case, op: str) -> _native.Timer
 
 
 def why_no_cupy(driver: Driver) -> str | None:
-    """Why CuPy takes no part, or None."""
+    """Why CuPy is left out, or None."""
     if driver.emulated:
         return "CuPy needs a real GPU"
     try:
@@ -63,7 +63,7 @@ def _cupy_array(address: int, shape: Sequence[int], strides: Sequence[int], word
 class CuPy:
     """The strided array of a case: ``ascontiguousarray`` of it, or the assignment to it.
 
-    What is packed is a new array from CuPy's pool, as its users have it; `into` copies it to where it is
+    A pack returns a new array from CuPy's pool, as CuPy's users get it; `into` copies it to the memory that is
     checked."""
 
     memory: Memory
@@ -98,7 +98,7 @@ class CuPy:
 
 
 def cupy_subject(memory: Memory, case: gpu_cases.Case, op: str) -> CuPy | None:
-    """None for a shape that is no strided array."""
+    """None for a shape that is not a strided array."""
     shape = case.pitched()
     if shape is None:
         return None

@@ -1,5 +1,5 @@
-"""What the records of ``tempi bench gpu`` say: the memory's rates, each kernel's share of its bound, and
-whether the targets are met. Pure: records in, values out.
+"""Evaluates the records of ``tempi bench gpu``: the memory's rates, each kernel's fraction of its bound, and
+whether the targets are met. Pure functions: records in, values out.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from tempi.bench.cases import MIB
 from tempi.bench.stats import Interval
 from tempi.measure.records import Record
 
-#: The targets: shares of the sector bound from LARGE packed bytes on, by bytes that lie together.
+#: The targets: fractions of the sector bound from LARGE packed bytes on, by bytes of a contiguous run.
 LARGE, SHARES = 64 * MIB, ((16, 0.9), (4, 0.8))
-#: "Never slower" means: not surely by more than this.
+#: "Never slower" means: not surely slower by more than this factor.
 SLOWER = 1.02
-#: Seconds that 64 KiB may take longer than an empty launch and a wait.
+#: Seconds that 64 KiB may take in addition to an empty launch and a wait.
 LATENCY = 2e-6
 
 
 class NoRatesError(ValueError):
-    """The records do not tell how fast the card copies."""
+    """The records do not contain the card's copy rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Bytes a second of the card's memory, read and written together; its granule in bytes; and what a byte of a
-    sector that is written in part costs on top, 0 to 1."""
+    """Bytes per second of the card's memory, read and written together; its granule in bytes; and the extra cost of a
+    byte in a partly written sector, 0 to 1."""
 
     copy: float
     granule: int
@@ -44,18 +44,18 @@ def _median(found: Iterable[Record], case: str, op: str) -> float | None:
 
 
 def granule_of(times: Sequence[float]) -> int:
-    """From the times to fetch 32 of every 128 bytes at 0, 16 and 48 behind a multiple of 128.
+    """The granule, from the times to fetch 32 of every 128 bytes at offsets 0, 16 and 48 from a multiple of 128.
 
-    At 16 they lie in two sectors of 32 bytes and in one of 64; at 48 in two of either. The step that costs
-    more tells which."""
+    At 16 they span two sectors of 32 bytes but one of 64; at 48 two of either size. The step with the larger
+    increase gives the granule."""
     at_0, at_16, at_48 = times
     return 32 if at_16 / at_0 > at_48 / at_16 else 64
 
 
 def fill_of(copy: float, granule: int, size: int, halves: float, wholes: float) -> float:
-    """The cost of a partly written sector's byte, from the times to write 16 and 32 of every 128 bytes, `size`
-    packed bytes each. The second writes whole sectors, where they are of 32 bytes, and tells how near the
-    kernel comes to the rate."""
+    """The extra cost of a byte in a partly written sector, from the times to write 16 and 32 of every 128 bytes, with
+    `size` packed bytes each. With sectors of 32 bytes the second writes whole ones, and shows how close the kernel
+    comes to the rate."""
     written = 32 * (size // 16) if granule == 32 else 64 * (size // 16)
     efficiency = min(1.0, 2 * size / (wholes * copy)) if granule == 32 else 1.0
     return min(1.0, max(0.0, (halves * copy * efficiency - size - written) / written))
@@ -91,28 +91,28 @@ class Row:
     seconds: Mapping[str, float]
     share: Interval
     wanted: float | None
-    against: Mapping[str, Interval]  # other's time over tempi's
+    against: Mapping[str, Interval]  # the other subject's time over tempi's
 
     @property
     def below(self) -> bool:
-        """Surely below the wanted share."""
+        """Surely below the target fraction."""
         return self.wanted is not None and self.share.high < self.wanted
 
     @property
     def slower_than(self) -> tuple[str, ...]:
-        """Whom tempi is surely slower than."""
+        """The subjects that are surely faster than tempi."""
         return tuple(name for name, ratio in self.against.items() if 1 / ratio.high > SLOWER)
 
 
 def wanted_share(size: int, run: int) -> float | None:
-    """The target for a shape; None where there is none."""
+    """The target for a shape, or None."""
     if size < LARGE:
         return None
     return next((share for least, share in SHARES if run >= least), None)
 
 
 def bound_seconds(record: Record, measured: Rates) -> float:
-    """The sector bound of a pack or unpack at the rates of the card."""
+    """The sector bound of a pack or unpack at the card's rates."""
     moved, filled = record.meta["moved"][str(measured.granule)]
     return float((moved + measured.fill * filled) / measured.copy)
 
@@ -146,7 +146,7 @@ def rows(found: Sequence[Record], measured: Rates) -> list[Row]:
 
 
 def latency(found: Iterable[Record], op: str) -> Interval | None:
-    """Seconds that 64 KiB, packed or unpacked and waited for, take longer than an empty launch and a wait."""
+    """Seconds that 64 KiB, packed or unpacked and waited for, take in addition to an empty launch and a wait."""
     part = of_part(found, "launches")
     own = [value for record in part if record.op == f"{op} and wait" for value in record.seconds]
     empty = [value for record in part if record.op == "empty and wait" for value in record.seconds]
@@ -164,7 +164,7 @@ def fused_launches(found: Iterable[Record], op: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A target, what was measured, and whether it is met; None: not measured in this run."""
+    """A target, the measured value, and whether it is met; None: not measured in this run."""
 
     text: str
     measured: str
@@ -214,7 +214,7 @@ def _fused_bar(found: Sequence[Record], op: str) -> Bar:
 
 
 def wrong_bar(found: Sequence[Record]) -> Bar:
-    """Everything that was packed, sent or exchanged had the right bytes."""
+    """All packed, sent or exchanged bytes were right."""
     checked = [record for record in found if record.meta.get("checked") or record.op == "check"]
     refused = suite.refusals(found)
     text = "every answer right"

@@ -1,12 +1,12 @@
-"""``tempi bench gpu``: what a GPU does, and what tempi makes of it.
+"""``tempi bench gpu``: the GPU's rates, and tempi's performance on it.
 
 1. rates     the copy rate, the granule of the memory, the cost of writing part of a sector
 2. kernels   packs and unpacks of many shapes against the sector bound, the driver's copies and CuPy
 3. launches  a launch and a wait; the halo's packs in one launch
-4. messages  two ranks that share the card, each method, the library where it can, by hand
+4. messages  two ranks that share the card, each method, a CUDA-aware library, by hand
 5. halo      `tempi bench halo --memory device`
 
-Each part's records go to a file of its own in a folder named by the card. On the emulated device
+Each part's records go to a separate file in a folder named after the card. On the emulated device
 everything is checked, nothing is timed, and the folder is called "emulated".
 """
 
@@ -32,14 +32,14 @@ from tempi.measure.records import Record, RecordError
 
 PARTS = (*GPU_PARTS, "messages", "halo")
 RESULTS = Path("results/gpu")
-TOLD = 8  # of what misses a target
+TOLD = 8  # most shapes to list of those that miss a target
 QUICK_METHODS = ("auto", "oneshot", "staged")
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only, no times"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`seconds`: budget of one line; `memory`: bytes of device memory, 0: half of what is free."""
+    """`seconds`: budget of one line; `memory`: bytes of device memory, 0: half of the free memory."""
 
     parts: tuple[str, ...]
     seconds: float
@@ -99,7 +99,7 @@ NEEDS_MPI = ("messages", "halo")
 
 
 def why_not(part: str, common: suite.Common, options: Options) -> str | None:
-    """Why a part with several ranks is left out, or None. The halo is a program in C."""
+    """Why a part with several ranks is skipped, or None. The halo is a program in C."""
     if part not in NEEDS_MPI:
         return None
     try:
@@ -117,7 +117,7 @@ def why_not(part: str, common: suite.Common, options: Options) -> str | None:
 
 
 def measure(console: Console, common: suite.Common, options: Options) -> dict[str, list[Record]]:
-    """The records of each part, written as soon as they are there."""
+    """The records of each part, written as soon as the part is done."""
     card = card_name()
     folder = Path(options.out) if options.out else RESULTS / card
     found: dict[str, list[Record]] = {}
@@ -139,7 +139,7 @@ def card_name() -> str:
 
 
 def read(folder: Path) -> list[Record]:
-    """All parts that a folder has. Raises `RecordError`."""
+    """All parts in a folder. Raises `RecordError`."""
     files = [folder / f"{part}.json" for part in PARTS]
     found = [record for file in files if file.is_file() for record in records.read(file)]
     if not found:
@@ -151,7 +151,7 @@ def read(folder: Path) -> list[Record]:
 
 
 def is_emulated(found: Sequence[Record]) -> bool:
-    """Does any record come from a test device, whatever else it says?"""
+    """Whether any record comes from a test device, whatever its other fields say."""
     return any(_from_emulator(record.meta) for record in found)
 
 
@@ -162,7 +162,7 @@ def _from_emulator(meta: Mapping[str, Any]) -> bool:
 
 
 def checked_table(found: dict[str, list[Record]]) -> Table:
-    """What was right on the emulated device. It has no times."""
+    """Results that were right on the emulated device, without times."""
     made = Table("part", "checked on the EMULATED device", "wrong")
     for part, taken in found.items():
         bar = gpu_verdict.wrong_bar(taken)
@@ -172,7 +172,7 @@ def checked_table(found: dict[str, list[Record]]) -> Table:
 
 
 def kernels_table(found: Sequence[Row], least: int = 64 * MIB) -> Table:
-    """The shapes of `least` packed bytes and more (or the largest that there are), and the faces."""
+    """The shapes of at least `least` packed bytes (or the largest available), and the faces."""
     most = max((one.size for one in found), default=0)
     shown = [one for one in found if one.size >= min(least, most) or one.case.startswith("face")]
     made = Table(title="Packs and unpacks by device time; of bound: the sector bound over tempi's time")
@@ -189,7 +189,7 @@ def kernels_table(found: Sequence[Row], least: int = 64 * MIB) -> Table:
 
 
 def messages_table(found: Sequence[Record]) -> Table:
-    """One way, in microseconds, of the methods, and the hand-packed message beside the first of them."""
+    """One-way times of the methods in microseconds, and the hand-packed message beside the first."""
     part = gpu_verdict.of_part(found, "messages")
     made = Table(title="One way between two ranks on one card, us")
     made.add_column("case")
@@ -241,7 +241,7 @@ def title_of(found: Sequence[Record]) -> str:
 
 
 def show(console: Console, found: dict[str, list[Record]]) -> bool:
-    """Prints the tables, the targets last. Whether none was missed and every answer was right."""
+    """Prints the tables, the targets last. Returns whether no target was missed and every answer was right."""
     everything = [record for taken in found.values() for record in taken]
     for record in everything:
         if record.meta.get("left_out"):
@@ -284,7 +284,7 @@ def _show_measured(console: Console, found: dict[str, list[Record]], everything:
 
 
 def run(common: suite.Common, options: Options) -> bool:
-    """Measures, writes and prints. Whether every answer was right and no target was missed."""
+    """Measures, writes and prints. Returns whether every answer was right and no target was missed."""
     console = common.console()
     found = measure(console, common, options)
     if common.json:

@@ -1,4 +1,4 @@
-"""docs/gpu.md, made from the records of ``tempi bench gpu``; without records it says how they are taken."""
+"""docs/gpu.md, made from the records of ``tempi bench gpu``; without records it explains how to take them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ To be measured: no record of a GPU is here yet.
 
 
 class PageError(ValueError):
-    """Records that must not be shown as a GPU's."""
+    """Records that must not be presented as a GPU's."""
 
 
 def markdown(table: Table) -> Iterator[str]:
@@ -123,7 +123,7 @@ def card(found: Sequence[Record]) -> Iterator[str]:
 
 
 def model(found: Sequence[Record]) -> Iterator[str]:
-    """How well the calibrated model chooses. Raises PageError for a test device."""
+    """The quality of the calibrated model's choices. Raises PageError for a test device."""
     if suite_gpu.is_emulated(found):
         raise PageError("these records are of the emulated device: CUDA on the CPU has no speed to be shown")
     rows = suite_model_device.rows(found)

@@ -1,15 +1,15 @@
 """``tempi bench halo``: a 3-D halo exchange with subarray datatypes.
 
-1. The program is compiled with the MPI's compiler (kept for the next time).
+1. The program is compiled with the MPI library's compiler (and cached).
 2. Every cell is verified on `check_ranks` ranks, for each subject.
-3. It is timed with tempi preloaded: library (tempi switched off), tempi and hand take turns in one
+3. It is timed with tempi preloaded: library (tempi switched off), tempi and hand are interleaved in one
    process. Each run verifies every cell again, before and after.
-4. It is timed without any preload ("plain"), to show that "library" in step 3 is the library as it is.
-   The machine changes between launches, so both are held against the hand-packed exchange that took
-   turns with them.
+4. It is timed without any preload ("plain"), to show that "library" in step 3 is the unmodified library.
+   The machine changes between launches, so both are compared with the hand-packed exchange interleaved
+   with them.
 
-With the fields in device memory the library takes part where it says that it takes device addresses. On
-the emulated device (docs/emulator.md) cells are verified and nothing is timed.
+With the fields in device memory the library takes part if it says that it is CUDA-aware. On the emulated
+device (docs/emulator.md) cells are verified and nothing is timed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only, no times"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is exchanged, on how many ranks, and for how long (seconds)."""
+    """The exchange, the number of ranks, and the time budget (seconds)."""
 
     ranks: int
     check_ranks: int
@@ -59,7 +59,7 @@ class Row:
 
 
 def _preload() -> dict[str, str]:
-    """tempi before whatever else is preloaded."""
+    """Puts tempi before other preloads."""
     from tempi import _engine
 
     others = os.environ.get("LD_PRELOAD")
@@ -73,12 +73,12 @@ def exchange_group(found: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def baseline(exchange: Mapping[str, list[Record]]) -> str:
-    """What speed-ups are over: the library, or by hand where it cannot reach the memory."""
+    """The subject that speed-ups refer to: the library, or hand if the library cannot access the memory."""
     return "library" if suite.samples(exchange.get("library")) else "hand"
 
 
 def _speedup(exchange: Mapping[str, list[Record]], subject: str) -> Interval | None:
-    """Over the baseline; that of the plain run by way of the hand-packed exchange beside each."""
+    """Speed-up over the baseline; for the plain run by way of the hand-packed exchange in each launch."""
     base = baseline(exchange)
     library, seconds = suite.samples(exchange.get(base)), suite.samples(exchange[subject])
     if subject == base or not library:
@@ -112,7 +112,7 @@ def rows(found: Sequence[Record]) -> list[Row]:
 
 
 def accelerated(counters: Mapping[str, int]) -> str:
-    """What tempi did in one exchange, all ranks together."""
+    """tempi's actions in one exchange, summed over all ranks."""
     if not counters:
         return "nothing"
     sends, receives = counters.get("sends", 0), counters.get("recvs", 0)
@@ -126,7 +126,7 @@ def accelerated(counters: Mapping[str, int]) -> str:
 
 
 def checked_table(found: Sequence[Record], title: str) -> Table:
-    """What was right on an emulated device. It has no times and no speed-up."""
+    """Results that were right on an emulated device, without times and speed-ups."""
     made = Table(title=f"{title}\n{EMULATED}", title_justify="left")
     for name in ("subject", "cells", "wrong", "accelerated"):
         made.add_column(name)
@@ -172,7 +172,7 @@ def _run(
 
 
 def _check(console: Console, found: Sequence[Record], ranks: int) -> None:
-    """Says how many cells were right; raises when some were not or tempi was not there."""
+    """Reports how many cells were right; raises if some were wrong or tempi was not active."""
     checks = [record for record in found if record.op == "check"]
     wrong = {record.subject: record.meta["wrong"] for record in checks if record.meta["wrong"]}
     if wrong or not checks:
@@ -183,7 +183,7 @@ def _check(console: Console, found: Sequence[Record], ranks: int) -> None:
 
 
 def emulated(found: Sequence[Record]) -> bool:
-    """Was the device a test device, which has no times?"""
+    """Whether the device was a test device, which has no times."""
     return any(record.meta.get("emulated") for record in found)
 
 
@@ -200,7 +200,7 @@ def _time(
     with suite.step(console, f"timing on {options.ranks} ranks: library, tempi, hand {of}"):
         timed = list(run_program(timing, _preload()))
     _check(console, timed, options.ranks)
-    if not any(record.subject == "library" for record in timed):  # nor would it be there in the next launch
+    if not any(record.subject == "library" for record in timed):  # the next launch would not have it either
         yield from (record.with_meta(repeat=turn) for record in timed)
         return
     plain = [*options.program, "--seconds", str(0.3 * budget), "--label", "plain"]
@@ -213,21 +213,21 @@ def _time(
 
 
 def demo_name(memory: str | None) -> str:
-    """Of the files that a demonstration writes. What was emulated says so."""
+    """Name of a demonstration's files; marks emulated ones."""
     if memory != "device":
         return "halo"
     return "halo-emulated" if os.environ.get("TEMPI_CUDA_DRIVER") == "emulated" else "halo-device"
 
 
 def _on_emulator(options: Options) -> bool:
-    """Will the ranks take the emulated device?"""
+    """Whether the ranks will use the emulated device."""
     return "device" in options.program and os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
 
 
 def _rehearse(
     console: Console, run_program: Callable[[Sequence[str], Mapping[str, str]], Iterator[Record]], options: Options
 ) -> list[Record]:
-    """Exchanges that nobody times, verified before and after them."""
+    """Runs exchanges without timing, verified before and after."""
     with suite.step(console, f"exchanging on {options.ranks} ranks"):
         found = list(run_program(options.program, _preload()))
     _check(console, found, options.ranks)
@@ -267,7 +267,7 @@ def _title(found: Sequence[Record]) -> str:
 
 
 def _draw(found: Sequence[Row], path: str, title: str) -> None:
-    """The subjects that took turns; "plain" ran at another time."""
+    """Draws the interleaved subjects; "plain" ran at another time."""
     plots.save(path, title, [drawing([one for one in found if one.subject != "plain"])], height=3.2)
 
 
@@ -290,7 +290,7 @@ def _show_checked(console: Console, found: Sequence[Record]) -> list[Row]:
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
-    """Prints the one table, with what makes its figures doubtful."""
+    """Prints the table, and what makes its figures doubtful."""
     if emulated(found):
         return _show_checked(console, found)
     timed = [record for record in found if record.op != "check"]
@@ -321,7 +321,7 @@ def run(common: suite.Common, options: Options) -> list[Record]:
 
 
 def program_arguments(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The program's own options from those of the command line: flags, and names with values."""
+    """The program's own options from the command line's: flags, and names with values."""
     arguments: list[str] = []
     for name, value in values.items():
         if value is True:

@@ -1,8 +1,8 @@
-"""``tempi bench model``: how well the model chooses on shapes that it was not calibrated with.
+"""``tempi bench model``: the quality of the model's choices on shapes that it was not calibrated with.
 
-The samples of a case are split into two halves, each taken over the whole time. On one half the better
-method is picked; on the other every time is taken. So a chooser cannot gain by knowing which of two equal
-methods was lucky; and what the pick itself loses on the other half is the floor, below which nobody gets.
+The samples of a case are split into two halves, each spread over the whole time. One half picks the better
+method; the other gives the times. So a chooser gains nothing from random noise between two equal methods. The
+loss of the pick itself on the other half is the floor, which no chooser can beat.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case and operation. `seconds`: typical ones of the half that is scored; `chosen`: by each chooser."""
+    """One case and operation. `seconds`: typical values of the scored half; `chosen`: by each chooser."""
 
     case: str
     op: str
@@ -49,16 +49,16 @@ class Row:
         return self.seconds[self.chosen[chooser]] / min(self.seconds.values())
 
     def slowdown(self, chooser: str) -> float:
-        """Over the library's time."""
+        """The chosen method's time over the library's."""
         return self.seconds[self.chosen[chooser]] / self.seconds["library"]
 
     def error(self, method: str) -> float | None:
-        """Of the prediction, relative to what was measured."""
+        """The prediction's error relative to the measured time."""
         return None if self.predicted is None else abs(self.predicted[method] / self.seconds[method] - 1)
 
 
 def row(key: suite.Key, group: dict[str, list[Record]]) -> Row | None:
-    """None where a method has too few samples."""
+    """None if a method has too few samples."""
     taken = {method: suite.samples(group.get(method)) for method in METHODS}
     if min(map(len, taken.values())) < FEWEST:
         return None
@@ -93,7 +93,7 @@ def table(found: Sequence[Row]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one chooser over cases: chosen over best (geometric mean, 95th percentile, worst), and over the library."""
+    """One chooser over all cases: chosen over best (geometric mean, 95th percentile, worst), and over the library."""
 
     cases: int
     mean: float
@@ -111,7 +111,7 @@ def score(own: Sequence[Row], chooser: str) -> Score:
 
 
 def scores(found: Sequence[Row]) -> Table:
-    """By operation and chooser."""
+    """The table of scores by operation and chooser."""
     made = Table(title="Chosen over best, and over the library (geometric means; 95th percentile)")
     made.add_column("op")
     made.add_column("chooser")
@@ -127,7 +127,7 @@ def scores(found: Sequence[Row]) -> Table:
 
 
 def off_by(what: str, own: Sequence[float]) -> str:
-    """The errors of one thing's predictions, as a sentence."""
+    """The errors of one quantity's predictions, as a sentence."""
     middle, high = (100 * value for value in np.percentile(own, (50, 90)))
     text = f"{what}: predictions off by {middle:.0f}% in the median, "
     return text + f"{high:.0f}% at the 90th percentile of {len(own)} cases"
@@ -146,7 +146,7 @@ def errors(found: Sequence[Row]) -> list[str]:
 
 
 def strangers(found: Sequence[Record]) -> list[str]:
-    """A sentence for each class of ranks that was met and had no tables of its own."""
+    """A sentence for each peer class that occurred and had no tables."""
     lines = []
     for op in dict.fromkeys(record.op for record in found):
         meta = next(record.meta for record in found if record.op == op)

@@ -1,9 +1,9 @@
-"""``tempi bench model --memory device``: how well the model chooses among the methods for device memory, on shapes
-that it was not calibrated with.
+"""``tempi bench model --memory device``: the quality of the model's choices among the methods for device memory, on
+shapes that it was not calibrated with.
 
-As for host memory, the samples of a case are split: on one half the best method is picked (the perfect
-chooser), on the other every time is taken. "model" is a subject of its own: what the engine does by itself, the
-sender's choice and the receiver's together.
+As for host memory, the samples of a case are split: one half picks the best method (the perfect chooser), the
+other gives the times. "model" is a separate subject: the engine's own choices, the sender's and the receiver's
+together.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tempi.measure import cuda_driver, launch, records
 from tempi.measure.records import Record
 from tempi.model import predict
 
-#: The operation of messages, among the records.
+#: The operation name of messages in the records.
 MESSAGE = "one way"
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): whether it is right and works; none of these times is a GPU's"
-#: Among the records of a card, and the samples of its calibration.
+#: Fields of a card's records and of its calibration's samples.
 FILE, CALIBRATION = "model.json", "calibration.json"
 CHOOSERS = ("model", "rule", "perfect", *predict.METHODS)
 TEXTS = {
@@ -39,7 +39,7 @@ TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case. `seconds`: medians of the half that is scored, by method and of the model's own choice."""
+    """One case. `seconds`: medians of the scored half, by method and for the model's own choice."""
 
     case: str
     seconds: dict[str, float]
@@ -48,19 +48,19 @@ class Row:
     took: str
 
     def regret(self, chooser: str) -> float | None:
-        """The chosen way's time over the best one's; None where the way is not possible here."""
+        """The chosen method's time over the best one's; None if the method is not possible here."""
         taken = self.chosen.get(chooser, chooser)
         return self.seconds[taken] / min(self.seconds.values()) if taken in self.seconds else None
 
     def error(self, method: str) -> float | None:
-        """Of the prediction, relative to what was measured."""
+        """The prediction's error relative to the measured time."""
         if self.predicted is None or method not in self.predicted or method not in self.seconds:
             return None
         return abs(self.predicted[method] / self.seconds[method] - 1)
 
 
 def row(case: str, group: dict[str, list[Record]]) -> Row | None:
-    """None where a method has too few samples, or there is nothing to choose from."""
+    """None if a method has too few samples, or there is no choice."""
     taken = {name: suite.samples(found) for name, found in group.items()}
     if "model" not in taken or len(taken) < 3 or min(map(len, taken.values())) < 4:
         return None
@@ -83,7 +83,7 @@ def _names(found: Sequence[Row]) -> list[str]:
 
 
 def table(found: Sequence[Row], note: str = "") -> Table:
-    """Every case; `note` stands in the title."""
+    """All cases; `note` is added to the title."""
     what = "Microseconds one way, or of one call, predicted / measured; what the model took; chosen over best"
     made = Table(title=f"{note}{what}")
     made.add_column("case")
@@ -101,7 +101,7 @@ def table(found: Sequence[Row], note: str = "") -> Table:
 
 
 def scores(found: Sequence[Row], note: str = "") -> Table:
-    """By chooser."""
+    """The table of scores by chooser."""
     made = Table(title=f"{note}Chosen over best: geometric mean, 95th percentile, worst", title_justify="left")
     made.add_column("chooser")
     for name in ("cases", "chosen / best", "95%", "worst"):
@@ -126,7 +126,7 @@ def errors(found: Sequence[Row]) -> list[str]:
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
-    """Prints every case and the scores, and what was refused."""
+    """Prints every case, the scores, and the refusals."""
     for text in suite.refusals(found):
         console.print(f"WRONG: {text}", highlight=False)
     made = rows(found)
@@ -151,7 +151,7 @@ def _records(common: suite.Common, options: PackOptions) -> Iterator[Record]:
 def run(common: suite.Common, options: PackOptions) -> list[Record]:
     """Measures, writes and prints."""
     shapes = cases.held_out_device(options.quick, emulated=cuda_driver.is_emulated())
-    total = len(shapes) + 4 * len(shapes[:: worker_model_packing.EACH])  # more, where the library takes addresses
+    total = len(shapes) + 4 * len(shapes[:: worker_model_packing.EACH])  # more if the library is CUDA-aware
     found = suite.gather(_records(common, options), total, "model")
     if common.json:
         records.write(common.json, found)
@@ -160,7 +160,7 @@ def run(common: suite.Common, options: PackOptions) -> list[Record]:
 
 
 def summary(found: Sequence[Record]) -> dict[str, Any]:
-    """The figures of the model and of the rule, for a line of another table."""
+    """The figures of the model and of the rule, for a row of another table."""
     made = rows(found)
     return {
         chooser: stats.geometric_mean([value for one in made if (value := one.regret(chooser)) is not None])

@@ -1,4 +1,4 @@
-"""``tempi bench overhead``: what tempi adds to a call, a type's first use, a process's start."""
+"""``tempi bench overhead``: tempi's cost per call, per type's first use, and per process start."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tempi.bench.workers import choice as worker_choice
 from tempi.measure import launch, records
 from tempi.measure.records import Record
 
-#: What the clock and the loops cannot tell from nothing (seconds).
+#: Differences that clock and loops cannot distinguish from zero (seconds).
 RESOLUTION = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line; seconds. Where there is no library subject, `added` is tempi's own time."""
+    """One line; seconds. Without a library subject, `added` is tempi's own time."""
 
     case: str
     library: float | None
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def missed(self) -> bool:
-        """Surely above its target: also at the lower end of the interval."""
+        """Surely above its target, also at the lower end of the interval."""
         return self.added.low > self.target + RESOLUTION
 
 

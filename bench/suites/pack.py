@@ -1,4 +1,4 @@
-"""``tempi bench pack``: how fast MPI_Pack and MPI_Unpack are, with tempi and without."""
+"""``tempi bench pack``: the speed of MPI_Pack and MPI_Unpack, with and without tempi."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tempi.bench.stats import Interval
 from tempi.measure import launch, records
 from tempi.measure.records import Record
 
-#: Not slower than this many times the library, plus a constant (seconds).
+#: At most this many times the library's time, plus a constant (seconds).
 SLOWER, SLACK = 1.05, 20e-9
-#: Share of the line-touch bound, from runs of LONG_RUN bytes on and below.
+#: Fraction of the line-touch bound, for runs of LONG_RUN bytes and more, and for shorter ones.
 LONG_RUN, LONG_SHARE, SHORT_SHARE = 64, 0.85, 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case and operation, all repeats together. Times are median seconds."""
+    """One case and operation, over all repeats. Times are median seconds."""
 
     case: str
     op: str
@@ -37,18 +37,18 @@ class Row:
 
 
 def slower(tempi: Sequence[float], library: Sequence[float]) -> bool:
-    """Slower than allowed, surely: also at the lower end of the interval."""
+    """Surely slower than allowed, also at the lower end of the interval."""
     return stats.ratio(tempi, library, offset=SLACK).low > SLOWER
 
 
 def below_bound(tempi: Sequence[float], bound: Sequence[float], run: int) -> bool:
-    """Below the wanted share of the bound, surely: also at the upper end of the interval."""
+    """Surely below the wanted fraction of the bound, also at the upper end of the interval."""
     wanted = LONG_SHARE if run >= LONG_RUN else SHORT_SHARE
     return stats.ratio(bound, tempi).high < wanted
 
 
 def _agreed(group: dict[str, list[Record]], other: str, test: object) -> bool:
-    """Does the test say so in every repeat?"""
+    """Whether the test is true in every repeat."""
     assert callable(test)
     pairs = zip(group["tempi"], group[other], strict=True)
     verdicts = [test(a.seconds, b.seconds) for a, b in pairs if a.seconds and b.seconds]
@@ -65,7 +65,7 @@ def _misses(group: dict[str, list[Record]], run: int) -> tuple[str, ...]:
 
 
 def row(key: suite.Key, group: dict[str, list[Record]]) -> Row | None:
-    """The figures of one case and operation; None where one of the two was refused."""
+    """The figures of one case and operation; None if one of the two was refused."""
     taken = {subject: suite.samples(found) for subject, found in group.items()}
     if not taken.get("library") or not taken.get("tempi"):
         return None
@@ -111,7 +111,7 @@ def table(found: Sequence[Row]) -> Table:
 
 
 def summary(found: Sequence[Row]) -> list[str]:
-    """The geometric means and the misses, as sentences."""
+    """The geometric means and the missed targets, as sentences."""
     lines = []
     for op in ("pack", "unpack"):
         of_op = [one for one in found if one.op == op]
@@ -154,7 +154,7 @@ def _records(common: suite.Common, options: PackOptions, repeats: int) -> Iterat
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
-    """Prints the table, what was refused, and the summary."""
+    """Prints the table, the refusals, and the summary."""
     made = rows(found)
     if made:
         console.print(table(made))

@@ -16,13 +16,13 @@ from tempi.bench.workers import pingpong as worker_pingpong
 from tempi.measure import launch, records
 from tempi.measure.records import Record
 
-#: At most this many times the better of library and hand, plus a constant (seconds).
+#: At most this many times the faster of library and hand, plus a constant (seconds).
 SLOWER, SLACK = 1.1, 50e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case. Times are median seconds of one way."""
+    """One case. Times are median one-way seconds."""
 
     case: str
     run: int
@@ -45,12 +45,12 @@ def _missed(group: dict[str, list[Record]]) -> bool:
 
 
 def row(case: str, group: dict[str, list[Record]]) -> Row | None:
-    """The figures of one case; None where library or tempi were refused."""
+    """The figures of one case; None if library or tempi was refused."""
     taken = {subject: suite.samples(found) for subject, found in group.items()}
     if not taken.get("library") or not taken.get("tempi"):
         return None
     own = group["tempi"][0].meta
-    # The forced subject ran in a launch of its own, beside a library subject of its own.
+    # The forced subject ran in a separate launch, beside a library subject of that launch.
     beside = suite.samples(group.get("library beside forced"))
     forced = stats.ratio(beside, taken["forced"]) if beside and taken.get("forced") else None
     return Row(
@@ -105,7 +105,7 @@ def summary(found: Sequence[Row]) -> list[str]:
 
 
 def _apart(record: Record) -> Record:
-    """The library and hand subjects of the forced launch, kept apart from those of the normal one."""
+    """Renames the library and hand subjects of the forced launch, to separate them from the normal one's."""
     if record.subject == "forced":
         return record
     subject = f"{record.subject} beside forced"
@@ -125,7 +125,7 @@ def _records(common: suite.Common, options: PackOptions, repeats: int, forced: b
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
-    """Prints the table, what was refused, and the summary."""
+    """Prints the table, the refusals, and the summary."""
     made = rows(found)
     if made:
         console.print(table(made))
@@ -146,7 +146,7 @@ def _draw(found: Sequence[Row], path: str, title: str) -> None:
 
 
 def _as_rank(options: PackOptions) -> list[Record] | None:
-    """Measures as one of two ranks that somebody else started; None on rank 1."""
+    """Measures as one of two ranks that a launcher started; None on rank 1."""
     from mpi4py import MPI
 
     found = list(worker_pingpong.run(options))

@@ -1,3 +1,3 @@
-"""The programs that measure, one a module: ``python -m tempi.bench.workers.NAME`` prints records."""
+"""The measuring programs, one per module: ``python -m tempi.bench.workers.NAME`` prints records."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Measures what a choice by calibrated tables costs: ``TEMPI_MODEL=FILE python -m tempi.bench.workers.choice OPTIONS``.
+"""Measures the cost of a calibrated choice: ``TEMPI_MODEL=FILE python -m tempi.bench.workers.choice OPTIONS``.
 
-The tables are those of `made_up`, by which the library is always faster: so a call does nothing but find its type
-and its choice, and what tempi adds to it is the cost of these. In one process, on MPI_COMM_SELF.
+With the tables of `made_up` the library is always faster, so a call only looks up its type and its choice, and
+tempi's added time is the cost of these. Runs in one process, on MPI_COMM_SELF.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZES = (300, 5000, 70_000, 900_000)
 
 
 def made_up(version: str) -> bytes:
-    """Tables of all that `tempi calibrate` measures, by which tempi takes twice as long as the library."""
+    """Tables for everything that `tempi calibrate` measures; tempi takes twice as long as the library in them."""
     twice = ("own_pack", "own_unpack", "stage_pack", "stage_unpack", "contiguous")
     seconds = {}
     for column in (*grid.columns(True), *grid.columns(False)):
@@ -46,7 +46,7 @@ def _pack(world: worker_overhead.World, function: int | None) -> _native.Timer:
 
 
 def _left(timer: _native.Timer) -> bool:
-    """Whether tempi finds the call and leaves it to the library, by a choice that is kept."""
+    """Whether tempi finds the call and leaves it to the library, by a cached choice."""
     names = ("fallback_rule", "model_choices")
     timer(1)
     before = [worker.counter(name) for name in names]
@@ -73,7 +73,7 @@ def _kept(world: worker_overhead.World, options: OverheadOptions) -> Iterator[Re
 
 
 def _made(world: worker_overhead.World, path: str, options: OverheadOptions) -> Iterator[Record]:
-    """Each of some sizes anew, of messages, whose predictions have the most parts."""
+    """New choices for messages of some sizes; predictions of messages have the most parts."""
     model = predict.Model(path)
     layout = worker.layout(worker.handle(world.mpi, world.derived))
     send, own = predict.OPERATIONS.index("send"), grid.PEERS.index("self")
@@ -86,7 +86,7 @@ def _made(world: worker_overhead.World, path: str, options: OverheadOptions) -> 
 
 
 def run(options: OverheadOptions) -> Iterator[Record]:
-    """All records of this process; none where tempi does not act in it."""
+    """All records of this process; none if tempi does not act in it."""
     from mpi4py import MPI
 
     path: Any = _engine.text(_engine.lib.tempi_model_in_force())

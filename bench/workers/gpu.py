@@ -1,8 +1,8 @@
 """Measures one GPU in one process, without MPI: ``python -m tempi.bench.workers.gpu OPTIONS``.
 
-Part "rates": what the memory does. Part "kernels": packs and unpacks of many shapes, timed by CUDA events.
-Part "launches": what it costs to launch and to wait, by the host's clock. Every answer is checked first, and
-a wrong one is refused and not timed. On the emulated device there are checks and no times.
+Part "rates": the memory's speed. Part "kernels": packs and unpacks of many shapes, timed by CUDA events.
+Part "launches": the cost of a launch and of a wait, by the host's clock. Every answer is checked first; a
+wrong one is refused and not timed. On the emulated device there are checks and no times.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tempi.measure.cuda_driver import Driver, flat_copy_call, wait_call
 from tempi.measure.records import Record, machine
 
 SECTORS = (32, 64)
-#: A subject that takes so many times the budget once is not run again.
+#: A subject whose single run takes this many times the budget is not repeated.
 SLOW = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured: bytes of the copy and of the probes, shapes, a halo; or only checked."""
+    """The measurements: bytes of the copy and of the probes, shapes, a halo; or checks only."""
 
     timed: bool
     copy: int
@@ -44,7 +44,7 @@ class Plan:
 
 
 def plan_of(quick: bool, emulated: bool, memory: int) -> Plan:
-    """For a GPU, or for the emulated device, which is checked and not timed."""
+    """The plan for a GPU, or for the emulated device, which is checked and not timed."""
     cases = gpu_cases.chosen(quick, emulated)
     if emulated:
         return Plan(False, 64 * KIB, 8 * KIB, cases, gpu_halo.Halo(points=10, radius=2))
@@ -54,7 +54,7 @@ def plan_of(quick: bool, emulated: bool, memory: int) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The device, what is measured on it in how many seconds a line, and what goes into every record."""
+    """The device, the seconds per line, and the metadata of every record."""
 
     driver: Driver
     plan: Plan
@@ -69,7 +69,7 @@ class Bench:
         return Record("gpu", case, op, subject, size, tuple(seconds), meta)
 
     def sample(self, timers: Sequence[_native.Timer], budget: float) -> list[list[float]]:
-        """Seconds of each subject in turns; none where nothing is timed and each runs once."""
+        """Interleaved seconds of each subject; empty if nothing is timed, and each then runs once."""
         if not self.plan.timed:
             for timer in timers:
                 timer(1)
@@ -80,7 +80,7 @@ class Bench:
 Subject = tuple[_native.Timer, Callable[[], object]]
 
 
-# -- what the memory does ------------------------------------------------------------------------------
+# -- rates of the memory -------------------------------------------------------------------------------
 
 
 def rate_cases(size: int) -> list[tuple[str, str, gpu_cases.Vector, int]]:
@@ -124,7 +124,7 @@ def _probes(bench: Bench) -> Iterator[Record]:
 
 
 def moved(op: str, case: gpu_cases.Case, memory: Memory, layout: Any) -> dict[str, list[int]]:
-    """By sector: bytes that are moved at least, and those of sectors that are written in part."""
+    """By sector size: the least bytes moved, and the bytes of partly written sectors."""
     shape = from_engine(layout)
     found = {}
     for sector in SECTORS:
@@ -154,7 +154,7 @@ def _measure(bench: Bench, memory: Memory, case: gpu_cases.Case, op: str, with_c
     for name, (timer, run) in _subjects(memory, case, op, with_cupy).items():
         try:
             wrong = check(memory, case, run)
-        except Exception as error:  # CuPy's are its own
+        except Exception as error:  # CuPy has exceptions of its own
             if name == "tempi":
                 raise
             yield bench.record("kernels", case.name, op, name, case.nbytes, (), left_out=str(error), **meta)
@@ -200,7 +200,7 @@ def _host_timer(*calls: tuple[int, tuple[int, ...]]) -> _native.Timer:
 
 
 def _empty_kernel(bench: Bench) -> int | None:
-    """Only for timing: the emulated device has the kernels that were translated when tempi was built."""
+    """Only for timing: the emulated device has only the kernels translated when tempi was built."""
     return bench.driver.function(device_work.EMPTY_PTX, "tempi_bench_empty") if bench.plan.timed else None
 
 
@@ -231,7 +231,7 @@ def latencies(bench: Bench) -> Iterator[Record]:
 
 
 def fused(bench: Bench) -> Iterator[Record]:
-    """The 26 regions of 8 fields: as one piece of work, one by one, by the driver's copies, and the launches
+    """The 26 regions of 8 fields: as one unit of work, one by one, by the driver's copies, and the launches
     alone."""
     halo = bench.plan.halo
     bench_halo = gpu_halo.Bench(bench.driver, halo)
@@ -267,7 +267,7 @@ PARTS = {"rates": rates, "kernels": kernels, "launches": launches}
 
 
 def run(options: GpuOptions) -> Iterator[Record]:
-    """All records of the parts that are asked for."""
+    """All records of the requested parts."""
     driver = Driver()
     free = driver.free_memory()
     memory = min(options.memory or free // 2, free)

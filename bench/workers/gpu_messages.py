@@ -1,8 +1,8 @@
 """Round trips between the device memories of two ranks: ``mpirun -n 2 python -m tempi.bench.workers.gpu_messages``.
 
-tempi with the method that the environment names (TEMPI_METHOD), the library where it takes device
-addresses, and by hand: the driver's pitched copy to pinned memory, a contiguous message, and a copy back.
-Seconds are those of one way. On the emulated device every message is checked and none is timed.
+Subjects: tempi with the method set in the environment (TEMPI_METHOD); the library if it is CUDA-aware; and
+hand: the driver's pitched copy to pinned memory, a contiguous message, and a copy back. Seconds are one way.
+On the emulated device every message is checked and none is timed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Shape = tuple[cases.Case, gpu_cases.Case]
 
 
 def shapes(quick: bool, emulated: bool) -> list[Shape]:
-    """The same bytes as a datatype and as places."""
+    """Pairs of a datatype and the GPU case with the same bytes."""
     sizes = (KIB, 64 * KIB) if emulated else (64 * KIB, MIB) if quick else (KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
     edge = 18 if emulated else 258
     found: list[Shape] = [
@@ -41,7 +41,7 @@ def shapes(quick: bool, emulated: bool) -> list[Shape]:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Both ends of the messages of this rank. The two ranks' bytes differ everywhere."""
+    """This rank's buffers of the messages. The two ranks' bytes differ everywhere."""
 
     comm: Any
     driver: Driver
@@ -51,14 +51,14 @@ class Ends:
     status: Any = field(default_factory=lambda: np.zeros(STATUS_ROOM, np.uint8))
 
     def expected(self, shape: gpu_cases.Case) -> Any:
-        """What the target holds when the peer's message has come."""
+        """The expected content of the target after the peer's message."""
         places = shape.places(np.arange(shape.nbytes))
         memory = np.full(shape.span, POISON, np.uint8)
         memory[places] = ~self.source.at(places)
         return memory
 
     def wrong(self, shape: gpu_cases.Case, timer: _native.Timer) -> str | None:
-        """What any of the ranks received wrongly."""
+        """The error in the bytes received on any rank, or None."""
         self.driver.fill(self.target.strided, POISON, shape.span)
         self.comm.Barrier()
         timer(1)
@@ -85,7 +85,7 @@ def _message(ends: Ends, shape: Shape, handles: dict[str, int], functions: tuple
 
 
 def _hand(ends: Ends, shape: gpu_cases.Case, handles: dict[str, int]) -> _native.Timer | None:
-    """None for a shape that the driver's copies do not know."""
+    """None for a shape that the driver's copies do not support."""
     pitched = shape.pitched()
     if pitched is None:
         return None
@@ -125,7 +125,7 @@ Taken = tuple[str, Sequence[float], str | None]
 
 
 def _measure(ends: Ends, shape: Shape, timers: dict[str, _native.Timer], budget: float) -> Iterator[Taken]:
-    """Subject, seconds of one way, and why it was refused."""
+    """Subject, one-way seconds, and the reason if it was refused."""
     right = {}
     for name, timer in timers.items():
         wrong = ends.wrong(shape[1], timer)

@@ -1,8 +1,8 @@
 """Measures each method on shapes that were not calibrated: ``mpirun -n 2 python -m tempi.bench.workers.model``.
 
 Subjects: the library and tempi (which always acts here, by TEMPI_FORCE), in messages between the two
-ranks and in MPI_Pack and MPI_Unpack on rank 0. What the model predicts and chooses, and what the built-in rule
-would, is in the records.
+ranks and in MPI_Pack and MPI_Unpack on rank 0. The records include the model's prediction and choice, and the
+built-in rule's choice.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tempi.measure import _native, locality, sampling, worker
 from tempi.measure.records import Record
 from tempi.model import grid, predict, store
 
-VISITS, SAMPLES = 24, 4  # even, as half of each visit's samples are scored
+VISITS, SAMPLES = 24, 4  # even, since half of each round's samples are scored
 OPERATIONS = {"one way": "send", "pack": "pack", "unpack": "unpack"}
 
 
 def tables(mpi: Any) -> tuple[predict.Model, str]:
-    """The tables of this machine and MPI, and where they are. Raises `WorkerError` where there are none."""
+    """The tables of this machine and MPI library, and their path. Raises `WorkerError` if there are none."""
     own = store.machine(mpi.Get_library_version())
     path = own.table
     if not path.is_file():
@@ -40,7 +40,7 @@ def tables(mpi: Any) -> tuple[predict.Model, str]:
 
 
 def calibrated_peers(mpi: Any) -> list[str]:
-    """The classes that the tables are of; none where they came without their samples."""
+    """The peer classes of the tables; empty if the tables came without their samples."""
     try:
         return store.read(store.machine(mpi.Get_library_version()).file).peers
     except store.StoreError:
@@ -48,7 +48,7 @@ def calibrated_peers(mpi: Any) -> list[str]:
 
 
 class Judge:
-    """What model and rule say of a message."""
+    """The model's and the rule's answers for a message."""
 
     def __init__(self, mpi: Any) -> None:
         self._model, self.path = tables(mpi)
@@ -91,7 +91,7 @@ def _timers(bench: worker_pingpong.Bench, op: str, mpi: Any) -> dict[str, _nativ
 
 
 def _right(bench: worker_pingpong.Bench, timers: Mapping[str, _native.Timer]) -> bool:
-    """Each subject's message arrives as NumPy has it, on both ranks."""
+    """Whether each subject's message arrives as NumPy computes it, on both ranks."""
     good = True
     for timer in timers.values():
         bench.target[:] = 0x5A
@@ -103,8 +103,8 @@ def _right(bench: worker_pingpong.Bench, timers: Mapping[str, _native.Timer]) ->
 
 @dataclass(frozen=True, slots=True)
 class Visited:
-    """An operation of a case, and what goes into its records. The memory and the datatype that the subjects use live
-    as long."""
+    """An operation of a case, and the metadata of its records. Keeps the memory and the datatype of its subjects
+    alive."""
 
     bench: worker_pingpong.Bench
     datatype: Any
@@ -124,7 +124,7 @@ class Visited:
 def _visited(
     bench: worker_pingpong.Bench, datatype: Any, op: str, meta: Mapping[str, Mapping[str, Any]], mpi: Any
 ) -> Visited | None:
-    """None where this rank has no part in it."""
+    """None if this rank has no part in it."""
     if op != "one way" and bench.comm.rank != 0:
         return None
     timers = _timers(bench, op, mpi)
@@ -136,7 +136,7 @@ def _visited(
 
 
 def _prepared(options: PackOptions, mpi: Any, peers: Sequence[str]) -> list[Visited]:
-    """All operations of all cases that this rank has a part in."""
+    """All operations of all cases in which this rank takes part."""
     comm = mpi.COMM_WORLD
     judge = Judge(mpi)
     chosen = [case for case in cases.held_out(options.quick) if 2 * case.span <= options.memory]
@@ -161,8 +161,8 @@ def _prepared(options: PackOptions, mpi: Any, peers: Sequence[str]) -> list[Visi
 
 
 def run(options: PackOptions) -> Iterator[Record]:
-    """All records, visit by visit, on both ranks. The machine's speed changes within seconds, so each case is
-    measured several times over the whole time, as a calibration's points are."""
+    """All records, round by round, on both ranks. The machine's speed changes within seconds, so each case is
+    measured in several rounds over the whole time, like a calibration's points."""
     from mpi4py import MPI
 
     peer = worker.two_ranks(MPI)

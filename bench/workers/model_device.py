@@ -1,10 +1,10 @@
 """Measures each method for device memory on shapes that were not calibrated: ``mpirun -n 2 python -m
 tempi.bench.workers.model_device``.
 
-Subjects: every method that is possible, imposed on the engine of both ranks; and "model", what the engine does by
-itself with the tables in force. What was predicted, what the engine chose and what the built-in rule would is in
-the records. Some of the shapes are packed and unpacked by rank 0 as well (model_packing.py). On the emulated
-device the shapes are small and few, and every record says what it is.
+Subjects: every possible method, imposed on the engine of both ranks; and "model", the engine's own choice with the
+tables in force. The records include the prediction, the engine's choice and the built-in rule's choice. Rank 0 also
+packs and unpacks some of the shapes (model_packing.py). On the emulated device the shapes are small and few, and
+every record is marked as emulated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BENCH = "model"
 
 
 def tables(mpi: Any, driver: Driver) -> tuple[predict.Model, str, store.Gpu]:
-    """The tables of this card and MPI, and where they are. Raises `WorkerError` where there are none."""
+    """The tables of this card and MPI library, and their path. Raises `WorkerError` if there are none."""
     gpu = store.gpu(driver.ordinal)
     if gpu is None:
         raise worker.WorkerError("the engine does not see the GPU")
@@ -52,7 +52,7 @@ class Bench:
     driver: Driver
     source: int
     target: int
-    expected: cases.Bytes  # packed, as the peer sends them
+    expected: cases.Bytes  # packed bytes that the peer sends
     handles: dict[str, int]
 
     def message(self, functions: tuple[int | None, int | None]) -> _native.Message:
@@ -64,7 +64,7 @@ class Bench:
 
 
 def methods(case: cases.Case, aware: bool) -> list[str]:
-    """Those that are possible."""
+    """The possible methods."""
     if isinstance(case, cases.Contiguous):
         return ["library", "staged"] if aware else ["staged"]
     return [name for name in predict.METHODS if aware or name not in ("library", "device")]
@@ -85,7 +85,7 @@ def _timers(bench: Bench, aware: bool) -> dict[str, _native.Timer]:
 
 
 def _wrong(bench: Bench, timer: _native.Timer) -> str | None:
-    """What any of the ranks received wrongly."""
+    """The error in the bytes received on any rank, or None."""
     bench.driver.fill(bench.target, 0x5A, bench.case.span)
     bench.comm.Barrier()
     timer(1)

@@ -1,7 +1,7 @@
-"""MPI_Pack and MPI_Unpack of device memory by every method that is possible, beside what the engine does by itself.
+"""MPI_Pack and MPI_Unpack of device memory by every possible method, and by the engine's own choice.
 
-The packed bytes lie in pinned memory, in memory of the same device, or in plain memory of the host; and the bytes of
-one message lie half in host memory and half in the device's (MPI_BOTTOM). Only what leaves a choice is measured.
+The packed bytes lie in pinned memory, in memory of the same device, or in pageable host memory; also, the bytes of
+one message lie half in host memory and half in the device's (MPI_BOTTOM). Only cases with a choice are measured.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tempi.measure.records import Record
 from tempi.model import predict
 
 BENCH = "model"
-BY_ITSELF = -1  # the engine's number for choosing
+BY_ITSELF = -1  # the engine's number for its own choice
 POISON = 0x5A
-EACH = 3  # of so many shapes one is packed and unpacked
-#: How the engine tells which method it took.
+EACH = 3  # every n-th shape is packed and unpacked
+#: Counters that show which method the engine used.
 COUNTERS = {
     "library": ("fallback_rule", "fallback_cuda_aware"), "device": ("method_device",), "oneshot": ("method_oneshot",),
     "staged": ("method_staged",), "pipelined": ("method_pipelined",),
 }  # fmt: skip
-#: By where the packed bytes lie. The library is one only if it takes device addresses.
+#: Methods by the memory of the packed bytes. The library is one only if it is CUDA-aware.
 METHODS = {
     "pinned": ("library", "oneshot", "staged", "pipelined"),
     "device": ("library", "device"),
@@ -39,7 +39,7 @@ CALLS = {"pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 
 
 def imposed(timer: _native.Timer, method: str) -> _native.Timer:
-    """The same by that method of tempi's."""
+    """The timer with that method imposed on tempi."""
 
     def run(loops: int) -> float:
         _engine.lib.tempi_device_method_impose(predict.NUMBERS[method])
@@ -52,7 +52,7 @@ def imposed(timer: _native.Timer, method: str) -> _native.Timer:
 
 
 def chosen(timer: _native.Timer) -> dict[str, int]:
-    """How often each method is taken in one go: of a round trip, the send's and the receive's."""
+    """How often each method is used in one run: for a round trip, by the send and by the receive."""
 
     def counted() -> dict[str, int]:
         return {name: sum(map(worker.counter, counters)) for name, counters in COUNTERS.items()}
@@ -64,7 +64,7 @@ def chosen(timer: _native.Timer) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One call. Where `halves`, `type` has absolute addresses of the host's memory and of the device's."""
+    """One call. With `halves`, `type` has absolute addresses of host memory and of device memory."""
 
     case: cases.Case
     op: str
@@ -114,7 +114,7 @@ class Packing:
 
     @contextmanager
     def _jobs(self, case: cases.Case, datatype: Any) -> Iterator[list[Job]]:
-        """Those with a choice."""
+        """The calls that have a choice."""
         addresses = [self.host.ctypes.data, self.memory]
         apart = datatype.Create_contiguous(case.count)
         both = self.mpi.Datatype.Create_struct([1, 1], addresses, [apart, apart]).Commit()
@@ -146,7 +146,7 @@ class Packing:
         found = {name: made(theirs) if name == "library" else imposed(made(own), name) for name in ways}
         return found | {"model": made(own)}
 
-    # -- right or wrong -----------------------------------------------------------------------------------------
+    # -- verification -------------------------------------------------------------------------------------------
 
     def _write(self, place: str, data: worker.Bytes) -> None:
         if place == "plain":
@@ -179,7 +179,7 @@ class Packing:
     # -- records ------------------------------------------------------------------------------------------------
 
     def _meta(self, job: Job, common: dict[str, Any]) -> dict[str, Any]:
-        """Of halves only the device's part is predicted, so that no whole can be compared."""
+        """For halves only the device's part is predicted, so there is no total to compare."""
         rule = {"device": "device", "plain": "staged"}.get(job.packed, predict.rule_method(job.nbytes, aware=False))
         told = None
         if not job.halves:

@@ -1,8 +1,8 @@
-"""Measures what tempi adds to a call: ``python -m tempi.bench.workers.overhead OPTIONS``.
+"""Measures tempi's added time per call: ``python -m tempi.bench.workers.overhead OPTIONS``.
 
 Everything stays in one process, on MPI_COMM_SELF. Subjects: the library's function and tempi's entry
-for it, in turns. With ``--tracked`` (and ``TEMPI_FORCE=1``, so that tempi acts whatever was calibrated) a
-derived receive is pending all the time, so that every call has to look for it.
+for it, interleaved. With ``--tracked`` (and ``TEMPI_FORCE=1``, so that tempi acts whatever was calibrated) a
+derived receive stays pending, so that every call has to search for it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tempi.measure.records import Record
 WAITALL = (1, 4, 16, 64)
 STATUS_ROOM = 256
 PENDING_TAG = 4711
-#: Of a vector: 256 bytes.
+#: Blocks of a vector: 256 bytes.
 DOUBLES = 32
-#: Targets in seconds: a call with nothing to do; one that is tracked; Waitall: fixed and each request.
+#: Targets in seconds: a call with nothing to do; a tracked one; Waitall: fixed and per request.
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
 FIRST_USE, MANY_BLOCKS, PRELOAD = 5e-6, 50e-3, 60e-6
-#: Types that are made, used once and freed: blocks of each, and what tempi may add.
+#: Types that are made, used once and freed: blocks of each, and tempi's allowed extra time.
 ONCE_BLOCKS, ONCE = (100, 1000), 1e-6
 
 
@@ -56,7 +56,7 @@ class World:
     meta: dict[str, Any]
 
     def functions(self, ours: bool) -> dict[str, int | None]:
-        """tempi's entries; where it leaves a name to the library, the library's."""
+        """tempi's entries; the library's for names that tempi does not define."""
         names = {
             "barrier": "Barrier",
             "send": "Send",
@@ -95,7 +95,7 @@ class World:
 
 
 def calls_of(mpi: Any, tracked: bool) -> list[Call]:
-    """What is measured with nothing tracked, or while one derived receive is."""
+    """The calls to measure, with nothing tracked or with one pending derived receive."""
     null, suffix = mpi.PROC_NULL, ", one receive tracked" if tracked else ""
     one = TRACKED if tracked else PASS
     calls = [
@@ -111,7 +111,7 @@ def calls_of(mpi: Any, tracked: bool) -> list[Call]:
         target = WAITALL_FIXED + n * WAITALL_EACH if tracked else PASS
         calls.append(Call(f"Waitall of {n} bytes" + suffix, "waitall", target, 1, 0, n))
     if tracked:
-        # As a whole: a library unpacks in the send what arrives at once, tempi in the Waitall.
+        # Measured as a whole: a library unpacks eager data in the send, tempi in the Waitall.
         for n in WAITALL:
             target = WAITALL_FIXED + n * (WAITALL_EACH + 2 * TRACKED)
             name = f"{n} x Irecv, {n} x Send, Waitall, of vectors"
@@ -135,7 +135,7 @@ def _measure_calls(world: World, options: OverheadOptions) -> Iterator[Record]:
 
 
 def _faces(mpi: Any, batch: int, each: int) -> list[Any]:
-    """Subarray faces of which no two are alike, also not between batches."""
+    """Subarray faces, all different, also between batches."""
     sizes = [[20 + batch, 300 + i, 40] for i in range(each)]
     return [mpi.DOUBLE.Create_subarray(s, [s[0] - 2, 1, s[2] - 2], [1, 1, 1]) for s in sizes]
 

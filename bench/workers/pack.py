@@ -1,8 +1,8 @@
 """Measures MPI_Pack and MPI_Unpack in one process: ``python -m tempi.bench.workers.pack OPTIONS``.
 
-Subjects: the library's function, tempi's entry for it, tempi's packing alone ("engine"), the loops of
-a programmer ("hand"), the line-touch bound, and memcpy of the packed size. What gives a wrong answer
-is recorded as refused and not timed.
+Subjects: the library's function, tempi's entry for it, tempi's packing alone ("engine"), a programmer's loops
+("hand"), the line-touch bound, and memcpy of the packed size. A subject with a wrong answer is recorded as
+refused and not timed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tempi.bench.options import PackOptions, parse_pack
 from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
 
-# Above this the bytes between the runs are not compared any more: it would take a second copy of them.
+# Above this size the bytes between the runs are no longer compared: that would need a second copy of them.
 GAPS_CHECKED = 256 * cases.MIB
 
 
@@ -48,7 +48,7 @@ class Bench:
 
 
 def subjects(op: str, acting: bool) -> dict[str, tuple[str, int | None]]:
-    """Name of each subject, the op that runs it and the function that the op calls."""
+    """Name of each subject, the op that runs it, and the function that the op calls."""
     mpi_name = f"MPI_{op.capitalize()}"
     table: dict[str, tuple[str, int | None]] = {
         "library": (f"bench_mpi_{op}", worker.library_function("P" + mpi_name)),
@@ -85,12 +85,12 @@ def _wrong_unpack(bench: Bench, timer: _native.Timer) -> str | None:
     return f"{wrong.size} wrong bytes after unpacking, the first at {wrong[0]}" if wrong.size else None
 
 
-# Calls after which csrc/choose/autotune.c and csrc/pack/kernel_trials.c have settled on a way and a kernel.
+# Number of calls after which csrc/choose/autotune.c and csrc/pack/kernel_trials.c have chosen a method and a kernel.
 SETTLED_AFTER = 128
 
 
 def _settle(timer: _native.Timer, budget: float) -> None:
-    """Calls until nothing is tried any more, within half of the budget; the record has what was settled."""
+    """Calls until no trials remain, within half of the budget; the record contains the outcome."""
     left = budget / 2
     for _ in range(SETTLED_AFTER):
         left -= timer(1)

@@ -1,8 +1,8 @@
 """Measures round trips between two ranks: ``mpirun -n 2 python -m tempi.bench.workers.pingpong OPTIONS``.
 
-Subjects: the library with the datatype, tempi with the datatype, and a programmer's own loops around a
+Subjects: the library with the datatype, tempi with the datatype, and a programmer's loops around a
 contiguous message ("hand"). With ``TEMPI_FORCE=1`` in the environment tempi's subject is called
-"forced": it acts where its rule would not. Seconds are those of one way.
+"forced": it acts even if its rule would not. Seconds are one way.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Bench:
 
 
 def subjects(acting: bool, forced: bool) -> dict[str, tuple[str, tuple[int | None, int | None]]]:
-    """Name of each subject, the ops that run it, and the send and receive that they call."""
+    """Name of each subject, the ops that run it, and the send and receive functions that they call."""
     library = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
     table: dict[str, tuple[str, tuple[int | None, int | None]]] = {
         "library": ("bench_pingpong", library),
@@ -64,7 +64,7 @@ def subjects(acting: bool, forced: bool) -> dict[str, tuple[str, tuple[int | Non
 
 
 def _wrong(bench: Bench, timer: _native.Timer) -> str | None:
-    """What any of the ranks received wrongly."""
+    """The error in the bytes received on any rank, or None."""
     bench.target[:] = 0x5A
     bench.comm.Barrier()
     timer(1)

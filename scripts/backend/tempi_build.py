@@ -1,10 +1,9 @@
-"""The build backend: setuptools, and before it the kernels, compiled by compilers that are fetched for it.
+"""The build backend: setuptools, preceded by the kernels' compilation with compilers fetched for it.
 
-A build from a clone asks an index for 300 MB of compilers. pip gives up an install where one package that a
-build asks for cannot be had, and says so in 80 lines; tempi without kernels is worth having. So they are not
-among the requirements: the hook in which a front end asks for these, which it does only where a build may
-fetch something (not with --no-build-isolation), fetches and uses the compilers itself, in an environment
-that is gone afterwards. What goes wrong is one line, kept for the build to tell.
+A build from a clone downloads 300 MB of compilers. pip aborts an install, with 80 lines of output, if a single build
+requirement is unavailable; but tempi without kernels is still useful. So the compilers are not requirements: the
+requirements hook, which front ends call only if a build may download (not with --no-build-isolation), fetches and
+uses them itself, in a temporary environment. An error becomes one line, stored for the build to print.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_wheel,
 )
 
-__all__ = [  # what a backend is made of: PEP 517 and PEP 660
+__all__ = [  # the hooks of a backend: PEP 517 and PEP 660
     "build_editable",
     "build_sdist",
     "build_wheel",
@@ -41,7 +40,7 @@ __all__ = [  # what a backend is made of: PEP 517 and PEP 660
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "build" / "kernels"
-MACHINES = ("x86_64", "aarch64")  # where NVIDIA's compiler wheels are
+MACHINES = ("x86_64", "aarch64")  # machines with NVIDIA's compiler wheels
 LIMIT = 1800  # seconds for the download
 
 
@@ -55,7 +54,7 @@ def _kernels() -> Any:
 
 
 def _run(*command: str, folder: str | None = None) -> str | None:
-    """Why a command failed, in a line; None where it did not."""
+    """Runs a command. Returns the reason of a failure in one line, or None."""
     try:
         done = subprocess.run(
             command,
@@ -72,17 +71,17 @@ def _run(*command: str, folder: str | None = None) -> str | None:
     if done.returncode == 0:
         return None
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    # pip's first error is the cause, what follows are its conclusions; of another program the last line is.
+    # pip's first error is the cause, later ones follow from it; for other programs the last line counts.
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors[:1] or lines[-1:] or [f"exit status {done.returncode}"])[0]
 
 
 def _install(environment: Path, wanted: list[str]) -> str | None:
-    """Makes a virtual environment with what is wanted, by the pip of this Python; why it could not, or None."""
+    """Makes a virtual environment with the wanted packages, by this Python's pip; the reason of a failure, or None."""
     options = ["install", "--quiet", "--only-binary=:all:", *tempi_frontend.index_options(), *wanted]
     python = str(environment / "bin" / "python")
     pip = [sys.executable, "-m", "pip"]
-    own = _run(*pip, "--version") is not None  # no pip beside this Python: the one that Python brings
+    own = _run(*pip, "--version") is not None  # this Python has no pip: use its bundled one
     made = _run(sys.executable, "-m", "venv", *([] if own else ["--without-pip"]), str(environment))
     if made:
         return made
@@ -103,8 +102,8 @@ def _fetch_and_compile(build: Any) -> str | None:
 
 
 def _prepare() -> None:
-    """The kernels in build/kernels, or the reason in their place."""
-    if sys.version_info < (3, 11) or not os.access(ROOT, os.W_OK):  # refused without our help
+    """Puts the kernels into build/kernels, or the reason why there are none."""
+    if sys.version_info < (3, 11) or not os.access(ROOT, os.W_OK):  # pip refuses these itself
         return
     build = _kernels()
     build.forget_reason(KERNELS)
@@ -112,7 +111,7 @@ def _prepare() -> None:
         return
     try:
         why = _fetch_and_compile(build)
-    except OSError as error:  # no room, no permission
+    except OSError as error:  # disk full, no permission
         why = str(error)
     if why:
         build.keep_reason(KERNELS, why)

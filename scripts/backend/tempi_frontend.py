@@ -1,7 +1,7 @@
-"""The program that runs this build, pip mostly: its options, and a line to its user.
+"""The front end that runs this build, usually pip: reads its options, and prints a line to its user.
 
-A build is a child of pip, which shows what it prints only where it fails, and tells it nothing of the indexes
-that the user named. Both are found where Linux has them: in /proc, under the parent's number.
+A build is a child of pip. pip shows its output only on failure, and does not pass on the indexes that the user
+named. Both are found in Linux's /proc, under the parent's process number.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 __all__ = ["index_options", "pip_environment", "tell", "working_folder"]
 
-# Options about where packages come from: those with a value, and those without. pip's; uv has the same names.
+# Options for package sources: with a value, and without. pip's names; uv has the same.
 VALUED = (
     *("-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links", "--trusted-host", "--proxy"),
     *("--cert", "--client-cert", "--cache-dir", "--keyring-provider", "--timeout", "--default-timeout", "--retries"),
 )
 PLAIN = ("--no-index", "--no-cache-dir", "--isolated")
-# The same from the environment, and no more: PIP_CONSTRAINT and PIP_TARGET, say, are about the user's packages.
+# The same from the environment, and no others: PIP_CONSTRAINT and PIP_TARGET, for example, concern the user's packages.
 VARIABLES = (
     *("CONFIG_FILE", "INDEX_URL", "EXTRA_INDEX_URL", "NO_INDEX", "FIND_LINKS", "TRUSTED_HOST", "PROXY", "CERT"),
     *("CLIENT_CERT", "CACHE_DIR", "NO_CACHE_DIR", "KEYRING_PROVIDER", "TIMEOUT", "DEFAULT_TIMEOUT", "RETRIES"),
@@ -29,7 +29,7 @@ PIDFD_GETFD = 438  # the same number on every architecture; Python has no functi
 
 
 def _command_line() -> list[str]:
-    """The words of the parent's command; none where they cannot be read."""
+    """The words of the parent's command line; empty if it cannot be read."""
     try:
         return Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except OSError:
@@ -37,14 +37,14 @@ def _command_line() -> list[str]:
 
 
 def _installer() -> list[str]:
-    """The command line of the parent if that is pip or uv: other programs' -i or -f mean other things."""
+    """The parent's command line if it is pip or uv: other programs' -i or -f have other meanings."""
     words = _command_line()
     names = [os.path.basename(word) for word in words[:3]]  # noqa: PTH119  (words, not paths)
     return words if any(name.startswith("pip") or name == "uv" for name in names) else []
 
 
 def index_options(words: list[str] | None = None) -> list[str]:
-    """What pip was told of indexes on its command line, as options for a pip of our own."""
+    """pip's index options from its command line, for a pip that we start."""
     rest = iter(_installer() if words is None else words)
     found: list[str] = []
     for word in rest:
@@ -61,7 +61,7 @@ def index_options(words: list[str] | None = None) -> list[str]:
 
 
 def working_folder() -> str | None:
-    """Where the parent runs: relative paths in its options start there."""
+    """The parent's working directory, to which relative paths in its options refer."""
     try:
         return os.readlink(f"/proc/{os.getppid()}/cwd")  # noqa: PTH115
     except OSError:
@@ -69,7 +69,7 @@ def working_folder() -> str | None:
 
 
 def pip_environment() -> dict[str, str]:
-    """The environment for a pip of our own: without the build's packages and the user's choice of theirs."""
+    """The environment for a pip that we start: without the build's packages and the user's package choices."""
     kept = {f"PIP_{name}" for name in VARIABLES}
     dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "VIRTUAL_ENV")
     own = {k: v for k, v in os.environ.items() if k not in dropped and (not k.startswith("PIP_") or k in kept)}
@@ -83,7 +83,7 @@ def _verbose() -> bool:
 
 
 def _shared(pid: int, number: int) -> int:
-    """A descriptor of another process as one of ours, with its position: what both write follows on."""
+    """A descriptor of another process, duplicated here with its shared file position, so that output is appended."""
     process = os.pidfd_open(pid)
     try:
         call = ctypes.CDLL(None, use_errno=True).syscall
@@ -96,7 +96,7 @@ def _shared(pid: int, number: int) -> int:
 
 
 def _uncaptured() -> int | None:
-    """A descriptor for the parent's standard error, where that is not ours, so that ours is captured."""
+    """A descriptor of the parent's standard error, if ours is captured (differs from it)."""
     parent = os.getppid()
     path = f"/proc/{parent}/fd/2"
     try:
@@ -105,19 +105,19 @@ def _uncaptured() -> int | None:
             return None
         if stat.S_ISFIFO(theirs.st_mode) or stat.S_ISCHR(theirs.st_mode):
             return os.open(path, os.O_WRONLY | os.O_NOCTTY)
-        # A file that we opened again would be written from its start; a socket cannot be opened at all.
+        # Reopening a file would write from its start; a socket cannot be reopened.
         return _shared(parent, 2)
     except (OSError, AttributeError):
         return None
 
 
 def tell(line: str) -> None:
-    """A line into the build's output, and to the user where pip keeps that to itself."""
+    """Prints a line to the build's output, and to the user if pip hides that output."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
     descriptor = None if _verbose() else _uncaptured()
     if descriptor is None:
         return
     with os.fdopen(descriptor, "w") as stream:
-        start = "\n" if stream.isatty() else ""  # pip's line with the moving bar
+        start = "\n" if stream.isatty() else ""  # pip's line with the progress bar
         stream.write(f"{start}{line}\n")

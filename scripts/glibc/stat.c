@@ -1,5 +1,6 @@
-/* What glibc has under these names since 2.33 only: `make wheel` links it, so that the wheel runs on older ones.
- * The kernel's struct stat is that of <sys/stat.h> on 64-bit Linux. */
+/* Functions that glibc exports by these names only since 2.33: `make wheel` links them, so that
+ * the wheel runs on older versions. The kernel's struct stat is that of <sys/stat.h> on 64-bit
+ * Linux. */
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-"""Samples of several subjects in turns: some at each visit, until the typical time of each is known."""
+"""Interleaved samples of several subjects, a few per round, until the typical time of each is known."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from tempi.measure import sampling
 from tempi.model import samples
 
-#: Seconds of n operations, and of their parts where they are timed apart.
+#: Seconds of n operations, and of their parts if these are timed separately.
 Run = Callable[[int], tuple[float, ...]]
 #: Seconds of one operation and of its parts, by subject.
 Taken = dict[str, list[tuple[float, ...]]]
 
-ROUND = 4  # samples between two looks at the intervals
-FEWEST = 3  # samples of what is so slow that `LEAST` of them would take longer than the budget and than this:
+ROUND = 4  # samples between two checks of the intervals
+FEWEST = 3  # samples of a subject so slow that `LEAST` of them would exceed the budget and this many seconds:
 GRACE = 0.1  # seconds
 
 
 def timed(timer: sampling.Timer) -> Run:
-    """One without parts."""
+    """A run without parts."""
     return lambda loops: (timer(loops),)
 
 
@@ -28,29 +28,29 @@ def _whole(run: Run) -> sampling.Timer:
 
 
 class Turns:
-    """Subjects that take turns. Several ranks that run the same ones together pass an `agree` by which all take
-    rank 0's word."""
+    """Subjects measured in turns. Ranks that run the same subjects together pass an `agree` that makes all follow
+    rank 0's decisions."""
 
     def __init__(self, subjects: Mapping[str, Run], agree: sampling.Agree = sampling.alone) -> None:
         self._subjects, self._agree = dict(subjects), agree
         self._names = list(subjects)
         self._loops: dict[str, int] = {}
-        self._taken: dict[str, list[list[float]]] = {name: [] for name in subjects}  # by visit
+        self._taken: dict[str, list[list[float]]] = {name: [] for name in subjects}  # by round
         self._turn = 0
 
     @property
     def fewest(self) -> int:
-        """Samples of the subject that has the fewest."""
+        """Number of samples of the subject with the fewest."""
         return min(sum(map(len, visits)) for visits in self._taken.values())
 
     def settled(self) -> bool:
-        """Whether all are known well enough, by rank 0's samples."""
+        """Whether all subjects are known well enough, by rank 0's samples."""
         apart = (samples.apart(visits) for visits in self._taken.values())
         known = self.fewest >= samples.MOST or all(map(samples.settled, apart))
         return self._agree(float(known)) != 0.0
 
     def take(self, most: int, seconds: float) -> Taken:
-        """`most` samples of each, or less: once they have taken longer than `seconds`, no more than FEWEST."""
+        """`most` samples of each subject; once they have taken longer than `seconds`, no more than FEWEST."""
         if not self._loops:
             for name, run in self._subjects.items():
                 self._loops[name] = sampling.calibrate(_whole(run), self._agree)[0]
@@ -65,7 +65,7 @@ class Turns:
         return taken
 
     def _round(self, taken: Taken) -> None:
-        """One sample of each. The order rotates, so that none always follows the same neighbour."""
+        """One sample of each. The order rotates, so that no subject always follows the same neighbour."""
         for step in range(len(self._names)):
             name = self._names[(step + self._turn) % len(self._names)]
             run, loops = self._subjects[name], self._loops[name]
@@ -78,7 +78,7 @@ class Turns:
 
 
 def measure(subjects: Mapping[str, Run], budget: float, agree: sampling.Agree = sampling.alone) -> Taken:
-    """In one visit: until all are settled or the time is up."""
+    """Measures in a single round, until all subjects are settled or the time is up."""
     until = time.monotonic() + budget
     turns = Turns(subjects, agree)
     taken = turns.take(samples.LEAST, max(budget, GRACE))

@@ -1,4 +1,4 @@
-"""``tempi calibrate``: measures this machine's tables, and keeps what it has when it is interrupted."""
+"""``tempi calibrate``: measures this machine's tables, and saves partial results if it is interrupted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tempi.measure.launch import LaunchError
 from tempi.measure.records import Record
 from tempi.model import grid, store
 
-#: Seconds of measuring; starting and ending come on top.
+#: Seconds of measuring, without start and shutdown.
 FULL, QUICK = 140.0, 30.0
 SAVE_EVERY = 10.0  # seconds
 
@@ -34,13 +34,13 @@ def point(record: Record) -> store.Point:
     return store.Point(record.op, column, record.bytes, peer, record.seconds, record.meta.get("memory"))
 
 
-#: Of the points of near ranks those of far ones must have at least this part, or the other way round, to make tables.
+#: To make tables, one locality class needs at least this fraction of the other class's points.
 COVERED = 0.8
 
 
 def covered(points: Iterable[store.Point]) -> tuple[store.Point, ...]:
-    """Without the class of this node's ranks that they were in now and then only, where they moved: it has too few
-    points, or not all of plain bytes."""
+    """Drops the locality class of this node's ranks that they were in only occasionally, if they migrated: it has too
+    few points, or lacks some of the packed-bytes points."""
     taken = tuple(points)
     seen = Counter((made.peer, made.quantity == "contiguous") for made in taken)
     few = {
@@ -51,7 +51,7 @@ def covered(points: Iterable[store.Point]) -> tuple[store.Point, ...]:
 
 
 class _Part:
-    """The points of host memory, or of a card's."""
+    """The points of host memory, or of one GPU."""
 
     def __init__(self, start: Record, columns: int) -> None:
         meta = self._meta = start.meta
@@ -62,13 +62,13 @@ class _Part:
         self.columns, self.done = columns, 0
 
     def add(self, made: store.Point) -> None:
-        """Another visit's samples join those that there are."""
+        """Adds a later round's samples to the existing ones."""
         before = self._points.get(made.key)
         self._points[made.key] = made if before is None else before.joined(made)
 
     @property
     def calibration(self) -> store.Calibration | None:
-        """None before there is anything."""
+        """None before the first point."""
         if not self._points:
             return None
         meta = self._meta
@@ -80,7 +80,7 @@ class _Part:
 
 
 class Collected:
-    """What has been measured so far; saved now and then, so that little is lost."""
+    """All measurements so far, saved regularly so that an interruption loses little."""
 
     def __init__(self, save: Callable[[store.Calibration], Path] = store.save) -> None:
         self._parts: dict[str, _Part] = {}
@@ -106,7 +106,7 @@ class Collected:
 
     @property
     def calibrations(self) -> list[store.Calibration]:
-        """Of host memory first; none before there is anything."""
+        """That of host memory first; empty before the first point."""
         found = (part.calibration for part in self._parts.values())
         return [one for one in found if one is not None]
 
@@ -116,7 +116,7 @@ class Collected:
         return next((one for one in self.calibrations if one.machine.gpu is None), None)
 
     def save(self) -> Path | None:
-        """Where the first of them is now."""
+        """Saves all; returns the path of the first."""
         self._saved = time.monotonic()
         paths = [self._save(one) for one in self.calibrations]
         return paths[0] if paths else None
@@ -126,12 +126,12 @@ def _readable(path: Path) -> store.Calibration | None:
     try:
         return store.read(path)
     except store.StoreError:
-        return None  # none, or one that is no loss
+        return None  # there is none, or losing it does no harm
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM, which launchers send to ranks, ends this as Ctrl-C does."""
+    """Makes SIGTERM, which launchers send to ranks, end the process as Ctrl-C does."""
 
     def stop(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -148,7 +148,7 @@ def _estimate(seconds: float, fraction: float) -> str:
 
 
 def watch(records: Iterable[Record], collected: Collected, seconds: float, console: Console) -> bool:
-    """Collects with a bar; whether it came to its end."""
+    """Collects with a progress bar; returns whether it ran to the end."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     if not console.is_terminal:
         console.print(f"calibrating, at most {seconds:.0f} s", highlight=False)
@@ -173,9 +173,9 @@ def _quiet_launch(options: CalibrateOptions, mpirun: str | None) -> Iterator[Rec
 def run(
     options: CalibrateOptions, mpirun: str | None, console: Console
 ) -> tuple[list[tuple[Path, store.Calibration]], bool] | None:
-    """Measures and saves: what is there now and where, and whether it is all. None on ranks other than 0.
+    """Measures and saves. Returns the calibration and its path, and whether it is complete; None on ranks other than 0.
 
-    Raises `LaunchError` where nothing was measured.
+    Raises `LaunchError` if nothing was measured.
     """
     collected = Collected()
     if launch.under_launcher():

@@ -1,10 +1,10 @@
-"""Measures the points of device memory: kernels, copies, launches, and messages of what they leave behind.
+"""Measures the points of device memory: kernels, copies, launches, and messages of the packed bytes.
 
-On rank 0 alone tempi's kernels pack and unpack strided memory, into device memory and into mapped host memory, and
-the driver copies between the two; each from the call until it is done. Between the ranks go messages of
-pinned memory, and where the library takes device addresses messages of device memory, packed and with the
-datatype. Everything is checked before it is timed. On the emulated device the grid is tiny, and whatever comes of
-it is marked by its name.
+On rank 0 alone, tempi's kernels pack and unpack strided memory, to device memory and to mapped host memory, and
+the driver copies between the two; each is timed from the call to its completion. Between the ranks, messages of
+pinned memory are timed, and if the library accepts device addresses also messages of device memory, packed and with
+the datatype. Every result is checked before it is timed. On the emulated device the grid is tiny, and the device's
+name marks all results.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ TAG = 9
 BENCH = "calibrate"
 LONGEST = 0.9  # seconds of one group
 SPAN = 1 << 30  # of device memory that one point may touch, at most
-CHECKED = 16 << 20  # up to here every byte of a point is compared
+CHECKED = 16 << 20  # up to this size every byte of a point is compared
 KERNELS = ("device_pack", "device_unpack", "mapped_pack", "mapped_unpack")
 LIBRARY_PACKS = ("device_library_pack", "device_library_unpack", "mapped_library_pack", "mapped_library_unpack")
-#: A library may copy run by run. What would take it longer than this, in proportion to the smaller sizes of its shape,
-#: is not measured: the tables go on in proportion as well.
+#: A library may copy run by run. A size that would take it longer than this, extrapolated in proportion from the
+#: smaller sizes of its shape, is not measured: the tables extrapolate in proportion as well.
 SLOW = 0.02  # seconds
 
 
 def possible() -> bool:
-    """Whether there can be a GPU; brings no CUDA into the process, which would have its part in host times."""
+    """Whether there can be a GPU. Loads no CUDA, which would disturb the host times."""
     return os.environ.get("TEMPI_CUDA_DRIVER") != "none" and bool(_engine.lib.tempi_gpu_possible())
 
 
@@ -54,8 +54,8 @@ class Job:
 
 
 def jobs(quick: bool, peers: Sequence[str], emulated: bool, aware: bool) -> list[list[Job]]:
-    """Columns of jobs, the coarse grid first. Managed memory and messages to itself are measured coarsely, and
-    datatypes are sent only where the library takes them."""
+    """Columns of jobs, the coarse grid first. Managed memory and messages to itself are measured coarsely. Datatypes
+    are sent only if the library accepts them."""
     made: list[list[Job]] = []
     for coarse in (True,) if quick or emulated else (True, False):
         kinds = [peer for peer in peers if coarse or peer != "self" or len(peers) == 1]
@@ -76,30 +76,30 @@ def jobs(quick: bool, peers: Sequence[str], emulated: bool, aware: bool) -> list
 
 @dataclass(slots=True)
 class Ends:
-    """Device and memory of this rank; `host` is points.py's part of it."""
+    """Device and memory of this rank; `host` is its part from points.py."""
 
     host: Any
     driver: Driver
     span: int
-    strided: Mapping[str, int]  # by memory: where datatypes lie
-    other: int  # device memory where they arrive
+    strided: Mapping[str, int]  # by memory: the buffers of datatypes
+    other: int  # device memory that receives datatypes
     packed: tuple[int, int]
     pinned: tuple[int, int]
     aware: bool
     spent: Any = field(default_factory=lambda: (c_double * 2)())
-    #: By shape, quantity and peer: the largest size that the library was measured at, and its seconds.
+    #: By shape, quantity and peer: the largest size measured with the library, and its seconds.
     largest: dict[tuple[grid.Column, str, str | None], tuple[int, float]] = field(default_factory=dict)
 
 
 def _strided(driver: Driver, span: int) -> dict[str, int]:
     found = {"device": driver.allocate(span)}
-    with contextlib.suppress(worker.WorkerError):  # a device without it: its tables are the device's
+    with contextlib.suppress(worker.WorkerError):  # a device without managed memory is measured without it
         found["managed"] = driver.managed(span)
     return found
 
 
 def ends(host: Any) -> Ends:
-    """Raises `WorkerError` where there is no device that tempi can use."""
+    """Raises `WorkerError` if there is no device that tempi can use."""
     driver = Driver(int(host.comm.rank))
     if store.gpu(driver.ordinal) is None:
         raise worker.WorkerError("the engine does not see the GPU")
@@ -111,7 +111,7 @@ def ends(host: Any) -> Ends:
         (driver.allocate(most), driver.allocate(most)), (driver.pinned(most), driver.pinned(most)), aware,
     )  # fmt: skip
     probe = device_work.work("pack", [(_small(), made.strided["device"], made.packed[0])], driver.ordinal)
-    probe.run()  # are there kernels for it?
+    probe.run()  # checks that there are kernels for it
     return made
 
 
@@ -162,7 +162,7 @@ def _library_packs(ends: Ends, job: Job, handle: int, layout: int, count: int) -
 
 
 def _kept(run: adaptive.Run, *things: Any) -> adaptive.Run:
-    """What the addresses in the calls refer to lives as long as the subject."""
+    """Keeps the objects behind the calls' addresses alive as long as the subject."""
 
     def same(loops: int, _things: Any = things) -> tuple[float, ...]:
         return run(loops)
@@ -181,7 +181,7 @@ def _copies(ends: Ends, job: Job) -> dict[str, adaptive.Run]:
 
 
 def _launch(ends: Ends) -> adaptive.Run:
-    """Nothing, launched and waited for. The emulated device has only kernels that were translated before, so there
+    """Launch and completion of an empty kernel. The emulated device has only kernels translated in advance, so there
     it is the smallest pack."""
     driver = ends.driver
     if driver.emulated:
@@ -208,7 +208,7 @@ def _side(ends: Ends, job: Job) -> str:
 
 
 def _plain(ends: Ends, job: Job) -> dict[str, adaptive.Run]:
-    """Messages of packed bytes where the methods leave them."""
+    """Messages of packed bytes, from the memory to which the methods pack."""
     packed = worker.handle(ends.host.mpi, ends.host.mpi.PACKED)
     buffers = {"pinned_message": ends.pinned} | ({"device_message": ends.packed} if ends.aware else {})
     op = f"bench_parts_{_side(ends, job)}"
@@ -232,11 +232,11 @@ def _typed(ends: Ends, job: Job, handle: int, layout: int, count: int) -> dict[s
     return {"device_library": adaptive.timed(timer)}
 
 
-# -- right or wrong ---------------------------------------------------------------------------------------------
+# -- verification -----------------------------------------------------------------------------------------------
 
 
 def _check(ends: Ends, job: Job, layout: int, count: int, subjects: Mapping[str, adaptive.Run]) -> None:
-    """What the kernels pack and unpack is what the host's own do, or nothing is timed."""
+    """Compares the kernels' packs and unpacks with those of the host; on a difference nothing is timed."""
     shift = grid.SHIFT if job.column.family == grid.SHIFTED else 0
     span = shapes.Shape(job.column, job.size).span
     if span > CHECKED:
@@ -292,7 +292,7 @@ def _is_too_slow(ends: Ends, job: Job, name: str) -> bool:
 
 
 def _note(ends: Ends, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]], agree: sampling.Agree) -> None:
-    """By rank 0's word, as both ranks leave the same out."""
+    """Records rank 0's times, so that both ranks skip the same sizes."""
     for name, found in taken.items():
         if "library" in name:
             seconds, key = agree(min(found)[0]), (job.column, name, job.peer)
@@ -333,12 +333,12 @@ def _first_record(ends: Ends, peers: Sequence[str], columns: int) -> Record:
 
 
 def _tried(host: Any) -> tuple[Ends | None, str | None]:
-    """Of this rank, and what keeps any of them from taking part. Spans are those of the smallest device."""
+    """This rank's ends, and the reason if any rank cannot take part. Spans are those of the smallest device."""
     own, why = None, None
     if host.pairs:
         try:
             own = ends(host)
-        except Exception as error:  # whatever it is, the host's tables are there and stay
+        except Exception as error:  # after any error the host's tables remain valid
             why = str(error) or type(error).__name__
     told = next((text for text in host.comm.allgather(why) if text), None)
     if own is not None and told is not None:
@@ -350,8 +350,8 @@ def _tried(host: Any) -> tuple[Ends | None, str | None]:
 
 
 def run(host: Any, peers: Sequence[str], quick: bool, seconds: float) -> Iterator[Record]:
-    """All records, column by column; on every rank, and of worth on rank 0. Without a device that works, one
-    record that says why."""
+    """Yields all records column by column, on every rank; only rank 0's are valid. Without a working device, yields
+    one record with the reason."""
     start = time.monotonic()
     own, why = _tried(host)
     if why is not None:

@@ -1,9 +1,9 @@
 """Measures a calibration's points: ``mpirun -n 2 python -m tempi.calibration.points OPTIONS``.
 
-One group of subjects at a time, taken in turns: on rank 0 alone MPI_Pack and MPI_Unpack by the library and
-by tempi, and messages to itself; between rank 0 and the nearest rank of each further peer class messages
-with the datatype, and the same packed by the engine, by parts. tempi acts always here (TEMPI_FORCE). The
-coarse grid comes first, then columns between; a column is told when all its sizes are done.
+One group of subjects at a time, interleaved. On rank 0 alone: MPI_Pack and MPI_Unpack by the library and by
+tempi, and messages to itself. Between rank 0 and the nearest rank of each other peer class: messages with the
+datatype, and the same packed by the engine, by parts. tempi always acts here (TEMPI_FORCE). The coarse grid
+comes first, then the columns between; a column is reported when all its sizes are done.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from tempi.measure.records import Record, machine
 from tempi.model import grid, samples
 
 TAG = 9
-SPAN = 512 << 20  # of memory that one point may touch, and the part of what there is:
+SPAN = 512 << 20  # of memory that one point may touch, and the fraction of available memory:
 SPAN_PART = 16
 HUGE_PAGE = 2 << 20
-# A machine's speed changes within seconds with what its neighbours do, so each point is visited again and again
-# over the whole time until it is settled. Samples of one visit:
+# Neighbours on a machine change its speed within seconds, so each point is measured in many rounds over the whole
+# time until it is settled. Samples of one round:
 SAMPLES = 3
-SLOW = 0.1  # seconds, after which a later visit takes no more of them
-DEVICE_SHARE = 0.4  # of all seconds, where there is a GPU
-FIRST_SHARE = 0.5  # of the host's, after which the first visit leaves the finer columns out
-PLAIN_VISITS = 3  # of the columns of plain bytes, in each class of this node's ranks that is met
+SLOW = 0.1  # seconds, after which a later round takes no more of them
+DEVICE_SHARE = 0.4  # of all seconds, if there is a GPU
+FIRST_SHARE = 0.5  # of the host's seconds, after which the first round skips the finer columns
+PLAIN_VISITS = 3  # of the columns of packed bytes, in each locality class of this node's ranks that occurs
 BENCH = "calibrate"
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrateOptions:
-    """`seconds`: for everything. `most`: bytes of the largest message."""
+    """`seconds`: total budget. `most`: bytes of the largest message."""
 
     quick: bool
     seconds: float
@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str] | None = None) -> CalibrateOptions:
 
 
 def staging(size: int) -> worker.Bytes:
-    """Memory as the engine's staging has it: huge pages, where the kernel gives them."""
+    """Memory like the engine's staging buffers: huge pages, if the kernel provides them."""
     whole = (size + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
     block = mmap.mmap(-1, whole + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     block.madvise(mmap.MADV_HUGEPAGE)
@@ -70,12 +70,12 @@ def staging(size: int) -> worker.Bytes:
     return raw[start : start + size]
 
 
-# -- what is done ---------------------------------------------------------------------------------------------
+# -- jobs -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One group: a shape (None: plain bytes) at one size, locally or with a peer."""
+    """One group: a shape (None: packed bytes) at one size, locally or with a peer."""
 
     column: grid.Column
     size: int
@@ -92,7 +92,7 @@ def _local_sizes(column: grid.Column, quick: bool, span: int) -> list[int]:
 
 
 def jobs(quick: bool, peers: Sequence[str], most: int = grid.MOST, span: int = SPAN) -> list[list[Job]]:
-    """Columns of jobs, in order. To itself a rank sends little: the coarse grid is enough."""
+    """Columns of jobs, in order. A rank sends little to itself: the coarse grid is enough."""
     made: list[list[Job]] = []
     for coarse in (True,) if quick else (True, False):
         kinds = [peer for peer in peers if coarse or peer != "self" or len(peers) == 1]
@@ -114,13 +114,13 @@ class Rank:
 
     mpi: Any
     comm: Any
-    pairs: Mapping[str, Any]  # with rank 0 first; this rank's only
+    pairs: Mapping[str, Any]  # with rank 0 first; only those of this rank
     source: worker.Bytes
     target: worker.Bytes
     packed: tuple[worker.Bytes, worker.Bytes]
     library: Any
     functions: Mapping[str, int | None]
-    moved: str = "node"  # the class of the rank on this node, when it was looked at last
+    moved: str = "node"  # the locality class of the rank on this node at the last probe
     types: list[Any] = field(default_factory=list)
     spent: Any = field(default_factory=lambda: (c_double * 2)())
 
@@ -129,7 +129,7 @@ class Rank:
         return int(self.comm.rank) == 0
 
     def where(self, job: Job) -> str | None:
-        """The job's peer class: of the rank on this node near or far, as it was then."""
+        """The job's peer class; for the rank on this node its current locality class."""
         return self.moved if job.peer == "node" else job.peer
 
 
@@ -143,7 +143,7 @@ def _functions() -> dict[str, int | None]:
 
 
 def _classes(comm: Any, mpi: Any) -> dict[str, int]:
-    """The rank that stands for each peer class, by rank 0's view: on its node are those that the library itself
+    """The rank that represents each peer class, by rank 0's view: ranks of its node are those that the library itself
     reaches through shared memory."""
     node = comm.Split_type(mpi.COMM_TYPE_SHARED, comm.rank)
     near, everybody = node.Get_group(), comm.Get_group()
@@ -189,7 +189,7 @@ def _by_parts(rank: Rank, timer: _native.Timer) -> adaptive.Run:
 
 
 def _transfers(rank: Rank, job: Job, handle: int, layout: int, count: int) -> dict[str, adaptive.Run]:
-    """On this rank alone: MPI_Pack and MPI_Unpack."""
+    """MPI_Pack and MPI_Unpack on this rank alone."""
 
     def made(op: str, function: int | None) -> adaptive.Run:
         transfer = _native.Transfer(
@@ -210,8 +210,8 @@ def _transfers(rank: Rank, job: Job, handle: int, layout: int, count: int) -> di
 
 
 def _parts(rank: Rank, job: Job, layout: int, count: int, packs: bool) -> _native.Parts:
-    """As the engine does it, whose staging that was given back last is taken first: a message is packed where the last
-    one was received, in lines that this core has."""
+    """The engine's method. The most recently freed staging buffer is taken first: a message is packed where the last
+    one was received, in lines that this core has in its cache."""
     functions, pair = rank.functions, rank.pairs[str(job.peer)]
     return _native.Parts(
         pack=functions["pack"] if packs else None, unpack=functions["unpack"] if packs else None,
@@ -225,7 +225,7 @@ def _parts(rank: Rank, job: Job, layout: int, count: int, packs: bool) -> _nativ
 
 
 def _messages(rank: Rank, job: Job, handle: int, layout: int, count: int) -> dict[str, adaptive.Run]:
-    """With the peer: the library's message, and the same by parts."""
+    """Messages with the peer: the library's, and the same by parts."""
     parts = _parts(rank, job, layout, count, packs=True)
     alone = job.peer == "self"
     side = "self" if alone else "first" if rank.first else "second"
@@ -263,8 +263,8 @@ def _record(job: Job, peer: str | None, quantity: str, seconds: Sequence[float])
 
 
 def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
-    """One way, where a round trip was timed; pack and unpack happen once a trip on this side, and are told
-    of one peer class only."""
+    """Records of one-way times, if a round trip was timed. Pack and unpack happen once a trip on this side, and are
+    reported for one peer class only."""
     nearest = next(peer for peer in grid.NEAREST if peer in rank.pairs)
     share = 1.0 if job.peer in (None, "self") else 0.5
     peer = rank.where(job)
@@ -284,7 +284,7 @@ def _agree(comm: Any) -> Any:
 
 
 def _check(rank: Rank, job: Job, subjects: Mapping[str, adaptive.Run]) -> None:
-    """The library's packed bytes and tempi's are the same, or nothing is timed."""
+    """Compares the library's packed bytes with tempi's; on a difference nothing is timed."""
     subjects["library_pack"](1)
     expected = rank.packed[0][: job.size].copy()
     rank.packed[0][: job.size] = 0
@@ -310,7 +310,7 @@ def _takes_part(rank: Rank, job: Job) -> bool:
 
 
 def _prepared(rank: Rank, column: Sequence[Job]) -> list[Visited]:
-    """The jobs of a column that this rank takes part in. Their datatypes live until the end."""
+    """The jobs of a column in which this rank takes part. Their datatypes live until the end."""
     types: dict[int, Any] = {}
     made = []
     for job in column:
@@ -339,8 +339,8 @@ def _first_record(mpi: Any, peers: Sequence[str], columns: int) -> Record:
 
 
 class Plain:
-    """The columns of plain bytes, which all predictions of messages hang on: where ranks have moved, they are visited
-    at once, so that both classes have them."""
+    """The columns of packed bytes, on which all predictions of messages depend. When ranks have migrated they are
+    measured at once, so that both locality classes have them."""
 
     def __init__(self, rank: Rank, plan: Sequence[Sequence[Job]]) -> None:
         self._rank = rank
@@ -359,7 +359,7 @@ class Plain:
 
 
 def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) -> Iterator[Record]:
-    """Visits all columns until they are settled or the time is up; the first `needed` once in any case."""
+    """Repeats rounds over all columns until they are settled or the time is up; the first `needed` run in any case."""
     columns: list[list[Visited]] = []
     plain = Plain(rank, plan)
     for number in range(1 + samples.MOST // SAMPLES):
@@ -381,7 +381,7 @@ def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) 
 
 
 def run(options: CalibrateOptions) -> Iterator[Record]:
-    """All records, column by column; on every rank, and of worth on rank 0."""
+    """Yields all records column by column, on every rank; only rank 0's are valid."""
     from mpi4py import MPI
 
     start = time.monotonic()
@@ -395,10 +395,10 @@ def run(options: CalibrateOptions) -> Iterator[Record]:
         raise worker.WorkerError("no peer was found")
 
     def until(share: float) -> bool:
-        """Whether that share of the host's time is over, by rank 0's clock."""
+        """Whether that fraction of the host's time is used up, by rank 0's clock."""
         return bool(comm.bcast(time.monotonic() - start > share * host_seconds))
 
-    # With the emulator in it this process says nothing of host memory either: its tables are left alone.
+    # With the emulator loaded, host times of this process are not valid: the host tables are not touched.
     known = [peer for peer in grid.PEERS if peer in peers]
     plan = [] if cuda_driver.is_emulated() else jobs(options.quick, known, options.most, span)
     yield _first_record(MPI, peers, len(plan))

@@ -30,7 +30,7 @@ class Shape:
 
     @property
     def span(self) -> int:
-        """Bytes of memory from the first to behind the last."""
+        """Bytes of memory from the first byte to the one after the last."""
         family, run, stride = self.column.family, self.column.run, self.column.stride
         if family == "transposed":
             return self.size
@@ -41,8 +41,8 @@ class Shape:
         return (self._blocks - 1) * stride + max(run, stride)
 
     def _places(self) -> npt.NDArray[np.int64]:
-        """Numbers of blocks in random order. No two adjoin, but for the last two of the varied shape: these are one
-        run, which is longer than the others."""
+        """Block numbers in random order. No two blocks are adjacent, except the last two of the variable-length shape:
+        these form one run, which is longer than the others."""
         places = 2 * np.random.default_rng(self.size).permutation(2 * self._blocks)[: self._blocks]
         if self.column.family == "varied":
             places[-1] = places[-2] + 1

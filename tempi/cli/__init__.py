@@ -1,1 +1,1 @@
-"""The ``tempi`` command; ``main`` holds the group, one module a command."""
+"""The ``tempi`` command: `main` defines the group, one module each command."""

@@ -1,4 +1,4 @@
-"""What `tempi doctor` says of CUDA: the driver, the devices, the kernels for them, the array libraries."""
+"""`tempi doctor` on CUDA: the driver, the devices, the kernels for them, the array libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["findings", "gpu"]
 
-#: The packages of array libraries with device memory, by the name that a person knows.
+#: Packages of array libraries with device memory, by the library's usual name.
 _LIBRARIES = {
     "CuPy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
     "numba-cuda": ("numba-cuda",),
@@ -23,13 +23,13 @@ _LIBRARIES = {
 
 
 def gpu() -> Iterator[Finding]:
-    """In a process of its own, which a broken driver may take down with it."""
+    """Probes in a separate process, since a broken driver may crash it."""
     nodes = sorted(each.name for each in Path("/dev").glob("nvidia[0-9]*"))
     return findings(ask(["gpu"], probe_environment()), nodes)
 
 
 def findings(answer: Mapping[str, Any], nodes: list[str]) -> Iterator[Finding]:
-    """What the probe's answer means, on a machine with these device files."""
+    """Findings from the probe's answer, on a machine with these device files."""
     data = {**answer, "nodes": nodes}
     if "driver" not in answer:
         text, advice = f"the CUDA driver cannot be asked: {answer.get('error')}", "see whether nvidia-smi answers"

@@ -1,4 +1,4 @@
-"""What `tempi doctor` looks at: the engine, the MPIs, the environment."""
+"""`tempi doctor` on the machine: the engine, the MPI libraries, the environment."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Status = Literal["ok", "note", "warning", "problem"]
 _COMMANDS = ("mpicc", "mpirun", "mpiexec", "mpicc.openmpi", "mpicc.mpich")
 _LIBRARIES = ("libmpi.so*", "libmpi_abi.so*", "libmpich.so*", "libmpi_*.so*")
 _PROBE_SECONDS = 60
-#: Variables of MPI libraries by which users choose how messages are copied on a node.
+#: Variables of MPI libraries by which users select the copy mechanism between ranks of a node.
 _SWITCHES = ("MPIR_CVAR_CH4_CMA_ENABLE", "OMPI_MCA_smsc", "OMPI_MCA_btl_vader_single_copy_mechanism")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; `advice` says what to do about it."""
+    """One checked item; `advice` says what to do about it."""
 
     topic: str
     status: Status
@@ -70,12 +70,12 @@ def engine() -> Iterator[Finding]:
 
 
 def preloadable() -> bool:
-    """Whether the engine's path can stand in LD_PRELOAD."""
+    """Whether the engine's path is valid in LD_PRELOAD."""
     return not any(separator in _engine.library_path() for separator in " :")
 
 
 def model() -> Iterator[Finding]:
-    """The calibrations of this machine, one for each MPI library, and what is wrong with others."""
+    """The calibrations of this machine, one for each MPI library, and the errors in others."""
     from tempi.model import store
 
     forced = os.environ.get("TEMPI_MODEL")
@@ -112,7 +112,7 @@ def model() -> Iterator[Finding]:
 
 
 def environment() -> Iterator[Finding]:
-    """The TEMPI_* variables that are set, unknown ones, and LD_PRELOAD."""
+    """The TEMPI_* variables in use, unknown ones, and LD_PRELOAD."""
     known = {name: text for name, text, _ in _engine.items("config")}
     for name in sorted(each for each in os.environ if each.startswith("TEMPI_")):
         value = os.environ[name]
@@ -130,7 +130,7 @@ def environment() -> Iterator[Finding]:
 
 
 def mpi_abi(library: _elf.Elf) -> str | None:
-    """The ABI of an MPI library by its own symbols, as the engine tells it; None if it is no MPI."""
+    """The ABI of an MPI library by its symbols, with the engine's rules; None if it is not an MPI library."""
     if "PMPI_Init" not in library.defines:
         return None
     if "ompi_mpi_comm_world" in library.defines:
@@ -139,7 +139,7 @@ def mpi_abi(library: _elf.Elf) -> str | None:
 
 
 def _folders() -> Iterator[Path]:
-    """Where MPI libraries may lie, the likeliest first."""
+    """Folders that may contain MPI libraries, the likeliest first."""
     yield Path(sys.prefix) / "lib"
     for each in _COMMANDS:
         found = shutil.which(each)
@@ -161,7 +161,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _libraries() -> Iterator[tuple[Path, str]]:
-    """Each MPI library that was found, once, with its ABI."""
+    """Each MPI library found, once, with its ABI."""
     seen: set[Path] = set()
     for folder in _folders():
         for pattern in _LIBRARIES:
@@ -194,7 +194,7 @@ def ask(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def probe_environment() -> dict[str, str]:
-    """That of a probe: this tempi, acting on all that it can."""
+    """The environment of a probe: this tempi, forced to act."""
     package = str(Path(__file__).resolve().parents[2])
     python_path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     base = {**os.environ, "TEMPI_FORCE": "1", "TEMPI_STATS": "0", "PYTHONPATH": python_path}
@@ -204,7 +204,7 @@ def probe_environment() -> dict[str, str]:
 
 
 def _prove(words: list[str], path: Path | None, *, preload: bool) -> tuple[dict[str, Any], str | None]:
-    """The probe's answer, and the OPAL_PREFIX that it needed where it failed without."""
+    """The probe's answer, and the OPAL_PREFIX that it needed if it failed without."""
     base = probe_environment()
     if preload:
         base["LD_PRELOAD"] = _engine.library_path()
@@ -222,14 +222,14 @@ def _prove(words: list[str], path: Path | None, *, preload: bool) -> tuple[dict[
 
 
 def _aware(answer: Mapping[str, Any]) -> str:
-    """What becomes of device memory over this library."""
+    """How device memory is handled over this library."""
     if answer.get("aware") == 1:
         return "CUDA-aware: contiguous device memory is left to it, strided is packed by kernels"
     return "not CUDA-aware: tempi carries device memory for it"
 
 
 def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None, *, how: str = "interposed") -> Finding:
-    """`how`: what the library is where the probe's packs were counted."""
+    """`how`: the library's state if the probe's packs were counted."""
     data = {**answer, "label": label}
     if prefix is not None:
         advice = f"export OPAL_PREFIX={prefix}" if prefix else "unset OPAL_PREFIX"
@@ -246,7 +246,7 @@ def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None,
 
 
 def _why_none(memory: Mapping[str, Any]) -> str:
-    """Why a library copies twice, as far as it shows."""
+    """Why a library copies twice, as far as it can be determined."""
     switches = [f"{name}={os.environ[name]}" for name in _SWITCHES if name in os.environ]
     if switches:
         return ", ".join(switches)
@@ -256,7 +256,7 @@ def _why_none(memory: Mapping[str, Any]) -> str:
 
 
 def single_copy_of(path: Path, answer: Mapping[str, Any], memory: Mapping[str, Any]) -> Finding:
-    """How large messages go between the ranks of a node, from the answers of the two probes."""
+    """How large messages are copied between ranks of a node, from the answers of the two probes."""
     from tempi.model import single_copy
 
     meant, why_not = str(answer["single_copy"]), memory.get("refused")
@@ -274,7 +274,7 @@ def single_copy_of(path: Path, answer: Mapping[str, Any], memory: Mapping[str, A
 
 
 def chooses(version: str) -> Iterator[Finding]:
-    """What chooses for messages on that library, where this machine is not calibrated for it."""
+    """The rule that decides on messages of that library, if this machine is not calibrated for it."""
     from tempi.model import store
 
     own = store.machine(version)
@@ -293,12 +293,12 @@ def chooses(version: str) -> Iterator[Finding]:
 
 
 def mpis() -> Iterator[Finding]:
-    """Launchers and compilers on the PATH, each MPI library tried in a process of its own, mpi4py."""
+    """Launchers and compilers on the PATH, each MPI library tried in a separate process, mpi4py."""
     for name in ("mpicc", "mpirun"):
         found = shutil.which(name)
         yield Finding("mpi", "ok" if found else "note", f"{name}: {found or 'not on the PATH'}")
     working = 0
-    # Not preloaded, the probe has the engine by Python's import, ahead of the MPI library.
+    # Without a preload, Python's import loads the engine in the probe, before the MPI library.
     how = "interposed" if preloadable() else "interposed in Python only (`from tempi import MPI`)"
     memory = ask(["memory"], probe_environment())
     for path, abi in _libraries():

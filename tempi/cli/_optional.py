@@ -1,4 +1,4 @@
-"""Packages that only some commands need: one line names a missing one and the command that installs it."""
+"""Packages that only some commands need: one line names the missing package and the command that installs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIONAL", "missing", "need"]
 
-#: Module: what pip installs for it. Others are installed by their own names.
+#: Module: pip package. Other modules are installed under their own names.
 OPTIONAL = {
     "cupy": "tempi[cuda12]",
     "llvmlite": "tempi[kernels]",
@@ -26,7 +26,7 @@ OPTIONAL = {
 
 
 def need(module: str, wanted: str) -> None:
-    """Raises `click.ClickException` where the module cannot be imported. `wanted` begins the message: what needs it."""
+    """Raises `click.ClickException` if the module cannot be imported. `wanted`, the feature, begins the message."""
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -36,7 +36,7 @@ def need(module: str, wanted: str) -> None:
 
 
 def missing(error: ModuleNotFoundError, wanted: str) -> str | None:
-    """The line for a package that is not installed; None for a module of tempi's own."""
+    """The message for a package that is not installed; None for a module of tempi itself."""
     name = (error.name or "").partition(".")[0]
     if not name or name == "tempi":
         return None
@@ -45,7 +45,7 @@ def missing(error: ModuleNotFoundError, wanted: str) -> str | None:
 
 
 def _pip() -> Iterator[str]:
-    """That of this Python: the one on the PATH may be another one's."""
+    """The pip command of this Python: the one on the PATH may belong to another."""
     own = Path(sys.prefix) / "bin" / "pip"
     if sys.prefix != sys.base_prefix and own.is_file():
         yield shlex.quote(str(own))

@@ -1,4 +1,4 @@
-"""``--json FILE|-``: one object a line."""
+"""``--json FILE|-``: one object per line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def json_option(function: F) -> F:
-    """The option that every command has."""
+    """The option of every command."""
     option = click.option(
         "--json",
         "json_file",

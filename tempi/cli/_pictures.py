@@ -1,4 +1,4 @@
-"""What every command that draws needs first."""
+"""The requirements of every command that draws."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["need_matplotlib"]
 
 
 def need_matplotlib(wanted: str) -> None:
-    """`wanted` begins the message where it is not installed, as on a login node without a network."""
+    """Fails with a message that begins with `wanted` if it is not installed, as on a login node without a network."""
     need("matplotlib", wanted)
     import matplotlib as mpl
 

@@ -1,4 +1,4 @@
-"""The part of `tempi explain` that tells what each method is predicted to take."""
+"""The part of `tempi explain` that shows the predicted time of each method."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["Told", "draw", "lines", "predictions", "records"]
 
 _OPERATIONS = {"send": "a message", "pack": "MPI_Pack", "unpack": "MPI_Unpack"}
-_BAR = 40  # characters of the slower method
+_BAR = 40  # characters of the slowest method's bar
 _RULE = {"MPICH": "MPICH Version: 5", "Open MPI": "Open MPI v5"}
 
 
 def _models() -> Iterator[tuple[str, predict.Model]]:
-    """Each MPI that is calibrated on this machine."""
+    """Each MPI library that is calibrated on this machine."""
     for _, found in store.local():
         if isinstance(found, store.Calibration) and found.mismatch() is None:
             try:
                 yield found.machine.mpi, predict.Model(found.machine.table)
             except store.StoreError:
-                continue  # `tempi doctor` tells
+                continue  # `tempi doctor` reports it
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One message or call with one MPI. `prediction` is None where there are no tables for it."""
+    """One message or call with one MPI library. `prediction` is None if there are no tables for it."""
 
     mpi: str
     operation: str
@@ -46,7 +46,7 @@ class Told:
 
     @property
     def title(self) -> str:
-        """What it is, and what is chosen."""
+        """The operation, and the chosen method."""
         what = _OPERATIONS[self.operation]
         where = f" {BY_WORD[self.peer].where}" if self.operation == "send" else ""
         if self.prediction is None:
@@ -61,13 +61,13 @@ class Told:
         return methods.chosen(replace(self.prediction, acts=bool(self.acts)))
 
     def record(self) -> dict[str, Any]:
-        """One object of JSON."""
+        """One JSON object."""
         made: dict[str, Any] = {"mpi": self.mpi, "operation": self.operation, "peer": self.peer, "bytes": self.bytes}
         return made | {"prediction": asdict(self.prediction) if self.prediction else None, "acts": self.acts}
 
 
 def predictions(datatype: Datatype, count: int, peer: str) -> Iterator[Told]:
-    """For each MPI that is calibrated and each operation."""
+    """For each calibrated MPI library and each operation."""
     layout = datatype.canonical()
     size = int(layout.size) * count
     for mpi, model in _models() if size else ():
@@ -78,7 +78,7 @@ def predictions(datatype: Datatype, count: int, peer: str) -> Iterator[Told]:
 
 
 def records(datatype: Datatype, count: int, peer: str) -> Iterator[dict[str, Any]]:
-    """The same as objects of JSON."""
+    """The same as JSON objects."""
     return (told.record() for told in predictions(datatype, count, peer))
 
 
@@ -106,7 +106,7 @@ def _block(told: Told) -> Iterator[str]:
 
 
 def draw(axes: Sequence[Axes], found: Sequence[Told]) -> None:
-    """An axis for each that there is a prediction for."""
+    """One axis for each message or call that has a prediction."""
     from tempi.model import plot
 
     for axis, told in zip(axes, found, strict=True):
@@ -125,7 +125,7 @@ def _by_rule(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
 
 
 def lines(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
-    """In words, with a bar for each method."""
+    """As text, with a bar for each method."""
     found = list(predictions(datatype, count, peer))
     if not found:
         yield "This machine is not calibrated (`tempi calibrate`). By the built-in rule, a message:"

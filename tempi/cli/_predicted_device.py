@@ -1,4 +1,4 @@
-"""The part of `tempi explain` that tells what each method for device memory is predicted to take."""
+"""The part of `tempi explain` that shows the predicted time of each method for device memory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ EMULATED = "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's"
 
 
 def _cases() -> Iterator[tuple[str, str | None]]:
-    """Operations, and where the packed bytes of MPI_Pack and MPI_Unpack lie."""
+    """Operations, and the memory of the packed bytes of MPI_Pack and MPI_Unpack."""
     yield from ((operation, None) for operation in _DIRECTIONS)
     yield from ((operation, packed) for packed in _PACKED for operation in _CALLS)
 
 
 def records(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[dict[str, Any]]:
-    """One object for each MPI, card, direction, and way of MPI_Pack and MPI_Unpack that leaves a choice; `prediction`
-    is None where there are no tables. A library takes device addresses here if it did when it was measured."""
+    """One object for each MPI library, GPU, direction, and memory of MPI_Pack and MPI_Unpack that leaves a choice;
+    `prediction` is None if there are no tables. A library is CUDA-aware here if it was when it was measured."""
     layout = datatype.canonical()
     size, run = int(layout.size) * count, _is_run(layout, count)
     for _, found in store.local(devices=True) if size else ():
@@ -44,7 +44,7 @@ def records(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[
         try:
             model = predict.Model(found.machine.table)
         except store.StoreError:
-            continue  # `tempi doctor` tells
+            continue  # `tempi doctor` reports it
         aware = bool(found.about.get("aware"))
         for operation, packed in _cases():
             told = model.predict_device(
@@ -98,7 +98,7 @@ def _device_block(record: dict[str, Any]) -> Iterator[str]:
 
 
 def lines(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[str]:
-    """In words, with a bar for each method."""
+    """As text, with a bar for each method."""
     found = list(records(datatype, count, peer, memory))
     layout = datatype.canonical()
     size = int(layout.size) * count

@@ -1,13 +1,13 @@
 """A process that shows whether MPI calls pass through the engine; `tempi doctor` starts it.
 
-``python -m tempi.cli._probe load PATH``: load the MPI library at PATH as a linked program has it, and
+``python -m tempi.cli._probe load PATH``: load the MPI library at PATH as a linked program does, and
 pack a strided type under the preloaded engine. ``python -m tempi.cli._probe mpi4py``: the same through
 ``from tempi import MPI``. One JSON object on stdout: {"abi", "library", "version", "packs", "aware", "error"},
-and of ``load`` "single_copy" (tempi.model.single_copy).
+and for ``load`` also "single_copy" (tempi.model.single_copy).
 
-``python -m tempi.cli._probe memory``: whether one process may read another one's memory: {"refused", "ptrace_scope"}.
+``python -m tempi.cli._probe memory``: whether one process may read another's memory: {"refused", "ptrace_scope"}.
 
-``python -m tempi.cli._probe gpu``: what there is of CUDA, in a process that may do without it afterwards:
+``python -m tempi.cli._probe gpu``: the CUDA driver and devices, in a process that may crash:
 {"driver", "emulated", "version", "devices": [...], "error"}.
 """
 
@@ -49,7 +49,7 @@ def _check(code: int, name: str) -> None:
 
 
 def _pack(path: str, result: dict[str, object]) -> str:
-    """Init, MPI_Pack of every other byte, Finalize, by the names that a linked program calls."""
+    """Init, MPI_Pack of every other byte, Finalize, through the names that a linked program calls."""
     library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
     program = ctypes.CDLL(None)
     first = single_copy.before_init(library, "openmpi" if hasattr(library, "ompi_mpi_byte") else "other")
@@ -94,14 +94,14 @@ def _pack_mpi4py() -> str:
 
 
 def _aware() -> int:
-    """1 or 0: whether the MPI library takes device addresses; -1 where it was not asked."""
+    """Whether the MPI library is CUDA-aware: 1 or 0, -1 if it was not asked."""
     info = _engine.ffi.new("tempi_engine_info *")
     _engine.check(_engine.lib.tempi_engine_query(info), doing="the probe")
     return int(info.aware)
 
 
 def gpu() -> dict[str, object]:
-    """What the CUDA driver says, which is loaded for it; no context is made on any device."""
+    """The CUDA driver's answers. Loads the driver; creates no context on any device."""
     ffi, lib = _engine.ffi, _engine.lib
     info, device = ffi.new("tempi_gpu_info *"), ffi.new("tempi_gpu_device *")
     _engine.check(lib.tempi_gpu_query(info), doing="the probe")
@@ -127,7 +127,7 @@ def gpu() -> dict[str, object]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the probe; the exit status is 0 where an answer was printed."""
+    """Run the probe; exit status 0 if an answer was printed."""
     if arguments == ["gpu"]:
         sys.stdout.write(json.dumps(gpu()) + "\n")
         return 0

@@ -1,4 +1,4 @@
-"""What `tempi doctor PROGRAM` looks at: can a preload reach this program, and which MPI does it use?"""
+"""`tempi doctor PROGRAM`: can a preload reach this program, and which MPI library does it use?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _locate(name: str) -> Path | None:
 
 
 def _interpreter(path: Path) -> Path | None:
-    """The program that runs a script, from its first line."""
+    """The interpreter of a script, from its first line."""
     with path.open("rb") as file:
         line = file.readline(4096)
     if not line.startswith(b"#!"):
@@ -51,7 +51,7 @@ def _privileged(path: Path) -> str | None:
 
 
 def _linked(path: Path) -> dict[str, str]:
-    """Library name to path, as the loader finds them with the engine preloaded; nothing is run."""
+    """Library name to path, as the loader resolves them with the engine preloaded; nothing is executed."""
     loader_only = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
     if preloadable():
         loader_only["LD_PRELOAD"] = _engine.library_path()
@@ -70,12 +70,12 @@ def _linked(path: Path) -> dict[str, str]:
 
 
 def program(name: str) -> Iterator[Finding]:
-    """Findings on the program `name`: a path, or a command on the PATH."""
+    """Findings about the program `name`: a path, or a command on the PATH."""
     path = _locate(name)
     if path is None:
         yield Finding("program", "problem", f"{name}: no such program, or not executable")
         return
-    for _ in range(4):  # a script's interpreter may be a script
+    for _ in range(4):  # the interpreter of a script may be a script itself
         try:
             elf = _elf.read(path)
             break

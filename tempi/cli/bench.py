@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _common(function: F) -> F:
-    """Options that every suite has."""
+    """Options of every suite."""
     for option in (
         click.option(
             "--mpirun",
@@ -48,7 +48,7 @@ def bench() -> None:
 
 
 def _run(suite_run: Callable[[], object]) -> None:
-    """Turns the suites' errors into messages."""
+    """Turns the errors of suites into messages."""
     from tempi.measure.launch import LaunchError
     from tempi.measure.records import RecordError
     from tempi.measure.worker import WorkerError
@@ -60,7 +60,7 @@ def _run(suite_run: Callable[[], object]) -> None:
 
 
 def _alone(command: str, ranks: int) -> None:
-    """Under a launcher, lets rank 0 alone go on, which starts the suite's `ranks` ranks itself."""
+    """Under a launcher, only rank 0 continues, and starts the suite's `ranks` ranks itself."""
     from tempi.measure import launch
 
     if not launch.under_launcher():
@@ -79,7 +79,7 @@ def _alone(command: str, ranks: int) -> None:
 
 
 def _need(command: str, png: str | None, *, mpi4py: bool = True, drawn_by: str = "--png") -> None:
-    """Says what is missing before anything is measured. `drawn_by`: the option that asks for a picture."""
+    """Reports missing packages before measuring. `drawn_by`: the option that asks for a picture."""
     from tempi.cli._optional import need
     from tempi.cli._pictures import need_matplotlib
 
@@ -90,7 +90,7 @@ def _need(command: str, png: str | None, *, mpi4py: bool = True, drawn_by: str =
 
 
 def _bytes(gib: float | None, share: int) -> int:
-    """The given limit, or a share of the memory that is free now."""
+    """The given limit, or a fraction of the free memory."""
     from tempi.measure.launch import available_memory
 
     return available_memory() // share if gib is None else int(gib * (1 << 30))

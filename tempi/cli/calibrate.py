@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate"]
 
-_SHOWN = 5  # kinds of operations in doubt that are listed
+_SHOWN = 5  # kinds of doubtful operations to list
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's, and only the emulator takes it"
 
 
@@ -47,7 +47,7 @@ def _summary(path: Path, found: Calibration) -> dict[str, object]:
 
 
 def _record(path: Path, found: Calibration) -> dict[str, object]:
-    """The summary with what `_sureness` prints."""
+    """The summary, including the results of `_sureness`."""
     from tempi.model import sure
 
     told = sure.verdict(found)
@@ -71,7 +71,7 @@ def _head(console: Console, path: Path, found: Calibration) -> None:
 def _by_family(
     console: Console, columns: list[Column], sizes: list[int], cell: Callable[[Column, int], str], what: str
 ) -> None:
-    """A table for each family: its columns down, the packed sizes across."""
+    """A table for each family: columns of the grid as rows, packed sizes as columns."""
     from rich.table import Table
 
     from tempi.model import grid
@@ -91,7 +91,7 @@ def _by_family(
 
 
 def _table(console: Console, found: Calibration, peer: str) -> None:
-    """Messages: microseconds of the library and of tempi's way; the better one is marked."""
+    """Messages: microseconds of the library and of tempi; the better one is marked."""
     from tempi.model import grid, store
 
     known = store.typical(found.points)
@@ -111,7 +111,7 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
 
 
 def _kernels(console: Console, found: Calibration, memory: str) -> None:
-    """Microseconds of the kernels: into device memory, and into mapped host memory."""
+    """Microseconds of the kernels, to device memory and to mapped host memory."""
     known = {p.key[:4]: p.typical for p in found.points if p.memory == memory}
     shaped = [p for p in found.points if p.memory == memory and p.quantity == "device_pack"]
     columns, sizes = sorted({p.column for p in shaped}), sorted({p.size for p in shaped})
@@ -126,7 +126,7 @@ def _kernels(console: Console, found: Calibration, memory: str) -> None:
 
 
 def _copies(console: Console, found: Calibration) -> None:
-    """Microseconds of what has no shape: copies over the bus, and messages of packed bytes."""
+    """Microseconds of operations without a shape: copies over the bus, and messages of packed bytes."""
     from rich.table import Table
 
     from tempi.model import grid
@@ -151,7 +151,7 @@ def _copies(console: Console, found: Calibration) -> None:
 
 
 def _near(known: dict[int, float], size: int) -> float | None:
-    """The message of that size, between those that are known."""
+    """The time of a message of that size, interpolated between known sizes."""
     from math import exp, log
 
     from tempi.model import tables
@@ -167,7 +167,7 @@ def _size(size: int) -> str:
 
 
 def _sureness(console: Console, found: Calibration) -> None:
-    """How sure the choices are, which kinds are in doubt, and what to do."""
+    """The certainty of the choices, the doubtful kinds, and the advice."""
     from tempi.model import sure
 
     told = sure.verdict(found)
@@ -201,7 +201,7 @@ def _doubt(doubt: Doubt) -> str:
 
 
 def _mine() -> Iterator[tuple[Path, Calibration]]:
-    """What the cache folder has, host memory first, with a line about each that cannot be used."""
+    """The calibrations in the cache folder, host memory first; prints a line about each unusable one."""
     from tempi.model import store
 
     for path, found in (*store.local(), *store.local(devices=True)):
@@ -274,7 +274,7 @@ def _import(source: Path) -> None:
 
 
 def _check_writable(folder: Path, hint: str = "") -> None:
-    """Before minutes of measuring, not after them."""
+    """Fails before minutes of measuring instead of after."""
     import tempfile
 
     try:
@@ -286,13 +286,13 @@ def _check_writable(folder: Path, hint: str = "") -> None:
 
 
 def _before(target: Path | None) -> None:
-    """What can be seen to go wrong before anything is measured."""
+    """Checks everything that can fail before measuring."""
     from tempi.cli._optional import need
     from tempi.measure import launch
     from tempi.model import store
 
     need("mpi4py", "tempi calibrate")
-    if launch.rank_of_launcher() == 0:  # which alone writes
+    if launch.rank_of_launcher() == 0:  # only rank 0 writes
         _check_writable(store.machine("").table.parent, "; TEMPI_CACHE_DIR moves the calibration")
         if target is not None:
             _check_writable(target.absolute().parent)
@@ -302,7 +302,7 @@ def _measure(
     quick: bool, seconds: float | None, most: int | None, mpirun: str | None, target: Path | None,
     json_file: str | None,
 ) -> None:  # fmt: skip
-    """`target`: also a file to ship."""
+    """`target`: a file that is also written, for export."""
     from rich.console import Console
 
     _before(target)
@@ -312,7 +312,7 @@ def _measure(
     from tempi.measure.worker import WorkerError
     from tempi.model import grid
 
-    os.environ["TEMPI_FORCE"] = "1"  # read when the first MPI function is called
+    os.environ["TEMPI_FORCE"] = "1"  # read at the first MPI call
     console = Console(stderr=True)
     options = CalibrateOptions(quick, seconds or (measuring.QUICK if quick else measuring.FULL), most or grid.MOST)
     try:

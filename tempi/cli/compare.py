@@ -1,4 +1,4 @@
-"""``tempi compare``: two files of benchmark records, side by side."""
+"""``tempi compare``: compares two files of benchmark records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["compare"]
 
 _RESAMPLES = 2000
 _SEED = 1
-#: What makes two machines one: what a measurement hangs on most, and no update changes.
+#: Fields that identify a machine: those that measurements depend on most and that no update changes.
 _MACHINE = ("cpu", "cores", "arch")
 
 Key = tuple[str, str, str, str]
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """What the interval allows to say."""
+        """The conclusion that the interval permits."""
         if self.low <= 1 <= self.high:
             return "same"
         return "slower" if self.ratio > 1 else "faster"
@@ -46,7 +46,7 @@ class Row:
 def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]:
     """Median of `b` over median of `a`, and its 95% interval.
 
-    The two were not taken in turns, so each side is resampled by itself.
+    The two were not interleaved, so each side is resampled independently.
     """
     import numpy as np
 
@@ -61,7 +61,7 @@ def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, 
 
 
 def machines(records: Iterable[Record]) -> set[tuple[Any, ...]]:
-    """The machines that records were taken on."""
+    """The machines of the records."""
     found = set()
     for record in records:
         machine = record.meta.get("machine") or {}
@@ -70,7 +70,7 @@ def machines(records: Iterable[Record]) -> set[tuple[Any, ...]]:
 
 
 def _samples(records: Iterable[Record]) -> dict[Key, list[float]]:
-    """All samples of each measurement; repeated runs are taken together."""
+    """All samples of each measurement; repeated runs are pooled."""
     samples: dict[Key, list[float]] = {}
     for record in records:
         if record.seconds:
@@ -79,7 +79,7 @@ def _samples(records: Iterable[Record]) -> dict[Key, list[float]]:
 
 
 def rows(a: Iterable[Record], b: Iterable[Record]) -> list[Row]:
-    """The measurements that both files have, in the first one's order."""
+    """The measurements present in both files, in the first one's order."""
     import numpy as np
 
     first, second = _samples(a), _samples(b)
@@ -114,7 +114,7 @@ def _seconds(value: float) -> str:
 
 
 def _objects(found: Iterable[Row], files: tuple[str, str]) -> Iterable[dict[str, object]]:
-    """Rows in the form of records: no raw samples of their own, so "seconds" is empty."""
+    """Rows as records: "seconds" is empty, since they have no raw samples."""
     for row in found:
         bench, case, op, subject = row.key
         meta = {

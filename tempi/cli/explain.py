@@ -1,4 +1,4 @@
-"""``tempi explain``: what a datatype is, and how it is brought to its canonical form."""
+"""``tempi explain``: shows a datatype's layout and the passes that make it canonical."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
-_MOST_BOXES = 12  # shown of one state
+_MOST_BOXES = 12  # boxes shown of one state
 _WHAT = {
     "decode": "as written",
     "elide": "dimensions of one step dropped",

@@ -1,4 +1,4 @@
-"""The click group: commands are imported when they are asked for, so that each starts fast."""
+"""The click group. Commands are imported on demand, so that each starts fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tempi preload``: where the engine is. The shell script answers the plain form by itself."""
+"""``tempi preload``: the engine's path. The shell script handles the plain form itself."""
 
 from __future__ import annotations
 

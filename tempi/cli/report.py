@@ -1,4 +1,4 @@
-"""``tempi report``: a page with pictures of what was calibrated, measured and counted."""
+"""``tempi report``: a page with pictures of calibrations, measurements and counters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["report"]
 
 
 def _named(path: Path, force: bool) -> tuple[Path, Calibration, str | None]:
-    """The file that was asked for. One of another machine chooses nothing here."""
+    """The requested file. A calibration of another machine is shown but not used here."""
     from tempi.model import store
 
     found = store.read(path)
@@ -34,7 +34,7 @@ def _named(path: Path, force: bool) -> tuple[Path, Calibration, str | None]:
 
 
 def _stored(mpi: str | None) -> tuple[Path, Calibration, str | None] | None:
-    """The newest one of this machine and of MPI libraries with that word in their name."""
+    """The newest calibration of this machine whose MPI library's name contains `mpi`."""
     from tempi.model import store
 
     fitting = []
@@ -85,7 +85,7 @@ def _records(paths: Sequence[str]) -> dict[str, list[Record]]:
 
 
 def _check_writable(output: Path) -> None:
-    """Before half a minute of drawing, not after it."""
+    """Fails before half a minute of drawing instead of after."""
     import tempfile
 
     try:

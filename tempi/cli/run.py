@@ -1,4 +1,4 @@
-"""``tempi run``: the work is done by the shell script; this is its entry point for ``python -m tempi``."""
+"""``tempi run``: the shell script does the work; this is its entry point for ``python -m tempi``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 
 def script_path() -> Path:
-    """The shell script ``tempi`` of this installation, or of this source tree."""
+    """The shell script ``tempi`` of this installation or source tree."""
     source = Path(__file__).resolve().parents[2] / "scripts" / "tempi"
     if source.is_file():
         return source
@@ -31,7 +31,7 @@ def script_path() -> Path:
 
 
 def _plan(words: tuple[str, ...], environment: dict[str, str]) -> dict[str, object]:
-    """What the script would execute: {"command": [...], "preload": value or None}."""
+    """The command line that the script would execute: {"command": [...], "preload": value or None}."""
     shown = subprocess.run(
         [script_path(), "run", "--print", "--", *words],
         env=environment,

@@ -1,9 +1,9 @@
-"""CUDA on the CPU: a test device. Translates PTX to C for the emulated driver, libtempi-cuda.so.
+"""CUDA on the CPU, a test device. Translates PTX to C for the emulated driver, libtempi-cuda.so.
 
     source = translate(ptx)                      # one PTX module as C
-    library = compile_ptx(ptx, directory)        # and compiled, where the driver finds it
+    library = compile_ptx(ptx, directory)        # compiled, where the driver finds it
 
-The build uses this package before tempi is built, so it needs the standard library only, and its modules
+The build uses this package before tempi is built, so it uses the standard library only, and its modules
 import each other relatively: csrc/build.py loads it by its path, without the package above it.
 """
 

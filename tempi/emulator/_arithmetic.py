@@ -1,7 +1,7 @@
 """Integer, bit and floating-point instructions.
 
-Integers are computed unsigned, where C defines what happens on overflow, and read as signed only where
-the sign matters.
+Integers are computed unsigned, since C defines their overflow, and read as signed only if the sign
+matters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ COMPARE = {
     "hi": ">",
     "hs": ">=",
 }
-# Of floats: true if neither is NaN and so, or, with a u, if either is. C says only the first, and != the last.
+# Float comparisons: true if neither operand is NaN and the relation holds; with a u suffix, also true if either is
+# NaN. C has only the first kind, except for !=.
 UNORDERED = {"equ": "ne", "neu": "eq", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 
 
@@ -44,7 +45,7 @@ def add(w: Writer, words: Words) -> None:
 
 
 def rounding(words: Words) -> None:
-    """Only round to nearest even, which is what C does; no flushing of denormals."""
+    """Accepts only round to nearest even, which is C's rounding; no flushing of denormals."""
     words.flag("rn")
 
 
@@ -56,7 +57,7 @@ def product(w: Writer, a: str, b: str, kind: Type, part: str) -> tuple[Type, str
             raise w.error(".wide of 64 bits")
         return wide, f"(({wide.c}){a} * ({wide.c}){b})"
     if part == "lo":
-        # By uint64_t: two uint16_t would be multiplied as int, and may overflow it.
+        # Through uint64_t: two uint16_t would be promoted to int and may overflow it.
         return kind.unsigned, f"((uint64_t){a} * (uint64_t){b})"
     if kind.bits == 64:
         return kind.unsigned, f"tempi_ptx_mulhi_{kind.kind}64({a}, {b})"
@@ -294,7 +295,7 @@ def cvt(w: Writer, words: Words) -> None:
 
 
 def to_integer(words: Words, value: str, way: str, source: Type, to: Type) -> str:
-    """A float as an integer: clamped to the range; what is no number is 0, or the top bit for 64-bit types."""
+    """A float as an integer, clamped to the range; NaN gives 0, or the top bit for 64-bit types."""
     if way not in ("rzi", "rni") or to.bits < 32:
         raise words.error("a conversion that is not supported")
     suffix = "f" if source.bits == 32 else ""

@@ -1,4 +1,4 @@
-"""Compiles translated PTX into the shared object that the emulated driver looks for."""
+"""Compiles translated PTX into the shared object that the emulated driver loads."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ HEADERS = ("ptx.h", "ptx_compute.h")
 
 
 class CompileError(Exception):
-    """The C compiler failed; the message is what it said."""
+    """The C compiler failed; the message is its output."""
 
 
 def library_name(ptx: str) -> str:
-    """Under which the driver looks for the translation of this text."""
+    """The file name under which the driver looks for the translation of this text."""
     return f"tempi-ptx-{fnv1a(ptx.encode()):016x}.so"
 
 
 def include_directory() -> Path:
-    """Where emulator/ptx/ptx.h is: in the installed package, or in the working tree."""
+    """The folder of emulator/ptx/ptx.h: in the installed package, or in the working tree."""
     package = Path(__file__).resolve().parent.parent
     for directory in (package / "include", package.parent / "csrc"):
         if (directory / "emulator" / "ptx" / "ptx.h").is_file():
@@ -44,7 +44,7 @@ def compiler() -> list[str]:
 
 
 def compile_ptx(ptx: str, directory: Path, *, cc: Sequence[str] | None = None) -> Path:
-    """Translates and compiles one PTX module into `directory`; the library, which may have been there.
+    """Translates and compiles one PTX module into `directory`; returns the library, which may exist already.
 
     Raises PtxError for PTX that cannot be translated, CompileError if the compiler fails.
     """
@@ -53,12 +53,12 @@ def compile_ptx(ptx: str, directory: Path, *, cc: Sequence[str] | None = None) -
     source = library.with_suffix(".c")
     include = include_directory()
     headers = b"".join((include / "emulator" / "ptx" / name).read_bytes() for name in HEADERS)
-    # The headers' hash, so that new ones are a reason to compile again.
+    # The headers' hash: changed headers cause a new compilation.
     text = f"{translate(ptx)}/* headers {fnv1a(headers):016x} */\n"
     if library.exists() and source.exists() and source.read_text() == text:
         return library
     source.write_text(text)
-    # Into a new file: a process that has the old one mapped keeps it.
+    # Write a new file: a process that has mapped the old one keeps it.
     part = library.with_suffix(f".{os.getpid()}.part")
     command = [*(cc or compiler()), *FLAGS, f"-I{include}", str(source), "-o", str(part), "-lm"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

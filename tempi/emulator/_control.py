@@ -1,4 +1,4 @@
-"""Branches, barriers and what the lanes of a warp do together."""
+"""Branches, barriers and operations across the lanes of a warp."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from . import _syntax as syntax
 from ._types import B32, PRED, U32
 from ._writer import Words, Writer, instruction
 
-WAITING = ("bar", "barrier", "shfl", "vote")  # what makes a kernel keep its registers in a struct
+WAITING = ("bar", "barrier", "shfl", "vote")  # instructions that make a kernel keep its registers in a struct
 
 
 @instruction("bra")

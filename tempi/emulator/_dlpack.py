@@ -1,4 +1,4 @@
-"""Makes DLPack capsules (of DLPack 0.x and 1.x) by ctypes."""
+"""Makes DLPack capsules (DLPack 0.x and 1.x) with ctypes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tempi._dlpack import KINDS, NAME, READ_ONLY, VERSIONED_NAME, Deleter, Manag
 
 CODES = {kind: code for code, kind in KINDS.items()}
 
-# What capsules point to, until their consumers call the deleter.
+# Structures that capsules point to; each lives until its consumer calls the deleter.
 kept: dict[int, tuple[Managed | Versioned, object, object, object]] = {}
 
 
@@ -31,7 +31,7 @@ api.PyCapsule_GetPointer.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
 
 
 def destroy(made: int) -> None:
-    """A capsule that nobody has taken; a consumer that takes one renames it."""
+    """Destroys a capsule that nobody consumed; a consumer renames the capsules that it takes."""
     for name in (NAME, VERSIONED_NAME):
         if api.PyCapsule_IsValid(made, name):
             kept.pop(api.PyCapsule_GetPointer(made, name), None)

@@ -11,7 +11,7 @@ from ._parser import parse
 from ._types import PRED
 from ._writer import HANDLERS, Words, Writer
 
-# Importing them is what fills the table of instructions.
+# Importing these modules fills the table of instructions.
 FAMILIES = (_arithmetic, _control, _memory)
 
 HEAD = """\
@@ -32,7 +32,7 @@ def translate(ptx: str) -> str:
 
 
 def fnv1a(data: bytes) -> int:
-    """The 64-bit FNV-1a hash, by which the driver finds the translation of a PTX text."""
+    """The 64-bit FNV-1a hash, under which the driver finds the translation of a PTX text."""
     value = 0xCBF29CE484222325
     for byte in data:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -40,7 +40,7 @@ def fnv1a(data: bytes) -> int:
 
 
 def layout(variables: Iterable[syntax.Variable]) -> tuple[dict[str, int], int]:
-    """Where each variable lies, and how much they need together."""
+    """The offset of each variable, and the total size."""
     places, end = {}, 0
     for variable in variables:
         end = -(-end // variable.align) * variable.align
@@ -50,13 +50,13 @@ def layout(variables: Iterable[syntax.Variable]) -> tuple[dict[str, int], int]:
 
 
 def kernel_places(module: syntax.Module, kernel: syntax.Kernel) -> tuple[dict[str, int], int, int, int]:
-    """Places in the kernel's own memories, and the sizes of shared, local and param memory."""
+    """Offsets in the kernel's own memories, and the sizes of shared, local and param memory."""
     params, param_size = layout(kernel.params)
     local, local_size = layout(kernel.locals)
     static = [v for v in (*module.shared, *kernel.shared) if not v.dynamic]
     shared, shared_size = layout(static)
     dynamic = [v for v in (*module.shared, *kernel.shared) if v.dynamic]
-    if dynamic:  # begins where the static part ends, as aligned as the strictest of its names asks
+    if dynamic:  # begins after the static part, with the strictest alignment of its names
         align = max(v.align for v in dynamic)
         shared_size = -(-shared_size // align) * align
     return params | local | shared | {"": shared_size}, shared_size, local_size, param_size
@@ -102,7 +102,7 @@ def write_instruction(writer: Writer, statement: syntax.Instruction) -> None:
 def kernel_tables(
     kernel: syntax.Kernel, name: str, waits: bool, places: dict[str, int], sizes: tuple[int, int, int, int]
 ) -> list[str]:
-    """The row of the kernel in the module's table, as a macro, and the arrays that it points to."""
+    """The kernel's row in the module's table, as a macro, and the arrays that it points to."""
     offsets = ", ".join(str(places[p.name]) for p in kernel.params) or "0"
     widths = ", ".join(str(p.size) for p in kernel.params) or "0"
     registers = f"sizeof(struct {name}_registers)" if waits else "0"

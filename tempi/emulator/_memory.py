@@ -16,12 +16,12 @@ SPACES = ("global", "const", "shared", "shared::cta", "local", "param", "param::
 
 
 def space_of(words: Words) -> str:
-    """The state space, "" for generic; a block is a cluster of its own, an entry has no other parameters."""
+    """The state space, "" for generic. A block is a cluster of its own; an entry has no other parameters."""
     return words.choice(*SPACES, default="").split("::")[0]
 
 
 def ordering(words: Words) -> str:
-    """How an access is ordered, as a C11 memory order; "" for one that is not atomic."""
+    """The access's C11 memory order; "" if it is not atomic."""
     order = words.choice("weak", "volatile", "relaxed", "acquire", "release", "mmio", default="weak")
     if order == "mmio":
         words.choice("relaxed")
@@ -40,7 +40,7 @@ def parts_of(words: Words, operand: syntax.Operand, count: int) -> tuple[syntax.
 
 
 def access(words: Words) -> tuple[str, str, int, Type]:
-    """What a load and a store have in common: order, space, vector length, type."""
+    """The common parts of a load and a store: order, space, vector length, type."""
     order = ordering(words)
     space = space_of(words)
     words.any_of(*CACHING)
@@ -52,7 +52,7 @@ def access(words: Words) -> tuple[str, str, int, Type]:
 
 
 def bits_type(kind: Type) -> Type:
-    """A float is moved as its bits."""
+    """The type of a float's bits, since floats are moved as bits."""
     return Type("b", kind.bits) if kind.kind == "f" else kind
 
 
@@ -115,7 +115,7 @@ def split(w: Writer, words: Words, parts: tuple[syntax.Operand, ...], value: str
 
 @instruction("cvta")
 def cvta(w: Writer, words: Words) -> None:
-    """Generic addresses are global ones; shared and local memory have windows of their own."""
+    """Generic addresses equal global ones; shared and local memory have windows of their own."""
     into = words.flag("to")
     space = space_of(words)
     kind = words.type("u64")
@@ -158,7 +158,7 @@ ATOMIC = {
 
 @instruction("atom", "red")
 def atom(w: Writer, words: Words) -> None:
-    """Always sequentially consistent: stronger than asked for is right too."""
+    """Always sequentially consistent: a stronger order than requested is also correct."""
     fetches = words.instruction.opcode == "atom"
     words.choice("relaxed", "acquire", "release", "acq_rel", default="")
     words.choice(*SCOPES, default="")
@@ -185,7 +185,7 @@ def atom(w: Writer, words: Words) -> None:
 
 
 def exchange(w: Writer, kind: Type, choose: str, source: str) -> None:
-    """An operation that C's atomics do not have, by compare and exchange."""
+    """An operation missing in C's atomics, by compare and exchange."""
     new = f"tempi_ptx_b{kind.bits}(z)" if kind.kind == "f" else "z"
     w.write("old = __atomic_load_n(q, __ATOMIC_SEQ_CST); for (;;) {")
     w.write(f"const {kind.c} x = {read_as('old', kind.bits, kind)}; const {kind.c} y = {source};")
@@ -217,7 +217,7 @@ def fence(w: Writer, words: Words) -> None:
 
 @instruction("cp")
 def copy(w: Writer, words: Words) -> None:
-    """cp.async finishes at once, which is one of the times at which it may."""
+    """cp.async completes at once, which PTX permits."""
     words.choice("async")
     if words.choice("commit_group", "wait_all", "wait_group", default=""):
         words.operands(0, 1)

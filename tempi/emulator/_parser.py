@@ -15,12 +15,12 @@ SECTIONS = (".section",)
 
 
 def c_name(name: str) -> str:
-    """A PTX name as a part of a C name; different names stay different in practice ($ and % only)."""
+    """A PTX name as part of a C name; distinct names stay distinct in practice ($ and % only)."""
     return re.sub(r"\W", "_", name.replace("%", "").replace("$", "S"))
 
 
 class Reader:
-    """The tokens, and where in them we are."""
+    """The tokens, and the current position."""
 
     def __init__(self, text: str) -> None:
         self.tokens = list(tokens(text))
@@ -61,7 +61,7 @@ class Reader:
 
 
 class Parser(Reader):
-    """A recursive descent over one module."""
+    """A recursive-descent parser for one module."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -122,7 +122,7 @@ class Parser(Reader):
             self.module.variables.append(variable)
 
     def variable(self, space: str, scope: syntax.Scope) -> syntax.Variable:
-        """What follows the state space: .align N .type name[size] = values ;"""
+        """The declaration after the state space: .align N .type name[size] = values ;"""
         variable = self.declared(space, scope)
         if self.accept("="):
             line = self.next.line
@@ -142,7 +142,7 @@ class Parser(Reader):
         size = self.element.bytes * (int(vector.text[2:]) if vector else 1)
         align = align or size
         if self.accept(".ptr"):
-            while self.next.text not in (",", ")"):  # .global .align N: a promise, not a need
+            while self.next.text not in (",", ")"):  # .global .align N: a promise, not a requirement
                 self.take()
                 if align and self.next.kind == "number":
                     self.take()
@@ -344,5 +344,5 @@ def literal(token: Token) -> syntax.Immediate:
 
 
 def parse(text: str) -> syntax.Module:
-    """The tree of one PTX module; PtxError names what cannot be read."""
+    """The tree of one PTX module; PtxError names the text that cannot be read."""
     return Parser(text).parse()

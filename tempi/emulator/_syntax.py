@@ -1,7 +1,7 @@
 """PTX tokens to a tree: a module of variables and kernels, a kernel of statements.
 
-The tree keeps what was written. What an instruction means, and whether its modifiers are known, is for
-the translation to say; names are bound here, since PTX scopes nest.
+The tree keeps the text as written. The translation decides what an instruction means and whether its modifiers
+are known; names are bound here, since PTX scopes nest.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ class Register:
     """A register, under the C name that is unique in its kernel."""
 
     name: str
-    kind: str  # of the type: u, s, b, f or pred
+    kind: str  # from the type: u, s, b, f or pred
     bits: int
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Memory with a name: space is global, const, shared, local or param."""
+    """A variable; its space is global, const, shared, local or param."""
 
     name: str
     space: str
     size: int
     align: int
-    values: bytes = b""  # the first of its bytes; the others are zero
-    dynamic: bool = False  # shared memory whose size the launch gives
+    values: bytes = b""  # the first bytes; the others are zero
+    dynamic: bool = False  # shared memory whose size is set at launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ Operand = Register | Variable | Immediate | Name | Address | Vector | Pair | Not
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction; modifiers are the words after the first, `guard` the predicate before it."""
+    """One instruction; modifiers are the words after the first, `guard` is the predicate before it."""
 
     opcode: str
     modifiers: tuple[str, ...]
@@ -93,7 +93,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A place to branch to, under its C name."""
+    """A branch target, under its C name."""
 
     name: str
     line: int
@@ -101,7 +101,7 @@ class Label:
 
 @dataclass(slots=True)
 class Scope:
-    """A pair of braces: names in it hide those outside."""
+    """A pair of braces: inner names hide outer ones."""
 
     parent: Scope | None
     number: int

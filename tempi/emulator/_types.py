@@ -1,4 +1,4 @@
-"""PTX's types, and how their values are written in C.
+"""PTX's types and the C representation of their values.
 
 A register is an unsigned integer of its own width, whatever its type: PTX checks sizes, not kinds, and
 newer compilers keep floats in .b32 registers. An operand is cast to the instruction's type when it is read.
@@ -14,7 +14,7 @@ from ._errors import PtxError
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """kind: u, s, b, f or pred (whose width is that of its C type)."""
+    """kind: u, s, b, f or pred (with the width of its C type)."""
 
     kind: str
     bits: int
@@ -33,7 +33,7 @@ class Type:
 
     @property
     def c(self) -> str:
-        """The C type in which values of this type are computed."""
+        """The C type used to compute values of this type."""
         if self.kind == "f":
             return "float" if self.bits == 32 else "double"
         return f"int{self.bits}_t" if self.signed else self.storage
@@ -64,7 +64,7 @@ def type_or_none(word: str) -> Type | None:
 
 
 def ptx_type(word: str, line: int) -> Type:
-    """The type that a word names; an error if there is none, or none that we know."""
+    """The type that a word names; PtxError if it is no type or an unknown one."""
     found = type_or_none(word)
     if found is None:
         raise PtxError(line, f"unknown type .{word}")
@@ -79,7 +79,7 @@ def read_as(expression: str, have: int, want: Type) -> str:
 
 
 def written_as(expression: str, value: Type, have: int) -> str:
-    """A value as the content of a register of `have` bits: signed types extend their sign."""
+    """A value as the content of a register of `have` bits; signed types are sign-extended."""
     if value.kind == "f":
         return f"tempi_ptx_b{value.bits}({expression})"
     if value.signed and have > value.bits:

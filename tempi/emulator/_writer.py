@@ -1,5 +1,5 @@
-"""Writes one kernel as C: operands, modifiers, memory; the instructions themselves are in _arithmetic,
-_memory and _control, each registered under its opcode.
+"""Writes one kernel as C: operands, modifiers, memory. The instructions are in _arithmetic, _memory and
+_control, each registered under its opcode.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Words:
-    """The modifiers of an instruction; each must be taken by whoever knows what it means."""
+    """The modifiers of an instruction; its handler must consume each of them."""
 
     def __init__(self, instruction: syntax.Instruction) -> None:
         self.instruction = instruction
@@ -40,7 +40,7 @@ class Words:
         return PtxError(self.instruction.line, f"{message} in {self.instruction.text!r}")
 
     def choice(self, *words: str, default: str | None = None) -> str:
-        """The next modifier, which must be one of these."""
+        """The next modifier, which must be one of these words."""
         if self.left and self.left[0] in words:
             return self.left.pop(0)
         if default is None:
@@ -52,7 +52,7 @@ class Words:
         return bool(self.choice(word, default=""))
 
     def any_of(self, *words: str) -> list[str]:
-        """All next modifiers that are among these."""
+        """All leading modifiers that are among these words."""
         taken = []
         while self.left and self.left[0] in words:
             taken.append(self.left.pop(0))
@@ -71,7 +71,7 @@ class Words:
             raise self.error(f"unknown modifier: .{self.left[0]}")
 
     def operands(self, *counts: int) -> tuple[syntax.Operand, ...]:
-        """All operands, when no modifier is left and their number is one of these."""
+        """All operands, after the last modifier; their number must be one of these."""
         self.done()
         found = self.instruction.operands
         if len(found) not in counts:
@@ -80,12 +80,12 @@ class Words:
 
 
 class Writer:
-    """The C text of one kernel as it grows."""
+    """The C text of one kernel under construction."""
 
     def __init__(self, kernel: syntax.Kernel, waits: bool, places: dict[str, int]) -> None:
         self.kernel = kernel
         self.waits = waits
-        self.places = places  # where shared, local and param variables lie
+        self.places = places  # offsets of shared, local and param variables
         self.lines: list[str] = []
         self.sites = 0
         self.stops = 0
@@ -104,7 +104,7 @@ class Writer:
         return f"r->{register.name}" if self.waits else register.name
 
     def value(self, operand: syntax.Operand, want: Type, *, wider: bool = False) -> str:
-        """An operand read as a type; `wider` where PTX lets a register be wider than the type."""
+        """An operand read as a type; `wider` if PTX permits a register wider than the type."""
         if isinstance(operand, syntax.Register):
             if (operand.kind == "pred") != (want.kind == "pred"):
                 raise self.error("a predicate and a number mixed")
@@ -146,7 +146,7 @@ class Writer:
         return f"{self.places[variable.name]}u"
 
     def assign(self, operand: syntax.Operand, kind: Type, expression: str, *, wider: bool = False) -> None:
-        """One destination; `wider` where PTX extends the result to a wider register."""
+        """Writes one destination; `wider` if PTX extends the result to a wider register."""
         if isinstance(operand, syntax.Name) and operand.text == "_":
             self.write(f"(void)({expression});")
             return
@@ -200,7 +200,7 @@ class Writer:
     # ---- waiting ------------------------------------------------------------------------------------
 
     def stop(self, reason: str) -> None:
-        """Gives the thread back to the scheduler, and goes on here when it is called again."""
+        """Returns to the scheduler; the thread continues here at its next call."""
         assert self.here is not None
         self.stops += 1
         self.write(f"t->pc = {self.stops}; t->wait_line = {self.here.line}; return {reason};")
@@ -212,7 +212,7 @@ HANDLERS: dict[str, Handler] = {}
 
 
 def instruction(*opcodes: str) -> Callable[[Handler], Handler]:
-    """Registers the function that translates these opcodes."""
+    """Registers a function as the translator of these opcodes."""
 
     def register(handler: Handler) -> Handler:
         for opcode in opcodes:

@@ -4,8 +4,8 @@
     comm.Send(x[:, 1], 1)          # a strided view, through __cuda_array_interface__ or DLPack
     x.to_numpy()
 
-It needs TEMPI_CUDA_DRIVER=emulated in the engine to be of use: the memory is device memory only for the
-emulated driver, and host code that touches it crashes.
+The engine must run with TEMPI_CUDA_DRIVER=emulated: the memory is device memory only for the emulated driver, and
+host code that accesses it crashes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DriverError(Exception):
 
 @cache
 def driver() -> ctypes.CDLL:
-    """libtempi-cuda.so, initialised: the one that the engine uses in this process."""
+    """libtempi-cuda.so, initialized: the copy that the engine uses in this process."""
     library = ctypes.CDLL(str(Path(__file__).resolve().parent.parent / "lib" / "libtempi-cuda.so"))
     call_in(library, "cuInit", ctypes.c_uint(0))
     return library
@@ -60,7 +60,7 @@ def context(device: int) -> ctypes.c_void_p:
 
 @contextmanager
 def current(device: int) -> Iterator[None]:
-    """The device's context is the current one."""
+    """Makes the device's context current."""
     call_in(driver(), "cuCtxPushCurrent_v2", context(device))
     try:
         yield
@@ -69,7 +69,7 @@ def current(device: int) -> Iterator[None]:
 
 
 class Memory:
-    """One allocation; it is freed when nothing refers to it any more."""
+    """One allocation, freed with its last reference."""
 
     def __init__(self, size: int, device: int, kind: str) -> None:
         self.device, self.kind, self.size = device, kind, max(1, size)
@@ -89,7 +89,7 @@ class Memory:
             return
         library = driver()
         free = library.cuMemFreeHost if self.kind == "pinned" else library.cuMemFree_v2
-        # At the end of a process the driver may be gone, and the memory with it: no error is of use.
+        # At process exit the driver may be unloaded, and the memory with it: ignore errors.
         if library.cuCtxPushCurrent_v2(context(self.device)) == 0:
             free(ctypes.c_uint64(self.pointer))
             library.cuCtxPopCurrent_v2(None)
@@ -141,7 +141,7 @@ class DeviceArray:
         return self.memory.device
 
     def host(self) -> npt.NDArray[Any]:
-        """All of the allocation as the host sees a copy of it."""
+        """A host copy of the whole allocation."""
         copy = np.empty(self.memory.size, np.uint8)
         self.memory.copy(copy.ctypes.data, self.memory.pointer, self.memory.size)
         return copy
@@ -155,7 +155,7 @@ class DeviceArray:
         return self.view_of(self.host()).copy() if 0 not in self.shape else np.empty(self.shape, self.dtype)
 
     def set(self, values: npt.ArrayLike) -> None:
-        """Overwrites the elements, and nothing between them."""
+        """Overwrites the elements and leaves the gaps between them unchanged."""
         if 0 in self.shape:
             return
         data = self.host()
@@ -163,12 +163,12 @@ class DeviceArray:
         self.memory.copy(self.memory.pointer, data.ctypes.data, self.memory.size)
 
     def __getitem__(self, index: Any) -> DeviceArray:
-        # NumPy finds shape, strides and offset, on memory that is never touched.
+        # NumPy computes shape, strides and offset on memory that is never accessed.
         data = np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
         parts = index if isinstance(index, tuple) else (index,)
         if not all(part is None or part is ... or isinstance(part, int | slice) for part in parts):
             raise IndexError("only slices, integers, None and ... make views")
-        view = data[parts if ... in parts else (*parts, ...)]  # by the ellipsis one element is an array too
+        view = data[parts if ... in parts else (*parts, ...)]  # with the ellipsis a single element is an array too
         start = view.ctypes.data - data.ctypes.data if view.size else 0
         return DeviceArray(self.memory, self.offset + start, view.shape, view.strides, self.dtype)
 
@@ -177,7 +177,7 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3; the legacy default stream orders its uses."""
+        """Version 3; uses are ordered by the legacy default stream."""
         return {
             "version": 3,
             "shape": self.shape,
@@ -193,7 +193,7 @@ class DeviceArray:
     def __dlpack__(
         self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, **_: object
     ) -> object:
-        """A DLPack capsule; `stream` is ordered after the legacy default stream by waiting for that."""
+        """A DLPack capsule; makes `stream` ordered after the legacy default stream by waiting for the latter."""
         with current(self.device):
             if stream != -1:
                 call_in(driver(), "cuStreamSynchronize", ctypes.c_void_p(LEGACY_STREAM))

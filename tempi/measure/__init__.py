@@ -1,3 +1,3 @@
-"""What benchmarks and the calibration share: starting ranks, timing in turns, records, and the CUDA driver."""
+"""Shared by benchmarks and calibration: starting ranks, interleaved timing, records, and the CUDA driver."""
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Timer = Callable[[int], float]
 
 
 class NativeError(RuntimeError):
-    """The timing library is missing, or a call that it timed failed."""
+    """The timing library is missing, or a timed call failed."""
 
 
 class Transfer(ctypes.Structure):
@@ -127,10 +127,10 @@ class Sequence(ctypes.Structure):
 
 
 def sequence(*calls: tuple[int, tuple[int, ...]]) -> Sequence:
-    """Calls of functions by their addresses, with integers and addresses as arguments."""
+    """Calls functions by their addresses, with integers and addresses as arguments."""
     made = (Call * len(calls))(*(Call(function, (c_size_t * ARGUMENTS)(*values)) for function, values in calls))
     found = Sequence(ctypes.addressof(made), len(calls))
-    found.kept = made  # as long as what refers to it
+    found.kept = made  # alive as long as the structure that refers to it
     return found
 
 
@@ -142,7 +142,7 @@ def library_file() -> Path:
 
 @functools.cache
 def load(path: Path | None = None) -> ctypes.CDLL:
-    """The timing library. Raises `NativeError` when it was not built."""
+    """The timing library. Raises `NativeError` if it was not built."""
     file = path or library_file()
     if not file.is_file():
         raise NativeError(f"{file}: no such file; it is built by `pip install .`")
@@ -186,7 +186,7 @@ def waitall_timer(library: ctypes.CDLL, calls: Calls) -> Timer:
 
 
 def spawn_timer(library: ctypes.CDLL, path: str, environment: dict[str, str]) -> Timer:
-    """Seconds to run a program n times in that environment."""
+    """Seconds to run a program n times in that environment, as a function of n."""
     lines = [f"{name}={value}".encode() for name, value in environment.items()]
     block = (c_char_p * (len(lines) + 1))(*lines, None)
 
@@ -197,7 +197,7 @@ def spawn_timer(library: ctypes.CDLL, path: str, environment: dict[str, str]) ->
 
 
 def first_use(library: ctypes.CDLL, datatype_layout: int, types: list[int]) -> float:
-    """Seconds that the layouts of all these new datatypes take."""
+    """Seconds to make the layouts of all these new datatypes."""
     handles = (c_size_t * len(types))(*types)
     seconds = float(library.bench_first_use(datatype_layout, handles, len(types)))
     return _checked(seconds, "tempi_datatype_layout")

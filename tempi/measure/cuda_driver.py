@@ -1,7 +1,7 @@
-"""The CUDA driver API for measuring, by ctypes: real, or emulated where TEMPI_CUDA_DRIVER says so.
+"""The CUDA driver API for measurements, through ctypes; the emulated driver if TEMPI_CUDA_DRIVER selects it.
 
-No CUDA toolkit and no Python package is needed. Names and layouts are those of the CUDA driver API
-reference. Addresses are integers; everything is on the primary context of one device.
+Needs no CUDA toolkit and no Python package. Names and layouts are those of the CUDA driver API
+reference. Addresses are integers; everything uses the primary context of one device.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Copy3D(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Pitched:
-    """Runs of `width`, `height` of them at `pitch`, `depth` such planes `plane` apart, from `offset` on."""
+    """Runs of `width`, `height` of them at `pitch`, `depth` such planes at `plane`, starting at `offset`."""
 
     offset: int
     width: int
@@ -78,13 +78,13 @@ class Pitched:
 
     @property
     def element(self) -> int:
-        """Bytes of the largest word that all numbers are multiples of."""
+        """Bytes of the largest word that divides all numbers."""
         numbers = self.offset | self.width | self.pitch | self.plane
         return min(8, numbers & -numbers)
 
 
 def is_emulated() -> bool:
-    """Is the device of this process a test device, CUDA on the CPU?"""
+    """Whether this process's device is a test device, CUDA on the CPU."""
     return os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
 
 
@@ -100,7 +100,7 @@ def _open() -> ctypes.CDLL:
 
 
 class Card:
-    """A device as the driver knows it, without a context on it."""
+    """A device as the driver describes it, without a context."""
 
     def __init__(self, ordinal: int = 0) -> None:
         self.library = _open()
@@ -113,7 +113,7 @@ class Card:
         self.ordinal = ordinal % count.value
         self.call("cuDeviceGet", ctypes.byref(handle), self.ordinal)
         self.handle = handle.value
-        self.emulated = self.emulated or "EMULATED" in self.name  # by whatever way it came here
+        self.emulated = self.emulated or "EMULATED" in self.name  # however it was selected
 
     def _start(self, name: str, *arguments: Any) -> None:
         code = getattr(self.library, name)(*arguments)
@@ -136,7 +136,7 @@ class Card:
         return found.value or 0
 
     def address(self, name: str) -> int:
-        """Of one of the driver's functions, for the timing loops in C."""
+        """The address of a driver function, for the timing loops in C."""
         return ctypes.cast(getattr(self.library, name), c_void_p).value or 0
 
     def attribute(self, number: int) -> int:
@@ -152,7 +152,7 @@ class Card:
 
 
 class Driver(Card):
-    """One device with its context current in the thread that made it."""
+    """One device, with its context current in the thread that created the object."""
 
     def __init__(self, ordinal: int = 0) -> None:
         super().__init__(ordinal)
@@ -162,7 +162,7 @@ class Driver(Card):
         self.stream = self._made("cuStreamCreate", 1)  # non-blocking
 
     def describe(self) -> dict[str, Any]:
-        """What a measurement on it depends on."""
+        """The device properties that measurements depend on."""
         version, total, free = c_int(), c_size_t(), c_size_t()
         self.call("cuDriverGetVersion", ctypes.byref(version))
         self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -194,7 +194,7 @@ class Driver(Card):
         return self._made("cuMemHostAlloc", c_size_t(size), PORTABLE_AND_MAPPED)
 
     def managed(self, size: int) -> int:
-        """Memory of both sides; `free` gives it back."""
+        """Managed memory; released by `free`."""
         found = c_uint64()
         self.call("cuMemAllocManaged", ctypes.byref(found), c_size_t(size), c_uint(1))
         return found.value
@@ -223,7 +223,7 @@ class Driver(Card):
     # -- kernels -----------------------------------------------------------------------------------
 
     def function(self, image: bytes, name: str) -> int:
-        """A kernel of a PTX module, which stays loaded."""
+        """A kernel of a PTX module; the module stays loaded."""
         module = self._made("cuModuleLoadData", c_char_p(image))
         return self._made("cuModuleGetFunction", c_void_p(module), c_char_p(name.encode()))
 
@@ -237,12 +237,12 @@ class Driver(Card):
         return self._made("cuEventCreate", 0), self._made("cuEventCreate", 0)
 
     def device_timer(self, sequence: _native.Sequence) -> _native.Timer:
-        """Device seconds of n runs of calls that put work into `stream`, as a function of n."""
+        """Device seconds of n repetitions of calls that submit work to `stream`, as a function of n."""
         in_turn = _native.timer(_native.load(), "bench_calls_in_turn", sequence)
         return self.device_time_of(in_turn)
 
     def device_time_of(self, work: _native.Timer) -> _native.Timer:
-        """Device seconds that `work` takes in `stream`, waiting included where the host is the slower."""
+        """Device seconds of `work` in `stream`, including idle time if the host is slower."""
 
         def run(loops: int) -> float:
             start, end = self._clock
@@ -258,7 +258,7 @@ class Driver(Card):
 
 
 def slug(name: str) -> str:
-    """A card's name as the name of a folder: "NVIDIA H200" is nvidia-h200."""
+    """A card's name as a folder name: "NVIDIA H200" is nvidia-h200."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unknown"
 
 
@@ -288,7 +288,7 @@ def pitched_copy(
 
 
 def copy_call(driver: Driver, copy: ctypes.Structure) -> tuple[int, tuple[int, ...]]:
-    """The call that starts a copy, for `_native.sequence`. The caller keeps `copy`."""
+    """The call that starts a copy, for `_native.sequence`. The caller keeps `copy` alive."""
     name = "cuMemcpy2DAsync_v2" if isinstance(copy, Copy2D) else "cuMemcpy3DAsync_v2"
     return driver.address(name), (ctypes.addressof(copy), driver.stream)
 

@@ -1,5 +1,5 @@
-"""What measurements of device memory share: tempi's packs on a device, an empty kernel, and whether the library itself
-takes device addresses."""
+"""Shared by measurements of device memory: tempi's packs on a device, an empty kernel, and whether the library is
+CUDA-aware."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ EMPTY_PTX = b""".version 7.0
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Packs or unpacks as the engine takes them: one piece of work."""
+    """Packs or unpacks submitted to the engine as one unit of work."""
 
     op: str
     ops: Any  # tempi_device_op[]
-    layouts: tuple[Any, ...]  # kept as long as this
+    layouts: tuple[Any, ...]  # keeps the layouts alive
     ordinal: int
 
     @property
@@ -34,15 +34,15 @@ class Work:
         return self.ops, len(self.ops), OPS.index(self.op), self.ordinal
 
     def run(self) -> None:
-        """Does it and waits."""
+        """Submits the work and waits."""
         _engine.check(_engine.lib.tempi_device_run(*self.arguments), doing=f"{self.op} on the device")
 
     def time(self, loops: int) -> float:
-        """Device seconds of so many of them."""
+        """Device seconds of `loops` repetitions."""
         return self._timed(loops)[0]
 
     def launches(self) -> int:
-        """Kernels and copies that it takes."""
+        """Number of kernels and copies."""
         return self._timed(1)[1]
 
     def _timed(self, loops: int) -> tuple[float, int]:
@@ -61,7 +61,7 @@ class Work:
 
 
 def work(op: str, parts: Sequence[tuple[Any, int, int]], ordinal: int) -> Work:
-    """Of (layout, address in memory, address of the packed bytes)."""
+    """Work from parts (layout, address in memory, address of the packed bytes)."""
     ffi = _engine.ffi
     made = ffi.new("tempi_device_op[]", len(parts))
     for one, (layout, memory, packed) in zip(made, parts, strict=True):
@@ -71,15 +71,15 @@ def work(op: str, parts: Sequence[tuple[Any, int, int]], ordinal: int) -> Work:
 
 
 def counted(op: str, layout: int, count: int, memory: int, packed: int, ordinal: int) -> Work:
-    """Of so many elements of the layout at that address of the engine's."""
+    """Work for `count` elements of the engine layout at that address."""
     made = work(op, [(_engine.ffi.cast("tempi_layout const *", layout), memory, packed)], ordinal)
     made.ops[0].count = count
     return made
 
 
 def library_cuda_aware() -> bool:
-    """Whether the library itself takes device addresses, as it says or TEMPI_CUDA_AWARE does. tempi answers for
-    itself when a program asks, so the library is asked past it. No library knows the emulator's addresses."""
+    """Whether the library is CUDA-aware, by its own answer or TEMPI_CUDA_AWARE. tempi answers programs itself, so
+    this queries the library directly. No library accepts the emulator's addresses."""
     said = os.environ.get("TEMPI_CUDA_AWARE")
     if cuda_driver.is_emulated():
         return False

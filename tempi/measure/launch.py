@@ -1,4 +1,4 @@
-"""Starting MPI programs and reading the records that they print."""
+"""Starts MPI programs and reads the records that they print."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tempi.measure.records import Record, RecordError, parse
 
-#: Names a file for why a rank ends all others: an MPI_Abort may lose what the launcher still has of their stderr. None
-#: of the user's variables, which begin with TEMPI_ and are checked.
+#: Names a file for the reason why a rank aborts the others: MPI_Abort may lose stderr that the launcher still buffers.
+#: Not named TEMPI_*: those variables are the user's and are checked.
 ERRORS = "_TEMPI_BENCH_ERRORS"
 
 
@@ -25,16 +25,16 @@ class LaunchError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """An mpirun and whose it is: "openmpi", "mpich" or "other"."""
+    """An mpirun and its implementation: "openmpi", "mpich" or "other"."""
 
     path: str
     kind: str
 
 
-# Set for each rank by hydra and srun --mpi=pmi2, by PMIx launchers, and by Open MPI's own.
+# Set for each rank by hydra and srun --mpi=pmi2, by PMIx launchers, and by Open MPI's launcher.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-# What launchers set for their ranks beside these, and no user does.
+# Other variables that launchers set for their ranks and users do not.
 _OF_A_RANK = re.compile(
     r"PMI_|PMIX_(?!MCA_)|HYDI_|MPI_LOCAL(NRANKS|RANKID)$|PRTE_(?!MCA_)|OMPI_(?!MCA_|ALLOW_)|OPAL_USER_PARAMS_GIVEN$|"
     r"OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|orte_.*|ess|ess_.*|pmix|shmem_RUNTIME_.*)$"
@@ -42,25 +42,25 @@ _OF_A_RANK = re.compile(
 
 
 def under_launcher() -> bool:
-    """Is this process itself a rank?"""
+    """Whether this process is a rank."""
     return any(name in os.environ for name in _RANK_VARIABLES)
 
 
 def rank_of_launcher() -> int:
-    """The rank that the launcher gave this process; 0 without one."""
+    """The rank that the launcher assigned to this process; 0 without a launcher."""
     return next((int(os.environ[name]) for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit()), 0)
 
 
 def ranks_of_launcher() -> int | None:
-    """So many ranks the launcher has started; None where it does not tell."""
+    """The number of ranks that the launcher started; None if unknown."""
     return next((int(os.environ[name]) for name in _SIZE_VARIABLES if os.environ.get(name, "").isdigit()), None)
 
 
 def leave_launcher(ranks: int) -> None:
-    """Makes this rank a process that can start a program of `ranks` ranks, as if a shell had started it.
+    """Removes the launcher's environment, so that this rank can start a program of `ranks` ranks as from a shell.
 
-    Raises `LaunchError` where it cannot: in a step of Slurm's, whose resources a launcher below could not have again,
-    and where this rank is bound to fewer cores than the program needs.
+    Raises `LaunchError` if this is impossible: in a Slurm step, whose resources a nested launcher cannot get again,
+    or if this rank is bound to fewer cores than the program needs.
     """
     if "SLURM_STEP_ID" in os.environ:
         raise LaunchError("started by srun")
@@ -71,12 +71,12 @@ def leave_launcher(ranks: int) -> None:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def available_memory() -> int:
-    """Bytes that can be taken without swapping."""
+    """Bytes that can be allocated without swapping."""
     with Path("/proc/meminfo").open(encoding="ascii") as file:
         for line in file:
             name, value = line.split(":")
@@ -86,7 +86,7 @@ def available_memory() -> int:
 
 
 def find_tool(names: Sequence[str], given: str | None, option: str) -> str:
-    """Path of the first tool of that name: the one given, this Python's environment, then PATH."""
+    """Path of the first tool found: the given one, then this Python's environment, then PATH."""
     if given is not None:
         found = shutil.which(given)
         if found is None:
@@ -119,7 +119,7 @@ def find_launcher(given: str | None = None) -> Launcher:
 
 
 def environment(path: str) -> dict[str, str]:
-    """Open MPI from a wheel has to be told where it is, and refuses root unless told twice."""
+    """Open MPI from a wheel must be told its prefix, and refuses root unless allowed by two variables."""
     environment = dict(os.environ)
     prefix = Path(path).parent.parent
     if prefix == Path(sys.prefix) and (prefix / "share" / "openmpi").is_dir():
@@ -136,7 +136,7 @@ def command(
     program: Sequence[str],
     variables: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The command line that starts `program`; variables are set in its ranks and not in the launcher."""
+    """The command line that starts `program`; variables are set in its ranks, not in the launcher."""
     line = [launcher.path, "-n", str(ranks)]
     if launcher.kind == "openmpi" and ranks > cores():
         line.append("--oversubscribe")
@@ -146,9 +146,9 @@ def command(
 
 
 def tell(text: str) -> None:
-    """Why this rank ends the program: to whoever started it, or on stderr where that is out of reach."""
+    """Reports why this rank ends the program: to the process that started it, or on stderr if it is out of reach."""
     path = os.environ.get(ERRORS)
-    if path is not None and Path(path).is_file():  # another machine does not have it
+    if path is not None and Path(path).is_file():  # missing on another machine
         with Path(path).open("a") as errors:
             errors.write(text + "\n")
     else:
@@ -156,9 +156,9 @@ def tell(text: str) -> None:
 
 
 def stream(launcher: Launcher, line: Sequence[str]) -> Iterator[Record]:
-    """Runs the command and yields its records as they come; other output goes to stderr.
+    """Runs the command and yields its records as they arrive; other output goes to stderr.
 
-    Raises `LaunchError` when it fails: what its ranks told of it, otherwise its exit status.
+    Raises `LaunchError` if it fails, with the reason that its ranks reported, otherwise with its exit status.
     """
     with tempfile.NamedTemporaryFile("r", prefix="tempi-bench-") as told:
         status = yield from _records(line, environment(launcher.path) | {ERRORS: told.name})
@@ -202,6 +202,6 @@ def run_worker(
     ranks: int = 1,
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
-    """Records of one of the worker modules, as they come."""
+    """Yields the records of a worker module as they arrive."""
     line = command(launcher, ranks, worker_command(module, arguments), variables)
     return stream(launcher, line)

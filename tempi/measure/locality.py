@@ -1,7 +1,7 @@
-"""How far apart two ranks of a node are, as the engine takes it (csrc/topology/locality.h).
+"""Locality of two ranks of a node, same or other last-level cache, as the engine uses it (csrc/topology/locality.h).
 
-Which message is quicker hangs on it. Ranks that are not bound, and virtual machines whose processors are not, go from
-one to the other while they run, so it is looked at whenever something is measured.
+The faster message path depends on it. Unbound ranks, and virtual machines with unbound processors, migrate between
+the two while they run, so every measurement probes it again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tempi import _engine
 from tempi.measure import worker
 from tempi.model import grid
 
-LOOKS = 6  # in turns, until the last ones decide
+LOOKS = 6  # alternating; the last ones decide
 
 
 def look(mpi: Any, comm: Any) -> str:
-    """The peer class of the other one of two ranks, by rank 0's view. Collective; some 20 microseconds are spent."""
+    """The peer class of the other of two ranks, by rank 0's view. Collective; takes some 20 microseconds."""
     handle, other = worker.handle(mpi, comm), 1 - comm.rank
     for _ in range(LOOKS):
         _engine.check(_engine.lib.tempi_comm_look(handle, other), doing="looking at a rank")

@@ -2,7 +2,7 @@
 
 ``{"bench","case","op","subject","bytes","seconds":[raw...],"meta":{...}}``: seconds are those of one
 operation; an empty list means that the subject was refused (``meta["refused"]`` says why) or that the
-record carries no time. ``meta["machine"]`` describes where it was measured.
+record has no times. ``meta["machine"]`` describes the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tempi._aliases import renamed
 
 
 class RecordError(ValueError):
-    """A line that is not a record; names the file, the line and what is wrong with it."""
+    """A line that is not a record; the message names the file, the line and the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What identifies the same measurement in another file."""
+        """The key of the same measurement in other files."""
         return (self.bench, self.case, self.op, self.subject)
 
     def with_meta(self, **more: Any) -> Record:
@@ -82,7 +82,7 @@ def _checked(data: Any) -> Record:
 
 
 def parse(line: str) -> Record:
-    """The record on one line. Raises `RecordError`."""
+    """Parses one line. Raises `RecordError`."""
     try:
         return _checked(json.loads(line))
     except json.JSONDecodeError as error:
@@ -90,7 +90,7 @@ def parse(line: str) -> Record:
 
 
 def parse_lines(lines: Iterable[str], name: str) -> Iterator[Record]:
-    """Records of a text; blank lines are skipped. `name` is for the error message."""
+    """Parses the records of a text; skips blank lines. `name` is for the error message."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -108,7 +108,7 @@ def read(path: str | os.PathLike[str]) -> list[Record]:
 
 
 def write(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
-    """Writes the file as a whole ("-": stdout): a reader never sees half of it."""
+    """Writes the file atomically ("-": stdout)."""
     text = "".join(record.line() + "\n" for record in records)
     if os.fspath(path) == "-":
         sys.stdout.write(text)
@@ -139,7 +139,7 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the tree that this file lies in, with ``+`` when the tree has changes."""
+    """The commit of the tree that contains this file, with ``+`` if the tree has changes."""
     git = ["git", "-C", str(Path(__file__).resolve().parent)]
     try:
         done = subprocess.run(
@@ -168,7 +168,7 @@ def _machine() -> tuple[tuple[str, Any], ...]:
 
 
 def machine() -> dict[str, Any]:
-    """What a measurement depends on and a later reader cannot know; that a device was none, above all."""
+    """Properties that measurements depend on and that are lost later; above all, that a device was emulated."""
     if os.environ.get("TEMPI_CUDA_DRIVER") == "emulated":
         return {**dict(_machine()), "cuda": "EMULATED: CUDA on the CPU, a test device"}
     return dict(_machine())

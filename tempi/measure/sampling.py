@@ -1,11 +1,11 @@
-"""Samples of several subjects, taken in turns.
+"""Interleaved samples of several subjects.
 
-1. Each subject runs a few times, to warm up and to find how often it has to run until a sample lasts
-   long enough for the clock.
-2. From that and the budget comes the number of samples.
-3. Round after round each subject gives one sample; the order rotates, so that none always follows
-   the same neighbour. A subject whose sample is short runs once untimed before it, because the others
-   have been in the cache.
+1. Each subject runs a few times, to warm up and to find the number of loops that makes a sample long
+   enough for the clock.
+2. That and the budget give the number of samples.
+3. In each round every subject gives one sample; the order rotates, so that no subject always follows
+   the same neighbour. A subject with short samples runs once untimed before each, because the others
+   have replaced its data in the cache.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ LEAST, MOST = 7, 41
 
 
 def alone(value: float) -> float:
-    """What one process decides is decided."""
+    """The `agree` of a single process: its own value."""
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How often each subject runs in a sample, and how many samples there will be."""
+    """Loops of each subject per sample, and the number of samples."""
 
     loops: tuple[int, ...]
     samples: int
 
 
 def calibrate(timer: Timer, agree: Agree = alone) -> tuple[int, float]:
-    """Loops of one sample, and about how long it takes (seconds)."""
+    """Loops per sample, and its approximate duration (seconds)."""
     timer(1)
     loops = 1
     while True:
@@ -46,7 +46,7 @@ def calibrate(timer: Timer, agree: Agree = alone) -> tuple[int, float]:
 
 
 def make_plan(timers: Sequence[Timer], budget: float, agree: Agree = alone) -> Plan:
-    """`agree` makes all ranks take rank 0's number, where several run the loops together."""
+    """`agree` makes all ranks use rank 0's number, if several run the loops together."""
     found = [calibrate(timer, agree) for timer in timers]
     once = sum(seconds * (1 + 1 / loops) for loops, seconds in found)
     samples = int(agree(min(max(budget / once, LEAST), MOST)))
@@ -67,5 +67,5 @@ def collect(timers: Sequence[Timer], plan: Plan) -> list[list[float]]:
 
 
 def sample(timers: Sequence[Timer], budget: float, agree: Agree = alone) -> list[list[float]]:
-    """Plan and collect: `budget` seconds for all subjects together."""
+    """Plans and collects: `budget` seconds for all subjects together."""
     return collect(timers, make_plan(timers, budget, agree)) if timers else []

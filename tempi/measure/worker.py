@@ -1,4 +1,4 @@
-"""What the programs that measure share: the engine's entries, buffers, records."""
+"""Shared by the measuring programs: the engine's entry points, buffers, records."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def library_function(name: str) -> int:
 
 
 def tempi_function(name: str) -> int | None:
-    """Address of tempi's entry for that MPI name; None where tempi leaves the name to the library."""
+    """Address of tempi's entry for that MPI name; None if tempi leaves the name to the library."""
     pointer = _engine.lib.tempi_engine_entry(name.encode())
     return None if pointer == _engine.ffi.NULL else _address(pointer, name)
 
 
 def engine_function(name: str) -> int:
-    """Address of one of tempi's own functions."""
+    """Address of a function of the engine."""
     return int(_engine.ffi.cast("uintptr_t", _engine.ffi.addressof(_engine.lib, name)))
 
 
@@ -46,7 +46,7 @@ def _address(pointer: Any, name: str) -> int:
 
 
 def active() -> bool:
-    """Does tempi act in this process? Tells on stderr why not."""
+    """Whether tempi acts in this process. Reports on stderr why not."""
     info = _engine.ffi.new("tempi_engine_info *")
     _engine.check(_engine.lib.tempi_engine_query(info), doing="tempi bench")
     if not info.active or _engine.late:
@@ -56,7 +56,7 @@ def active() -> bool:
 
 
 def two_ranks(mpi: Any) -> str:
-    """The peer class of the other one of two ranks in which tempi acts; WorkerError if that is not so."""
+    """The peer class of the other of two ranks, in both of which tempi must act; raises WorkerError otherwise."""
     comm = mpi.COMM_WORLD
     if comm.size != 2:
         raise WorkerError(f"two ranks are needed, not {comm.size}")
@@ -67,7 +67,7 @@ def two_ranks(mpi: Any) -> str:
 
 
 def handle(mpi: Any, thing: Any) -> int:
-    """An MPI handle as the engine takes it: zero-extended, where mpi4py sign-extends MPICH's ints."""
+    """An MPI handle as the engine expects it: zero-extended (mpi4py sign-extends MPICH's ints)."""
     bits = 8 * int(mpi._sizeof(thing))
     return int(thing.handle) & ((1 << bits) - 1)
 
@@ -80,7 +80,7 @@ def layout(datatype: int) -> int:
 
 
 def counter(name: str) -> int:
-    """One of the engine's counters."""
+    """The value of one of the engine's counters."""
     for known, _, index in _engine.items("stats"):
         if known == name:
             return int(_engine.lib.tempi_stats_value(index))
@@ -92,7 +92,7 @@ def cpu_level() -> str | None:
 
 
 def arena(size: int) -> Bytes:
-    """`size` bytes on a page boundary, every page touched and no two lines alike."""
+    """`size` page-aligned bytes, every page touched and no two lines alike."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     buffer = raw[start : start + size]
@@ -107,20 +107,20 @@ def arena(size: int) -> Bytes:
 
 
 def mpi_version(mpi: Any) -> str:
-    """The first line of what the library says of itself."""
+    """The first line of the library's version string."""
     first = mpi.Get_library_version().strip("\0 \n").splitlines()[0]
     return " ".join(first.split())
 
 
 def describe(mpi: Any) -> dict[str, Any]:
-    """What goes into the meta of every record of this process."""
+    """The metadata in every record of this process."""
     return {"mpi": mpi_version(mpi), "cpu_level": cpu_level(), "machine": machine()}
 
 
 def emit(records: Iterator[Record], rank: int) -> None:
-    """Prints the records of rank 0 as they come; the other ranks only take part.
+    """Prints rank 0's records as they arrive; the other ranks only take part.
 
-    An error ends all of them: the others may be waiting for this one.
+    An error on one rank aborts all: the others may be waiting for it.
     """
     try:
         for record in records:

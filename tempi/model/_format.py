@@ -1,8 +1,8 @@
-"""The calibrated tables as a file: what they tell and how they are laid out, written once.
+"""The file format of calibrated tables, defined once.
 
-Python imports it; csrc/table/emit_format.py makes the C header choose/table_file.h includes from it. The numbers of
-quantities and families, their order here, are part of the file: new ones come last, and a change of the layout raises
-FORMAT.
+Python imports it; csrc/table/emit_format.py makes the C header that choose/table_file.h includes. The numbers of
+quantities and families (their order here) are part of the file: append new ones at the end, and raise FORMAT when the
+layout changes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ MAGIC, FORMAT = 0x4C444D54, 3
 
 
 class Quantity(NamedTuple):
-    """What a table tells, in seconds."""
+    """The quantity in a table, in seconds."""
 
     name: str
     about: str
-    memory: str = "host"  # whose the datatype's buffer is
+    memory: str = "host"  # that holds the datatype's buffer
     by_peer: bool = False
-    needs_cuda_aware: bool = False  # only a library that takes device addresses can do it
+    needs_cuda_aware: bool = False  # only a CUDA-aware library can do it
 
 
 class Family(NamedTuple):
-    """Shapes that are interpolated between."""
+    """Shapes that are interpolated together."""
 
     name: str
     about: str
@@ -52,8 +52,8 @@ QUANTITIES = (
     Quantity("stage_unpack", "out of staging, with a message before it"),
     Quantity("contiguous", "a message of the bytes that such a pack left in staging", by_peer=True),
     Quantity("library_message", "a message with the datatype on both sides", by_peer=True),
-    # Of device memory, each from the call until it is done. Packed bytes of `device_` ones are in device memory, of
-    # `mapped_` ones in pinned host memory.
+    # Device memory, each from the call to its completion. The packed bytes of `device_*` are in device memory, those of
+    # `mapped_*` in pinned host memory.
     Quantity("device_pack", "kernels into a device buffer", "device"),
     Quantity("device_unpack", "kernels out of a device buffer", "device"),
     Quantity("mapped_pack", "kernels into mapped host memory", "device"),
@@ -87,7 +87,7 @@ FAMILIES = (
     Family("shifted", "regular, at an address that allows smaller words only", memory="device"),
 )
 
-#: At the start of the file. The checksum is of all that follows it.
+#: At the start of the file. The checksum covers everything after it.
 HEADER = (
     Field("uint32_t", "magic"),
     Field("uint32_t", "format"),
@@ -106,7 +106,7 @@ HEADER = (
 )
 SUMMED_FROM = "call"
 
-#: One a table.
+#: One per table.
 HEAD = (
     Field("int32_t", "quantity"),
     Field("int32_t", "family"),
@@ -122,5 +122,5 @@ _CODES = {"int32_t": "i", "uint32_t": "I", "uint64_t": "Q", "double": "d"}
 
 
 def packer(fields: tuple[Field, ...]) -> struct.Struct:
-    """For these members, one behind the other without gaps."""
+    """A struct of these members, in order and without padding."""
     return struct.Struct("=" + "".join(f"{one.length}s" if one.length else _CODES[one.type] for one in fields))

@@ -1,4 +1,4 @@
-"""The points that are measured: quantities, shapes, sizes, peers. Quantities and families are those of _format.py."""
+"""The points to measure: quantities, shapes, sizes, peers. Quantities and families are those of _format.py."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ __all__ = [
     "sizes",
 ]
 
-#: What is timed on host memory.
+#: Quantities timed on host memory.
 QUANTITIES = tuple(one.name for one in _format.QUANTITIES if one.memory == "host")
-#: Timed as well, without tables of their own: `engine_pack`, beside `own_pack`, tells what the decision
-#: costs; `host_message`, the whole of tempi's message, corrects `contiguous`.
+#: Timed without tables of their own: `engine_pack`, compared with `own_pack`, gives the cost of the decision;
+#: `host_message`, tempi's whole message, corrects `contiguous`.
 BESIDE = ("engine_pack", "host_message")
-#: Those that differ from peer to peer.
+#: Quantities that depend on the peer.
 MESSAGES = (*(one.name for one in _format.QUANTITIES if one.memory == "host" and one.by_peer), "host_message")
 FAMILIES = tuple(one.name for one in _format.FAMILIES if one.memory == "host")
-#: Families whose tables correct those of another one: by seconds for each row, and the others by a factor.
+#: Families whose tables correct another family's: `nested` by seconds per row, the others by a factor.
 CORRECTIONS = {one.name: one.corrects for one in _format.FAMILIES if one.corrects}
-#: Of device memory: regular, at an address that allows smaller words only.
+#: Of device memory: regular, at an address that permits only smaller words.
 (SHIFTED,) = (one.name for one in _format.FAMILIES if one.memory == "device")
 ALL_FAMILIES = (*FAMILIES, SHIFTED)
 DEVICE_QUANTITIES = tuple(one.name for one in _format.QUANTITIES if one.memory == "device")
-#: Of these, what only a library that takes device addresses can do.
+#: Those of them that only a CUDA-aware library can do.
 AWARE_QUANTITIES = tuple(one.name for one in _format.QUANTITIES if one.needs_cuda_aware)
 DEVICE_MESSAGES = tuple(one.name for one in _format.QUANTITIES if one.memory == "device" and one.by_peer)
 ALL_QUANTITIES = (*QUANTITIES, *DEVICE_QUANTITIES)
-#: Where the bytes of a datatype lie; a point without one is of the host's.
+#: Memory of the datatype's bytes; a point without one is of host memory.
 MEMORIES = ("host", "device", "managed")
 #: In the engine's order.
 PEERS = tuple(peer.name for peer in peers.PEERS)
@@ -68,11 +68,11 @@ NEAREST = ("node", "far", "other", "self")
 WITHIN = ("stage_pack", "stage_unpack")
 
 KIB, MIB = 1 << 10, 1 << 20
-#: Bytes of the largest message that is measured, and the least that it may be made: every shape has one then.
+#: Bytes of the largest measured message, and the lowest limit that a user may set: every shape then has one.
 MOST, LEAST_MOST = 16 * MIB, 4 * KIB
-#: The last size before 4 KiB, where Open MPI's eager messages end between ranks that share memory: times jump there.
+#: The last size below 4 KiB, Open MPI's eager limit between ranks that share memory: times jump there.
 EAGER = 3 * KIB
-# Two a step where it ends to fit into a cache: the second level's, and what others leave of the third's.
+# Two per octave near the cache sizes: the second level, and the free part of the third.
 _LARGE = (MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB)
 _WHOLE = (64, 256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, *_LARGE)
 _SIZES = {
@@ -83,17 +83,17 @@ _SIZES = {
     "varied": (KIB, 4 * KIB, 64 * KIB, MIB),
     "elements": _WHOLE,
     "irregular": _WHOLE[1:],
-    # Squares of doubles. Edges that are no powers of two: a stride of one would be the cache's worst case.
+    # Squares of doubles. The edges are no powers of two: such a stride would be the cache's worst case.
     "transposed": tuple(8 * edge * edge for edge in (5, 12, 19, 23, 45, 91, 181, 362, 724, 1448)),
 }
-LINE = 64  # each of the short runs on a cache line of its own: from there on a run costs a line
+LINE = 64  # each of the short runs on a cache line of its own: from this stride on a run costs a line
 _COARSE = (256, EAGER, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 _COARSE_EDGES = tuple(8 * edge * edge for edge in (5, 19, 23, 91, 362, 1448))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Column:
-    """One shape at all its sizes: `run` bytes every `stride`. `stride` 0: no regular one."""
+    """One shape at all its sizes: `run` bytes every `stride`. `stride` 0: none, irregular."""
 
     family: str
     run: int
@@ -104,26 +104,26 @@ class Column:
         return f"{self.family} run {self.run}" + (f" stride {self.stride}" if self.stride else "")
 
 
-#: Packed bytes themselves.
+#: Packed bytes without a shape.
 PLAIN = Column("regular", 1, 0)
 
 
-#: Strides of an odd number of lines: with a power of two the runs would share few of the cache's sets.
+#: Strides of an odd number of lines: with powers of two the runs would share few cache sets.
 SOME_LINES, MORE_LINES, A_PAGE = 9 * LINE, 17 * LINE, 65 * LINE
 LONG = 4 * LINE
-#: Runs that are no powers of two, for which there is no copy of a constant size: each takes longer than the powers
-#: on both sides of it.
+#: Runs that are no powers of two and have no constant-size copy: each takes longer than the powers of two on
+#: both sides of it.
 UNEVEN = (56, 80, 200)
 PAGE = 4096
-#: Odd multiples of 512, 1024, 2048 and 4096 bytes, of which no two runs are on one page.
+#: Odd multiples of 512, 1024, 2048 and 4096 bytes, for which no two runs are on one page.
 ALIASED = (9 * 512, 5 * 1024, 5 * 2048, PAGE)
 #: Runs of a row of the nested shapes.
 INNER = 4
 
 
 def _regular(runs: tuple[int, ...]) -> Iterator[Column]:
-    """Near one another, one in some lines, and one a page; what coincides is one column. Long runs that are
-    near one another have a line between them, as the rows of an array within its ghost cells."""
+    """Strides for runs close together, one in some lines, and one per page; equal ones give one column. Long runs close
+    together have a line between them, like the rows of an array within its ghost cells."""
     for run in runs:
         near = run + LINE if run >= LONG else 2 * run
         some = max(SOME_LINES, 2 * run + LINE)
@@ -132,25 +132,25 @@ def _regular(runs: tuple[int, ...]) -> Iterator[Column]:
 
 
 def corrected(column: Column) -> Column:
-    """The column that this one's times are set against."""
+    """The column whose times this one's are compared with."""
     if column.family == "aliased":
         return Column("regular", column.run, max(A_PAGE, 2 * column.run + LINE))
     return Column(CORRECTIONS[column.family], column.run, column.stride)
 
 
 def lines(column: Column, size: int) -> int:
-    """Cache lines that the runs lie on, where each begins on a line of its own."""
+    """Number of cache lines of the runs, each of which begins on a line of its own."""
     return size // min(column.run, LINE)
 
 
 def aliasing(stride: int) -> int:
-    """The largest power of two that divides the stride, a page at most: on it hangs how many sets of the cache
-    the runs share."""
+    """The largest power of two that divides the stride, a page at most: it determines how many cache sets the runs
+    share."""
     return math.gcd(stride, PAGE)
 
 
 def columns(quick: bool) -> list[Column]:
-    """The coarse grid; or what the full one adds to it."""
+    """The columns of the coarse grid, or those that the full grid adds."""
     coarse = [
         *_regular((8, 64, 1024)),
         Column("elements", 8, 40),
@@ -176,7 +176,7 @@ def columns(quick: bool) -> list[Column]:
 
 
 def sizes(column: Column, quick: bool) -> list[int]:
-    """Packed sizes of a column in the coarse grid, or those that the full grid adds to them."""
+    """Packed sizes of a column in the coarse grid, or those that the full grid adds."""
     every = _COARSE if column.run in UNEVEN else _SIZES[column.family]
     coarse = _COARSE_EDGES if column.family == "transposed" else _COARSE
     first = column in columns(True)
@@ -189,12 +189,12 @@ def sizes(column: Column, quick: bool) -> list[int]:
 
 
 def nominal(column: Column, size: int) -> int:
-    """The size of the grid that a whole number of uneven runs stands for."""
+    """The size of the grid that a whole number of variable-length runs represents."""
     return min(_COARSE, key=lambda one: abs(one - size)) if column.run in UNEVEN else size
 
 
 def contiguous_sizes(quick: bool) -> list[int]:
-    """Packed sizes of the plain messages."""
+    """Packed sizes of the messages of packed bytes."""
     every = [64 << step for step in range(19)]
     coarse = [*every[::3], EAGER]
     return coarse if quick else [size for size in every if size not in coarse]
@@ -202,16 +202,16 @@ def contiguous_sizes(quick: bool) -> list[int]:
 
 # -- device memory ------------------------------------------------------------------------------------------
 
-#: Of the emulated device, where everything is measured once for its correctness and nothing for its time.
+#: The emulated device: everything is measured once to check it; its times mean nothing.
 _TINY = (256, 4 * KIB, 64 * KIB)
 _DEVICE_SIZES = (256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 _DEVICE_COARSE = (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
-#: How far the shifted columns are behind an aligned address: words of four bytes are left.
+#: Offset of the misaligned columns from an aligned address: words of four bytes remain possible.
 SHIFT = 4
 
 
 def device_columns(quick: bool, *, emulated: bool = False) -> list[Column]:
-    """The coarse grid of kernels; or what the full one adds to it. Kernels do not mind strides of whole pages."""
+    """The coarse grid of kernels, or the columns that the full one adds. Strides of whole pages do not slow kernels."""
     others = [Column("elements", 8, 40), Column("transposed", 8, 0), Column("irregular", 16, 0)]
     if emulated:
         made = [Column("regular", 8, 16), Column("regular", 64, 128), *others, Column(SHIFTED, 64, 128)]

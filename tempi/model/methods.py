@@ -1,4 +1,4 @@
-"""The ways that one message can go, as a prediction has them: the one place that knows its fields."""
+"""The methods in a prediction for one message; the only place that knows its fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIBRARY = "library"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A method and what it is predicted to take: seconds of its parts, in the order in which they happen."""
+    """A method and its predicted time: seconds of its parts, in order of execution."""
 
     name: str
     parts: tuple[tuple[str, float], ...]
@@ -26,17 +26,17 @@ class Way:
 
 
 def ways(told: Prediction) -> tuple[Way, ...]:
-    """Every method that there is a prediction for, the library's first."""
+    """Every method with a prediction, the library's first."""
     parts = (("pack", told.pack), ("message", told.message), ("unpack", told.unpack))
     own = tuple((name, seconds) for name, seconds in parts if seconds > 0)
     return Way(LIBRARY, ((LIBRARY, told.library),)), Way("tempi", own)
 
 
 def chosen(told: Prediction) -> str:
-    """The name of the way that is taken."""
+    """The name of the chosen method."""
     return "tempi" if told.acts else LIBRARY
 
 
 def by_name(told: Prediction) -> dict[str, Way]:
-    """The same as `ways`, to look one up."""
+    """`ways` as a mapping by name."""
     return {way.name: way for way in ways(told)}

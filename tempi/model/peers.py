@@ -1,4 +1,4 @@
-"""The classes of ranks that the model knows apart, and their names. Numbers are those of csrc/tempi.h."""
+"""The peer classes of the model and their names. Numbers are those of csrc/tempi.h."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["BY_WORD", "PEERS", "Peer"]
 class Peer(NamedTuple):
     name: str  #: In calibrations and tables.
     word: str  #: For tempi.peer() and `tempi explain --peer`.
-    where: str  #: Of a message.
+    where: str  #: In sentences about a message.
 
 
 #: In the engine's order.
 PEERS = (
     Peer("self", "self", "to itself"),
-    Peer("node", "same-node", "to a rank of the same node"),  # near: their cores have a cache in common
+    Peer("node", "same-node", "to a rank of the same node"),  # same LLC: their cores share a cache
     Peer("other", "other-node", "to another node"),
     Peer("far", "same-node-far", "to a far rank of the same node"),
 )

@@ -1,4 +1,4 @@
-"""Drawing what was measured and predicted: each function takes data and an axis; saving is elsewhere."""
+"""Draws measurements and predictions: each function takes data and an axis; the caller saves."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ __all__ = [
     "seconds_axis",
 ]  # fmt: skip
 
-#: The same method has one colour in every picture. They differ in lightness too, and for those who do not
-#: see red and green (P. Tol's "bright" scheme); what has no colour of its own takes the next one that is left.
+#: Each method has the same colour in every picture. The colours also differ in lightness and suit readers who cannot
+#: distinguish red and green (P. Tol's "bright" scheme); other methods take the next unused colour.
 _OWN = {"library": "#4477aa", "tempi": "#ee6677"}
 _MORE = ("#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
 _SHADES = {"pack": 1.0, "message": 0.6, "unpack": 0.85}
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx")
-_CLIP = 0.5  # residuals are drawn to here
-_UPRIGHT = 12  # columns of a table whose text is not turned
-#: A method that wins by this factor has its full colour in the maps.
+_CLIP = 0.5  # limit of drawn residuals
+_UPRIGHT = 12  # columns of a table whose labels stay horizontal
+#: A method that wins by this factor gets its full colour in the maps.
 FULL = 8.0
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """One for each name."""
+    """One colour for each name."""
     wanted = list(dict.fromkeys(names))
     left = iter([*_MORE] * (1 + len(wanted) // len(_MORE)))
     return {name: _OWN.get(name) or next(left) for name in wanted}
 
 
 def row_name(column: Column) -> str:
-    """A shape, below a title that tells its kind."""
+    """A shape's name, below a title that names its kind."""
     if column == grid.PLAIN:
         return "in one piece"
     return f"{_units.size(column.run)}" + (f" every {column.stride:,} B" if column.stride else "")
 
 
 def bytes_axis(axis: Any, ticks: Sequence[int]) -> None:
-    """A logarithmic axis of bytes (``axis.xaxis`` or ``axis.yaxis``) with these ticks, as far as there is room."""
+    """A logarithmic axis of bytes (``axis.xaxis`` or ``axis.yaxis``) with those of these ticks that fit."""
     axis.set_major_locator(_fixed(_apart(ticks)))
     axis.set_minor_locator(_fixed([]))
     axis.set_major_formatter(lambda value, _place: _units.size(round(value)))
@@ -62,7 +62,7 @@ def seconds_axis(axis: Any) -> None:
 
 
 def _apart(ticks: Sequence[int]) -> list[int]:
-    """Those that stand a sixth of the whole from one another."""
+    """Ticks at least a sixth of the range from one another."""
     room = math.log(max(ticks) / min(ticks)) / 6 if ticks else 0.0
     kept: list[int] = []
     for tick in ticks:
@@ -81,9 +81,9 @@ def _fixed(ticks: Sequence[int]) -> Any:
 
 
 def draw_heat(axis: Axes, own: Slice, columns: Sequence[Column], norm: Any, colormap: Any) -> Any:
-    """Rows are shapes, columns packed sizes; coloured by bytes a second, with the median in words.
+    """Rows are shapes, columns packed sizes; coloured by bytes per second, with the median as text.
 
-    A triangle marks what is not stable. Returns the image."""
+    A triangle marks unstable points. Returns the image."""
     from matplotlib.colors import to_rgb
 
     at = own.at
@@ -114,7 +114,7 @@ def draw_heat(axis: Axes, own: Slice, columns: Sequence[Column], norm: Any, colo
 
 
 def _name_kinds(axis: Axes, columns: Sequence[Column], wide: int) -> None:
-    """On the right, with a line between two of them."""
+    """Labels the kinds on the right, with a line between two of them."""
     kinds = [survey.kind(column)[0] for column in columns]
     first = 0
     for row in range(1, len(kinds) + 1):
@@ -129,10 +129,10 @@ def _name_kinds(axis: Axes, columns: Sequence[Column], wide: int) -> None:
 
 
 def draw_curves(axis: Axes, below: Axes, own: Slice, columns: Sequence[Column]) -> None:
-    """Raw samples and the tables' curve above; what the samples differ from it below, in percent.
+    """Raw samples and the tables' curve above; the samples' deviation from it below, in percent.
 
-    A ring is a point's median, a cross the median of one that is not stable. What is further off than the
-    lower picture reaches is drawn at its edge."""
+    A ring is a point's median, a cross the median of an unstable one. Deviations outside the lower picture's
+    range are drawn at its edge."""
     import matplotlib as mpl
 
     shades = mpl.colormaps["viridis"](np.linspace(0, 0.85, max(2, len(columns))))
@@ -148,7 +148,7 @@ def draw_curves(axis: Axes, below: Axes, own: Slice, columns: Sequence[Column]) 
             zorder=3,
         )
         points = [(own.at[column, size], fitted) for size, fitted in nodes]
-        apart = 1.18 ** (number - (len(columns) - 1) / 2)  # points of one size stand beside one another
+        apart = 1.18 ** (number - (len(columns) - 1) / 2)  # points of one size are drawn side by side
         _draw_points(axis, [(point.size, point, 1.0) for point, _ in points], shade)
         _draw_points(below, [(point.size * apart, point, fitted) for point, fitted in points], shade)
     axis.set(xscale="log", yscale="log")
@@ -163,13 +163,13 @@ def draw_curves(axis: Axes, below: Axes, own: Slice, columns: Sequence[Column]) 
         each.set_axisbelow(True)
         each.spines[["top", "right"]].set_visible(False)
         each.tick_params(labelsize=8)
-        each.minorticks_off()  # hundreds of them take most of the time of a picture
+        each.minorticks_off()  # hundreds of them take most of the drawing time
     axis.tick_params(labelbottom=False)
     seconds_axis(axis.yaxis)
 
 
 def _draw_points(axis: Axes, points: Sequence[tuple[float, Any, float]], shade: Any) -> None:
-    """Of (place, point, curve there): samples and medians; over the curve, where there is one (not 1)."""
+    """Draws (place, point, curve there): samples and medians, divided by the curve if it is not 1."""
 
     def at(values: Any, fitted: float) -> Any:
         return values if fitted == 1.0 else 100 * np.clip(np.asarray(values) / fitted - 1, -_CLIP, _CLIP)
@@ -191,7 +191,7 @@ def _draw_points(axis: Axes, points: Sequence[tuple[float, Any, float]], shade: 
 
 
 def _shade(colour: str, factor: float) -> tuple[float, ...]:
-    """Paler where it matters less: a fifth of the colour at a tie, all of it at `FULL`."""
+    """A paler colour for a smaller gain: a fifth of the colour at a tie, all of it at `FULL`."""
     from matplotlib.colors import to_rgb
 
     strength = 0.2 + 0.8 * min(1.0, math.log(max(1.0, factor)) / math.log(FULL))
@@ -199,7 +199,7 @@ def _shade(colour: str, factor: float) -> tuple[float, ...]:
 
 
 def _edges(values: Sequence[int]) -> list[float]:
-    """Borders of cells around them, half way in logarithms."""
+    """Borders of the cells around the values, halfway in logarithms."""
     if len(values) == 1:
         return [values[0] / 1.5, values[0] * 1.5]
     logs = np.log(values)
@@ -208,7 +208,7 @@ def _edges(values: Sequence[int]) -> list[float]:
 
 
 def draw_winners(axis: Axes, own: Field, palette: Mapping[str, str]) -> None:
-    """Packed size by run: the colour of the way that is chosen, paler the less it gains; dots: measured."""
+    """Packed size by run, in the colour of the chosen method, paler for smaller gains; dots: measured."""
     picture = np.ones((len(own.runs), len(own.sizes), 3))
     number = np.full(picture.shape[:2], np.nan)
     names = list(palette)
@@ -240,14 +240,14 @@ def draw_winners(axis: Axes, own: Field, palette: Mapping[str, str]) -> None:
 
 
 def _borders(axis: Axes, own: Field, number: Any) -> None:
-    """A line between two winners, so that colours alone need not tell."""
+    """Draws a line between two winners, so that the colours are not needed to see it."""
     for level in range(int(np.nanmax(number))):
         if (number <= level).any() and (number > level).any():
             axis.contour(own.sizes, own.runs, number, levels=[level + 0.5], colors="black", linewidths=0.9)
 
 
 def draw_key(axis: Axes, palette: Mapping[str, str]) -> None:
-    """What the colours of `draw_winners` mean."""
+    """The legend of `draw_winners`."""
     factors = (1.0, 1.5, 2.0, 4.0, FULL)
     for row, (name, colour) in enumerate(palette.items()):
         for place, factor in enumerate(factors):
@@ -263,7 +263,7 @@ def draw_key(axis: Axes, palette: Mapping[str, str]) -> None:
 
 
 def draw_ways(axis: Axes, ways: Sequence[Way], chosen: str, title: str) -> None:
-    """One bar a method: its parts stacked, its time, and which one is chosen."""
+    """One bar per method: its parts stacked, its time, and a mark at the chosen one."""
     palette = colours(way.name for way in ways)
     slowest = max(way.seconds for way in ways)
     for row, way in enumerate(ways):

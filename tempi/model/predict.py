@@ -1,4 +1,4 @@
-"""What the engine predicts and would choose by a file of tables; one binding to its own code."""
+"""The engine's predictions and choices for a file of tables; the only binding to that code."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NUMBERS = {
 }
 METHODS = tuple(NUMBERS)
 NAMES = {number: name for name, number in NUMBERS.items()}
-#: Where the packed bytes of MPI_Pack and MPI_Unpack lie; plain: in host memory that no device reaches.
+#: Memory of the packed bytes of MPI_Pack and MPI_Unpack; plain: pageable host memory.
 PACKED = ("pinned", "device", "plain")
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Seconds. `host` is tempi's way; for a message the sum of `pack`, `message` and `unpack`."""
+    """Seconds. `host` is tempi's method; for a message the sum of `pack`, `message` and `unpack`."""
 
     library: float
     host: float
@@ -41,7 +41,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class DevicePrediction:
-    """Seconds of each method that is possible, and the (pack, message, unpack) that they are the sum of."""
+    """Seconds of each possible method, and the (pack, message, unpack) that they are the sums of."""
 
     seconds: dict[str, float]
     parts: dict[str, tuple[float, float, float]]
@@ -49,7 +49,7 @@ class DevicePrediction:
 
 
 class Model:
-    """A file of tables, mapped. Raises `StoreError` where it is none."""
+    """A mapped file of tables. Raises `StoreError` if it is not valid."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         fault = _engine.ffi.new("char const **")
@@ -60,15 +60,15 @@ class Model:
 
     @property
     def address(self) -> int:
-        """Of the engine's own, for calls past this class; as long as this object lives."""
+        """Address of the engine's object, for direct calls; valid as long as this object lives."""
         return int(_engine.ffi.cast("uintptr_t", self._pointer))
 
     def mismatch(self, machine: Machine) -> str | None:
-        """Why the tables are not for that machine; None where they are."""
+        """Why the tables do not fit that machine; None if they do."""
         return _engine.text(_engine.lib.tempi_model_mismatch(self._pointer, machine.engine()))
 
     def predict(self, layout: Any, size: int, operation: str = "send", peer: str = "node") -> Prediction | None:
-        """For a message of `size` packed bytes of that engine layout; None where there are no tables."""
+        """The prediction for a message of `size` packed bytes with that engine layout; None without tables."""
         out = _engine.ffi.new("tempi_prediction *")
         numbers = (OPERATIONS.index(operation), grid.PEERS.index(peer))
         status = _engine.lib.tempi_model_predict(self._pointer, layout, size, *numbers, out)
@@ -78,7 +78,7 @@ class Model:
         return Prediction(out.library, out.host, out.pack, out.message, out.unpack, bool(out.ours))
 
     def acts(self, layout: Any, size: int, operation: str = "send", peer: str = "node") -> bool | None:
-        """Whether the engine would carry that message; None where the built-in rule decides."""
+        """Whether tempi would handle that message; None if the built-in rule decides."""
         numbers = (OPERATIONS.index(operation), grid.PEERS.index(peer))
         choice = _engine.lib.tempi_model_choice(self._pointer, layout, size, *numbers)
         return None if choice < 0 else bool(choice)
@@ -88,9 +88,9 @@ class Model:
         memory: str = "device", shifted: bool = False, contiguous: bool = False, aware: bool = False,
         whole: int = 0, stretches: int = 0,
     ) -> DevicePrediction | None:  # fmt: skip
-        """For device memory; None where the built-in rule decides. `packed` is of MPI_Pack and MPI_Unpack;
-        `contiguous`: all bytes lie together, as they do in a layout without gaps; `whole` and `stretches`: the bytes
-        are part of a message of several memories."""
+        """The prediction for device memory; None if the built-in rule decides. `packed`: memory of MPI_Pack's and
+        MPI_Unpack's packed bytes; `contiguous`: the layout has no gaps; `whole` and `stretches`: the bytes are part of
+        a message of several memories."""
         asked = _engine.ffi.new("tempi_device_message *")
         asked.bytes, asked.shifted, asked.contiguous, asked.aware = size, shifted, contiguous, aware
         asked.whole, asked.stretches, asked.packed = whole, stretches, PACKED.index(packed)

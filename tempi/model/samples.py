@@ -1,11 +1,11 @@
-"""When a point has been measured enough, and its typical time, without assuming how its times are distributed.
+"""Decides when a point has enough samples, and gives its typical time, without assuming a distribution.
 
-The interval of the median comes from the order of the samples alone: of n independent ones, the k-th
-smallest and the k-th largest enclose it with a probability that the binomial distribution gives. That
-needs independence, which is looked for by the runs test about the median (Wald and Wolfowitz): times
-that drift, or alternate between two states, cross their median too seldom or too often. The permutation
-test of NIST SP 800-90B has this among its eleven statistics; the others look for patterns that matter to
-a random generator and not to a median, and its ten thousand shuffles would cost more than the samples.
+The interval of the median depends only on the order of the samples: of n independent ones, the k-th smallest
+and the k-th largest enclose it with a probability from the binomial distribution. This needs independence,
+which the runs test about the median checks (Wald and Wolfowitz): times that drift, or alternate between two
+states, cross their median too seldom or too often. The permutation test of NIST SP 800-90B has this among its
+eleven statistics; the others find patterns that matter to a random generator and not to a median, and its ten
+thousand shuffles would cost more than the samples.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = [
 ]
 
 LEAST, MOST = 7, 61
-#: Half the width of the median's 95% interval, over the median.
+#: Half the width of the median's 95% interval, relative to the median.
 TOLERANCE = 0.05
 _TWO_SIDED_95, _TWO_SIDED_99 = 1.96, 2.58
 
 
 def apart(visits: Sequence[Sequence[float]]) -> list[float]:
-    """What may count as independent: each visit's median, as samples that follow one another see the same machine; of
-    one visit all its samples."""
+    """The values that count as independent: each round's median, since consecutive samples see the same machine state;
+    for a single round all its samples."""
     return list(visits[0]) if len(visits) == 1 else [median(visit) for visit in visits]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of the median; of fewer than six values it is all of them."""
+    """The 95% interval of the median; with fewer than six values, their whole range."""
     ordered = sorted(values)
     n = len(ordered)
     k = max(0, math.floor((n - _TWO_SIDED_95 * math.sqrt(n)) / 2)) if n >= 6 else 0
@@ -65,9 +65,9 @@ def dependent(values: Sequence[float]) -> bool:
 
 
 def typical(values: Sequence[float]) -> float:
-    """The geometric mean of the middle half. Other work on the machine adds time to some samples, which this leaves
-    out as the median does. But where the machine goes back and forth between two speeds, as a core does whose other
-    thread is somebody else's, the median is one speed or the other by chance, and this lies between them."""
+    """The geometric mean of the middle half. Like the median it ignores samples slowed by other work on the machine.
+    But if the machine alternates between two speeds, like a core whose other hardware thread runs another job, the
+    median is one of them by chance, and this mean lies between them."""
     ordered = sorted(values)
     aside = len(ordered) // 4
     middle = ordered[aside : len(ordered) - aside]
@@ -75,18 +75,18 @@ def typical(values: Sequence[float]) -> float:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Half the width of the interval over the median."""
+    """Half the width of the interval, relative to the median."""
     low, high = interval(values)
     return (high - low) / 2 / median(values)
 
 
 def settled(values: Sequence[float]) -> bool:
-    """Enough samples: the median is known to `TOLERANCE`."""
+    """Whether there are enough samples: the median is known to `TOLERANCE`."""
     return len(values) >= LEAST and spread(values) <= TOLERANCE and not dependent(values)
 
 
 def trouble(values: Sequence[float]) -> str | None:
-    """Why the median is not to be trusted to `TOLERANCE`; None where it is."""
+    """Why the median is not reliable to `TOLERANCE`; None if it is."""
     if len(values) < LEAST:
         return f"measured {len(values)} times only"
     if dependent(values):

@@ -1,10 +1,10 @@
 """How an MPI library moves a large message between two ranks of a node: in a single copy, from process to process, or
-in two through shared memory. Times hang on it: a derived message of MPICH 5 becomes one iovec a run under CMA.
+in two through shared memory. Times depend on it: a derived message of MPICH 5 becomes one iovec per run under CMA.
 
-The library itself is asked, through the MPI tools interface (MPI-4.1, chapter 15), in a process that has called
-MPI_Init: MPICH 5 decides there by ``MPIR_CVAR_CH4_CMA_ENABLE`` and by Yama's ptrace_scope, Open MPI 5 by the components
-of its ``smsc`` framework that it has opened, Open MPI 4 by ``btl_vader_single_copy_mechanism``. None of them tries in
-MPI_Init whether the kernel lets it (a container's seccomp filter may not), so `refused` tries.
+The MPI tools interface (MPI-4.1, chapter 15) gives the answer, in a process that has called MPI_Init: MPICH 5 decides
+by ``MPIR_CVAR_CH4_CMA_ENABLE`` and Yama's ptrace_scope, Open MPI 5 by the components of its ``smsc`` framework that it
+has opened, Open MPI 4 by ``btl_vader_single_copy_mechanism``. None of them tests in MPI_Init whether the kernel
+permits it (a container's seccomp filter may not), so `refused` does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["MECHANISMS", "before_init", "effective", "mechanism", "ptrace_scope"
 #: In the order of Open MPI's priorities.
 MECHANISMS = ("xpmem", "cma", "knem", "none")
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-_ROOM = 4096  # of the longest variable, which are Open MPI's texts of 2048 bytes
+_ROOM = 4096  # bytes for the longest variable; Open MPI's texts have 2048
 _ENABLED = {"cma": "MPIR_CVAR_CH4_CMA_ENABLE", "xpmem": "MPIR_CVAR_CH4_XPMEM_ENABLE"}
 _DEVICES = {"xpmem": Path("/dev/xpmem"), "knem": Path("/dev/knem")}
 
@@ -33,7 +33,7 @@ class _Tools:
         library.MPI_T_init_thread(0, ctypes.byref(provided))
 
     def number(self, name: str) -> int | None:
-        """An integer variable; None where the library has none of that name."""
+        """The value of an integer variable; None if the library has none of that name."""
         index, handle, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
         if self._library.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)) != 0:
             return None
@@ -70,7 +70,7 @@ def _mpich(tools: _Tools) -> str:
 
 
 def _vader(tools: _Tools) -> str | None:
-    """Open MPI 4's word; None of another one."""
+    """Open MPI 4's answer; None for other libraries."""
     told = tools.word("btl_vader_single_copy_mechanism")
     return told if told is None or told in MECHANISMS else "none"
 
@@ -85,18 +85,18 @@ def _openmpi(tools: _Tools) -> str:
 
 
 def _there(name: str) -> bool:
-    """Whether the kernel has the module that the mechanism is of."""
+    """Whether the kernel has the mechanism's module."""
     return name not in _DEVICES or _DEVICES[name].exists()
 
 
 def before_init(library: ctypes.CDLL, abi: str) -> str | None:
-    """The answer of Open MPI 4, which says "none" after the MPI_Init of a process without others; None of others."""
+    """Open MPI 4's answer, which is "none" after MPI_Init in a process without peers; None for other libraries."""
     return _vader(_Tools(library)) if abi == "openmpi" else None
 
 
 def mechanism(library: ctypes.CDLL, abi: str) -> str:
-    """One of `MECHANISMS`, as the library means to do it. In a process that has called its MPI_Init; one without other
-    ranks will do, but for Open MPI 4 (`before_init`)."""
+    """The one of `MECHANISMS` that the library intends to use, in a process that has called its MPI_Init. A single rank
+    is enough, except for Open MPI 4 (`before_init`)."""
     tools = _Tools(library)
     if abi == "openmpi":
         return _openmpi(tools)
@@ -104,7 +104,7 @@ def mechanism(library: ctypes.CDLL, abi: str) -> str:
 
 
 def ptrace_scope() -> str | None:
-    """Yama's; None where the kernel has none, which is as good as "0"."""
+    """Yama's ptrace_scope; None if the kernel has no Yama, which is equivalent to "0"."""
     try:
         return _YAMA.read_text(encoding="ascii").strip()
     except OSError:
@@ -118,7 +118,7 @@ class _Piece(ctypes.Structure):
 
 
 def _read(pid: int, address: int, size: int) -> int:
-    """errno of process_vm_readv, 0 where it has read."""
+    """errno of process_vm_readv, 0 on success."""
     libc = ctypes.CDLL(None, use_errno=True)
     own = ctypes.create_string_buffer(size)
     here, there = _Piece(ctypes.addressof(own), size), _Piece(address, size)
@@ -140,10 +140,10 @@ def _child(work: Callable[[], int]) -> int:
 
 
 def refused() -> str | None:
-    """Why a process may not read another one's memory by process_vm_readv; None where it may.
+    """Why a process may not read another's memory by process_vm_readv; None if it may.
 
-    Two children of this process try it, as the ranks of a node are: Yama lets a parent read its children. Of use in a
-    process without threads, since it forks.
+    Two children of this process try it, since ranks of a node are siblings: Yama lets a parent read its children. Call
+    it only in a process without threads, since it forks.
     """
     size = 4096
     block = ctypes.create_string_buffer(bytes(size), size)
@@ -165,6 +165,6 @@ def refused() -> str | None:
 
 
 def effective(meant: str, why_not: str | None, abi: str) -> str:
-    """What the library does, from what it means to do and from `refused`. Open MPI does without where CMA is refused;
-    MPICH does not notice."""
+    """The mechanism that the library really uses, from its intention and from `refused`. Open MPI falls back if CMA is
+    refused; MPICH does not notice."""
     return "none" if meant == "cma" and why_not is not None and abi == "openmpi" else meant

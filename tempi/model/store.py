@@ -1,7 +1,7 @@
-"""Calibrations on disk: every raw sample, and what it was measured on.
+"""Calibrations on disk: every raw sample, and the machine of the measurement.
 
 A text file: the first line is an object with the format, the machine and the SHA-256 of all that follows;
-then one point a line. Beside it lies the table that the engine reads (`tables`), made from it.
+then one point per line. The engine's table file (`tables`), made from it, is stored beside it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _NAMES = (*grid.BESIDE, *grid.ALL_QUANTITIES)
 
 
 class StoreError(TempiError):
-    """A calibration that cannot be used: names the file and why, in one line."""
+    """An unusable calibration: the message names the file and the reason, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The card whose memory was measured. `driver`: "" where the system does not tell; `cuda`: as 12090."""
+    """The card whose memory was measured. `driver`: "" if the system does not say; `cuda` as 12090."""
 
     name: str
     driver: str
@@ -62,7 +62,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a calibration is valid for: of host memory, or of one card's."""
+    """The configuration that a calibration is valid for: host memory, or one card's."""
 
     cpu: str
     cores: int
@@ -71,7 +71,7 @@ class Machine:
     gpu: Gpu | None = None
 
     def engine(self) -> Any:
-        """The same as the engine has it."""
+        """The same as an engine structure."""
         made = _engine.ffi.new("tempi_machine *")
         for name in ("cpu", "mpi", "tempi"):
             setattr(made, name, getattr(self, name).encode())
@@ -83,7 +83,7 @@ class Machine:
 
     @property
     def table(self) -> Path:
-        """Where the engine looks for its table."""
+        """Path at which the engine looks for its table."""
         room = _engine.ffi.new("char[4096]")
         status = _engine.lib.tempi_machine_file(self.engine(), room, 4096)
         _engine.check(status, doing="place of the calibration (set TEMPI_CACHE_DIR)")
@@ -91,12 +91,12 @@ class Machine:
 
     @property
     def file(self) -> Path:
-        """Where its samples are kept."""
+        """Path of the samples."""
         return self.table.with_suffix(".json")
 
 
 def machine(mpi_version: str) -> Machine:
-    """This machine with the MPI library that says so of itself."""
+    """This machine with the MPI library of that version string."""
     found = _engine.ffi.new("tempi_machine *")
     _engine.check(_engine.lib.tempi_machine_describe(mpi_version.encode(), found), doing="looking at the machine")
     cpu, mpi, version = (_engine.text(getattr(found, name)) or "" for name in ("cpu", "mpi", "tempi"))
@@ -104,7 +104,7 @@ def machine(mpi_version: str) -> Machine:
 
 
 def gpu(ordinal: int = 0) -> Gpu | None:
-    """A card of this process; None where the CUDA driver is not in it."""
+    """A card of this process; None if the CUDA driver is not loaded."""
     found = _engine.ffi.new("tempi_machine *")
     if _engine.lib.tempi_machine_add_gpu(found, ordinal) != _engine.lib.TEMPI_OK:
         return None
@@ -120,11 +120,11 @@ class Point:
     size: int
     peer: str | None
     seconds: tuple[float, ...]
-    memory: str | None = None  # "device" or "managed"; None: the host's
-    visits: tuple[int, ...] = ()  # samples of each, where there was more than one
+    memory: str | None = None  # "device" or "managed"; None: host
+    visits: tuple[int, ...] = ()  # number of samples per round, if there was more than one
 
     def joined(self, later: Point) -> Point:
-        """With the samples of later visits."""
+        """This point with the samples of later rounds."""
         own, more = (point.visits or (len(point.seconds),) for point in (self, later))
         return replace(self, seconds=self.seconds + later.seconds, visits=own + more)
 
@@ -139,29 +139,29 @@ class Point:
 
     @property
     def typical(self) -> float:
-        """What the tables take."""
+        """The time used in the tables."""
         return samples.typical(self.seconds)
 
     @property
     def trouble(self) -> str | None:
-        """Why it is marked as unstable; None where it is not."""
+        """Why the point is marked as unstable; None if it is not."""
         return samples.trouble(self.apart)
 
     @property
     def spread(self) -> float:
-        """How well its median is known: half the width of its 95% interval over it."""
+        """Precision of the median: half the width of its 95% interval, relative to it."""
         return samples.spread(self.apart)
 
     @property
     def apart(self) -> list[float]:
-        """Seconds that may count as independent of one another."""
+        """Seconds that count as independent of one another."""
         ends = list(accumulate(self.visits or (len(self.seconds),)))
         return samples.apart([self.seconds[start:end] for start, end in pairwise([0, *ends])])
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """All points of one machine and MPI. `about`: what a later reader may want to know."""
+    """All points of one machine and MPI library. `about`: information for later readers."""
 
     machine: Machine
     points: tuple[Point, ...]
@@ -179,11 +179,11 @@ class Calibration:
 
     @property
     def spread(self) -> float:
-        """How well the median of the typical point is known, as a part of it."""
+        """Relative precision of the median of the typical point."""
         return samples.median([point.spread for point in self.points]) if self.points else 0.0
 
     def mismatch(self) -> str | None:
-        """Why it is not for this machine and version, whatever the MPI; None where it is."""
+        """Why it does not fit this machine and version, whatever the MPI library; None if it does."""
         own, here = self.machine, machine(self.machine.mpi)
         if own.tempi != here.tempi:
             return f"it was measured by tempi {own.tempi}, this is {here.tempi}"
@@ -193,7 +193,7 @@ class Calibration:
 
     @property
     def emulated(self) -> bool:
-        """Measured on CUDA on the CPU, which tells nothing of a GPU."""
+        """Whether it was measured on the emulated device (CUDA on the CPU), which says nothing about a GPU."""
         return self.machine.gpu is not None and self.machine.gpu.emulated
 
 
@@ -202,8 +202,8 @@ def _nearest(calibration: Calibration) -> int:
 
 
 def merge(old: Calibration | None, new: Calibration) -> Calibration:
-    """The new one, and what the old one knows of peer classes that the new one has not seen. How long packing
-    takes within a message is told by whichever saw the nearer class."""
+    """The new one, plus the old one's points of peer classes that the new one lacks. Pack times within messages come
+    from the calibration that saw the nearer class."""
     if old is None or old.machine != new.machine:
         return new
     stay = grid.WITHIN if _nearest(old) < _nearest(new) else ()
@@ -297,7 +297,7 @@ def _parse(text: str) -> Calibration:
 
 
 def _parse_all(text: str) -> list[Calibration]:
-    """Of a file that was shipped: one calibration behind another."""
+    """All calibrations of a shipped file, which are concatenated."""
     starts = [match.start() for match in re.finditer(r"^\{\"tempi_calibration\"", text, re.MULTILINE)]
     if len(starts) < 2:
         return [_parse(text)]
@@ -305,12 +305,12 @@ def _parse_all(text: str) -> list[Calibration]:
 
 
 def read(path: str | os.PathLike[str]) -> Calibration:
-    """The first of `read_all`: all that a file of the cache folder has."""
+    """The first of `read_all`: files in the cache folder have only one."""
     return read_all(path)[0]
 
 
 def read_all(path: str | os.PathLike[str]) -> list[Calibration]:
-    """Raises `StoreError` when the file is missing, damaged or none of ours."""
+    """Raises `StoreError` if the file is missing, damaged or not a calibration."""
     try:
         return _parse_all(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -325,7 +325,7 @@ def read_all(path: str | os.PathLike[str]) -> list[Calibration]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """All of it or nothing: a reader never sees half a file, nor does a crash leave one."""
+    """Writes atomically: a reader never sees half a file, nor does a crash leave one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
     try:
@@ -341,12 +341,12 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write(path: str | os.PathLike[str], *calibrations: Calibration) -> None:
-    """Writes the samples alone; several to be shipped together."""
+    """Writes the samples only; several calibrations when they are shipped together."""
     write_whole(Path(path), "".join(map(_text, calibrations)).encode())
 
 
 def call_seconds(points: Iterable[Point]) -> float:
-    """What tempi's decision adds to a pack: its MPI_Pack less its packing, where both are shortest."""
+    """Seconds that tempi's decision adds to a pack: its MPI_Pack minus its packing, where both are shortest."""
     found = {(point.quantity, point.column, point.size): point.typical for point in points}
     extra = [
         found["own_pack", column, size] - seconds
@@ -357,12 +357,12 @@ def call_seconds(points: Iterable[Point]) -> float:
 
 
 def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
-    """Seconds by (quantity, column, size, peer), as the tables have them.
+    """Seconds by (quantity, column, size, peer), as stored in the tables.
 
-    Ping-pong of bytes that nobody writes is faster than the same of bytes that were just packed: they are
-    where the other rank left them. So the message of a shape is what its whole message takes beyond pack and
-    unpack; between the sizes that were measured it follows the plain one. Where it is small beside them
-    the difference is mostly their noise, and the median over the other shapes of that size stands in.
+    Ping-pong of bytes that nobody writes is faster than of bytes that were just packed: they are still where the
+    other rank left them. So the message time of a shape is its whole message minus pack and unpack; between the
+    measured sizes it follows the message of packed bytes. If it is small compared with pack and unpack, the difference
+    is mostly noise, and the median over the other shapes of that size is used instead.
     """
     found = {}
     for point in points:
@@ -382,7 +382,7 @@ def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
 
 
 def _beyond(found: Mapping[tuple[Any, ...], float], peer: str | None) -> dict[grid.Column, dict[int, float]]:
-    """By column and size: what whole messages took beyond pack and unpack, where that is a good part."""
+    """By column and size: time of whole messages minus pack and unpack, if it is a substantial part."""
     made: dict[grid.Column, dict[int, float]] = {}
     for (quantity, column, size, whose), seconds in found.items():
         parts = [found.get((part, column, size, None)) for part in ("stage_pack", "stage_unpack")]
@@ -394,20 +394,20 @@ def _beyond(found: Mapping[tuple[Any, ...], float], peer: str | None) -> dict[gr
 
 
 def _ratios(own: Mapping[int, float], plain: Mapping[int, float]) -> dict[float, float]:
-    """Over the plain message; logarithms of both size and ratio."""
+    """Ratios to the message of packed bytes; logarithms of both size and ratio."""
     known = {math.log(size): math.log(seconds) for size, seconds in plain.items()}
     places = {math.log(size): math.log(seconds) for size, seconds in own.items()}
     return {place: value - tables.fill(known, [place])[0] for place, value in places.items()}
 
 
 def _usual(ratios: Mapping[grid.Column, Mapping[float, float]]) -> dict[float, float]:
-    """The median over the columns, size by size."""
+    """The median over the columns for each size."""
     places = {place for own in ratios.values() for place in own}
     return {place: samples.median([own[place] for own in ratios.values() if place in own]) for place in places}
 
 
 def _ratio_at(known: Mapping[float, float], size: int) -> float:
-    """Interpolated, and beyond the ends that of the end; 1 where nothing is known."""
+    """The interpolated ratio, constant beyond the ends; 1 if nothing is known."""
     if not known:
         return 1.0
     place = min(max(math.log(size), min(known)), max(known))
@@ -415,7 +415,7 @@ def _ratio_at(known: Mapping[float, float], size: int) -> float:
 
 
 def table_of(calibration: Calibration, kept: Collection[str] = grid.ALL_QUANTITIES) -> bytes:
-    """The engine's file, with tables of the quantities that are to be kept."""
+    """The engine's file, with tables of the quantities in `kept`."""
     own = calibration.machine
     host = [point for point in calibration.points if point.memory is None]
     made = tables.build(typical(host))
@@ -428,7 +428,7 @@ def table_of(calibration: Calibration, kept: Collection[str] = grid.ALL_QUANTITI
 
 
 def save(calibration: Calibration) -> Path:
-    """Puts samples and table where they are looked for; returns the path of the samples."""
+    """Writes samples and table to their standard paths; returns the path of the samples."""
     own = calibration.machine
     write(own.file, calibration)
     write_whole(own.table, table_of(calibration))
@@ -436,7 +436,7 @@ def save(calibration: Calibration) -> Path:
 
 
 def local(*, devices: bool = False) -> Iterable[tuple[Path, Calibration | StoreError]]:
-    """Every calibration of host memory, or of devices', in the cache folder; what is wrong with others."""
+    """Every calibration of host memory, or of devices, in the cache folder; errors for unusable ones."""
     folder = machine("").file.parent
     for path in sorted(folder.glob("model-*.json")):
         if (path.stem.count("-") > 1) != devices:

@@ -1,17 +1,17 @@
-"""How sure a calibration's choices are: would other samples of the machine have chosen otherwise, and at what cost?
+"""Confidence in a calibration's choices: would other samples of the machine choose differently, and at what cost?
 
-The bootstrap (Efron, 1979) over each point's visits, since samples of one visit see the same machine:
+The bootstrap (Efron, 1979) over each point's rounds, since samples of one round see the same machine state:
 
-1. A point's visits are drawn again, with repetition, and their middle half is averaged, in logarithms. The deviations
-   are widened by sqrt(n / (n - 1)), which so few visits as some points have hide of them, and what is far out is put
-   nearer. A point that was measured once gets the deviations of all the others, pooled: it is taken for as noisy.
-2. Subjects of one point took turns, so the same visits are drawn for all of them: what made a visit slow for all
+1. A point's rounds are resampled with replacement, and their middle half is averaged, in logarithms. The deviations
+   are widened by sqrt(n / (n - 1)), the bias of small n, and outliers are moved nearer. A point measured once gets the
+   pooled deviations of all the others: it is assumed to be as noisy.
+2. Subjects of one point were interleaved, so the same rounds are drawn for all of them: a round that was slow for all
    decides nothing.
-3. Each draw chooses, as the engine does from its tables, at the places that were measured. A choice is in doubt where
-   more than `DOUBT` of the draws choose another way than all samples together; it costs what its way takes longer in
-   a draw than the best way there.
+3. Each draw chooses, as the engine does from its tables, at the measured places. A choice is in doubt if more than
+   `DOUBT` of the draws choose another method than all samples together; its cost is the extra time of its method in a
+   draw over the best method there.
 
-What no visit saw is not in it: a machine that is slower tomorrow, or the interpolation between the points.
+Not included is anything that no round saw: a slower machine tomorrow, or the interpolation between the points.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tempi.model import grid, samples, store, survey
 __all__ = ["DOUBT", "Choice", "Doubt", "Verdict", "choices", "verdict"]
 
 DRAWS = 200
-DOUBT = 0.05  # of the draws
-MARGIN = 0.03  # TEMPI_MODEL_MARGIN: between equals the library's way is taken
-SMALL = 0.01  # a cost that is not worth another calibration
+DOUBT = 0.05  # fraction of the draws
+MARGIN = 0.03  # TEMPI_MODEL_MARGIN: between equals the library's method is chosen
+SMALL = 0.01  # a cost too small to justify another calibration
 OUT = 3.0
 _NORMAL = 1.4826  # the standard deviation of normal values over the median of their distances from the middle
 LIBRARY = "library"
@@ -50,9 +50,9 @@ class Choice:
     size: int
     peer: str | None
     way: str
-    flips: float  # share of the draws that choose another way
-    loss: float  # mean over the draws of the cost of the way taken, as a part of the best one's time
-    if_wrong: float  # the same over the draws that choose another way
+    flips: float  # fraction of the draws that choose another method
+    loss: float  # mean over the draws of the chosen method's extra cost, relative to the best one's time
+    if_wrong: float  # the same over the draws that choose another method
 
     @property
     def doubtful(self) -> bool:
@@ -65,7 +65,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """The doubtful ones of a kind of operations. `loss`: the median of what they cost, if wrong."""
+    """The doubtful choices of one kind of operation. `loss`: the median of their cost, if wrong."""
 
     operation: str
     peer: str
@@ -79,8 +79,8 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Over all choices. `loss`: expected, in the mean; `if_wrong`: of the doubtful ones the median, and what 19 of 20
-    stay below."""
+    """Over all choices. `loss`: expected mean; `if_wrong`: for the doubtful ones the median, and the limit that 19 of
+    20 stay below."""
 
     choices: int
     sure: int
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Whether another calibration has nothing to gain that is worth it."""
+        """Whether another calibration cannot improve the choices noticeably."""
         return self.loss <= SMALL
 
 
@@ -98,29 +98,29 @@ class Verdict:
 
 
 def _middle(values: Floats) -> Floats:
-    """The mean of the middle half along the last axis, as `samples.typical` has it."""
+    """The mean of the middle half along the last axis, as in `samples.typical`."""
     n = values.shape[-1]
     aside = n // 4
     return np.asarray(np.sort(values, axis=-1)[..., aside : n - aside].mean(axis=-1))
 
 
 def _deviations(visits: Sequence[Floats]) -> Floats:
-    """From each point's middle, wider by what so few visits hide."""
+    """Deviations from each point's middle, widened for the small number of rounds."""
     rows = np.stack(visits)
     n = rows.shape[1]
     return np.asarray((rows - np.median(rows, axis=1, keepdims=True)) * math.sqrt(n / (n - 1)))
 
 
 def _kept(deviations: Floats, usual: float) -> Floats:
-    """What is further out than `OUT` standard deviations, by the median deviation of its point or by that of most
-    points, is put there: other work on the machine, which the tables leave out."""
+    """Clips deviations beyond `OUT` standard deviations, estimated by the median deviation of the point or of most
+    points: they come from other work on the machine, which the tables ignore."""
     own = np.median(np.abs(deviations), axis=1, keepdims=True)
     bound = OUT * _NORMAL * np.maximum(own, usual)
     return np.asarray(np.clip(deviations, -bound, bound))
 
 
 class _Draws:
-    """Seconds of each point, one a draw."""
+    """Seconds of each point, one per draw."""
 
     def __init__(self, points: Sequence[store.Point]) -> None:
         self._random = np.random.default_rng(_SEED)
@@ -153,7 +153,7 @@ class _Draws:
         return self._made[key]
 
 
-# -- what is chosen among -----------------------------------------------------------------------------------------
+# -- alternatives -------------------------------------------------------------------------------------------------
 
 Ways = Mapping[str, Sequence[Key]]
 
@@ -203,7 +203,7 @@ def _device_ways(point: store.Point, peer: str | None) -> dict[str, list[Key]]:
 
 
 def choices(calibration: store.Calibration) -> list[Choice]:
-    """Of every operation that both the library and tempi were measured for."""
+    """Choices for every operation that was measured with both the library and tempi."""
     known = {point.key: point for point in calibration.points}
     contests = [*_host_contests(known), *_device_contests(known)]
     needed = {key: known[key] for _, _, ways in contests for keys in ways.values() for key in keys}
@@ -216,7 +216,7 @@ def _choice(
     operation: str, point: store.Point, ways: Ways, known: Mapping[Key, store.Point], draws: _Draws, call: float
 ) -> Choice:
     names = list(ways)
-    # A message is decided on twice, at both ends; MPI_Pack was measured with its decision.
+    # A message needs a decision at both ends; the time of MPI_Pack includes its decision.
     decided = np.array([2 * call if name != LIBRARY and operation == "a message" else 0.0 for name in names])
     drawn = np.stack([sum((draws[key] for key in ways[name]), np.zeros(DRAWS)) for name in names]) + decided[:, None]
     typical = np.array([sum(known[key].typical for key in ways[name]) for name in names]) + decided
@@ -230,7 +230,7 @@ def _choice(
     )
 
 
-# -- what it comes to -----------------------------------------------------------------------------------------------
+# -- verdict ---------------------------------------------------------------------------------------------------------
 
 
 def _doubts(found: Iterable[Choice]) -> list[Doubt]:
@@ -248,7 +248,7 @@ def _doubts(found: Iterable[Choice]) -> list[Doubt]:
 
 
 def verdict(calibration: store.Calibration) -> Verdict | None:
-    """None where nothing was measured that a choice is made among."""
+    """None if no measured operation has a choice."""
     found = choices(calibration)
     if not found:
         return None

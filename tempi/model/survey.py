@@ -1,4 +1,4 @@
-"""What the pictures of a calibration show: points in slices, shapes in kinds, the winner over size and run."""
+"""Data for the pictures of a calibration: points in slices, shapes in kinds, the winner over size and run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tempi.model import grid, methods, predict, store, tables
 
 __all__ = ["Field", "Kind", "Slice", "curve", "fields_of", "kind", "model_of", "slices", "winners"]
 
-_OF_COLUMN = ("column", "size", "seconds", "visits")  # fields of a point that tell its place in a slice
-STEPS = 4  # of the maps, an octave
+_OF_COLUMN = ("column", "size", "seconds", "visits")  # fields that place a point within its slice
+STEPS = 4  # of the maps, per octave
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """All points of one quantity, peer class and whatever else a point is told apart by."""
+    """All points of one quantity, peer class and the other distinguishing fields."""
 
     names: Mapping[str, str]  # the point's other fields, by their names
     points: tuple[store.Point, ...]
@@ -40,7 +40,7 @@ class Slice:
 
 
 def slices(calibration: store.Calibration) -> list[Slice]:
-    """In the order of the quantities and peers; fields that are None are left out."""
+    """In the order of the quantities and peers; omits fields that are None."""
     names = [field.name for field in fields(store.Point) if field.name not in _OF_COLUMN]
     found: dict[tuple[Any, ...], list[store.Point]] = {}
     for point in calibration.points:
@@ -56,7 +56,7 @@ def slices(calibration: store.Calibration) -> list[Slice]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
-    """A class of shapes: what libraries and caches treat alike."""
+    """A class of shapes that libraries and caches treat alike."""
 
     place: int
     title: str
@@ -83,16 +83,16 @@ def _place(column: grid.Column) -> int:
 
 
 def kind(column: grid.Column) -> tuple[Kind, grid.Column]:
-    """Of a column; and the column, so that columns sort by it."""
+    """The kind of a column, and the column, so that columns sort by kind."""
     place = _place(column)
     return Kind(place, _KINDS[place] if place < len(_KINDS) else column.family), column
 
 
 def curve(own: Slice) -> dict[grid.Column, list[tuple[int, float]]]:
-    """What the tables say along the sizes: (bytes, seconds) at the nodes, straight between their logarithms."""
+    """The tables' values along the sizes: (bytes, seconds) at the nodes, log-linear between them."""
     made: dict[grid.Column, list[tuple[int, float]]] = {}
     for column in own.columns:
-        # By itself, also where it corrects another one.
+        # Treated as regular, even if it corrects another family.
         alone = replace(column, family="regular") if column.family in grid.CORRECTIONS else column
         points = {replace(point, column=alone).key: point.typical for point in own.points if point.column == column}
         (table,) = tables.build(points)
@@ -105,15 +105,15 @@ def curve(own: Slice) -> dict[grid.Column, list[tuple[int, float]]]:
 
 
 def model_of(calibration: store.Calibration) -> predict.Model:
-    """The engine's, wherever the calibration comes from."""
+    """The engine's model of the calibration, wherever the calibration comes from."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.table"
         path.write_bytes(store.table_of(calibration))
-        return predict.Model(path)  # mapped: the file itself may go
+        return predict.Model(path)  # mapped: the file itself may be removed
 
 
 def _example(column: grid.Column) -> str:
-    """A small datatype of that shape; the size of a message is told apart from it."""
+    """A small datatype of that shape; the size of a message is passed separately."""
     run, stride = column.run, column.stride
     match column.family:
         case "regular" | "aliased":
@@ -140,7 +140,7 @@ def _strides(column: grid.Column, run: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Predictions of one kind of shapes over packed size and run, to one peer class."""
+    """Predictions for one kind of shapes over packed size and run, to one peer class."""
 
     title: str
     peer: str
@@ -151,11 +151,11 @@ class Field:
 
     @property
     def names(self) -> list[str]:
-        """The methods that are told of."""
+        """The methods that have predictions."""
         return list(dict.fromkeys(way.name for told in self.told.values() for way in methods.ways(told)))
 
     def winner(self, size: int, run: int) -> tuple[str, float] | None:
-        """The way that is chosen there, and the next best one's time over its; None: not predicted."""
+        """The method chosen there, and the next best one's time over its time; None: not predicted."""
         told = self.told.get((size, run))
         if told is None:
             return None
@@ -166,14 +166,14 @@ class Field:
 
 
 def _steps(low: int, high: int) -> list[int]:
-    """From one to the other, `STEPS` an octave; multiples of 4, of which types can be made."""
+    """Values from `low` to `high`, `STEPS` an octave; multiples of 4, so that types can have them."""
     n = max(1, round(STEPS * math.log2(high / low)))
     made = (low * (high / low) ** (step / n) for step in range(n + 1))
     return sorted({max(4, 4 * round(value / 4)) for value in made})
 
 
 def _columns_of(kinds: Iterable[grid.Column]) -> dict[tuple[Kind, int], list[grid.Column]]:
-    """By kind; those of lines and pages apart by their stride as well."""
+    """Columns by kind; those of lines and pages also by stride."""
     made: dict[tuple[Kind, int], list[grid.Column]] = {}
     for column in kinds:
         own, _ = kind(column)
@@ -183,16 +183,16 @@ def _columns_of(kinds: Iterable[grid.Column]) -> dict[tuple[Kind, int], list[gri
 
 
 def fields_of(calibration: store.Calibration, *, quantity: str = "library_message") -> Iterator[Field]:
-    """One for each peer class and kind of shapes that messages were measured for."""
+    """One field for each peer class and kind of shapes with measured messages."""
     model = model_of(calibration)
     for peer in calibration.peers:
         points = [point for point in calibration.points if point.quantity == quantity and point.peer == peer]
         for (own, stride), columns in sorted(_columns_of({point.column for point in points}).items()):
             if stride and len(columns) < 2 and own.place == 2:
-                continue  # a stride that few runs were measured with
+                continue  # too few runs were measured with this stride
             measured = [point for point in points if point.column in columns]
             made = _field(model, own.title, peer, measured)
-            if made.told:  # an interrupted calibration may have only a part of what is needed
+            if made.told:  # an interrupted calibration may lack parts
                 yield made
 
 
@@ -216,7 +216,7 @@ def _field(model: predict.Model, title: str, peer: str, measured: list[store.Poi
 
 
 def _stride_for(first: grid.Column, run: int, strides: Mapping[int, int]) -> int:
-    """Between two runs that were measured: in the same proportion where strides grow with the runs."""
+    """The stride between two measured runs: in proportion if strides grow with the runs."""
     if not first.stride:
         return 0
     below = max((known for known in strides if known <= run), default=min(strides))
@@ -236,8 +236,8 @@ def _stride_text(strides: Mapping[int, int]) -> str:
 
 
 def winners(*maps: Field) -> dict[str, tuple[float, float]]:
-    """Of the methods that win anywhere, most often first: the share of the maps, which count alike however many
-    places they have, and the median factor there."""
+    """The methods that win anywhere, most frequent first: their share of the maps, each map with equal weight, and
+    their median factor."""
     found: dict[str, list[tuple[float, float]]] = {}
     for own in maps:
         for place in own.told:
@@ -249,7 +249,7 @@ def winners(*maps: Field) -> dict[str, tuple[float, float]]:
 
 
 def _middle(weighted: list[tuple[float, float]]) -> float:
-    """The median of (value, weight)."""
+    """The median of (value, weight) pairs."""
     half = sum(weight for _, weight in weighted) / 2
     for value, weight in sorted(weighted):
         half -= weight

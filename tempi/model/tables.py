@@ -1,16 +1,16 @@
-"""From one time a point to the tables that the engine maps (csrc/choose/table_file.h).
+"""Builds the tables that the engine maps (csrc/choose/table_file.h) from one time per point.
 
-1. A table of one quantity, family and peer has the runs, strides and sizes that were measured. A run with
-   fewer strides than others has its last one again: equal neighbours are one node to the interpolation.
-2. Along the sizes, places that were not measured are filled: between two others on the straight line of
-   the logarithms; before the first with its time (what is so short is all latency); behind the last in
-   proportion to the size (what is so long is all throughput).
+1. A table of one quantity, family and peer has the measured runs, strides and sizes. A run with fewer
+   strides than others repeats its last one: the interpolation treats equal neighbours as one node.
+2. Along the sizes, missing places are filled: between two measured ones log-linearly; before the first with its time
+   (short messages are all latency); after the last in proportion to the size (long messages are all
+   throughput).
 3. More bytes take no less time: where samples say otherwise, neighbours are pooled to their mean
    (isotonic regression, in logarithms).
-4. What makes a shape slower than its run and stride tell is kept apart, as corrections: factors, where runs share few
-   sets of the cache ("aliased": by run, lines and the power of two in the stride), where one run an element does not
-   begin with the element ("fields"), and where irregular runs differ in length ("varied"); and the seconds that each
-   row of a nested shape takes beside its runs ("nested"). Behind their last sizes they stay as they are.
+4. Effects that make a shape slower than its run and stride imply are stored separately, as corrections: factors if
+   runs share few cache sets ("aliased": by run, lines and the power of two in the stride), if a single run per element
+   does not begin with the element ("fields"), and if irregular runs differ in length ("varied"); and the seconds that
+   each row of a nested shape takes in addition to its runs ("nested"). They are constant beyond their last sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tempi.model import _format, grid
 
 __all__ = ["Table", "build", "encode", "fill", "monotone"]
 
-LEAST = 1e-12  # seconds: no correction
+LEAST = 1e-12  # seconds; means no correction
 _Rows = Mapping[grid.Column, Mapping[int, float]]
 _SUMMED = [field.name for field in _format.HEADER].index(_format.SUMMED_FROM)
 _BEFORE_SUM = _format.packer(_format.HEADER[:_SUMMED])
@@ -49,8 +49,8 @@ class Table:
 
 
 def fill(known: Mapping[float, float], places: Sequence[float], behind: float = 1.0) -> list[float]:
-    """Values at `places` from those at some of them; everything in logarithms, `known` not empty. `behind`: the
-    slope behind the last."""
+    """Values at `places`, interpolated from those at some of them; all in logarithms, `known` not empty. `behind`: the
+    slope after the last."""
     nodes = sorted(known)
     made = []
     for place in places:
@@ -66,7 +66,7 @@ def fill(known: Mapping[float, float], places: Sequence[float], behind: float = 
 
 
 def monotone(values: Sequence[float]) -> list[float]:
-    """The nearest sequence that never falls: neighbours that do are pooled to their mean."""
+    """The nearest non-decreasing sequence: decreasing neighbours are pooled to their mean."""
     pools: list[tuple[float, int]] = []
     for value in values:
         total, n = value, 1
@@ -107,15 +107,15 @@ def _table(quantity: str, family: str, peer: str | None, memory: str, found: _Ro
 
 
 def _correction(column: grid.Column, size: int, seconds: float, plain: float) -> float:
-    """A factor; or what each row takes beside its runs, in seconds. Nothing is faster for what it has besides."""
+    """A factor, or the extra seconds of each row. A correction never makes a shape faster."""
     if column.family == "nested":
         return max(LEAST, (seconds - plain) / (size // (column.run * grid.INNER) - 1))
     return max(1.0, seconds / plain)
 
 
 def _corrections(found: _Rows, base: _Rows) -> dict[grid.Column, dict[int, float]]:
-    """Against the columns that they correct. Of runs that share sets, the stride's place has its power of two, and the
-    size's the lines that they lie on: these are what the sets have room for or not."""
+    """Corrections relative to the base columns. For runs that share cache sets, the power of two replaces the stride
+    and the number of lines replaces the size: these determine whether the sets suffice."""
     made: dict[grid.Column, dict[int, float]] = {}
     for column, row in found.items():
         plain = base.get(grid.corrected(column), {})
@@ -145,7 +145,7 @@ def build(typical: Mapping[tuple[Any, ...], float], memory: str = "host") -> lis
 
 
 def _checksum(data: bytes) -> int:
-    """FNV-1a, 64 bits."""
+    """The 64-bit FNV-1a hash."""
     total = 0xCBF29CE484222325
     for byte in data:
         total = (total ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -162,8 +162,8 @@ def _numbers(table: Table) -> list[float]:
 def encode(
     tables: Iterable[Table], call: float, cores: int, texts: tuple[str, str, str], gpu: tuple[str, str, int, bool]
 ) -> bytes:
-    """The file. `call`: seconds; `texts`: tempi's version, the CPU, the MPI library; `gpu`: name, driver, CUDA
-    version, whether it is the emulated one."""
+    """The file's bytes. `call`: seconds; `texts`: tempi's version, the CPU, the MPI library; `gpu`: name, driver, CUDA
+    version, whether it is emulated."""
     kept = list(tables)
     start = (_BEFORE_SUM.size + _AFTER_SUM.size + _HEAD.size * len(kept)) // 8
     heads = b""

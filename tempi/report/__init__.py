@@ -1,5 +1,5 @@
-"""``tempi report``: one HTML page with what was calibrated, predicted, measured and counted.
+"""``tempi report``: one HTML page of calibrations, predictions, measurements and counters.
 
-`page` is HTML, `figures` arranges pictures (drawn by `tempi.model.plot` and here), `calibrated`, `measured`
-and `counted` write a part of the page each, and `tempi.cli.report` reads the files and puts them together.
+`page` writes HTML, `figures` arranges pictures (drawn by `tempi.model.plot` and here), `calibrated`, `measured`
+and `counted` write one part of the page each, and `tempi.cli.report` reads the files and assembles it.
 """

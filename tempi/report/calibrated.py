@@ -1,4 +1,4 @@
-"""The part of the page that tells of a calibration."""
+"""The part of the page about a calibration."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _PEERS = {peer.name: peer.where for peer in PEERS}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A calibration on its way into the page."""
+    """A calibration being written to the page."""
 
     path: Path
     calibration: Calibration
-    warning: str | None = None  # why its tables do not choose here
+    warning: str | None = None  # why its tables are not used here
     fields: Sequence[Field] = field(default_factory=tuple)
 
     @property
@@ -50,7 +50,7 @@ class Part:
 
 
 def machine_rows(part: Part) -> list[tuple[str, str]]:
-    """What was measured, and on what."""
+    """The machine and the extent of the measurement."""
     found, own = part.calibration, part.calibration.machine
     total = sum(len(point.seconds) for point in found.points)
     shaky = len(found.unstable)
@@ -218,7 +218,7 @@ def unstable(part: Part) -> str:
 
 
 def objects(part: Part) -> Iterator[Mapping[str, object]]:
-    """The same for other programs."""
+    """The same as JSON objects."""
     yield {"section": "calibration", **dict(machine_rows(part)), "warning": part.warning}
     for each in part.fields:
         for name, (share, factor) in survey.winners(each).items():

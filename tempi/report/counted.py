@@ -1,4 +1,4 @@
-"""The part of the page that tells what a run did: files of TEMPI_STATS_FILE, or what TEMPI_STATS=1 printed."""
+"""The part of the page about a run's statistics: files of TEMPI_STATS_FILE, or the output of TEMPI_STATS=1."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _OURS, _THEIRS = "#ee6677", "#4477aa"
 
 
 class StatisticsError(TempiError):
-    """A file that has no statistics: names it and why, in one line."""
+    """A file without statistics; the message names it and the reason, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one run. `sum` and `most`: of each counter that is not zero, over the ranks; `fallbacks`: calls with a derived
-    datatype of the functions that tempi does not act in; `more`: all else there is."""
+    """The statistics of one run. `sum` and `most`: of each nonzero counter, over the ranks; `fallbacks`: calls with a
+    derived datatype of functions that tempi does not implement; `more`: everything else."""
 
     name: str
     ranks: int
@@ -69,7 +69,7 @@ def _of_json(name: str, data: Any) -> Statistics:
 
 
 def _of_text(name: str, text: str) -> Statistics:
-    """What TEMPI_STATS=1 printed, wherever it stands in a program's output."""
+    """Finds the output of TEMPI_STATS=1 anywhere in a program's output."""
     ranks = _RANKS.findall(text)
     if not ranks:
         raise ValueError("it has no statistics of tempi's")
@@ -100,7 +100,7 @@ def _help() -> dict[str, str]:
 
 
 def _draw(axis: Axes, found: Statistics) -> None:
-    """Calls: what tempi did, and what it left to the library and why."""
+    """Calls that tempi handled, and those that it left to the library by reason."""
     names = [name for name in found.sum if name in _CARRIED or name.startswith("fallback_")]
     told = _help()
     for row, name in enumerate(names):
@@ -118,7 +118,7 @@ def _draw(axis: Axes, found: Statistics) -> None:
 
 
 def _more(name: str, value: Any) -> Iterator[str]:
-    """Whatever else the file has, in the form that it has."""
+    """All other fields of the file, as they are."""
     if isinstance(value, dict):
         rows = [
             (str(key), json.dumps(each) if isinstance(each, (dict, list)) else str(each)) for key, each in value.items()
@@ -131,7 +131,7 @@ def _more(name: str, value: Any) -> Iterator[str]:
 
 
 def section(found: Statistics, gallery: figures.Gallery) -> str:
-    """A picture, all counters with their meaning, and what else is told."""
+    """A picture, all counters with their meaning, and the other fields."""
     told = _help()
     model = found.more.get("tables")
     head = f"{found.name}: {found.ranks} ranks"
@@ -162,6 +162,6 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
 
 
 def objects(found: Statistics) -> Iterator[Mapping[str, object]]:
-    """The same for other programs."""
+    """The same as JSON objects."""
     own = {"section": "statistics", "file": found.name, "ranks": found.ranks}
     yield own | {"sum": dict(found.sum), "most": dict(found.most), "fallbacks": dict(found.fallbacks), **found.more}

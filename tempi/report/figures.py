@@ -1,4 +1,4 @@
-"""Whole pictures: panels arranged, drawn by `tempi.model.plot`, and turned into PNG."""
+"""Complete pictures: arranges panels, draws them with `tempi.model.plot`, and converts to PNG."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["Gallery", "blank", "curves", "heat", "winners"]
 
 WIDE = 12.0  # inches
-_DOTS = 110  # an inch
-_ACROSS = 4  # panels
+_DOTS = 110  # per inch
+_ACROSS = 4  # panels per row
 
 
 def blank(height: float, width: float = WIDE) -> Figure:
-    """A picture without a display, whose parts keep out of one another's way."""
+    """A figure without a display, with a layout that avoids overlaps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -35,14 +35,14 @@ def blank(height: float, width: float = WIDE) -> Figure:
 
 
 class Gallery:
-    """Pictures as PNG, also as files of a folder where one is given."""
+    """Pictures as PNG; also saved as files if a folder is given."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self.names: list[str] = []
 
     def png(self, name: str, figure: Figure) -> bytes:
-        """Raises OSError where the file cannot be written."""
+        """Raises OSError if the file cannot be written."""
         made = io.BytesIO()
         figure.savefig(made, format="png", dpi=_DOTS)
         number = self.names.count(name)
@@ -54,7 +54,7 @@ class Gallery:
 
 
 def _by_sizes(own: Slice) -> list[list[Column]]:
-    """Columns that were measured at the same sizes, or some of them, go into one table."""
+    """Groups columns measured at the same sizes, or a subset of them, into one table."""
     groups: list[tuple[set[int], list[Column]]] = []
     for column in own.columns:
         sizes = {size for known, size in own.at if known == column}
@@ -69,7 +69,7 @@ def _by_sizes(own: Slice) -> list[list[Column]]:
 
 
 def heat(own: Slice) -> Figure:
-    """One slice of the calibration as a heat map of bytes a second."""
+    """One slice of the calibration as a heat map of bytes per second."""
     import matplotlib as mpl
     from matplotlib.colors import LogNorm
 

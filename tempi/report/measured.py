@@ -1,4 +1,4 @@
-"""The part of the page that tells of benchmark records: how good choices were, and what was fast."""
+"""The part of the page about benchmark records: quality of the choices, and speed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["objects", "section"]
 
-#: A line of its own for each chooser, also for those who see no colours.
+#: A line style for each chooser, also for readers who cannot tell colours apart.
 _CHOOSERS: Mapping[str, dict[str, Any]] = {
     "model": {"color": "black", "linewidth": 2.2},
     "rule": {"color": "#aa3377", "linestyle": "--", "linewidth": 1.6},
@@ -32,7 +32,7 @@ _CHOOSERS: Mapping[str, dict[str, Any]] = {
     "library": {"color": "#4477aa", "linestyle": "-."},
     "tempi": {"color": "#ee6677", "linestyle": (0, (1, 3)), "linewidth": 1.6},
 }
-_FEW = 40  # cases whose picture is not folded away
+_FEW = 40  # cases up to which the picture is not folded away
 
 
 def _by_op(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -42,7 +42,7 @@ def _by_op(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return made
 
 
-# -- how good the choices are --------------------------------------------------------------------------------
+# -- quality of the choices ----------------------------------------------------------------------------------
 
 
 def draw_predicted(axis: Axes, own: Sequence[Row], title: str) -> None:
@@ -81,7 +81,7 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
 
 
 def draw_regret(axis: Axes, own: Sequence[Row], title: str) -> None:
-    """Chosen over best, in order: how many of the cases each chooser has below that."""
+    """Chosen over best, sorted: the fraction of the cases below each value, for each chooser."""
     for chooser in suite_model.CHOOSERS:
         ratios = sorted(row.regret(chooser) for row in own)
         share = 100 * np.arange(1, len(ratios) + 1) / len(ratios)
@@ -98,7 +98,7 @@ def draw_regret(axis: Axes, own: Sequence[Row], title: str) -> None:
 
 
 def _few(limits: tuple[float, float]) -> bool:
-    """Whether about a power of ten is in sight, so that its parts need names."""
+    """Whether the range is about one power of ten, so that minor ticks need labels."""
     return limits[1] / limits[0] < 12
 
 
@@ -165,7 +165,7 @@ def _case_rows(rows: Iterable[Row], methods: Sequence[str]) -> Iterator[tuple[st
 
 
 def _speedups(groups: Mapping[suite.Key, Mapping[str, list[Record]]]) -> dict[str, dict[str, stats.Interval]]:
-    """Over the library, by case and subject."""
+    """Speed-ups over the library, by case and subject."""
     made: dict[str, dict[str, stats.Interval]] = {}
     for (case, _), group in groups.items():
         base = suite.samples(group.get("library"))
@@ -177,7 +177,7 @@ def _speedups(groups: Mapping[suite.Key, Mapping[str, list[Record]]]) -> dict[st
 
 
 def draw_cases(axis: Axes, found: Mapping[str, Mapping[str, stats.Interval]]) -> None:
-    """A row a case, a mark a subject: how many times as fast as the library, with its 95% interval."""
+    """One row per case, one mark per subject: speed-up over the library, with its 95% interval."""
     subjects = list(dict.fromkeys(subject for each in found.values() for subject in each))
     for (number, subject), marker in zip(enumerate(subjects), "o^sDvP*Xd<>", strict=False):
         rows = [(row, each[subject]) for row, each in enumerate(found.values()) if subject in each]
@@ -211,7 +211,7 @@ def _suite(name: str, op: str, found: Sequence[Record], gallery: figures.Gallery
         rows.append((case, *(_units.seconds(stats.median(each).value) if each else "" for each in taken)))
     body = f"<h3>{page.escape(f'{name}: {op}')}</h3>\n"
     numbers = page.table(("case", *subjects), rows)
-    if name == "overhead":  # nanoseconds that are added: ratios would say less
+    if name == "overhead":  # added nanoseconds: ratios would say less
         return body + numbers
     speedups = _speedups(groups)
     if speedups:
@@ -250,7 +250,7 @@ def _halo(found: Sequence[Record], gallery: figures.Gallery) -> str:
 
 
 def _stamp(found: Sequence[Record]) -> str:
-    """What the records say of where they were taken."""
+    """The machine that the records name."""
     meta = found[0].meta
     machine = meta.get("machine") or {}
     texts = [
@@ -266,7 +266,7 @@ def _emulated(record: Record) -> bool:
 
 
 def section(name: str, found: Sequence[Record], gallery: figures.Gallery) -> str:
-    """Everything that a file of records has; those of an emulated device are not drawn."""
+    """The section of one file of records; those of an emulated device are not drawn."""
     body = page.paragraph(f"{name}: {_stamp(found)}", "quiet")
     kept = [record for record in found if not _emulated(record)]
     if len(kept) < len(found):
@@ -288,7 +288,7 @@ def section(name: str, found: Sequence[Record], gallery: figures.Gallery) -> str
 
 
 def objects(name: str, found: Sequence[Record]) -> Iterator[Mapping[str, object]]:
-    """The scores of the choices, for other programs; records themselves are JSON already."""
+    """The scores of the choices, as JSON objects; the records themselves are JSON already."""
     for op, own in _by_op(suite_model.rows([record for record in found if record.bench == "model"])).items():
         for chooser in suite_model.CHOOSERS:
             score = asdict(suite_model.score(own, chooser))

@@ -1,4 +1,4 @@
-"""An HTML page in one file: text, tables and pictures, and nothing that is fetched from anywhere."""
+"""A self-contained HTML page: text, tables and pictures, with no external resources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 
 __all__ = ["Page", "bullets", "details", "escape", "paragraph", "picture", "table"]
 
-#: The browser too is told to fetch nothing.
+#: Makes the browser fetch nothing.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = """
 :root { color-scheme: light; }
@@ -43,7 +43,7 @@ def bullets(texts: Iterable[str]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", words: int = 1) -> str:
-    """The first column names its row; behind the first `words` columns all are numbers, set to the right."""
+    """The first column is the row's name; columns after the first `words` are numbers, right-aligned."""
     kinds = ["" if place < words else ' class="number"' for place in range(len(head))]
     made = [f"<caption>{escape(caption)}</caption>"] if caption else []
     cells = "".join(f'<th scope="col"{kind}>{escape(text)}</th>' for kind, text in zip(kinds, head, strict=True))
@@ -56,26 +56,26 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "",
 
 
 def details(summary: str, body: str) -> str:
-    """Folded away until it is asked for."""
+    """A section that is collapsed until opened."""
     return f"<details><summary>{escape(summary)}</summary>\n{body}</details>\n"
 
 
 def picture(png: bytes, alt: str, caption: str) -> str:
-    """With the picture in it; `alt` is for those who do not see it."""
+    """An embedded picture; `alt` is the text alternative."""
     data = base64.b64encode(png).decode()
     image = f'<img alt="{escape(alt)}" src="data:image/png;base64,{data}">'
     return f"<figure>{image}\n<figcaption>{escape(caption)}</figcaption></figure>\n"
 
 
 class Page:
-    """Sections in the order in which they are added."""
+    """Sections in the order of their addition."""
 
     def __init__(self, title: str, subtitle: str) -> None:
         self._title, self._subtitle = title, subtitle
         self._sections: list[tuple[str, str, str]] = []
 
     def add(self, name: str, title: str, body: str) -> None:
-        """A section; `name` is its place in the address."""
+        """Adds a section; `name` is its anchor in the URL."""
         self._sections.append((name, title, body))
 
     def html(self) -> str:

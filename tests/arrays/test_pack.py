@@ -34,7 +34,7 @@ WHERE = ["host", *(["device", "managed", "pinned"] if EMULATED else [])]
 
 
 def put(host: Any, where: str) -> Any:
-    """The array in that memory, with the very strides of `host` and all that lies between its elements."""
+    """The array in that memory, with the strides of `host` and the bytes between its elements."""
     if where == "host":
         return host
     base = host
@@ -211,7 +211,7 @@ def test_a_lost_device_is_an_error_each_time() -> None:
     assert done.stdout.splitlines() == ["tempi.pack(): a GPU or its driver failed"] * 3, done.stdout
 
 
-def test_layouts_are_kept_up_to_a_bound_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layouts_are_cached_up_to_a_bound_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_packing, "CACHE_SIZE", 4)
     _packing._layouts.clear()
     gc.collect()
@@ -261,8 +261,8 @@ def test_a_pack_is_in_the_order_of_its_stream(how: str) -> None:
             case _:
                 tempi.pack(Pack(array[::2], stream=stream.ptr), out)
         if how != "DLPack":
-            assert not stream.is_done()  # it returned at once
-            later = overwrite(array, 9, stream.ptr)  # and what follows in the stream comes after the pack
+            assert not stream.is_done()  # the call returned at once
+            later = overwrite(array, 9, stream.ptr)  # later work in the stream runs after the pack
             stream.synchronize()
             assert (array.to_numpy() == 9).all()
             del later
@@ -374,7 +374,7 @@ def test_a_call_that_fails_once_is_made_good_or_an_error(call: str, nth: int) ->
     if not failed:
         assert out.to_numpy().tolist() == host[:, 1].tolist()
         assert back.to_numpy()[:, 2].tolist() == host[:, 1].tolist()
-    tempi.pack(array[:, 2], out)  # and all is well again
+    tempi.pack(array[:, 2], out)  # a valid call works again
     assert out.to_numpy().tolist() == host[:, 2].tolist()
 
 
@@ -382,7 +382,7 @@ def test_a_call_that_fails_once_is_made_good_or_an_error(call: str, nth: int) ->
 
 
 class Library:
-    """What of CuPy, PyTorch or Numba is called, on arrays that are DeviceArrays underneath."""
+    """The functions of CuPy, PyTorch or Numba that are called, on arrays that are DeviceArrays underneath."""
 
     def __init__(self, name: str) -> None:
         self.log: list[object] = []

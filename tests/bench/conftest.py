@@ -1,4 +1,4 @@
-"""Fixtures of the benchmark's own tests."""
+"""Fixtures of the benchmark tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tempi.measure.records import Record
 
 @pytest.fixture(scope="session")
 def native() -> ctypes.CDLL:
-    """The timing library that was built with the engine."""
+    """The timing library built with the engine."""
     try:
         return _native.load()
     except _native.NativeError as error:
@@ -23,7 +23,7 @@ def native() -> ctypes.CDLL:
 
 @pytest.fixture
 def make_record() -> Callable[..., Record]:
-    """A record with everything that a test does not care about filled in."""
+    """A record with defaults for the fields that a test does not set."""
 
     def make(subject: str, *seconds: float, case: str = "c", op: str = "pack", **meta: object) -> Record:
         return Record("pack", case, op, subject, 64, seconds, {"run": 8, **meta})

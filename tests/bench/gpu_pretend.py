@@ -1,6 +1,6 @@
-"""Runs the GPU worker's timing on the emulated device, as if it were one that has times, and prints the
-records: `python gpu_pretend.py FOLDER`. The sizes are tiny, and the times mean nothing: what is looked at is
-that they are taken. FOLDER is where the empty kernel is translated to."""
+"""Runs the GPU worker's timing on the emulated device, as if its times were valid, and prints the records:
+`python gpu_pretend.py FOLDER`. The sizes are tiny and the times mean nothing: the test checks only that they are
+taken. FOLDER receives the translated empty kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tempi bench`` as a person starts it."""
+"""``tempi bench`` from the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tempi.measure.records import Record
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Not started by a launcher; programs are kept in an empty place."""
+    """No launcher's environment; compiled programs go to an empty folder."""
     for name in list(os.environ):
         if name.startswith(("PMI_", "PMIX_", "OMPI_COMM", "SLURM_", "OMPI_MCA_")):
             monkeypatch.delenv(name)
@@ -86,7 +86,7 @@ def test_a_suite_that_cannot_start_its_ranks_says_what_to_run(
 
 @pytest.mark.once
 def test_a_suite_under_a_launcher_measures(tmp_path: Path) -> None:
-    """One of one rank, and one of two that are more than it needs."""
+    """One launch of one rank, and one with more ranks than it needs."""
     launcher = launching.launcher()
     for ranks in (1, 2):
         records_file = tmp_path / f"{ranks}.json"
@@ -103,7 +103,7 @@ def test_a_suite_under_a_launcher_measures(tmp_path: Path) -> None:
 
 
 def without(folder: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command line in an environment that has no such module."""
+    """The command line in an environment without that module."""
     own = hiding(folder, module)
     return subprocess.run(
         [sys.executable, "-P", "-m", "tempi", *words], env=own, capture_output=True, text=True, timeout=120, check=False
@@ -111,7 +111,7 @@ def without(folder: Path, module: str, *words: str) -> subprocess.CompletedProce
 
 
 def hiding(folder: Path, *modules: str) -> dict[str, str]:
-    """The environment of a Python that has no such modules."""
+    """The environment of a Python without these modules."""
     (folder / "sitecustomize.py").write_text(
         "import sys\n"
         "class Gone:\n"
@@ -138,11 +138,11 @@ def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path, mod
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
     assert f"needs {module}, which is not installed: " in done.stderr
     assert f"install '{module}>=" in done.stderr
-    assert done.stdout == ""  # it is said before anything else
+    assert done.stdout == ""  # the error comes before any output
 
 
 def leaves(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
-    """Every command below, by its words."""
+    """Every subcommand, as its words."""
     if not isinstance(command, click.Group):
         yield words
         return

@@ -1,4 +1,4 @@
-"""Adaptive sampling, and what is kept of a calibration that is interrupted; with times that are made up."""
+"""Adaptive sampling, and the saved part of an interrupted calibration; with made-up times."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_budget_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         now += 1.0
         return (loops * STEADY * (1 + next(draws) * 7919 % 13),)
 
-    looked = 2  # at how long one takes
+    looked = 2  # calls to find out how long one takes
     budget = looked + samples.LEAST + 2 * adaptive.ROUND - 0.5
     assert len(adaptive.measure({"a": unsteady}, budget)["a"]) == samples.LEAST + 2 * adaptive.ROUND
     assert len(adaptive.measure({"a": unsteady}, 3.5)["a"]) == adaptive.FEWEST + 1  # slow beyond it

@@ -1,4 +1,4 @@
-"""The cost of a choice is measured on calls that tempi leaves to the library by a choice that is kept."""
+"""The cost of a choice is measured on calls that tempi leaves to the library by a cached choice."""
 
 from __future__ import annotations
 

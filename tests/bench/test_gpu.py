@@ -1,5 +1,5 @@
-"""The GPU suite on the emulated device: every part, checked against NumPy's idea of the bytes, and the
-timing itself, whose figures are not looked at."""
+"""The GPU suite on the emulated device: every part, checked against NumPy, and the timing code, whose figures
+are ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPES = [*VECTORS, *(Face(6, axis) for axis in range(3)), Indexed(256)]
 
 @pytest.fixture(scope="module")
 def emulated() -> dict[str, str]:
-    """The environment in which a program takes the emulated device, or a skip."""
+    """The environment that selects the emulated device, or a skip."""
     here = Path(_engine.library_path()).parent
     if not (here / "libtempi-cuda.so").is_file() or not list(here.glob("tempi-ptx-*.so")):
         pytest.skip("this build has no emulated CUDA device, or no kernels")
@@ -40,7 +40,7 @@ def emulated() -> dict[str, str]:
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.name)
 def test_places_are_those_of_the_layout(case: gpu_cases.Case) -> None:
-    """tempi_pack is the reference here, by way of the offsets that it gathers."""
+    """tempi_pack is the reference, through the offsets that it gathers."""
     layout, source = gpu_cases.layout_of(case), np.arange(case.span, dtype=np.uint64)
     packed = np.zeros(case.nbytes, np.uint8)
     found = np.zeros(case.nbytes, np.uint64)
@@ -162,8 +162,8 @@ def broken(emulated: dict[str, str], tmp_path: Path) -> Callable[[str], dict[str
     return make
 
 
-def test_a_wrong_answer_is_refused_and_told(broken: Callable[[str], dict[str, str]], tmp_path: Path) -> None:
-    """One byte of the reference is another one."""
+def test_a_wrong_answer_is_refused_and_reported(broken: Callable[[str], dict[str, str]], tmp_path: Path) -> None:
+    """One byte of the reference is changed."""
     line = (
         "import sys\n"
         "if 'tempi.bench.workers.gpu' in sys.orig_argv:\n"

@@ -1,4 +1,4 @@
-"""What made-up records of `tempi bench gpu` say, and what is never said of the emulated device."""
+"""Evaluation of made-up `tempi bench gpu` records, and the absence of figures of the emulated device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make(part: str, case: str, op: str, subject: str, size: int, seconds: float 
 
 
 def memory_rates(granule: int, fill: float) -> list[Record]:
-    """As a card of RATE with that granule and that cost of partial writes would give them."""
+    """Records of a card of RATE with that granule and that cost of partial writes."""
     size = 64 * MIB
     pieces = size // 32
     fetched = {32: (32, 64, 64), 64: (64, 64, 128)}[granule]
@@ -54,7 +54,7 @@ def memory_rates(granule: int, fill: float) -> list[Record]:
 
 
 def kernel(op: str, run: int, share: float, memcpy: float = 2.0, cupy: float = 1.5) -> list[Record]:
-    """tempi at that share of the bound; the others take so many times tempi's time."""
+    """tempi at that fraction of the bound; the others take that many times tempi's time."""
     size = 64 * MIB
     moved, filled = 3 * size, size if op == "unpack" else 0
     meta = {"run": run, "moved": {"32": [moved, filled], "64": [2 * moved, filled]}, "checked": True}
@@ -185,7 +185,7 @@ def test_the_targets_are_printed_last() -> None:
 
 
 def test_no_time_is_shown_of_an_emulated_device() -> None:
-    """Not even where records have some, and only their device's name tells."""
+    """Not even if records contain times and only the device's name says that it is emulated."""
     card = {**CARD, "name": "tempi EMULATED device 0 (CUDA on the CPU)"}
     found = [record.with_meta(device=card) for record in everything()]
     text, good = printed(found)

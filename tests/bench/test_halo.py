@@ -1,4 +1,4 @@
-"""The halo program itself, on a few ranks: right, and seen to be wrong when it is."""
+"""The halo program on a few ranks: correct, and its verification finds errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Outcome:
     status: int
     out: str
     err: str
-    told: str  # why it ended itself
+    told: str  # why it aborted
 
     @property
     def records(self) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Scores of choosers from records that were made up, and shapes that are held out."""
+"""Scores of choosers from made-up records, and the held-out shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of choosers among the methods for device memory, from records that were made up; shapes; and jobs."""
+"""Scores of choosers among the methods for device memory, from made-up records; shapes; and jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timing loops on made-up functions, and the loops of their own on real layouts."""
+"""The timing loops on made-up functions, and the hand-written loops on real layouts."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_message_by_hand_is_packed_sent_as_bytes_and_unpacked(native: ctypes.C
 
 
 class Requests:
-    """A made-up MPI with ints for requests, that counts what is posted and completed."""
+    """A made-up MPI with ints as requests, that counts posted and completed ones."""
 
     def __init__(self) -> None:
         self.log: list[str] = []

@@ -6,7 +6,7 @@ from tempi.measure import sampling
 
 
 class FakeTimer:
-    """A subject that takes `each` seconds a call and writes down who ran."""
+    """A subject that takes `each` seconds a call and records the order of calls."""
 
     def __init__(self, name: str, each: float, log: list[tuple[str, int]]) -> None:
         self.name, self.each, self.log = name, each, log
@@ -52,7 +52,7 @@ def test_the_budget_gives_the_number_of_samples() -> None:
 
 
 def test_ranks_agree_on_loops_and_samples() -> None:
-    """A slower rank plans what rank 0 plans, or the two would wait for each other forever."""
+    """A slower rank uses rank 0's plan; otherwise the two would wait for each other forever."""
     told: list[float] = []
 
     def first(value: float) -> float:

@@ -1,4 +1,4 @@
-"""Sectors, counted from the layout and byte by byte."""
+"""Sectors, counted from the layout and compared with a count byte by byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def layout_of(text: str) -> Layout:
 
 
 def brute(layout: Layout, count: int, base: int, sector: int) -> Touched:
-    """Every byte by itself."""
+    """Counts every byte separately."""
     rows = layout.rows(count)[:, 1:].tolist()
     held = np.unique(np.concatenate([base + offset + np.arange(run) for offset, run in rows]))
     numbers, bytes_each = np.unique(held // sector, return_counts=True)
@@ -54,7 +54,7 @@ def test_counted_as_byte_by_byte(text: str, sector: int, base: int, count: int) 
 
 
 def random_box(rng: random.Random) -> Box:
-    """Nested steps, some of them not, in any order and sign."""
+    """Steps that nest or do not, in any order and sign."""
     run = rng.choice((1, 2, 4, 8, 12, 16, 31, 32, 33, 64, 100))
     span, dims = run, []
     for _ in range(rng.randint(0, 3)):

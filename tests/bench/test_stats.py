@@ -30,7 +30,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 
 def test_a_ratio_is_made_pair_by_pair() -> None:
-    """Noise that hits both subjects of a pair cancels, which it would not in a ratio of medians."""
+    """Noise that affects both subjects of a pair cancels; it would not in a ratio of medians."""
     library = [1.0, 5.0, 2.0, 9.0, 1.5]
     found = stats.ratio([3.0 * value for value in library], library)
     assert (found.low, found.value, found.high) == pytest.approx((3.0, 3.0, 3.0))

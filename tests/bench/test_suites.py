@@ -1,4 +1,4 @@
-"""Tables and verdicts from records that were made up."""
+"""Tables and verdicts from made-up records."""
 
 from __future__ import annotations
 

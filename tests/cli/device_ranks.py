@@ -1,5 +1,5 @@
-"""Two ranks that exchange strided bytes of emulated device memory by each of four calls, with the tables that
-their own variable names; prints a line of counters a rank. Started by test_calibrate_device.py.
+"""Two ranks that exchange strided bytes of emulated device memory by four different calls, with tables from a
+per-rank variable; each prints a line of counters. Started by test_calibrate_device.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Two ranks that pack, unpack, exchange and broadcast emulated device memory, and tell by which methods; the library
-reads what it is left from managed memory. Started by test_device_ways.py; a line of JSON a rank.
+"""Two ranks that pack, unpack, exchange and broadcast emulated device memory, and report the methods used. The library
+reads its messages from managed memory. Started by test_device_ways.py; prints a line of JSON per rank.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def call(op: str, datatype: MPI.Datatype, memory: int, packed: int, size: int) -
 
 
 def packing(datatype: MPI.Datatype, place: str) -> None:
-    """Into that memory and out of it again."""
+    """Packs into that memory and unpacks from it."""
     source, target = (DeviceArray.from_numpy(one, kind=KIND) for one in (pattern(1), np.zeros(SPAN, np.uint8)))
     plain = np.zeros(SIZE, np.uint8)
     packed = None if place == "plain" else DeviceArray.from_numpy(plain, kind=place)
@@ -64,7 +64,7 @@ def packing(datatype: MPI.Datatype, place: str) -> None:
 
 
 def two_memories(datatype: MPI.Datatype, act: Callable[[MPI.Datatype, MPI.Datatype], None]) -> None:
-    """Half of a message is the host's."""
+    """Half of a message is in host memory."""
     hosts, devices = (pattern(3), np.zeros(SPAN, np.uint8)), map(DeviceArray.from_numpy, (pattern(4), pattern(5)))
     arrays = list(zip(hosts, devices, strict=True))
     types = []
@@ -128,7 +128,7 @@ def main() -> None:
     datatype = MPI.BYTE.Create_vector(BLOCKS, RUN, STRIDE).Commit()
     told: dict[str, dict[str, int]] = {}
     for name, case in CASES.items():
-        for again in (False, True):  # chosen, and as it was chosen
+        for again in (False, True):  # first choice, then the cached one
             before = methods()
             case(datatype)
             found = {method: n - before[method] for method, n in methods().items() if n > before[method]}

@@ -1,9 +1,9 @@
-"""Ranks on one host or two: where each says the others are, and messages of a derived datatype between all of
-them; rank 0 prints what every rank found as JSON. Started by test_two_hosts.py as
+"""Ranks on one or two hosts: the location of the others as seen by each, and messages of a derived datatype between
+all of them. Rank 0 prints every rank's results as JSON. Started by test_two_hosts.py as
 
-    host_ranks.py world      with MPI_COMM_WORLD; HOSTS_OFF=N leaves tempi off on rank N
+    host_ranks.py world      with MPI_COMM_WORLD; HOSTS_OFF=N disables tempi on rank N
     host_ranks.py session    with a session alone
-    host_ranks.py spawn      starts two further processes, and says where they are to each other
+    host_ranks.py spawn      starts two more processes, and reports how the two groups see each other
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROUNDS = 2
 
 
 def peers(comm: Any) -> list[str] | None:
-    """Every rank's place, and that of any rank at the end."""
+    """Every rank's location, and at the end that of any rank."""
     size = comm.Get_remote_size() if comm.Is_inter() else comm.size
     try:
         return [tempi.peer(comm, rank) for rank in (*range(size), MPI.ANY_SOURCE)]
@@ -42,7 +42,7 @@ def peers(comm: Any) -> list[str] | None:
 
 
 def received() -> int:
-    """Bytes that came over the host's network."""
+    """Bytes received over the host's network."""
     lines = Path("/proc/net/dev").read_text().splitlines()
     return sum(int(line.split(":")[1].split()[0]) for line in lines if line.strip().startswith("eth0:"))
 
@@ -52,7 +52,7 @@ def data(sender: int, receiver: int) -> Any:
 
 
 def exchange(comm: MPI.Comm) -> bool:
-    """With every other rank at once; whether exactly the right bytes came."""
+    """Exchanges with every other rank at once; returns whether exactly the right bytes arrived."""
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     datatype = MPI.BYTE.Create_vector(BLOCKS, RUN, STRIDE).Commit()
     inside = np.arange(BLOCKS * STRIDE) % STRIDE < RUN
@@ -69,7 +69,7 @@ def exchange(comm: MPI.Comm) -> bool:
 
 
 def made(comm: MPI.Comm) -> dict[str, Any]:
-    """Communicators made of this one; each is looked at while its handle is the one of another before."""
+    """Communicators made from this one; each is checked while it reuses the handle of a freed one."""
     found: dict[str, Any] = {}
     for name, color, key in (("backwards", 0, -comm.rank), ("parity", comm.rank % 2, 0), ("halves", comm.rank // 2, 0)):
         part = comm.Split(color, key)

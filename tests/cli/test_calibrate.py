@@ -1,4 +1,4 @@
-"""``tempi calibrate`` as a person uses it, and programs that choose by what it wrote."""
+"""``tempi calibrate`` from the command line, and programs that choose by its tables."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def tempi(cache: Path, *words: object, **variables: str) -> subprocess.Completed
 
 
 def ranks(cache: Path, **variables: str) -> tuple[list[list[str]], str]:
-    """Per rank: tables in force, sends, receives, left to the library, choices made, looks at how far the other one is,
-    where that is; and stderr."""
+    """Per rank: tables in force, sends, receives, calls left to the library, choices made, locality probes, and the
+    peer's location; and stderr."""
     line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], variables)
     done = subprocess.run(line, env=environment(cache), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -36,8 +36,8 @@ def ranks(cache: Path, **variables: str) -> tuple[list[list[str]], str]:
 
 
 def made_up(host: float, **peers: float) -> store.Calibration:
-    """One in which tempi's way takes `host` times as long as the library's, whatever the message; `peers`: what the
-    library's messages there take of that (near ranks of the node: 1)."""
+    """A calibration in which tempi takes `host` times as long as the library for every message; `peers`: factor on the
+    library's message times there (same-LLC ranks of the node: 1)."""
     points = []
     factors = {"library_message": 4.0, "contiguous": host, "stage_pack": host, "stage_unpack": 2 * host}
     for quantity, factor in factors.items():
@@ -77,7 +77,7 @@ def test_a_calibration_has_every_quantity_and_raw_sample(calibrated: Path) -> No
 def test_a_program_chooses_by_it(calibrated: Path) -> None:
     for found in ranks(calibrated)[0]:
         assert found[0] == str(only(calibrated, ".table"))
-        assert int(found[4]) == 12  # six types, sent and received; a second message asks no more
+        assert int(found[4]) == 12  # six types, sent and received; a second message uses the cached choice
 
 
 def test_show_and_doctor_tell_of_it(calibrated: Path) -> None:
@@ -119,8 +119,8 @@ def test_explain_predicts_every_method_and_names_the_choice(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("far", [0.5, 8.0])
-def test_far_ranks_of_the_node_have_choices_of_their_own(tmp_path: Path, far: float) -> None:
-    """Here near ranks' messages are left to the library, and far ones' either way."""
+def test_other_llc_ranks_of_the_node_have_separate_choices(tmp_path: Path, far: float) -> None:
+    """Same-LLC ranks' messages are left to the library here, other-LLC ranks' by either table."""
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(2.0, far=far)))
     for locality, ours in (("same-llc", False), ("other-llc", far > 2)):
@@ -129,14 +129,14 @@ def test_far_ranks_of_the_node_have_choices_of_their_own(tmp_path: Path, far: fl
             assert (int(found[1]) > 0) == (int(found[2]) > 0) == ours
 
 
-def test_without_far_tables_near_ones_stand_in(tmp_path: Path) -> None:
+def test_without_other_llc_tables_same_llc_ones_stand_in(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY="other-llc")[0]:
         assert found[1:4] == ["12", "12", "0"]
 
 
-def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) -> None:
+def test_messages_probe_the_locality_of_their_peer(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY="auto")[0]:
@@ -145,8 +145,8 @@ def test_how_far_a_rank_is_is_looked_at_while_messages_go_there(tmp_path: Path) 
         assert found[1:4] == ["12", "12", "0"]
 
 
-def test_the_rule_carries_more_between_far_ranks_of_open_mpi(tmp_path: Path) -> None:
-    """64 KiB of the longer runs: what won on each machine that was measured (csrc/choose/rule.c)."""
+def test_the_rule_carries_more_between_other_llc_ranks_of_open_mpi(tmp_path: Path) -> None:
+    """64 KiB of the longer runs, the faster method on every measured machine (csrc/choose/rule.c)."""
     sends = {}
     for locality in ("same-llc", "other-llc"):
         sends[locality] = {int(found[1]) for found in ranks(tmp_path, TEMPI_MODEL="0", TEMPI_LOCALITY=locality)[0]}
@@ -169,8 +169,8 @@ def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) ->
 
 @pytest.mark.more
 def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: Path) -> None:
-    """By the intervals of both runs, widened by a factor of two: the machine may be busy with other work in
-    one of them. Most points agree even then; a wrong unit or a wrong shape in one would not."""
+    """Compares the intervals of both runs, widened by a factor of two: other work may slow the machine in one of
+    them. Most points agree even then; a wrong unit or shape in one run would not."""
     assert tempi(tmp_path, "calibrate", *SMALL).returncode == 0
     first = {point.key: point for point in store.read(only(calibrated, ".json")).points}
     again = {point.key: point for point in store.read(only(tmp_path, ".json")).points}
@@ -192,7 +192,7 @@ def test_the_cheaper_way_is_taken(tmp_path: Path, host: float, acts: bool) -> No
 
 @pytest.mark.parametrize("ways", [("ours", "theirs"), ("ours", "off"), ("off", "theirs")], ids="-".join)
 def test_ranks_that_choose_differently_still_match(tmp_path: Path, ways: tuple[str, str]) -> None:
-    """Each sends to the other and receives from it, so that either end of a message may be the one or the other."""
+    """Each sends to the other and receives from it, so that both ends use either method."""
     told = {"ours": ["12", "12", "0"], "theirs": ["0", "0", "24"], "off": ["0", "0", "0"]}
     for name, host in (("ours", 0.5), ("theirs", 2.0)):
         (tmp_path / name).write_bytes(store.table_of(made_up(host)))
@@ -232,7 +232,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--quick",), ("--quick", "--export", "{file}/out.json"), ()])
-def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_an_unwritable_folder_is_reported_before_measuring(tmp_path: Path, words: tuple[str, ...]) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     cache = tmp_path if "--export" in words else blocked / "cache"
@@ -245,7 +245,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_measuring(tmp_path: Path
 
 @pytest.mark.once
 def test_a_quick_calibration_is_measured_and_exported(tmp_path: Path) -> None:
-    """Also where an older one is there already."""
+    """Also if an older one exists already."""
     (tmp_path / "cache").mkdir()
     store.write(tmp_path / "old.json", made_up(0.5))
     assert tempi(tmp_path / "cache", "calibrate", "--import", tmp_path / "old.json").returncode == 0

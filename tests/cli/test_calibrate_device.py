@@ -1,4 +1,4 @@
-"""Tables of device memory steer the messages of programs; on the emulated device."""
+"""Tables of device memory determine the methods of programs' messages; on the emulated device."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tempi.model import grid, store
 pytestmark = pytest.mark.once
 
 RANKS = Path(__file__).resolve().parent / "device_ranks.py"
-#: By each rank: messages through a device buffer, by one-shot, staged, pipelined; left; choices made.
+#: By rank: messages through a device buffer, one-shot, staged, pipelined; left to the library; choices made.
 BY_RULE = ["0", "8", "4", "0", "0", "0"]
 FOUND = {
     "oneshot": ["0", "12", "0", "0", "0", "12"],
     "staged": ["0", "0", "12", "0", "0", "12"],
-    "pipelined": ["0", "0", "8", "4", "0", "12"],  # what is one piece is staged
+    "pipelined": ["0", "0", "8", "4", "0", "12"],  # a single piece is staged
 }
 
 
@@ -107,7 +107,7 @@ def test_tables_of_another_card_or_driver_are_refused_in_one_line(
 
 
 def test_a_calibration_has_every_quantity_of_the_device_and_says_what_it_is(calibrated: Path) -> None:
-    (path,) = calibrated.glob("model-*.json")  # the host's tables are left alone
+    (path,) = calibrated.glob("model-*.json")  # the host tables are not changed
     assert "EMULATED" in path.name
     found = store.read(path)
     assert found.emulated

@@ -1,5 +1,5 @@
-"""What was a rule's to choose before there were tables: packs of device memory, contiguous messages, messages of
-several memories, bounced calls. On the emulated device, by tables that make one way the least.
+"""Choices that tables now make instead of a rule: packs of device memory, contiguous messages, messages of
+several memories, bounced calls. On the emulated device, with tables that make one method the fastest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _emulator() -> None:
 
 
 def ways(folder: Path, method: str | None, **variables: str) -> dict[str, Any]:
-    """What both ranks did, which is the same."""
+    """The actions of both ranks, which must be equal."""
     own = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random", "TEMPI_MODEL": "0", **variables}
     if method is not None:
         table = folder / f"{method}.table"

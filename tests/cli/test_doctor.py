@@ -91,7 +91,7 @@ def mpi_like(build: Callable[..., Path], tmp_path: Path, symbols: str) -> Path:
 @pytest.mark.parametrize(
     ("symbols", "abi"), [("ompi_mpi_comm_world", "openmpi"), ("MPI_UNWEIGHTED", "mpich"), ("other", "standard")]
 )
-def test_the_abi_of_a_linked_mpi_is_told_by_its_symbols(
+def test_the_abi_of_a_linked_mpi_follows_from_its_symbols(
     build: Callable[..., Path], tmp_path: Path, library: Path, symbols: str, abi: str
 ) -> None:
     finding = only(_program.program(str(mpi_like(build, tmp_path, symbols))))
@@ -144,7 +144,7 @@ def test_set_variables_are_listed_and_unknown_ones_named(monkeypatch: pytest.Mon
     assert (found["TEMPI_DISABLE"].status, "off" in found["TEMPI_DISABLE"].text) == ("warning", True)
 
 
-def test_the_engine_and_its_kernels_are_told(library: Path) -> None:
+def test_the_engine_and_its_kernels_are_reported(library: Path) -> None:
     texts = [each.text for each in _machine.engine()]
     assert str(library) in texts[0]
     assert f"host kernels for {_engine.text(_engine.lib.tempi_cpu_level())}" in texts
@@ -204,7 +204,7 @@ def told(answer: dict[str, Any], *nodes: str) -> list[tuple[str, str, str]]:
     return [(each.status, each.text, each.advice or "") for each in _gpu.findings(answer, list(nodes))]
 
 
-def test_a_device_is_told_with_the_kernels_that_fit() -> None:
+def test_a_device_is_reported_with_the_kernels_that_fit() -> None:
     first, device, _ = told(DRIVER, "nvidia0")
     assert first[:2] == ("ok", "CUDA driver libcuda.so.1, CUDA 12.4, 1 device")
     assert device[:2] == (
@@ -231,12 +231,12 @@ def test_a_machine_without_a_driver_is_no_problem() -> None:
     assert (status, "libcuda.so.1 cannot be loaded" in text, "driver" in advice) == ("warning", True, True)
 
 
-def test_a_driver_that_takes_its_process_down_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_crashes_its_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gpu, "ask", lambda *_: {"error": "exit status -11: no output"})
     assert only(_gpu.gpu()).text == "the CUDA driver cannot be asked: exit status -11: no output"
 
 
-def test_array_libraries_are_told_and_the_extra_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_array_libraries_are_reported_and_the_extra_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gpu, "_version", lambda packages: None)
     for version, extra in (("12.4", "cuda12"), ("13.0", "cuda13"), ("14.1", "cuda13")):
         assert told({**DRIVER, "version": version})[-1][2] == f"pip install 'tempi[{extra}]'"
@@ -260,7 +260,7 @@ def test_without_cuda_the_probe_answers_all_the_same(library: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
-def test_the_proof_tells_whether_the_library_is_cuda_aware(library: Path) -> None:
+def test_the_probe_reports_whether_the_library_is_cuda_aware(library: Path) -> None:
     for aware, text in (("1", "; CUDA-aware: "), ("0", "; not CUDA-aware: tempi carries")):
         answer = probe("mpi4py", TEMPI_LIBRARY=str(library), TEMPI_FORCE="1", LD_PRELOAD="", TEMPI_CUDA_AWARE=aware)
         assert answer["aware"] == int(aware)
@@ -270,7 +270,7 @@ def test_the_proof_tells_whether_the_library_is_cuda_aware(library: Path) -> Non
 # ---- an installation path with a space ------------------------------------------------------------------
 
 
-def test_a_path_that_ld_preload_cannot_hold_is_told_alike_everywhere(
+def test_a_path_invalid_in_ld_preload_is_reported_alike_everywhere(
     build: Callable[..., Path], tmp_path: Path, library: Path
 ) -> None:
     """One verdict: `tempi run` does not work, Python does. None of its lines says that a program can be interposed."""
@@ -315,7 +315,7 @@ def single(
     return found.status, found.text
 
 
-def test_the_single_copy_mechanism_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_single_copy_mechanism_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in _machine._SWITCHES:
         monkeypatch.delenv(name, raising=False)
     no = "Operation not permitted"

@@ -1,4 +1,4 @@
-"""tests/tools/find_quirks.py, by which the classes of csrc/shim/type/quirks.c were found."""
+"""tests/tools/find_quirks.py, which found the classes of csrc/shim/type/quirks.c."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_the_preloaded_engine_is_the_one_that_is_bound(tmp_path: Path, library: 
     assert done.stdout == f"True {library}\n", done.stderr
 
 
-def test_a_missing_engine_is_told_when_it_is_needed(tmp_path: Path) -> None:
+def test_a_missing_engine_is_reported_on_first_use(tmp_path: Path) -> None:
     done = python("import tempi; print('fine'); tempi.stats()", TEMPI_LIBRARY=str(tmp_path / "none.so"))
     assert done.stdout == "fine\n"
     assert f"EngineNotFoundError: TEMPI_LIBRARY={tmp_path}/none.so: no such file" in done.stderr

@@ -281,7 +281,7 @@ def test_nothing_to_report_is_an_error(cache: Path) -> None:
     refused(cache, "no calibration of this machine has that in its MPI's name", "--mpi", "abacus")
 
 
-def test_calls_that_tempi_does_not_act_in_are_told_by_function(made: Made) -> None:
+def test_calls_left_to_the_library_are_reported_by_function(made: Made) -> None:
     assert "functions that tempi does not act in" in made.html
     assert all(text in made.html for text in ("MPI_Neighbor_alltoallw", "11,000", "7,654,321"))
 

@@ -120,7 +120,7 @@ def test_each_rank_of_each_communicator_is_where_it_is(launcher: launch.Launcher
     assert len({rank["memory"] for rank in found}) == 2  # so the hosts share none
 
 
-def test_how_far_ranks_of_a_host_are_is_looked_at_on_each(launcher: launch.Launcher, hosts: str) -> None:
+def test_locality_is_probed_on_each_host(launcher: launch.Launcher, hosts: str) -> None:
     for me, rank in enumerate(ranks(launcher, 4, "world", hosts, TEMPI_LOCALITY="auto")):
         assert rank["good"]
         for name, others in (("whole", range(4)), ("backwards", (3, 2, 1, 0))):

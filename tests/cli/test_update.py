@@ -1,5 +1,5 @@
-"""``TEMPI_MODEL_UPDATE``: tables that are wrong are put right by what calls take, on two ranks. The times are made
-up (update_ranks.py), so every run is the same."""
+"""``TEMPI_MODEL_UPDATE``: measured call times correct wrong tables, on two ranks. The times are made up
+(update_ranks.py), so every run is the same."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tempi.model import grid, store
 
 RANKS = Path(__file__).resolve().parent / "update_ranks.py"
 LATE = 512  # calls at the end
-#: Later on every 512th call goes the way that was not chosen.
+#: Later every 512th call uses the method that was not chosen.
 RARE = 3
 
 
 def table(path: Path, own: float) -> Path:
-    """By which tempi takes `own` times as long as the library, in each operation."""
+    """Tables in which tempi takes `own` times as long as the library, in each operation."""
     made = dict.fromkeys(("library_pack", "library_unpack"), 1.0) | {"library_message": 4.0}
     made |= dict.fromkeys(("own_pack", "own_unpack", "contiguous"), own) | {"stage_pack": own, "stage_unpack": 2 * own}
     points = []
@@ -33,8 +33,8 @@ def table(path: Path, own: float) -> Path:
 
 
 def ranks(folder: Path, own: float, pretended: str, **variables: str) -> tuple[list[list[int]], str]:
-    """Per rank: packs, unpacks, sends and receives by tempi of the first calls and of the last; samples, choices
-    that changed, calls that tried the other way. And what was printed at the end."""
+    """Per rank: packs, unpacks, sends and receives by tempi among the first and the last calls; samples, changed
+    choices, calls that tried the other method. And the final output."""
     made = {"TEMPI_MODEL": str(table(folder / "made.table", own)), "PRETENDED": pretended, "TEMPI_STATS": "1"}
     line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], made | variables)
     done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=120, check=False)
@@ -75,7 +75,7 @@ def test_nothing_is_learned_unless_asked_for(tmp_path: Path) -> None:
     assert "times what the tables say" not in said
 
 
-def test_a_table_that_is_right_is_kept(tmp_path: Path) -> None:
+def test_a_correct_table_does_not_change(tmp_path: Path) -> None:
     found, _ = ranks(tmp_path, 1.2, re.sub("0.3", "1", FASTER), TEMPI_MODEL_UPDATE="1")
     for each in found:
         assert each[:4] == [0, 0, 0, 0]

@@ -1,7 +1,7 @@
-"""Two ranks that pack, unpack and exchange one type while the tables are corrected by made-up times; prints how
-often tempi did it, early and late. Started by test_update.py.
+"""Two ranks that pack, unpack and exchange one type while made-up times correct the tables; prints how often tempi
+acted, early and late. Started by test_update.py.
 
-PRETENDED names quantities and how many times as long as the tables say they take: `own_pack=0.25,...`.
+PRETENDED gives factors on the table's times by quantity: `own_pack=0.25,...`.
 """
 
 from __future__ import annotations

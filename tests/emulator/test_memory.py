@@ -73,7 +73,7 @@ def test_memory_has_a_bound(cuda: Driver) -> None:
     cuda.free(cuda.alloc(200 * MIB))
 
 
-def test_pointers_are_told_apart(cuda: Driver) -> None:
+def test_pointers_are_distinguished(cuda: Driver) -> None:
     device = cuda.alloc(1000)
     host = cuda.get("cuMemHostAlloc", 1000, int32(2), kind=ctypes.c_void_p)
     managed = cuda.get("cuMemAllocManaged", 1000, int32(1))

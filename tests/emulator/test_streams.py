@@ -53,7 +53,7 @@ def test_deferred_work_runs_when_it_is_waited_for(slow: Driver) -> None:
     assert slow.result("cuStreamQuery", s) == SUCCESS
 
 
-def test_who_keeps_asking_has_an_answer(slow: Driver) -> None:
+def test_repeated_queries_get_an_answer(slow: Driver) -> None:
     host, s = pinned(slow), stream(slow)
     slow("cuMemsetD8Async", host, 1, 64, s)
     assert eventually(lambda: slow.result("cuStreamQuery", s) == SUCCESS)

@@ -33,11 +33,11 @@ POISON = 0xA5
 
 
 class Fault(Exception):
-    """A kernel touched what it must not, or a thread misbehaved."""
+    """A kernel made an invalid access, or a thread misbehaved."""
 
 
 class Memory:
-    """Pages of bytes, made when they are first used, with what may be done to each byte."""
+    """Pages of bytes, allocated on first use, with the permitted accesses of each byte."""
 
     def __init__(self) -> None:
         self._pages: dict[int, tuple[Bytes, Bytes]] = {}
@@ -220,7 +220,7 @@ class Machine:
                 kernel(*params)
 
     def _run_together(self, kernel: Any, number: int, grid: int, block: int, params: Sequence[int]) -> None:
-        """A block whose threads wait for each other: each a thread of ours."""
+        """A block with barriers: each CUDA thread runs in a Python thread."""
         tile: dict[tuple[int, int], bytes] = {}
         barrier = threading.Barrier(block)
         wrong: list[BaseException] = []

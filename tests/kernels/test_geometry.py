@@ -12,7 +12,7 @@ BLOCK = kernel_table().BLOCK
 
 
 class Nowhere:
-    """A machine without bytes, for plans that are looked at only."""
+    """A machine without bytes, for plans that are only inspected."""
 
     def __init__(self) -> None:
         self.memory = self

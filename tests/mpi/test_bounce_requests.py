@@ -1,4 +1,4 @@
-"""What a request brings back to device memory, however it is completed; and the other functions that bounce."""
+"""Completion of bounced requests by every function, and the other functions with bounce buffers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def any_tested(requests: list[Any]) -> None:
 
 
 def looked_at(requests: list[Any]) -> None:
-    """The program may use its buffers once it was told that an operation is complete."""
+    """The program may use its buffers once completion was reported."""
     for request in requests:
         until(request.Get_status)
 
@@ -130,11 +130,11 @@ def test_a_persistent_sum_comes_back_each_time(comm: Any, how: str) -> None:
 
 
 def test_the_arrays_of_a_call_may_change_once_it_is_posted(comm: Any) -> None:
-    """What the bounce needs of them it has read: the library is told otherwise by nobody else."""
+    """The bounce has read them already; a later change has no effect on it."""
     before = snapshot()["bounced"]
     one = Sum(comm, 1)
     request = one.start()
-    one.source.write(np.zeros(8 * N, np.uint8))  # the shadow has the numbers already
+    one.source.write(np.zeros(8 * N, np.uint8))  # the bounce buffer has the numbers already
     request.Wait()
     assert snapshot()["bounced"] == before + 1
 
@@ -154,7 +154,7 @@ def test_large_buffers_go_in_pieces(comm: Any) -> None:
 
 
 def test_bytes_far_apart_cost_what_moves(comm: Any) -> None:
-    """A shadow of two ends of a large array takes no memory for what is between them."""
+    """A bounce buffer for two ends of a large array takes no memory for the bytes between them."""
     span = 100 << 20
     memory = DeviceMemory(span)
     ends = MPI.BYTE.Create_hindexed([8, 8], [0, span - 8]).Commit()
@@ -255,8 +255,8 @@ OTHERS: dict[str, Callable[[Kit], None]] = {
 
 
 def trees_of(name: str) -> list[str]:
-    """By itself MPICH 5.0.2 receives something else into a derived type by MPI_Isendrecv_replace; MPICH 4.0.2
-    crashes on one in both."""
+    """MPICH 5.0.2 alone receives wrong data into a derived type by MPI_Isendrecv_replace; MPICH 4.0.2 crashes on one
+    in both."""
     broken = (name == "Isendrecv_replace" and MPICH) or (name == "Isendrecv" and MPICH_4)
     return ["plain"] if broken else list(TYPES)
 
@@ -338,7 +338,7 @@ def test_partitions_come_one_by_one(comm: Any, announce: str) -> None:
 
 @pytest.mark.parametrize("kind", ["managed", "pinned"])
 def test_memory_that_the_host_reaches_goes_to_the_library(comm: Any, kind: str) -> None:
-    """Once what the program has put into its stream is done: its copy below may still be under way."""
+    """Waits for the program's stream: its copy below may still be running."""
     emulator = pytest.importorskip("tempi.emulator.array")
     n = 1 << 14
     here, result = (emulator.DeviceArray.from_numpy(np.zeros(n, np.int64), kind=kind) for _ in range(2))

@@ -73,7 +73,7 @@ def get_accumulate(k: Kit) -> list[Any]:
 
 
 def get_only(k: Kit) -> list[Any]:
-    """MPI_NO_OP: the origin is not looked at."""
+    """MPI_NO_OP: the origin is not read."""
     nothing = [ctypes.c_void_p(8), k.n(1 << 20), MPI.DATATYPE_NULL]
     return [*nothing, *origin(k, k.recv(N)), *target(k), MPI.NO_OP]
 
@@ -158,7 +158,7 @@ SYNCHRONISATIONS: dict[str, Callable[[Any, int, Callable[[], None]], None]] = {
 
 
 def told_in_time(k: Kit) -> bool:
-    """MPICH 4.0.2 by itself has not all bytes of a datatype with gaps when a get's request is complete."""
+    """MPICH 4.0.2 alone lacks some bytes of a datatype with gaps when a get's request completes."""
     return not MPICH_4 or k.tree is TYPES["plain"] or k.on_device
 
 

@@ -1,4 +1,4 @@
-"""TEMPI_CHECK=1 on device memory: every pack and unpack is repeated by a plain walk of the type map."""
+"""TEMPI_CHECK=1 on device memory: every pack and unpack is repeated by a simple loop over the type map."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Handler:
 
 
 def truncated(comm: Any, how: str, datatype: Any) -> Any:
-    """A message of two elements into room for one; what comes of it."""
+    """A message of two elements into a buffer for one; returns the outcome."""
     to, source = partners(comm)
     out, into = Memory(strided(N), 2).fill(1), Memory(strided(N), 1)
     if how == "Recv":

@@ -1,4 +1,4 @@
-"""Sends that wait for their pack (TEMPI_TEST_DELAY): order, completion, and what may happen meanwhile."""
+"""Deferred sends, which wait for their pack (TEMPI_TEST_DELAY): order, completion, and calls in between."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_lone_send_is_deferred_and_completes_by_wait(comm: Any) -> None:
     to, source = partners(comm)
     with committed(strided(N)) as datatype, acted(deferred=1, sends=1):
         request = comm.Isend(out(1).message(datatype), to, 1)
-        if comm.size == 1:  # nobody else makes progress
+        if comm.size == 1:  # no other rank makes progress
             assert not request.Get_status() or DELAY == 1
         into = Memory(strided(N), 1)
         comm.Recv(into.message(datatype), source, 1)
@@ -155,7 +155,7 @@ def test_sends_leave_before_a_call_that_waits_for_another(comm: Any, call: str) 
 
 
 def test_testing_something_else_makes_progress(comm: Any) -> None:
-    """A program that only tests a receive still sends what it queued."""
+    """A program that only tests a receive still sends its deferred messages."""
     to, source = partners(comm)
     with committed(strided(N)) as datatype:
         into = Memory(strided(N), 1)
@@ -188,7 +188,7 @@ def test_a_freed_proxy_is_sent_all_the_same(comm: Any) -> None:
 
 
 def test_a_cancelled_proxy_ends_one_way_or_the_other(comm: Any) -> None:
-    """Sends can seldom be cancelled: the status tells whether the message still comes."""
+    """Sends can seldom be cancelled: the status says whether the message still arrives."""
     to, source = partners(comm)
     with committed(strided(N)) as datatype, acted(deferred=1):
         request = comm.Isend(out(1).message(datatype), to, 1)

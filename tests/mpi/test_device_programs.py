@@ -22,7 +22,7 @@ EMULATED = os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
 
 
 class Emulated:
-    """An array of the emulated device that says of itself what CuPy's do."""
+    """An array of the emulated device with the same attributes as CuPy's."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         from tempi.emulator.array import DeviceArray

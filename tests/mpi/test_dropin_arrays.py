@@ -345,7 +345,7 @@ def test_a_received_view_touches_nothing_else(ours: MPI.Intracomm) -> None:
 
 
 def test_views_of_many_shapes_leave_other_types_alone(ours: MPI.Intracomm) -> None:
-    """MPICH 4.0.2 spoils what is made while some 500 datatypes are alive."""
+    """MPICH 4.0.2 corrupts datatypes made while some 500 are alive."""
     for n in range(2, 400):
         array = np.zeros((n, 3))
         ours.Sendrecv(array[:, 1], ours.rank, 0, np.zeros(n), ours.rank)

@@ -392,7 +392,7 @@ def test_what_is_received_comes_after_the_arrays_stream(
 
 
 class Tensor(Pack):
-    """PyTorch's, as far as it is looked at: by DLPack, in the stream that is current."""
+    """PyTorch's tensor, as far as tempi reads it: by DLPack, in the current stream."""
 
     __module__ = "torch"
     device = types.SimpleNamespace(type="cuda")

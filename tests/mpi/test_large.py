@@ -43,7 +43,7 @@ def rows(n: int) -> Any:
 
 
 def test_more_than_int_max_bytes_are_not_staged(comm: Any) -> None:
-    """Above the bound on staging: left to the library, which sends nothing to nobody."""
+    """Above the staging limit: left to the library, and no message is sent."""
     datatype = rows(1 << 15)
     assert datatype.Get_size() == INT_MAX + 1
     memory = np.zeros(1, np.uint8)

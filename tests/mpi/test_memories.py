@@ -41,7 +41,7 @@ def test_kernels_run_where_the_memory_is_a_devices(comm: Any, where: str) -> Non
 
 
 def test_memory_that_is_freed_and_comes_again_as_another_kind(comm: Any) -> None:
-    """Addresses are given out again: what is known of one is asked anew."""
+    """Addresses are reused: tempi queries a reused address again."""
     for turn in range(24):
         where = WHERE[turn % len(WHERE)]
         out, into = Memory(TREE, 1, where=where).fill(turn), Memory(TREE, 1, where=where)

@@ -1,4 +1,4 @@
-"""Messages whose bytes lie in several memories: MPI_BOTTOM with the host's and devices' addresses."""
+"""Messages with bytes in several memories: MPI_BOTTOM with host and device addresses."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_short_message_fills_the_first_pieces(comm: Any, receive: str) -> None
 
 @pytest.mark.parametrize("tree", TREES, ids=["dense", "strided", "irregular"])
 def test_equal_pieces_that_the_passes_join_are_told_apart(comm: Any, tree: oracle.Tree) -> None:
-    """Two of a kind are one regular box, whatever is between them."""
+    """Two of a kind form one regular box, whatever lies between them."""
     places = ("host", "device")
     out, into = Mixed(places, [tree] * 2).fill(comm.rank), Mixed(places, [tree] * 2)
     with out.datatype() as sent, into.datatype() as received, acted(mixed=2):
@@ -185,7 +185,7 @@ def test_a_pack_without_room_ends_as_the_library_says(comm: Any) -> None:
 def test_packed_bytes_without_room_on_a_device_are_the_librarys_to_judge(
     comm: Any, places: tuple[str, str], call: str
 ) -> None:
-    """MPICH packs or unpacks what there is room for."""
+    """MPICH packs or unpacks as many bytes as fit."""
     memory = Memory(strided(57), 1, where=places[0]).fill(1)
     little = Memory(oracle.Contiguous(10, _double), 1, where=places[1]).fill(2)
     at = np.zeros(1, "i")

@@ -1,4 +1,4 @@
-"""Messages of device memory to oneself: from strided memory to strided memory, when nothing is in the way."""
+"""Loopback messages of device memory: from strided memory to strided memory, if no other message interferes."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_earlier_receive_gets_the_message(own: Any, source: int) -> None:
 @pytest.mark.parametrize("how", ["Isend", "Bsend", "Ibsend", "Send_init", "Isendrecv"])
 @pytest.mark.usefixtures("buffered")
 def test_whatever_could_be_pending_makes_it_doubtful(own: Any, how: str) -> None:
-    """Plain host messages to oneself count as well, by whatever call they were made, for good."""
+    """Loopback messages of host memory count as well, by every call, permanently."""
     plain, got = np.arange(2.0), np.zeros(2)
     if how == "Send_init":
         request = own.Send_init(plain, 0, 7)

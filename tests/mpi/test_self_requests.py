@@ -60,7 +60,7 @@ COMPLETIONS = (waitall, one_by_one, by_tests, by_any)
 
 
 class Post:
-    """Posts messages to oneself whose types live as long as this does."""
+    """Posts loopback messages whose types live as long as this object."""
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm
@@ -138,7 +138,7 @@ def test_a_burst_is_one_launch(post: Post) -> None:
 
 
 def test_messages_do_not_overtake(post: Post) -> None:
-    """Receives of one tag, of any tag, and of another: each gets what MPI's order says."""
+    """Receives of one tag, of any tag, and of another: each gets the message that MPI's order assigns."""
     intos, outs = [column() for _ in range(4)], [column(i) for i in range(4)]
     tags = (TAG, MPI.ANY_TAG, 9, TAG)
     with acted(self_moves=4):
@@ -304,7 +304,7 @@ def test_a_communicator_that_is_freed_meanwhile(own: Any) -> None:
 
 
 def test_threads_that_share_a_communicator_lose_nothing(own: Any) -> None:
-    """All with one tag: who gets whose message is a matter of chance, but each goes to one."""
+    """All with one tag: the matching is arbitrary, but each message goes to one receive."""
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         pytest.skip("MPI was started without threads")
     rounds, count = 25, 3

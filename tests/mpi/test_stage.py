@@ -1,4 +1,4 @@
-"""The bound on staging memory, TEMPI_STAGE_MAX=1M: what passes it goes to the library, and is counted."""
+"""The limit on staging memory, TEMPI_STAGE_MAX=1M: messages above it go to the library, and are counted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_larger_messages_are_the_librarys_and_right(comm: Any, receive: str) -> 
 
 
 def test_a_receive_of_a_huge_maximum_takes_no_staging(comm: Any) -> None:
-    """The program allows for 2^40 elements; what comes is small."""
+    """The program allows for 2^40 elements; the message is small."""
     to, source = partners(comm)
     peak = snapshot()["stage_peak"]
     with committed(strided(10)) as datatype, acted(recvs=0, fallback_stage=1):
@@ -57,7 +57,7 @@ def test_a_receive_of_a_huge_maximum_takes_no_staging(comm: Any) -> None:
 
 
 def test_requests_share_the_bound_and_give_it_back(comm: Any) -> None:
-    """Of four sends half a bound each, one or two are staged; afterwards there is room again."""
+    """Of four sends of half the limit each, one or two are staged; afterwards staging memory is free again."""
     to, source = partners(comm)
     with committed(strided(SMALL)) as datatype:
         for _ in range(3):

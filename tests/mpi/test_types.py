@@ -287,7 +287,7 @@ def test_equal_types_share_their_layout() -> None:
 
 
 def test_predefined_pair_types_act_without_a_commit(comm: Any) -> None:
-    """They have a hole, so they are not dense; nobody commits them."""
+    """They have a hole, so they are not dense, and need no commit."""
     to, source = partners(comm)
     tree = oracle.Named("SHORT_INT")
     into, out = Memory(tree, 5), Memory(tree, 5).fill(comm.rank)

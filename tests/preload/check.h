@@ -1,7 +1,7 @@
-/* What the programs of these tests share: a strided type, its memory, and a verdict.
+/* Shared by the programs of these tests: a strided type, its memory, and a verdict.
  *
- * Pairs of ranks (0 with 1, 2 with 3) exchange columns of a matrix. Every rank prints nothing but
- * what is wrong; rank 0 prints "ok NAME" for each step that was right everywhere. */
+ * Pairs of ranks (0 with 1, 2 with 3) exchange columns of a matrix. Every rank prints only errors;
+ * rank 0 prints "ok NAME" for each step that was right on all ranks. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -19,7 +19,7 @@ static double value_of(int rank, int seed, int row)
     return rank * 1000000.0 + seed * 1000.0 + row;
 }
 
-/* A matrix whose column 1 holds a message; the rest must stay as it is. */
+/* A matrix with a message in column 1; the rest must not change. */
 typedef struct matrix {
     double cell[ROWS][WIDTH];
 } matrix;

@@ -1,8 +1,8 @@
-/* Device memory in collectives, one-sided operations and files, and what a program is told of it.
+/* Device memory in collectives, one-sided operations and files, and tempi's answers about it.
  *
  *     device DRIVER FILE    DRIVER: the emulated driver's library, or "none" for host memory
  *
- * Prints what MPI answers, and "ok NAME" for each step that was right. */
+ * Prints MPI's answers, and "ok NAME" for each step that was right. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>

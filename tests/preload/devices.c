@@ -1,4 +1,4 @@
-/* Device memory at life's edges, one case a run:
+/* Device memory at the end of contexts, threads and processes, one case per run:
  *
  *     devices fork | gone | late | threads | contexts | own | destroyed | selves
  */
@@ -71,7 +71,7 @@ static void forking(void)
     device_delete(in);
 }
 
-/* CUDA ends before MPI does, as with a run-time whose destructors come first. */
+/* CUDA ends before MPI does, as with a runtime whose destructors run first. */
 static void gone(void)
 {
     device_begin();
@@ -204,8 +204,8 @@ static void *managed_new(size_t n)
     return (void *)(uintptr_t)made;
 }
 
-/* The program's own work is in its context's default stream when MPI is called, and so is what
- * reads the answer: nobody waits for it. */
+/* The program's own work is pending in its context's default stream when MPI is called, and so are
+ * the reads of the result: no call waits for it. */
 static int fill_and_swap(void *(*make)(size_t), int value, void *now)
 {
     matrix m;
@@ -288,7 +288,7 @@ static int one_of_many(int i, void **before)
     return good;
 }
 
-/* A receive that is posted when its memory goes: an error, and what comes after is right. */
+/* A receive whose memory is freed while it is posted: an error, and later messages are right. */
 static void receive_into_nothing(void)
 {
     matrix m;

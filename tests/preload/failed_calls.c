@@ -1,6 +1,5 @@
-/* A call that fails, with an error handler of the program's that returns: request, status and
- * buffer stay as they were, whatever the call returns, and so does what hangs on a live request of
- * that handle. */
+/* A call that fails, with a program's error handler that returns: request, status and buffer do not
+ * change, whatever the call returns, nor does the record of a live request with that handle. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +41,7 @@ int main(int argc, char **argv)
         memset(out, -1, sizeof out);
         status.MPI_SOURCE = 77;
         MPI_Recv_init(in, 1, type, 0, 1, MPI_COMM_SELF, &receive);
-        other = receive; /* what happens to stand in the variable */
+        other = receive; /* a stale value in the variable */
         switch (how) {
         case 0: MPI_Recv_init(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
         case 1: MPI_Send_init(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;

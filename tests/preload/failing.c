@@ -66,7 +66,7 @@ static void verdict(const char *name, const kind *k, int failed, int present)
     fflush(stdout);
 }
 
-/* A receive whose message never comes. */
+/* A receive without a message. */
 static void give_up(MPI_Request *receive)
 {
     MPI_Cancel(receive);

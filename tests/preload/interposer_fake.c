@@ -1,7 +1,7 @@
-/* A make-believe MPI (-DLIBRARY) and a program that calls it, to see whether a call's arguments
- * come through the trampolines whole: integers and doubles, in registers and on the stack, at the
- * first call, when the slots are lazy, from several threads at once, and afterwards. The prototypes
- * are not MPI's: the trampolines know none. */
+/* A fake MPI library (-DLIBRARY) and a program that calls it, to check that the trampolines pass
+ * all arguments unchanged: integers and doubles, in registers and on the stack, at the first call
+ * (lazy slots), from several threads at once, and later. The prototypes are not MPI's: the
+ * trampolines know none. */
 #include <stdio.h>
 
 int PMPI_Init(int *argc, char ***argv);
@@ -10,7 +10,7 @@ int MPI_Alltoallw(long a, double b, long c, double d, long e, double f, long g, 
                   double r);
 
 #ifdef LIBRARY
-int PMPI_Init(int *argc, char ***argv) /* what an MPI is known by */
+int PMPI_Init(int *argc, char ***argv) /* identifies an MPI library */
 {
     return argc == NULL || argv == NULL;
 }

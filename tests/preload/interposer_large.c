@@ -82,7 +82,7 @@ static void collectives(int size, int rank)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     for (int i = 0; i < size; i++)
         EXPECT(got[size - 1 - i] == 10 * i + rank);
-    /* Away from the root the arrays must not be looked at. */
+    /* On ranks other than the root the arrays must not be read. */
     MPI_Igatherv_c(&rank, 1, MPI_INT, all, rank == 0 ? ones : (MPI_Count *)8,
                    rank == 0 ? places : (MPI_Aint *)8, MPI_INT, 0, MPI_COMM_WORLD, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);

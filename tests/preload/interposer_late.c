@@ -1,5 +1,5 @@
-/* A program that is linked to no MPI: asks before one is loaded, then loads the one that is named
- * on its command line with RTLD_LOCAL, as mpi4py does, and calls by the names that it finds. */
+/* A program linked to no MPI library: queries tempi before one is loaded, then loads the one on its
+ * command line with RTLD_LOCAL, as mpi4py does, and calls the functions that it finds by name. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

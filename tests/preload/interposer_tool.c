@@ -1,4 +1,4 @@
-/* A profiling tool in the usual manner: wraps MPI_Send, counts, calls PMPI_Send. */
+/* A typical profiling tool: wraps MPI_Send, counts, calls PMPI_Send. */
 #include <mpi.h>
 #include <stdio.h>
 

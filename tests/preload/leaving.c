@@ -1,5 +1,5 @@
-/* How programs end: types and requests that are never freed, sends that nobody waited for, and
- * MPI_Finalize called from an exit handler. What was sent must arrive all the same. */
+/* Ways to end a program: types and requests never freed, sends without a wait, and MPI_Finalize
+ * called from an exit handler. All messages must still arrive. */
 #include "check.h"
 
 static MPI_Datatype type;
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
         fill(&out[i], check_rank, i);
         MPI_Irecv(column(&in[i]), 1, type, check_peer, i, MPI_COMM_WORLD, &receives[i]);
     }
-    /* The last send is waited for by nobody: the peer has it before it leaves. */
+    /* Nothing waits for the last send: the peer receives it before it exits. */
     for (int i = 0; i < 4; i++) {
         MPI_Isend(column(&out[i]), 1, type, check_peer, i, MPI_COMM_WORLD, &request);
         if (i % 2)

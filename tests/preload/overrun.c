@@ -1,5 +1,5 @@
-/* Wrong on purpose: the type reaches behind the memory that is packed. A checker must see tempi
- * read there. */
+/* Wrong on purpose: the type extends past the end of the packed memory. A checker must report
+ * tempi's read there. */
 #include "check.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
-/* Wrong on purpose: two threads pack into one buffer at once. A thread checker that sees the engine
- * must say so. */
+/* Wrong on purpose: two threads pack into one buffer at once. A thread checker that
+ * instruments the engine must report it. */
 #include "check.h"
 #include <pthread.h>
 #include <stdatomic.h>

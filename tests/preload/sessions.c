@@ -1,5 +1,4 @@
-/* The sessions model alone: no MPI_Init, and as many sessions one after the other as the argument
- * says. */
+/* The sessions model alone: no MPI_Init, and as many consecutive sessions as the argument says. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 

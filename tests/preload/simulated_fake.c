@@ -1,4 +1,4 @@
-/* What tempi knows SimGrid's MPI by (-DLIBRARY), and a program that calls it. */
+/* The symbols by which tempi recognizes SimGrid's MPI (-DLIBRARY), and a program that calls it. */
 #include <stdio.h>
 
 int MPI_Init(int *argc, char ***argv);

@@ -1,4 +1,4 @@
-"""Device memory in a C program on every library here, and what the program is told of it."""
+"""Device memory in a C program on every installed library, and tempi's answers to the program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(mpi: Toolchain, programs: Path, driver: str, **settings: str) -> tuple[list[str], dict[str, str], str]:
-    """The steps' lines, the answers, and what went to stderr."""
+    """The steps' lines, the answers, and stderr."""
     target = programs / f"device-{mpi.name}"
     if not target.exists():
         mpi.compile(target, HERE / "device.c")

@@ -80,7 +80,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Outcome:
-    """What one run of the program printed, and what the driver says was called and left."""
+    """The output of one run, and the driver's record of calls and leaks."""
 
     def __init__(self, mpi: Toolchain, folder: Path, *rule: str, **given: str) -> None:
         program, report = folder / f"failing-{mpi.name}", folder / f"report-{mpi.name}.json"
@@ -133,7 +133,7 @@ def test_one_failure(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, 
         assert done.left in ({}, {kind: 1}), k
 
 
-#: What is called to set a context of the program's own up, and to look whether it is still there.
+#: Calls that set up a program's own context, and check whether it still exists.
 OF_CONTEXTS = ("PointerGetAttribute", "PointerGetAttributes", "DevicePrimaryCtxGetState", "DevicePrimaryCtxRetain",
                "DeviceGet", "MemAlloc", "StreamCreate", "ModuleLoadData")  # fmt: skip
 

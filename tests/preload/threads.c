@@ -1,5 +1,5 @@
-/* MPI_THREAD_MULTIPLE: threads that send, receive and complete derived types at once, each its own
- * tags, half of them with types that they make and free all the time. */
+/* MPI_THREAD_MULTIPLE: threads send, receive and complete derived types at once, each with its own
+ * tags; half of them make and free their types all the time. */
 #include "check.h"
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* A profiling tool in the usual manner over requests: wraps posting and completing, calls PMPI. */
+/* A typical profiling tool for requests: wraps posting and completing calls, calls PMPI. */
 #include <mpi.h>
 #include <stdio.h>
 

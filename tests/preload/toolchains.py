@@ -40,7 +40,7 @@ ENGINE = engine_directory() / "libtempi.so"
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A compiler wrapper, the launcher that belongs to it, and what its programs need to run."""
+    """A compiler wrapper, its launcher, and the environment of its programs."""
 
     name: str
     abi: str

@@ -1,6 +1,6 @@
-/* Messages that are longer than their receive: error class, bytes by the status, what was
- * delivered, which requests are left; by each receiving call, to oneself and from another rank. The
- * output is the library's own without tempi. */
+/* Messages longer than their receive: error class, bytes in the status, delivered data, remaining
+ * requests; for each receiving call, over loopback and from another rank. The output must equal the
+ * library's without tempi. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

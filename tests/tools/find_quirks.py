@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-os.environ["TEMPI_DISABLE"] = "1"  # whatever is preloaded: the library is what is looked at
+os.environ["TEMPI_DISABLE"] = "1"  # even if tempi is preloaded: the library is under test
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
@@ -39,7 +39,7 @@ NAMES = (
     *("C_FLOAT_COMPLEX", "C_DOUBLE_COMPLEX", "SHORT_INT", "DOUBLE_INT", "FLOAT_INT"),
 )
 POISON = 0xA5
-#: Of its 16 bytes the last 6 are padding, which a library need not copy: looked at in types of nothing else.
+#: The last 6 of its 16 bytes are padding, which a library need not copy: tested only in types made of it alone.
 PADDED, VALUE = "LONG_DOUBLE", 10
 
 
@@ -122,7 +122,7 @@ class Draw:
                 return tree, count
 
 
-# -- what a type is like ---------------------------------------------------------------------------------------
+# -- properties of a type --------------------------------------------------------------------------------------
 
 
 def leaves(tree: Tree) -> Iterator[Tree]:
@@ -167,7 +167,7 @@ def astray(tree: Tree, count: int) -> bool:
 
 
 def marks(tree: Tree, count: int) -> list[str]:
-    """Of the whole message: what its elements and the gaps between its runs are like."""
+    """Properties of the whole message: its elements and the gaps between its runs."""
     offsets = oracle.element_offsets(tree, count)
     breaks = np.flatnonzero(np.diff(offsets) != 1)
     gaps = offsets[breaks + 1] - offsets[breaks] - 1
@@ -293,7 +293,7 @@ def smaller(tree: Any) -> Iterator[Tree]:
 
 
 def shrink(tree: Tree, count: int, fails: Callable[[Tree, int], bool]) -> tuple[Tree, int]:
-    """A message from which nothing can be taken so that it still fails; larger counts stand in for what goes."""
+    """A minimal failing message: removing any part makes it pass; larger counts replace removed parts."""
     size = tree.type_map.size * count
     progress = True
     while progress:

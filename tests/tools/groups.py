@@ -26,7 +26,7 @@ class Group:
     settings: Mapping[str, str]
     patterns: tuple[str, ...]
     ranks: tuple[int, ...] = (2,)
-    apart: tuple[str, ...] = ()  # patterns of files that are not taken
+    apart: tuple[str, ...] = ()  # patterns of files that are excluded
     both_entries: bool = True
     short: Short = field(default_factory=lambda: SHORT)
 
@@ -60,7 +60,7 @@ def variation(
 
 
 FORCED = {"TEMPI_FORCE": "1"}
-#: By the built-in rule: what is calibrated on this machine has no part in what is tested.
+#: By the built-in rule: this machine's calibrations do not affect the tests.
 EMULATED = FORCED | {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_MODEL": "0"}
 RANDOM = {"TEMPI_EMULATOR_STREAMS": "random"}
 
@@ -95,7 +95,7 @@ APART = (
     "test_stage.py",
 )
 
-#: Deferred sends concern whatever posts and completes, so those files run once more with them.
+#: Deferred sends affect all posting and completing calls, so those files run once more with them.
 GROUPS: dict[str, Group] = {
     "base": Group(FORCED, ("test_*.py",), RANKS, APART, short=BASE),
     "checked": variation(

@@ -1,4 +1,4 @@
-"""Runs processes side by side, as many as keep the machine's cores busy, and tells of each when it has ended."""
+"""Runs processes in parallel, as many as keep the machine's cores busy, and reports the end of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-PAUSE = 0.02  # seconds between two looks at what runs
+PAUSE = 0.02  # seconds between two polls of the running processes
 GRACE = 5.0  # seconds that a launcher has to end its ranks
 
 
@@ -35,7 +35,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Running:
-    """A job's process, the head of a session, so that its group is all of the job; what it prints is in a file."""
+    """A job's process, the leader of a session, so that its group contains the whole job; its output goes to a file."""
 
     job: Job
     process: subprocess.Popen[bytes]

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build" / "planted"
 PLANTED = COPY / "planted.txt"  # the file with the last fault
 PARTS = ("csrc", "bench", "tempi", "tests", "scripts", "pyproject.toml", "setup.py")
-LIMIT = 240.0  # seconds for a test file; one that hangs has found the fault
+LIMIT = 240.0  # seconds for a test file; a hang counts as found
 
 #: Test files of `make test` that are for an area, quick ones first. FILE@GROUP: an MPI test in a group that is not
 #: its first one (tests/tools/groups.py).
@@ -101,7 +101,7 @@ AREAS: Mapping[str, Sequence[str]] = {
 
 @dataclass(slots=True)
 class Engine:
-    """The copy of the tree and what runs in it."""
+    """The copy of the tree and its processes."""
 
     venv: Path
     mpi: str

@@ -73,11 +73,11 @@ class Tally:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
-# -- what there is to run ---------------------------------------------------------------------------------
+# -- steps ------------------------------------------------------------------------------------------------
 
 
 def pytest_of(*paths: str, marked: str = "") -> tuple[str, ...]:
-    """-P: the installed package, not the sources beside us. No plugin that skips what we launch."""
+    """-P: the installed package, not the sources next to this file. Disables plugins that skip our launched tests."""
     plain = ("-q", "--color=no", "--capture=sys", "--tb=short", "-p", "no:cacheprovider", "-p", "no:pytest_mpi")
     return ("-P", "-m", "pytest", *plain, *(("-m", marked) if marked else ()), *paths)
 
@@ -252,7 +252,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         print("\n".join(step.name for step in chosen))
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what runs is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that running processes are stopped
     total, start = Tally(), time.monotonic()
     for _, tally in run(chosen, environment, variables, len(os.sched_getaffinity(0))):
         total.add(tally)

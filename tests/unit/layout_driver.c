@@ -1,7 +1,6 @@
 /* layout_driver.c: builds every kind of layout in C, for sanitizers, failing allocations and other
- * processors. With no argument: prints each canonical layout as text. With a number n: the n-th
- * allocation from then on fails; prints the status of each type. Exits with 1 if anything is left.
- */
+ * processors. With no argument: prints each canonical layout as text. With a number n: only the
+ * n-th allocation fails; prints the status of each type. Exits with 1 on a leak. */
 #include "tempi.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,13 @@
-/* locality_driver.c: how far a rank is, with a clock and another rank that are made up; for the
+/* locality_driver.c: the locality of a rank, with a made-up clock and a made-up peer; for the
  * sanitizers and for test_peers_native.py.
  *
- *     distance_driver WORD...   w      the other rank writes its line
- *                               lN     it is looked at, and comes in N nanoseconds
- *                               bN     messages from here on have N bytes; none before
- *                               aN     N messages go there, and each time it writes first
- *                               ?      "near" or "far"
- * ends with how often it was looked at, and how often that changed what is known.
+ *     locality_driver WORD...   w      the peer writes its line
+ *                               lN     probe the line, which arrives in N nanoseconds
+ *                               bN     messages from here on have N bytes; before, 0 bytes
+ *                               aN     send N messages; the peer writes its line before each
+ *                               ?      print "near" (same LLC) or "far" (other LLC)
+ *
+ * At the end it prints the number of probes, and of locality class changes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static int made_up(clockid_t clock, struct timespec *out)
     return 0;
 }
 
-/* Counters of its own, in place of base/stats.h. */
+/* Own counters, instead of base/stats.h. */
 #define TEMPI_BASE_STATS_H
 enum { TEMPI_STAT_locality_probes, TEMPI_STAT_locality_changes };
 static int counted[2];

@@ -1,10 +1,19 @@
-/* node_registry_driver.c: the node's board and the launcher's facts, for the sanitizers and for
- * test_peers_native.py.
+/* node_registry_driver.c: the node registry and the launcher's variables, for the sanitizers and
+ * for test_peers_native.py.
  *
- *     board_driver board FOLDER JOB LOCAL RANK...   each rank joins in a process of its own, all at
- * once; then "N ranks: R R R, file" or "no board" board_driver lines FOLDER JOB LOCAL RANK... each
- * joins and writes into its line; then the sum that the first one finds in the lines of all, or "no
- * lines" board_driver launcher RANK SIZE               "LOCAL NAME"
+ *     board FOLDER JOB LOCAL RANK...
+ *
+ * Each rank joins the registry in a separate process, all at once. Prints "N ranks: R R R, file" or
+ * "no board".
+ *
+ *     lines FOLDER JOB LOCAL RANK...
+ *
+ * Each rank joins and writes into its line. Prints the sum of all lines, as the first rank reads
+ * them, or "no lines".
+ *
+ *     launcher RANK SIZE
+ *
+ * Prints "LOCAL NAME".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +43,7 @@ static void show(const tempi_node_registry *board, int file)
     printf("%s\n", file ? ", file" : "");
 }
 
-/* The first rank joins when the others have, and sees them all. */
+/* The first rank joins after the others, and sees them all. */
 static int board(int argc, char **argv)
 {
     const char *folder = argv[2], *job = argv[3];
@@ -43,7 +52,7 @@ static int board(int argc, char **argv)
     for (int i = 6; i < argc; ++i)
         if (fork() == 0) {
             tempi_node_registry *own = tempi_node_registry_join(folder, job, atoi(argv[i]), local);
-            free(own); /* as a process that ends without leaving */
+            free(own); /* like a process that exits without leaving */
             _exit(own ? 0 : 1);
         }
     while (wait(NULL) > 0)

@@ -1,7 +1,6 @@
-/* online_tuning_driver.c: tables that are corrected by made-up times, without MPI. The argument is
- * a table by which tempi's MPI_Pack takes twice as long as the library's, at every size. Exits with
- * the line of the first check that fails. Meant for the sanitizers, the one for threads among them.
- */
+/* online_tuning_driver.c: corrects tables by made-up times, without MPI. The argument is a table in
+ * which tempi's MPI_Pack takes twice as long as the library's, at every size. Exits at the first
+ * failed check and prints its line. Meant for the sanitizers, including the thread sanitizer. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -29,7 +28,7 @@ int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
     return TEMPI_ERR_UNSUPPORTED;
 }
 
-/* ---- one bias -------------------------------------------------------------------------------- */
+/* ---- one correction -------------------------------------------------------------------------- */
 
 static int feed(tempi_correction *bias, double sample, int n, uint64_t now)
 {
@@ -45,7 +44,7 @@ static void check_converges(void)
     CHECK(feed(&bias, 0.7, TEMPI_CORRECTION_GROUP - 1, 0) == 0 &&
           tempi_correction_at(&bias, 0) == 0);
     CHECK(feed(&bias, 0.7, 1, 0) == 1 && fabs(tempi_correction_at(&bias, 0) - 0.35) < 1e-12);
-    CHECK(feed(&bias, 0.7, 20 * TEMPI_CORRECTION_GROUP, 0) < 8); /* told only while it moves */
+    CHECK(feed(&bias, 0.7, 20 * TEMPI_CORRECTION_GROUP, 0) < 8); /* reported only while it moves */
     CHECK(fabs(tempi_correction_at(&bias, 0) - 0.7) < 1e-5 &&
           bias.samples == 21 * TEMPI_CORRECTION_GROUP);
     feed(&bias, -0.2, 20 * TEMPI_CORRECTION_GROUP, 0);
@@ -163,7 +162,7 @@ static void check_fading(void)
     CHECK(!pack(&choices));
 }
 
-/* What the clock cannot tell and what has no table is no sample. */
+/* Times below the clock's resolution, or without a table, are not samples. */
 static void check_no_samples(void)
 {
     pretend(0, 0);

@@ -1,7 +1,6 @@
 /* pack_driver.c: packs and unpacks random boxes in C, for sanitizers and other processors. Every
- * buffer ends or begins at a page that nobody may touch; the reference walks the boxes byte by
- * byte. Prints each level of this processor with the number of its cases; exits with 1 at the first
- * error. */
+ * buffer ends or begins at an inaccessible page; the reference visits the boxes byte by byte.
+ * Prints each ISA of this processor with its number of cases; exits with 1 at the first error. */
 #include "pack/pack.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* settings_driver.c: what the environment says, as the engine takes it; for test_settings.py. */
+/* settings_driver.c: prints the settings that the engine reads from the environment; for
+ * test_settings.py. */
 #include "base/config.h"
 
 #include "tempi.h"

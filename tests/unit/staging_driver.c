@@ -1,6 +1,6 @@
 /* staging_driver.c: staging buffers in use at the same time, in random order, for the sanitizers.
- * Each is filled with its own byte, which must still be there when it goes back; after the last
- * trim nothing may be left. Exits with 1 at the first error. */
+ * Each is filled with its own byte, which must be unchanged when it is released; after the last
+ * trim none may be left. Exits with 1 at the first error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* table_file_driver.c: tables that were tampered with, for the sanitizers. A good file comes as the
- * argument; bytes of it are changed, cut off and added, with the checksum put right in half of the
- * cases, and whatever is still taken for a table must give finite positive seconds for any place.
- * Exits with 1 at the first error. */
+/* table_file_driver.c: corrupted tables, for the sanitizers. The argument is a valid file; its
+ * bytes are changed, cut off and added, with the checksum corrected in half of the cases. Every
+ * file that is still accepted must give finite positive seconds for any place. Exits with 1 at the
+ * first error. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""What a build compiles and links again, and what it leaves."""
+"""Which files a build compiles and links again, and which it leaves."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LOSING = ("a_lost_device_ends_the_gpu_path", "a_driver_that_is_gone_is_silent", 
 
 
 def sources() -> list[Path]:
-    """Without what is compiled for several programs (conftest.py)."""
+    """Without the files that are compiled for several programs (conftest.py)."""
     parts = ("base", "datatype", "pack", "memory", "cuda", "api")
     engine = [f for part in parts for f in sorted((CSRC / part).glob("*.c"))]
     engine.remove(CSRC / "base" / "fallback.c")  # counts by MPI function, whose numbers are generated

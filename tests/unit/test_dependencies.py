@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: A folder: what it may know.
+#: A folder: the folders that it may depend on.
 PYTHON = {
     "_engine": (),
     "tempi": ("_engine",),
@@ -60,7 +60,7 @@ Edges = dict[tuple[str, str], set[str]]
 
 
 def _module_folder(module: str) -> str | None:
-    """None: not ours."""
+    """None: not a module of tempi."""
     parts = module.split(".")
     if parts[0] != "tempi":
         return None

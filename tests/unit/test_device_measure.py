@@ -1,4 +1,4 @@
-"""tempi_device_run and tempi_device_time, on the emulated device: what they refuse, and failures of the driver."""
+"""tempi_device_run and tempi_device_time on the emulated device: refused arguments, and failures of the driver."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_without_cuda_there_is_no_device() -> None:
 )
 @pytest.mark.parametrize("which", [1, 2])
 def test_one_failure_of_the_driver_leaves_nothing_behind(call: str, which: int) -> None:
-    """The status tells it, or it was made good; the output is written only on success."""
+    """The status reports it, or a retry succeeded; the output is written only on success."""
     here = Path(_engine.library_path()).parent
     if not (here / "libtempi-cuda.so").is_file() or not list(here.glob("tempi-ptx-*.so")):
         pytest.skip("this build has no emulated CUDA device, or no kernels")

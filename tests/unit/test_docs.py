@@ -1,4 +1,4 @@
-"""The pages that are made from tables are the tables' present state, and what pages name is there."""
+"""Pages generated from tables match the tables, and files named in pages exist."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_job_that_fits_goes_before_one_that_does_not_yet(tmp_path: Path) -> No
     assert [(ended.job.name, ended.status) for ended in run(tmp_path, 2, jobs)][-1] == ("wide", 0)
 
 
-def test_what_a_job_printed_and_used_is_told(tmp_path: Path) -> None:
+def test_the_output_and_resources_of_a_job_are_reported(tmp_path: Path) -> None:
     busy = f"'{sys.executable}' -c 'sum(range(2_000_000))'; echo out; echo error >&2; exit 3"
     (ended,) = run(tmp_path, 2, [job("a", busy)])
     assert (ended.status, ended.output) == (3, "out\nerror\n")

@@ -49,7 +49,7 @@ def assert_one_layout(*trees: Tree) -> None:
                 assert layout == expected
 
 
-# -- what the paper's passes get wrong
+# -- cases that the paper's passes get wrong
 
 
 def test_transposed_type_is_not_a_copy() -> None:
@@ -279,7 +279,7 @@ def test_nest_that_breaks_off_is_no_nest() -> None:
 
 
 @pytest.mark.parametrize("last", [1, 9, 12, 15, 16, 24])
-def test_regular_runs_but_for_the_last_are_told_apart(last: int) -> None:
+def test_runs_regular_except_for_the_last_are_distinguished(last: int) -> None:
     for n in (5, 300):
         tree = Hindexed((8,) * n + (last,), tuple(32 * i for i in range(n + 1)), BYTE)
         with canonical(tree) as layout:
@@ -334,7 +334,7 @@ def test_contiguous_dimensions_never_run_out() -> None:
         assert boxes(layout) == [(0, 0, tree.type_map.size, [], 0)]
 
 
-# -- bounds are part of what a type is
+# -- bounds are part of a type
 
 
 def test_other_extent_is_another_layout() -> None:

@@ -18,7 +18,7 @@ BIG = 2**62
 
 
 def call(constructor: str, *arguments: Any) -> tuple[int, Any]:
-    """Status and result; what succeeds must be freed."""
+    """Status and result; free the result on success."""
     out = ffi.new("tempi_layout **")
     status = getattr(lib, f"tempi_layout_{constructor}")(*arguments, out)
     return status, out[0]

@@ -1,4 +1,4 @@
-"""``tempi explain``: what it prints, writes and draws."""
+"""``tempi explain``: its text, JSON and pictures."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_the_least_is_chosen_and_the_library_only_when_nobody_is_well_below(mode
 
 
 def least(seconds: dict[str, float]) -> str:
-    """The library only where nobody else is well below it."""
+    """The library is chosen only if no other method is well below it."""
     own = {name: value for name, value in seconds.items() if name != "library"}
     best = min(own, key=lambda name: own[name])
     return "library" if own[best] >= 0.97 * seconds.get("library", math.inf) else best
@@ -167,9 +167,9 @@ def test_packing_is_one_sides_part_and_the_least_is_chosen(model: predict.Model,
 
 
 @pytest.mark.parametrize(("whole", "stretches"), [(1 << 24, 1), (1 << 24, 16), (1 << 24, 256), (1 << 20, 16)])
-def test_a_part_of_a_message_is_copied_in_its_stretches(model: predict.Model, whole: int, stretches: int) -> None:
+def test_a_part_of_a_message_is_copied_in_its_segments(model: predict.Model, whole: int, stretches: int) -> None:
     """What is pipelined is cut where the whole message is."""
-    size = whole // 16  # with these numbers all that is looked up is a node
+    size = whole // 16  # with these numbers every lookup hits a node
     layout, _kept = vector(size, 8, 16)
     told = model.predict_device(layout, size, "pack", whole=whole, stretches=stretches)
     assert told is not None

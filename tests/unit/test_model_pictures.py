@@ -94,7 +94,7 @@ COLUMN = grid.Column("regular", 8, 16)
 EVEN = {"library_message": 4.0, "contiguous": 1.0, "stage_pack": 1.0, "stage_unpack": 1.0}
 
 
-def test_a_slice_is_what_a_point_is_told_apart_by() -> None:
+def test_a_slice_has_the_distinguishing_fields_of_a_point() -> None:
     found = survey.slices(calibration(EVEN))
     assert [dict(each.names) for each in found] == [
         {"quantity": "stage_pack"},

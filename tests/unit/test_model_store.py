@@ -1,4 +1,4 @@
-"""Calibrations on disk: round trips, what is refused, and damage of every kind."""
+"""Calibrations on disk: round trips, refused files, and damage of every kind."""
 
 from __future__ import annotations
 

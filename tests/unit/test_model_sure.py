@@ -77,7 +77,7 @@ def test_what_was_measured_once_is_taken_for_as_noisy_as_the_rest() -> None:
     ]
     found = {choice.column: choice for choice in sure.choices(calibration([*noisy, *once]))}
     assert found[COLUMN].doubtful
-    assert only(once).flips == 0.0  # nothing tells of any noise
+    assert only(once).flips == 0.0  # no information about noise
 
 
 def test_packs_are_judged_beside_messages() -> None:

@@ -50,7 +50,7 @@ def test_all_fragments_of_a_small_layout(name: str, count: int) -> None:
 
 
 def _random(rng: random.Random, depth: int) -> Hand:
-    """Boxes nested at random: leaves, vectors, structs and tables of what is one level further in."""
+    """Boxes nested at random: leaves, vectors, structs and tables of boxes one level further in."""
     if depth == 0:
         return Hand.of([Box(run=rng.choice((1, 2, 3, 4, 7, 8, 12, 16, 17, 33, 64, 65, 130)))])
     inner = _random(rng, depth - 1)

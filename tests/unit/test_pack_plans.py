@@ -1,4 +1,4 @@
-"""The plan that a layout keeps for one element: the same bytes the first time, again, and at another level."""
+"""The cached plan of a layout for one element: the same bytes the first time, again, and on another ISA."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def both_ways(layout: object, tree: oracle.Tree) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_kept_plan_copies_what_the_type_map_says(name: str) -> None:
+def test_a_cached_plan_copies_the_bytes_of_the_type_map(name: str) -> None:
     with canonical(KEPT[name]) as made:
         layout = ffi.cast("tempi_layout *", int(ffi.cast("uintptr_t", made)))
         assert layout.kept != ffi.NULL

@@ -1,4 +1,4 @@
-"""Which ranks share a node: the board in shared memory and the launcher's variables, under the sanitizers."""
+"""Which ranks share a node: the node registry in shared memory and the launcher's variables, under the sanitizers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def told(driver: Path, *words: object, fds: Any = (), **variables: str) -> str:
     return done.stdout.strip()
 
 
-# -- the board --------------------------------------------------------------------------------------------------
+# -- the node registry ------------------------------------------------------------------------------------------
 
 
 def test_every_rank_is_seen_and_the_last_one_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
 
 
 def name_of(job: str) -> str:
-    """By the rule that node_registry.c states: the job's FNV-1a."""
+    """By the rule in node_registry.c: FNV-1a of the job."""
     total = 0xCBF29CE484222325
     for byte in job.encode():
         total = (total ^ byte) * 0x100000001B3 % (1 << 64)
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_ours_alone_is_refused(driver: Path, tmp_path: Path) 
     assert (tmp_path / "target").read_bytes() == b""
 
 
-def test_without_shared_memory_there_is_no_board(driver: Path, tmp_path: Path) -> None:
+def test_without_shared_memory_there_is_no_node_registry(driver: Path, tmp_path: Path) -> None:
     assert told(driver, "board", tmp_path / "none", "job", 0, 4) == "no board"
 
 
@@ -120,7 +120,7 @@ def test_ranks_of_the_node_are_counted_by_each_launcher(driver: Path) -> None:
 
 @pytest.mark.parametrize("variables", [HYDRA, OPENMPI, SLURM], ids=["hydra", "openmpi", "slurm"])
 def test_variables_of_another_job_do_not_count(driver: Path, variables: dict[str, str]) -> None:
-    """Inherited by what a rank starts: its own rank or size is another one."""
+    """Inherited by a rank's child processes: its own rank or size differs."""
     assert told(driver, "launcher", 0, 4, **variables) == "0"
     assert told(driver, "launcher", 1, 2, **variables) == "0"
 
@@ -154,7 +154,7 @@ def test_a_pmi_job_is_named_by_the_process_behind_its_socket(driver: Path) -> No
     assert told(driver, "launcher", 1, 4, **HYDRA | {"PMI_FD": "0"}) == "2"  # no socket
 
 
-# -- how far the others are -------------------------------------------------------------------------------------
+# -- locality of the peers --------------------------------------------------------------------------------------
 
 
 def test_every_rank_has_a_line_of_its_own(driver: Path, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def looked(distance: Path, words: str) -> str:
     return told(distance, *words.split())
 
 
-def test_a_rank_is_far_by_the_majority_of_the_last_looks(distance: Path) -> None:
+def test_the_majority_of_the_last_probes_decides_the_locality(distance: Path) -> None:
     assert looked(distance, "? w l120 ? w l30 ? w l120 ?") == "near far near far 3 3"
     assert looked(distance, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "near far 8 1"
     assert looked(distance, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "far near 8 2"
@@ -176,14 +176,14 @@ def test_a_line_that_was_not_written_since_tells_nothing(distance: Path) -> None
     assert looked(distance, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "near far far 6 1"
 
 
-def test_messages_look_often_until_it_is_known_and_seldom_then(distance: Path) -> None:
+def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(distance: Path) -> None:
     assert looked(distance, "a1") == "1 0"
     assert looked(distance, "a21") == "5 0"
     assert looked(distance, "a150") == "6 0"
     assert looked(distance, "a151") == "7 0"
 
 
-def test_long_messages_look_more_often(distance: Path) -> None:
+def test_long_messages_probe_more_often(distance: Path) -> None:
     assert looked(distance, "a21 b4000 a65") == "6 0"
     assert looked(distance, "a21 b65536 a8") == "7 0"  # each counts as 17
     assert looked(distance, "a21 b1048576 a10") == "15 0"

@@ -61,7 +61,7 @@ def test_compilers_that_fail_are_one_line(tmp_path: Path) -> None:
     assert kernels.compile_with(str(failing), tmp_path, tmp_path / "out") == "AttributeError: no x"
 
 
-def test_the_reason_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = build.kernels()
     monkeypatch.setattr(kernels.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(kernels, "SHIPPED", tmp_path / "none")
@@ -103,7 +103,7 @@ PARENT = (
 
 
 def told(tmp_path: Path, kind: str) -> str:
-    """The standard error of a program that keeps what its child prints to itself, as pip does."""
+    """The standard error of a program that captures its child's output, as pip does."""
     command = [sys.executable, "-c", PARENT, str(ROOT / "scripts" / "backend"), CHILD]
     if kind == "pipe":
         return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr

@@ -1,4 +1,4 @@
-"""The built-in rule: where it must act and where it must not, by what was measured (docs/benchmarks.md)."""
+"""The built-in rule: where measurements require that it acts, and where not (docs/benchmarks.md)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_open_mpi_is_left_alone_where_its_pieces_overlap(text: str, sizes: dict[
         (FIELD, 4 * MIB),
     ],
 )
-def test_between_far_ranks_open_mpis_pieces_pay_later(text: str, last: int) -> None:
+def test_between_other_llc_ranks_open_mpis_pieces_pay_later(text: str, last: int) -> None:
     for operation in (SEND, RECEIVE):
         for nbytes in (12 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 3 * MIB):
             assert acts(OPENMPI, text, nbytes, operation, "far") == (nbytes <= last)

@@ -1,4 +1,4 @@
-"""Host memory for stretches of addresses far apart (csrc/transfer/sparse_mapping.c)."""
+"""Host memory for distant segments of addresses (csrc/transfer/sparse_mapping.c)."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def joined(sparse: Any, *stretches: tuple[int, int]) -> list[tuple[int, int]]:
     return [(sparse.of[i].low, sparse.of[i].high) for i in range(n)]
 
 
-def test_stretches_are_of_whole_pages_and_in_order(sparse: Any) -> None:
+def test_segments_are_whole_pages_and_in_order(sparse: Any) -> None:
     found = joined(sparse, (5 * TIB + 1, 5 * TIB + 2), (TIB - 1, TIB + PAGE + 1))
     assert found == [(TIB - PAGE, TIB + 2 * PAGE), (5 * TIB, 5 * TIB + PAGE)]
 
 
-def test_near_ones_are_one_and_one_within_another_changes_nothing(sparse: Any) -> None:
+def test_close_segments_are_merged_and_nested_ones_change_nothing(sparse: Any) -> None:
     found = joined(sparse, (TIB, TIB + 9 * PAGE), (TIB + PAGE, TIB + 2 * PAGE), (TIB + 30 * PAGE, TIB + 31 * PAGE))
     assert found == [(TIB, TIB + 31 * PAGE)]
     inner = joined(sparse, (5 * TIB, 5 * TIB + 9 * PAGE), (5 * TIB + PAGE, 5 * TIB + 2 * PAGE))
     assert inner == [(TIB, TIB + 31 * PAGE), (5 * TIB, 5 * TIB + 9 * PAGE)]
 
 
-def test_all_stretches_are_mapped_at_one_shift(sparse: Any) -> None:
+def test_all_segments_are_mapped_at_one_shift(sparse: Any) -> None:
     places = joined(sparse, *((i * TIB, i * TIB + 3 * PAGE) for i in (20, 40, 60)))
     assert lib.tempi_sparse_map(sparse) == 0
     assert sparse.shift % PAGE == 0

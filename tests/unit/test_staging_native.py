@@ -36,7 +36,7 @@ def build(driver: str, sanitizer: str, into: Path) -> Path:
     [("staging_driver", "address"), ("thread_cache_driver", "address"), ("thread_cache_driver", "thread")],
 )
 def test_sanitizers_find_nothing(driver: str, sanitizer: str, tmp_path: Path) -> None:
-    """Leaks are looked for when the program ends."""
+    """Leaks are checked at program exit."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
     program = build(driver, sanitizer, tmp_path)

@@ -216,7 +216,7 @@ def test_bounced_buffers_that_one_can_check_by_eye() -> None:
 
 
 def test_every_typed_buffer_is_carried_or_counted() -> None:
-    """What tempi leaves to the library whatever its datatype is counted by function; what it may carry, by reason."""
+    """Calls that tempi always leaves to the library are counted by function; those it may handle, by reason."""
     typed = {row.name for row in ROWS.values() if row.exported and any(buffer.type for buffer in row.buffers)}
     counted = {row.name for row in emit_fallback.counted_rows()}
     carried = overlay.ACTED - overlay.NEVER_CARRIED
@@ -225,7 +225,7 @@ def test_every_typed_buffer_is_carried_or_counted() -> None:
     assert not counted & {"Send", "Sendrecv_replace", "Mrecv", "Pack", "Barrier"}
 
 
-def test_predefined_types_cost_a_look() -> None:
+def test_predefined_types_cost_a_lookup() -> None:
     assert emit_fallback.condition(ROWS["Gather"]) == "!tempi_type_named(sendtype) || !tempi_type_named(recvtype)"
     assert "target_datatype" in emit_fallback.condition(ROWS["Put"])
     assert emit_fallback.condition(ROWS["Alltoallw"]) == ""

@@ -40,7 +40,7 @@ def model(tmp_path: Path) -> predict.Model:
 
 
 def vector(size: int, run: int, stride: int) -> tuple[object, object]:
-    """The engine's layout, and what keeps it alive."""
+    """The engine's layout, and the object that keeps it alive."""
     kept = parse(f"hvector({size // run},1,{stride},contiguous({run},BYTE))")
     return kept.canonical(), kept
 
@@ -247,7 +247,7 @@ def test_fields_of_structs_and_runs_of_unlike_lengths_have_factors(tmp_path: Pat
 
 
 @pytest.mark.parametrize("measured", [("node",), ("far",), ("node", "far")])
-def test_near_and_far_ranks_of_a_node_stand_in_for_each_other(tmp_path: Path, measured: tuple[str, ...]) -> None:
+def test_same_and_other_llc_ranks_of_a_node_stand_in_for_each_other(tmp_path: Path, measured: tuple[str, ...]) -> None:
     own = [p for p in points() if p.peer is None]
     for factor, peer in enumerate(measured, 1):
         own += [replace(p, peer=peer, seconds=(factor * p.seconds[0],) * 9) for p in points() if p.peer == "node"]

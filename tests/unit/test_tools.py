@@ -1,4 +1,4 @@
-"""What `make test` and `make gpu` run, and what the latter says where there is no GPU."""
+"""The steps of `make test` and `make gpu`, and the latter's message without a GPU."""
 
 from __future__ import annotations
 
@@ -126,14 +126,14 @@ def no_gpu() -> None:
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_no_gpu_is_told_before_anything_is_built() -> None:
+def test_a_missing_gpu_is_reported_before_anything_is_built() -> None:
     done = run(str(ROOT / "scripts" / "gpu-here"), PYTHON=sys.executable)
     assert done.returncode == 1
     assert "no NVIDIA GPU can be used here; `make gpu GPU=emulated`" in done.stderr
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_no_gpu_is_told_before_anything_is_run() -> None:
+def test_a_missing_gpu_is_reported_before_anything_is_run() -> None:
     done = run(sys.executable, "-P", str(ROOT / "tests" / "tools" / "gpu.py"), sys.prefix)
     assert done.returncode == 2
     assert "no NVIDIA GPU here" in done.stderr

@@ -1,6 +1,6 @@
-/* thread_cache_driver.c: threads that take short staging buffers and records, hand some of them to
- * one another, and count. Afterwards nothing is lost, nothing counted twice, and what the ended
- * threads kept is back in the pools. Exits with 1 at the first error. */
+/* thread_cache_driver.c: threads that take short staging buffers and records, pass some of them to
+ * one another, and count. At the end nothing is lost, nothing is counted twice, and the caches of
+ * the ended threads are back in the pools. Exits with 1 at the first error. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void tempi_layout_release(const tempi_layout *layout)
     (void)layout;
 }
 
-enum { THREADS = 4, ROUNDS = 8, STEPS = 4000, HELD = 40 }; /* more are held than a thread keeps */
+enum { THREADS = 4, ROUNDS = 8, STEPS = 4000, HELD = 40 }; /* more in use than a thread caches */
 
 static _Atomic(void *) swapped; /* a buffer that one thread took and another gives back */
 

@@ -1,4 +1,4 @@
-/* Plain copies between memories of any kinds. */
+/* Contiguous copies between memories of any kinds. */
 #include "cases.h"
 #include "cuda/backend.h"
 #include "cuda/driver.h"

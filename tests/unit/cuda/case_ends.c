@@ -29,8 +29,7 @@ void case_buffers_are_kept_within_bounds(const char *library)
     CHECK(tempi_cuda_pool_put(a) && tempi_cuda_buffer_get(0, 600 << 10) == a &&
           tempi_cuda_pool_put(a));
     const int live = driver->live;
-    char *d =
-        tempi_cuda_buffer_get(0, 1 << 20); /* exactly the bound: what is cached goes back for it */
+    char *d = tempi_cuda_buffer_get(0, 1 << 20); /* exactly the bound: frees cached memory for it */
     CHECK(d && driver->live == live && tempi_cuda_pool_put(d) && tempi_cuda_pool_put(b));
     CHECK(tempi_cuda_pool_used() == 0 && tempi_cuda_pool_cached() > 0);
     driver->room = 0;
@@ -137,7 +136,7 @@ static int left_behind(void)
     return driver->live;
 }
 
-/* In a child of its own, which alarm(2) ends if it hangs. Returns whether the call was reached. */
+/* In a child process, which alarm(2) kills if it hangs. Returns whether the call was reached. */
 static int one_failure(int at, int with, int *failures)
 {
     int status;
@@ -274,8 +273,8 @@ void case_a_lost_device_ends_the_gpu_path(const char *library)
     tempi_pack_wait(&waiting);
     CHECK(tempi_pack_error(&waiting) == TEMPI_ERR_DEVICE);
     CHECK(tempi_pack_submit(&op, 1, &late) == TEMPI_ERR_DEVICE);
-    /* Nobody can be asked: what the CPU reaches, as the fake's memory, is the host's, the rest was
-     * a device's. */
+    /* The driver is lost: memory that the CPU can access, like the fake's, counts as the host's,
+     * all other memory as a device's. */
     void *beyond = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(tempi_memory_of(op.mem) == TEMPI_MEMORY_HOST &&
           tempi_memory_of(beyond) == TEMPI_MEMORY_DEVICE);

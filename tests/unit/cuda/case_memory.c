@@ -1,4 +1,4 @@
-/* Whose bytes are these, and what does asking cost? */
+/* The kind of memory at an address, and the cost of the query. */
 #include "base/config.h"
 #include "cases.h"
 #include "cuda/driver.h"

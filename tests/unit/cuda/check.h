@@ -1,4 +1,4 @@
-/* check.h: what the programs that test csrc/cuda over the fake driver share. */
+/* check.h: shared by the programs that test csrc/cuda on the fake driver. */
 #ifndef TEMPI_CUDA_CHECK_H
 #define TEMPI_CUDA_CHECK_H
 #include "fake.h"

@@ -1,5 +1,5 @@
-/* fake.c: see fake.h. One lock; streams are arrays of operations, run in order, and as far as a
- * wait for an event of another stream needs. */
+/* fake.c: see fake.h. One lock; streams are arrays of operations, run in order, only as far as
+ * a wait for another stream's event requires. */
 #include "fake.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ typedef struct operation {
     int kind;
     void *dst;
     const void *src;
-    void *owned; /* what is freed after it ran */
+    void *owned; /* freed after it ran */
     size_t n;
     uint64_t params[FAKE_PARAMS];
     struct stream *other;
