@@ -37,8 +37,8 @@ def test_times_correct_the_tables(tmp_path: Path, sanitizer: str) -> None:
         pytest.skip("no gcc here")
     program = tmp_path / "online_tuning_driver"
     (tmp_path / "table_format.h").write_text(emit_format.header())
-    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread")
-    flags += (f"-I{CSRC}", f"-I{tmp_path}")
+    warnings = ("-Wall", "-Wextra", "-Werror")
+    flags = ("-std=c11", "-D_GNU_SOURCE", *warnings, f"-I{CSRC}", f"-I{tmp_path}", "-O1", "-g", "-pthread")
     sources = [HERE / "online_tuning_driver.c"]
     sources += [CSRC / folder / f"{name}.c" for folder, names in (("base", BASE), ("choose", CHOOSE)) for name in names]
     sanitize = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
