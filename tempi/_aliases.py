@@ -14,9 +14,9 @@ __all__ = ["COUNTERS", "Counters", "current", "renamed"]
 #: Former name: current name.
 COUNTERS = MappingProxyType(
     {
-        "known_wrong": "quirks",
         "distance_looks": "locality_probes",
         "distance_moves": "locality_changes",
+        "known_wrong": "quirks",
         "left_argument": "fallback_argument",
         "left_aware": "fallback_cuda_aware",
         "left_disabled": "fallback_disabled",

@@ -14,7 +14,7 @@ from tempi import _engine
 
 KIB = 1 << 10
 DECLARED = """
-typedef struct { uint64_t known, ours, decided, open; uint32_t epoch, looks; } tempi_choices;
+typedef struct { uint64_t known, ours, decided, open; uint32_t epoch, queries; } tempi_choices;
 typedef struct { void *trial; int way; double begun; } tempi_sample;
 bool tempi_autotune_acts(void *trials, tempi_choices *choices, int64_t bytes, bool guess, tempi_sample *sample);
 void tempi_autotune_note(tempi_sample *sample, bool counts);
@@ -30,7 +30,7 @@ def test_the_declarations_are_those_of_the_header() -> None:
     csrc = Path(__file__).resolve().parents[2] / "csrc" / "choose"
     choices = (csrc / "model.h").read_text().split("typedef struct tempi_choices {")[1].split("}")[0]
     assert [line.split(";")[0].split()[-1] for line in choices.splitlines() if ";" in line] == [
-        *("known", "ours", "decided", "open", "epoch", "looks")
+        *("known", "ours", "decided", "open", "epoch", "queries")
     ]
 
 
