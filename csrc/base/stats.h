@@ -16,32 +16,32 @@
     X(packed_bytes, "bytes in them")                                                               \
     X(unpacks, "MPI_Unpack calls served by tempi")                                                 \
     X(unpacked_bytes, "bytes in them")                                                             \
-    X(runs, "separate contiguous copies that these took in all")                                   \
-    X(deferred, "sends that waited in the queue for their pack")                                   \
-    X(types, "datatypes of the program whose layout was worked out")                               \
-    X(calls_seen, "calls with a derived datatype that tempi looked at")                            \
-    X(model_choices, "choices that were predicted from the calibrated tables, each then kept")      \
-    X(model_outside, "of these, how many for messages larger than any that was calibrated")        \
+    X(runs, "contiguous runs copied by them")                                   \
+    X(deferred, "sends deferred until their pack was done")                                   \
+    X(types, "datatypes of the program that were decoded")                               \
+    X(calls_seen, "calls with a derived datatype that tempi examined")                            \
+    X(model_choices, "choices predicted from the calibrated tables (each is then cached)")      \
+    X(model_outside, "of these, for messages larger than any that was calibrated")        \
     X(model_samples, "times of real work that corrected the tables (TEMPI_MODEL_UPDATE)")            \
-    X(model_again, "choices that were predicted once more after a correction")                     \
-    X(model_changed, "of these, how many came out otherwise")                                      \
-    X(model_tried, "calls that went the way that was not chosen, to be timed")                     \
-    X(kernels_tuned, "shapes for which the fastest kernel was found out on real calls (TEMPI_AUTOTUNE)") \
-    X(kernels_changed, "of these, how many take another kernel than the default")                  \
-    X(packs_tuned, "types and sizes for which MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
-    X(packs_changed, "of these, how many go another way than the built-in rule says")              \
-    X(locality_probes, "looks at how far another rank of this node is (TEMPI_LOCALITY)")              \
-    X(locality_changes, "of these, how many found it come near or gone far")                         \
+    X(model_again, "choices predicted again after a correction")                     \
+    X(model_changed, "of these, choices that changed")                                      \
+    X(model_tried, "calls by the method that was not chosen, to time it")                     \
+    X(kernels_tuned, "shapes whose fastest kernel was measured on real calls (TEMPI_AUTOTUNE)") \
+    X(kernels_changed, "of these, shapes with another kernel than the default")                  \
+    X(packs_tuned, "types and sizes whose MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
+    X(packs_changed, "of these, decided against the tables or the built-in rule")              \
+    X(locality_probes, "probes of the locality of another rank of this node (TEMPI_LOCALITY)")              \
+    X(locality_changes, "locality class changes")                         \
     X(fallback_rule, "left to the library: it is expected to be as fast")                              \
     X(fallback_disabled, "left to the library: tempi was disabled by the thread")                      \
-    X(fallback_stage, "left to the library: staging would pass TEMPI_STAGE_MAX")                       \
-    X(fallback_memory, "left to the library: the buffer is not plain host memory")                     \
+    X(fallback_stage, "left to the library: staging would exceed TEMPI_STAGE_MAX")                       \
+    X(fallback_memory, "left to the library: the buffer is not pageable host memory")                     \
     X(fallback_type, "left to the library: a datatype that tempi could not decode or was not committed") \
     X(fallback_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
-    X(fallback_function, "left to the library: calls with a derived datatype of functions that tempi does not act in") \
-    X(fallback_argument, "left to the library: an argument that it should judge")                      \
+    X(fallback_function, "left to the library: calls with a derived datatype of functions that tempi does not accelerate") \
+    X(fallback_argument, "left to the library: an argument that it has to check")                      \
     X(quirks, "messages of a class that this library is known to pack or carry wrongly")           \
-    X(stage_peak, "largest staging memory in use by one rank, bytes, plain and pinned")           \
+    X(stage_peak, "largest staging memory in use by one rank, bytes, pageable and pinned")           \
     X(device_packs, "packs done by a device")                                                      \
     X(device_packed_bytes, "bytes in them")                                                        \
     X(device_unpacks, "unpacks done by a device")                                                  \
@@ -50,30 +50,30 @@
     X(device_copies, "copies by the CUDA driver")                                                  \
     X(device_copied_bytes, "bytes in them")                                                        \
     X(staged_bytes, "bytes of messages that went through a device buffer to or from the host")     \
-    X(pointer_queries, "addresses that the CUDA driver was asked about")                           \
+    X(pointer_queries, "pointer queries to the CUDA driver")                           \
     X(refused_device_memory, "device buffers refused: TEMPI_DEVICE_MAX, or the device is full")    \
-    X(refused_pinned_memory, "pinned buffers refused: TEMPI_STAGE_MAX, or memory is out")          \
+    X(refused_pinned_memory, "pinned buffers refused: TEMPI_STAGE_MAX, or out of memory")          \
     X(refused_kernels, "device operations refused: no kernels for the device")                     \
     X(cuda_failures, "calls to the CUDA driver that failed")                                       \
-    X(cuda_repeated, "launches that failed and were made once more")                               \
+    X(cuda_repeated, "launches that failed and were repeated")                               \
     X(cuda_lost, "devices lost: the GPU path is off from then on")                                 \
-    X(contexts, "CUDA contexts of the program's own that memory was met in")                       \
+    X(contexts, "CUDA contexts made by the program whose memory was used")                       \
     X(contexts_gone, "of these, destroyed by the program before MPI ended")                        \
-    X(fallback_cuda_aware, "left to the library: device memory without gaps, which it takes itself")          \
+    X(fallback_cuda_aware, "left to the library: contiguous device memory on a CUDA-aware library")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
-    X(method_changed, "messages of device memory that took another method, because buffers were out")  \
+    X(method_changed, "messages of device memory by another method, because buffers ran out")  \
     X(method_device, "messages, packs and unpacks of device memory by kernels that work in device memory") \
-    X(method_oneshot, "likewise, by kernels that reach host memory themselves")                    \
+    X(method_oneshot, "likewise, by kernels that access host memory")                    \
     X(method_staged, "likewise, through a device buffer and a copy")                               \
     X(method_pipelined, "likewise, in pieces")                                                     \
-    X(bounced, "calls on device memory that went through host memory: the library takes no device addresses") \
+    X(bounced, "calls on device memory that used bounce buffers: the library is not CUDA-aware") \
     X(bounced_bytes, "bytes copied for them, in and out")                                          \
-    X(bounce_errors, "of these, how many ended with an error: out of memory, a device, or not possible") \
+    X(bounce_errors, "of these, ended with an error: out of memory, a device, or not possible") \
     X(mixed, "messages whose bytes lie in several memories")                                      \
     X(self_moves, "messages to oneself that went from strided memory to strided memory")          \
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
-    X(check_failures, "of these, how many differed")
+    X(check_failures, "of these, differences found")
 /* clang-format on */
 
 #define TEMPI_STATS_ENUM(name, help) TEMPI_STAT_##name,

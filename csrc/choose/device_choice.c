@@ -69,7 +69,7 @@ static const tempi_model *open_own(const tempi_machine *machine)
     if (!model)
         refuse(path, fault);
     else
-        TEMPI_LOG(TEMPI_LOG_INFO, "device memory is chosen for by %s%s", path,
+        TEMPI_LOG(TEMPI_LOG_INFO, "method tables for device memory: %s%s", path,
                   machine->emulated ? ", measured on the EMULATED device (CUDA on the CPU)" : "");
     return model;
 }

@@ -60,7 +60,8 @@ void tempi_tuning_start(const tempi_model *model)
         return;
     tuning.cells = calloc(CELLS, sizeof *tuning.cells);
     if (!tuning.cells) {
-        TEMPI_LOG(TEMPI_LOG_WARN, "TEMPI_MODEL_UPDATE: out of memory; the tables stay as they are");
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "TEMPI_MODEL_UPDATE: out of memory; the tables are not corrected");
         return;
     }
     tuning.model = model;

@@ -60,7 +60,7 @@ static int add(int place, int ordinal, tempi_cuda_context context)
 {
     if (place == TEMPI_CUDA_NO_PLACE) {
         TEMPI_WARN_ONCE(
-            "more than %d contexts at a time: memory of further ones is left to the MPI library",
+            "more than %d CUDA contexts in use: memory of the others is left to the MPI library",
             TEMPI_CUDA_DEVICES - TEMPI_CUDA_ORDINALS);
         return place;
     }

@@ -89,15 +89,14 @@ static void start(bool seen)
     int rank = 0;
     if (life.world && !packs_type_map_bytes()) {
         TEMPI_LOG(TEMPI_LOG_WARN,
-                  "this MPI library does not pack plainly: all messages are left to it");
+                  "MPI_Pack of this library adds headers or converts data: tempi is off");
         return;
     }
     if (life.world && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS)
         rank = 0;
     tempi_model_start(version, rank == 0);
     if (tempi_types_start(library) != MPI_SUCCESS) {
-        TEMPI_LOG(TEMPI_LOG_WARN,
-                  "this MPI library gives no type attributes: all messages are left to it");
+        TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library has no type attributes: tempi is off");
         return;
     }
     tempi_loopback_start(seen && life.world);

@@ -328,7 +328,7 @@ int tempi_bounce_attach(tempi_bounce *bounce, int rc, MPI_Request *request)
     if (!done && record_of(bounce, &tempi_bounce_ops, *request))
         return MPI_SUCCESS;
     if (!done)
-        TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
+        TEMPI_WARN_ONCE("out of memory: cannot track a request; waiting for the operation instead");
     while (!done)
         done = completed(*request);
     tempi_bounce_unlist(bounce);

@@ -293,9 +293,8 @@ static void start(void)
             tempi_node_registry_lines(peers.registry),
             peers.one_node ? rank : tempi_node_registry_own(peers.registry), job.local);
     if (!peers.one_node && !peers.registry)
-        TEMPI_LOG(
-            TEMPI_LOG_INFO,
-            "which ranks share this node is not known: every other rank counts as on another");
+        TEMPI_LOG(TEMPI_LOG_INFO,
+                  "cannot find the ranks of this node: every other rank is treated as remote");
     peers.started = true;
 }
 

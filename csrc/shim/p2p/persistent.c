@@ -24,7 +24,7 @@ static bool track(tempi_message *message, bool receives, MPI_Comm comm, MPI_Requ
             return true;
         tempi_request_unrecord(record, message);
     }
-    TEMPI_WARN_ONCE("out of memory for a persistent request: it is left to the library");
+    TEMPI_WARN_ONCE("out of memory: cannot track a persistent request; it is left to the library");
     tempi_lib.Request_free(request);
     tempi_message_drop(message);
     return false;

@@ -98,7 +98,7 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, M
             return MPI_SUCCESS;
         tempi_request_unrecord(record, message);
     }
-    TEMPI_WARN_ONCE("out of memory for a request record: waiting for the operation instead");
+    TEMPI_WARN_ONCE("out of memory: cannot track a request; waiting for the operation instead");
     const int rc = finish_now(message, receives, comm, *request);
     tempi_message_drop(message);
     return rc;
