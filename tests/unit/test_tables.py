@@ -114,6 +114,18 @@ def test_the_choice_is_the_least_prediction_less_the_margin(model: predict.Model
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize(("own", "acts"), [(0.95, True), (0.98, False), (1.02, False)])
+def test_within_the_margin_the_library_keeps_the_call(tmp_path: Path, own: float, acts: bool) -> None:
+    factors = {"library_pack": 1.0, "own_pack": own}
+    made = [store.Point(q, COLUMNS[0], n, None, (1e-9 * n * f,) * 9) for q, f in factors.items() for n in SIZES]
+    path = tmp_path / "model.table"
+    path.write_bytes(store.table_of(store.Calibration(HERE, tuple(made))))
+    layout, _kept = vector(4096, COLUMNS[0].run, COLUMNS[0].stride)
+    told = predict.Model(path).predict(layout, 4096, "pack")
+    assert told is not None
+    assert told.acts is acts
+
+
 def test_without_tables_nothing_is_predicted(model: predict.Model) -> None:
     layout, _kept = vector(4096, 8, 512)
     assert model.predict(layout, 4096, peer="other") is None
