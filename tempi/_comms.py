@@ -84,7 +84,11 @@ def adopt(found: Any) -> Any:
     for plain, constant, _ in _constants:
         if found is plain:
             return constant
-    return cls(found)
+    try:
+        return cls(found)
+    except TypeError:
+        # Open MPI 5.0.11 says of a distributed graph made from a Cartesian communicator that it is Cartesian.
+        return found
 
 
 def _sending(method: _Method) -> _Method:

@@ -11,7 +11,7 @@ extern char **environ;
 
 tempi_settings tempi_config;
 
-typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, LOCALITY, METHOD, ELSEWHERE } value_kind;
+typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, LOCALITY, COLLECTIVES, METHOD, ELSEWHERE } value_kind;
 
 typedef struct variable {
     const char *name;
@@ -36,6 +36,9 @@ static const variable variables[] = {
      "write these statistics to this file at MPI_Finalize, as JSON; set it on all ranks or on none"},
     {"TEMPI_TRACE", TEXT, &tempi_config.trace,
      "write a Chrome trace to this file, with the rank appended"},
+    {"TEMPI_COLLECTIVES", COLLECTIVES, &tempi_config.collectives,
+     "auto: MPI_Alltoallw and MPI_Neighbor_alltoallw between processes of a node that run tempi go through shared "
+     "memory (default); library: they are left to the library"},
     {"TEMPI_STAGE_MAX", BYTES, &tempi_config.stage_max,
      "bound on staging memory of a process, bytes with optional K, M or G (default: the smaller of "
      "256M and 5% of memory); larger messages go to the library"},
@@ -162,6 +165,7 @@ static bool bytes_of(const char *text, int64_t *out)
 }
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
+static const char *const collectives[] = {"auto", "library", NULL};
 static const char *const localities[] = {"auto", "same-llc", "other-llc", NULL};
 
 /* The host method cannot be set: host kernels do not reach device memory. */
@@ -194,6 +198,7 @@ static bool parse(const variable *v, const char *text)
     case NUMBER: return bytes_of(text, v->target);
     case LOG_LEVEL: return word_of(text, log_levels, v->target);
     case LOCALITY: return word_of(text, localities, v->target);
+    case COLLECTIVES: return word_of(text, collectives, v->target);
     case METHOD: return method_of(text, v->target);
     case ELSEWHERE: return true;
     }

@@ -32,10 +32,13 @@ typedef struct tempi_settings {
     /* Where no table decides, measure the alternatives on the program's own calls. */
     bool autotune;
     int locality;      /* TEMPI_LOCALITY_*, for all ranks of this node */
+    int collectives;   /* TEMPI_COLLECTIVES_* */
     const char *trace; /* file name of the Chrome trace, or NULL */
 } tempi_settings;
 
 enum { TEMPI_LOCALITY_AUTO, TEMPI_LOCALITY_SAME_LLC, TEMPI_LOCALITY_OTHER_LLC };
+
+enum { TEMPI_COLLECTIVES_AUTO, TEMPI_COLLECTIVES_LIBRARY };
 
 extern tempi_settings tempi_config;
 

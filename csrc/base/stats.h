@@ -17,6 +17,9 @@
     X(unpacks, "MPI_Unpack calls served by tempi")                                                 \
     X(unpacked_bytes, "bytes in them")                                                             \
     X(runs, "contiguous runs copied by them")                                   \
+    X(collectives, "calls of collectives carried through shared memory (TEMPI_COLLECTIVES)")      \
+    X(collective_bytes, "bytes that this process sent in them, to itself too")                     \
+    X(refused_shared_memory, "communicators without shared memory, whose collectives are the library's") \
     X(deferred, "sends deferred until their pack was done")                                   \
     X(types, "datatypes of the program that were decoded")                               \
     X(calls_seen, "calls with a derived datatype that tempi examined")                            \

@@ -10,6 +10,7 @@
 #include "interposer/interposer.h"
 #include "memory/kind.h"
 #include "shim/bounce/bounce.h"
+#include "shim/coll/collective.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/comm/cuda_aware.h"
 #include "shim/comm/peer_class.h"
@@ -80,7 +81,8 @@ static void after_fork(void)
     tempi_cuda_after_fork();
 }
 
-static void start(bool seen)
+/* False: tempi is off. */
+static bool start(bool seen)
 {
     static bool registered;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -90,14 +92,14 @@ static void start(bool seen)
     if (life.world && !packs_type_map_bytes()) {
         TEMPI_LOG(TEMPI_LOG_WARN,
                   "MPI_Pack of this library adds headers or converts data: tempi is off");
-        return;
+        return false;
     }
     if (life.world && tempi_lib.Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS)
         rank = 0;
     tempi_model_start(version, rank == 0);
     if (tempi_types_start(library) != MPI_SUCCESS) {
         TEMPI_LOG(TEMPI_LOG_WARN, "this MPI library has no type attributes: tempi is off");
-        return;
+        return false;
     }
     tempi_loopback_start(seen && life.world);
     tempi_stream_start();
@@ -106,6 +108,7 @@ static void start(bool seen)
         registered = pthread_atfork(NULL, NULL, after_fork) == 0;
     if (life.world && tempi_config.trace)
         tempi_trace_open(tempi_config.trace, rank);
+    return true;
 }
 
 static void note_thread_level(void)
@@ -130,8 +133,10 @@ static void world_began(bool seen)
     tempi_deferred_learn_tags();
     tempi_cuda_aware_learn();
     tempi_shim_hooks.library_cuda_aware = library_cuda_aware;
-    start(seen);
-    tempi_peer_world_began();
+    const bool acting = start(seen);
+    tempi_peer_world_began(acting);
+    if (acting)
+        tempi_collective_start();
 }
 
 void tempi_lifecycle_loaded(void)
@@ -149,6 +154,7 @@ void tempi_lifecycle_loaded(void)
 
 int tempi_impl_Init(const struct tempi_mpi *next, int *argc, char ***argv)
 {
+    tempi_peer_register();
     const int rc = next->Init(argc, argv);
     if (rc == MPI_SUCCESS)
         world_began(true);
@@ -158,6 +164,7 @@ int tempi_impl_Init(const struct tempi_mpi *next, int *argc, char ***argv)
 int tempi_impl_Init_thread(const struct tempi_mpi *next, int *argc, char ***argv, int required,
                            int *provided)
 {
+    tempi_peer_register();
     const int rc = next->Init_thread(argc, argv, required, provided);
     if (rc == MPI_SUCCESS)
         world_began(true);
@@ -174,6 +181,7 @@ static void stop(void)
     tempi_trace_close();
     tempi_loopback_stop();
     tempi_stream_stop();
+    tempi_collective_stop();
     tempi_peer_stop();
     tempi_wire_stop();
     tempi_types_stop();
@@ -183,6 +191,7 @@ static void stop(void)
 static void clear(void)
 {
     tempi_types_clear();
+    tempi_collective_clear();
     tempi_peer_clear();
     tempi_bounce_clear();
     tempi_large_count_clear();
@@ -232,7 +241,7 @@ int tempi_impl_Session_init(const struct tempi_mpi *next, MPI_Info hints, MPI_Er
     if (rc == MPI_SUCCESS && life.sessions++ == 0 && !life.world) {
         /* The level is in the session's info, or the library's default. */
         tempi_threads_multiple = true;
-        start(false);
+        (void)start(false);
     }
     if (rc == MPI_SUCCESS)
         tempi_peer_session_began(*session);

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from table.emit_abi import NOTICE, declarable
-from table.emit_bounce import CARRIED, owner
+from table.emit_bounce import CARRIED, described, owner
 from table.emit_fallback import count_call
 from table.header import Header
-from table.overlay import EXTENSIONS, OPTIONAL, OWN_IMPLEMENTATION, REFUSED, SETTLED, SYNCHRONISES, Class, Role
+from table.overlay import (
+    COLLECTIVES,
+    EXTENSIONS,
+    OPTIONAL,
+    OWN_IMPLEMENTATION,
+    REFUSED,
+    SETTLED,
+    SYNCHRONISES,
+    Class,
+    Role,
+)
 from table.rows import Bounce, Row, Slot, slots
 
 GUARDS = {
@@ -92,6 +102,19 @@ def bounced(slot: Slot) -> str:
     return f"    if ({condition})\n        return {name}(&{table_of(slot)}, {', '.join(form.names)});\n"
 
 
+def collective(row: Row) -> str:
+    """A collective that tempi may carry: it describes the buffers as for the bounce."""
+    if row.name not in COLLECTIVES:
+        return ""
+    buffers = "".join(f"            {described(row, buffer)},\n" for buffer in row.buffers)
+    return (
+        "    if (tempi_collective_possible()) {\n        int result;\n"
+        f"        const tempi_bounce_argument buffers[] = {{\n{buffers}        }};\n"
+        f'        if (tempi_collective_carry(comm, buffers, "MPI_{row.name}", &result))\n'
+        "            return result;\n    }\n"
+    )
+
+
 def synchronised(row: Row, call: str) -> str:
     """The call completes the pending bounces of a window, or of a file."""
     if row.name == "File_close":
@@ -117,7 +140,7 @@ def forwarded_body(slot: Slot) -> str:
     body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
-    body += bounced(slot) + count_call(row, form, slot.large)
+    body += collective(row) + bounced(slot) + count_call(row, form, slot.large)
     if slot.large:
         return body + returned(row, f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})")
     call = f"{table}.{row.name}({', '.join(form.names)})"
@@ -167,6 +190,7 @@ def wrappers(header: Header) -> str:
 #include "left.h"
 #include "shim/impl.h"
 #include "shim/bounce/bounce.h"
+#include "shim/coll/collective.h"
 #include "shim/p2p/packing.h"
 #include "shim/comm/cuda_support.h"
 #include "slots.h"

@@ -200,7 +200,7 @@ AUXILIARY = frozenset(
     File_call_errhandler Win_call_errhandler
     Group_size Group_rank Group_translate_ranks Group_free Group_from_session_pset
     Topo_test Cartdim_get Cart_get Cart_shift Cart_rank Graphdims_get Graph_neighbors_count
-    Dist_graph_neighbors_count
+    Dist_graph_neighbors_count Dist_graph_neighbors Graph_neighbors
     Query_thread Is_thread_main Get_library_version Get_version Get_processor_name Wtime Pcontrol
     Alloc_mem Free_mem Info_create Info_free Info_set Info_get Op_free
     Session_init Session_finalize Isendrecv Isendrecv_replace
@@ -306,6 +306,10 @@ SYNCHRONISES = {
     "Win_unlock_all": "",
     "Win_free": "",
 }
+
+# Collectives that tempi carries if all processes of the communicator are on one node and run tempi
+# (shim/coll/collective.h); else they are the library's, and counted.
+COLLECTIVES = frozenset({"Alltoallw", "Neighbor_alltoallw"})
 
 # Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the
 # first test (shim/p2p/packing.h). The condition's arguments are the function's own.

@@ -15,6 +15,17 @@ static bool says(const char *name, int value)
     return text && *text && strtol(text, &end, 10) == value && *end == '\0';
 }
 
+static bool has(const char *name, int *value)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text)
+        return false;
+    const long found = strtol(text, &end, 10);
+    *value = (int)found;
+    return *end == '\0' && found >= 0 && found == *value;
+}
+
 static int number(const char *name)
 {
     const char *text = getenv(name);
@@ -97,6 +108,23 @@ static bool name_by_pmi(int rank, int size, char *out, size_t room)
         return false;
     return snprintf(out, room, "pmi %ld %llu %s.%s", (long)server, began(server),
                     text_of("SLURM_JOB_ID"), text_of("SLURM_STEP_ID")) < (int)room;
+}
+
+bool tempi_launcher_guess(int *rank, int *size)
+{
+    static const char *const launchers[][2] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"PMI_RANK", "PMI_SIZE"},
+        {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
+    };
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; ++i) {
+        if (!has(launchers[i][0], rank))
+            continue;
+        if (!has(launchers[i][1], size))
+            *size = 0;
+        return true;
+    }
+    return false;
 }
 
 void tempi_launcher_ask(int rank, int size, tempi_job *out)

@@ -5,6 +5,10 @@
  *     user may open.
  *  3. Allocate its memory, so that no later store can fail, and map it.
  *  4. Put the rank into the first free slot, then count it: readers read only counted slots.
+ *
+ * Agreement: the view of a member is the count that it sees when it leaves MPI_Init. A member knows
+ * another one if that one's index is below its view. Indices and views do not change any more, so
+ * all members come to the same answer; a member whose view is not yet there is in MPI_Init.
  */
 #include "topology/node_registry.h"
 #include "topology/locality.h"
@@ -12,7 +16,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +26,24 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLOTS = 4095, STALE = 3600 /* seconds; a job's ranks start within minutes of each other */ };
+enum {
+    SLOTS = 4095,
+    STALE = 3600, /* seconds; a job's ranks start within minutes of each other */
+    LAYOUT = 2    /* of the file: ranks with another version of tempi use another file */
+};
+
+enum { NO_VIEW = 0, OUTSIDE = -1 /* views of members in MPI_Init, and of those that do not join */ };
 
 typedef struct shared {
     uint32_t count;
     uint32_t slots[SLOTS]; /* rank + 1, 0: free */
+    struct {
+        int32_t process; /* 0: not yet set */
+        int32_t view;
+    } members[SLOTS + 1];
 } shared;
+
+_Static_assert(sizeof(shared) % 4096 == 0, "the lines of topology/locality.h begin on a page");
 
 struct tempi_node_registry {
     shared *memory;
@@ -41,7 +57,7 @@ struct tempi_node_registry {
 
 static uint64_t digest(const char *text)
 {
-    uint64_t sum = 0xCBF29CE484222325u; /* FNV-1a */
+    uint64_t sum = 0xCBF29CE484222325u ^ LAYOUT; /* FNV-1a */
     for (; *text; ++text)
         sum = (sum ^ (unsigned char)*text) * 0x100000001B3u;
     return sum;
@@ -107,21 +123,27 @@ static shared *map(int file, size_t bytes, ino_t *inode)
 }
 
 /* Returns the number of ranks registered by then. A rank that comes again (consecutive sessions)
- * keeps its entry. */
+ * keeps its entry; its children, which inherit its environment, get none. */
 static unsigned enter(shared *memory, int rank, int *slot)
 {
     const uint32_t own = (uint32_t)rank + 1;
+    const int32_t process = (int32_t)getpid();
     for (int i = 0; i < SLOTS; ++i) {
         uint32_t there = 0;
         *slot = i;
         if (__atomic_compare_exchange_n(&memory->slots[i], &there, own, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_ACQUIRE))
+                                        __ATOMIC_ACQUIRE)) {
+            __atomic_store_n(&memory->members[i].process, process, __ATOMIC_RELEASE);
             return __atomic_add_fetch(&memory->count, 1, __ATOMIC_ACQ_REL);
-        if (there == own)
-            return __atomic_load_n(&memory->count, __ATOMIC_ACQUIRE);
+        }
+        if (there != own)
+            continue;
+        if (__atomic_load_n(&memory->members[i].process, __ATOMIC_ACQUIRE) != process)
+            break;
+        return __atomic_load_n(&memory->count, __ATOMIC_ACQUIRE);
     }
     *slot = -1;
-    return SLOTS;
+    return 0;
 }
 
 tempi_node_registry *tempi_node_registry_join(const char *folder, const char *job, int rank,
@@ -146,9 +168,39 @@ tempi_node_registry *tempi_node_registry_join(const char *folder, const char *jo
         free(registry);
         return NULL;
     }
-    if (enter(registry->memory, rank, &registry->own) == (unsigned)local)
+    if (enter(registry->memory, rank, &registry->own) == (unsigned)local && local > 0)
         unlink(registry->path);
     return registry;
+}
+
+void tempi_node_registry_settle(tempi_node_registry *registry, bool joins)
+{
+    if (registry->own < 0)
+        return;
+    int32_t none = NO_VIEW;
+    const int32_t view = joins ? (int32_t)tempi_node_registry_count(registry) : OUTSIDE;
+    (void)__atomic_compare_exchange_n(&registry->memory->members[registry->own].view, &none, view,
+                                      false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+int tempi_node_registry_find(const tempi_node_registry *registry, int rank)
+{
+    const unsigned n = tempi_node_registry_count(registry);
+    for (unsigned i = 0; i < n; ++i)
+        if (tempi_node_registry_rank(registry, i) == rank)
+            return (int)i;
+    return -1;
+}
+
+bool tempi_node_registry_knows(const tempi_node_registry *registry, int index, int last)
+{
+    for (;;) {
+        const int32_t view = __atomic_load_n(&registry->memory->members[index].view,
+                                             __ATOMIC_ACQUIRE);
+        if (view != NO_VIEW)
+            return view > last;
+        sched_yield();
+    }
 }
 
 void tempi_node_registry_leave(tempi_node_registry *registry)

@@ -9,14 +9,28 @@
 #ifndef TEMPI_TOPOLOGY_NODE_REGISTRY_H
 #define TEMPI_TOPOLOGY_NODE_REGISTRY_H
 
+#include <stdbool.h>
+
 #define TEMPI_NODE_REGISTRY_FOLDER "/dev/shm"
 
 typedef struct tempi_node_registry tempi_node_registry;
 
-/* `local`: number of ranks that will register, 0: unknown. NULL: no usable shared memory. */
+/* `local`: number of ranks that will register, 0: unknown. NULL: no usable shared memory, or another
+ * process has registered as that rank. */
 tempi_node_registry *tempi_node_registry_join(const char *folder, const char *job, int rank,
                                               int local);
 void tempi_node_registry_leave(tempi_node_registry *registry);
+
+/* Ranks register before the MPI library's own MPI_Init and call this after it: from then on this
+ * process knows the entries of that moment, and the others can tell which these are. `joins`: false
+ * for a process that takes part in no agreement, as it registered later. */
+void tempi_node_registry_settle(tempi_node_registry *registry, bool joins);
+/* The index of a rank; -1: it has not registered. */
+int tempi_node_registry_find(const tempi_node_registry *registry, int rank);
+/* Whether a member knows all entries up to index `last`; waits if it is in MPI_Init. A group of
+ * members of which each knows the last one agrees: all of them get that answer, without a message
+ * and whether or not MPI_Init synchronizes. */
+bool tempi_node_registry_knows(const tempi_node_registry *registry, int index, int last);
 
 /* Never decreases; an entry below it never changes. */
 unsigned tempi_node_registry_count(const tempi_node_registry *registry);

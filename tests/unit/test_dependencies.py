@@ -41,12 +41,13 @@ C = {
     "interposer": ("base",),
     "pack": ("datatype", "base"),
     "choose": ("pack", "base"),
+    "exchange": ("pack", "datatype", "base"),
     "cuda": ("pack", "datatype", "base"),
     "memory": ("cuda", "pack", "datatype", "base"),
     "api": ("cuda", "memory", "pack", "datatype", "base"),
     "transfer": ("choose", "cuda", "memory", "pack", "datatype", "base"),
     "shim": (
-        "transfer", "choose", "api", "memory", "cuda", "topology", "interposer", "pack", "datatype", "base",
+        "transfer", "exchange", "choose", "api", "memory", "cuda", "topology", "interposer", "pack", "datatype", "base",
     ),
     "emulator": (),
 }  # fmt: skip

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The ranks of a communicator (of its remote group, if it has two) that are on this node.
  * Recycled, and freed only at the end: another thread may still read an entry that was replaced.
@@ -35,6 +36,9 @@ static struct {
     int size;
     bool one_node;
     tempi_node_registry *registry;
+    tempi_job job;  /* by which this process registered before MPI_Init */
+    int registered; /* its rank there */
+    bool acting;    /* tempi may carry collectives in this process */
     tempi_locality *locality; /* between the ranks on this node, in the order of world_rank() */
     bool by_session;
 #ifdef TEMPI_ACTS_IN_Session_init
@@ -247,6 +251,67 @@ int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes)
     return is_other_llc(entry, peer, bytes) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
 }
 
+enum { SOME = 64 };
+
+/* The registry indices of ranks [first, first + n) of the group, n <= SOME; false: one has none. */
+static bool indices_of(MPI_Group group, int first, int n, int *indices)
+{
+    int ranks[SOME], there[SOME];
+    for (int i = 0; i < n; ++i)
+        ranks[i] = first + i;
+    if (tempi_lib.Group_translate_ranks(group, n, ranks, peers.world, there) != MPI_SUCCESS)
+        return false;
+    for (int i = 0; i < n; ++i) {
+        indices[i] = there[i] >= 0 ? tempi_node_registry_find(peers.registry, there[i]) : -1;
+        if (indices[i] < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Without memory of its own, which one member alone might not get. */
+static bool agree(MPI_Group group, int size)
+{
+    int indices[SOME], last = 0;
+    for (int first = 0; first < size; first += SOME) {
+        const int n = size - first < SOME ? size - first : SOME;
+        if (!indices_of(group, first, n, indices))
+            return false;
+        for (int i = 0; i < n; ++i)
+            last = indices[i] > last ? indices[i] : last;
+    }
+    /* First this one: then no member is asked that does not know it. */
+    if (!tempi_node_registry_knows(peers.registry, tempi_node_registry_own(peers.registry), last))
+        return false;
+    for (int first = 0; first < size; first += SOME) {
+        const int n = size - first < SOME ? size - first : SOME;
+        if (!indices_of(group, first, n, indices))
+            return false;
+        for (int i = 0; i < n; ++i)
+            if (!tempi_node_registry_knows(peers.registry, indices[i], last))
+                return false;
+    }
+    return true;
+}
+
+bool tempi_peer_crowded(void)
+{
+    return peers.job.local > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+bool tempi_peer_agree(MPI_Comm comm, int size)
+{
+    MPI_Group group;
+    if (!peers.started || !peers.registry || tempi_node_registry_own(peers.registry) < 0 ||
+        peers.by_session || !comparable(comm) ||
+        (unsigned)size > tempi_node_registry_count(peers.registry) ||
+        tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
+        return false;
+    const bool all = agree(group, size);
+    tempi_lib.Group_free(&group);
+    return all;
+}
+
 int tempi_peer_probe(uintptr_t comm, int rank)
 {
     const MPI_Comm which = tempi_comm_of(comm);
@@ -273,6 +338,39 @@ int tempi_peer_report(uintptr_t comm, int rank, int *out)
 
 /* ---- one epoch of MPI ------------------------------------------------------------------------ */
 
+void tempi_peer_register(void)
+{
+    int rank, size;
+    if (peers.started || peers.registry || !tempi_launcher_guess(&rank, &size))
+        return;
+    tempi_launcher_ask(rank, size, &peers.job);
+    peers.registered = rank;
+    if (peers.job.name[0] && peers.job.local != 1)
+        peers.registry = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, peers.job.name, rank,
+                                                  peers.job.local);
+}
+
+/* The launcher's variables may have been those of another job. */
+static bool registered_as(const tempi_job *job, int rank)
+{
+    return peers.registry && peers.registered == rank && strcmp(peers.job.name, job->name) == 0;
+}
+
+static void enter_registry(const tempi_job *job, int rank, bool wanted)
+{
+    const bool joins = peers.acting && !peers.by_session && registered_as(job, rank);
+    if (peers.registry && !joins) {
+        tempi_node_registry_settle(peers.registry, false);
+        tempi_node_registry_leave(peers.registry);
+        peers.registry = NULL;
+    }
+    if (!peers.registry && job->name[0] && wanted)
+        peers.registry = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, job->name, rank,
+                                                  job->local);
+    if (peers.registry)
+        tempi_node_registry_settle(peers.registry, joins);
+}
+
 static void start(void)
 {
     tempi_job job;
@@ -285,9 +383,7 @@ static void start(void)
     tempi_launcher_ask(rank, peers.size, &job);
     peers.one_node = peers.size == 1 || job.local >= peers.size;
     const bool looks = tempi_config.locality == TEMPI_LOCALITY_AUTO && job.local > 1;
-    if (job.name[0] && (!peers.one_node || looks))
-        peers.registry = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, job.name, rank,
-                                                  job.local);
+    enter_registry(&job, rank, !peers.one_node || looks);
     if (looks && peers.registry && tempi_node_registry_lines(peers.registry))
         peers.locality = tempi_locality_open(
             tempi_node_registry_lines(peers.registry),
@@ -307,8 +403,9 @@ static void forget_world(void)
     peers.has_world = false;
 }
 
-void tempi_peer_world_began(void)
+void tempi_peer_world_began(bool acting)
 {
+    peers.acting = acting && tempi_config.collectives == TEMPI_COLLECTIVES_AUTO;
     if (peers.started) {
         peers.mixed = true;
         return;

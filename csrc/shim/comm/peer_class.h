@@ -12,9 +12,12 @@
 #include "impl_prototypes.h"
 #include "shim/abi.h"
 
+/* Before MPI_Init: registers this process by the launcher's variables, so that all ranks of the node
+ * that run tempi know each other afterwards (tempi_peer_agree). */
+void tempi_peer_register(void);
 /* After the first of MPI_Init and MPI_Session_init. If both are used, the first one defines the
- * world that processes are identified by. */
-void tempi_peer_world_began(void);
+ * world that processes are identified by. `acting`: false if tempi is off in this process. */
+void tempi_peer_world_began(bool acting);
 void tempi_peer_world_ends(void);
 #ifdef TEMPI_ACTS_IN_Session_init
 void tempi_peer_session_began(MPI_Session session);
@@ -27,6 +30,12 @@ void tempi_peer_clear(void);
 /* TEMPI_PEER_* for a message of so many bytes. MPI_ANY_SOURCE counts as the most distant class
  * in the communicator; an unknown communicator (MPI_COMM_NULL) as the most distant in the job. */
 int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes);
+
+/* Whether this node has fewer cores for this process than ranks. */
+bool tempi_peer_crowded(void);
+/* Whether all `size` processes of an intracommunicator are ranks of this node that run tempi, and
+ * know this of each other: then all of them get true, else all get false, without a message. */
+bool tempi_peer_agree(MPI_Comm comm, int size);
 
 /* Implements tempi_comm_peer of tempi.h. */
 int tempi_peer_report(uintptr_t comm, int rank, int *out);

@@ -1,0 +1,40 @@
+/* Through the ring in two copies, or in one by reading the sender's memory? Which one is faster
+ * depends on the processor, on the caches that two cores share, and on what the kernel asks for
+ * each run; so the sender of long flows tries both on the program's own calls, for each receiver,
+ * length of runs and size, and keeps trying now and then. */
+#ifndef TEMPI_EXCHANGE_COPY_CHOICE_H
+#define TEMPI_EXCHANGE_COPY_CHOICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum tempi_copy_way { TEMPI_COPY_TWICE, TEMPI_COPY_ONCE, TEMPI_COPY_WAYS } tempi_copy_way;
+
+enum { TEMPI_COPY_CLASSES = 8 };
+
+/* Zero at first. Of one sender for one receiver. */
+typedef struct tempi_copy_choice {
+    struct {
+        double cost[TEMPI_COPY_WAYS]; /* seconds per byte, of both processes */
+        uint32_t samples[TEMPI_COPY_WAYS];
+        uint32_t flows;
+    } classes[TEMPI_COPY_CLASSES];
+    /* The last long flow, of which the receiver has yet to tell its time. */
+    uint64_t call; /* 0: none */
+    int64_t bytes;
+    double seconds; /* of the sender */
+    int class;
+    tempi_copy_way way;
+} tempi_copy_choice;
+
+/* The class of a flow; -1: it is too short, or its runs are. */
+int tempi_copy_class(int64_t bytes, int64_t runs);
+/* The way of the next flow of that class. */
+tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class);
+/* The receiver took so many seconds for the flow that `choice` describes. */
+void tempi_copy_learn(tempi_copy_choice *choice, double seconds);
+
+/* Seconds. */
+double tempi_copy_clock(void);
+
+#endif

@@ -1,0 +1,59 @@
+/* A collective exchange between processes of one node: each pair moves its bytes through a ring.
+ *
+ *   1. A flow is the blocks that go to one process, or come from it, one after another: a header
+ *      with their size, then their packed bytes.
+ *   2. The sender packs a piece into the ring and passes it on; the receiver unpacks it from there.
+ *      So the bytes are copied twice, by the layouts of both sides, and stay in the caches.
+ *   3. Neither waits for the other as long as the ring has room, or bytes.
+ *   4. If the sender's runs are long, it may offer its memory instead (copy_choice.h): the header
+ *      is followed by the structure of its blocks, the receiver reads them in one copy
+ *      (single_copy.h) and answers. If it cannot, it refuses, and the bytes come through the ring.
+ *
+ * A flow of no bytes has no header: the types of both sides have the same size. */
+#ifndef TEMPI_EXCHANGE_EXCHANGE_H
+#define TEMPI_EXCHANGE_EXCHANGE_H
+
+#include "exchange/ring.h"
+#include "pack/pack.h"
+
+#include <stdbool.h>
+
+/* Blocks are whole operations of the host (`first` is 0; `packed` is not used); without a layout,
+ * contiguous bytes at `mem`. Zero the other members. */
+typedef struct tempi_flow {
+    tempi_ring_end *end; /* sender's or receiver's */
+    const tempi_op *blocks;
+    int64_t n;     /* blocks */
+    int64_t bytes; /* in all of them */
+    uint64_t call; /* number of this exchange in the group, to notice one that was left out */
+    /* Incoming: bytes of it may be stored only after as many were packed of this one, which has
+     * the same blocks in the same memory. */
+    const struct tempi_flow *source;
+    bool streams; /* outgoing: through the ring in any case */
+
+    int64_t block; /* in progress */
+    int64_t done;  /* bytes of that block */
+    int64_t moved; /* bytes of the flow */
+    int64_t total; /* incoming: bytes that the sender has for it */
+    double seconds; /* spent with it */
+    bool opened;   /* the header was written, or read */
+    bool offered;  /* the receiver was offered the memory, and has not answered */
+    bool ended;
+    bool timed;  /* a long one: `seconds` are taken */
+    bool failed; /* the sender has more bytes than fit, or is in another call */
+} tempi_flow;
+
+/* Called while nothing can be moved: `idle` counts up from 1 until something moves again. */
+typedef void tempi_exchange_idle(void *state, int64_t idle);
+
+/* Sends what goes into the rings at once. */
+void tempi_exchange_begin(tempi_flow *out, int nout, tempi_flow *in, int nin);
+/* Returns when all flows have ended: false if one of them has failed. */
+bool tempi_exchange_run(tempi_flow *out, int nout, tempi_flow *in, int nin,
+                        tempi_exchange_idle *idle, void *state);
+
+/* Moves blocks within this process, `bytes` of them, from layout to layout: both lists have that
+ * size. */
+void tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n);
+
+#endif

@@ -1,0 +1,70 @@
+#include "exchange/nest_walk.h"
+
+#include <string.h>
+
+static void add_dim(tempi_nest_shape *out, int64_t count, int64_t stride)
+{
+    if (count == 1)
+        return;
+    out->dims[out->ndims].count = count;
+    out->dims[out->ndims++].stride = stride;
+    out->runs *= count;
+}
+
+static void contiguous(const tempi_op *block, int64_t offset, tempi_nest_shape *out)
+{
+    out->first = (uint64_t)(uintptr_t)block->mem + (uint64_t)offset;
+    out->run = block->n;
+    out->runs = block->n > 0 ? 1 : 0;
+}
+
+bool tempi_nest_describe(const tempi_op *block, tempi_nest_shape *out)
+{
+    memset(out, 0, sizeof *out);
+    const tempi_layout *layout = block->layout;
+    if (!layout || layout->dense || block->n == 0) {
+        contiguous(block, layout && block->n > 0 ? layout->true_lb : 0, out);
+        return true;
+    }
+    const tempi_box *box = layout->boxes;
+    if (layout->nboxes != 1 || box->table || box->space != 0)
+        return false;
+    out->first = (uint64_t)(uintptr_t)block->mem + (uint64_t)box->offset;
+    out->run = box->run;
+    out->runs = 1;
+    add_dim(out, block->count, layout->extent);
+    for (int d = 0; d < box->ndims; ++d)
+        add_dim(out, box->dims[d].count, box->dims[d].stride);
+    return true;
+}
+
+void tempi_nest_begin(tempi_nest_walk *walk, const tempi_nest_shape *shape)
+{
+    walk->shape = shape;
+    walk->at = shape->first;
+    walk->left = shape->runs > 0 ? shape->run : 0;
+    memset(walk->index, 0, sizeof walk->index);
+}
+
+static void next_run(tempi_nest_walk *walk)
+{
+    const tempi_nest_shape *shape = walk->shape;
+    walk->at -= (uint64_t)shape->run; /* back to its first byte */
+    for (int d = shape->ndims - 1; d >= 0; --d) {
+        if (++walk->index[d] < shape->dims[d].count) {
+            walk->at += (uint64_t)shape->dims[d].stride;
+            walk->left = shape->run;
+            return;
+        }
+        walk->at -= (uint64_t)((shape->dims[d].count - 1) * shape->dims[d].stride);
+        walk->index[d] = 0;
+    }
+}
+
+void tempi_nest_step(tempi_nest_walk *walk, int64_t n)
+{
+    walk->at += (uint64_t)n;
+    walk->left -= n;
+    if (walk->left == 0)
+        next_run(walk);
+}

@@ -1,0 +1,37 @@
+/* The runs of a block one after another, in the order of its packed bytes.
+ *
+ * Only of blocks that are one perfect nest of runs (one box without a table: vectors, subarrays and
+ * what is built of them) or contiguous. Described by value, so that another process can walk it. */
+#ifndef TEMPI_EXCHANGE_NEST_WALK_H
+#define TEMPI_EXCHANGE_NEST_WALK_H
+
+#include "pack/pack.h"
+
+#include <stdbool.h>
+
+/* Fixed size: it is passed through shared memory. */
+typedef struct tempi_nest_shape {
+    uint64_t first; /* address of the first run */
+    int64_t run;    /* bytes */
+    int64_t runs;
+    int32_t ndims, unused;
+    struct {
+        int64_t count, stride;
+    } dims[TEMPI_MAX_DIMS + 1]; /* outermost first */
+} tempi_nest_shape;
+
+/* False: the block has another structure. */
+bool tempi_nest_describe(const tempi_op *block, tempi_nest_shape *out);
+
+typedef struct tempi_nest_walk {
+    const tempi_nest_shape *shape;
+    uint64_t at;  /* address of the next byte */
+    int64_t left; /* bytes of the run in progress; 0: the nest has ended */
+    int64_t index[TEMPI_MAX_DIMS + 1];
+} tempi_nest_walk;
+
+void tempi_nest_begin(tempi_nest_walk *walk, const tempi_nest_shape *shape);
+/* Steps over n bytes of the run in progress, 0 < n <= left. */
+void tempi_nest_step(tempi_nest_walk *walk, int64_t n);
+
+#endif

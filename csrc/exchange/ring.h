@@ -1,0 +1,60 @@
+/* A ring of bytes in shared memory, from one process to another.
+ *
+ *   data   |....#########........|      head - tail bytes are unread, at most the capacity
+ *               tail     head           both count all bytes since the start
+ *
+ * Only the sender writes `head`, only the receiver `tail`, each in cache lines of its own: two, as
+ * some processors fetch lines in pairs. */
+#ifndef TEMPI_EXCHANGE_RING_H
+#define TEMPI_EXCHANGE_RING_H
+
+#include "exchange/copy_choice.h"
+
+enum { TEMPI_RING_ALIGN = 128 };
+
+typedef struct tempi_ring {
+    _Alignas(128) uint64_t head;
+    _Alignas(128) uint64_t tail;
+    /* By the receiver, too, about flows whose memory it reads itself (exchange.c). */
+    uint32_t reads;  /* whether it can */
+    uint64_t answer; /* to the last such flow */
+    uint64_t timed;  /* call of the last long flow that has ended, and the seconds it took here */
+    double seconds;
+    _Alignas(128) char data[];
+} tempi_ring;
+
+/* One end of a ring, in memory of the process that uses it. */
+typedef struct tempi_ring_end {
+    tempi_ring *ring;
+    uint64_t capacity; /* a power of two */
+    uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
+    uint64_t seen;     /* the other one, when it was last read */
+    tempi_copy_choice choice;
+} tempi_ring_end;
+
+/* Both return a pointer to contiguous memory and its size in *n: free for the sender, unread for the
+ * receiver. */
+char *tempi_ring_free(tempi_ring_end *end, int64_t *n);
+const char *tempi_ring_unread(tempi_ring_end *end, int64_t *n);
+
+/* Bytes free, or unread, in all: also beyond the end of the memory. */
+int64_t tempi_ring_room(tempi_ring_end *end);
+int64_t tempi_ring_waiting(tempi_ring_end *end);
+/* Copies n bytes that fit into the ring, or are unread, without passing them on. */
+void tempi_ring_put(tempi_ring_end *end, const void *bytes, int64_t n);
+void tempi_ring_take(tempi_ring_end *end, void *bytes, int64_t n);
+
+/* Passes on, with n bytes more, all that was put or taken before. */
+static inline void tempi_ring_written(tempi_ring_end *end, int64_t n)
+{
+    end->own += (uint64_t)n;
+    __atomic_store_n(&end->ring->head, end->own, __ATOMIC_RELEASE);
+}
+
+static inline void tempi_ring_read(tempi_ring_end *end, int64_t n)
+{
+    end->own += (uint64_t)n;
+    __atomic_store_n(&end->ring->tail, end->own, __ATOMIC_RELEASE);
+}
+
+#endif

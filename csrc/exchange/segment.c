@@ -1,0 +1,121 @@
+#include "exchange/segment.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Depends on the number of members alone, so that all of them get the same. */
+static int64_t capacity_for(int members)
+{
+    const int64_t rings = (int64_t)members * members;
+    int64_t capacity = TEMPI_SEGMENT_RING_MOST;
+    while (capacity > TEMPI_SEGMENT_RING_LEAST && capacity * rings > TEMPI_SEGMENT_BYTES)
+        capacity /= 2;
+    return capacity;
+}
+
+static int64_t step_of(const tempi_segment *segment)
+{
+    return (int64_t)sizeof(tempi_ring) + segment->capacity;
+}
+
+/* They come first. */
+static int64_t probes_bytes(int members)
+{
+    const int64_t bytes = (int64_t)sizeof(tempi_probe) * members;
+    return (bytes + TEMPI_RING_ALIGN - 1) / TEMPI_RING_ALIGN * TEMPI_RING_ALIGN;
+}
+
+static tempi_segment sized(int members)
+{
+    tempi_segment segment = {.members = members, .capacity = capacity_for(members)};
+    segment.bytes = probes_bytes(members) + step_of(&segment) * members * members;
+    return segment;
+}
+
+static bool path_of(const char *folder, const char *name, char *out, size_t size)
+{
+    const int n = snprintf(out, size, "%s/%s", folder, name);
+    return n > 0 && (size_t)n < size;
+}
+
+static void map(int file, tempi_segment *segment)
+{
+    void *memory = mmap(NULL, (size_t)segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED)
+        return;
+    (void)madvise(memory, (size_t)segment->bytes, MADV_HUGEPAGE); /* if the system allows it */
+    (void)madvise(memory, (size_t)segment->bytes, MADV_DONTFORK);
+    segment->memory = memory;
+}
+
+tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
+{
+    static unsigned made;
+    tempi_segment segment = sized(members);
+    char path[256];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    /* With the prefix by which the node registry clears up after crashes. */
+    snprintf(name, TEMPI_SEGMENT_NAME, "tempi-%lu-%x%x%x-%lx", (unsigned long)geteuid(),
+             (unsigned)getpid(), (unsigned)now.tv_sec, (unsigned)now.tv_nsec,
+             (unsigned long)__atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+    if (!path_of(folder, name, path, sizeof path))
+        return segment;
+    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0)
+        return segment;
+    if (posix_fallocate(file, 0, (off_t)segment.bytes) == 0)
+        map(file, &segment);
+    close(file);
+    if (!segment.memory)
+        unlink(path);
+    return segment;
+}
+
+tempi_segment tempi_segment_open(const char *folder, int members, const char *name)
+{
+    tempi_segment segment = sized(members);
+    char path[256];
+    struct stat about;
+    if (!path_of(folder, name, path, sizeof path))
+        return segment;
+    const int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return segment;
+    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
+        about.st_size == (off_t)segment.bytes)
+        map(file, &segment);
+    close(file);
+    return segment;
+}
+
+void tempi_segment_unlink(const char *folder, const char *name)
+{
+    char path[256];
+    if (path_of(folder, name, path, sizeof path))
+        unlink(path);
+}
+
+void tempi_segment_close(tempi_segment *segment)
+{
+    if (segment->memory)
+        munmap(segment->memory, (size_t)segment->bytes);
+    segment->memory = NULL;
+}
+
+tempi_probe *tempi_segment_probe(const tempi_segment *segment, int member)
+{
+    return (tempi_probe *)(void *)segment->memory + member;
+}
+
+tempi_ring_end tempi_segment_end(const tempi_segment *segment, int from, int to)
+{
+    const int64_t index = (int64_t)from * segment->members + to;
+    char *at = segment->memory + probes_bytes(segment->members) + index * step_of(segment);
+    return (tempi_ring_end){.ring = (tempi_ring *)(void *)at,
+                            .capacity = (uint64_t)segment->capacity};
+}

@@ -1,0 +1,43 @@
+/* The shared memory of a group of processes of one node: a ring from each of them to each other.
+ *
+ * One process creates it under a name that it tells to the others; when all have opened it, it is
+ * removed from the file system, and lives as long as it is mapped. */
+#ifndef TEMPI_EXCHANGE_SEGMENT_H
+#define TEMPI_EXCHANGE_SEGMENT_H
+
+#include "exchange/ring.h"
+#include "exchange/single_copy.h"
+
+#include <stdbool.h>
+
+#define TEMPI_SEGMENT_FOLDER "/dev/shm"
+
+enum {
+    TEMPI_SEGMENT_NAME = 48,
+    /* Longer rings only push each other out of the caches (measured on Zen 4). */
+    TEMPI_SEGMENT_RING_MOST = 256 << 10,
+    TEMPI_SEGMENT_RING_LEAST = 4 << 10,
+    TEMPI_SEGMENT_BYTES = 16 << 20 /* all rings together, unless the shortest take more */
+};
+
+typedef struct tempi_segment {
+    char *memory;
+    int64_t bytes;
+    int64_t capacity; /* of a ring, bytes */
+    int members;
+} tempi_segment;
+
+/* Creates the memory for so many processes; all of it is allocated, so that no later store fails. On
+ * failure `memory` is NULL. */
+tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
+/* Maps it in another process; the creator's `members` must be the same. */
+tempi_segment tempi_segment_open(const char *folder, int members, const char *name);
+void tempi_segment_unlink(const char *folder, const char *name);
+void tempi_segment_close(tempi_segment *segment);
+
+/* Where each member leaves what the others need to read its memory. */
+tempi_probe *tempi_segment_probe(const tempi_segment *segment, int member);
+/* The sender's or the receiver's end of the ring from one member to another. */
+tempi_ring_end tempi_segment_end(const tempi_segment *segment, int from, int to);
+
+#endif

@@ -1,0 +1,28 @@
+/* Reads the memory of another process of this user: one copy from layout to layout, where the runs
+ * are long. Each run costs the kernel a look-up of its pages, so short ones go through the ring.
+ *
+ * Not every system permits it (Yama, containers): each process tries it out. */
+#ifndef TEMPI_EXCHANGE_SINGLE_COPY_H
+#define TEMPI_EXCHANGE_SINGLE_COPY_H
+
+#include "exchange/nest_walk.h"
+
+#include <sys/types.h>
+
+/* What others read to try it: it lies in the process's own memory. */
+typedef struct tempi_probe {
+    int64_t process;
+    uint64_t address;
+    uint64_t value;
+} tempi_probe;
+
+void tempi_single_copy_offer(tempi_probe *out);
+/* Whether this process can read the memory of the one that made that offer. */
+bool tempi_single_copy_works(const tempi_probe *offer);
+
+/* Reads `bytes` bytes of the nest `from` of that process into the nest `to`. False: not all of it
+ * could be read; some bytes may have been stored. */
+bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from,
+                            const tempi_nest_shape *to, int64_t bytes);
+
+#endif

@@ -1,0 +1,189 @@
+/* Setting up, the first time:
+ *
+ *   1. Each process finds whether all processes are on this node and run tempi: the same answer
+ *      everywhere, without a message (peer_class.h).
+ *   2. Rank 0 creates the shared memory and broadcasts its name; the others map it.
+ *   3. All of them tell whether they could. If one could not, the library does all calls.
+ *
+ * Both messages are collectives of the library on the program's communicator, in a call in which
+ * all of its processes are.
+ */
+#include "shim/coll/node_comm.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "shim/comm/peer_class.h"
+
+#include <stdlib.h>
+
+static struct {
+    int keyval;
+    tempi_lock lock;
+    tempi_node_comm *all; /* callbacks of the predefined communicators come late, or never */
+} comms = {.keyval = MPI_KEYVAL_INVALID};
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void list(tempi_node_comm *made)
+{
+    tempi_lock_acquire(&comms.lock);
+    made->next = comms.all;
+    if (made->next)
+        made->next->previous = made;
+    comms.all = made;
+    tempi_lock_release(&comms.lock);
+}
+
+static void release(tempi_node_comm *node)
+{
+    tempi_segment_close(&node->segment);
+    tempi_edges_free(&node->all);
+    tempi_edges_free(&node->out);
+    tempi_edges_free(&node->in);
+    free(node->to);
+    free(node);
+}
+
+static void drop(tempi_node_comm *node)
+{
+    tempi_lock_acquire(&comms.lock);
+    if (node->previous)
+        node->previous->next = node->next;
+    else
+        comms.all = node->next;
+    if (node->next)
+        node->next->previous = node->previous;
+    tempi_lock_release(&comms.lock);
+    release(node);
+}
+
+/* ---- the attribute --------------------------------------------------------------------------- */
+
+/* In place of the library's own such function, which is a symbol on some. */
+static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
+{
+    (void)comm, (void)key, (void)state, (void)in, (void)out;
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
+{
+    (void)comm, (void)key, (void)state;
+    drop(value);
+    return MPI_SUCCESS;
+}
+
+static bool start(void)
+{
+    tempi_lock_acquire(&comms.lock);
+    if (comms.keyval == MPI_KEYVAL_INVALID &&
+        tempi_lib.Comm_create_keyval(copy_nothing, on_comm_deleted, &comms.keyval, NULL) !=
+            MPI_SUCCESS)
+        comms.keyval = MPI_KEYVAL_INVALID;
+    tempi_lock_release(&comms.lock);
+    return comms.keyval != MPI_KEYVAL_INVALID;
+}
+
+void tempi_node_comm_stop(void)
+{
+    if (comms.keyval != MPI_KEYVAL_INVALID)
+        tempi_lib.Comm_free_keyval(&comms.keyval);
+    comms.keyval = MPI_KEYVAL_INVALID;
+}
+
+void tempi_node_comm_clear(void)
+{
+    while (comms.all)
+        drop(comms.all);
+}
+
+/* ---- setting up ------------------------------------------------------------------------------ */
+
+static bool take_ends(tempi_node_comm *node)
+{
+    const size_t n = (size_t)node->size;
+    node->to = calloc(2 * n, sizeof *node->to);
+    node->from = node->to ? node->to + n : NULL;
+    return node->to != NULL;
+}
+
+static void connect(tempi_node_comm *node)
+{
+    for (int i = 0; i < node->size; ++i) {
+        node->to[i] = tempi_segment_end(&node->segment, node->rank, i);
+        node->from[i] = tempi_segment_end(&node->segment, i, node->rank);
+        if (i != node->rank && tempi_single_copy_works(tempi_segment_probe(&node->segment, i)))
+            __atomic_store_n(&node->from[i].ring->reads, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* The same in all processes. */
+static bool map(MPI_Comm comm, tempi_node_comm *node, bool ready)
+{
+    char name[TEMPI_SEGMENT_NAME] = "";
+    int mine, all = 0;
+    if (node->rank == 0)
+        node->segment = tempi_segment_create(TEMPI_SEGMENT_FOLDER, node->size, name);
+    if (tempi_lib.Bcast(name, sizeof name, MPI_CHAR, 0, comm) != MPI_SUCCESS)
+        return false;
+    if (node->rank != 0)
+        node->segment = tempi_segment_open(TEMPI_SEGMENT_FOLDER, node->size, name);
+    mine = ready && node->segment.memory != NULL;
+    if (mine)
+        tempi_single_copy_offer(tempi_segment_probe(&node->segment, node->rank));
+    const int rc = tempi_lib.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
+    if (node->rank == 0 && node->segment.memory)
+        tempi_segment_unlink(TEMPI_SEGMENT_FOLDER, name);
+    return rc == MPI_SUCCESS && all;
+}
+
+static bool set_up(MPI_Comm comm, tempi_node_comm *node)
+{
+    const bool ready = tempi_edges_all(node->size, &node->all) && take_ends(node);
+    if (node->size == 1)
+        return ready;
+    if (!tempi_peer_agree(comm, node->size))
+        return false;
+    if (!map(comm, node, ready)) {
+        tempi_segment_close(&node->segment);
+        tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "no shared memory for a communicator of %d ranks: its collectives are left to the "
+                  "library (is %s full?)",
+                  node->size, TEMPI_SEGMENT_FOLDER);
+        return false;
+    }
+    connect(node);
+    return true;
+}
+
+static tempi_node_comm *make(MPI_Comm comm)
+{
+    int inter = 1;
+    tempi_node_comm *node = calloc(1, sizeof *node);
+    if (!node)
+        return NULL;
+    if (tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter &&
+        tempi_lib.Comm_size(comm, &node->size) == MPI_SUCCESS &&
+        tempi_lib.Comm_rank(comm, &node->rank) == MPI_SUCCESS)
+        node->carries = set_up(comm, node);
+    if (tempi_lib.Comm_set_attr(comm, comms.keyval, node) != MPI_SUCCESS) {
+        release(node);
+        return NULL;
+    }
+    list(node);
+    return node;
+}
+
+tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
+{
+    void *value = NULL;
+    int found = 0;
+    if (comm == MPI_COMM_NULL || (comms.keyval == MPI_KEYVAL_INVALID && !start()))
+        return NULL;
+    if (tempi_lib.Comm_get_attr(comm, comms.keyval, &value, &found) != MPI_SUCCESS)
+        return NULL;
+    tempi_node_comm *node = found ? value : make(comm);
+    return node && node->carries ? node : NULL;
+}
