@@ -3,19 +3,18 @@
 #include <time.h>
 
 enum {
-    BYTES_LEAST = 64 << 10, /* shorter flows end before an answer could come */
+    BYTES_LEAST = 32 << 10, /* shorter flows end before an answer could come */
     BYTES_LONG = 1 << 20,
-    RUN_LEAST = 1 << 10, /* the kernel takes as long for a shorter run as to copy it twice */
     TRIALS = 3,          /* of each way at first; the first one of each warms caches and pages */
     AGAIN = 64           /* flows after which the slower way is tried again */
 };
 
 int tempi_copy_class(int64_t bytes, int64_t runs)
 {
-    if (bytes < BYTES_LEAST || runs <= 0 || bytes / runs < RUN_LEAST)
+    if (bytes < BYTES_LEAST || runs <= 0)
         return -1;
     int by_run = 0;
-    for (int64_t run = bytes / runs; run >= 4 * RUN_LEAST && by_run < 3; run /= 4)
+    for (int64_t run = bytes / runs; run >= 4 * TEMPI_COPY_RUN_LEAST && by_run < 3; run /= 4)
         ++by_run;
     return 2 * by_run + (bytes >= BYTES_LONG);
 }
@@ -25,7 +24,7 @@ static bool once_is_faster(const double *cost)
     return cost[TEMPI_COPY_ONCE] < cost[TEMPI_COPY_TWICE];
 }
 
-tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class)
+static tempi_copy_way choose(tempi_copy_choice *choice, int class)
 {
     const uint32_t *samples = choice->classes[class].samples;
     const uint32_t flow = choice->classes[class].flows++;
@@ -33,6 +32,15 @@ tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class)
         return flow % 2 ? TEMPI_COPY_ONCE : TEMPI_COPY_TWICE;
     const bool once = once_is_faster(choice->classes[class].cost);
     return once != (flow % AGAIN == 0) ? TEMPI_COPY_ONCE : TEMPI_COPY_TWICE;
+}
+
+void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64_t bytes)
+{
+    choice->way = choose(choice, class);
+    choice->class = class;
+    choice->call = call;
+    choice->bytes = bytes;
+    choice->seconds = 0;
 }
 
 void tempi_copy_learn(tempi_copy_choice *choice, double seconds)
@@ -44,8 +52,10 @@ void tempi_copy_learn(tempi_copy_choice *choice, double seconds)
         *known = cost; /* the first one does not count */
     else if (samples <= TRIALS)
         *known = cost < *known ? cost : *known;
-    else
-        *known += (cost - *known) / 4;
+    else if (cost < *known)
+        *known += (cost - *known) / 2;
+    else /* a process may have lost its core meanwhile */
+        *known += ((cost < 2 * *known ? cost : 2 * *known) - *known) / 16;
     choice->call = 0;
 }
 

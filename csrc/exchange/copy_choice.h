@@ -10,7 +10,11 @@
 
 typedef enum tempi_copy_way { TEMPI_COPY_TWICE, TEMPI_COPY_ONCE, TEMPI_COPY_WAYS } tempi_copy_way;
 
-enum { TEMPI_COPY_CLASSES = 8 };
+enum {
+    TEMPI_COPY_CLASSES = 8,
+    /* The kernel takes as long for a shorter run as to copy it twice. */
+    TEMPI_COPY_RUN_LEAST = 512
+};
 
 /* Zero at first. Of one sender for one receiver. */
 typedef struct tempi_copy_choice {
@@ -27,11 +31,11 @@ typedef struct tempi_copy_choice {
     tempi_copy_way way;
 } tempi_copy_choice;
 
-/* The class of a flow; -1: it is too short, or its runs are. */
+/* The class of a flow with so many bytes in long runs; -1: they are too few. */
 int tempi_copy_class(int64_t bytes, int64_t runs);
-/* The way of the next flow of that class. */
-tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class);
-/* The receiver took so many seconds for the flow that `choice` describes. */
+/* Sets `way` for a flow of that class, of so many bytes in all. */
+void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64_t bytes);
+/* The receiver took so many seconds for that flow. */
 void tempi_copy_learn(tempi_copy_choice *choice, double seconds);
 
 /* Seconds. */

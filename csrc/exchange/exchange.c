@@ -7,27 +7,33 @@
 enum {
     HEADER = 64,      /* and its alignment in the ring */
     PIECE = 32 << 10, /* the receiver starts when the first piece is there */
-    /* Of the ring must be free before a piece that does not end the flow is packed: short pieces
-     * are packed slowly. */
+    /* This share of the ring must be free before a piece that does not end the flow is packed:
+     * short pieces are packed slowly. */
     SHARE = 8,
-    OFFER_LEAST = 64 << 10, /* bytes of a flow: shorter ones do not wait for an answer */
-    OFFER_MOST = 16,        /* blocks in it */
-    SELF_PIECE = 16 << 10,  /* stays in a first-level cache */
+    OFFER_MOST = 32,        /* blocks, of the first 64 */
+    OFFER_LEAST = 16 << 10, /* bytes of a block */
+    SELF_PIECE = 32 << 10,  /* stays in the caches next to the core */
     SELF_RUN = 2 << 10      /* so long runs are copied one by one */
 };
 
 typedef struct header {
-    int64_t bytes;
+    int64_t bytes; /* of all blocks */
     uint64_t call;
-    int64_t nests; /* blocks that the sender offers; 0: the bytes follow */
-    int64_t timed; /* the sender wants to know how long it takes */
+    int64_t nests;   /* blocks that the sender offers */
+    int64_t offered; /* bytes in them */
+    int64_t timed;   /* 1: the sender wants to know how long it takes */
     int64_t process;
-    char unused[HEADER - 5 * 8];
+    char unused[HEADER - 6 * 8];
 } header;
 
 _Static_assert(sizeof(header) == HEADER, "it is passed through the ring as it is");
 
-/* ---- one piece ------------------------------------------------------------------------------- */
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- pieces of blocks ------------------------------------------------------------------------ */
 
 static void pack_piece(const tempi_op *block, int64_t first, int64_t n, char *packed)
 {
@@ -45,22 +51,31 @@ static void unpack_piece(const tempi_op *block, int64_t first, int64_t n, const 
         memcpy((char *)block->mem + first, packed, (size_t)n);
 }
 
-/* Steps over blocks without bytes. */
-static void skip_empty(tempi_flow *flow)
+static bool is_offered(const tempi_flow *flow, int64_t block)
 {
-    while (flow->block < flow->n && flow->done == flow->blocks[flow->block].n) {
-        ++flow->block;
-        flow->done = 0;
+    return block < 64 && (flow->offered >> block & 1) != 0;
+}
+
+/* First the blocks that are not offered; those that are refused in a second pass, whose numbers
+ * continue. NULL: there are no more. */
+static const tempi_op *block_in_progress(tempi_flow *flow)
+{
+    for (; flow->block < 2 * flow->n; ++flow->block, flow->done = 0) {
+        const bool second = flow->block >= flow->n;
+        const int64_t i = second ? flow->block - flow->n : flow->block;
+        if (is_offered(flow, i) == second && flow->done < flow->blocks[i].n)
+            return &flow->blocks[i];
     }
+    return NULL;
 }
 
 /* Packs, or unpacks, the next n bytes of the flow, which may be of several blocks. */
 static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 {
-    while (n > 0) {
-        skip_empty(flow);
-        const tempi_op *block = &flow->blocks[flow->block];
-        const int64_t left = block->n - flow->done, part = left < n ? left : n;
+    const double start = flow->timed ? tempi_copy_clock() : 0;
+    const tempi_op *block;
+    while (n > 0 && (block = block_in_progress(flow)) != NULL) {
+        const int64_t part = least(block->n - flow->done, n);
         if (out) {
             pack_piece(block, flow->done, part, out);
             out += part;
@@ -72,35 +87,40 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
         flow->moved += part;
         n -= part;
     }
+    if (flow->timed)
+        flow->seconds += tempi_copy_clock() - start;
 }
 
-/* ---- sending --------------------------------------------------------------------------------- */
+/* ---- offers ---------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+/* The sender's: all blocks with long runs. */
+typedef struct offer {
+    int n;
+    int64_t bytes;
+    uint64_t blocks; /* bit mask */
+    tempi_nest_shape shapes[OFFER_MOST];
+} offer;
 
-/* Bytes to the next header's position. */
-static int64_t to_header(const tempi_ring_end *end)
+/* Returns the number of runs. */
+static int64_t describe(const tempi_flow *flow, offer *out)
 {
-    return (int64_t)(-end->own & (HEADER - 1));
-}
-
-/* The structure of all blocks with bytes, for the receiver to read; 0: it should not, or cannot. */
-static int describe(const tempi_flow *flow, tempi_nest_shape *shapes, int64_t *runs)
-{
-    int n = 0;
-    *runs = 0;
-    for (int64_t i = 0; i < flow->n; ++i) {
-        if (flow->blocks[i].n == 0)
+    int64_t runs = 0;
+    out->n = 0;
+    out->bytes = 0;
+    out->blocks = 0;
+    for (int64_t i = 0; i < flow->n && i < 64 && out->n < OFFER_MOST; ++i) {
+        tempi_nest_shape *shape = &out->shapes[out->n];
+        const int64_t bytes = flow->blocks[i].n;
+        if (bytes < OFFER_LEAST || !tempi_nest_describe(&flow->blocks[i], shape) ||
+            shape->run < TEMPI_COPY_RUN_LEAST)
             continue;
-        if (n == OFFER_MOST || !tempi_nest_describe(&flow->blocks[i], &shapes[n]))
-            return 0;
-        *runs += shapes[n++].runs;
+        shape->block = (int32_t)i;
+        runs += shape->runs;
+        out->bytes += bytes;
+        out->blocks |= (uint64_t)1 << i;
+        ++out->n;
     }
-    const int64_t bytes = n * (int64_t)sizeof *shapes + 2 * HEADER;
-    return bytes <= (int64_t)flow->end->capacity / 2 ? n : 0;
+    return runs;
 }
 
 /* Takes over what the receiver has told about the last long flow. */
@@ -111,51 +131,25 @@ static void learn(tempi_ring_end *end)
         tempi_copy_learn(&end->choice, end->ring->seconds);
 }
 
-/* Number of blocks to offer. */
-static int offer(tempi_flow *flow, tempi_nest_shape *shapes)
+/* Fills *out with the blocks to offer: none, if two copies are faster. */
+static void make_offer(tempi_flow *flow, offer *out)
 {
     tempi_copy_choice *choice = &flow->end->choice;
-    int64_t runs;
-    int n = 0;
+    out->n = 0;
     if (flow->bytes < OFFER_LEAST || flow->streams ||
         !__atomic_load_n(&flow->end->ring->reads, __ATOMIC_RELAXED))
-        return 0;
-    if ((n = describe(flow, shapes, &runs)) == 0)
-        return 0;
-    const int class = tempi_copy_class(flow->bytes, runs);
-    if (class < 0)
-        return 0;
-    learn(flow->end);
-    choice->way = tempi_copy_choose(choice, class);
-    choice->class = class;
-    choice->call = flow->call;
-    choice->bytes = flow->bytes;
-    choice->seconds = 0;
-    flow->timed = true;
-    return choice->way == TEMPI_COPY_ONCE ? n : 0;
-}
-
-static bool open_out(tempi_flow *flow)
-{
-    tempi_nest_shape shapes[OFFER_MOST];
-    const int64_t pad = to_header(flow->end);
-    if (tempi_ring_room(flow->end) < least(pad + HEADER + (int64_t)sizeof shapes,
-                                           (int64_t)flow->end->capacity / 2))
-        return false;
-    const int n = offer(flow, shapes);
-    const int64_t bytes = n * (int64_t)sizeof *shapes;
-    flow->end->own += (uint64_t)pad;
-    const header head = {
-        .bytes = flow->bytes, .call = flow->call, .nests = n, .timed = flow->timed,
-        .process = getpid()};
-    tempi_ring_put(flow->end, &head, HEADER);
-    flow->opened = true;
-    flow->offered = n > 0;
-    if (n > 0) {
-        tempi_ring_put(flow->end, shapes, bytes);
-        tempi_ring_written(flow->end, 0);
+        return;
+    const int64_t runs = describe(flow, out);
+    const int class = tempi_copy_class(out->bytes, runs);
+    if (class < 0 || out->n * (int64_t)sizeof out->shapes[0] > (int64_t)flow->end->capacity / 4) {
+        out->n = 0;
+        return;
     }
-    return true;
+    learn(flow->end);
+    tempi_copy_begin(choice, class, flow->call, flow->bytes);
+    flow->timed = true;
+    if (choice->way != TEMPI_COPY_ONCE)
+        out->n = 0;
 }
 
 /* The receiver's answer to an offer in that call. */
@@ -164,139 +158,173 @@ static uint64_t answer_of(uint64_t call, bool done)
     return call * 2 + (done ? 0 : 1);
 }
 
-/* False: there is none yet. */
-static bool answered(tempi_flow *flow)
+static void hear_answer(tempi_flow *flow)
 {
     const uint64_t answer = __atomic_load_n(&flow->end->ring->answer, __ATOMIC_ACQUIRE);
-    if (answer == answer_of(flow->call, true)) {
-        flow->moved = flow->bytes;
-        flow->ended = true;
-    } else if (answer != answer_of(flow->call, false)) {
-        return false;
-    }
-    flow->offered = false;
-    return true;
+    flow->waits = answer >> 1 != flow->call;
+    flow->refused = answer == answer_of(flow->call, false);
+    if (flow->refused)
+        flow->through = flow->bytes;
 }
 
-static bool push(tempi_flow *flow)
+/* Reads the offered blocks from the sender's memory. */
+static bool read_blocks(tempi_flow *flow, pid_t process, const offer *offered)
 {
-    if (!flow->opened && !open_out(flow))
-        return false;
-    if (flow->offered && !answered(flow))
-        return false;
-    bool any = flow->ended;
-    while (!flow->ended) {
-        int64_t room;
-        const int64_t left = flow->bytes - flow->moved;
-        char *at = tempi_ring_free(flow->end, &room);
-        const int64_t most = least(least(left, PIECE), room);
-        const bool wraps = ((flow->end->own + (uint64_t)room) & (flow->end->capacity - 1)) == 0;
-        if (most == 0 ||
-            (most < left && !wraps && room < (int64_t)flow->end->capacity / SHARE))
-            return any;
-        const double start = flow->timed ? tempi_copy_clock() : 0;
-        advance(flow, at, NULL, most);
-        if (flow->timed)
-            flow->end->choice.seconds += tempi_copy_clock() - start;
-        tempi_ring_written(flow->end, most);
-        any = true;
-        flow->ended = flow->moved == flow->bytes;
-    }
-    return any;
-}
-
-/* ---- receiving ------------------------------------------------------------------------------- */
-
-/* Reads all blocks from the sender's memory. */
-static bool read_blocks(tempi_flow *flow, pid_t process, const tempi_nest_shape *shapes, int64_t n)
-{
-    int64_t k = 0;
-    for (int64_t i = 0; i < flow->n; ++i) {
-        const tempi_op *block = &flow->blocks[i];
+    for (int i = 0; i < offered->n; ++i) {
+        const tempi_nest_shape *shape = &offered->shapes[i];
         tempi_nest_shape own;
-        if (block->n == 0)
-            continue;
-        if (k == n || shapes[k].run * shapes[k].runs != block->n ||
-            !tempi_nest_describe(block, &own))
+        if (shape->block >= flow->n || flow->blocks[shape->block].n != shape->run * shape->runs ||
+            !tempi_nest_describe(&flow->blocks[shape->block], &own))
             return false;
-        if (!tempi_single_copy_read(process, &shapes[k++], &own, block->n)) {
+        if (!tempi_single_copy_read(process, shape, &own, shape->run * shape->runs)) {
             /* Nothing more of that kind from this process. */
             __atomic_store_n(&flow->end->ring->reads, 0, __ATOMIC_RELAXED);
             return false;
         }
     }
-    return k == n;
+    return true;
+}
+
+/* The header's offer, which follows it. */
+static void take_offer(tempi_flow *flow, const header *head)
+{
+    offer offered = {.n = (int)head->nests};
+    tempi_ring_take(flow->end, offered.shapes, offered.n * (int64_t)sizeof offered.shapes[0]);
+    tempi_ring_read(flow->end, 0);
+    for (int i = 0; i < offered.n; ++i)
+        flow->offered |= (uint64_t)1 << offered.shapes[i].block;
+    const double start = tempi_copy_clock();
+    flow->refused = flow->failed || !read_blocks(flow, (pid_t)head->process, &offered);
+    flow->seconds += tempi_copy_clock() - start;
+    flow->through = flow->refused ? head->bytes : head->bytes - head->offered;
+    __atomic_store_n(&flow->end->ring->answer, answer_of(flow->call, !flow->refused),
+                     __ATOMIC_RELEASE);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* Bytes to the next header's position: it is aligned, so the end of the ring does not cut it. */
+static int64_t to_header(const tempi_ring_end *end)
+{
+    return (int64_t)(-end->own & (HEADER - 1));
+}
+
+/* A header is passed on together with what follows it. */
+static bool open_out(tempi_flow *flow)
+{
+    offer offered;
+    const int64_t pad = to_header(flow->end);
+    if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2)
+        return false; /* enough for the longest offer */
+    make_offer(flow, &offered);
+    flow->end->own += (uint64_t)pad;
+    flow->opened = true;
+    flow->waits = offered.n > 0;
+    flow->offered = flow->waits ? offered.blocks : 0;
+    flow->through = flow->bytes - (flow->waits ? offered.bytes : 0);
+    const header head = {.bytes = flow->bytes,
+                         .call = flow->call,
+                         .nests = offered.n,
+                         .offered = flow->bytes - flow->through,
+                         .timed = flow->timed,
+                         .process = getpid()};
+    tempi_ring_put(flow->end, &head, HEADER);
+    if (flow->waits) {
+        tempi_ring_put(flow->end, offered.shapes, offered.n * (int64_t)sizeof offered.shapes[0]);
+        tempi_ring_written(flow->end, 0);
+    }
+    return true;
+}
+
+/* Packs one piece; false: the ring has no room for it. */
+static bool push_piece(tempi_flow *flow)
+{
+    int64_t room;
+    const int64_t left = flow->through - flow->moved;
+    char *at = tempi_ring_free(flow->end, &room);
+    const int64_t n = least(least(left, PIECE), room);
+    const bool wraps = ((flow->end->own + (uint64_t)room) & (flow->end->capacity - 1)) == 0;
+    if (n == 0 || (n < left && !wraps && room < (int64_t)flow->end->capacity / SHARE))
+        return false;
+    advance(flow, at, NULL, n);
+    tempi_ring_written(flow->end, n);
+    return true;
+}
+
+/* Returns whether anything moved. */
+static bool push(tempi_flow *flow)
+{
+    bool any = false;
+    if (!flow->opened && !open_out(flow))
+        return false;
+    if (flow->waits)
+        hear_answer(flow);
+    while (flow->moved < flow->through && push_piece(flow))
+        any = true;
+    if (flow->moved < flow->through || flow->waits)
+        return any;
+    if (flow->timed)
+        flow->end->choice.seconds = flow->seconds;
+    flow->ended = true;
+    return true;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static bool open_in(tempi_flow *flow)
+{
+    const int64_t pad = to_header(flow->end);
+    header head;
+    if (tempi_ring_waiting(flow->end) < pad + HEADER)
+        return false;
+    flow->end->own += (uint64_t)pad;
+    tempi_ring_take(flow->end, &head, HEADER);
+    tempi_ring_read(flow->end, 0);
+    flow->opened = true;
+    flow->failed = head.bytes > flow->bytes || head.call != flow->call;
+    flow->timed = head.timed != 0;
+    flow->through = head.bytes;
+    if (head.nests > 0)
+        take_offer(flow, &head);
+    return true;
+}
+
+/* Unpacks what there is of it; false: nothing. Bytes beyond the blocks are dropped. */
+static bool pull_piece(tempi_flow *flow)
+{
+    int64_t there;
+    const char *at = tempi_ring_unread(flow->end, &there);
+    int64_t n = least(there, flow->through - flow->moved);
+    if (flow->source)
+        n = least(n, flow->source->moved - flow->moved);
+    if (n <= 0)
+        return false;
+    const int64_t before = flow->moved;
+    advance(flow, NULL, at, n);
+    flow->moved = before + n;
+    tempi_ring_read(flow->end, n);
+    return true;
 }
 
 /* Tells the sender how long a long flow took here. */
-static void report(tempi_flow *flow)
+static void report(const tempi_flow *flow)
 {
-    if (!flow->timed)
-        return;
     flow->end->ring->seconds = flow->seconds;
     __atomic_store_n(&flow->end->ring->timed, flow->call, __ATOMIC_RELEASE);
 }
 
-static void answer_offer(tempi_flow *flow, pid_t process, int64_t n)
-{
-    tempi_nest_shape shapes[OFFER_MOST];
-    tempi_ring_take(flow->end, shapes, n * (int64_t)sizeof *shapes);
-    tempi_ring_read(flow->end, 0);
-    const double start = tempi_copy_clock();
-    const bool done = !flow->failed && read_blocks(flow, process, shapes, n);
-    flow->seconds += tempi_copy_clock() - start;
-    if (done) {
-        flow->moved = flow->bytes;
-        flow->ended = true;
-        report(flow);
-    }
-    __atomic_store_n(&flow->end->ring->answer, answer_of(flow->call, done), __ATOMIC_RELEASE);
-}
-
-/* The sender passes a header on together with what follows it. */
-static bool open_in(tempi_flow *flow)
-{
-    const int64_t pad = to_header(flow->end);
-    if (tempi_ring_waiting(flow->end) < pad + HEADER)
-        return false;
-    header head;
-    flow->end->own += (uint64_t)pad;
-    tempi_ring_take(flow->end, &head, HEADER);
-    tempi_ring_read(flow->end, 0);
-    flow->total = head.bytes;
-    flow->failed = head.bytes > flow->bytes || head.call != flow->call;
-    flow->opened = true;
-    flow->timed = head.timed != 0;
-    if (head.nests > 0)
-        answer_offer(flow, (pid_t)head.process, head.nests);
-    return true;
-}
-
 static bool pull(tempi_flow *flow)
 {
+    bool any = false;
     if (!flow->opened && !open_in(flow))
         return false;
-    bool any = flow->ended;
-    while (flow->moved < flow->total) {
-        int64_t there;
-        const char *at = tempi_ring_unread(flow->end, &there);
-        int64_t n = least(there, flow->total - flow->moved);
-        if (flow->source)
-            n = least(n, flow->source->moved - flow->moved);
-        if (n <= 0)
-            return any;
-        const int64_t fits = least(n, flow->bytes - flow->moved);
-        const double start = flow->timed ? tempi_copy_clock() : 0;
-        if (fits > 0)
-            advance(flow, NULL, at, fits);
-        if (flow->timed)
-            flow->seconds += tempi_copy_clock() - start;
-        flow->moved += fits > 0 ? n - fits : n;
-        tempi_ring_read(flow->end, n);
+    while (flow->moved < flow->through && pull_piece(flow))
         any = true;
-    }
+    if (flow->moved < flow->through)
+        return any;
+    if (flow->timed)
+        report(flow);
     flow->ended = true;
-    report(flow);
     return true;
 }
 

@@ -5,9 +5,9 @@
  *   2. The sender packs a piece into the ring and passes it on; the receiver unpacks it from there.
  *      So the bytes are copied twice, by the layouts of both sides, and stay in the caches.
  *   3. Neither waits for the other as long as the ring has room, or bytes.
- *   4. If the sender's runs are long, it may offer its memory instead (copy_choice.h): the header
- *      is followed by the structure of its blocks, the receiver reads them in one copy
- *      (single_copy.h) and answers. If it cannot, it refuses, and the bytes come through the ring.
+ *   4. Blocks with long runs the sender may offer instead (copy_choice.h): the header is followed by
+ *      their structure, the receiver reads them in one copy from the sender's memory
+ *      (single_copy.h) and answers. If it cannot, it refuses, and they come after the others.
  *
  * A flow of no bytes has no header: the types of both sides have the same size. */
 #ifndef TEMPI_EXCHANGE_EXCHANGE_H
@@ -31,15 +31,17 @@ typedef struct tempi_flow {
     const struct tempi_flow *source;
     bool streams; /* outgoing: through the ring in any case */
 
-    int64_t block; /* in progress */
-    int64_t done;  /* bytes of that block */
-    int64_t moved; /* bytes of the flow */
-    int64_t total; /* incoming: bytes that the sender has for it */
-    double seconds; /* spent with it */
-    bool opened;   /* the header was written, or read */
-    bool offered;  /* the receiver was offered the memory, and has not answered */
+    int64_t block;    /* in progress */
+    int64_t done;     /* bytes of that block */
+    int64_t moved;    /* bytes that came, or went, through the ring */
+    int64_t through;  /* bytes that take this way */
+    uint64_t offered; /* bit mask of blocks */
+    double seconds;   /* spent with it */
+    bool opened;      /* the header was written, or read */
+    bool refused;     /* the offered blocks go through the ring, after the others */
+    bool waits;       /* outgoing: for the receiver's answer */
+    bool timed;       /* a long one: `seconds` are taken */
     bool ended;
-    bool timed;  /* a long one: `seconds` are taken */
     bool failed; /* the sender has more bytes than fit, or is in another call */
 } tempi_flow;
 

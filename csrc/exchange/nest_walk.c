@@ -27,7 +27,7 @@ bool tempi_nest_describe(const tempi_op *block, tempi_nest_shape *out)
         return true;
     }
     const tempi_box *box = layout->boxes;
-    if (layout->nboxes != 1 || box->table || box->space != 0)
+    if (layout->nboxes != 1 || box->table || box->space != 0 || box->ndims >= TEMPI_NEST_DIMS)
         return false;
     out->first = (uint64_t)(uintptr_t)block->mem + (uint64_t)box->offset;
     out->run = box->run;

@@ -9,25 +9,28 @@
 
 #include <stdbool.h>
 
+enum { TEMPI_NEST_DIMS = 6 };
+
 /* Fixed size: it is passed through shared memory. */
 typedef struct tempi_nest_shape {
     uint64_t first; /* address of the first run */
     int64_t run;    /* bytes */
     int64_t runs;
-    int32_t ndims, unused;
+    int32_t ndims;
+    int32_t block; /* its index in the flow */
     struct {
         int64_t count, stride;
-    } dims[TEMPI_MAX_DIMS + 1]; /* outermost first */
+    } dims[TEMPI_NEST_DIMS]; /* outermost first */
 } tempi_nest_shape;
 
-/* False: the block has another structure. */
+/* False: the block has another structure, or more dimensions. */
 bool tempi_nest_describe(const tempi_op *block, tempi_nest_shape *out);
 
 typedef struct tempi_nest_walk {
     const tempi_nest_shape *shape;
     uint64_t at;  /* address of the next byte */
     int64_t left; /* bytes of the run in progress; 0: the nest has ended */
-    int64_t index[TEMPI_MAX_DIMS + 1];
+    int64_t index[TEMPI_NEST_DIMS];
 } tempi_nest_walk;
 
 void tempi_nest_begin(tempi_nest_walk *walk, const tempi_nest_shape *shape);
