@@ -245,11 +245,11 @@ def show(console: Console, found: dict[str, list[Record]]) -> bool:
     everything = [record for taken in found.values() for record in taken]
     for record in everything:
         if record.meta.get("left_out"):
-            told = f"{record.case}, {record.op}, {record.subject}: {record.meta['left_out']}"
-            console.print(f"left out: {told}", highlight=False)
+            line = f"{record.case}, {record.op}, {record.subject}: {record.meta['left_out']}"
+            console.print(f"left out: {line}", highlight=False)
         if record.meta.get("not_fitting"):
-            told = f"{record.meta['not_fitting']} shapes that do not fit into the memory"
-            console.print(f"left out: {told}", highlight=False)
+            line = f"{record.meta['not_fitting']} shapes that do not fit into the memory"
+            console.print(f"left out: {line}", highlight=False)
     for text in suite.refusals(everything):
         console.print(f"WRONG: {text}", highlight=False)
     if is_emulated(everything):

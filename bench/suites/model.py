@@ -120,9 +120,9 @@ def scores(found: Sequence[Row]) -> Table:
     for op in (*dict.fromkeys(one.op for one in found), ALL):
         own = [one for one in found if op in (one.op, ALL)]
         for chooser in CHOOSERS:
-            told = score(own, chooser)
-            numbers = (f"{told.mean:.3f}", f"{told.high:.2f}", f"{told.worst:.2f}", f"{told.slowdown:.3f}")
-            made.add_row(op, TEXTS[chooser], str(told.cases), *numbers)
+            result = score(own, chooser)
+            numbers = (f"{result.mean:.3f}", f"{result.high:.2f}", f"{result.worst:.2f}", f"{result.slowdown:.3f}")
+            made.add_row(op, TEXTS[chooser], str(result.cases), *numbers)
     return made
 
 

@@ -92,8 +92,8 @@ def table(found: Sequence[Row], note: str = "") -> Table:
     for one in found:
         cells = []
         for name in _names(found):
-            told = one.predicted.get(name) if one.predicted else None
-            predicted = suite.format_time(told) if told is not None else "-"
+            predicted_seconds = one.predicted.get(name) if one.predicted else None
+            predicted = suite.format_time(predicted_seconds) if predicted_seconds is not None else "-"
             cells.append(f"{predicted} / {suite.format_time(one.seconds[name])}" if name in one.seconds else "-")
         by = (one.regret(chooser) for chooser in ("model", "rule"))
         made.add_row(one.case, *cells, one.took, *("-" if value is None else f"{value:.2f}" for value in by))

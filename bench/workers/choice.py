@@ -89,7 +89,7 @@ def run(options: OverheadOptions) -> Iterator[Record]:
     """All records of this process; none if tempi does not act in it."""
     from mpi4py import MPI
 
-    path: Any = _engine.text(_engine.lib.tempi_model_in_force())
+    path: Any = _engine.text(_engine.lib.tempi_model_in_use())
     if not worker.active():
         return
     if path is None:

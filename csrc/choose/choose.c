@@ -92,7 +92,7 @@ static tempi_method by_rule(const tempi_query *q)
 {
     const tempi_device_query *d = q->device;
     if (q->operation >= TEMPI_OP_SEND)
-        return tempi_device_rule(q->bytes, d->dense, d->about.aware != 0);
+        return tempi_device_rule(q->bytes, d->dense, d->about.cuda_aware != 0);
     if (d->part)
         return d->about.contiguous ? TEMPI_METHOD_STAGED
                                    : tempi_device_rule_of_packing(d->about.whole);
@@ -109,8 +109,8 @@ static bool has_one_way(const tempi_query *q)
     const tempi_device_query *d = q->device;
     const bool run = d->about.contiguous;
     if (q->operation >= TEMPI_OP_SEND)
-        return tempi_device_rule_is_forced(d->dense, d->about.aware != 0) ||
-               (run && !d->about.aware);
+        return tempi_device_rule_is_forced(d->dense, d->about.cuda_aware != 0) ||
+               (run && !d->about.cuda_aware);
     return run || tempi_device_rule_is_forced(false, false) ||
            (!d->part && !d->may_leave && d->about.packed != TEMPI_PACKED_PINNED);
 }
@@ -120,7 +120,7 @@ static bool has_one_way(const tempi_query *q)
 static bool may_leave(const tempi_chooser *chooser, const tempi_query *q)
 {
     const tempi_device_query *d = q->device;
-    return d->may_leave && d->about.aware && !tempi_chooser_has_quirk(chooser, q->operation) &&
+    return d->may_leave && d->about.cuda_aware && !tempi_chooser_has_quirk(chooser, q->operation) &&
            (!tempi_config.force || d->dense);
 }
 

@@ -113,7 +113,7 @@ struct tempi_device_choices {
     tempi_device_choices *next;
     const tempi_model *model;
     int word; /* tempi_shape_word */
-    /* [memory][shifted][direction][the library may][kind][step]: 0 unknown, BY_RULE, or 1 + the
+    /* [memory][misaligned][direction][the library may][kind][step]: 0 unknown, BY_RULE, or 1 + the
      * method. No index for contiguous messages: no other message of the type has the step of one
      * that is one run. */
     _Atomic uint8_t method[2][2][2][2][KINDS][STEPS];
@@ -182,7 +182,7 @@ static int method_of(uint8_t decided)
 }
 
 /* A part's offsets are addresses: its shape already says which words they allow. */
-static bool is_shifted(const tempi_device_query *ask, int word)
+static bool is_misaligned(const tempi_device_query *ask, int word)
 {
     return !ask->part && ((uintptr_t)ask->address & (uintptr_t)(word - 1)) != 0;
 }
@@ -208,13 +208,14 @@ int tempi_device_choose(tempi_device_choices **cache, const tempi_layout *layout
     const int step = tempi_choice_step(about.bytes);
     tempi_device_choices *choices = cache ? choices_of(cache, model, layout) : NULL;
     if (!choices) {
-        about.shifted = is_shifted(ask, tempi_shape_word(layout));
+        about.misaligned = is_misaligned(ask, tempi_shape_word(layout));
         return method_of(decide_step(model, layout, &about, ask, step));
     }
-    about.shifted = is_shifted(ask, choices->word);
+    about.misaligned = is_misaligned(ask, choices->word);
     const bool unpacks = about.operation == TEMPI_OP_RECV || about.operation == TEMPI_OP_UNPACK;
-    _Atomic uint8_t *cached = &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.shifted]
-                                              [unpacks][ask->may_leave][kind_of(ask)][step];
+    _Atomic uint8_t *cached =
+        &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.misaligned][unpacks]
+                        [ask->may_leave][kind_of(ask)][step];
     uint8_t method = atomic_load_explicit(cached, memory_order_relaxed);
     if (method == 0) {
         method = decide_step(model, layout, &about, ask, step);

@@ -12,8 +12,8 @@ void tempi_device_choices_free(tempi_device_choices *choices);
 
 /* The part of a query that describes device memory. */
 typedef struct tempi_device_query {
-    /* `bytes`, `operation` and `peer` are the query's; `shifted` is computed; `contiguous`: all
-     * bytes are one run, which needs no kernel; `aware`: the library is CUDA-aware. */
+    /* `bytes`, `operation` and `peer` are the query's; `misaligned` is computed; `contiguous`: all
+     * bytes are one run, which needs no kernel; `cuda_aware`: the library is CUDA-aware. */
     tempi_device_message about;
     const tempi_layout *layout;
     const void *address;      /* the buffer */

@@ -148,7 +148,7 @@ void tempi_model_start(const char *version, bool tells)
         tempi_tuning_start(model);
 }
 
-const char *tempi_model_in_force(void)
+const char *tempi_model_in_use(void)
 {
     return in_force ? in_force_path : NULL;
 }

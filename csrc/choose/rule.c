@@ -200,7 +200,7 @@ int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t b
     const tempi_window window = tempi_rule_window(layout, 0, tempi_library_of(version),
                                                   (tempi_operation)operation);
     return tempi_window_has(window, bytes) ||
-           (peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes));
+           (peer == TEMPI_PEER_OTHER_LLC && tempi_window_has_other_llc(window, bytes));
 }
 
 tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,

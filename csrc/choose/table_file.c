@@ -86,10 +86,10 @@ const char *tempi_table_fault(const void *data, size_t bytes)
  * too. */
 static void stand_in(const tempi_table_head **peers)
 {
-    if (!peers[TEMPI_PEER_FAR])
-        peers[TEMPI_PEER_FAR] = peers[TEMPI_PEER_NODE];
+    if (!peers[TEMPI_PEER_OTHER_LLC])
+        peers[TEMPI_PEER_OTHER_LLC] = peers[TEMPI_PEER_NODE];
     else if (!peers[TEMPI_PEER_NODE])
-        peers[TEMPI_PEER_NODE] = peers[TEMPI_PEER_FAR];
+        peers[TEMPI_PEER_NODE] = peers[TEMPI_PEER_OTHER_LLC];
 }
 
 void tempi_table_index(struct tempi_model *model)

@@ -245,7 +245,8 @@ int tempi_engine_query(tempi_engine_info *out)
         return TEMPI_ERR_ARG;
     resolve();
     *out = info;
-    out->aware = tempi_shim_hooks.library_cuda_aware ? tempi_shim_hooks.library_cuda_aware() : -1;
+    out->cuda_aware = tempi_shim_hooks.library_cuda_aware ? tempi_shim_hooks.library_cuda_aware()
+                                                          : -1;
     return TEMPI_OK;
 }
 

@@ -208,7 +208,7 @@ static const int *large_count_settle(struct tempi_large_count *call, int *copy, 
         free(copy);
         return NULL;
     }
-    if (!call->kept)
+    if (!call->nonblocking)
         return call->arrays[call->used++] = copy;
     int *cached = cached_intern(copy, n);
     if (cached == NULL)

@@ -31,11 +31,11 @@ enum { TEMPI_LARGE_COUNT_ARRAYS = 4 };
  * MPI error code that was already raised. */
 int tempi_large_count_entries(MPI_Comm comm, enum tempi_large_count_length length, int *n);
 
-/* The int copies of one call's arrays; set comm and kept, the rest zero. */
+/* The int copies of one call's arrays; set comm and nonblocking, the rest zero. */
 struct tempi_large_count {
     MPI_Comm comm;
-    int kept;   /* nonblocking call: the library may read the arrays until it completes */
-    int failed; /* MPI error code, already raised: an entry does not fit, or no memory */
+    int nonblocking; /* the library may read the arrays until it completes */
+    int failed;      /* MPI error code, already raised: an entry does not fit, or no memory */
     int used;
     int *arrays[TEMPI_LARGE_COUNT_ARRAYS];
 };

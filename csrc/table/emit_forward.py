@@ -133,15 +133,15 @@ def forward_arrays(row: Row) -> str:
     function = row.function
     lengths = overlay.ARRAY_LENGTH[blocking_name(row.name)]
     text = head(row, "fwd")
-    kept = "1" if function.of_kind("REQUEST") else "0"
-    text += f"    struct tempi_large_count narrow = {{.comm = comm, .kept = {kept}}};\n"
+    nonblocking = "1" if function.of_kind("REQUEST") else "0"
+    text += f"    struct tempi_large_count ints = {{.comm = comm, .nonblocking = {nonblocking}}};\n"
     names = {}
     for parameter in arrays(row):
         wide_type = next(p.type for p in wide(function).parameters if p.name == parameter.name)
         kind = "counts" if wide_type == "MPI_Count" else "aints"
         names[parameter.name] = f"large_count_{parameter.name}"
         text += (
-            f"    const int *large_count_{parameter.name} = tempi_large_count_{kind}(&narrow, "
+            f"    const int *large_count_{parameter.name} = tempi_large_count_{kind}(&ints, "
             f"{parameter.name},\n        {SELECT[lengths[parameter.name]]}, "
             f"{meaningless(row, parameter.name) or 0});\n"
         )
@@ -156,8 +156,8 @@ def forward_arrays(row: Row) -> str:
     if tests:
         call = f"!({' && '.join(tests)}) ? {too_large(row)}\n                : {call}"
     return (
-        f"{text}    int result = narrow.failed;\n    if (result == MPI_SUCCESS)\n"
-        f"        result = {call};\n    tempi_large_count_end(&narrow);\n    return result;\n}}\n"
+        f"{text}    int result = ints.failed;\n    if (result == MPI_SUCCESS)\n"
+        f"        result = {call};\n    tempi_large_count_end(&ints);\n    return result;\n}}\n"
     )
 
 

@@ -310,8 +310,8 @@ SYNCHRONISES = {
 # Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the
 # first test (shim/p2p/packing.h). The condition's arguments are the function's own.
 SETTLED = {
-    "Pack": "tempi_packing_left(datatype, incount, TEMPI_OP_PACK)",
-    "Unpack": "tempi_packing_left(datatype, outcount, TEMPI_OP_UNPACK)",
+    "Pack": "tempi_packing_falls_back(datatype, incount, TEMPI_OP_PACK)",
+    "Unpack": "tempi_packing_falls_back(datatype, outcount, TEMPI_OP_UNPACK)",
 }
 
 # Extensions of the libraries to the standard: their parameters in C, and tempi's note on them. They are

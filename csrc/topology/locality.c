@@ -16,7 +16,7 @@ enum { FAR = 85 /* nanoseconds */, SAMPLES = 5 };
 enum { SOON = 4, LATER = 64, PIECE = 4096 };
 
 typedef struct line {
-    _Alignas(TEMPI_DISTANCE_LINE) _Atomic uint64_t beats;
+    _Alignas(TEMPI_LOCALITY_LINE) _Atomic uint64_t beats;
 } line;
 
 typedef struct sight {
@@ -104,7 +104,7 @@ static void probe(tempi_locality *d, int i)
         tempi_stat_add(TEMPI_STAT_locality_changes, 1);
 }
 
-void tempi_locality_look(tempi_locality *locality, int i)
+void tempi_locality_probe(tempi_locality *locality, int i)
 {
     if (i < 0 || i >= locality->n ||
         atomic_flag_test_and_set_explicit(&locality->busy, memory_order_acquire))
@@ -115,7 +115,7 @@ void tempi_locality_look(tempi_locality *locality, int i)
     atomic_flag_clear_explicit(&locality->busy, memory_order_release);
 }
 
-bool tempi_locality_far(tempi_locality *locality, int i, int64_t bytes)
+bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes)
 {
     if (i < 0 || i >= locality->n)
         return false;
@@ -125,6 +125,6 @@ bool tempi_locality_far(tempi_locality *locality, int i, int64_t bytes)
     if (until >= messages)
         atomic_store_explicit(&s->until, until - (int)messages, memory_order_relaxed);
     else
-        tempi_locality_look(locality, i);
+        tempi_locality_probe(locality, i);
     return atomic_load_explicit(&s->far, memory_order_relaxed);
 }

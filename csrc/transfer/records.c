@@ -52,9 +52,9 @@ tempi_record *tempi_record_new(void)
     record->bounce = NULL;
     record->waits_in = NULL;
     record->receive = NULL;
-    record->moved = false;
+    record->delivered = false;
     record->error = 0;
-    record->told = false;
+    record->error_reported = false;
     record->next = record->beside = NULL;
     record->ticket = (tempi_ticket){NULL, NULL, TEMPI_OK};
     return record;

@@ -262,7 +262,7 @@ def _record(job: Job, peer: str | None, quantity: str, seconds: Sequence[float])
     return Record(BENCH, column.name, quantity, peer or "here", job.size, tuple(seconds), meta)
 
 
-def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
+def _message_records(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
     """Records of one-way times, if a round trip was timed. Pack and unpack happen once a trip on this side, and are
     reported for one peer class only."""
     nearest = next(peer for peer in grid.NEAREST if peer in rank.pairs)
@@ -329,7 +329,7 @@ def _visit(rank: Rank, column: Sequence[Visited], first: bool) -> Iterator[Recor
         if first or not turns.settled():
             if job.peer == "node":
                 rank.moved = locality.look(rank.mpi, rank.pairs["node"])
-            yield from _told(rank, job, turns.take(SAMPLES, SLOW))
+            yield from _message_records(rank, job, turns.take(SAMPLES, SLOW))
 
 
 def _first_record(mpi: Any, peers: Sequence[str], columns: int) -> Record:
@@ -363,7 +363,7 @@ def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) 
     columns: list[list[Visited]] = []
     plain = Plain(rank, plan)
     for number in range(1 + samples.MOST // SAMPLES):
-        told = 0
+        produced = 0
         for place, jobs_of in enumerate(plan):
             if number == 0:
                 if place >= needed and until(FIRST_SHARE):
@@ -375,8 +375,8 @@ def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) 
             yield from found
             yield from plain.visit(columns)
             yield Record(BENCH, jobs_of[0].column.name, "done", "here", 0, (), {"visit": number})
-            told += len(found)
-        if not rank.comm.bcast(told) or until(1.0):
+            produced += len(found)
+        if not rank.comm.bcast(produced) or until(1.0):
             return
 
 

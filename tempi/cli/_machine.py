@@ -53,7 +53,7 @@ def engine() -> Iterator[Finding]:
     """The engine's files, its version and its host kernels."""
     path = Path(_engine.library_path())
     version = _engine.text(_engine.lib.tempi_version())
-    level = _engine.text(_engine.lib.tempi_cpu_level())
+    level = _engine.text(_engine.lib.tempi_isa_name())
     abis = sorted(each.stem.removeprefix("libtempi-") for each in path.parent.glob("libtempi-*.so"))
     abis = [each for each in abis if each not in ("bench", "cuda")]
     how = "preloaded" if _engine.preloaded else "loaded"

@@ -50,21 +50,23 @@ def _record(path: Path, found: Calibration) -> dict[str, object]:
     """The summary, including the results of `_sureness`."""
     from tempi.model import sure
 
-    told = sure.verdict(found)
-    return _summary(path, found) | {"choices": asdict(told) if told else None}
+    verdict = sure.verdict(found)
+    return _summary(path, found) | {"choices": asdict(verdict) if verdict else None}
 
 
 def _head(console: Console, path: Path, found: Calibration) -> None:
-    told = _summary(path, found)
+    summary = _summary(path, found)
     console.print(f"[bold]{path}[/]", highlight=False, soft_wrap=True)
-    if told["emulated"]:
+    if summary["emulated"]:
         console.print(f"  [bold red]{EMULATED}[/]", highlight=False, soft_wrap=True)
-    console.print(f"  {told['mpi']}", highlight=False, soft_wrap=True)
-    if told["gpu"]:
-        console.print(f"  device memory of {told['gpu']}", highlight=False, soft_wrap=True)
-    console.print(f"  {told['cpu']}, {told['cores']} cores, tempi {told['tempi']}, {told['when']}", highlight=False)
-    text = f"  peers: {', '.join(found.peers)}; {told['points']:,} points of {told['samples']:,} samples, "
-    text += f"known to {found.spread:.0%} in the median" + ("" if told["complete"] else "; interrupted")
+    console.print(f"  {summary['mpi']}", highlight=False, soft_wrap=True)
+    if summary["gpu"]:
+        console.print(f"  device memory of {summary['gpu']}", highlight=False, soft_wrap=True)
+    console.print(
+        f"  {summary['cpu']}, {summary['cores']} cores, tempi {summary['tempi']}, {summary['when']}", highlight=False
+    )
+    text = f"  peers: {', '.join(found.peers)}; {summary['points']:,} points of {summary['samples']:,} samples, "
+    text += f"known to {found.spread:.0%} in the median" + ("" if summary["complete"] else "; interrupted")
     console.print(text, highlight=False, soft_wrap=True)
 
 
@@ -95,8 +97,8 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
     from tempi.model import grid, store
 
     known = store.typical(found.points)
-    told = [p for p in found.points if p.quantity == "library_message" and p.peer == peer]
-    columns, sizes = sorted({p.column for p in told}), sorted({grid.nominal(p.column, p.size) for p in told})
+    points = [p for p in found.points if p.quantity == "library_message" and p.peer == peer]
+    columns, sizes = sorted({p.column for p in points}), sorted({grid.nominal(p.column, p.size) for p in points})
 
     def cell(column: Column, size: int) -> str:
         library = known.get(("library_message", column, size, peer))
@@ -170,21 +172,21 @@ def _sureness(console: Console, found: Calibration) -> None:
     """The certainty of the choices, the doubtful kinds, and the advice."""
     from tempi.model import sure
 
-    told = sure.verdict(found)
-    if told is None:
+    verdict = sure.verdict(found)
+    if verdict is None:
         return
-    text = f"  choices: {told.sure:,} of {told.choices:,} are sure ({told.sure / told.choices:.0%})"
-    if told.sure < told.choices:
-        middle, most = told.if_wrong
+    text = f"  choices: {verdict.sure:,} of {verdict.choices:,} are sure ({verdict.sure / verdict.choices:.0%})"
+    if verdict.sure < verdict.choices:
+        middle, most = verdict.if_wrong
         text += f"; one of the others, if wrong, costs {middle:.1%} in the median, 1 of 20 more than {most:.0%}"
-    text += f"; expected loss over all: {told.loss:.2%}"
+    text += f"; expected loss over all: {verdict.loss:.2%}"
     console.print(text, highlight=False, soft_wrap=True)
-    for doubt in told.doubts[:_SHOWN]:
+    for doubt in verdict.doubts[:_SHOWN]:
         console.print(f"  in doubt: {_doubt(doubt)}", highlight=False, soft_wrap=True)
-    more = len(told.doubts) - _SHOWN
+    more = len(verdict.doubts) - _SHOWN
     if more > 0:
         console.print(f"  and {more} more kinds", highlight=False)
-    if told.good:
+    if verdict.good:
         console.print("  nothing to do: a better calibration would gain less than 1%", highlight=False)
     else:
         advice = "  to do: calibrate again when the machine is quiet, or for longer (--seconds 300)"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from tempi.cli._predicted import Told
+    from tempi.cli._predicted import Forecast
     from tempi.expression import State
     from tempi.layout import Box, Dim, Layout
 
@@ -122,8 +122,8 @@ def _print(console: Console, text: str, states: list[State], count: int) -> None
         console.print(f"  {line}", highlight=False, markup=False, no_wrap=True, overflow="crop")
 
 
-def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[Told]) -> None:
-    """Memory and packed stream; below them a row of bars for each of `told`."""
+def _save_png(path: str, text: str, layout: Layout, count: int, forecasts: Sequence[Forecast]) -> None:
+    """Memory and packed stream; below them a row of bars for each of `forecasts`."""
     from matplotlib import pyplot as plt
 
     from tempi import _draw
@@ -133,7 +133,7 @@ def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[T
     if layout.size * count == 0:
         raise click.ClickException(f"--png {path}: the type has no bytes, there is nothing to draw")
     colours = plt.get_cmap("viridis")
-    heights = (2.9, 4.3, *(0.55 + 0.45 * len(methods.ways(each.prediction)) for each in told if each.prediction))
+    heights = (2.9, 4.3, *(0.55 + 0.45 * len(methods.ways(each.prediction)) for each in forecasts if each.prediction))
     figure, axes = plt.subplots(
         len(heights), 1, figsize=(10, 0.8 + sum(heights)), height_ratios=heights, layout="constrained"
     )
@@ -145,7 +145,7 @@ def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[T
     figure.colorbar(image, ax=axes[1], label="place in the packed stream", ticks=[0, 1]).ax.set_yticklabels(
         ["first", "last"]
     )
-    _predicted.draw(axes[2:], told)
+    _predicted.draw(axes[2:], forecasts)
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
@@ -251,8 +251,8 @@ def explain(expression: str, count: int, peer: str | None, memory: str, png: str
             for line in lines:
                 click.echo(line)
     if png is not None:
-        told = list(_predicted.predictions(datatype, count, peer)) if peer is not None and memory == "host" else []
-        told = [each for each in told if each.prediction]
-        _save_png(png, expression, states[-1].layout, count, told)
+        forecasts = list(_predicted.predictions(datatype, count, peer)) if peer is not None and memory == "host" else []
+        forecasts = [each for each in forecasts if each.prediction]
+        _save_png(png, expression, states[-1].layout, count, forecasts)
         if json_file != "-":
             click.echo(f"\n{Path(png)} written")

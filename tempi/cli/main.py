@@ -51,10 +51,10 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             from tempi.cli._optional import missing
 
-            told = missing(error, f"tempi {ctx.invoked_subcommand or ''}".strip())
-            if told is None:
+            message = missing(error, f"tempi {ctx.invoked_subcommand or ''}".strip())
+            if message is None:
                 raise
-            raise click.ClickException(told) from error
+            raise click.ClickException(message) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

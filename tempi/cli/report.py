@@ -186,15 +186,15 @@ def report(
     from tempi.report import counted
     from tempi.report.figures import Gallery
 
-    found, told = _records(benches), [counted.read(path) for path in runs]
+    found, runs_read = _records(benches), [counted.read(path) for path in runs]
     part = _calibration(named, mpi, force)
-    if part is None and not found and not told:
+    if part is None and not found and not runs_read:
         raise click.ClickException("nothing to report: this machine is not calibrated: run `tempi calibrate`")
     _check_writable(output)
     gallery = Gallery(png)
     try:
         with Console(stderr=True).status("drawing") as status:
-            html = _page(part, found, told, gallery, lambda text: status.update(f"drawing: {text}"))
+            html = _page(part, found, runs_read, gallery, lambda text: status.update(f"drawing: {text}"))
     except OSError as error:
         raise click.ClickException(f"{error.filename or png}: {error.strerror}") from error
     try:
@@ -202,7 +202,7 @@ def report(
     except OSError as error:
         raise click.ClickException(f"{output}: {error.strerror}") from error
     if json_file is not None:
-        write_json(json_file, _objects(part, found, told))
+        write_json(json_file, _objects(part, found, runs_read))
     if json_file != "-":
         text = f"{output} written: {len(gallery.names)} pictures"
         click.echo(text + (f", also in {png}" if png is not None else ""))

@@ -88,7 +88,7 @@ def counter(name: str) -> int:
 
 
 def cpu_level() -> str | None:
-    return _engine.text(_engine.lib.tempi_cpu_level())
+    return _engine.text(_engine.lib.tempi_isa_name())
 
 
 def arena(size: int) -> Bytes:
@@ -130,5 +130,5 @@ def emit(records: Iterator[Record], rank: int) -> None:
     except (WorkerError, NativeError, TempiError) as error:
         from mpi4py import MPI
 
-        launch.tell(f"rank {rank}: {error}")
+        launch.report_error(f"rank {rank}: {error}")
         MPI.COMM_WORLD.Abort(1)

@@ -63,7 +63,7 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
         ),
         ("MPI", own.mpi),
         ("tempi", own.tempi),
-        ("measured", f"{found.about.get('when', 'at a time that is not told')}, {state}"),
+        ("measured", f"{found.about.get('when', 'at an unknown time')}, {state}"),
         ("peer classes", ", ".join(_PEERS.get(peer, peer) for peer in found.peers) or "none"),
         ("points", f"{len(found.points):,} of {total:,} samples; {shaky:,} not stable"),
         *_sureness(found),
@@ -73,18 +73,18 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
 
 
 def _sureness(found: Calibration) -> Iterator[tuple[str, str]]:
-    told = sure.verdict(found)
-    if told is not None:
-        yield "choices", f"{told.sure:,} of {told.choices:,} are sure; expected loss over all: {told.loss:.2%}"
+    verdict = sure.verdict(found)
+    if verdict is not None:
+        yield "choices", f"{verdict.sure:,} of {verdict.choices:,} are sure; expected loss over all: {verdict.loss:.2%}"
 
 
 def about(part: Part) -> str:
     body = page.paragraph(part.warning, "note") if part.warning else ""
     body += page.table(("", "what the tables were measured on"), machine_rows(part), words=2)
     found = part.calibration
-    told = sure.verdict(found)
-    if told is not None and not told.good:
-        text = f"Choices cost an expected {told.loss:.1%} more than the best ones, as far as the samples can tell. "
+    verdict = sure.verdict(found)
+    if verdict is not None and not verdict.good:
+        text = f"Choices cost an expected {verdict.loss:.1%} more than the best ones, as far as the samples can tell. "
         body += page.paragraph(text + "Calibrate again when the machine is quiet, or for longer.", "note")
     return body + page.bullets(_in_short(part))
 

@@ -102,7 +102,7 @@ def _help() -> dict[str, str]:
 def _draw(axis: Axes, found: Statistics) -> None:
     """Calls that tempi handled, and those that it left to the library by reason."""
     names = [name for name in found.sum if name in _CARRIED or name.startswith("fallback_")]
-    told = _help()
+    texts = _help()
     for row, name in enumerate(names):
         value = found.sum[name]
         ours = name in _CARRIED
@@ -110,7 +110,7 @@ def _draw(axis: Axes, found: Statistics) -> None:
             row, value, color=_OURS if ours else _THEIRS, hatch="" if ours else "///", edgecolor="white", height=0.7
         )
         axis.text(value, row, f" {value:,}", va="center", fontsize=9)
-    axis.set_yticks(range(len(names)), [told.get(name, name) for name in names], fontsize=8.5)
+    axis.set_yticks(range(len(names)), [texts.get(name, name) for name in names], fontsize=8.5)
     axis.set(xscale="log", xlim=(0.7, 4 * max(found.sum[name] for name in names)), ylim=(len(names) - 0.4, -0.6))
     axis.set_xlabel("calls, all ranks together (logarithmic)")
     axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
@@ -132,7 +132,7 @@ def _more(name: str, value: Any) -> Iterator[str]:
 
 def section(found: Statistics, gallery: figures.Gallery) -> str:
     """A picture, all counters with their meaning, and the other fields."""
-    told = _help()
+    texts = _help()
     model = found.more.get("tables")
     head = f"{found.name}: {found.ranks} ranks"
     head += f", {found.more['mpi'].splitlines()[0]}" if isinstance(found.more.get("mpi"), str) else ""
@@ -145,7 +145,7 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
         body += page.picture(gallery.png("statistics", figure), "Calls that tempi carried and left", caption)
     most = bool(found.most)
     rows = [
-        (name, told.get(name, ""), f"{value:,}", *([f"{found.most.get(name, 0):,}"] if most else []))
+        (name, texts.get(name, ""), f"{value:,}", *([f"{found.most.get(name, 0):,}"] if most else []))
         for name, value in found.sum.items()
     ]
     columns = ("counter", "meaning", "all ranks", *(["most of one rank"] if most else []))

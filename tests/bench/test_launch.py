@@ -91,12 +91,12 @@ def test_a_rank_tells_those_who_started_it_or_else_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for text in ("by hand", "from afar"):
-        launch.tell(text)
+        launch.report_error(text)
         assert capfd.readouterr().err == f"tempi bench: {text}\n"
         monkeypatch.setenv(launch.ERRORS, str(tmp_path / "of another machine"))
     (tmp_path / "errors").write_text("first\n")
     monkeypatch.setenv(launch.ERRORS, str(tmp_path / "errors"))
-    launch.tell("second")
+    launch.report_error("second")
     assert (tmp_path / "errors").read_text() == "first\nsecond\n"
     assert not launch.ERRORS.startswith("TEMPI_")  # the engine would warn of a variable that it does not know
     assert not capfd.readouterr().err

@@ -17,8 +17,8 @@ from tempi.model import grid
 def pair(
     library: list[float], tempi: list[float], *, model: bool, rule: bool, case: str = "c", predicted: bool = True
 ) -> list[Record]:
-    told = {"library": 2e-6, "tempi": 1e-6} if predicted else None
-    meta = {"model": model, "rule": rule, "predicted": told}
+    prediction = {"library": 2e-6, "tempi": 1e-6} if predicted else None
+    meta = {"model": model, "rule": rule, "predicted": prediction}
     both = {"library": library, "tempi": tempi}
     return [Record("model", case, "one way", name, 64, tuple(taken), meta) for name, taken in both.items()]
 

@@ -84,7 +84,7 @@ def made(comm: MPI.Comm) -> dict[str, Any]:
     return found
 
 
-def told(comm: MPI.Comm) -> None:
+def print_peers(comm: MPI.Comm) -> None:
     comm.Barrier()
     before, start = received(), dict(tempi.stats().counters)
     good = exchange(comm)
@@ -109,7 +109,7 @@ def in_session() -> None:
     group = session.Create_group("mpi://WORLD")
     comm = MPI.Intracomm.Create_from_group(group, "tempi.test")
     group.Free()
-    told(comm)
+    print_peers(comm)
     comm.Free()
     session.Finalize()
 
@@ -126,4 +126,4 @@ def spawned() -> None:
         parent.Disconnect()
 
 
-{"world": lambda: told(MPI.COMM_WORLD), "session": in_session, "spawn": spawned}[WAY]()
+{"world": lambda: print_peers(MPI.COMM_WORLD), "session": in_session, "spawn": spawned}[WAY]()

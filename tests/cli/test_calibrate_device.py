@@ -131,18 +131,18 @@ def test_whatever_shows_it_says_that_it_is_emulated(calibrated: Path, tmp_path: 
     assert shown.count("[EMULATED]") >= 5
     assert "EMULATED" in tempi(calibrated, "doctor").stdout
     words = ("explain", "vector(512,1,4,DOUBLE)", "--peer", "same-node", "--memory", "device")
-    told = tempi(calibrated, *words, "--json", tmp_path / "json").stdout
-    assert "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's" in told
-    assert "a message of 4,096 B of device memory sent to a rank of the same node: " in told
+    output = tempi(calibrated, *words, "--json", tmp_path / "json").stdout
+    assert "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's" in output
+    assert "a message of 4,096 B of device memory sent to a rank of the same node: " in output
     records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
-    assert "MPI_Pack of 4,096 B of device memory into pinned memory: " in told
+    assert "MPI_Pack of 4,096 B of device memory into pinned memory: " in output
     packed = [(record["operation"], record["packed"]) for record in records if "packed" in record]
     assert packed == [("pack", "pinned"), ("unpack", "pinned")]
     (sent,) = [record for record in records if record.get("operation") == "send"]
     assert sent["emulated"] is True
-    told = sent["prediction"]
-    assert told["method"] == min(told["seconds"], key=lambda method: told["seconds"][method])
-    assert set(told["seconds"]) == {"oneshot", "staged", "pipelined"}
+    prediction = sent["prediction"]
+    assert prediction["method"] == min(prediction["seconds"], key=lambda method: prediction["seconds"][method])
+    assert set(prediction["seconds"]) == {"oneshot", "staged", "pipelined"}
     assert "No GPU is calibrated here" in tempi(tmp_path, *words).stdout
 
 

@@ -147,7 +147,7 @@ def test_set_variables_are_listed_and_unknown_ones_named(monkeypatch: pytest.Mon
 def test_the_engine_and_its_kernels_are_reported(library: Path) -> None:
     texts = [each.text for each in _machine.engine()]
     assert str(library) in texts[0]
-    assert f"host kernels for {_engine.text(_engine.lib.tempi_cpu_level())}" in texts
+    assert f"host kernels for {_engine.text(_engine.lib.tempi_isa_name())}" in texts
     abis = next(each.data["abis"] for each in _machine.engine() if "abis" in each.data)
     assert set(abis) <= {"mpich", "openmpi", "standard"}
 
@@ -200,34 +200,34 @@ CARD = {"name": "NVIDIA H100", "capability": "9.0", "multiprocessors": 132, "mem
 DRIVER = {"driver": "libcuda.so.1", "emulated": False, "version": "12.4", "devices": [CARD], "error": None}
 
 
-def told(answer: dict[str, Any], *nodes: str) -> list[tuple[str, str, str]]:
+def reported(answer: dict[str, Any], *nodes: str) -> list[tuple[str, str, str]]:
     return [(each.status, each.text, each.advice or "") for each in _gpu.findings(answer, list(nodes))]
 
 
 def test_a_device_is_reported_with_the_kernels_that_fit() -> None:
-    first, device, _ = told(DRIVER, "nvidia0")
+    first, device, _ = reported(DRIVER, "nvidia0")
     assert first[:2] == ("ok", "CUDA driver libcuda.so.1, CUDA 12.4, 1 device")
     assert device[:2] == (
         "ok",
         "device 0: NVIDIA H100, compute capability 9.0, 80.0 GiB; kernels: machine code for sm_90",
     )
-    newer = told({**DRIVER, "devices": [{**CARD, "kernels": "ptx"}]})[1]
+    newer = reported({**DRIVER, "devices": [{**CARD, "kernels": "ptx"}]})[1]
     assert newer[0] == "ok"
     assert newer[1].endswith("kernels: PTX, which the driver compiles at first use")
-    none = told({**DRIVER, "devices": [{**CARD, "kernels": None}]})[1]
+    none = reported({**DRIVER, "devices": [{**CARD, "kernels": None}]})[1]
     assert (none[0], "no kernels" in none[1], "TEMPI_NO_KERNELS" in none[2]) == ("warning", True, True)
 
 
 def test_a_driver_without_devices_says_why() -> None:
-    status, text, advice = told({**DRIVER, "devices": [], "error": "CUDA_ERROR_NO_DEVICE"})[0]
+    status, text, advice = reported({**DRIVER, "devices": [], "error": "CUDA_ERROR_NO_DEVICE"})[0]
     assert (status, text) == ("warning", "CUDA driver libcuda.so.1, CUDA 12.4, 0 devices: CUDA_ERROR_NO_DEVICE")
     assert "nvidia-smi" in advice
 
 
 def test_a_machine_without_a_driver_is_no_problem() -> None:
     nothing = {**DRIVER, "driver": "none", "version": None, "devices": []}
-    assert told(nothing)[0][:2] == ("note", "no CUDA driver and no NVIDIA device: host memory only")
-    status, text, advice = told(nothing, "nvidia0")[0]
+    assert reported(nothing)[0][:2] == ("note", "no CUDA driver and no NVIDIA device: host memory only")
+    status, text, advice = reported(nothing, "nvidia0")[0]
     assert (status, "libcuda.so.1 cannot be loaded" in text, "driver" in advice) == ("warning", True, True)
 
 
@@ -239,16 +239,16 @@ def test_a_driver_that_crashes_its_process_is_reported(monkeypatch: pytest.Monke
 def test_array_libraries_are_reported_and_the_extra_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gpu, "_version", lambda packages: None)
     for version, extra in (("12.4", "cuda12"), ("13.0", "cuda13"), ("14.1", "cuda13")):
-        assert told({**DRIVER, "version": version})[-1][2] == f"pip install 'tempi[{extra}]'"
+        assert reported({**DRIVER, "version": version})[-1][2] == f"pip install 'tempi[{extra}]'"
     monkeypatch.setattr(_gpu, "_version", lambda packages: "1.2" if "torch" in packages else None)
-    assert told(DRIVER)[-1][:2] == ("ok", "device arrays in Python: PyTorch 1.2")
+    assert reported(DRIVER)[-1][:2] == ("ok", "device arrays in Python: PyTorch 1.2")
 
 
 def test_the_emulator_is_named_loudly(library: Path) -> None:
     if not (library.parent / "libtempi-cuda.so").is_file():
         pytest.skip("this build has no emulated CUDA")
     answer = probe("gpu", TEMPI_LIBRARY=str(library), TEMPI_CUDA_DRIVER="emulated", TEMPI_EMULATOR_DEVICES="2")
-    found = told(answer)
+    found = reported(answer)
     assert (found[0][0], "EMULATED" in found[0][1], "no GPU" in found[0][1]) == ("warning", True, True)
     assert "EMULATED device 1" in found[2][1]
     assert "PTX" in found[2][1]
@@ -357,10 +357,10 @@ def test_reading_another_process_is_tried(compiler: str, tmp_path: Path) -> None
     source.write_text("#include <errno.h>\nlong process_vm_readv(void) { errno = EPERM; return -1; }\n")
     subprocess.run([compiler, source, "-shared", "-fPIC", "-fno-builtin", "-o", target], check=True)
     base = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    told = {}
+    reported = {}
     for name, preload in (("here", {}), ("refused", {"LD_PRELOAD": str(target)})):
         command = [sys.executable, "-P", "-c", code]
         done = subprocess.run(command, env=base | preload, capture_output=True, text=True, timeout=60, check=True)
-        told[name] = done.stdout.strip()
-    assert told["refused"] == os.strerror(errno.EPERM)
-    assert told["here"] in ("None", *map(os.strerror, (errno.EPERM, errno.ENOSYS)))
+        reported[name] = done.stdout.strip()
+    assert reported["refused"] == os.strerror(errno.EPERM)
+    assert reported["here"] in ("None", *map(os.strerror, (errno.EPERM, errno.ENOSYS)))

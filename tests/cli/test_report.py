@@ -234,9 +234,9 @@ def test_the_maps_say_what_the_tables_say(made: Made) -> None:
     assert {row[0].split(" (")[0] for row in rows} == {
         "regular, close together", "regular, pages apart", "one run an element", "irregular",
     }  # fmt: skip
-    told = [one for one in made.objects if one["section"] == "choices" and one["peer"] == "node"]
-    assert {one["method"] for one in told} == {"tempi"}
-    assert [one["share"] for one in told] == pytest.approx([1.0] * 4)
+    shares = [one for one in made.objects if one["section"] == "choices" and one["peer"] == "node"]
+    assert {one["method"] for one in shares} == {"tempi"}
+    assert [one["share"] for one in shares] == pytest.approx([1.0] * 4)
 
 
 def test_regret_is_that_of_the_records(made: Made) -> None:
@@ -245,8 +245,8 @@ def test_regret_is_that_of_the_records(made: Made) -> None:
     assert scores["calibrated model"] == ["2", "2.000", "3.85", "4.00", "1.414"]
     assert scores["built-in rule"] == ["2", "1.414", "1.95", "2.00", "1.000"]
     assert scores["perfect chooser (the floor)"][1] == "1.000"
-    told = {one["chooser"]: one for one in made.objects if one["section"] == "regret"}
-    assert told["model"]["worst"] == pytest.approx(4.0)
+    regrets = {one["chooser"]: one for one in made.objects if one["section"] == "regret"}
+    assert regrets["model"]["worst"] == pytest.approx(4.0)
 
 
 def test_statistics_are_all_there(made: Made) -> None:

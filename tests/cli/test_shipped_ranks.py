@@ -46,8 +46,8 @@ def sent(folder: Path, own: float | None, **variables: str) -> tuple[list[int], 
     line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], made | variables)
     done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (told,) = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("sent ")]
-    return [int(word) for word in told], done.stderr
+    (words,) = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("sent ")]
+    return [int(word) for word in words], done.stderr
 
 
 def test_it_overrules_the_rule_where_it_is_sure(tmp_path: Path) -> None:

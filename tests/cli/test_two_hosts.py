@@ -182,9 +182,9 @@ def test_calibrating_over_two_hosts_adds_the_class(launcher: launch.Launcher, ho
     assert of_node == {point for point in both.points if point.peer == "node" or point.quantity in grid.WITHIN}
     assert {point.quantity for point in both.points if point.peer == "other"} == set(grid.MESSAGES)
     for peer, where in (("same-node", "a rank of the same node"), ("other-node", "another node")):
-        told = run(launcher, [*tempi, "explain", "vector(256,1,8,DOUBLE)", "--peer", peer, "--count", 1], **own)
-        assert f"a message of 2,048 B to {where}: " in told
-        assert "not calibrated" not in told
+        output = run(launcher, [*tempi, "explain", "vector(256,1,8,DOUBLE)", "--peer", peer, "--count", 1], **own)
+        assert f"a message of 2,048 B to {where}: " in output
+        assert "not calibrated" not in output
 
 
 # -- the hosts themselves -----------------------------------------------------------------------------------------

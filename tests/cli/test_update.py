@@ -39,9 +39,9 @@ def ranks(folder: Path, own: float, pretended: str, **variables: str) -> tuple[l
     line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], made | variables)
     done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = [[int(word) for word in line.split()[2:]] for line in done.stdout.splitlines() if line.startswith("rank ")]
-    assert len(told) == 2
-    return told, done.stderr
+    counts = [[int(word) for word in line.split()[2:]] for line in done.stdout.splitlines() if line.startswith("rank ")]
+    assert len(counts) == 2
+    return counts, done.stderr
 
 
 FASTER = "own_pack=0.3,own_unpack=0.3,stage_pack=0.3,stage_unpack=0.3,library_pack=1,library_unpack=1"

@@ -271,7 +271,7 @@ def test_collective(comm: Any, base: str, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("base", IN_PLACE)
 def test_collective_in_place(comm: Any, base: str, form: str) -> None:
-    every_way(comm, base, form, COLLECTIVES[base], in_place=True, told=False)
+    every_way(comm, base, form, COLLECTIVES[base], in_place=True, everywhere=False)
 
 
 @pytest.fixture(scope="module")

@@ -55,9 +55,9 @@ def test_a_mismatch_is_reported_with_type_and_call(
             request.Wait()
     own.Free()
     assert snapshot()["check_failures"] == mismatches + 1
-    told = capfd.readouterr().err
-    assert f"TEMPI_CHECK: {call}: byte " in told  # which one, is up to the order of the threads
-    assert "twice the same (96 bytes in 6 leaves, extent 56)" in told
+    output = capfd.readouterr().err
+    assert f"TEMPI_CHECK: {call}: byte " in output  # which one, is up to the order of the threads
+    assert "twice the same (96 bytes in 6 leaves, extent 56)" in output
 
 
 def test_a_move_to_oneself_is_checked(comm: Any, mismatches: int, capfd: pytest.CaptureFixture[str]) -> None:

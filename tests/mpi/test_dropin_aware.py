@@ -34,7 +34,7 @@ def ours(comm: Any) -> MPI.Intracomm:
 def test_the_library_is_taken_to_be_aware() -> None:
     info = _engine.ffi.new("tempi_engine_info *")
     _engine.check(_engine.lib.tempi_engine_query(info), doing="a test")
-    assert info.aware == 1
+    assert info.cuda_aware == 1
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -95,9 +95,9 @@ class Outcome:
         self.steps = Counter(line.split()[0] for line in self.run.stdout.splitlines() if " of " in line)
         assert sum(self.steps.values()) == STEPS
         assert self.steps["WRONG"] == 0, self.run.stdout
-        told = json.loads(report.read_text())
-        self.left = {kind: n for kind, n in told["live"].items() if n}
-        self.calls = {re.sub(r"^cu|_v2$", "", name): n for name, n in told["calls"].items()}
+        read_report = json.loads(report.read_text())
+        self.left = {kind: n for kind, n in read_report["live"].items() if n}
+        self.calls = {re.sub(r"^cu|_v2$", "", name): n for name, n in read_report["calls"].items()}
 
 
 @pytest.fixture(scope="module")

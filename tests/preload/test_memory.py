@@ -118,8 +118,8 @@ def under_sanitizer(program: Path, engine: Path, folder: Path, **settings: str) 
     checks = f"fast_unwind_on_malloc=0:log_path={folder}/report"
     options = {"ASAN_OPTIONS": checks, "LSAN_OPTIONS": "exitcode=0", "TEMPI_ISA": "scalar"}
     run = own_toolchain().run(program, ranks=2, **on, **options, **settings)
-    told = [path.read_text(errors="replace") for path in folder.glob("report.*")]
-    return [one for text in told for one in reports(text)], run.stdout + run.stderr
+    texts = [path.read_text(errors="replace") for path in folder.glob("report.*")]
+    return [one for text in texts for one in reports(text)], run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("delay", DELAYS)

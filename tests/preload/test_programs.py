@@ -99,9 +99,9 @@ def test_statistics_alone_in_a_file_or_nowhere(mpi: Toolchain, programs: Path, t
     assert counter(quiet.stderr, "sends") is None
     assert json.loads((tmp_path / "run.json").read_text())["sum"]["sends"] > 0
     blocked = tmp_path / "none" / "run.json"
-    told = mpi.run(program, ranks=2, TEMPI_STATS_FILE=str(blocked), **on)
-    assert verdicts(told) == verdicts(quiet)
-    assert told.stderr.count(f"TEMPI_STATS_FILE: cannot write {blocked}: No such file or directory") == 1
+    unwritable = mpi.run(program, ranks=2, TEMPI_STATS_FILE=str(blocked), **on)
+    assert verdicts(unwritable) == verdicts(quiet)
+    assert unwritable.stderr.count(f"TEMPI_STATS_FILE: cannot write {blocked}: No such file or directory") == 1
 
 
 @every_toolchain

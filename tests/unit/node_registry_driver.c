@@ -73,7 +73,7 @@ static void write_line(const tempi_node_registry *board, int rank)
 {
     char *lines = tempi_node_registry_lines(board);
     if (lines)
-        memcpy(lines + (size_t)tempi_node_registry_own(board) * TEMPI_DISTANCE_LINE, &rank,
+        memcpy(lines + (size_t)tempi_node_registry_own(board) * TEMPI_LOCALITY_LINE, &rank,
                sizeof rank);
 }
 
@@ -97,7 +97,7 @@ static int lines(int argc, char **argv)
     int sum = 0;
     for (int i = 0; found && i < local; ++i) {
         int rank;
-        memcpy(&rank, found + (size_t)i * TEMPI_DISTANCE_LINE, sizeof rank);
+        memcpy(&rank, found + (size_t)i * TEMPI_LOCALITY_LINE, sizeof rank);
         sum += rank;
     }
     if (found)

@@ -60,9 +60,9 @@ def test_the_bars_of_all_methods_are_their_parts_and_one_is_chosen() -> None:
 
 
 def test_ways_are_what_the_prediction_has() -> None:
-    told = predict.Prediction(library=9.0, host=6.0, pack=1.0, message=2.0, unpack=3.0, acts=True)
-    assert {way.name: way.seconds for way in methods.ways(told)} == {"library": 9.0, "tempi": 6.0}
-    assert methods.chosen(told) == "tempi"
+    predictions = predict.Prediction(library=9.0, host=6.0, pack=1.0, message=2.0, unpack=3.0, acts=True)
+    assert {way.name: way.seconds for way in methods.ways(predictions)} == {"library": 9.0, "tempi": 6.0}
+    assert methods.chosen(predictions) == "tempi"
     local = predict.Prediction(library=1.0, host=2.0, pack=2.0, message=0.0, unpack=0.0, acts=False)
     assert methods.by_name(local)["tempi"].parts == (("pack", 2.0),)
     assert methods.chosen(local) == "library"
@@ -120,8 +120,8 @@ def test_maps_are_the_engines_choice(factor: float, name: str, times: float) -> 
     (field,) = survey.fields_of(calibration(EVEN | {"library_message": factor}))
     assert field.peer == "other"
     assert (field.sizes[0], field.sizes[-1], field.runs[0], field.runs[-1]) == (256, 65536, 8, 64)
-    assert len(field.told) == len(field.sizes) * len(field.runs)
-    assert {field.winner(*place)[0] for place in field.told} == {name}  # type: ignore[index]
+    assert len(field.predictions) == len(field.sizes) * len(field.runs)
+    assert {field.winner(*place)[0] for place in field.predictions} == {name}  # type: ignore[index]
     assert field.winner(4096, 8) == pytest.approx((name, times))
     assert survey.winners(field) == {name: pytest.approx((1.0, times))}
 
@@ -129,8 +129,8 @@ def test_maps_are_the_engines_choice(factor: float, name: str, times: float) -> 
 def test_each_map_counts_alike_however_many_places_it_has() -> None:
     (tempi,) = survey.fields_of(calibration(EVEN))
     (library,) = survey.fields_of(calibration(EVEN | {"library_message": 1.0}))
-    few = dict(list(library.told.items())[:3])
-    shares = survey.winners(tempi, replace(library, told=few))
+    few = dict(list(library.predictions.items())[:3])
+    shares = survey.winners(tempi, replace(library, predictions=few))
     assert shares == {"tempi": pytest.approx((0.5, 4 / 3)), "library": pytest.approx((0.5, 3.0))}
 
 

@@ -129,13 +129,15 @@ def test_packing_within_messages_is_kept_from_the_nearest_class(calibration: sto
         points.append(store.Point("library_message", column, 64, peer, (seconds,)))
         return replace(calibration, points=tuple(points))
 
-    def told(merged: store.Calibration) -> dict[str, float]:
+    def medians(merged: store.Calibration) -> dict[str, float]:
         assert len({point.key for point in merged.points}) == len(merged.points)
         return {point.quantity: point.median for point in merged.points if point.peer is None}
 
-    assert told(store.merge(seen("node", 1.0), seen("other", 2.0))) == dict.fromkeys(grid.WITHIN, 1.0) | {"own_pack": 2}
+    assert medians(store.merge(seen("node", 1.0), seen("other", 2.0))) == dict.fromkeys(grid.WITHIN, 1.0) | {
+        "own_pack": 2
+    }
     for old, new in (("other", "node"), ("node", "node"), ("self", "other")):
-        assert set(told(store.merge(seen(old, 1.0), seen(new, 2.0))).values()) == {2.0}
+        assert set(medians(store.merge(seen(old, 1.0), seen(new, 2.0))).values()) == {2.0}
 
 
 def test_tables_are_for_one_machine_mpi_and_version(table: Path, calibration: store.Calibration) -> None:
@@ -195,7 +197,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_an_mpi_no_model_is_in_force() -> None:
-    assert _engine.lib.tempi_model_in_force() == _engine.ffi.NULL
+    assert _engine.lib.tempi_model_in_use() == _engine.ffi.NULL
 
 
 @pytest.fixture

@@ -111,14 +111,14 @@ def test_device_memory_is_judged_by_sums_of_parts() -> None:
 def test_a_verdict_names_the_kinds_in_doubt() -> None:
     good = [p for n in range(8) for p in message(0.5, 0.1, column=grid.Column("irregular", 8 << n, 0), seed=n)]
     bad = [p for n in range(4) for p in message(0.95, 0.3, size=1024 << n, seed=n)]
-    told = sure.verdict(calibration([*good, *bad]))
-    assert told is not None
-    assert (told.choices, told.sure) == (12, 8)
-    (doubt,) = told.doubts
+    result = sure.verdict(calibration([*good, *bad]))
+    assert result is not None
+    assert (result.choices, result.sure) == (12, 8)
+    (doubt,) = result.doubts
     assert (doubt.operation, doubt.peer, doubt.kind) == ("a message", "node", "regular, close together")
     assert (doubt.smallest, doubt.largest, doubt.doubtful, doubt.choices) == (1024, 8192, 4, 4)
-    assert 0 < told.loss < told.if_wrong[0] <= told.if_wrong[1]
-    assert not told.good
+    assert 0 < result.loss < result.if_wrong[0] <= result.if_wrong[1]
+    assert not result.good
     quiet = sure.verdict(calibration(good))
     assert quiet is not None
     assert (quiet.sure, quiet.doubts, quiet.good) == (8, (), True)

@@ -102,7 +102,7 @@ PARENT = (
 )
 
 
-def told(tmp_path: Path, kind: str) -> str:
+def reported(tmp_path: Path, kind: str) -> str:
     """The standard error of a program that captures its child's output, as pip does."""
     command = [sys.executable, "-c", PARENT, str(ROOT / "scripts" / "backend"), CHILD]
     if kind == "pipe":
@@ -115,7 +115,7 @@ def told(tmp_path: Path, kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_a_line_reaches_the_user_of_a_program_that_captures(tmp_path: Path, kind: str) -> None:
-    said = told(tmp_path, kind).splitlines()
+    said = reported(tmp_path, kind).splitlines()
     if kind == "file" and said == ["before", "after"]:
         pytest.skip("this system does not let a child share its parent's files (ptrace)")
     assert said == ["before", "tempi: a line", "after"]

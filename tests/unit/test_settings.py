@@ -54,10 +54,10 @@ def test_the_papers_switches_are_aliases(settle: Settle, method: str) -> None:
 
 @pytest.mark.parametrize(("now", "former"), [("auto", "auto"), ("same-llc", "near"), ("other-llc", "far")])
 def test_localities_have_former_words(settle: Settle, now: str, former: str) -> None:
-    told = settle(TEMPI_LOCALITY=now)
-    assert told[1] == []
-    assert settle(TEMPI_DISTANCE=former) == settle(TEMPI_DISTANCE=now) == told
-    assert settle(TEMPI_DISTANCE=former, TEMPI_LOCALITY=now) == told
+    settled = settle(TEMPI_LOCALITY=now)
+    assert settled[1] == []
+    assert settle(TEMPI_DISTANCE=former) == settle(TEMPI_DISTANCE=now) == settled
+    assert settle(TEMPI_DISTANCE=former, TEMPI_LOCALITY=now) == settled
 
 
 def test_the_instruction_set_has_a_former_name(settle: Settle) -> None:
@@ -66,24 +66,24 @@ def test_the_instruction_set_has_a_former_name(settle: Settle) -> None:
 
 
 def test_a_conflict_is_said_in_one_line_and_the_name_of_now_wins(settle: Settle) -> None:
-    told, (line,) = settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_ONESHOT="1")
-    assert told.startswith("method staged ")
+    settled, (line,) = settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_ONESHOT="1")
+    assert settled.startswith("method staged ")
     assert "TEMPI_DATATYPE_ONESHOT=1 is ignored: TEMPI_METHOD=staged is set as well" in line
     assert settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_STAGED="1")[1] == []
 
 
 def test_of_several_switches_auto_wins_and_then_oneshot(settle: Settle) -> None:
-    told, said = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1", TEMPI_DATATYPE_AUTO="1")
-    assert told.startswith("method auto ")
+    settled, said = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1", TEMPI_DATATYPE_AUTO="1")
+    assert settled.startswith("method auto ")
     assert len(said) == 2
-    told, (line,) = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
-    assert told.startswith("method oneshot ")
+    settled, (line,) = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
+    assert settled.startswith("method oneshot ")
     assert "TEMPI_DATATYPE_STAGED=1 is ignored: TEMPI_DATATYPE_ONESHOT=1 is set as well" in line
 
 
 def test_what_is_not_understood_names_the_variable_that_was_set(settle: Settle) -> None:
-    told, (line,) = settle(TEMPI_DISTANCE="there")
-    assert told.startswith("method auto locality 0 ")
+    settled, (line,) = settle(TEMPI_DISTANCE="there")
+    assert settled.startswith("method auto locality 0 ")
     assert "TEMPI_DISTANCE=there is not understood and is ignored" in line
     (line,) = settle(TEMPI_METHOD="teleport")[1]
     assert "TEMPI_METHOD=teleport is not understood and is ignored" in line
@@ -96,8 +96,8 @@ def test_what_would_do_nothing_is_refused_in_a_line(settle: Settle, name: str) -
 
 
 def test_every_former_name_is_known_and_says_what_it_is() -> None:
-    told = {name: text for name, text, _ in _engine.items("config")}
-    assert len(told) == len(list(_engine.items("config")))
-    assert told["TEMPI_DATATYPE_STAGED"] == "the same as TEMPI_METHOD=staged"
-    assert told["TEMPI_DISTANCE"] == "former name of TEMPI_LOCALITY"
-    assert told["TEMPI_CPU_LEVEL"] == "former name of TEMPI_ISA"
+    settled = {name: text for name, text, _ in _engine.items("config")}
+    assert len(settled) == len(list(_engine.items("config")))
+    assert settled["TEMPI_DATATYPE_STAGED"] == "the same as TEMPI_METHOD=staged"
+    assert settled["TEMPI_DISTANCE"] == "former name of TEMPI_LOCALITY"
+    assert settled["TEMPI_CPU_LEVEL"] == "former name of TEMPI_ISA"

@@ -63,12 +63,12 @@ def test_monotone_keeps_what_does_not_fall_and_pools_what_does() -> None:
 def test_predictions_are_exact_at_the_nodes(model: predict.Model) -> None:
     for column, size in itertools.product(COLUMNS, SIZES):
         layout, _kept = vector(size, column.run, column.stride)
-        told = model.predict(layout, size)
-        assert told is not None
-        assert told.library == pytest.approx(seconds("library_message", column, size))
-        assert told.pack == pytest.approx(seconds("stage_pack", column, size))
-        assert told.message == pytest.approx(seconds("contiguous", grid.PLAIN, size))
-        assert told.host == pytest.approx(told.pack + told.message + told.unpack)
+        prediction = model.predict(layout, size)
+        assert prediction is not None
+        assert prediction.library == pytest.approx(seconds("library_message", column, size))
+        assert prediction.pack == pytest.approx(seconds("stage_pack", column, size))
+        assert prediction.message == pytest.approx(seconds("contiguous", grid.PLAIN, size))
+        assert prediction.host == pytest.approx(prediction.pack + prediction.message + prediction.unpack)
         local = model.predict(layout, size, "unpack")
         assert local is not None
         assert local.library == pytest.approx(seconds("library_unpack", column, size))
@@ -78,38 +78,38 @@ def test_predictions_are_exact_at_the_nodes(model: predict.Model) -> None:
 def test_predictions_follow_a_power_law_between_the_nodes(model: predict.Model) -> None:
     for size, run, stride in ((1024, 16, 700), (100 * 48, 48, 96 * 9), (1 << 18, 32, 2048)):
         layout, _kept = vector(size, run, stride)
-        told = model.predict(layout, size)
-        assert told is not None
+        prediction = model.predict(layout, size)
+        assert prediction is not None
         expected = seconds("library_message", grid.Column("regular", run, stride), size)
-        assert told.library == pytest.approx(expected, rel=1e-6)
+        assert prediction.library == pytest.approx(expected, rel=1e-6)
 
 
 def test_predictions_are_positive_and_grow_with_the_size(model: predict.Model) -> None:
     layout, _kept = vector(1 << 20, 24, 100)
-    told = [model.predict(layout, size) for size in range(24, 1 << 22, 9973)]
-    times = [one.host for one in told if one is not None]
-    assert len(times) == len(told)
+    prediction = [model.predict(layout, size) for size in range(24, 1 << 22, 9973)]
+    times = [one.host for one in prediction if one is not None]
+    assert len(times) == len(prediction)
     assert times[0] > 0
     assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(times))
 
 
 def test_outside_the_table_shapes_are_clamped_and_sizes_extrapolated(model: predict.Model) -> None:
     layout, _kept = vector(1 << 22, 4096, (1 << 20) + 64)
-    told = model.predict(layout, 1 << 22)
-    assert told is not None
+    prediction = model.predict(layout, 1 << 22)
+    assert prediction is not None
     edge = seconds("library_message", grid.Column("regular", 64, 4160), 1 << 20)
-    assert told.library == pytest.approx(4 * edge)
+    assert prediction.library == pytest.approx(4 * edge)
 
 
 def test_the_choice_is_the_least_prediction_less_the_margin(model: predict.Model) -> None:
     seen = set()
     for operation, run, size in itertools.product(predict.OPERATIONS, (8, 16, 64), (300, 5000, 1 << 19)):
         layout, _kept = vector(size // run * run, run, 1024)
-        told = model.predict(layout, size, operation)
-        assert told is not None
-        assert told.acts == (told.host < 0.97 * told.library)
+        prediction = model.predict(layout, size, operation)
+        assert prediction is not None
+        assert prediction.acts == (prediction.host < 0.97 * prediction.library)
         acts = model.acts(layout, size, operation)
-        assert acts == told.acts  # power laws: the same at the step's middle
+        assert acts == prediction.acts  # power laws: the same at the step's middle
         seen.add(acts)
     assert seen == {True, False}
 
@@ -121,9 +121,9 @@ def test_within_the_margin_the_library_keeps_the_call(tmp_path: Path, own: float
     path = tmp_path / "model.table"
     path.write_bytes(store.table_of(store.Calibration(HERE, tuple(made))))
     layout, _kept = vector(4096, COLUMNS[0].run, COLUMNS[0].stride)
-    told = predict.Model(path).predict(layout, 4096, "pack")
-    assert told is not None
-    assert told.acts is acts
+    prediction = predict.Model(path).predict(layout, 4096, "pack")
+    assert prediction is not None
+    assert prediction.acts is acts
 
 
 def test_without_tables_nothing_is_predicted(model: predict.Model) -> None:
@@ -165,20 +165,20 @@ def test_runs_that_share_sets_are_regular_ones_with_a_factor(tmp_path: Path, str
     model = corrected(tmp_path, 3.0)
     for run, size in itertools.product((8, 24, 64), (384 * 8, 1 << 16)):
         layout, _kept = vector(size, run, stride)
-        told = model.predict(layout, size, "pack")
-        assert told is not None
+        prediction = model.predict(layout, size, "pack")
+        assert prediction is not None
         expected = seconds("own_pack", grid.Column("regular", run, min(stride, 4160)), size)
         rest = size // run * run  # whole runs
-        assert told.host == pytest.approx(3.0**power * expected, rel=0.01 if rest != size else 1e-6)
+        assert prediction.host == pytest.approx(3.0**power * expected, rel=0.01 if rest != size else 1e-6)
 
 
 def test_a_factor_ends_with_its_last_size_and_is_never_below_one(tmp_path: Path) -> None:
     for factor, least in ((3.0, 9.0), (0.5, 1.0)):
         layout, _kept = vector(1 << 23, 8, 4096)
-        told = corrected(tmp_path, factor).predict(layout, 1 << 23, "unpack")
-        assert told is not None
+        prediction = corrected(tmp_path, factor).predict(layout, 1 << 23, "unpack")
+        assert prediction is not None
         edge = 8 * seconds("own_unpack", grid.Column("regular", 8, 4096), 1 << 20)
-        assert told.host == pytest.approx(least * edge)
+        assert prediction.host == pytest.approx(least * edge)
 
 
 def by_steps(quantity: str, inner: int, step: int, size: int) -> float:
@@ -193,15 +193,15 @@ def test_rows_of_nested_shapes_take_their_time(tmp_path: Path, inner: int) -> No
     rows = size // (8 * inner)
     kept = parse(f"hvector({rows},1,70000,hvector({inner},1,576,DOUBLE))")
     for operation, quantity in (("pack", "library_pack"), ("send", "library_message")):
-        told = model.predict(kept.canonical(), size, operation)
-        assert told is not None
+        prediction = model.predict(kept.canonical(), size, operation)
+        assert prediction is not None
         flat = by_steps(quantity, inner, 70000 - (inner - 1) * 576, size)
-        assert told.library == pytest.approx(flat + ROW * (rows - 1))
+        assert prediction.library == pytest.approx(flat + ROW * (rows - 1))
     element = parse(f"hvector({inner},1,576,DOUBLE)")  # as many elements as rows
-    told = model.predict(element.canonical(), size, "pack")
-    assert told is not None
+    prediction = model.predict(element.canonical(), size, "pack")
+    assert prediction is not None
     flat = by_steps("library_pack", inner, 8, size)
-    assert told.library == pytest.approx(flat + ROW * (rows - 1))
+    assert prediction.library == pytest.approx(flat + ROW * (rows - 1))
 
 
 def test_nested_shapes_that_are_faster_are_no_correction(tmp_path: Path) -> None:
@@ -209,9 +209,11 @@ def test_nested_shapes_that_are_faster_are_no_correction(tmp_path: Path) -> None
     kept = parse("hvector(512,1,2304,hvector(4,1,576,DOUBLE))")
     folded = parse("hvector(512,1,2305,hvector(4,1,576,DOUBLE))")
     for one in (kept, folded):
-        told = model.predict(one.canonical(), size, "pack")
-        assert told is not None
-        assert told.library == pytest.approx(seconds("library_pack", grid.Column("regular", 8, 576), size), rel=1e-3)
+        prediction = model.predict(one.canonical(), size, "pack")
+        assert prediction is not None
+        assert prediction.library == pytest.approx(
+            seconds("library_pack", grid.Column("regular", 8, 576), size), rel=1e-3
+        )
 
 
 def test_uneven_runs_stand_for_the_grids_sizes() -> None:
@@ -252,10 +254,12 @@ def test_fields_of_structs_and_runs_of_unlike_lengths_have_factors(tmp_path: Pat
         model = predict.Model(path)
         for family, text in texts.items():
             kept = parse(text)
-            told = model.predict(kept.canonical(), 4096, "pack")
-            assert told is not None, family
+            prediction = model.predict(kept.canonical(), 4096, "pack")
+            assert prediction is not None, family
             expected = seconds("own_pack", plain[grid.CORRECTIONS.get(family, family)], 4096)
-            assert told.host == pytest.approx(expected * (factors.get(family, 1.0) if name == "with" else 1.0)), family
+            assert prediction.host == pytest.approx(expected * (factors.get(family, 1.0) if name == "with" else 1.0)), (
+                family
+            )
 
 
 @pytest.mark.parametrize("measured", [("node",), ("far",), ("node", "far")])

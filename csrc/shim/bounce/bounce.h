@@ -100,13 +100,13 @@ int tempi_bounce_broadcasts(MPI_Comm comm, int root);
 int tempi_bounce_close(tempi_bounce *bounce, int rc);
 int tempi_bounce_attach(tempi_bounce *bounce, int rc, MPI_Request *request);
 int tempi_bounce_attach_target(tempi_bounce *bounce, int rc, int target, MPI_Request *request);
-int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request);
+int tempi_bounce_attach_persistent(tempi_bounce *bounce, int rc, MPI_Request *request);
 int tempi_bounce_pend(tempi_bounce *bounce, int rc, int target);
 int tempi_bounce_begin(tempi_bounce *bounce, int rc);
 
-/* As tempi_bounce_keep, for a buffer whose equal partitions are copied one by one. */
-int tempi_bounce_keep_partitions(tempi_bounce *bounce, int rc, int partitions,
-                                 MPI_Request *request);
+/* As tempi_bounce_attach_persistent, for a buffer whose equal partitions are copied one by one. */
+int tempi_bounce_attach_partitions(tempi_bounce *bounce, int rc, int partitions,
+                                   MPI_Request *request);
 /* Partitions [first, last] are ready to be sent. Does nothing unless the request has a bounce.
  * Returns MPI_SUCCESS or an error that was already raised. Callable from any thread. */
 int tempi_bounce_ready(MPI_Request request, int first, int last);

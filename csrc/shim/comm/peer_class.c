@@ -220,7 +220,7 @@ static bool is_other_llc(const node_ranks *entry, int peer, int64_t bytes)
     if (tempi_config.locality != TEMPI_LOCALITY_AUTO)
         return tempi_config.locality == TEMPI_LOCALITY_OTHER_LLC;
     return peers.locality && entry->lines &&
-           tempi_locality_far(peers.locality, entry->lines[peer], bytes);
+           tempi_locality_is_other_llc(peers.locality, entry->lines[peer], bytes);
 }
 
 static bool is_here(const node_ranks *entry, int peer)
@@ -244,7 +244,7 @@ int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes)
         return TEMPI_PEER_SELF;
     if (!is_here(entry, peer))
         return TEMPI_PEER_OTHER;
-    return is_other_llc(entry, peer, bytes) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
+    return is_other_llc(entry, peer, bytes) ? TEMPI_PEER_OTHER_LLC : TEMPI_PEER_NODE;
 }
 
 int tempi_peer_probe(uintptr_t comm, int rank)
@@ -256,7 +256,7 @@ int tempi_peer_probe(uintptr_t comm, int rank)
         return TEMPI_ERR_ARG;
     const node_ranks *entry = node_ranks_of(which);
     if (entry && peers.locality && entry->lines && is_here(entry, rank))
-        tempi_locality_look(peers.locality, entry->lines[rank]);
+        tempi_locality_probe(peers.locality, entry->lines[rank]);
     return TEMPI_OK;
 }
 

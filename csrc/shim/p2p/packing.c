@@ -40,7 +40,7 @@ static int packed_of(const tempi_message *message, const tempi_memory *where)
     if (where->kind == TEMPI_MEMORY_PINNED)
         return TEMPI_PACKED_PINNED;
     if (where->kind != TEMPI_MEMORY_DEVICE)
-        return TEMPI_PACKED_PLAIN;
+        return TEMPI_PACKED_PAGEABLE;
     return where->device == message->op.device && message->op.method != TEMPI_METHOD_MIXED
                ? TEMPI_PACKED_DEVICE
                : TEMPI_PACKED_PINNED;
@@ -56,7 +56,7 @@ static bool choose(tempi_message *message, const tempi_memory *where)
     const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
     if (op->method != TEMPI_METHOD_MIXED)
         op->method = tempi_method_of_packing(message, packed, !through_host);
-    else if (packed == TEMPI_PACKED_PLAIN) /* only a copy reaches pageable memory */
+    else if (packed == TEMPI_PACKED_PAGEABLE) /* only a copy reaches pageable memory */
         tempi_parts_set_method(op->parts, TEMPI_METHOD_STAGED);
     tempi_method_note(op);
     if (op->method != TEMPI_METHOD_LIBRARY)

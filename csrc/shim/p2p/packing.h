@@ -10,8 +10,8 @@
 #include "shim/type/types.h"
 
 /* True: leave the call to the library. Counts it if its type has gaps. */
-static inline bool tempi_packing_left(MPI_Datatype datatype, MPI_Count count,
-                                      tempi_operation operation)
+static inline bool tempi_packing_falls_back(MPI_Datatype datatype, MPI_Count count,
+                                            tempi_operation operation)
 {
     const tempi_type *type = tempi_type_cached(datatype);
     int64_t bytes;

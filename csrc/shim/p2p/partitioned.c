@@ -33,7 +33,7 @@ static bool described(const void *buf, int partitions, MPI_Count count, MPI_Data
             return rc;                                                                           \
         rc = next->NAME(buffer.given, partitions, count, datatype, peer, tag, comm, info,        \
                         request);                                                                \
-        return tempi_bounce_keep_partitions(bounce, rc, partitions, request);                    \
+        return tempi_bounce_attach_partitions(bounce, rc, partitions, request);                  \
     }
 
 DEFINE_INIT(Psend_init, const void *, TEMPI_READS)

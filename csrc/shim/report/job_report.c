@@ -32,7 +32,7 @@ static void print_rank(int rank, const uint64_t *c)
 
 static void print_sum(int size, const uint64_t *sum)
 {
-    const char *model = tempi_model_in_force();
+    const char *model = tempi_model_in_use();
     fprintf(stderr, "tempi: chosen by %s\n", model ? model : "the built-in rule");
     if (!model || tempi_model_is_shipped())
         fputs(
