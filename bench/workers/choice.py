@@ -93,7 +93,7 @@ def run(options: OverheadOptions) -> Iterator[Record]:
     if not worker.active():
         return
     if path is None:
-        raise worker.WorkerError("no tables are in force")
+        raise worker.WorkerError("no tables are in use")
     world = worker_overhead.make_world(MPI)
     yield from _kept(world, options)
     yield from _made(world, path, options)

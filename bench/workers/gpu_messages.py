@@ -168,7 +168,7 @@ def run(options: MessageOptions) -> Iterator[Record]:
     meta: dict[str, Any] = {**worker.describe(MPI), "part": "messages", "method": method, "aware": cuda_aware}
     meta |= {"device": driver.describe(), "emulated": driver.emulated}
     if method == "device" and not cuda_aware:
-        why = "the MPI library does not take device addresses"
+        why = "the MPI library is not CUDA-aware"
         yield Record("gpu", "messages", "one way", method, 0, (), {**meta, "left_out": why})
         return
     ends = _ends(comm, driver, chosen)

@@ -22,27 +22,28 @@ static struct {
     pthread_mutex_t lock;
     tempi_machine host;
     const tempi_model *named; /* the tables named by TEMPI_MODEL */
-    bool started, tells;
+    bool started, log_refused;
     _Atomic(const tempi_model *) models[DEVICES];
     _Atomic bool known[DEVICES];
 } devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named, bool tells)
+void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named,
+                               bool log_refused)
 {
     if (devices.started)
         return;
     devices.host = *host;
     devices.named = tempi_config.model ? named : NULL;
-    devices.tells = tells;
+    devices.log_refused = log_refused;
     devices.started = true;
 }
 
 static void refuse(const char *path, const char *why)
 {
-    if (devices.tells)
+    if (devices.log_refused)
         TEMPI_LOG(TEMPI_LOG_WARN,
                   "the calibration %s is not used for device memory: %s; the built-in rule chooses "
-                  "(`tempi calibrate` measures anew)",
+                  "(run `tempi calibrate` again)",
                   path, why);
 }
 

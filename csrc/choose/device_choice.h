@@ -23,9 +23,10 @@ typedef struct tempi_device_query {
     bool may_leave;           /* the library can take the message */
 } tempi_device_query;
 
-/* Set by tempi_model_start: the tables that TEMPI_MODEL names, or NULL; `tells`: log refused
- * files. */
-void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named, bool tells);
+/* Set by tempi_model_start: the tables that TEMPI_MODEL names, or NULL; `log_refused`: warn of
+ * refused files. */
+void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named,
+                               bool log_refused);
 
 /* The TEMPI_METHOD_* chosen by the tables of that device; -1: no tables, or none for this message.
  * Without a cache each call predicts anew. */

@@ -74,8 +74,8 @@ tempi_method tempi_device_rule(int64_t bytes, bool dense, bool cuda_aware)
     const int method = asked(cuda_aware);
     if (!cuda_aware &&
         (tempi_config.method == TEMPI_METHOD_DEVICE || tempi_config.method == TEMPI_METHOD_LIBRARY))
-        TEMPI_WARN_ONCE("TEMPI_METHOD=%s needs an MPI library that takes device addresses; this "
-                        "one does not (TEMPI_CUDA_AWARE=1 says that it does)",
+        TEMPI_WARN_ONCE("TEMPI_METHOD=%s needs a CUDA-aware MPI library and this one is not: the "
+                        "setting is ignored (if it is, set TEMPI_CUDA_AWARE=1)",
                         tempi_config.method == TEMPI_METHOD_DEVICE ? "device" : "library");
     return method >= 0 ? (tempi_method)method : automatic(bytes, cuda_aware);
 }

@@ -173,8 +173,9 @@ static void decide(void)
         return;
     }
     if (mpi.simulated)
-        snprintf(reason, sizeof reason,
-                 "under SimGrid the ranks are threads of one process, which tempi is not made for");
+        snprintf(
+            reason, sizeof reason,
+            "under SimGrid the ranks are threads of one process, which tempi does not support");
     void *const *entries = mpi.simulated ? NULL : shim_load(0);
     if (entries == NULL) {
         info.reason = reason;

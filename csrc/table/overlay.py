@@ -80,7 +80,7 @@ OPTIONAL = dict.fromkeys(
     _LACKS_41,
 ) | dict.fromkeys(("Comm_attach_buffer", "Session_attach_buffer"), _NEW_41)
 
-# Exported although local: law 4.
+# Exported although local: invariant 4 of docs/design.md.
 EXPORTED_LOCAL = {
     "Initialized": "answers 0 while no MPI is loaded",
     "Finalized": "answers 0 while no MPI is loaded",

@@ -104,8 +104,8 @@ def lines(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[st
     size = int(layout.size) * count
     if not found:
         yield "No GPU is calibrated here (`tempi calibrate` on a machine with one). By the built-in rule:"
-        for cuda_aware, text in ((False, "takes no device addresses"), (True, "takes device addresses")):
-            yield f"  where the MPI library {text}: {_METHODS[_rule(layout, size, cuda_aware)]}"
+        for cuda_aware, text in ((False, "is not CUDA-aware"), (True, "is CUDA-aware")):
+            yield f"  if the MPI library {text}: {_METHODS[_rule(layout, size, cuda_aware)]}"
     for number, record in enumerate(found):
         if number == 0 or (found[number - 1]["mpi"], found[number - 1]["gpu"]) != (record["mpi"], record["gpu"]):
             yield f"Predicted with {record['mpi']} and {record['gpu']}:"

@@ -249,7 +249,7 @@ def test_an_emulated_device_is_never_timed(program: Program) -> None:
     assert not any(record.seconds for record in done.records)
     output = program(1, *arguments, variables=_preload(**EMULATED), json=False).out
     assert "EMULATED DEVICE" in output
-    assert "no subject library: this MPI does not take device addresses" in output
+    assert "no subject library: this MPI is not CUDA-aware" in output
 
 
 def test_device_memory_without_a_device_is_told(program: Program) -> None:

@@ -149,7 +149,7 @@ class Planner:
         plan = self._plan
         descriptors = ffi.buffer(plan.bytes, plan.nbytes)[:] if plan.nbytes else b""
         if descriptors:
-            lib.tempi_cuda_plan_place(plan, self.upload(descriptors))
+            lib.tempi_cuda_plan_patch(plan, self.upload(descriptors))
         launches = []
         for i in range(plan.nlaunches):
             made = plan.launches[i]

@@ -1,4 +1,4 @@
-"""What the drop-in leaves to a library that takes device addresses is ready when the library reads it.
+"""Data that the drop-in leaves to a CUDA-aware library is ready when the library reads it.
 
 The emulated device's memory is out of the libraries' reach; its managed memory is not, so that stands for
 what a CUDA-aware library would read by itself.

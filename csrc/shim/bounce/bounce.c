@@ -428,8 +428,8 @@ static bool has_string(int code, const char *string)
 static int refusal(void)
 {
     static const char string[] =
-        "tempi: this MPI library does not take device memory, and nothing can "
-        "stand in for memory that it is to keep";
+        "tempi: this MPI library is not CUDA-aware, and memory that it keeps in use "
+        "cannot be replaced by a bounce buffer";
     static int code = MPI_SUCCESS;
     static tempi_lock lock;
     tempi_lock_acquire(&lock);
@@ -446,7 +446,7 @@ int tempi_bounce_refuse(tempi_owner owner, const char *call)
 {
     TEMPI_LOG(
         TEMPI_LOG_ERROR,
-        "%s was given device memory, but this MPI library takes no device addresses; allocate host memory",
+        "%s: the buffer is device memory, but this MPI library is not CUDA-aware; use host memory",
         call);
     tempi_stat_add(TEMPI_STAT_bounce_errors, 1);
     return raise_code(&owner, refusal());

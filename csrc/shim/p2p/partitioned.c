@@ -5,7 +5,8 @@
 
 #ifdef TEMPI_ACTS_IN_Psend_init
 
-/* Describes all partitions as one buffer. False: nothing to do, or the library must judge. */
+/* Describes all partitions as one buffer. False: nothing to do, or the call is left to the library.
+ */
 static bool described(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype,
                       int peer, int does, tempi_bounce_argument *out)
 {
