@@ -104,7 +104,7 @@ def _machine(found: Sequence[Record]) -> str:
 def card(found: Sequence[Record]) -> Iterator[str]:
     """The section of one card. Raises PageError for a test device."""
     if suite_gpu.is_emulated(found):
-        raise PageError("these records are of the emulated device: CUDA on the CPU has no speed to be shown")
+        raise PageError("these records are of the emulated device: CUDA on the CPU has no meaningful speed")
     measured = gpu_verdict.rates(found)
     bars = gpu_verdict.bars(found)
     yield f"\n### {suite_gpu.title_of(found)}\n"
@@ -125,7 +125,7 @@ def card(found: Sequence[Record]) -> Iterator[str]:
 def model(found: Sequence[Record]) -> Iterator[str]:
     """The quality of the calibrated model's choices. Raises PageError for a test device."""
     if suite_gpu.is_emulated(found):
-        raise PageError("these records are of the emulated device: CUDA on the CPU has no speed to be shown")
+        raise PageError("these records are of the emulated device: CUDA on the CPU has no meaningful speed")
     rows = suite_model_device.rows(found)
     if not rows:
         return

@@ -300,7 +300,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
         if warning and subject in ORDER:
             console.print(f"not stable: {subject}: {warning}", highlight=False)
     if not any(one.subject == "tempi" for one in made):
-        console.print("tempi did not take part (TEMPI_DISABLE, or no engine for this MPI: `tempi doctor`)")
+        console.print("tempi did not act (TEMPI_DISABLE, or no engine for this MPI: `tempi doctor`)")
     console.print(table(made, _title(timed), baseline(exchange_group(timed))))
     return made
 

@@ -153,7 +153,9 @@ def strangers(found: Sequence[Record]) -> list[str]:
         peer, known = meta.get("peer"), meta.get("calibrated")
         if known and peer in ("node", "far") and peer not in known and op.startswith("one way"):
             own, other = ("near", "far") if peer == "node" else ("far", "near")
-            lines.append(f"{op}: the ranks were {own}, and the tables are of {other} ones: run `tempi calibrate` again")
+            lines.append(
+                f"{op}: the ranks were {own}, but the tables are of {other} ranks: run `tempi calibrate` again"
+            )
     return lines
 
 

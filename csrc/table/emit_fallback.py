@@ -69,7 +69,8 @@ def chosen(header: Header) -> list[Row]:
 
 def prototypes(header: Header) -> str:
     lines = "".join(f"{prototype(row, form, large)};\n" for row in chosen(header) for form, large in forms(row))
-    return f'{NOTICE}#ifndef TEMPI_COUNT_FALLBACKS_H\n#define TEMPI_COUNT_FALLBACKS_H\n#include "mpi_table.h"\n\n{lines}#endif\n'
+    guard = "TEMPI_COUNT_FALLBACKS_H"
+    return f'{NOTICE}#ifndef {guard}\n#define {guard}\n#include "mpi_table.h"\n\n{lines}#endif\n'
 
 
 def functions(header: Header) -> str:

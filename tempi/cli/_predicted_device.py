@@ -22,9 +22,9 @@ _METHODS = {
 _DIRECTIONS = {"send": "sent", "recv": "received"}
 _CALLS = {"pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 _PACKED = {
-    "pinned": "pinned memory", "device": "memory of the same device", "plain": "memory that the device does not reach",
+    "pinned": "pinned memory", "device": "memory of the same device", "plain": "memory that the device cannot access",
 }  # fmt: skip
-EMULATED = "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's"
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): these are not times of a GPU"
 
 
 def _cases() -> Iterator[tuple[str, str | None]]:
@@ -86,7 +86,7 @@ def _device_block(record: dict[str, Any]) -> Iterator[str]:
     prediction = record["prediction"]
     if prediction is None:
         rule = _METHODS[record["rule"]]
-        yield f"{_head(record)}: not calibrated for this shape or peer; the built-in rule takes {rule}"
+        yield f"{_head(record)}: not calibrated for this shape or peer; the built-in rule chooses {rule}"
         return
     yield f"{_head(record)}: {_METHODS[prediction['method']]}"
     slowest = max(prediction["seconds"].values())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 _SHOWN = 5  # kinds of doubtful operations to list
-EMULATED = "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's, and only the emulator takes it"
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): its times are not those of a GPU, and only the emulator uses it"
 
 
 def _summary(path: Path, found: Calibration) -> dict[str, object]:
@@ -284,7 +284,7 @@ def _check_writable(folder: Path, hint: str = "") -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise click.ClickException(f"{folder}: {error.strerror}: nothing is measured{hint}") from error
+        raise click.ClickException(f"{folder}: {error.strerror}: nothing was measured{hint}") from error
 
 
 def _before(target: Path | None) -> None:
@@ -331,21 +331,25 @@ def _measure(
         _sureness(console, found)
     if not whole:
         unwritten = f"; {target} is not written" if target is not None else ""
-        raise click.ClickException(f"interrupted: what was measured is kept{unwritten}")
+        raise click.ClickException(f"interrupted: finished measurements are saved{unwritten}")
     if target is not None:
         _ship(target, [found for _, found in parts])
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="A coarser grid, below 40 seconds.")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="For all of it [default: 150; 30].")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Total time of the measurement [default: 150; 30]."
+)
 @click.option("--most", type=click.IntRange(4096, 16 << 20), metavar="BYTES", help="Largest message [default: 16 MiB].")
 @click.option("--mpirun", metavar="PATH", help="The MPI launcher [default: that of this Python, then PATH].")
-@click.option("--show", is_flag=True, help="Show what was measured on this machine, and stop.")
+@click.option("--show", is_flag=True, help="Show the calibrations of this machine, and stop.")
 @click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path),
-              help="Write it to a file; with --quick, --seconds, --most or --mpirun: measure it first.")  # fmt: skip
-@click.option("--import", "source", metavar="FILE", type=click.Path(path_type=Path), help="Take it from a file.")
-@click.option("--mpi", metavar="WORD", help="With --export: of the MPI library that has this in its name.")
+              help="Write it to this file; with --quick, --seconds, --most or --mpirun: measure first.")  # fmt: skip
+@click.option(
+    "--import", "source", metavar="FILE", type=click.Path(path_type=Path), help="Use the calibration in this file."
+)
+@click.option("--mpi", metavar="WORD", help="With --export: select the MPI library by a word of its name.")
 @json_option
 def calibrate(
     quick: bool, seconds: float | None, most: int | None, mpirun: str | None, show: bool, target: Path | None,
@@ -356,7 +360,7 @@ def calibrate(
     Where there is a GPU it measures kernels, copies and messages of device memory as well.
 
     Starts two ranks itself, or takes part as the ranks of mpirun -n 2: to measure messages between nodes,
-    start it on two of them. A cluster measures one node of each type and ships the file (--export,
+    start it on two of them. On a cluster, measure one node of each type and distribute the file (--export,
     --import). Without a calibration, built-in rules choose.
     """
     if show + (target is not None) + (source is not None) > 1:
@@ -365,7 +369,7 @@ def calibrate(
     if measures and (show or source is not None):
         raise click.UsageError("--show and --import measure nothing: drop --quick, --seconds, --most, --mpirun")
     if mpi is not None and (target is None or measures):
-        raise click.UsageError("--mpi chooses for --export among what was measured before")
+        raise click.UsageError("--mpi selects one of several calibrations for --export")
     if show:
         _show(json_file)
     elif target is not None and not measures:

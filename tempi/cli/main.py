@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("tempi.cli.bench", "Measure packing, messages, overhead, halo exchange."),
     "calibrate": ("tempi.cli.calibrate", "Measure this machine, so that tempi chooses by measurement."),
     "compare": ("tempi.cli.compare", "Compare two files of benchmark records."),
-    "doctor": ("tempi.cli.doctor", "Say what is here, what works, and what to do about the rest."),
+    "doctor": ("tempi.cli.doctor", "Check the installation, its MPIs and programs; give advice for each problem."),
     "explain": ("tempi.cli.explain", "Show the layout of a datatype, pass by pass."),
     "preload": ("tempi.cli.preload", "Print the path for LD_PRELOAD."),
     "report": ("tempi.cli.report", "Write a page with pictures: calibration, choices, benchmarks, statistics."),

@@ -19,7 +19,7 @@ def look(mpi: Any, comm: Any) -> str:
     """The peer class of the other of two ranks, by rank 0's view. Collective; takes some 20 microseconds."""
     handle, other = worker.handle(mpi, comm), 1 - comm.rank
     for _ in range(LOOKS):
-        _engine.check(_engine.lib.tempi_comm_probe_locality(handle, other), doing="looking at a rank")
+        _engine.check(_engine.lib.tempi_comm_probe_locality(handle, other), doing="probing the locality of a rank")
         comm.Barrier()
     out = _engine.ffi.new("int *")
     _engine.check(_engine.lib.tempi_comm_peer(handle, other, out), doing="the class of a rank")

@@ -57,7 +57,7 @@ def _totals(data: Any) -> dict[str, int]:
 
 def _of_json(name: str, data: Any) -> Statistics:
     if not isinstance(data, dict) or "tempi_statistics" not in data:
-        raise ValueError("it has no statistics of tempi's")
+        raise ValueError("it contains no tempi statistics")
     if data["tempi_statistics"] != FORMAT:
         raise ValueError("it is of another version")
     known = ("tempi_statistics", "ranks", "sum", "most", "fallback_functions")
@@ -72,7 +72,7 @@ def _of_text(name: str, text: str) -> Statistics:
     """Finds the output of TEMPI_STATS=1 anywhere in a program's output."""
     ranks = _RANKS.findall(text)
     if not ranks:
-        raise ValueError("it has no statistics of tempi's")
+        raise ValueError("it contains no tempi statistics")
     chosen = _CHOSEN.findall(text)
     last = text[text.rindex(f"tempi: over {ranks[-1]} ranks:") :]
     total = renamed({counter: int(value) for value, counter in _PRINTED.findall(last)})
@@ -141,7 +141,7 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
         count = sum(name in _CARRIED or name.startswith("fallback_") for name in found.sum)
         figure = figures.blank(0.9 + 0.34 * count, 10.0)
         _draw(figure.subplots(), found)
-        caption = "Plain bars: what tempi carried; hatched ones: what it left to the library, and why."
+        caption = "Plain bars: calls that tempi carried; hatched bars: calls left to the library, by reason."
         body += page.picture(gallery.png("statistics", figure), "Calls that tempi carried and left", caption)
     most = bool(found.most)
     rows = [

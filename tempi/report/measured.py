@@ -120,9 +120,9 @@ def _choices(found: Sequence[Record], gallery: figures.Gallery) -> str:
     if not rows:
         return page.paragraph("No case was measured often enough.", "quiet")
     caption = (
-        "Above: predicted against measured time; a point on the line is a right prediction, the grey band is 20% to "
-        "both sides. Below: the time of the chosen way over the best one's, from the best case to the worst; the "
-        "perfect chooser, which knows half of the samples, is the floor that noise sets."
+        "Above: predicted against measured time; a point on the line is an exact prediction, the grey band is 20% to "
+        "both sides. Below: the time of the chosen method over that of the best, from the best case to the worst; the "
+        "perfect chooser, which knows half of the samples, shows the floor set by noise."
     )
     body = page.picture(
         gallery.png("choices-judged", _judged(rows)), "Predicted and measured times; chosen over best", caption
@@ -272,9 +272,7 @@ def section(name: str, found: Sequence[Record], gallery: figures.Gallery) -> str
     body = page.paragraph(f"{name}: {_stamp(found)}", "quiet")
     kept = [record for record in found if not _emulated(record)]
     if len(kept) < len(found):
-        text = (
-            f"{len(found) - len(kept)} records are of CUDA on the CPU, a test device, which has no times to be shown."
-        )
+        text = f"{len(found) - len(kept)} records are of CUDA on the CPU, a test device without meaningful times."
         body += page.paragraph(text, "note")
     for bench in dict.fromkeys(record.bench for record in kept):
         own = [record for record in kept if record.bench == bench]
@@ -286,7 +284,7 @@ def section(name: str, found: Sequence[Record], gallery: figures.Gallery) -> str
             for op in dict.fromkeys(record.op for record in own):
                 body += _suite(bench, op, [record for record in own if record.op == op], gallery)
     refused = suite.refusals(kept)
-    return body + (page.details("What was not timed, and why", page.bullets(refused)) if refused else "")
+    return body + (page.details("Not timed, with reasons", page.bullets(refused)) if refused else "")
 
 
 def objects(name: str, found: Sequence[Record]) -> Iterator[Mapping[str, object]]:

@@ -127,12 +127,12 @@ def test_a_program_on_the_emulator_chooses_by_it(calibrated: Path) -> None:
 
 def test_whatever_shows_it_says_that_it_is_emulated(calibrated: Path, tmp_path: Path) -> None:
     shown = tempi(calibrated, "calibrate", "--show").stdout
-    assert "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's" in shown
+    assert "EMULATED DEVICE (CUDA on the CPU): its times are not those of a GPU" in shown
     assert shown.count("[EMULATED]") >= 5
     assert "EMULATED" in tempi(calibrated, "doctor").stdout
     words = ("explain", "vector(512,1,4,DOUBLE)", "--peer", "same-node", "--memory", "device")
     output = tempi(calibrated, *words, "--json", tmp_path / "json").stdout
-    assert "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's" in output
+    assert "EMULATED DEVICE (CUDA on the CPU): these are not times of a GPU" in output
     assert "a message of 4,096 B of device memory sent to a rank of the same node: " in output
     records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
     assert "MPI_Pack of 4,096 B of device memory into pinned memory: " in output

@@ -233,7 +233,7 @@ def test_a_machine_without_a_driver_is_no_problem() -> None:
 
 def test_a_driver_that_crashes_its_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gpu, "ask", lambda *_: {"error": "exit status -11: no output"})
-    assert only(_gpu.gpu()).text == "the CUDA driver cannot be asked: exit status -11: no output"
+    assert only(_gpu.gpu()).text == "the CUDA driver cannot be queried: exit status -11: no output"
 
 
 def test_array_libraries_are_reported_and_the_extra_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def single(
     answer = {"single_copy": mechanism, "abi": abi}
     found = _machine.single_copy_of(Path("/lib/libmpi.so"), answer, {"refused": refused, "ptrace_scope": scope})
     assert found.topic == "single-copy"
-    assert "figures and calibrations hold for this state only" in found.text or found.status == "warning"
+    assert "benchmarks and calibrations are valid for this state only" in found.text or found.status == "warning"
     return found.status, found.text
 
 
@@ -319,8 +319,8 @@ def test_the_single_copy_mechanism_is_reported_with_its_reason(monkeypatch: pyte
     for name in _machine._SWITCHES:
         monkeypatch.delenv(name, raising=False)
     no = "Operation not permitted"
-    assert single("cma") == ("ok", "/lib/libmpi.so: cma between the ranks of a node; figures and calibrations hold "
-                                   "for this state only")  # fmt: skip
+    assert single("cma") == ("ok", "/lib/libmpi.so: cma between the ranks of a node; benchmarks and "
+                                   "calibrations are valid for this state only")  # fmt: skip
     assert single("xpmem", refused=no)[0] == "ok"
     assert "none (Yama's ptrace_scope is 1)" in single("none", scope="1")[1]
     assert "none (this build has no other way)" in single("none")[1]
