@@ -38,7 +38,7 @@ __all__ = [
     "xor",
 ]
 
-#: Errors of this library version itself; docs/device.md lists them.
+#: Faults of this library version; docs/device.md lists them.
 MPICH_4 = "MPICH Version:\t4.0" in MPI.Get_library_version()
 
 _int = oracle.Named("INT")
@@ -53,7 +53,7 @@ TYPES: dict[str, oracle.Tree] = {
 
 Places = dict[str, "Callable[[int], bool]"]
 
-#: Which buffers of which ranks are on the device: inputs (in), outputs (out).
+#: The buffers on the device, by rank: inputs (in), outputs (out).
 PLACES: dict[str, Places] = {
     "device": {"in": lambda rank: True, "out": lambda rank: True},
     "device to host": {"in": lambda rank: True, "out": lambda rank: False},

@@ -65,5 +65,5 @@ def test_ranks_agree_on_loops_and_samples() -> None:
     assert other == plan
 
 
-def test_nobody_gives_nothing() -> None:
+def test_no_subjects_give_no_samples() -> None:
     assert sampling.sample([], 1.0) == []

@@ -1,5 +1,5 @@
-"""Ranks on one or two hosts: the location of the others as seen by each, and messages of a derived datatype between
-all of them. Rank 0 prints every rank's results as JSON. Started by test_two_hosts.py as
+"""Ranks on one or two hosts: the peer classes as seen by each rank, and messages of a derived datatype between all
+of them. Rank 0 prints every rank's results as JSON. Started by test_two_hosts.py as
 
     host_ranks.py world      with MPI_COMM_WORLD; HOSTS_OFF=N disables tempi on rank N
     host_ranks.py session    with a session alone

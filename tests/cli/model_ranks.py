@@ -1,5 +1,5 @@
 """Two ranks that exchange types of many shapes, each with the tables that its own variable names, or without tempi
-where it says "off"; prints a line of counters a rank. Started by test_calibrate.py.
+if it is "off"; prints a line of counters a rank. Started by test_calibrate.py.
 """
 
 from __future__ import annotations

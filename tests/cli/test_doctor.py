@@ -114,7 +114,7 @@ def test_a_script_is_followed_to_its_interpreter(executable: Callable[[str, str]
     assert {each.status for each in found} == {"note"}
 
 
-def test_what_is_no_program_is_a_problem(tmp_path: Path, executable: Callable[[str, str], Path]) -> None:
+def test_a_file_that_is_no_program_is_a_problem(tmp_path: Path, executable: Callable[[str, str], Path]) -> None:
     assert only(_program.program(str(tmp_path / "none"))).status == "problem"
     assert only(_program.program(str(executable("data", "hello")))).status == "problem"
 
@@ -254,7 +254,7 @@ def test_the_emulator_is_named_loudly(library: Path) -> None:
     assert "PTX" in found[2][1]
 
 
-def test_without_cuda_the_probe_answers_all_the_same(library: Path) -> None:
+def test_without_cuda_the_probe_still_answers(library: Path) -> None:
     answer = probe("gpu", TEMPI_LIBRARY=str(library), TEMPI_CUDA_DRIVER="none")
     assert (answer["driver"], answer["version"], answer["devices"]) == ("none", None, [])
 
@@ -273,7 +273,7 @@ def test_the_probe_reports_whether_the_library_is_cuda_aware(library: Path) -> N
 def test_a_path_invalid_in_ld_preload_is_reported_alike_everywhere(
     build: Callable[..., Path], tmp_path: Path, library: Path
 ) -> None:
-    """One verdict: `tempi run` does not work, Python does. None of its lines says that a program can be interposed."""
+    """One verdict: `tempi run` does not work, Python does. No line says that a program can be interposed."""
     place = tmp_path / "with space"
     place.mkdir()
     for each in library.parent.glob("*.so"):

@@ -1,4 +1,4 @@
-"""``scripts/halo.slurm`` and ``tempi bench`` under a Slurm of this test's own."""
+"""``scripts/halo.slurm`` and ``tempi bench`` under a Slurm that the test starts."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ FASTER = "own_pack=0.3,own_unpack=0.3,stage_pack=0.3,stage_unpack=0.3,library_pa
 SLOWER = "own_pack=3,own_unpack=3,stage_pack=3,stage_unpack=3,library_pack=1,library_unpack=1"
 
 
-def test_a_way_that_is_faster_than_the_tables_say_is_found(tmp_path: Path) -> None:
+def test_a_method_that_is_faster_than_predicted_is_found(tmp_path: Path) -> None:
     found, said = ranks(tmp_path, 1.2, FASTER, TEMPI_MODEL_UPDATE="1")
     for each in found:
         assert each[:4] == [0, 0, 0, 0]
@@ -60,7 +60,7 @@ def test_a_way_that_is_faster_than_the_tables_say_is_found(tmp_path: Path) -> No
     assert re.search(r"tempi: MPI_Pack by the library took 1\.00 times the predicted time", said), said
 
 
-def test_a_way_that_is_slower_than_the_tables_say_is_left(tmp_path: Path) -> None:
+def test_a_method_that_is_slower_than_predicted_is_left(tmp_path: Path) -> None:
     found, said = ranks(tmp_path, 0.8, SLOWER, TEMPI_MODEL_UPDATE="1")
     for each in found:
         assert all(4 <= n <= 5 for n in each[:4])  # a group of five is enough; one receive may be early
@@ -69,7 +69,7 @@ def test_a_way_that_is_slower_than_the_tables_say_is_left(tmp_path: Path) -> Non
     assert re.search(r"tempi: MPI_Pack by tempi took [23]\.\d\d times the predicted time", said), said
 
 
-def test_nothing_is_learned_unless_asked_for(tmp_path: Path) -> None:
+def test_without_the_setting_nothing_is_corrected(tmp_path: Path) -> None:
     found, said = ranks(tmp_path, 1.2, FASTER, TEMPI_AUTOTUNE="0")
     assert found == [[0] * 11] * 2
     assert "times the predicted time" not in said

@@ -31,7 +31,7 @@ def ours(comm: Any) -> MPI.Intracomm:
     return MPI.Intracomm(comm)
 
 
-def test_the_library_is_taken_to_be_aware() -> None:
+def test_the_library_counts_as_cuda_aware() -> None:
     info = _engine.ffi.new("tempi_engine_info *")
     _engine.check(_engine.lib.tempi_engine_query(info), doing="a test")
     assert info.cuda_aware == 1

@@ -1,4 +1,4 @@
-"""What each method is predicted to take for device memory: composed of the parts, and the least is chosen."""
+"""Predicted time of each method for device memory: the sum of its parts, and the choice of the fastest."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def halves(size: int, run: int) -> tuple[dict[str, float], dict[str, float]]:
 @pytest.mark.parametrize(("run", "stride"), [(8, 16), (64, 4160)])
 @pytest.mark.parametrize("size", SIZES)
 def test_predictions_are_composed_of_their_parts(model: predict.Model, size: int, run: int, stride: int) -> None:
-    layout, _kept = vector(size, run, stride)
+    layout, _owner = vector(size, run, stride)
     packs, unpacks = halves(size, run)
     message = cost("pinned_message", size)
     for operation, own, other in (("send", packs, unpacks), ("recv", unpacks, packs)):
@@ -94,10 +94,12 @@ def test_predictions_are_composed_of_their_parts(model: predict.Model, size: int
         assert prediction.seconds["library"] == pytest.approx(cost("device_library", size))
 
 
-def test_the_least_is_chosen_and_the_library_only_when_nobody_is_well_below(model: predict.Model) -> None:
+def test_the_fastest_method_is_chosen_and_the_library_unless_another_is_faster_by_the_margin(
+    model: predict.Model,
+) -> None:
     chosen = set()
     for size, (run, stride), cuda_aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
-        layout, _kept = vector(size, run, stride)
+        layout, _owner = vector(size, run, stride)
         prediction = model.predict_device(layout, size, cuda_aware=cuda_aware)
         assert prediction is not None
         assert ("device" in prediction.seconds, "library" in prediction.seconds) == (cuda_aware, cuda_aware)
@@ -117,7 +119,7 @@ def least(seconds: dict[str, float]) -> str:
     return "library" if own[best] >= 0.97 * seconds.get("library", math.inf) else best
 
 
-def test_a_message_without_gaps_is_the_librarys_or_a_copy(tmp_path: Path, model: predict.Model) -> None:
+def test_a_message_without_gaps_is_left_to_the_library_or_copied(tmp_path: Path, model: predict.Model) -> None:
     chosen = set()
     for size, operation in itertools.product(SIZES, ("send", "recv")):
         dense, run = parse(f"contiguous({size},BYTE)"), parse(f"resized(0,{2 * size},contiguous({size},BYTE))")
@@ -139,7 +141,7 @@ def test_a_message_without_gaps_is_the_librarys_or_a_copy(tmp_path: Path, model:
     assert prediction.method == "staged"
 
 
-def test_a_library_whose_plain_messages_were_not_measured_keeps_them(tmp_path: Path) -> None:
+def test_contiguous_messages_that_were_not_measured_are_decided_by_the_rule(tmp_path: Path) -> None:
     made = model_of(tmp_path, [p for p in points() if p.quantity != "device_message"])
     dense = parse("contiguous(512,DOUBLE)")
     assert made.predict_device(dense.canonical(), 4096, cuda_aware=True) is None
@@ -149,7 +151,7 @@ def test_a_library_whose_plain_messages_were_not_measured_keeps_them(tmp_path: P
 def test_packing_is_one_sides_part_and_the_least_is_chosen(model: predict.Model, operation: str) -> None:
     chosen = set()
     for size, (run, stride), cuda_aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
-        layout, _kept = vector(size, run, stride)
+        layout, _owner = vector(size, run, stride)
         own = halves(size, run)[operation == "unpack"]
         expected = {"pinned": own, "device": {"device": cost(f"device_{operation}", size, run)}}
         expected["plain"] = {"staged": own["staged"]}
@@ -168,9 +170,9 @@ def test_packing_is_one_sides_part_and_the_least_is_chosen(model: predict.Model,
 
 @pytest.mark.parametrize(("whole", "segments"), [(1 << 24, 1), (1 << 24, 16), (1 << 24, 256), (1 << 20, 16)])
 def test_a_part_of_a_message_is_copied_in_its_segments(model: predict.Model, whole: int, segments: int) -> None:
-    """What is pipelined is cut where the whole message is."""
+    """A pipelined part is cut into the pieces of the whole message."""
     size = whole // 16  # with these numbers every lookup hits a node
-    layout, _kept = vector(size, 8, 16)
+    layout, _owner = vector(size, 8, 16)
     prediction = model.predict_device(layout, size, "pack", whole=whole, segments=segments)
     assert prediction is not None
 
@@ -192,7 +194,7 @@ def test_a_part_of_a_message_is_copied_in_its_segments(model: predict.Model, who
 
 
 def test_predictions_are_monotone_and_grow_beyond_the_largest(model: predict.Model) -> None:
-    layout, _kept = vector(8192, 8, 16)
+    layout, _owner = vector(8192, 8, 16)
     before: dict[str, float] = {}
     for size in (2 ** (step / 3) for step in range(18, 90)):
         prediction = model.predict_device(layout, int(size), cuda_aware=True)
@@ -205,7 +207,7 @@ def test_predictions_are_monotone_and_grow_beyond_the_largest(model: predict.Mod
 
 
 def test_an_address_that_allows_smaller_words_has_tables_of_its_own(model: predict.Model) -> None:
-    layout, _kept = vector(65536, 64, 128)
+    layout, _owner = vector(65536, 64, 128)
     straight, misaligned = (
         model.predict_device(layout, 65536, misaligned=bad, cuda_aware=True) for bad in (False, True)
     )
@@ -216,7 +218,7 @@ def test_an_address_that_allows_smaller_words_has_tables_of_its_own(model: predi
 
 
 def test_managed_memory_has_its_own_kernels_where_they_were_measured(tmp_path: Path, model: predict.Model) -> None:
-    layout, _kept = vector(4096, 8, 16)
+    layout, _owner = vector(4096, 8, 16)
     assert model.predict_device(layout, 4096, memory="managed") == model.predict_device(layout, 4096)
     slow = [replace(p, memory="managed", seconds=(1.0,) * 9) for p in points() if p.quantity == "mapped_pack"]
     prediction = model_of(tmp_path, points() + slow).predict_device(layout, 4096, memory="managed")
@@ -226,7 +228,7 @@ def test_managed_memory_has_its_own_kernels_where_they_were_measured(tmp_path: P
 
 
 def test_without_tables_the_rule_decides(model: predict.Model) -> None:
-    layout, _kept = vector(4096, 8, 16)
+    layout, _owner = vector(4096, 8, 16)
     assert model.predict_device(layout, 4096, peer="other") is None
     irregular = parse("indexed([1,1,1],[0,5,7],DOUBLE)")
     assert model.predict_device(irregular.canonical(), 24) is None
@@ -279,7 +281,7 @@ def test_a_card_has_its_file_beside_the_hosts(tmp_path: Path, monkeypatch: pytes
     assert replace(HERE, gpu=newer).table == replace(HERE, gpu=CARD).table  # refused then, and measured anew
 
 
-def test_what_is_shipped_together_comes_apart_again(tmp_path: Path) -> None:
+def test_calibrations_that_are_shipped_together_are_read_separately(tmp_path: Path) -> None:
     host = store.Calibration(replace(HERE, gpu=None), (store.Point("own_pack", COLUMNS[0], 64, None, (1e-6,) * 9),))
     both = [host, store.Calibration(HERE, tuple(points()))]
     store.write(tmp_path / "both.json", *both)

@@ -1,4 +1,4 @@
-"""Packing as submitted work, threads that share memory, and the choice of the level."""
+"""Packing as submitted work, threads that share memory, and the choice of the ISA."""
 
 from __future__ import annotations
 

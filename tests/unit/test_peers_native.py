@@ -1,4 +1,4 @@
-"""Which ranks share a node: the node registry in shared memory and the launcher's variables, under the sanitizers."""
+"""The ranks of a node: the node registry in shared memory and the launcher's variables, under the sanitizers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def distance(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def locality_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("driver"), "locality_driver")
 
 
@@ -57,19 +57,19 @@ def output(driver: Path, *words: object, fds: Any = (), **variables: str) -> str
 # -- the node registry ------------------------------------------------------------------------------------------
 
 
-def test_every_rank_is_seen_and_the_last_one_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
-    assert output(driver, "board", tmp_path, "job", 6, 4, 0, 2, 8, 6, 1) == "6 ranks: 0 1 2 4 6 8"
+def test_every_rank_is_seen_and_the_last_one_removes_the_file(driver: Path, tmp_path: Path) -> None:
+    assert output(driver, "registry", tmp_path, "job", 6, 4, 0, 2, 8, 6, 1) == "6 ranks: 0 1 2 4 6 8"
     assert not list(tmp_path.iterdir())
 
 
-def test_ranks_without_tempi_are_missed_and_whoever_leaves_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
+def test_ranks_without_tempi_are_not_seen_and_the_first_to_leave_removes_the_file(driver: Path, tmp_path: Path) -> None:
     for local in (0, 4):
-        assert output(driver, "board", tmp_path, "job", local, 4, 0, 2) == "3 ranks: 0 2 4, file"
+        assert output(driver, "registry", tmp_path, "job", local, 4, 0, 2) == "3 ranks: 0 2 4, file"
         assert not list(tmp_path.iterdir())
 
 
 def test_a_rank_that_comes_again_has_one_entry(driver: Path, tmp_path: Path) -> None:
-    assert output(driver, "board", tmp_path, "job", 3, 4, 4, 0, 4) == "2 ranks: 0 4, file"
+    assert output(driver, "registry", tmp_path, "job", 3, 4, 4, 0, 4) == "2 ranks: 0 4, file"
 
 
 def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
         path.write_bytes(bytes(16384))
     for path in (old, foreign):
         os.utime(path, (1, 1))
-    assert output(driver, "board", tmp_path, "job", 0, 4) == "1 ranks: 4, file"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "1 ranks: 4, file"
     assert set(tmp_path.iterdir()) == {recent, foreign}
 
 
@@ -95,19 +95,19 @@ def test_a_file_that_is_not_ours_alone_is_refused(driver: Path, tmp_path: Path) 
     path = tmp_path / name_of("job")
     path.write_bytes(b"")
     path.chmod(0o644)
-    assert output(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "no registry"
     path.chmod(0o600)
     path.write_bytes(bytes(1 << 20))
-    assert output(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "no registry"
     path.unlink()
     (tmp_path / "target").write_bytes(b"")
     path.symlink_to(tmp_path / "target")
-    assert output(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "no registry"
     assert (tmp_path / "target").read_bytes() == b""
 
 
 def test_without_shared_memory_there_is_no_node_registry(driver: Path, tmp_path: Path) -> None:
-    assert output(driver, "board", tmp_path / "none", "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path / "none", "job", 0, 4) == "no registry"
 
 
 # -- the launcher -----------------------------------------------------------------------------------------------
@@ -162,28 +162,28 @@ def test_every_rank_has_a_line_of_its_own(driver: Path, tmp_path: Path) -> None:
     assert output(driver, "lines", tmp_path, "job", 0, 1, 20) == "no lines"
 
 
-def locality(distance: Path, words: str) -> str:
-    return output(distance, *words.split())
+def locality(locality_driver: Path, words: str) -> str:
+    return output(locality_driver, *words.split())
 
 
-def test_the_majority_of_the_last_probes_decides_the_locality(distance: Path) -> None:
-    assert locality(distance, "? w l120 ? w l30 ? w l120 ?") == "near far near far 3 3"
-    assert locality(distance, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "near far 8 1"
-    assert locality(distance, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "far near 8 2"
+def test_the_majority_of_the_last_probes_decides_the_locality(locality_driver: Path) -> None:
+    assert locality(locality_driver, "? w l120 ? w l30 ? w l120 ?") == "near far near far 3 3"
+    assert locality(locality_driver, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "near far 8 1"
+    assert locality(locality_driver, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "far near 8 2"
 
 
-def test_a_line_that_was_not_written_since_tells_nothing(distance: Path) -> None:
-    assert locality(distance, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "near far far 6 1"
+def test_a_line_that_was_not_written_since_gives_no_result(locality_driver: Path) -> None:
+    assert locality(locality_driver, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "near far far 6 1"
 
 
-def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(distance: Path) -> None:
-    assert locality(distance, "a1") == "1 0"
-    assert locality(distance, "a21") == "5 0"
-    assert locality(distance, "a150") == "6 0"
-    assert locality(distance, "a151") == "7 0"
+def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(locality_driver: Path) -> None:
+    assert locality(locality_driver, "a1") == "1 0"
+    assert locality(locality_driver, "a21") == "5 0"
+    assert locality(locality_driver, "a150") == "6 0"
+    assert locality(locality_driver, "a151") == "7 0"
 
 
-def test_long_messages_probe_more_often(distance: Path) -> None:
-    assert locality(distance, "a21 b4000 a65") == "6 0"
-    assert locality(distance, "a21 b65536 a8") == "7 0"  # each counts as 17
-    assert locality(distance, "a21 b1048576 a10") == "15 0"
+def test_long_messages_probe_more_often(locality_driver: Path) -> None:
+    assert locality(locality_driver, "a21 b4000 a65") == "6 0"
+    assert locality(locality_driver, "a21 b65536 a8") == "7 0"  # each counts as 17
+    assert locality(locality_driver, "a21 b1048576 a10") == "15 0"

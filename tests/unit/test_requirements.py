@@ -1,4 +1,4 @@
-"""What tempi asks for is written in several places, which must say the same."""
+"""tempi's requirements are written in several places, which must agree."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_constraints_are_of_every_dependency(age: str) -> None:
 
 
 def test_compilers_that_fail_are_one_line(tmp_path: Path) -> None:
-    """An install goes on without kernels, and says why; it does not end in their traceback."""
+    """An installation continues without kernels and gives the reason in one line, not a traceback."""
     failing = tmp_path / "python"
     failing.write_text("#!/bin/sh\nprintf 'Traceback:\\n 1\\n 2\\nAttributeError: no x\\n' >&2\nexit 1\n")
     failing.chmod(0o755)
@@ -87,7 +87,7 @@ def test_shipped_kernels_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert kernels.images(built) == []
 
 
-def test_pip_is_asked_as_the_user_asked_it() -> None:
+def test_pip_gets_the_options_of_the_user() -> None:
     options = backend("tempi_frontend").index_options
     command = "/usr/bin/python3 -m pip install -q --no-index -f wheels --index-url=https://x/simple --target T ."
     assert options(command.split()) == ["--no-index", "-f", "wheels", "--index-url=https://x/simple"]
