@@ -98,7 +98,7 @@ static int place_of_own(int ordinal, tempi_cuda_context context)
     return slot;
 }
 
-/* The program's kernels use such memory in whatever context is current. */
+/* The program's kernels use such memory in the context that is current. */
 static int place_of_current(int ordinal)
 {
     tempi_cuda_context current = NULL;

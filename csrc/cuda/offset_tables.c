@@ -33,8 +33,8 @@ static bool held_by_others(const tempi_table *table)
     return atomic_load(&tempi_table_shared(table)->refs) > ours;
 }
 
-/* A table whose layout is gone has no users, but its upload may still be pending: a message refused
- * after it requested the table never waited for it. */
+/* A table whose layout was freed has no users, but its upload may still be pending: a message that
+ * was refused after it requested the table never waited for the upload. */
 static void await_upload(int slot)
 {
     tempi_cuda_entry entry;

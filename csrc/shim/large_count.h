@@ -17,7 +17,7 @@ struct tempi_big {
 int tempi_big_make(MPI_Count count, MPI_Datatype type, struct tempi_big *big);
 void tempi_big_free(struct tempi_big *big);
 
-/* What the entries of a collective's array argument stand for. */
+/* The meaning of the entries of a collective's array argument. */
 enum tempi_large_count_length {
     TEMPI_LARGE_COUNT_PEERS, /* the group that this process exchanges with */
     TEMPI_LARGE_COUNT_LOCAL, /* its own group */

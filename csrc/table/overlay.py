@@ -89,7 +89,7 @@ EXPORTED_LOCAL = {
 # Not exported although their class requires it: nothing can serve them on a library that lacks them.
 # The rule finds them by symbols.txt; a test checks that the two agree.
 _SESSIONS = "Open MPI 4.1 has no sessions; it needs a group that comes from one"
-_BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never queued"
+_BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never deferred"
 UNSERVED = {
     "Session_detach_buffer": _BUFFERS_41,
     "Session_flush_buffer": _BUFFERS_41,
@@ -320,6 +320,6 @@ EXTENSIONS = {
     "MPIX_Query_cuda_support": ((), "1 where device memory works, by the library or by tempi"),
     "MPIX_GPU_query_support": (
         (("gpu_type", "int", "in"), ("is_supported", "int *", "out")),
-        "the same for CUDA; MPICH's own question, and its answer for other GPUs",
+        "the same for CUDA; MPICH's query function, and the library's answer for other GPUs",
     ),
 }

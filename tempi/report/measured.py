@@ -47,10 +47,10 @@ def _by_op(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def draw_predicted(axis: Axes, own: Sequence[Row], title: str) -> None:
     """Predicted over measured time, a point for each case and method; the band is 20% to both sides."""
-    predicted = [row for row in own if row.predicted is not None]
+    rows = [row for row in own if row.predicted is not None]
     palette = plot.colours(method for row in own for method in row.seconds)
     for (method, colour), marker in zip(palette.items(), "o^sDvP*", strict=False):
-        kept = [row for row in predicted if row.predicted and method in row.predicted]
+        kept = [row for row in rows if row.predicted and method in row.predicted]
         predicted = [row.predicted[method] for row in kept if row.predicted]
         look: dict[str, Any] = {
             "marker": marker,
@@ -61,9 +61,7 @@ def draw_predicted(axis: Axes, own: Sequence[Row], title: str) -> None:
             "label": method,
         }
         axis.scatter([row.seconds[method] for row in kept], predicted, **look)
-    low, high = _limits(
-        [value for row in predicted for value in (*row.seconds.values(), *(row.predicted or {}).values())]
-    )
+    low, high = _limits([value for row in rows for value in (*row.seconds.values(), *(row.predicted or {}).values())])
     line = np.array([low, high])
     axis.fill_between(line, line / 1.2, line * 1.2, color="#dddddd", zorder=0)
     axis.plot(line, line, color="black", linewidth=0.8, zorder=1)

@@ -5,7 +5,7 @@
  *                               lN     probe the line, which arrives in N nanoseconds
  *                               bN     messages from here on have N bytes; before, 0 bytes
  *                               aN     send N messages; the peer writes its line before each
- *                               ?      print "near" (same LLC) or "far" (other LLC)
+ *                               ?      print "same" or "other" (LLC)
  *
  * At the end it prints the number of probes, and of locality class changes.
  */
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
             }
             break;
         case 'b': bytes = n; break;
-        default: printf("%s ", own->sights[1].far ? "far" : "near");
+        default: printf("%s ", own->peers[1].other_llc ? "other" : "same");
         }
     }
     tempi_locality_probe(own, -1);

@@ -167,13 +167,13 @@ def locality(locality_driver: Path, words: str) -> str:
 
 
 def test_the_majority_of_the_last_probes_decides_the_locality(locality_driver: Path) -> None:
-    assert locality(locality_driver, "? w l120 ? w l30 ? w l120 ?") == "near far near far 3 3"
-    assert locality(locality_driver, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "near far 8 1"
-    assert locality(locality_driver, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "far near 8 2"
+    assert locality(locality_driver, "? w l120 ? w l30 ? w l120 ?") == "same other same other 3 3"
+    assert locality(locality_driver, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "same other 8 1"
+    assert locality(locality_driver, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "other same 8 2"
 
 
 def test_a_line_that_was_not_written_since_gives_no_result(locality_driver: Path) -> None:
-    assert locality(locality_driver, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "near far far 6 1"
+    assert locality(locality_driver, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "same other other 6 1"
 
 
 def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(locality_driver: Path) -> None:

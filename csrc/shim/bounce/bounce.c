@@ -251,8 +251,8 @@ static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *ou
     return false;
 }
 
-/* The library delivers either what fits into the bounce buffer or nothing, and does not say
- * which. */
+/* The library delivers either as much as fits into the bounce buffer or nothing, and does not
+ * report which. */
 static bool cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
 {
     (void)record;

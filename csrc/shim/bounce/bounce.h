@@ -53,7 +53,7 @@ typedef struct tempi_numbers {
 
 #define TEMPI_NUMBERS(array) {(array), sizeof *(array) == sizeof(int64_t)}
 
-/* What the call does with a buffer; 0: the buffer is ignored. */
+/* Use of a buffer by the call; 0: the buffer is ignored. */
 enum {
     TEMPI_READS = 1,
     TEMPI_WRITES = 2,

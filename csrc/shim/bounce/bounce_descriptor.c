@@ -110,8 +110,8 @@ static bool locate(const tempi_bounce_argument *buffer, tempi_bounce_buffer_piec
     return found != TEMPI_PARTITION_UNKNOWN;
 }
 
-/* What a buffer needs. The first piece stands for all, except with MPI_BOTTOM, whose types may
- * be in several memories, or if one piece is in several. */
+/* The requirements of a buffer. The first piece represents all, except with MPI_BOTTOM, whose types
+ * may be in several memories, or if one piece is in several. */
 typedef struct need {
     bool host, each;
     int device;     /* that the host memory stands for, unless `each` */

@@ -19,8 +19,8 @@ static tempi_posted *_Atomic dead; /* lists whose communicators are gone */
 
 /* ---- making and freeing lists ---------------------------------------------------------------- */
 
-/* No operation is pending in a new communicator. (Used in place of the library's own such
- * function: some are symbols, and this library must have no undefined ones.) */
+/* No operation is pending in a new communicator. (Replaces MPI_COMM_NULL_COPY_FN, which is a symbol
+ * in some libraries: the shim must have no undefined symbols.) */
 static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
 {
     (void)comm, (void)key, (void)state, (void)in, (void)out;
