@@ -152,9 +152,9 @@ def strangers(found: Sequence[Record]) -> list[str]:
         meta = next(record.meta for record in found if record.op == op)
         peer, known = meta.get("peer"), meta.get("calibrated")
         if known and peer in ("node", "far") and peer not in known and op.startswith("one way"):
-            own, other = ("near", "far") if peer == "node" else ("far", "near")
+            own, other = ("the same LLC", "another LLC") if peer == "node" else ("another LLC", "the same LLC")
             lines.append(
-                f"{op}: the ranks were {own}, but the tables are of {other} ranks: run `tempi calibrate` again"
+                f"{op}: the ranks were on {own}, but the tables are of ranks on {other}: run `tempi calibrate` again"
             )
     return lines
 

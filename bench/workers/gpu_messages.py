@@ -101,7 +101,7 @@ def _hand(ends: Ends, shape: gpu_cases.Case, handles: dict[str, int]) -> _native
     calls = [*there, *back] if ends.comm.rank == 0 else [*back, *there]
     timer = _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))
 
-    def run(loops: int, _kept: Any = (pack, unpack)) -> float:
+    def run(loops: int, _owner: Any = (pack, unpack)) -> float:
         return timer(loops)
 
     return run

@@ -171,7 +171,7 @@ def run(options: PackOptions) -> Iterator[Record]:
     for number in range(VISITS):
         for one in prepared:
             if peer in ("node", "far") and one.op == "one way":
-                peer = locality.look(MPI, MPI.COMM_WORLD)
+                peer = locality.probe(MPI, MPI.COMM_WORLD)
             yield from one.visit(number, options.seconds / VISITS, peer)
 
 

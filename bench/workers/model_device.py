@@ -1,8 +1,8 @@
 """Measures each method for device memory on shapes that were not calibrated: ``mpirun -n 2 python -m
 tempi.bench.workers.model_device``.
 
-Subjects: every possible method, imposed on the engine of both ranks; and "model", the engine's own choice with the
-tables in force. The records include the prediction, the engine's choice and the built-in rule's choice. Rank 0 also
+Subjects: every possible method, forced in the engine of both ranks; and "model", the engine's own choice with the
+tables in use. The records include the prediction, the engine's choice and the built-in rule's choice. Rank 0 also
 packs and unpacks some of the shapes (model_packing.py). On the emulated device the shapes are small and few, and
 every record is marked as emulated.
 """
@@ -80,7 +80,7 @@ def _timers(bench: Bench, cuda_aware: bool) -> dict[str, _native.Timer]:
         if name == "library":
             made[name] = _native.timer(library, op, bench.message(theirs))
         else:
-            made[name] = worker_model_packing.imposed(_native.timer(library, op, bench.message(own)), name)
+            made[name] = worker_model_packing.forced(_native.timer(library, op, bench.message(own)), name)
     return made | {"model": _native.timer(library, op, bench.message(own))}
 
 

@@ -38,8 +38,8 @@ METHODS = {
 CALLS = {"pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 
 
-def imposed(timer: _native.Timer, method: str) -> _native.Timer:
-    """The timer with that method imposed on tempi."""
+def forced(timer: _native.Timer, method: str) -> _native.Timer:
+    """The timer with that method forced in tempi."""
 
     def run(loops: int) -> float:
         _engine.lib.tempi_device_method_force(predict.NUMBERS[method])
@@ -143,7 +143,7 @@ class Packing:
             return _native.timer(_native.load(), f"bench_mpi_{job.op}", transfer)
 
         ways = [name for name in self._methods(job.packed) if not (job.halves and name == "library")]
-        found = {name: made(theirs) if name == "library" else imposed(made(own), name) for name in ways}
+        found = {name: made(theirs) if name == "library" else forced(made(own), name) for name in ways}
         return found | {"model": made(own)}
 
     # -- verification -------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def _kernels(ends: Ends, job: Job, layout: int, count: int) -> dict[str, adaptiv
         packed = ends.packed[0] if name.startswith("device") else ends.pinned[0]
         op = name.partition("_")[2]
         work = device_work.counted(op, layout, count, memory, packed, ends.driver.ordinal)
-        found[name] = _kept(_calls(work.call()), work)
+        found[name] = _owning(_calls(work.call()), work)
     return found
 
 
@@ -161,7 +161,7 @@ def _library_packs(ends: Ends, job: Job, handle: int, layout: int, count: int) -
     return found
 
 
-def _kept(run: adaptive.Run, *things: Any) -> adaptive.Run:
+def _owning(run: adaptive.Run, *things: Any) -> adaptive.Run:
     """Keeps the objects behind the calls' addresses alive as long as the subject."""
 
     def same(loops: int, _things: Any = things) -> tuple[float, ...]:
@@ -186,7 +186,7 @@ def _launch(ends: Ends) -> adaptive.Run:
     driver = ends.driver
     if driver.emulated:
         work = device_work.work("pack", [(_small(), ends.strided["device"], ends.packed[0])], driver.ordinal)
-        return _kept(_calls(work.call()), work)
+        return _owning(_calls(work.call()), work)
     function = driver.function(device_work.EMPTY_PTX, "tempi_bench_empty")
     launch = driver.address("cuLaunchKernel"), (function, 1, 1, 1, 32, 1, 1, 0, driver.stream, 0, 0)
     return _calls(launch, cuda_driver.wait_call(driver))

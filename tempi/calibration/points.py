@@ -120,7 +120,7 @@ class Rank:
     packed: tuple[worker.Bytes, worker.Bytes]
     library: Any
     functions: Mapping[str, int | None]
-    moved: str = "node"  # the locality class of the rank on this node at the last probe
+    node_class: str = "node"  # the locality class of the rank on this node at the last probe
     types: list[Any] = field(default_factory=list)
     spent: Any = field(default_factory=lambda: (c_double * 2)())
 
@@ -130,7 +130,7 @@ class Rank:
 
     def where(self, job: Job) -> str | None:
         """The job's peer class; for the rank on this node its current locality class."""
-        return self.moved if job.peer == "node" else job.peer
+        return self.node_class if job.peer == "node" else job.peer
 
 
 def _functions() -> dict[str, int | None]:
@@ -328,7 +328,7 @@ def _visit(rank: Rank, column: Sequence[Visited], first: bool) -> Iterator[Recor
     for job, turns in column:
         if first or not turns.settled():
             if job.peer == "node":
-                rank.moved = locality.look(rank.mpi, rank.pairs["node"])
+                rank.node_class = locality.probe(rank.mpi, rank.pairs["node"])
             yield from _message_records(rank, job, turns.take(SAMPLES, SLOW))
 
 
@@ -349,13 +349,13 @@ class Plain:
 
     def visit(self, columns: Sequence[Sequence[Visited]]) -> Iterator[Record]:
         """Collective."""
-        before = self._rank.moved
+        before = self._rank.node_class
         if not self._rank.comm.bcast(self._visits[before] < PLAIN_VISITS):
             return
         for place in self._places:
             if place < len(columns):
                 yield from _visit(self._rank, columns[place], True)
-        self._visits[before] += before == self._rank.moved
+        self._visits[before] += before == self._rank.node_class
 
 
 def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) -> Iterator[Record]:

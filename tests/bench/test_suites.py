@@ -166,7 +166,7 @@ def test_halo_shows_a_slowdown(make_record: Make) -> None:
 
 def test_halo_says_if_tempi_did_not_act(make_record: Make) -> None:
     found = [record for record in halo_records(make_record, 1e-3) if record.subject != "tempi"]
-    assert "tempi did not take part" in printed(suite_halo.show, found)
+    assert "tempi did not act" in printed(suite_halo.show, found)
 
 
 def test_unstable_results_are_reported(make_record: Make) -> None:

@@ -240,7 +240,7 @@ def test_an_unwritable_folder_is_reported_before_measuring(tmp_path: Path, words
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: {blocked}")
-    assert "nothing is measured" in line
+    assert "nothing was measured" in line
 
 
 @pytest.mark.once

@@ -77,7 +77,7 @@ def test_the_cards_file_is_found_beside_the_hosts(tmp_path: Path, monkeypatch: p
     assert found == [BY_RULE] * 2
     (line,) = [line for line in said.splitlines() if "not used for device memory" in line]
     assert path.stem in line
-    assert "it is no table" in line
+    assert "it is not a file of tempi tables" in line
 
 
 def test_a_setting_overrides_the_tables(tmp_path: Path) -> None:

@@ -428,8 +428,8 @@ static bool has_string(int code, const char *string)
 static int refusal(void)
 {
     static const char string[] =
-        "tempi: this MPI library is not CUDA-aware, and memory that it keeps in use "
-        "cannot be replaced by a bounce buffer";
+        "tempi: this MPI library is not CUDA-aware, and device memory that it would "
+        "keep using cannot be replaced by a bounce buffer";
     static int code = MPI_SUCCESS;
     static tempi_lock lock;
     tempi_lock_acquire(&lock);
