@@ -145,7 +145,7 @@ def errors(found: Sequence[Row]) -> list[str]:
     return [*lines, off_by(ALL, every)] if every else lines
 
 
-def strangers(found: Sequence[Record]) -> list[str]:
+def uncalibrated(found: Sequence[Record]) -> list[str]:
     """A sentence for each peer class that occurred and had no tables."""
     lines = []
     for op in dict.fromkeys(record.op for record in found):
@@ -167,7 +167,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
         return []
     console.print(table(made))
     console.print(scores(made))
-    for line in (*errors(made), *strangers(found)):
+    for line in (*errors(made), *uncalibrated(found)):
         console.print(line, highlight=False)
     return made
 

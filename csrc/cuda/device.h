@@ -94,7 +94,7 @@ void tempi_cuda_set_stream(uintptr_t stream);
 uintptr_t tempi_cuda_get_stream(void);
 /* The same for one direction, TEMPI_PACK or TEMPI_UNPACK; `slot`: context slot of the buffer's
  * device. */
-void tempi_cuda_name_stream(int direction, int slot, uintptr_t stream);
+void tempi_cuda_set_direction_stream(int direction, int slot, uintptr_t stream);
 /* Makes `then` wait for the work in `first`, on the device if possible, else by blocking here. */
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then);

@@ -7,7 +7,7 @@ static _Thread_local struct {
     int slot; /* context slot of the buffer's device */
 } named[2];   /* by direction */
 
-void tempi_cuda_name_stream(int direction, int slot, uintptr_t stream)
+void tempi_cuda_set_direction_stream(int direction, int slot, uintptr_t stream)
 {
     named[direction].stream = stream;
     named[direction].slot = slot;
@@ -15,8 +15,8 @@ void tempi_cuda_name_stream(int direction, int slot, uintptr_t stream)
 
 void tempi_cuda_set_stream(uintptr_t stream)
 {
-    tempi_cuda_name_stream(TEMPI_PACK, 0, stream);
-    tempi_cuda_name_stream(TEMPI_UNPACK, 0, stream);
+    tempi_cuda_set_direction_stream(TEMPI_PACK, 0, stream);
+    tempi_cuda_set_direction_stream(TEMPI_UNPACK, 0, stream);
 }
 
 uintptr_t tempi_cuda_get_stream(void)

@@ -7,15 +7,15 @@
 
 /* One (count, type) argument pair for the plain function: the pair itself if the count fits in
  * int, else one element of a helper type that is `count` elements of the type. */
-struct tempi_big {
+struct tempi_count_type {
     int count;
     MPI_Datatype type;
-    int owned; /* `type` is a helper that tempi_big_free frees */
+    int owned; /* `type` is a helper that tempi_count_type_free frees */
 };
 
 /* Returns 0 if the helper type cannot be made. */
-int tempi_big_make(MPI_Count count, MPI_Datatype type, struct tempi_big *big);
-void tempi_big_free(struct tempi_big *big);
+int tempi_count_type_make(MPI_Count count, MPI_Datatype type, struct tempi_count_type *out);
+void tempi_count_type_free(struct tempi_count_type *out);
 
 /* The meaning of the entries of a collective's array argument. */
 enum tempi_large_count_length {

@@ -81,14 +81,15 @@ def large_scalar(row: Row) -> str:
     if not helped:
         unused = "".join(f"    (void){n};\n" for n in function.plain.names if n not in poly)
         return f"{text}{unused}    return {too_large(row)};\n}}\n"
-    names = {count: f"big{i}.count" for i, (count, _) in enumerate(helped)}
-    names |= {type_: f"big{i}.type" for i, (_, type_) in enumerate(helped)}
+    names = {count: f"pair{i}.count" for i, (count, _) in enumerate(helped)}
+    names |= {type_: f"pair{i}.type" for i, (_, type_) in enumerate(helped)}
     for i in range(len(helped)):
-        text += f"    struct tempi_big big{i} = {{0}};\n"
+        text += f"    struct tempi_count_type pair{i} = {{0}};\n"
     makes = " ||\n        ".join(
-        f"!tempi_big_make({significant(row, count)}, {type_}, &big{i})" for i, (count, type_) in enumerate(helped)
+        f"!tempi_count_type_make({significant(row, count)}, {type_}, &pair{i})"
+        for i, (count, type_) in enumerate(helped)
     )
-    frees = "".join(f"    tempi_big_free(&big{i});\n" for i in range(len(helped)))
+    frees = "".join(f"    tempi_count_type_free(&pair{i});\n" for i in range(len(helped)))
     call = ", ".join(names.get(n, n) for n in function.plain.names)
     return (
         f"{text}    int result;\n    if ({makes})\n        result = {too_large(row)};\n"

@@ -126,7 +126,7 @@ def _choices(found: Sequence[Record], gallery: figures.Gallery) -> str:
         gallery.png("choices-judged", _judged(rows)), "Predicted and measured times; chosen over best", caption
     )
     body += page.table(("operation", "chooser", *_SCORE), _score_rows(rows), "Chosen over best", words=2)
-    body += page.bullets([*suite_model.errors(rows), *suite_model.strangers(found)])
+    body += page.bullets([*suite_model.errors(rows), *suite_model.uncalibrated(found)])
     worst = sorted(rows, key=lambda row: row.regret("model"), reverse=True)
     methods = list(dict.fromkeys(method for row in rows for method in row.seconds))
     head = (

@@ -75,10 +75,10 @@ def test_all_operations_are_scored_together_as_well() -> None:
 
 def test_a_peer_class_without_tables_is_reported() -> None:
     near = [one.with_meta(peer="node", calibrated=["self", "far"]) for one in pair([1.0], [1.0], model=True, rule=True)]
-    (line,) = suite_model.strangers(near)
+    (line,) = suite_model.uncalibrated(near)
     assert line.startswith("one way: the ranks were on the same LLC, but the tables are of ranks on another LLC")
-    assert suite_model.strangers([one.with_meta(calibrated=["node"]) for one in near]) == []
-    assert suite_model.strangers([one.with_meta(calibrated=[]) for one in near]) == []
+    assert suite_model.uncalibrated([one.with_meta(calibrated=["node"]) for one in near]) == []
+    assert suite_model.uncalibrated([one.with_meta(calibrated=[]) for one in near]) == []
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -219,7 +219,7 @@ bool tempi_loopback_carry(const struct tempi_mpi *next, const void *buf, MPI_Cou
     if (!posted)
         return false;
     if (mode != TEMPI_LOOPBACK_NEVER)
-        return tempi_posted_meet(posted, tag, carry, &s);
+        return tempi_posted_match(posted, tag, carry, &s);
     tempi_posted_doubt(posted);
     return false;
 }

@@ -200,7 +200,7 @@ void tempi_request_settle(tempi_record *record, int error, const MPI_Status *sta
 
 void tempi_record_release(tempi_record *record)
 {
-    if (record->waits_in)
+    if (record->posted_list)
         tempi_posted_leave(record);
     tempi_typemap_free(record->typemap);
     tempi_bounce_free(record->bounce);
