@@ -79,7 +79,7 @@ def draw_speedups(axis: Axes, points: Mapping[str, Sequence[tuple[int, Interval]
     axis.set_yscale("log", base=2)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.set_xlabel("bytes that lie together")
+    axis.set_xlabel("bytes of a contiguous run")
     axis.set_ylabel("speed-up over the library")
     axis.set_title(title)
     if points:

@@ -89,12 +89,12 @@ def samples(records: Sequence[Record] | None) -> list[float]:
 
 def refusals(records: Iterable[Record]) -> list[str]:
     """The subjects that were not timed, with reasons."""
-    told = {
+    reasons = {
         f"{record.case}, {record.op}, {record.subject}: {record.meta['refused']}": None
         for record in records
         if "refused" in record.meta
     }
-    return list(told)
+    return list(reasons)
 
 
 def series(case: str) -> str:

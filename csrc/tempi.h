@@ -127,7 +127,7 @@ typedef struct tempi_layout {
     int32_t nboxes;
     int32_t dense; /* 1: one run of size bytes and extent == size, so any count is one run */
     const tempi_box *boxes;
-    void *kept; /* private to the engine; NULL in a layout not made by the constructors */
+    void *cache; /* private to the engine; NULL in a layout not made by the constructors */
 } tempi_layout;
 
 enum { TEMPI_ORDER_C = 0, TEMPI_ORDER_FORTRAN = 1 };
@@ -183,7 +183,7 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
                   int64_t n, void *base);
 
 /* Name of the instruction set of the host kernels ("avx512", "avx2", "sse2", "neon", "scalar"). */
-const char *tempi_cpu_level(void);
+const char *tempi_isa_name(void);
 
 /* ---- device memory --------------------------------------------------------------------------- */
 
@@ -195,30 +195,30 @@ enum {
     TEMPI_MEMORY_KIND_PINNED = 1,
     TEMPI_MEMORY_KIND_MANAGED = 2,
     TEMPI_MEMORY_KIND_DEVICE = 3,
-    TEMPI_MEMORY_KIND_FOREIGN = 4 /* neither CUDA's nor the host's: out of tempi's reach */
+    TEMPI_MEMORY_KIND_FOREIGN = 4 /* neither CUDA's nor the host's: tempi cannot access it */
 };
 
 /* The kind of memory that an address is in, and its device; -1: no device. */
 int tempi_memory_query(const void *address, int32_t *kind, int32_t *device);
-/* 1 if this process can have device memory at all; the answer never changes. */
+/* 1 if this process can have device memory; the answer never changes. */
 int tempi_gpu_possible(void);
 
-/* Until tempi_stream_end, this thread's MPI calls treat the memory at `address` as ready when the
- * present work of `stream` is done: tempi's packs from it (OUTGOING) or unpacks into it (INCOMING,
- * also those that only end in a later call) wait for that on the device. For calls left to the
- * library, the thread itself waits. */
+/* Until tempi_stream_end, MPI calls of this thread use the memory at `address` only after the work
+ * that is in `stream` now. Packs from it (TEMPI_PACK) and unpacks into it (TEMPI_UNPACK, also those
+ * that a later call completes) wait for that work on the device; for a call left to the library,
+ * the thread waits. */
 int tempi_stream_begin(const void *address, uintptr_t stream, int direction);
 void tempi_stream_end(void);
-/* Blocks until the present work of `stream` is done; `address` selects the device. */
+/* Blocks until the work that is in `stream` now is done; `address` selects the device. */
 int tempi_stream_wait(const void *address, uintptr_t stream);
-/* Makes later work in `stream` wait for the present work of `first`. */
+/* Makes later work in `stream` wait for the work that is in `first` now. */
 int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream);
 
-/* As tempi_pack and tempi_unpack, by the kernels of the device of `base` (device, managed or pinned
- * memory), in the order of `stream`: after its present work, before later work. The layout is a
- * canonical one. If the device reaches `packed` too, it returns at once; if `packed` is pageable
- * host memory, when the bytes are there. TEMPI_ERR_ARG: `base` is pageable host memory;
- * TEMPI_ERR_UNSUPPORTED: `packed` is another device's, or there are no kernels for this one. */
+/* As tempi_pack and tempi_unpack, by kernels on the device of `base` (device, managed or pinned
+ * memory), in stream order. The layout must be canonical. If `packed` is pageable host memory, the
+ * call blocks until the bytes are there; if the device can access `packed`, it returns at once.
+ * TEMPI_ERR_ARG: `base` is pageable host memory. TEMPI_ERR_UNSUPPORTED: `packed` is memory of
+ * another device, or this build has no kernels for the device. */
 int tempi_device_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
                       int64_t n, void *packed, uintptr_t stream);
 int tempi_device_unpack(const tempi_layout *layout, int64_t count, const void *packed,
@@ -230,7 +230,7 @@ typedef struct tempi_gpu_info {
     int32_t emulated;   /* 1: CUDA on the CPU, a test device */
     int32_t version;    /* CUDA version of the driver, 1000 * major + 10 * minor; 0: no driver */
     int32_t devices;
-    const char *error; /* why there are no devices although there is a driver, or NULL */
+    const char *error; /* the reason why a loaded driver has no devices, or NULL */
 } tempi_gpu_info;
 int tempi_gpu_query(tempi_gpu_info *out);
 
@@ -239,7 +239,8 @@ typedef struct tempi_gpu_device {
     int32_t capability; /* 10 * major + minor */
     int32_t multiprocessors;
     int64_t memory; /* bytes */
-    /* The kernels of this build that it runs: "sm_90" or other machine code, "ptx", NULL: none. */
+    /* The kernels of this build for the device: "sm_90" or other machine code, "ptx"; NULL: none.
+     */
     const char *kernels;
 } tempi_gpu_device;
 /* 0 <= ordinal < devices. Creates no context. */
@@ -247,10 +248,15 @@ int tempi_gpu_device_query(int32_t ordinal, tempi_gpu_device *out);
 
 /* ---- the calibrated model -------------------------------------------------------------------- */
 
-/* The locality of the peer of a message. FAR is on this node as NODE is, but the two cores share no
- * last-level cache. Which of the two applies is determined while messages go there, and NODE until
- * then. */
-enum { TEMPI_PEER_SELF = 0, TEMPI_PEER_NODE = 1, TEMPI_PEER_OTHER = 2, TEMPI_PEER_FAR = 3 };
+/* The class of a message's peer. A peer on this node is NODE if its core shares a last-level cache
+ * (LLC) with this rank's core, else OTHER_LLC. tempi measures this while messages are exchanged and
+ * takes NODE until it knows. */
+enum {
+    TEMPI_PEER_SELF = 0,
+    TEMPI_PEER_NODE = 1,     /* same node, same LLC */
+    TEMPI_PEER_OTHER = 2,    /* another node */
+    TEMPI_PEER_OTHER_LLC = 3 /* same node, other LLC */
+};
 
 /* The properties that a calibration depends on. */
 typedef struct tempi_machine {
@@ -266,14 +272,15 @@ typedef struct tempi_machine {
 
 /* Describes this machine with the MPI library whose MPI_Get_library_version is `version`. */
 int tempi_machine_describe(const char *version, tempi_machine *out);
-/* Adds a device of this process; TEMPI_ERR_UNSUPPORTED if the CUDA driver is not loaded. */
+/* Adds a device of this process to the description; TEMPI_ERR_UNSUPPORTED: no CUDA driver is
+ * loaded. */
 int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal);
-/* Path of its calibration: in TEMPI_CACHE_DIR, else in the user's cache folder. Each GPU has a file
- * beside the host's. */
+/* Path of its calibration, in TEMPI_CACHE_DIR or else in the user's cache folder. Each GPU has a
+ * file of its own beside that of the host. */
 int tempi_machine_file(const tempi_machine *machine, char *out, size_t size);
 
-/* The shipped calibration that is nearest to this machine and the library of that version;
- * TEMPI_ERR_UNSUPPORTED: none fits. It chooses where this machine has no calibration. */
+/* Path of the shipped calibration nearest to this machine and library version, used where this
+ * machine has none of its own. TEMPI_ERR_UNSUPPORTED: none fits. */
 int tempi_shipped_find(const char *version, char *out, size_t size);
 /* The file name under which a calibration of this machine would be shipped. */
 int tempi_shipped_name(const char *version, char *out, size_t size);
@@ -283,11 +290,11 @@ typedef struct tempi_model tempi_model;
 /* Maps a file of tables; NULL: *fault gives the reason. */
 tempi_model *tempi_model_open(const char *path, const char **fault);
 void tempi_model_close(tempi_model *model);
-/* Why the tables do not fit that machine and, if it names one, its GPU; NULL: they fit. */
+/* The reason why the tables do not fit that machine and, if it has one, its GPU; NULL: they fit. */
 const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *machine);
 
-/* Seconds. For MPI_Pack and MPI_Unpack `host` is the whole; for a message, one way, it is the sum
- * of the other three, with the same datatype on both sides. */
+/* Seconds. `host` is tempi's method: for MPI_Pack and MPI_Unpack the whole call; for a message (one
+ * way, the same datatype on both sides) the sum of pack, message and unpack. */
 typedef struct tempi_prediction {
     double library;
     double host;
@@ -304,20 +311,20 @@ int tempi_model_predict(const tempi_model *model, const tempi_layout *layout, in
 /* Whether the engine would act on that message: 1, 0, or -1 if the built-in rule decides. */
 int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int64_t bytes,
                        int operation, int peer);
-/* The same by the built-in rule for the MPI library of that version string, for a type of elements
- * of unknown size: 1 or 0. `peer`: TEMPI_PEER_*, of SEND and RECV. */
+/* The same by the built-in rule for the MPI library with that version string: 1 or 0. The size of
+ * the type's basic elements is taken as unknown. `peer`: TEMPI_PEER_*, of SEND and RECV. */
 int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t bytes, int operation,
                       int peer);
 
 enum { TEMPI_TABLES_OF_HOST = 0, TEMPI_TABLES_OF_DEVICE = 1, TEMPI_TABLES_OF_MANAGED = 2 };
 
-/* The memory that MPI_Pack writes to and MPI_Unpack reads from. PLAIN: pageable host memory, which
- * no device's kernels reach. */
-enum { TEMPI_PACKED_PINNED = 0, TEMPI_PACKED_DEVICE = 1, TEMPI_PACKED_PLAIN = 2 };
+/* The memory that MPI_Pack writes to and MPI_Unpack reads from. PAGEABLE: pageable host
+ * memory, which kernels cannot access. */
+enum { TEMPI_PACKED_PINNED = 0, TEMPI_PACKED_DEVICE = 1, TEMPI_PACKED_PAGEABLE = 2 };
 
-/* Seconds by method; negative: the method is not possible, or was not measured. A message takes the
- * sum of the three parts; MPI_Pack and MPI_Unpack have one of them. If the bytes go through the
- * host, the peer's part is that of its best method. */
+/* Seconds by method; negative: the method is not possible, or was not measured. The time of a
+ * message is the sum of the three parts; MPI_Pack and MPI_Unpack have one of them. If the bytes go
+ * through the host, the peer is assumed to use its best method. */
 typedef struct tempi_device_prediction {
     double seconds[TEMPI_METHODS];
     double pack[TEMPI_METHODS];
@@ -328,29 +335,29 @@ typedef struct tempi_device_prediction {
 
 /* Unused members may be 0. */
 typedef struct tempi_device_message {
-    int64_t bytes;     /* packed */
-    int64_t whole;     /* of a message in several memories: its size; these bytes are one part */
-    int64_t stretches; /* of such a part: number of its segments in the packed stream */
-    int32_t operation; /* TEMPI_OP_* */
-    int32_t peer;      /* TEMPI_PEER_*, of SEND and RECV */
-    int32_t packed;    /* TEMPI_PACKED_*, of PACK and UNPACK */
-    int32_t memory;    /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
-    int32_t shifted;   /* 1: the buffer's address allows only smaller words than the layout does */
-    /* 1: all the bytes are contiguous, as in a layout without gaps. */
-    int32_t contiguous;
-    int32_t aware; /* 1: the library is CUDA-aware */
+    int64_t bytes;      /* packed */
+    int64_t whole;      /* of a message in several memories: its size; `bytes` is one part of it */
+    int64_t segments;   /* of such a part: number of its segments in the packed stream */
+    int32_t operation;  /* TEMPI_OP_* */
+    int32_t peer;       /* TEMPI_PEER_*, of SEND and RECV */
+    int32_t packed;     /* TEMPI_PACKED_*, of PACK and UNPACK */
+    int32_t memory;     /* TEMPI_TABLES_OF_DEVICE or _MANAGED */
+    int32_t misaligned; /* 1: the buffer's address forces smaller words than the layout's own */
+    int32_t contiguous; /* 1: the bytes are one run, as in a layout without gaps */
+    int32_t cuda_aware; /* 1: the library is CUDA-aware */
 } tempi_device_message;
 
 /* TEMPI_ERR_UNSUPPORTED: there are no tables for that shape or peer; the built-in rule decides. */
 int tempi_model_predict_device(const tempi_model *model, const tempi_layout *layout,
                                const tempi_device_message *message, tempi_device_prediction *out);
-/* The built-in rule's method for messages of device memory; `contiguous`: without gaps. */
-int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware);
-/* For measurements: sets the method for device memory in this process; -1: automatic. */
-void tempi_device_method_impose(int32_t method);
+/* The method that the built-in rule chooses for a message of device memory. `contiguous`: the
+ * layout has no gaps. */
+int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t cuda_aware);
+/* For measurements: forces the method for device memory in this process; -1: automatic. */
+void tempi_device_method_force(int32_t method);
 
-/* Path of the tables in use in this process; NULL: the built-in rule decides. */
-const char *tempi_model_in_force(void);
+/* Path of the tables that this process uses; NULL: the built-in rule decides. */
+const char *tempi_model_in_use(void);
 
 /* ---- the engine in this process -------------------------------------------------------------- */
 
@@ -361,8 +368,7 @@ typedef struct tempi_engine_info {
     int32_t active;      /* 1: the engine for that ABI is loaded and acting */
     const char *library; /* path of the MPI library, or NULL */
     const char *reason;  /* why not active, or NULL */
-    /* Whether the library is CUDA-aware: 1, 0; -1: unknown before MPI_Init. */
-    int32_t aware;
+    int32_t cuda_aware; /* 1 or 0: whether the library is CUDA-aware; -1: unknown before MPI_Init */
 } tempi_engine_info;
 
 /* Searches for the MPI library in this process (as the first MPI call would) and reports the
@@ -377,24 +383,25 @@ void *tempi_engine_entry(const char *name);
  * as long as the datatype does. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out);
 
-/* Orders messages of that communicator after the work that `stream` holds when the call is made,
- * instead of the legacy default stream: device memory is packed when that work is done, and
- * unpacked when the work that the stream holds at the completing call no longer uses the buffer.
- * `stream` is a CUstream of the program, with cuda.h's numbers for the default ones (1 legacy, 2
- * per thread); 0: back to the default. It must outlive its use. Duplicates of the communicator do
- * not inherit it. TEMPI_ERR_NO_MPI before MPI_Init. */
+/* Orders messages of that communicator after the work in `stream`, instead of the legacy default
+ * stream. Device memory is packed after the work that is in the stream when the send is called, and
+ * unpacked after the work that is in it when the completing call is made. `stream` is a CUstream of
+ * the program, with cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the
+ * default. It must outlive its use. Duplicates of the communicator do not inherit it.
+ * TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream);
 
-/* The locality of a rank of that communicator (of an intercommunicator: of its remote group), as
- * the model takes it for messages with it: TEMPI_PEER_*. A negative rank, as MPI_ANY_SOURCE: the
- * farthest that there is. TEMPI_ERR_NO_MPI before MPI_Init. */
+/* The peer class (TEMPI_PEER_*) that the model uses for messages with that rank of the communicator
+ * (of an intercommunicator: of its remote group). A negative rank, such as MPI_ANY_SOURCE: the
+ * class of the most distant rank. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_peer(uintptr_t comm, int rank, int *out);
-/* Probes the locality of that rank. A probe gives a result only if the peer has probed since this
- * rank's last probe, so several turns are needed. TEMPI_ERR_NO_MPI before MPI_Init. */
-int tempi_comm_look(uintptr_t comm, int rank);
+/* Probes whether that rank shares a last-level cache with this one. A probe has a result only if
+ * the peer has probed since this rank's last probe, so both ranks must probe several times in turn.
+ * TEMPI_ERR_NO_MPI before MPI_Init. */
+int tempi_comm_probe_locality(uintptr_t comm, int rank);
 
-/* Switches tempi off and on for the calling thread; calls nest. Requests already tracked are still
- * completed. */
+/* Switches tempi off and on for the calling thread; calls nest. Requests that tempi already tracks
+ * are still completed. */
 void tempi_disable(void);
 void tempi_enable(void);
 
@@ -405,9 +412,9 @@ const char *tempi_stats_help(int i);
 uint64_t tempi_stats_value(int i);
 void tempi_stats_reset(void);
 
-/* Calls with a derived datatype of each function that tempi does not act in, by index: 0 <= i <
- * tempi_fallback_count(). The bytes are those of this process's buffers with such a type;
- * persistent operations count when they are created. */
+/* Calls with a derived datatype to each function that tempi does not accelerate, by index: 0 <= i <
+ * tempi_fallback_count(). Bytes are those of this process's buffers of such a type. A persistent
+ * operation is counted when it is created. */
 int tempi_fallback_count(void);
 const char *tempi_fallback_name(int i);
 uint64_t tempi_fallback_calls(int i);
@@ -434,9 +441,9 @@ typedef struct tempi_device_op {
  * not overlap. TEMPI_ERR_UNSUPPORTED: there are no kernels for the device, or no CUDA in this
  * process. */
 int tempi_device_run(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device);
-/* Runs the same work `loops` times, back to back, timed by CUDA events: seconds of device time,
- * without the host's waiting while the device is the slower of the two. Planned once; *launches,
- * which may be NULL, is the number of kernels and copies in one loop. */
+/* Runs the same work `loops` times, back to back, timed by CUDA events: *seconds is device time,
+ * without time that the host waits for a device that is slower. The work is planned once.
+ * *launches (may be NULL) is the number of kernels and copies in one loop. */
 int tempi_device_time(const tempi_device_op *ops, int32_t n, int32_t direction, int32_t device,
                       int64_t loops, double *seconds, int32_t *launches);
 

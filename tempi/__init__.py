@@ -2,8 +2,8 @@
 
 ``from tempi import MPI`` is mpi4py's MPI on top of the engine. `describe` shows the layout of a
 datatype, `stats` reports what was accelerated, ``with disabled():`` turns tempi off for the calling thread,
-`set_stream` sets the CUDA stream after which a communicator's messages are ordered, and `peer` tells where
-a rank is. `pack` and `unpack` run the kernels alone, on NumPy or device arrays, without MPI.
+`set_stream` sets the CUDA stream after which a communicator's messages are ordered, and `peer` returns the
+peer class of a rank. `pack` and `unpack` run the kernels alone, on NumPy or device arrays, without MPI.
 
 Importing this package loads the engine. It neither needs nor loads an MPI library.
 """
@@ -119,11 +119,11 @@ def set_stream(comm: Comm | int, stream: Any) -> None:
 
 
 def peer(comm: Comm | int, rank: int) -> str:
-    """The peer class of a rank of the communicator, as the model uses it: "self", "same-node", "same-node-far" (its
-    core shares no cache with this one's, according to the messages so far) or "other-node".
+    """The peer class of a rank of the communicator, as the model uses it: "self", "same-node", "same-node-far" (same
+    node, other last-level cache, as probed so far) or "other-node".
 
     In an intercommunicator `rank` is a rank of the remote group. A negative rank, such as MPI.ANY_SOURCE, gives the
-    farthest class present. Ranks of unknown location count as on another node.
+    most distant class. Ranks of unknown location are treated as on another node.
 
     Raises NoMPIError before MPI_Init or if the engine does not interpose this process's MPI.
     """
@@ -167,7 +167,7 @@ def _start() -> None:
         return
     if _engine.late:
         sys.stderr.write(
-            "tempi: NOT INTERPOSED: mpi4py.MPI was imported before tempi, so its MPI calls go round "
+            "tempi: NOT INTERPOSED: mpi4py.MPI was imported before tempi, so its MPI calls bypass "
             "the engine; import tempi first, or start the program with `tempi run`\n"
         )
 

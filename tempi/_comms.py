@@ -263,7 +263,7 @@ def _broadcast(comm: MPI.Comm, array: Any, root: int) -> BufSpec:
     if comm.Is_inter():
         sends = root == MPI.ROOT
         if root == PROC_NULL:
-            return array  # type: ignore[no-any-return]  # not looked at
+            return array  # type: ignore[no-any-return]  # not examined
     else:
         sends = root == comm.Get_rank()
     if isinstance(array, ndarray):

@@ -1,4 +1,4 @@
-"""Reads enough of an ELF file to tell whether a preload can reach it.
+"""Reads enough of an ELF file to determine whether a preload can reach it.
 
 Field layouts: System V ABI, chapters 4 and 5 (ELF header, program headers, sections, symbols).
 """

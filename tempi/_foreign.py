@@ -22,7 +22,7 @@ from tempi._dlpack import KINDS, NAME, READ_ONLY, VERSIONED_NAME, Managed, Tenso
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["LEGACY_STREAM", "Foreign", "is_contiguous", "look"]
+__all__ = ["LEGACY_STREAM", "Foreign", "describe", "is_contiguous"]
 
 #: CUDA's handle value for the legacy default stream.
 LEGACY_STREAM = 1
@@ -71,7 +71,7 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
     return True
 
 
-def look(array: object, stream: int = LEGACY_STREAM) -> Foreign | None:
+def describe(array: object, stream: int = LEGACY_STREAM) -> Foreign | None:
     """The description of the array; None if it provides none, or none that can be used.
 
     `stream` is the stream that DLPack producers are asked to make wait.

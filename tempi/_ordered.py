@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from tempi import _engine
 from tempi._arrays import incoming_foreign, outgoing_foreign
-from tempi._foreign import LEGACY_STREAM, look
+from tempi._foreign import LEGACY_STREAM, describe
 from tempi._libraries import current_stream
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def call(method: Callable[..., Any], *arguments: Any) -> Any:
 
 def depart(buffer: Any, *, wait: bool = False) -> Any:
     """The message for mpi4py to send for `buffer`. Raises ArrayError if it cannot be sent."""
-    found = _look(buffer)
+    found = _describe(buffer)
     if found is None:
         return buffer
     message = buffer if found.contiguous or type(buffer) in _SPECS else outgoing_foreign(found)
@@ -59,7 +59,7 @@ def depart(buffer: Any, *, wait: bool = False) -> Any:
 
 def arrive(buffer: Any, *, wait: bool = False) -> Any:
     """The message for mpi4py to receive into for `buffer`. Raises ArrayError if it cannot be received into."""
-    found = _look(buffer)
+    found = _describe(buffer)
     if found is None:
         return buffer
     message = buffer if found.contiguous or type(buffer) in _SPECS else incoming_foreign(found)
@@ -67,13 +67,13 @@ def arrive(buffer: Any, *, wait: bool = False) -> Any:
     return message
 
 
-def _look(buffer: Any) -> Foreign | None:
+def _describe(buffer: Any) -> Foreign | None:
     """The array, or the first item of an mpi4py buffer specification (a list or tuple)."""
     if type(buffer) in _SPECS:
         if not buffer or isinstance(buffer[0], ndarray) or type(buffer[0]) in PLAIN or type(buffer[0]) in _SPECS:
             return None
         buffer = buffer[0]
-    return look(buffer, current_stream(buffer) or LEGACY_STREAM)
+    return describe(buffer, current_stream(buffer) or LEGACY_STREAM)
 
 
 def _order(found: Foreign, direction: int, wait: bool) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tempi import _engine
 from tempi._errors import ArrayError
-from tempi._foreign import LEGACY_STREAM, Foreign, is_contiguous, look
+from tempi._foreign import LEGACY_STREAM, Foreign, describe, is_contiguous
 from tempi._libraries import current_stream, empty, stream_number
 from tempi._strides import fold, overlap
 
@@ -99,7 +99,7 @@ def _wanted(array: Any, stream: Any) -> int | None:
 
 def _seen(array: Any, doing: str, stream: int | None) -> Foreign:
     """Describes the array for use in that stream. Raises ArrayError if it is no array, or not of bytes."""
-    found = _of_numpy(array) if isinstance(array, np.ndarray) else look(array, stream or LEGACY_STREAM)
+    found = _of_numpy(array) if isinstance(array, np.ndarray) else describe(array, stream or LEGACY_STREAM)
     if found is None:
         kind = type(array)
         raise ArrayError(

@@ -38,7 +38,7 @@ __all__ = [
     "xor",
 ]
 
-#: Errors of this library version itself; docs/device.md lists them.
+#: Faults of this library version; docs/device.md lists them.
 MPICH_4 = "MPICH Version:\t4.0" in MPI.Get_library_version()
 
 _int = oracle.Named("INT")
@@ -53,7 +53,7 @@ TYPES: dict[str, oracle.Tree] = {
 
 Places = dict[str, "Callable[[int], bool]"]
 
-#: Which buffers of which ranks are on the device: inputs (in), outputs (out).
+#: The buffers on the device, by rank: inputs (in), outputs (out).
 PLACES: dict[str, Places] = {
     "device": {"in": lambda rank: True, "out": lambda rank: True},
     "device to host": {"in": lambda rank: True, "out": lambda rank: False},
@@ -227,11 +227,11 @@ def same_on_device(
     tree: str,
     places: str,
     *,
-    told: bool = True,
+    everywhere: bool = True,
     making: Callable[[oracle.Tree], Any] = committed,
     **options: Any,
 ) -> None:
-    """The scenario leaves the same bytes in all its buffers, in any memory. `told`: every rank uses all buffers
+    """The scenario leaves the same bytes in all its buffers, in any memory. `everywhere`: every rank uses all buffers
     that it makes, so that the counter shows whether they were on a device."""
     with contextlib.nullcontext(MPI.INT) if tree == "plain" else making(TYPES[tree]) as datatype:
         plain, device = (Kit(comm, TYPES[tree], datatype, where, **options) for where in (HOST, PLACES[places]))
@@ -243,4 +243,4 @@ def same_on_device(
         for one, other in zip(got, expected, strict=True):
             np.testing.assert_array_equal(one, other)
         made = any(MPI.COMM_WORLD.allgather(device.on_device))
-        assert bounced_somewhere(MPI.COMM_WORLD, before) == made or not told
+        assert bounced_somewhere(MPI.COMM_WORLD, before) == made or not everywhere

@@ -1,4 +1,4 @@
-"""Memory of a CUDA device, emulated or real, for tests: the calls of a CUDA program, through ctypes."""
+"""Memory of a CUDA device, emulated or real, for tests: the driver calls of a CUDA program, through ctypes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GRANULE = 2 << 20  # of virtual memory
 
 @functools.cache
 def driver() -> ctypes.CDLL:
-    """The driver's library, initialised: the emulated one where the run says so, or the machine's own."""
+    """The driver's library, initialised: the emulated one if the run selects it, else the machine's."""
     if os.environ.get("TEMPI_CUDA_DRIVER") == "emulated":
         library = ctypes.CDLL(str(Path(_engine.library_path()).with_name("libtempi-cuda.so")))
     else:
@@ -62,14 +62,14 @@ def call(name: str, *arguments: Any, on: int | None) -> None:
 
 
 def count(name: str) -> int:
-    """Calls of that driver function so far, by anybody in this process. No version suffix."""
+    """Calls of that driver function in this process so far. No version suffix."""
     found = driver().tempi_emulator_count
     found.restype = ctypes.c_uint64
     return int(found(name.encode()))
 
 
 def live(kind: str) -> int:
-    """How much of that kind the driver has handed out: device, pool, host, stream, event, module ..."""
+    """Number of live objects of that kind: device, pool, host, stream, event, module ..."""
     found = driver().tempi_emulator_live
     found.restype = ctypes.c_int64
     return int(found(kind.encode()))
@@ -77,7 +77,7 @@ def live(kind: str) -> int:
 
 @contextlib.contextmanager
 def failing(name: str, calls: int = 30, error: str = "") -> Iterator[None]:
-    """In the block the next so many calls of that function fail."""
+    """Makes the next `calls` calls of that function fail within the block."""
     first = count(name) + 1
     rules = ",".join(f"{name}:{first + i}{error and ':'}{error}" for i in range(calls))
     assert driver().tempi_emulator_fail(rules.encode()) == 0
@@ -88,7 +88,7 @@ def failing(name: str, calls: int = 30, error: str = "") -> Iterator[None]:
 
 
 def _allocate(kind: str, size: int, device: int) -> tuple[int, list[tuple[Any, ...]]]:
-    """The address, and the calls that give it back."""
+    """The address, and the calls that free it."""
     made = u64()
     out = ctypes.byref(made)
     if kind == "device":
@@ -109,7 +109,7 @@ def _allocate(kind: str, size: int, device: int) -> tuple[int, list[tuple[Any, .
 
 
 def _map(size: int, device: int) -> tuple[int, list[tuple[Any, ...]]]:
-    """Such that the bytes lie in two mappings, if there are two of them."""
+    """The bytes lie in two mappings if possible."""
     base = u64()
     call("cuMemAddressReserve", ctypes.byref(base), size_t(2 * GRANULE), size_t(0), u64(0), u64(0), on=device)
     properties = (ctypes.c_int * 8)(1, 0, 1, device)

@@ -32,7 +32,7 @@ def strided(count: int) -> oracle.Tree:
 
 _byte, _int, _float, _double = map(oracle.Named, ["BYTE", "INT", "FLOAT", "DOUBLE"])
 
-#: Types that a plausible canonical form gets wrong; the first two are the paper's.
+#: Types that a plausible canonical form gets wrong; the first two are from the paper.
 COUNTEREXAMPLES: dict[str, oracle.Tree] = {
     "transposed": oracle.Hvector(6, 1, 4, oracle.Vector(6, 1, 6, _float)),
     "offset of a count-1 stream": oracle.Subarray((16,) * 3, (1, 3, 4), (5, 1, 4), _byte),

@@ -1,8 +1,8 @@
-"""Arrays of other libraries, as far as their protocols go, in memory of the emulated device.
+"""Stand-ins for arrays of other libraries, by their protocols, in memory of the emulated device.
 
-Each stands for what a real one says of itself: `Interface` for CuPy and Numba (by version and stream),
-`Pack` for PyTorch and whoever offers DLPack only. `Pending` is work that waits in a stream of the
-program's until somebody waits for it, so that a missing wait is a wrong answer.
+`Interface` stands for CuPy and Numba (by version and stream), `Pack` for PyTorch and other libraries with DLPack
+only. `Pending` is work in a stream of the program that runs only when a call waits for it, so that a missing wait
+gives a wrong answer.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def order(device: int, first: int, then: int) -> None:
 
 
 class Stream:
-    """A stream of the program's that the default stream knows nothing of; `ptr` is its handle."""
+    """A stream of the program that does not synchronize with the default stream; `ptr` is its handle."""
 
     def __init__(self, device: int = 0) -> None:
         self.device = device
@@ -124,7 +124,7 @@ class Stream:
 
 
 def overwrite(array: DeviceArray, values: Any, stream: int) -> DeviceArray:
-    """Puts a copy of `values` over all of the array's allocation into the stream; it has not run on return.
+    """Enqueues a copy of `values` over the array's whole allocation into the stream; it has not run on return.
     Returns its source, which must live until then."""
     source = DeviceArray.from_numpy(np.broadcast_to(values, array.memory.size).astype(np.uint8))
     with current(array.device):

@@ -14,7 +14,7 @@ from tempi.measure import launch
 
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:
-    """All ranks of the node are near, wherever the machine has them; a test of that sets it otherwise."""
+    """Sets all ranks of the node to same LLC; a test of the locality sets it otherwise."""
     apart = r"TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PMI|OMPI_COMM_WORLD"
     own = {name: value for name, value in launch.environment(launcher().path).items() if not re.match(apart, name)}
     return own | {"TEMPI_CACHE_DIR": str(folder), "TEMPI_LOCALITY": "same-llc"} | variables

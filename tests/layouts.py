@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Pointer = Any  # a tempi_layout *
 
-#: The limits of csrc/datatype/layout.h up to which equal bytes surely are one layout.
+#: The limits of csrc/datatype/layout.h up to which equal bytes are guaranteed to be one layout.
 DERIVE_RUNS = 256
 DERIVE_LISTED = 4096
 
@@ -121,7 +121,7 @@ def listed(layout: Pointer) -> int:
 
 
 def well_formed(layout: Pointer) -> list[str]:
-    """What breaks the rules that tempi.h states for boxes."""
+    """Violations of the rules for boxes in tempi.h."""
     wrong = []
     starts = [b.packed for b in layout.boxes[0 : layout.nboxes]]
     if starts != sorted(starts):

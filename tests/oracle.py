@@ -1,14 +1,14 @@
-"""The type-map oracle: datatypes as trees, and what each means, straight from MPI-5.0 chapter 5.
+"""The type-map oracle: datatypes as trees with their type maps, straight from MPI-5.0 chapter 5.
 
-A tree is written with the classes below, one per combiner. ``tree.type_map`` is the reference that
-every part of tempi is held against: the byte offsets in type-map order, and the bounds. It is slow and
-obvious on purpose and uses nothing of the engine. The same tree builds itself as a tempi layout
+A tree is written with the classes below, one per combiner. ``tree.type_map`` is the reference for
+every part of tempi: the byte offsets in type-map order, and the bounds. It is slow and simple on purpose and
+uses nothing of the engine. The same tree builds itself as a tempi layout
 (`as_layout`), as an mpi4py datatype (`as_mpi`) and as text for ``tempi.expression`` (`str(tree)`).
 
-Two points of the standard are read differently by the libraries (MPICH 5.0.2, Open MPI 5.0.11), and
-the oracle takes one reading: the bounds of a constructed type are the least and the greatest of its
+The libraries (MPICH 5.0.2, Open MPI 5.0.11) interpret two points of the standard differently; the oracle
+uses one interpretation: the bounds of a constructed type are the least and the greatest of its
 members' bounds, whether or not those were set by a resize; and only a struct is padded to its
-alignment. `as_mpi` resizes where a library says otherwise, so that tree and datatype always agree.
+alignment. `as_mpi` resizes where a library differs, so that tree and datatype always agree.
 """
 
 from __future__ import annotations
@@ -380,7 +380,7 @@ def span(tree: Tree, count: int) -> tuple[int, int]:
 
 
 def overlaps(tree: Tree, count: int = 1) -> bool:
-    """Does a byte occur twice? Then it must not be a receive buffer."""
+    """Whether a byte occurs twice: then the type must not be used for a receive buffer."""
     offsets = element_offsets(tree, count)
     return len(np.unique(offsets)) < len(offsets)
 

@@ -1,4 +1,4 @@
-"""Packing, for tests: hand-made layouts, memory between forbidden pages, and the check of one case."""
+"""Packing, for tests: hand-made layouts, memory between guard pages, and the check of one case."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ffi, lib = _internal()
 
 
 def levels_here() -> list[str]:
-    """The kernel levels of this processor, best first."""
+    """The ISAs of this processor, best first."""
     found = [name for name in LEVELS if lib.tempi_kernels_use(name.encode()) == lib.TEMPI_OK]
     lib.tempi_kernels_use(ffi.NULL)
     return found
@@ -136,7 +136,7 @@ def matrix(na: int, nb: int, run: int, a_stride: int | None = None) -> Hand:
     return Hand.of([Box(run=run, dims=((nb, run, na * run), (na, a_stride or nb * run, run)))])
 
 
-# ---- memory between pages that nobody may touch ----------------------------------------------------
+# ---- memory between guard pages ----------------------------------------------------
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -159,13 +159,13 @@ _kept: defaultdict[int, list[Fenced]] = defaultdict(list)
 
 @contextlib.contextmanager
 def fenced(size: int, shift: int | None = 0) -> Iterator[Bytes]:
-    """`size` bytes of any content, `shift` bytes behind a forbidden page, or (None) right in front of one."""
+    """`size` bytes of any content, `shift` bytes behind a guard page, or (None) right before one."""
     inner = -(-(size + (shift or 0)) // PAGE) * PAGE or PAGE
     kept = _kept[inner]
     pages = kept.pop() if kept else Fenced(inner)
     start = inner - size if shift is None else shift
     yield pages.bytes[start : start + size]
-    if inner <= _SMALL:  # and not those of a failed case, at which its traceback still looks
+    if inner <= _SMALL:  # but not those of a failed case, which its traceback still uses
         kept.append(pages)
 
 
@@ -177,7 +177,7 @@ def pointer(memory: Bytes, at: int = 0) -> Any:
 
 
 def same(found: Bytes, wanted: Bytes) -> None:
-    if found.tobytes() != wanted.tobytes():  # a tenth of the time of what tells where they differ
+    if found.tobytes() != wanted.tobytes():  # takes a tenth of the time of finding the differences
         np.testing.assert_array_equal(found, wanted)
 
 

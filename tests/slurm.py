@@ -71,8 +71,8 @@ class Slurm:
 
     def kinds(self) -> set[str]:
         """Ways to start an MPI that `srun --mpi=list` names."""
-        told = self.run("srun", "--mpi=list")
-        return set((told.stdout + told.stderr).split())
+        output = self.run("srun", "--mpi=list")
+        return set((output.stdout + output.stderr).split())
 
 
 def _ports(n: int) -> list[int]:
@@ -103,10 +103,10 @@ def _daemon(folder: Path, *words: str) -> Iterator[None]:
 def _until(folder: Path, what: str, words: Sequence[str]) -> None:
     """Asks again until the answer is there."""
     deadline = time.monotonic() + PATIENCE
-    while (told := Slurm(folder).run(*words).stdout.strip()) != what:
+    while (output := Slurm(folder).run(*words).stdout.strip()) != what:
         if time.monotonic() > deadline:
             logs = "".join(path.read_text() for path in folder.glob("*.log"))
-            raise AssertionError(f"{' '.join(words)}: {told!r}, not {what!r}\n{logs}")
+            raise AssertionError(f"{' '.join(words)}: {output!r}, not {what!r}\n{logs}")
         time.sleep(0.2)
 
 

@@ -1,4 +1,4 @@
-"""Tables of the emulated device, made up such that one way is the least."""
+"""Artificial tables of the emulated device, in which one method is the fastest."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def without_emulator() -> None:
 
 
 def seconds(quantity: str, size: int, method: str) -> float:
-    """Such that "library", "oneshot", "staged" or "pipelined" is the least: what has no latency is best in pieces,
-    what has nothing else is not."""
+    """Times for which "library", "oneshot", "staged" or "pipelined" is the fastest: without latency pieces are best,
+    with latency alone they are not."""
     if quantity == "launch":
         return 1e-9
     if quantity in grid.AWARE_QUANTITIES:

@@ -1,8 +1,8 @@
-"""What tests under mpirun share: MPI by the entry under test, counters, buffers with guards.
+"""Shared by tests under mpirun: MPI by the entry under test, counters, buffers with guards.
 
 The entry is how the engine comes into the process: "preload" (LD_PRELOAD, plain mpi4py) or "import"
-(``from tempi import MPI``). The environment variable MPITEST_ENTRY names it; a run that claims a entry
-which is not there stops at once, so a forgotten preload cannot pass.
+(``from tempi import MPI``). The environment variable MPITEST_ENTRY names it; a run without the engine by that
+entry stops at once, so a forgotten preload cannot pass.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def snapshot() -> Mapping[str, int]:
     return counters
 
 
-#: The engine takes all that it can, and not only where the built-in rule says that it wins.
+#: The engine acts on all calls that it can, not only where the built-in rule expects a gain.
 FORCED = os.environ.get("TEMPI_FORCE") == "1"
 
 
 @contextlib.contextmanager
 def acted(**expected: int) -> Iterator[None]:
-    """The block moves the named counters by exactly these amounts; by rule, which differs from library
-    to library, by no more."""
+    """The block increases the named counters by exactly these amounts; with the built-in rule, which differs from
+    library to library, by no more than these."""
     before = snapshot()
     yield
     after = snapshot()
@@ -94,7 +94,7 @@ def acted(**expected: int) -> Iterator[None]:
 
 
 def idle() -> contextlib.AbstractContextManager[None]:
-    """In the block the engine moves no data."""
+    """The engine moves no data in the block."""
     return acted(sends=0, recvs=0, packs=0, unpacks=0)
 
 
@@ -108,7 +108,7 @@ class Placement:
 
     @contextlib.contextmanager
     def host(self, only: bool = True) -> Iterator[None]:
-        """Host memory in the block, unless `only` says that it stays as it is."""
+        """Host memory in the block, unless `only` is false."""
         before, self.device = self.device, self.device and not only
         try:
             yield
@@ -120,7 +120,7 @@ placement = Placement(os.environ.get("MPITEST_MEMORY", "host"))
 
 
 def needs_host_memory() -> None:
-    """Skips a test that lets the library alone at the memory under test."""
+    """Skips a test in which the library alone accesses the memory under test."""
     if placement.device:
         pytest.skip("without tempi the library cannot reach device memory")
 
@@ -130,7 +130,7 @@ def disabled_if(off: bool) -> contextlib.AbstractContextManager[None]:
 
 
 def partners(comm: Any) -> tuple[int, int]:
-    """Whom this rank sends to and whom it receives from, in a ring."""
+    """The ranks that this rank sends to and receives from, in a ring."""
     return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
 
 
@@ -155,8 +155,8 @@ class Memory:
     """The memory around `count` elements of a tree, with guards on both sides.
 
     `shift` misaligns the buffer argument by that many bytes. Filled with POISON, or by `fill`. It is host
-    memory, or, in a run that says so (MPITEST_MEMORY), a device's with a copy here. `where` decides for
-    this one: "host", or one of devices.KINDS, with ":1" behind it for the second device.
+    memory, or, if MPITEST_MEMORY says so, device memory with a copy on the host. `where` overrides that for this
+    object: "host", or one of devices.KINDS, with ":1" behind it for the second device.
     """
 
     def __init__(self, tree: oracle.Tree, count: int, *, shift: int = 0, where: str | None = None) -> None:
@@ -223,7 +223,7 @@ class Memory:
 
 
 def outcome(action: Callable[[], Any]) -> Any:
-    """What the action returns, or the class of the MPI error that it raises."""
+    """The action's result, or the class of the MPI error that it raises."""
     try:
         return action()
     except MPI.Exception as error:
@@ -231,7 +231,7 @@ def outcome(action: Callable[[], Any]) -> Any:
 
 
 def same_without(scenario: Callable[[], Any]) -> Any:
-    """What the scenario returns, which must be the same with tempi off and in host memory."""
+    """The scenario's result, which must be the same with tempi off and in host memory."""
     with tempi.disabled(), idle(), placement.host():
         plain = scenario()
     with_tempi = scenario()

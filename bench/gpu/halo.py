@@ -89,7 +89,7 @@ class Bench:
         self.driver, self.halo = driver, halo
         self.size = halo.nbytes
         self.memory = Memory(driver, halo.span, self.size)
-        self._kept: list[Any] = []
+        self._references: list[Any] = []
 
     def close(self) -> None:
         self.memory.close()
@@ -108,7 +108,7 @@ class Bench:
         """Each as its own unit of work."""
         parts = [self._part(region) for region in self.halo.regions(op)]
         made = [device_work.work(op, [part], self.driver.ordinal) for part in parts]
-        self._kept.append(made)
+        self._references.append(made)
         return made
 
     def copies(self, op: str) -> list[tuple[int, tuple[int, ...]]]:
@@ -122,7 +122,7 @@ class Bench:
             field = self.memory.strided + 8 * region.field * edge**3
             packed = self.memory.packed + region.packed
             copies.append(cuda_driver.pitched_copy(field, shape, packed, unpack=op == "unpack"))
-        self._kept.append(copies)
+        self._references.append(copies)
         return [cuda_driver.copy_call(self.driver, copy) for copy in copies]
 
     # -- verification --------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def wrong_pack(memory: Memory, case: gpu_cases.Case, run: Run) -> str | None:
     driver.fill(memory.packed, POISON, case.nbytes + GUARD)
     run()
     if (driver.read(memory.packed + case.nbytes, GUARD) != POISON).any():
-        return "wrote behind the packed bytes"
+        return "wrote past the packed bytes"
     for positions in windows(case):
         found = driver.read(memory.packed + int(positions[0]), len(positions))
         wrong = _differing(found, memory.at(case.shift + case.places(positions)), "packed bytes")

@@ -27,7 +27,7 @@ def driver_timer(memory: Memory, case: gpu_cases.Case, op: str) -> _native.Timer
     copy = cuda_driver.pitched_copy(memory.strided + case.shift, shape, memory.packed, unpack=op == "unpack")
     timer = memory.driver.device_timer(_native.sequence(cuda_driver.copy_call(memory.driver, copy)))
 
-    def run(loops: int, _kept: ctypes.Structure = copy) -> float:
+    def run(loops: int, _owner: ctypes.Structure = copy) -> float:
         return timer(loops)
 
     return run

@@ -183,9 +183,9 @@ def _share_bar(found: Sequence[Row], share: float, runs: str) -> Bar:
         return Bar(text, "not measured", None)
     least = min(of, key=lambda one: one.share.value)
     below = [one for one in of if one.below]
-    told = f"{len(of) - len(below)} of {len(of)}; least {100 * least.share.value:.0f}%"
+    summary = f"{len(of) - len(below)} of {len(of)}; least {100 * least.share.value:.0f}%"
     names = tuple(f"{_named(one)}: {100 * one.share.value:.0f}%" for one in below)
-    return Bar(text, told, not below, names)
+    return Bar(text, summary, not below, names)
 
 
 def _never_slower_bar(found: Sequence[Row], other: str, title: str) -> Bar:

@@ -25,7 +25,7 @@ static int choose_subjects(const struct options *options, struct timing timings[
 static void tell_missing(const struct options *options)
 {
     if (!library_reaches(options))
-        printf("no subject %s: this MPI does not take device addresses\n", options->label);
+        printf("no subject %s: this MPI is not CUDA-aware\n", options->label);
     if (!engine_found())
         printf("no subject tempi: %s\n", engine_reason());
     if (cuda_emulated())

@@ -17,7 +17,7 @@ static const char usage[] =
     "  --paper           256 points, 8 fields, radius 3: 1.15 GB a rank\n"
     "  --seconds S       budget for timing (default 10)\n"
     "  --check           only verify every cell\n"
-    "  --memory KIND     where the fields live: host, or device (CUDA)\n"
+    "  --memory KIND     memory of the fields: host, or device (CUDA)\n"
     "  --label NAME      name of the library's subject in records (default library)\n"
     "  --json FILE|-     also write JSON lines; to stdout, instead of the table\n"
     "  --corrupt CELL    spoil that cell of rank 0 before checking (to test the check)\n";

@@ -32,7 +32,7 @@ from tempi.measure.records import Record, RecordError
 
 PARTS = (*GPU_PARTS, "messages", "halo")
 RESULTS = Path("results/gpu")
-TOLD = 8  # most shapes to list of those that miss a target
+SHOWN = 8  # most shapes to list of those that miss a target
 QUICK_METHODS = ("auto", "oneshot", "staged")
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only, no times"
 
@@ -245,11 +245,11 @@ def show(console: Console, found: dict[str, list[Record]]) -> bool:
     everything = [record for taken in found.values() for record in taken]
     for record in everything:
         if record.meta.get("left_out"):
-            told = f"{record.case}, {record.op}, {record.subject}: {record.meta['left_out']}"
-            console.print(f"left out: {told}", highlight=False)
+            line = f"{record.case}, {record.op}, {record.subject}: {record.meta['left_out']}"
+            console.print(f"left out: {line}", highlight=False)
         if record.meta.get("not_fitting"):
-            told = f"{record.meta['not_fitting']} shapes that do not fit into the memory"
-            console.print(f"left out: {told}", highlight=False)
+            line = f"{record.meta['not_fitting']} shapes that do not fit into the memory"
+            console.print(f"left out: {line}", highlight=False)
     for text in suite.refusals(everything):
         console.print(f"WRONG: {text}", highlight=False)
     if is_emulated(everything):
@@ -274,10 +274,10 @@ def _show_measured(console: Console, found: dict[str, list[Record]], everything:
         console.print(kernels_table(gpu_verdict.rows(everything, measured)))
     bars = gpu_verdict.bars(everything)
     for bar in bars:
-        for text in bar.missing[:TOLD]:
+        for text in bar.missing[:SHOWN]:
             console.print(f"missed: {bar.text}: {text}", highlight=False)
-        if len(bar.missing) > TOLD:
-            console.print(f"  and {len(bar.missing) - TOLD} more", highlight=False)
+        if len(bar.missing) > SHOWN:
+            console.print(f"  and {len(bar.missing) - SHOWN} more", highlight=False)
     console.print(rates_line(measured), highlight=False)
     console.print(bars_table(bars, title_of(everything)))
     return not any(bar.met is False for bar in bars)

@@ -132,8 +132,8 @@ def checked_table(found: Sequence[Record], title: str) -> Table:
         made.add_column(name)
     for record in found:
         counters = record.meta.get("counters", {})
-        told = accelerated(counters) if record.subject == "tempi" else ""
-        made.add_row(record.subject, f"{record.meta['cells']:,}", f"{record.meta['wrong']:,}", told)
+        details = accelerated(counters) if record.subject == "tempi" else ""
+        made.add_row(record.subject, f"{record.meta['cells']:,}", f"{record.meta['wrong']:,}", details)
     return made
 
 
@@ -176,8 +176,8 @@ def _check(console: Console, found: Sequence[Record], ranks: int) -> None:
     checks = [record for record in found if record.op == "check"]
     wrong = {record.subject: record.meta["wrong"] for record in checks if record.meta["wrong"]}
     if wrong or not checks:
-        told = ", ".join(f"{count} of {subject}" for subject, count in wrong.items())
-        raise LaunchError(f"the halo is wrong on {ranks} ranks: {told or 'no answer'}")
+        details = ", ".join(f"{count} of {subject}" for subject, count in wrong.items())
+        raise LaunchError(f"the halo is wrong on {ranks} ranks: {details or 'no answer'}")
     subjects = ", ".join(record.subject for record in checks)
     console.print(f"{checks[0].meta['cells']:,} cells right on {ranks} ranks: {subjects}", highlight=False)
 
@@ -300,7 +300,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
         if warning and subject in ORDER:
             console.print(f"not stable: {subject}: {warning}", highlight=False)
     if not any(one.subject == "tempi" for one in made):
-        console.print("tempi did not take part (TEMPI_DISABLE, or no engine for this MPI: `tempi doctor`)")
+        console.print("tempi did not act (TEMPI_DISABLE, or no engine for this MPI: `tempi doctor`)")
     console.print(table(made, _title(timed), baseline(exchange_group(timed))))
     return made
 

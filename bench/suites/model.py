@@ -120,9 +120,9 @@ def scores(found: Sequence[Row]) -> Table:
     for op in (*dict.fromkeys(one.op for one in found), ALL):
         own = [one for one in found if op in (one.op, ALL)]
         for chooser in CHOOSERS:
-            told = score(own, chooser)
-            numbers = (f"{told.mean:.3f}", f"{told.high:.2f}", f"{told.worst:.2f}", f"{told.slowdown:.3f}")
-            made.add_row(op, TEXTS[chooser], str(told.cases), *numbers)
+            result = score(own, chooser)
+            numbers = (f"{result.mean:.3f}", f"{result.high:.2f}", f"{result.worst:.2f}", f"{result.slowdown:.3f}")
+            made.add_row(op, TEXTS[chooser], str(result.cases), *numbers)
     return made
 
 
@@ -145,15 +145,17 @@ def errors(found: Sequence[Row]) -> list[str]:
     return [*lines, off_by(ALL, every)] if every else lines
 
 
-def strangers(found: Sequence[Record]) -> list[str]:
+def uncalibrated(found: Sequence[Record]) -> list[str]:
     """A sentence for each peer class that occurred and had no tables."""
     lines = []
     for op in dict.fromkeys(record.op for record in found):
         meta = next(record.meta for record in found if record.op == op)
         peer, known = meta.get("peer"), meta.get("calibrated")
         if known and peer in ("node", "far") and peer not in known and op.startswith("one way"):
-            own, other = ("near", "far") if peer == "node" else ("far", "near")
-            lines.append(f"{op}: the ranks were {own}, and the tables are of {other} ones: run `tempi calibrate` again")
+            own, other = ("the same LLC", "another LLC") if peer == "node" else ("another LLC", "the same LLC")
+            lines.append(
+                f"{op}: the ranks were on {own}, but the tables are of ranks on {other}: run `tempi calibrate` again"
+            )
     return lines
 
 
@@ -165,7 +167,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
         return []
     console.print(table(made))
     console.print(scores(made))
-    for line in (*errors(made), *strangers(found)):
+    for line in (*errors(made), *uncalibrated(found)):
         console.print(line, highlight=False)
     return made
 

@@ -27,7 +27,7 @@ from tempi.model import predict
 
 #: The operation name of messages in the records.
 MESSAGE = "one way"
-EMULATED = "EMULATED DEVICE (CUDA on the CPU): whether it is right and works; none of these times is a GPU's"
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only; these are not times of a GPU"
 #: Fields of a card's records and of its calibration's samples.
 FILE, CALIBRATION = "model.json", "calibration.json"
 CHOOSERS = ("model", "rule", "perfect", *predict.METHODS)
@@ -84,7 +84,7 @@ def _names(found: Sequence[Row]) -> list[str]:
 
 def table(found: Sequence[Row], note: str = "") -> Table:
     """All cases; `note` is added to the title."""
-    what = "Microseconds one way, or of one call, predicted / measured; what the model took; chosen over best"
+    what = "Microseconds one way, or of one call, predicted / measured; the model's choice; chosen over best"
     made = Table(title=f"{note}{what}")
     made.add_column("case")
     for name in (*_names(found), "model took", "model", "rule"):
@@ -92,8 +92,8 @@ def table(found: Sequence[Row], note: str = "") -> Table:
     for one in found:
         cells = []
         for name in _names(found):
-            told = one.predicted.get(name) if one.predicted else None
-            predicted = suite.format_time(told) if told is not None else "-"
+            predicted_seconds = one.predicted.get(name) if one.predicted else None
+            predicted = suite.format_time(predicted_seconds) if predicted_seconds is not None else "-"
             cells.append(f"{predicted} / {suite.format_time(one.seconds[name])}" if name in one.seconds else "-")
         by = (one.regret(chooser) for chooser in ("model", "rule"))
         made.add_row(one.case, *cells, one.took, *("-" if value is None else f"{value:.2f}" for value in by))

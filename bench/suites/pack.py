@@ -159,7 +159,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
     if made:
         console.print(table(made))
     else:
-        console.print("tempi did not take part: see the records for the library, hand, bound and memcpy")
+        console.print("tempi did not act: see the records for the library, hand, bound and memcpy")
     for text in suite.refusals(found):
         console.print(f"not timed: {text}", highlight=False)
     for line in summary(made):

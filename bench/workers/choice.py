@@ -55,7 +55,7 @@ def _left(timer: _native.Timer) -> bool:
     return found >= 3 and made == 0
 
 
-def _kept(world: worker_overhead.World, options: OverheadOptions) -> Iterator[Record]:
+def _cached(world: worker_overhead.World, options: OverheadOptions) -> Iterator[Record]:
     call = worker_overhead.Call("", "bench_exchange", 0.0, 3, 0, derived=True)
     pack = (worker.library_function("PMPI_Pack"), worker.tempi_function("MPI_Pack"))
     table: dict[str, tuple[int, list[_native.Timer]]] = {
@@ -89,13 +89,13 @@ def run(options: OverheadOptions) -> Iterator[Record]:
     """All records of this process; none if tempi does not act in it."""
     from mpi4py import MPI
 
-    path: Any = _engine.text(_engine.lib.tempi_model_in_force())
+    path: Any = _engine.text(_engine.lib.tempi_model_in_use())
     if not worker.active():
         return
     if path is None:
-        raise worker.WorkerError("no tables are in force")
+        raise worker.WorkerError("no tables are in use")
     world = worker_overhead.make_world(MPI)
-    yield from _kept(world, options)
+    yield from _cached(world, options)
     yield from _made(world, path, options)
     world.derived.Free()
 

@@ -64,7 +64,7 @@ class Ends:
         timer(1)
         differing = np.flatnonzero(self.driver.read(self.target.strided, shape.span) != self.expected(shape))
         text = f"rank {self.comm.rank} received {differing.size} wrong bytes" if differing.size else None
-        return next((told for told in self.comm.allgather(text) if told), None)
+        return next((answer for answer in self.comm.allgather(text) if answer), None)
 
 
 def _message(ends: Ends, shape: Shape, handles: dict[str, int], functions: tuple[int | None, int | None]) -> Any:
@@ -101,13 +101,15 @@ def _hand(ends: Ends, shape: gpu_cases.Case, handles: dict[str, int]) -> _native
     calls = [*there, *back] if ends.comm.rank == 0 else [*back, *there]
     timer = _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))
 
-    def run(loops: int, _kept: Any = (pack, unpack)) -> float:
+    def run(loops: int, _owner: Any = (pack, unpack)) -> float:
         return timer(loops)
 
     return run
 
 
-def _timers(ends: Ends, shape: Shape, handles: dict[str, int], method: str, aware: bool) -> dict[str, _native.Timer]:
+def _timers(
+    ends: Ends, shape: Shape, handles: dict[str, int], method: str, cuda_aware: bool
+) -> dict[str, _native.Timer]:
     library = _native.load()
     side = "first" if ends.comm.rank == 0 else "second"
     own = (worker.tempi_function("MPI_Send"), worker.tempi_function("MPI_Recv"))
@@ -115,7 +117,7 @@ def _timers(ends: Ends, shape: Shape, handles: dict[str, int], method: str, awar
     hand = _hand(ends, shape[1], handles)
     if hand is not None:
         found["hand"] = hand
-    if aware:
+    if cuda_aware:
         theirs = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
         found["library"] = _native.timer(library, f"bench_pingpong_{side}", _message(ends, shape, handles, theirs))
     return found
@@ -161,18 +163,18 @@ def run(options: MessageOptions) -> Iterator[Record]:
         raise worker.WorkerError(f"the messages need 2 ranks, not {comm.size}")
     if not worker.active():
         raise worker.WorkerError("tempi does not act in this process: `tempi doctor`")
-    driver, method, aware = Driver(comm.rank), options.method, device_work.library_cuda_aware()
+    driver, method, cuda_aware = Driver(comm.rank), options.method, device_work.library_cuda_aware()
     chosen = shapes(options.quick, driver.emulated)
-    meta: dict[str, Any] = {**worker.describe(MPI), "part": "messages", "method": method, "aware": aware}
+    meta: dict[str, Any] = {**worker.describe(MPI), "part": "messages", "method": method, "aware": cuda_aware}
     meta |= {"device": driver.describe(), "emulated": driver.emulated}
-    if method == "device" and not aware:
-        why = "the MPI library does not take device addresses"
+    if method == "device" and not cuda_aware:
+        why = "the MPI library is not CUDA-aware"
         yield Record("gpu", "messages", "one way", method, 0, (), {**meta, "left_out": why})
         return
     ends = _ends(comm, driver, chosen)
     for shape in chosen:
         datatype = shape[0].datatype(MPI)
-        timers = _timers(ends, shape, _handles(MPI, comm, datatype), method, aware)
+        timers = _timers(ends, shape, _handles(MPI, comm, datatype), method, cuda_aware)
         for subject, seconds, refused in _measure(ends, shape, timers, options.seconds):
             more = {"refused": refused} if refused else {"checked": True}
             name = subject if subject == method else f"{subject} beside {method}"

@@ -56,11 +56,11 @@ class Judge:
 
     def __call__(self, layout: int, size: int, operation: str, peer: str) -> dict[str, Any]:
         pointer = _engine.ffi.cast("tempi_layout const *", layout)
-        told = self._model.predict(pointer, size, operation, peer)
+        prediction = self._model.predict(pointer, size, operation, peer)
         number = predict.OPERATIONS.index(operation)
         by_rule = bool(_engine.lib.tempi_rule_choice(self._version, pointer, size, number, grid.PEERS.index(peer)))
         acts = self._model.acts(pointer, size, operation, peer)
-        predicted = None if told is None else {"library": told.library, "tempi": told.host}
+        predicted = None if prediction is None else {"library": prediction.library, "tempi": prediction.host}
         return {"predicted": predicted, "model": by_rule if acts is None else acts, "rule": by_rule}
 
 
@@ -154,8 +154,8 @@ def _prepared(options: PackOptions, mpi: Any, peers: Sequence[str]) -> list[Visi
         handles["layout"] = worker.layout(handle)
         bench = worker_pingpong.Bench(case, comm, source[: case.span], target[: case.span], room, handles)
         for op, operation in OPERATIONS.items():
-            told = {peer: judge(handles["layout"], case.nbytes, operation, peer) for peer in peers}
-            meta = {peer: {**common, "run": case.run, "peer": peer, **told[peer]} for peer in peers}
+            answers = {peer: judge(handles["layout"], case.nbytes, operation, peer) for peer in peers}
+            meta = {peer: {**common, "run": case.run, "peer": peer, **answers[peer]} for peer in peers}
             made.append(_visited(bench, datatype, op, meta, mpi))
     return [one for one in made if one is not None]
 
@@ -171,7 +171,7 @@ def run(options: PackOptions) -> Iterator[Record]:
     for number in range(VISITS):
         for one in prepared:
             if peer in ("node", "far") and one.op == "one way":
-                peer = locality.look(MPI, MPI.COMM_WORLD)
+                peer = locality.probe(MPI, MPI.COMM_WORLD)
             yield from one.visit(number, options.seconds / VISITS, peer)
 
 

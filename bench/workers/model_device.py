@@ -1,8 +1,8 @@
 """Measures each method for device memory on shapes that were not calibrated: ``mpirun -n 2 python -m
 tempi.bench.workers.model_device``.
 
-Subjects: every possible method, imposed on the engine of both ranks; and "model", the engine's own choice with the
-tables in force. The records include the prediction, the engine's choice and the built-in rule's choice. Rank 0 also
+Subjects: every possible method, forced in the engine of both ranks; and "model", the engine's own choice with the
+tables in use. The records include the prediction, the engine's choice and the built-in rule's choice. Rank 0 also
 packs and unpacks some of the shapes (model_packing.py). On the emulated device the shapes are small and few, and
 every record is marked as emulated.
 """
@@ -63,24 +63,24 @@ class Bench:
         )  # fmt: skip
 
 
-def methods(case: cases.Case, aware: bool) -> list[str]:
+def methods(case: cases.Case, cuda_aware: bool) -> list[str]:
     """The possible methods."""
     if isinstance(case, cases.Contiguous):
-        return ["library", "staged"] if aware else ["staged"]
-    return [name for name in predict.METHODS if aware or name not in ("library", "device")]
+        return ["library", "staged"] if cuda_aware else ["staged"]
+    return [name for name in predict.METHODS if cuda_aware or name not in ("library", "device")]
 
 
-def _timers(bench: Bench, aware: bool) -> dict[str, _native.Timer]:
+def _timers(bench: Bench, cuda_aware: bool) -> dict[str, _native.Timer]:
     library = _native.load()
     op = f"bench_pingpong_{'first' if bench.comm.rank == 0 else 'second'}"
     theirs = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
     own = (worker.tempi_function("MPI_Send"), worker.tempi_function("MPI_Recv"))
     made = {}
-    for name in methods(bench.case, aware):
+    for name in methods(bench.case, cuda_aware):
         if name == "library":
             made[name] = _native.timer(library, op, bench.message(theirs))
         else:
-            made[name] = worker_model_packing.imposed(_native.timer(library, op, bench.message(own)), name)
+            made[name] = worker_model_packing.forced(_native.timer(library, op, bench.message(own)), name)
     return made | {"model": _native.timer(library, op, bench.message(own))}
 
 
@@ -92,16 +92,16 @@ def _wrong(bench: Bench, timer: _native.Timer) -> str | None:
     got = bench.case.gather(bench.driver.read(bench.target, bench.case.span))
     wrong = np.flatnonzero(got != bench.expected)
     text = f"rank {bench.comm.rank} received {wrong.size} wrong bytes" if wrong.size else None
-    return next((told for told in bench.comm.allgather(text) if told), None)
+    return next((answer for answer in bench.comm.allgather(text) if answer), None)
 
 
-def _measure(bench: Bench, aware: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
+def _measure(bench: Bench, cuda_aware: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
     def record(name: str, seconds: list[float], **more: Any) -> Record:
         one_way = tuple(0.5 * value for value in seconds)
         return Record(BENCH, bench.case.name, "one way", name, bench.case.nbytes, one_way, {**meta, **more})
 
     right: dict[str, _native.Timer] = {}
-    for name, timer in _timers(bench, aware).items():
+    for name, timer in _timers(bench, cuda_aware).items():
         if wrong := _wrong(bench, timer):
             yield record(name, [], refused=wrong)
         else:
@@ -112,15 +112,15 @@ def _measure(bench: Bench, aware: bool, budget: float, meta: dict[str, Any]) -> 
         yield record(name, seconds, checked=True, **more)
 
 
-def _predicted(model: predict.Model, layout: int, size: int, aware: bool, peer: str) -> dict[str, float] | None:
+def _predicted(model: predict.Model, layout: int, size: int, cuda_aware: bool, peer: str) -> dict[str, float] | None:
     pointer = _engine.ffi.cast("tempi_layout const *", layout)
-    told = model.predict_device(pointer, size, "send", peer, aware=aware)
-    return None if told is None else told.seconds
+    answer = model.predict_device(pointer, size, "send", peer, cuda_aware=cuda_aware)
+    return None if answer is None else answer.seconds
 
 
-def _packing(mpi: Any, model: predict.Model, driver: Driver, aware: bool, chosen: Sequence[cases.Case]) -> Any:
+def _packing(mpi: Any, model: predict.Model, driver: Driver, cuda_aware: bool, chosen: Sequence[cases.Case]) -> Any:
     span, size = max(case.span for case in chosen), max(case.nbytes for case in chosen)
-    return worker_model_packing.Packing(mpi, model, driver, aware, span, 2 * size)
+    return worker_model_packing.Packing(mpi, model, driver, cuda_aware, span, 2 * size)
 
 
 def run(options: PackOptions) -> Iterator[Record]:
@@ -129,7 +129,7 @@ def run(options: PackOptions) -> Iterator[Record]:
 
     comm = MPI.COMM_WORLD
     peer = worker.two_ranks(MPI)
-    driver, aware = Driver(comm.rank), device_work.library_cuda_aware()
+    driver, cuda_aware = Driver(comm.rank), device_work.library_cuda_aware()
     model, path, gpu = tables(MPI, driver)
     limit = min(comm.allgather(min(options.memory, driver.free_memory() // 3)))
     chosen = [c for c in cases.held_out_device(options.quick, emulated=driver.emulated) if 2 * c.span <= limit]
@@ -139,21 +139,21 @@ def run(options: PackOptions) -> Iterator[Record]:
         np.invert(bytes_, out=bytes_)
     source, target = driver.allocate(span), driver.allocate(span)
     driver.write(source, bytes_)
-    meta: dict[str, Any] = {**worker.describe(MPI), "tables": path, "aware": aware, "memory": "device"}
+    meta: dict[str, Any] = {**worker.describe(MPI), "tables": path, "aware": cuda_aware, "memory": "device"}
     meta |= {"device": driver.describe(), "emulated": driver.emulated, "driver": gpu.driver}
-    packing = _packing(MPI, model, driver, aware, chosen) if comm.rank == 0 else None
+    packing = _packing(MPI, model, driver, cuda_aware, chosen) if comm.rank == 0 else None
     for number, case in enumerate(chosen):
         datatype = case.datatype(MPI)
         named = {"type": datatype, "byte_type": MPI.BYTE, "comm": comm}
         handles = {name: worker.handle(MPI, thing) for name, thing in named.items()}
         handles["layout"] = worker.layout(handles["type"])
         bench = Bench(case, comm, driver, source, target, ~case.gather(bytes_[: case.span]), handles)
-        told = _predicted(model, handles["layout"], case.nbytes, aware, peer)
+        answer = _predicted(model, handles["layout"], case.nbytes, cuda_aware, peer)
         contiguous = isinstance(case, cases.Contiguous)
-        rule = predict.rule_method(case.nbytes, aware=aware, contiguous=contiguous)
-        own = {**meta, "run": case.run, "predicted": told, "rule": rule}
-        if len(methods(case, aware)) > 1:
-            yield from _measure(bench, aware, options.seconds, own)
+        rule = predict.rule_method(case.nbytes, cuda_aware=cuda_aware, contiguous=contiguous)
+        own = {**meta, "run": case.run, "predicted": answer, "rule": rule}
+        if len(methods(case, cuda_aware)) > 1:
+            yield from _measure(bench, cuda_aware, options.seconds, own)
         if packing is not None and not contiguous and number % worker_model_packing.EACH == 0:
             yield from packing.measure(case, datatype, options.seconds, own)
         datatype.Free()

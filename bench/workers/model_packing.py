@@ -38,15 +38,15 @@ METHODS = {
 CALLS = {"pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 
 
-def imposed(timer: _native.Timer, method: str) -> _native.Timer:
-    """The timer with that method imposed on tempi."""
+def forced(timer: _native.Timer, method: str) -> _native.Timer:
+    """The timer with that method forced in tempi."""
 
     def run(loops: int) -> float:
-        _engine.lib.tempi_device_method_impose(predict.NUMBERS[method])
+        _engine.lib.tempi_device_method_force(predict.NUMBERS[method])
         try:
             return timer(loops)
         finally:
-            _engine.lib.tempi_device_method_impose(BY_ITSELF)
+            _engine.lib.tempi_device_method_force(BY_ITSELF)
 
     return run
 
@@ -87,7 +87,7 @@ class Packing:
     mpi: Any
     model: predict.Model
     driver: Driver
-    aware: bool
+    cuda_aware: bool
     span: int
     size: int
     host: worker.Bytes = field(init=False)
@@ -110,7 +110,7 @@ class Packing:
     # -- one call -----------------------------------------------------------------------------------------------
 
     def _methods(self, packed: str) -> list[str]:
-        return [name for name in METHODS[packed] if self.aware or name != "library"]
+        return [name for name in METHODS[packed] if self.cuda_aware or name != "library"]
 
     @contextmanager
     def _jobs(self, case: cases.Case, datatype: Any) -> Iterator[list[Job]]:
@@ -143,7 +143,7 @@ class Packing:
             return _native.timer(_native.load(), f"bench_mpi_{job.op}", transfer)
 
         ways = [name for name in self._methods(job.packed) if not (job.halves and name == "library")]
-        found = {name: made(theirs) if name == "library" else imposed(made(own), name) for name in ways}
+        found = {name: made(theirs) if name == "library" else forced(made(own), name) for name in ways}
         return found | {"model": made(own)}
 
     # -- verification -------------------------------------------------------------------------------------------
@@ -180,12 +180,16 @@ class Packing:
 
     def _meta(self, job: Job, common: dict[str, Any]) -> dict[str, Any]:
         """For halves only the device's part is predicted, so there is no total to compare."""
-        rule = {"device": "device", "plain": "staged"}.get(job.packed, predict.rule_method(job.nbytes, aware=False))
-        told = None
+        rule = {"device": "device", "plain": "staged"}.get(
+            job.packed, predict.rule_method(job.nbytes, cuda_aware=False)
+        )
+        prediction = None
         if not job.halves:
             layout = _engine.ffi.cast("tempi_layout const *", worker.layout(job.type))
-            told = self.model.predict_device(layout, job.nbytes, job.op, packed=job.packed, aware=self.aware)
-        return {**common, "predicted": told.seconds if told else None, "rule": rule}
+            prediction = self.model.predict_device(
+                layout, job.nbytes, job.op, packed=job.packed, cuda_aware=self.cuda_aware
+            )
+        return {**common, "predicted": prediction.seconds if prediction else None, "rule": rule}
 
     def _measure(self, job: Job, budget: float, common: dict[str, Any]) -> Iterator[Record]:
         meta = self._meta(job, common)

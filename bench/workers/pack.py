@@ -67,7 +67,7 @@ def _wrong_pack(bench: Bench, timer: _native.Timer) -> str | None:
     bench.packed[:] = 0x5A
     timer(1)
     if (bench.packed[size:] != 0x5A).any():
-        return "wrote behind the packed bytes"
+        return "wrote past the packed bytes"
     wrong = np.flatnonzero(bench.packed[:size] != bench.case.gather(bench.memory))
     return f"{wrong.size} wrong packed bytes, the first at {wrong[0]}" if wrong.size else None
 

@@ -71,7 +71,7 @@ def _wrong(bench: Bench, timer: _native.Timer) -> str | None:
     expected = ~bench.case.gather(bench.source)
     wrong = np.flatnonzero(bench.case.gather(bench.target) != expected)
     text = f"rank {bench.comm.rank} received {wrong.size} wrong bytes" if wrong.size else None
-    return next((told for told in bench.comm.allgather(text) if told), None)
+    return next((answer for answer in bench.comm.allgather(text) if answer), None)
 
 
 def _engaged(timer: _native.Timer) -> bool:

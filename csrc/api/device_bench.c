@@ -16,7 +16,7 @@ static void start(void)
     tempi_cuda_backend_start();
 }
 
-/* Does what the shim does when an MPI is found: here there may be none. */
+/* Starts the engine as the shim does when it finds an MPI; this process may have none. */
 static bool is_up(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

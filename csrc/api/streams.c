@@ -22,7 +22,7 @@ static void start(void)
     tempi_cuda_backend_start();
 }
 
-/* Does what the shim does when an MPI is found: here there may be none. */
+/* Starts the engine as the shim does when it finds an MPI; this process may have none. */
 static tempi_memory_kind describe(const void *address, tempi_memory *out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -129,7 +129,7 @@ int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
         if (status != TEMPI_OK)
             return status;
     }
-    tempi_cuda_name_stream(direction, ordinal, stream);
+    tempi_cuda_set_direction_stream(direction, ordinal, stream);
     return TEMPI_OK;
 }
 
@@ -252,9 +252,9 @@ static int submit(const tempi_op *op, uintptr_t stream)
 /* Packed side in pageable memory: done synchronously. */
 static int run_now(const tempi_op *op, uintptr_t stream)
 {
-    tempi_cuda_name_stream(op->direction, op->device, stream);
+    tempi_cuda_set_direction_stream(op->direction, op->device, stream);
     const int status = tempi_pack_run(op, 1);
-    tempi_cuda_name_stream(op->direction, op->device, 0);
+    tempi_cuda_set_direction_stream(op->direction, op->device, 0);
     return status;
 }
 

@@ -27,9 +27,9 @@ static const variable variables[] = {
     {"TEMPI_NO_TYPE_COMMIT", FLAG, &tempi_config.no_type_commit,
      "decode no datatype, so that none is accelerated"},
     {"TEMPI_FORCE", FLAG, &tempi_config.force,
-     "carry every message that tempi can, also where the library is expected to be faster"},
+     "carry every message that tempi can, even where the library is expected to be faster"},
     {"TEMPI_CHECK", FLAG, &tempi_config.check,
-     "repeat every pack and unpack by a plain walk of the type map and report mismatches"},
+     "check every pack and unpack against a plain walk of the type map and report mismatches"},
     {"TEMPI_STATS", FLAG, &tempi_config.stats,
      "print statistics of all ranks at MPI_Finalize; set it on all ranks or on none"},
     {"TEMPI_STATS_FILE", TEXT, &tempi_config.stats_file,
@@ -64,21 +64,21 @@ static const variable variables[] = {
      "emulated CUDA: the driver's CUDA version (default 12.4)"},
     {"TEMPI_EMULATOR_MODULES", ELSEWHERE, NULL,
      "emulated CUDA: folder of additional translated PTX"},
-    {"TEMPI_EMULATOR_FAIL", ELSEWHERE, NULL, "emulated CUDA: calls that are made to fail"},
+    {"TEMPI_EMULATOR_FAIL", ELSEWHERE, NULL, "emulated CUDA: calls that fail on purpose"},
     {"TEMPI_EMULATOR_REPORT", ELSEWHERE, NULL,
      "emulated CUDA: file for a report of calls and leaks at exit"},
     {"TEMPI_MODEL", TEXT, &tempi_config.model,
      "0: choose by the built-in rule; a file: choose by its tables (default: the tables of "
      "`tempi calibrate` for this machine and MPI)"},
     {"TEMPI_MODEL_UPDATE", FLAG, &tempi_config.model_update,
-     "correct the tables during this run by the times of real packs and unpacks; the statistics show "
-     "the corrections"},
+     "correct the tables during this run by the times of real packs and unpacks; the statistics "
+     "show the corrections"},
     {"TEMPI_AUTOTUNE", FLAG, &tempi_config.autotune,
-     "0: time nothing on the program's own calls; by default the first calls of each shape select the fastest kernel, "
-     "and MPI_Pack and MPI_Unpack by the library or by tempi"},
+     "0: do not time the program's calls; by default the first calls of each shape are timed to "
+     "select the fastest kernel, and tempi or the library for MPI_Pack and MPI_Unpack"},
     {"TEMPI_LOCALITY", LOCALITY, &tempi_config.locality,
-     "which tables choose for messages to other ranks of this node: same-llc (their cores have a last-level cache in "
-     "common), other-llc, or auto: as it is found out while messages go there (default)"},
+     "the tables for messages to other ranks of this node: same-llc (the cores share a last-level "
+     "cache), other-llc, or auto: measured while messages are exchanged (default)"},
     {"TEMPI_CACHE_DIR", ELSEWHERE, NULL,
      "folder for calibrations and the programs of `tempi bench` (default: the user's cache folder)"},
     {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of the libtempi.so that Python loads"},
@@ -92,13 +92,14 @@ static const variable variables[] = {
      "bound on tempi's buffers on one device, bytes with optional K, M or G (default: the smaller of "
      "1G and 5% of its memory)"},
     {"TEMPI_METHOD", METHOD, &tempi_config.method,
-     "how messages of device memory are carried. device: kernels pack into a device buffer, which is sent (needs a "
-     "CUDA-aware library); oneshot: into pinned host memory, which is sent; staged: into a device buffer, which is "
-     "copied to the host and sent; pipelined: the same in pieces, packing and copying at the same time; library: as "
-     "they are, where the library takes device addresses; auto: chosen for each message (default)"},
+     "the method for messages of device memory. device: kernels pack into a device buffer, which is "
+     "sent (needs a CUDA-aware library); oneshot: kernels pack into pinned host memory, which is "
+     "sent; staged: kernels pack into a device buffer, which is copied to the host and sent; "
+     "pipelined: the same in pieces, so that packing and copying overlap; library: the library "
+     "sends the device buffer (needs a CUDA-aware library); auto: chosen for each message (default)"},
     {"TEMPI_LAUNCH_AT_ONCE", FLAG, &tempi_config.launch_at_once,
-     "device memory: launch the kernel of a nonblocking send at once if its stream is idle; by default a burst of "
-     "nonblocking sends is one launch, at the first call of another kind"},
+     "device memory: launch the kernel of a nonblocking send at once if its stream is idle; by "
+     "default one launch serves a burst of nonblocking sends, at the first call of another kind"},
     {"TEMPI_CONTIGUOUS_STAGED", FLAG, &tempi_config.contiguous_staged,
      "contiguous device memory: copy it to the host and send that, also on a CUDA-aware library"},
     {"TEMPI_CONTIGUOUS_AUTO", FLAG, &tempi_config.contiguous_automatic,
@@ -131,10 +132,10 @@ static const char *const former_words[][2] = {{"near", "same-llc"}, {"far", "oth
 
 /* Variables of the paper's code that would have no effect here: refused. */
 static const char *const refused[][2] = {
-    {"TEMPI_NO_ALLTOALLV", "MPI_Alltoallv is the library's anyway"},
-    {"TEMPI_PLACEMENT_METIS", "ranks are not placed"},
-    {"TEMPI_PLACEMENT_KAHIP", "ranks are not placed"},
-    {"TEMPI_PLACEMENT_RANDOM", "ranks are not placed"},
+    {"TEMPI_NO_ALLTOALLV", "tempi does not handle MPI_Alltoallv"},
+    {"TEMPI_PLACEMENT_METIS", "tempi does not place ranks"},
+    {"TEMPI_PLACEMENT_KAHIP", "tempi does not place ranks"},
+    {"TEMPI_PLACEMENT_RANDOM", "tempi does not place ranks"},
 };
 enum { NREFUSED = sizeof refused / sizeof refused[0] };
 

@@ -10,7 +10,7 @@ typedef struct tempi_settings {
     bool disable;           /* leave every call to the MPI library */
     bool no_pack;           /* leave MPI_Pack and MPI_Unpack to the library */
     bool no_type_commit;    /* decode no datatype: nothing is accelerated */
-    bool force;             /* act on all that tempi can, whatever the rule says */
+    bool force;             /* act on every call that tempi can, whatever the rule says */
     bool check;             /* repeat every pack and unpack by a plain traversal of the type map */
     bool stats;             /* print the counters at MPI_Finalize */
     const char *stats_file; /* file for the counters as JSON, or NULL */

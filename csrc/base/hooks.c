@@ -11,7 +11,7 @@ int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream)
     return tempi_shim_hooks.comm_set_stream(comm, stream);
 }
 
-int tempi_comm_look(uintptr_t comm, int rank)
+int tempi_comm_probe_locality(uintptr_t comm, int rank)
 {
     if (!tempi_shim_hooks.comm_look)
         return TEMPI_ERR_NO_MPI;

@@ -43,7 +43,7 @@
     X(fallback_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
     X(fallback_function, "left to the library: calls with a derived datatype of functions that tempi does not accelerate") \
     X(fallback_argument, "left to the library: an argument that it has to check")                      \
-    X(quirks, "messages of a class that this library is known to pack or carry wrongly")           \
+    X(quirks, "messages of a class of datatypes that this library is known to pack or carry incorrectly")           \
     X(stage_peak, "largest staging memory in use by one rank, bytes, pageable and pinned")           \
     X(device_packs, "packs done by a device")                                                      \
     X(device_packed_bytes, "bytes in them")                                                        \
@@ -84,7 +84,7 @@ enum { TEMPI_STATS_TABLE(TEMPI_STATS_ENUM) TEMPI_STATS_COUNT };
 #undef TEMPI_STATS_ENUM
 
 _Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_THREAD_CACHE_COUNTS,
-               "a thread keeps all of them");
+               "a thread cache has a slot for each counter");
 
 /* Counts from outside the thread caches; tempi_stats_value adds both. */
 extern uint64_t tempi_stats[TEMPI_STATS_COUNT];

@@ -127,7 +127,8 @@ bool tempi_autotune_acts(tempi_trials *trials, tempi_choices *choices, int64_t b
     sample->trial = NULL;
     tempi_trial *trial = claim(trials, choices, step, guess);
     if (!trial)
-        return tempi_autotune_knows(choices, bytes) ? tempi_autotune_says(choices, bytes) : guess;
+        return tempi_autotune_is_settled(choices, bytes) ? tempi_autotune_choice(choices, bytes)
+                                                         : guess;
     sample->trial = trial;
     sample->way = trial->way;
     sample->begun = tempi_tuning_clock();

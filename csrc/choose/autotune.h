@@ -45,12 +45,12 @@ typedef struct tempi_sample {
 } tempi_sample;
 
 /* Whether the choice for this size is final, and then whether tempi handles the call. */
-static inline bool tempi_autotune_knows(const tempi_choices *choices, int64_t bytes)
+static inline bool tempi_autotune_is_settled(const tempi_choices *choices, int64_t bytes)
 {
     return __atomic_load_n(&choices->known, __ATOMIC_ACQUIRE) >> tempi_choice_step(bytes) & 1;
 }
 
-static inline bool tempi_autotune_says(const tempi_choices *choices, int64_t bytes)
+static inline bool tempi_autotune_choice(const tempi_choices *choices, int64_t bytes)
 {
     return __atomic_load_n(&choices->ours, __ATOMIC_RELAXED) >> tempi_choice_step(bytes) & 1;
 }

@@ -76,8 +76,8 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
         return tempi_tuning_acts(chooser->layout, operation, 0, bytes, choices);
     const bool tries = tempi_config.autotune && !tempi_config.force &&
                        !tempi_chooser_has_quirk(chooser, operation);
-    if (tries && tempi_autotune_knows(choices, bytes))
-        return tempi_autotune_says(choices, bytes);
+    if (tries && tempi_autotune_is_settled(choices, bytes))
+        return tempi_autotune_choice(choices, bytes);
     tempi_trials *trials = tries ? trials_of(chooser, operation) : NULL;
     if (!trials)
         return guess(chooser, operation, bytes, choices);
@@ -92,7 +92,7 @@ static tempi_method by_rule(const tempi_query *q)
 {
     const tempi_device_query *d = q->device;
     if (q->operation >= TEMPI_OP_SEND)
-        return tempi_device_rule(q->bytes, d->dense, d->about.aware != 0);
+        return tempi_device_rule(q->bytes, d->dense, d->about.cuda_aware != 0);
     if (d->part)
         return d->about.contiguous ? TEMPI_METHOD_STAGED
                                    : tempi_device_rule_of_packing(d->about.whole);
@@ -109,8 +109,8 @@ static bool has_one_way(const tempi_query *q)
     const tempi_device_query *d = q->device;
     const bool run = d->about.contiguous;
     if (q->operation >= TEMPI_OP_SEND)
-        return tempi_device_rule_is_forced(d->dense, d->about.aware != 0) ||
-               (run && !d->about.aware);
+        return tempi_device_rule_is_forced(d->dense, d->about.cuda_aware != 0) ||
+               (run && !d->about.cuda_aware);
     return run || tempi_device_rule_is_forced(false, false) ||
            (!d->part && !d->may_leave && d->about.packed != TEMPI_PACKED_PINNED);
 }
@@ -120,7 +120,7 @@ static bool has_one_way(const tempi_query *q)
 static bool may_leave(const tempi_chooser *chooser, const tempi_query *q)
 {
     const tempi_device_query *d = q->device;
-    return d->may_leave && d->about.aware && !tempi_chooser_has_quirk(chooser, q->operation) &&
+    return d->may_leave && d->about.cuda_aware && !tempi_chooser_has_quirk(chooser, q->operation) &&
            (!tempi_config.force || d->dense);
 }
 

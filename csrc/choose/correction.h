@@ -15,7 +15,7 @@
 
 enum { TEMPI_CORRECTION_GROUP = 5, TEMPI_CORRECTION_HALF = 1 << 14 };
 #define TEMPI_CORRECTION_MOST 1.3862943611198906 /* ln 4 */
-#define TEMPI_CORRECTION_STEP 0.02               /* smaller moves change no choice worth having */
+#define TEMPI_CORRECTION_STEP 0.02 /* a smaller move does not change a choice enough to matter */
 
 /* All zero: no correction. */
 typedef struct tempi_correction {

@@ -22,27 +22,28 @@ static struct {
     pthread_mutex_t lock;
     tempi_machine host;
     const tempi_model *named; /* the tables named by TEMPI_MODEL */
-    bool started, tells;
+    bool started, log_refused;
     _Atomic(const tempi_model *) models[DEVICES];
     _Atomic bool known[DEVICES];
 } devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named, bool tells)
+void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named,
+                               bool log_refused)
 {
     if (devices.started)
         return;
     devices.host = *host;
     devices.named = tempi_config.model ? named : NULL;
-    devices.tells = tells;
+    devices.log_refused = log_refused;
     devices.started = true;
 }
 
 static void refuse(const char *path, const char *why)
 {
-    if (devices.tells)
+    if (devices.log_refused)
         TEMPI_LOG(TEMPI_LOG_WARN,
                   "the calibration %s is not used for device memory: %s; the built-in rule chooses "
-                  "(`tempi calibrate` measures anew)",
+                  "(run `tempi calibrate` again)",
                   path, why);
 }
 
@@ -113,7 +114,7 @@ struct tempi_device_choices {
     tempi_device_choices *next;
     const tempi_model *model;
     int word; /* tempi_shape_word */
-    /* [memory][shifted][direction][the library may][kind][step]: 0 unknown, BY_RULE, or 1 + the
+    /* [memory][misaligned][direction][the library may][kind][step]: 0 unknown, BY_RULE, or 1 + the
      * method. No index for contiguous messages: no other message of the type has the step of one
      * that is one run. */
     _Atomic uint8_t method[2][2][2][2][KINDS][STEPS];
@@ -182,7 +183,7 @@ static int method_of(uint8_t decided)
 }
 
 /* A part's offsets are addresses: its shape already says which words they allow. */
-static bool is_shifted(const tempi_device_query *ask, int word)
+static bool is_misaligned(const tempi_device_query *ask, int word)
 {
     return !ask->part && ((uintptr_t)ask->address & (uintptr_t)(word - 1)) != 0;
 }
@@ -208,13 +209,14 @@ int tempi_device_choose(tempi_device_choices **cache, const tempi_layout *layout
     const int step = tempi_choice_step(about.bytes);
     tempi_device_choices *choices = cache ? choices_of(cache, model, layout) : NULL;
     if (!choices) {
-        about.shifted = is_shifted(ask, tempi_shape_word(layout));
+        about.misaligned = is_misaligned(ask, tempi_shape_word(layout));
         return method_of(decide_step(model, layout, &about, ask, step));
     }
-    about.shifted = is_shifted(ask, choices->word);
+    about.misaligned = is_misaligned(ask, choices->word);
     const bool unpacks = about.operation == TEMPI_OP_RECV || about.operation == TEMPI_OP_UNPACK;
-    _Atomic uint8_t *cached = &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.shifted]
-                                              [unpacks][ask->may_leave][kind_of(ask)][step];
+    _Atomic uint8_t *cached =
+        &choices->method[about.memory - TEMPI_TABLES_OF_DEVICE][about.misaligned][unpacks]
+                        [ask->may_leave][kind_of(ask)][step];
     uint8_t method = atomic_load_explicit(cached, memory_order_relaxed);
     if (method == 0) {
         method = decide_step(model, layout, &about, ask, step);

@@ -12,8 +12,8 @@ void tempi_device_choices_free(tempi_device_choices *choices);
 
 /* The part of a query that describes device memory. */
 typedef struct tempi_device_query {
-    /* `bytes`, `operation` and `peer` are the query's; `shifted` is computed; `contiguous`: all
-     * bytes are one run, which needs no kernel; `aware`: the library is CUDA-aware. */
+    /* `bytes`, `operation` and `peer` are the query's; `misaligned` is computed; `contiguous`: all
+     * bytes are one run, which needs no kernel; `cuda_aware`: the library is CUDA-aware. */
     tempi_device_message about;
     const tempi_layout *layout;
     const void *address;      /* the buffer */
@@ -23,9 +23,10 @@ typedef struct tempi_device_query {
     bool may_leave;           /* the library can take the message */
 } tempi_device_query;
 
-/* Set by tempi_model_start: the tables that TEMPI_MODEL names, or NULL; `tells`: log refused
- * files. */
-void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named, bool tells);
+/* Set by tempi_model_start: the tables that TEMPI_MODEL names, or NULL; `log_refused`: warn of
+ * refused files. */
+void tempi_model_devices_start(const tempi_machine *host, const tempi_model *named,
+                               bool log_refused);
 
 /* The TEMPI_METHOD_* chosen by the tables of that device; -1: no tables, or none for this message.
  * Without a cache each call predicts anew. */

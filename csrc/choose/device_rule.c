@@ -9,27 +9,27 @@
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 enum { ONE_SHOT_MOST = 256 * KIB, STAGED_MOST = 4 * MIB, AWARE_ONE_SHOT_MOST = 16 * KIB };
 
-static tempi_method automatic(int64_t bytes, bool aware)
+static tempi_method automatic(int64_t bytes, bool cuda_aware)
 {
-    if (aware)
+    if (cuda_aware)
         return bytes <= AWARE_ONE_SHOT_MOST ? TEMPI_METHOD_ONE_SHOT : TEMPI_METHOD_DEVICE;
     if (bytes <= ONE_SHOT_MOST)
         return TEMPI_METHOD_ONE_SHOT;
     return bytes <= STAGED_MOST ? TEMPI_METHOD_STAGED : TEMPI_METHOD_PIPELINED;
 }
 
-static _Atomic int imposed = -1;
+static _Atomic int forced = -1;
 
-void tempi_device_method_impose(int32_t method)
+void tempi_device_method_force(int32_t method)
 {
-    imposed = method;
+    forced = method;
 }
 
-int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t aware)
+int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t cuda_aware)
 {
     if (contiguous)
-        return aware ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
-    return (int)automatic(bytes, aware != 0);
+        return cuda_aware ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
+    return (int)automatic(bytes, cuda_aware != 0);
 }
 
 static bool goes_through_host(int method)
@@ -38,12 +38,12 @@ static bool goes_through_host(int method)
 }
 
 /* The method forced by a setting or a measurement; -1: none. */
-static int asked(bool aware)
+static int asked(bool cuda_aware)
 {
-    if (imposed >= 0 && (aware || goes_through_host(imposed)))
-        return imposed;
+    if (forced >= 0 && (cuda_aware || goes_through_host(forced)))
+        return forced;
     switch (tempi_config.method) {
-    case TEMPI_METHOD_DEVICE: return aware ? TEMPI_METHOD_DEVICE : -1;
+    case TEMPI_METHOD_DEVICE: return cuda_aware ? TEMPI_METHOD_DEVICE : -1;
     case TEMPI_METHOD_ONE_SHOT: return TEMPI_METHOD_ONE_SHOT;
     case TEMPI_METHOD_STAGED: return TEMPI_METHOD_STAGED;
     case TEMPI_METHOD_PIPELINED: return TEMPI_METHOD_PIPELINED;
@@ -53,31 +53,31 @@ static int asked(bool aware)
 
 bool tempi_device_rule_leaves(void)
 {
-    return imposed < 0 && tempi_config.method == TEMPI_METHOD_LIBRARY;
+    return forced < 0 && tempi_config.method == TEMPI_METHOD_LIBRARY;
 }
 
 static bool staged_if_dense(void)
 {
-    return imposed >= 0 ? goes_through_host(imposed)
-                        : tempi_config.contiguous_staged && !tempi_config.contiguous_automatic;
+    return forced >= 0 ? goes_through_host(forced)
+                       : tempi_config.contiguous_staged && !tempi_config.contiguous_automatic;
 }
 
-bool tempi_device_rule_is_forced(bool dense, bool aware)
+bool tempi_device_rule_is_forced(bool dense, bool cuda_aware)
 {
-    return imposed >= 0 || (dense ? staged_if_dense() : asked(aware) >= 0);
+    return forced >= 0 || (dense ? staged_if_dense() : asked(cuda_aware) >= 0);
 }
 
-tempi_method tempi_device_rule(int64_t bytes, bool dense, bool aware)
+tempi_method tempi_device_rule(int64_t bytes, bool dense, bool cuda_aware)
 {
     if (dense)
-        return aware && !staged_if_dense() ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
-    const int method = asked(aware);
-    if (!aware &&
+        return cuda_aware && !staged_if_dense() ? TEMPI_METHOD_LIBRARY : TEMPI_METHOD_STAGED;
+    const int method = asked(cuda_aware);
+    if (!cuda_aware &&
         (tempi_config.method == TEMPI_METHOD_DEVICE || tempi_config.method == TEMPI_METHOD_LIBRARY))
-        TEMPI_WARN_ONCE("TEMPI_METHOD=%s needs an MPI library that takes device addresses; this "
-                        "one does not (TEMPI_CUDA_AWARE=1 says that it does)",
+        TEMPI_WARN_ONCE("TEMPI_METHOD=%s needs a CUDA-aware MPI library and this one is not: the "
+                        "setting is ignored (if it is, set TEMPI_CUDA_AWARE=1)",
                         tempi_config.method == TEMPI_METHOD_DEVICE ? "device" : "library");
-    return method >= 0 ? (tempi_method)method : automatic(bytes, aware);
+    return method >= 0 ? (tempi_method)method : automatic(bytes, cuda_aware);
 }
 
 tempi_method tempi_device_rule_of_packing(int64_t bytes)

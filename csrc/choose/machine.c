@@ -1,4 +1,5 @@
-/* The machine properties that a calibration depends on, as far as a process can find them alone. */
+/* The machine properties that a calibration depends on, as far as a single process can determine
+ * them. */
 #include "base/text.h"
 #include "choose/processor.h"
 #include "choose/table_file.h"

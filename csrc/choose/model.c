@@ -29,7 +29,7 @@ static void *map(const char *path, size_t *bytes, const char **fault)
     }
     if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size <= 0 ||
         about.st_size > TEMPI_TABLE_MOST) {
-        *fault = "it is no table of tempi's";
+        *fault = "it is not a file of tempi tables";
     } else {
         *bytes = (size_t)about.st_size;
         data = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, file, 0);
@@ -84,10 +84,10 @@ const char *tempi_model_mismatch(const tempi_model *model, const tempi_machine *
 
 /* ---- in this process ------------------------------------------------------------------------- */
 
-static tempi_model *in_force; /* set before any type is decoded; constant from then on */
+static tempi_model *in_use; /* set before any type is decoded; constant from then on */
 static char in_force_path[4096];
 
-static tempi_model *admit(const char *path, const tempi_machine *machine, bool tells)
+static tempi_model *admit(const char *path, const tempi_machine *machine, bool log_refused)
 {
     const char *fault;
     tempi_model *model = tempi_model_open(path, &fault);
@@ -95,10 +95,10 @@ static tempi_model *admit(const char *path, const tempi_machine *machine, bool t
         tempi_model_close(model);
         model = NULL;
     }
-    if (!model && tells)
+    if (!model && log_refused)
         TEMPI_LOG(TEMPI_LOG_WARN,
                   "the calibration %s is not used: %s; the built-in rule chooses "
-                  "(`tempi calibrate` measures anew)",
+                  "(run `tempi calibrate` again)",
                   path, fault);
     return model;
 }
@@ -128,45 +128,45 @@ static const char *wanted(const tempi_machine *machine, char *room, size_t size)
     return room;
 }
 
-void tempi_model_start(const char *version, bool tells)
+void tempi_model_start(const char *version, bool log_refused)
 {
     tempi_machine machine;
     char room[sizeof in_force_path];
-    if (in_force || tempi_machine_describe(version, &machine) != TEMPI_OK)
+    if (in_use || tempi_machine_describe(version, &machine) != TEMPI_OK)
         return;
     const char *path = wanted(&machine, room, sizeof room);
-    tempi_model *model = path ? admit(path, &machine, tells) : NULL;
-    tempi_model_devices_start(&machine, model, tells);
+    tempi_model *model = path ? admit(path, &machine, log_refused) : NULL;
+    tempi_model_devices_start(&machine, model, log_refused);
     if (!model) {
         if (!(model = admit_shipped(version, room, sizeof room)))
             return;
         path = room;
     }
     snprintf(in_force_path, sizeof in_force_path, "%s", path);
-    in_force = model;
+    in_use = model;
     if (!model->shipped)
         tempi_tuning_start(model);
 }
 
-const char *tempi_model_in_force(void)
+const char *tempi_model_in_use(void)
 {
-    return in_force ? in_force_path : NULL;
+    return in_use ? in_force_path : NULL;
 }
 
 bool tempi_model_is_shipped(void)
 {
-    return in_force && in_force->shipped;
+    return in_use && in_use->shipped;
 }
 
 unsigned tempi_model_covers(const tempi_layout *layout)
 {
     unsigned bits = 0;
-    if (!in_force || layout->dense || layout->size == 0)
+    if (!in_use || layout->dense || layout->size == 0)
         return 0;
-    for (int operation = in_force->shipped ? TEMPI_OP_SEND : 0; operation < TEMPI_OPERATIONS;
+    for (int operation = in_use->shipped ? TEMPI_OP_SEND : 0; operation < TEMPI_OPERATIONS;
          ++operation)
         for (int peer = 0; peer < TEMPI_PEERS; ++peer)
-            if (tempi_table_covers(in_force, layout, operation, peer))
+            if (tempi_table_covers(in_use, layout, operation, peer))
                 bits |= TEMPI_MODEL_BIT(operation, peer);
     return bits;
 }
@@ -175,10 +175,9 @@ static bool chooses_ours(const tempi_layout *layout, int64_t bytes, tempi_operat
                          int peer, bool rule)
 {
     tempi_prediction p;
-    if (!in_force ||
-        tempi_model_predict(in_force, layout, bytes, (int)operation, peer, &p) != TEMPI_OK)
-        return in_force && in_force->shipped && rule;
-    if (!in_force->shipped)
+    if (!in_use || tempi_model_predict(in_use, layout, bytes, (int)operation, peer, &p) != TEMPI_OK)
+        return in_use && in_use->shipped && rule;
+    if (!in_use->shipped)
         return p.ours;
     return rule ? p.library > (1 - TEMPI_SHIPPED_MARGIN) * p.host
                 : p.host < (1 - TEMPI_SHIPPED_MARGIN) * p.library;

@@ -31,9 +31,9 @@ typedef struct tempi_choices {
     uint32_t queries; /* schedules exploration */
 } tempi_choices;
 
-/* Loads the tables for this machine and MPI, as TEMPI_MODEL says; `tells`: log a refused file.
- * `version`: the MPI library's version string. */
-void tempi_model_start(const char *version, bool tells);
+/* Loads the tables for this machine and MPI, as TEMPI_MODEL says; `log_refused`: warn of a refused
+ * file. `version`: the MPI library's version string. */
+void tempi_model_start(const char *version, bool log_refused);
 
 /* Whether the tables in use are shipped ones, not measured on this machine. */
 bool tempi_model_is_shipped(void);

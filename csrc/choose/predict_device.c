@@ -153,11 +153,11 @@ static void add(tempi_device_prediction *p, int method, double pack, double mess
 
 /* A message without gaps: every method of tempi is the same copy. tempi needs a reason to overrule
  * a library that takes the buffer directly. */
-static void predict_contiguous(const query *q, bool aware, tempi_device_prediction *p)
+static void predict_contiguous(const query *q, bool cuda_aware, tempi_device_prediction *p)
 {
-    const double library = aware ? bytes(q, TEMPI_QUANTITY_DEVICE_MESSAGE, q->peer, q->place)
-                                 : NONE;
-    if (aware && library < 0)
+    const double library = cuda_aware ? bytes(q, TEMPI_QUANTITY_DEVICE_MESSAGE, q->peer, q->place)
+                                      : NONE;
+    if (cuda_aware && library < 0)
         return;
     add(p, TEMPI_METHOD_LIBRARY, 0, library, 0);
     add(p, TEMPI_METHOD_STAGED, bytes(q, TEMPI_QUANTITY_COPY_OUT, 0, q->place),
@@ -173,7 +173,7 @@ static void add_part(tempi_device_prediction *p, int direction, int method, doub
 
 /* With pageable memory: kernels and library were measured with pinned memory, and a copy to or from
  * pageable memory takes longer; added once for each method. */
-static void predict_packing(const query *q, int direction, int packed, bool aware,
+static void predict_packing(const query *q, int direction, int packed, bool cuda_aware,
                             tempi_device_prediction *p)
 {
     const bool packs = direction == TEMPI_PACK, in_device = packed == TEMPI_PACKED_DEVICE;
@@ -187,15 +187,16 @@ static void predict_packing(const query *q, int direction, int packed, bool awar
     const int last = in_device                       ? first
                      : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_PIPELINED
                                                      : first;
-    if (aware)
+    if (cuda_aware)
         add_part(p, direction, TEMPI_METHOD_LIBRARY, at(q, 0, library, q->family, 0, q->place));
     for (int m = first; m <= last; ++m)
         add_part(p, direction, m, part(q, direction, m));
 }
 
-static void predict_message(const query *q, int direction, bool aware, tempi_device_prediction *p)
+static void predict_message(const query *q, int direction, bool cuda_aware,
+                            tempi_device_prediction *p)
 {
-    if (aware) {
+    if (cuda_aware) {
         add(p, TEMPI_METHOD_LIBRARY, 0,
             at(q, 0, TEMPI_QUANTITY_DEVICE_LIBRARY, q->family, q->peer, q->place), 0);
         add(p, TEMPI_METHOD_DEVICE, part(q, TEMPI_PACK, TEMPI_METHOD_DEVICE),
@@ -225,12 +226,12 @@ int tempi_device_least(const tempi_device_prediction *p, bool may_leave)
 }
 
 /* Kernels do not depend on pages; a misaligned address means smaller words, which are slower. */
-static tempi_family family_of(const tempi_model *model, tempi_shape shape, bool shifted)
+static tempi_family family_of(const tempi_model *model, tempi_shape shape, bool misaligned)
 {
     const tempi_family family = tempi_shape_family(shape);
     if (family != TEMPI_FAMILY_ALIASED && family != TEMPI_FAMILY_REGULAR)
         return family;
-    return shifted && model->device[0][TEMPI_QUANTITY_DEVICE_PACK][TEMPI_FAMILY_SHIFTED][0]
+    return misaligned && model->device[0][TEMPI_QUANTITY_DEVICE_PACK][TEMPI_FAMILY_SHIFTED][0]
                ? TEMPI_FAMILY_SHIFTED
                : TEMPI_FAMILY_REGULAR;
 }
@@ -255,9 +256,9 @@ static bool is_message(int32_t operation)
 
 static bool is_sound(const tempi_device_message *m)
 {
-    return m->bytes > 0 && m->whole >= 0 && m->stretches >= 0 && m->operation >= TEMPI_OP_PACK &&
+    return m->bytes > 0 && m->whole >= 0 && m->segments >= 0 && m->operation >= TEMPI_OP_PACK &&
            m->operation <= TEMPI_OP_RECV && m->peer >= 0 && m->peer < TEMPI_PEERS &&
-           m->packed >= TEMPI_PACKED_PINNED && m->packed <= TEMPI_PACKED_PLAIN &&
+           m->packed >= TEMPI_PACKED_PINNED && m->packed <= TEMPI_PACKED_PAGEABLE &&
            (m->memory == TEMPI_TABLES_OF_DEVICE || m->memory == TEMPI_TABLES_OF_MANAGED);
 }
 
@@ -268,11 +269,11 @@ static query query_of(const tempi_model *model, const tempi_layout *layout,
     return (
         query){.model = model,
                .memory = message->memory - TEMPI_TABLES_OF_DEVICE,
-               .family = family_of(model, shape, message->shifted != 0),
+               .family = family_of(model, shape, message->misaligned != 0),
                .peer = message->peer,
                .place = {logarithm(message->bytes), logarithm(shape.run), logarithm(shape.stride)},
                .pieces = (double)(message->whole ? message->whole : message->bytes) / TEMPI_PIECE,
-               .segments = message->stretches ? (double)message->stretches : 1};
+               .segments = message->segments ? (double)message->segments : 1};
 }
 
 int tempi_model_predict_device(const tempi_model *model, const tempi_layout *layout,
@@ -280,7 +281,8 @@ int tempi_model_predict_device(const tempi_model *model, const tempi_layout *lay
 {
     if (!model || !layout || !message || !is_sound(message) || layout->size == 0)
         return TEMPI_ERR_ARG;
-    const bool contiguous = layout->dense || message->contiguous, aware = message->aware != 0;
+    const bool contiguous = layout->dense || message->contiguous,
+               cuda_aware = message->cuda_aware != 0;
     const query q = query_of(model, layout, message);
     const int direction = message->operation == TEMPI_OP_SEND || message->operation == TEMPI_OP_PACK
                               ? TEMPI_PACK
@@ -289,11 +291,11 @@ int tempi_model_predict_device(const tempi_model *model, const tempi_layout *lay
     for (int m = 0; m < TEMPI_METHODS; ++m)
         p.seconds[m] = p.pack[m] = p.message[m] = p.unpack[m] = NONE;
     if (contiguous && is_message(message->operation))
-        predict_contiguous(&q, aware, &p);
+        predict_contiguous(&q, cuda_aware, &p);
     else if (is_message(message->operation))
-        predict_message(&q, direction, aware, &p);
+        predict_message(&q, direction, cuda_aware, &p);
     else if (!contiguous)
-        predict_packing(&q, direction, message->packed, aware, &p);
+        predict_packing(&q, direction, message->packed, cuda_aware, &p);
     p.method = tempi_device_least(&p, true);
     if (p.method < 0)
         return TEMPI_ERR_UNSUPPORTED;

@@ -142,9 +142,9 @@ static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
  * up to the size where packing, sending and unpacking in sequence take longer than the overlapping
  * pieces. In this window tempi was faster by a tenth or more on each machine measured (Zen 4 and
  * Zen 5). Longer runs, and those of less than 16 bytes, lost up to a tenth on one of them. */
-enum { FAR_FIRST = 12 * KIB };
+enum { OTHER_LLC_FIRST = 12 * KIB };
 
-static int64_t openmpi_far_last(tempi_shape s, int64_t element)
+static int64_t openmpi_other_llc_last(tempi_shape s, int64_t element)
 {
     if ((s.single_run && s.run <= 16) || called_for_each(s, element))
         return INT64_MAX;
@@ -165,8 +165,8 @@ enum { EAGER_FIRST = 128, EAGER_FIRST_OF_LINES = 256, EAGER_LAST = 3584 };
 static tempi_window openmpi_message(tempi_shape s, int64_t element)
 {
     tempi_window window = openmpi_pieces(s, element);
-    window.far_first = FAR_FIRST;
-    window.far_last = openmpi_far_last(s, element);
+    window.other_llc_first = OTHER_LLC_FIRST;
+    window.other_llc_last = openmpi_other_llc_last(s, element);
     if (s.run > 64 || (s.stride >= 4096 && !s.transposed))
         return window;
     const bool lines = s.run > 32;
@@ -200,7 +200,7 @@ int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t b
     const tempi_window window = tempi_rule_window(layout, 0, tempi_library_of(version),
                                                   (tempi_operation)operation);
     return tempi_window_has(window, bytes) ||
-           (peer == TEMPI_PEER_FAR && tempi_window_has_far(window, bytes));
+           (peer == TEMPI_PEER_OTHER_LLC && tempi_window_has_other_llc(window, bytes));
 }
 
 tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,

@@ -64,7 +64,7 @@ const char *tempi_table_fault(const void *data, size_t bytes)
     const tempi_table_header *h = data;
     const size_t unsummed = offsetof(tempi_table_header, call);
     if (bytes < sizeof *h || h->magic != TEMPI_TABLE_MAGIC)
-        return "it is no table of tempi's";
+        return "it is not a file of tempi tables";
     if (h->format != TEMPI_TABLE_FORMAT)
         return "it is of another version";
     if (h->bytes != bytes ||
@@ -86,10 +86,10 @@ const char *tempi_table_fault(const void *data, size_t bytes)
  * too. */
 static void stand_in(const tempi_table_head **peers)
 {
-    if (!peers[TEMPI_PEER_FAR])
-        peers[TEMPI_PEER_FAR] = peers[TEMPI_PEER_NODE];
+    if (!peers[TEMPI_PEER_OTHER_LLC])
+        peers[TEMPI_PEER_OTHER_LLC] = peers[TEMPI_PEER_NODE];
     else if (!peers[TEMPI_PEER_NODE])
-        peers[TEMPI_PEER_NODE] = peers[TEMPI_PEER_FAR];
+        peers[TEMPI_PEER_NODE] = peers[TEMPI_PEER_OTHER_LLC];
 }
 
 void tempi_table_index(struct tempi_model *model)
@@ -130,7 +130,7 @@ const char *tempi_table_gpu_mismatch(const tempi_table_header *h, const tempi_ma
     if (!h->gpu[0])
         return "it has no tables of device memory";
     if (h->emulated && !machine->emulated)
-        return "it was measured on the EMULATED device (CUDA on the CPU), which tells nothing of a GPU";
+        return "it was measured on the EMULATED device (CUDA on the CPU), which says nothing about a GPU";
     if (!h->emulated && machine->emulated)
         return "it was measured on a GPU, and this is the EMULATED device (CUDA on the CPU)";
     if (strcmp(h->gpu, machine->gpu) != 0)

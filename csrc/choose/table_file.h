@@ -22,7 +22,7 @@ enum { TEMPI_TABLE_MOST = 1 << 24 /* largest file, bytes */ };
 /* Predictions are accurate to some percent; in a tie the library's way is the simpler one. */
 #define TEMPI_MODEL_MARGIN 0.03
 
-enum { TEMPI_PEERS = TEMPI_PEER_FAR + 1, TEMPI_TABLE_MEMORIES = TEMPI_TABLES_OF_MANAGED + 1 };
+enum { TEMPI_PEERS = TEMPI_PEER_OTHER_LLC + 1, TEMPI_TABLE_MEMORIES = TEMPI_TABLES_OF_MANAGED + 1 };
 
 struct tempi_model {
     const tempi_table_header *header;

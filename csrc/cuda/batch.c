@@ -80,10 +80,10 @@ void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinn
 {
     if (!reserve_buffers(batch, 1))
         return NULL;
-    void *buffer = tempi_cuda_buffer_get(batch->device->place, bytes);
+    void *buffer = tempi_cuda_buffer_get(batch->device->slot, bytes);
     *pinned = !buffer;
     if (!buffer)
-        buffer = tempi_cuda_pinned_get(batch->device->place, bytes);
+        buffer = tempi_cuda_pinned_get(batch->device->slot, bytes);
     if (buffer)
         batch->buffers[batch->nbuffers++] = buffer;
     return buffer;

@@ -52,40 +52,40 @@ static void forget(tempi_cuda_device *device)
 {
     tempi_cuda_device_remove(device);
     tempi_cuda_backend_forget(device);
-    tempi_cuda_pool_forget(device->place);
-    tempi_cuda_tables_forget(device->place);
+    tempi_cuda_pool_forget(device->slot);
+    tempi_cuda_tables_forget(device->slot);
 }
 
-static int add(int place, int ordinal, tempi_cuda_context context)
+static int add(int slot, int ordinal, tempi_cuda_context context)
 {
-    if (place == TEMPI_CUDA_NO_PLACE) {
+    if (slot == TEMPI_CUDA_NO_SLOT) {
         TEMPI_WARN_ONCE(
             "more than %d CUDA contexts in use: memory of the others is left to the MPI library",
             TEMPI_CUDA_DEVICES - TEMPI_CUDA_ORDINALS);
-        return place;
+        return slot;
     }
     /* Without the device the memory is unreachable: retry once. */
-    if (!tempi_cuda_device_add(place, ordinal, context) &&
-        (!tempi_cuda_up() || !tempi_cuda_device_add(place, ordinal, context)))
-        return TEMPI_CUDA_NO_PLACE;
+    if (!tempi_cuda_device_add(slot, ordinal, context) &&
+        (!tempi_cuda_up() || !tempi_cuda_device_add(slot, ordinal, context)))
+        return TEMPI_CUDA_NO_SLOT;
     tempi_stat_add(TEMPI_STAT_contexts, 1);
-    return place;
+    return slot;
 }
 
 /* Caller holds the lock. */
 static int find_or_add(int ordinal, tempi_cuda_context context)
 {
-    int spare = TEMPI_CUDA_NO_PLACE;
-    for (int place = TEMPI_CUDA_DEVICES - 1; place >= TEMPI_CUDA_ORDINALS; --place) {
-        tempi_cuda_device *device = tempi_cuda_device_peek(place);
+    int spare = TEMPI_CUDA_NO_SLOT;
+    for (int slot = TEMPI_CUDA_DEVICES - 1; slot >= TEMPI_CUDA_ORDINALS; --slot) {
+        tempi_cuda_device *device = tempi_cuda_device_peek(slot);
         if (device && !tempi_cuda_device_alive(device) && atomic_load(&device->gone)) {
             forget(device);
             device = NULL;
         }
         if (device && device->context == context && device->ordinal == ordinal)
-            return place;
+            return slot;
         if (!device)
-            spare = place;
+            spare = slot;
     }
     return add(spare, ordinal, context);
 }
@@ -93,12 +93,12 @@ static int find_or_add(int ordinal, tempi_cuda_context context)
 static int place_of_own(int ordinal, tempi_cuda_context context)
 {
     pthread_mutex_lock(&looking);
-    const int place = find_or_add(ordinal, context);
+    const int slot = find_or_add(ordinal, context);
     pthread_mutex_unlock(&looking);
-    return place;
+    return slot;
 }
 
-/* The program's kernels use such memory in whatever context is current. */
+/* The program's kernels use such memory in the context that is current. */
 static int place_of_current(int ordinal)
 {
     tempi_cuda_context current = NULL;
@@ -116,7 +116,7 @@ static int place_of_current(int ordinal)
 int tempi_cuda_context_slot_of(int ordinal, tempi_cuda_context context)
 {
     if (ordinal < 0 || ordinal >= TEMPI_CUDA_ORDINALS)
-        return TEMPI_CUDA_NO_PLACE;
+        return TEMPI_CUDA_NO_SLOT;
     if (!context)
         return place_of_current(ordinal);
     return is_primary(ordinal, context) ? ordinal : place_of_own(ordinal, context);

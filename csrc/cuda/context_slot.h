@@ -4,11 +4,11 @@
 
 #include "cuda/driver.h"
 
-enum { TEMPI_CUDA_NO_PLACE = -1 };
+enum { TEMPI_CUDA_NO_SLOT = -1 };
 
 /* The slot of memory on that device allocated in `context`. NULL, for memory of no context (memory
  * pools and virtual-memory mappings): the slot of the thread's current context, if that is on the
- * device. TEMPI_CUDA_NO_PLACE: the context cannot be used. Takes locks of its own: must not be
+ * device. TEMPI_CUDA_NO_SLOT: the context cannot be used. Takes locks of its own: must not be
  * called with a lock of this folder held. */
 int tempi_cuda_context_slot_of(int ordinal, tempi_cuda_context context);
 

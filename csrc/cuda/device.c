@@ -99,12 +99,12 @@ static int create_streams(tempi_cuda_device *device)
     return status;
 }
 
-static tempi_cuda_device *new_device(int place, int ordinal)
+static tempi_cuda_device *new_device(int slot, int ordinal)
 {
     tempi_cuda_device *device = calloc(1, sizeof *device);
     if (!device)
         return NULL;
-    device->place = place;
+    device->slot = slot;
     device->ordinal = ordinal;
     if (TEMPI_CU(DeviceGet, &device->handle, ordinal) == TEMPI_OK) {
         describe(device);
@@ -132,23 +132,23 @@ free_device:
     return NULL;
 }
 
-tempi_cuda_device *tempi_cuda_device_peek(int place)
+tempi_cuda_device *tempi_cuda_device_peek(int slot)
 {
-    if (place < 0 || place >= TEMPI_CUDA_DEVICES)
+    if (slot < 0 || slot >= TEMPI_CUDA_DEVICES)
         return NULL;
-    return atomic_load_explicit(&devices[place], memory_order_acquire);
+    return atomic_load_explicit(&devices[slot], memory_order_acquire);
 }
 
-tempi_cuda_device *tempi_cuda_device_get(int place)
+tempi_cuda_device *tempi_cuda_device_get(int slot)
 {
-    tempi_cuda_device *device = tempi_cuda_up() ? tempi_cuda_device_peek(place) : NULL;
-    if (device || !tempi_cuda_up() || place < 0 || place >= TEMPI_CUDA_ORDINALS)
+    tempi_cuda_device *device = tempi_cuda_up() ? tempi_cuda_device_peek(slot) : NULL;
+    if (device || !tempi_cuda_up() || slot < 0 || slot >= TEMPI_CUDA_ORDINALS)
         return device;
     pthread_mutex_lock(&setting_up);
-    device = tempi_cuda_device_peek(place);
+    device = tempi_cuda_device_peek(slot);
     if (!device) {
-        device = set_up(place);
-        atomic_store_explicit(&devices[place], device, memory_order_release);
+        device = set_up(slot);
+        atomic_store_explicit(&devices[slot], device, memory_order_release);
     }
     pthread_mutex_unlock(&setting_up);
     return device;
@@ -166,7 +166,7 @@ static void take_down(tempi_cuda_device *device)
         if (device->witness)
             (void)TEMPI_CU(MemFree, device->witness);
         tempi_cuda_leave(&entry);
-        if (device->place < TEMPI_CUDA_ORDINALS)
+        if (device->slot < TEMPI_CUDA_ORDINALS)
             (void)TEMPI_CU(DevicePrimaryCtxRelease, device->handle);
     }
     pthread_mutex_destroy(&device->lock);
@@ -222,9 +222,9 @@ static void free_witness(tempi_cuda_device *device)
     tempi_cuda_leave(&entry);
 }
 
-tempi_cuda_device *tempi_cuda_device_add(int place, int ordinal, tempi_cuda_context context)
+tempi_cuda_device *tempi_cuda_device_add(int slot, int ordinal, tempi_cuda_context context)
 {
-    tempi_cuda_device *device = new_device(place, ordinal);
+    tempi_cuda_device *device = new_device(slot, ordinal);
     if (!device)
         return NULL;
     device->context = context;
@@ -233,7 +233,7 @@ tempi_cuda_device *tempi_cuda_device_add(int place, int ordinal, tempi_cuda_cont
     if (create_streams(device) != TEMPI_OK)
         goto free_memory;
     pthread_mutex_init(&device->lock, NULL);
-    atomic_store_explicit(&devices[place], device, memory_order_release);
+    atomic_store_explicit(&devices[slot], device, memory_order_release);
     return device;
 free_memory:
     free_witness(device);
@@ -244,7 +244,7 @@ free_device:
 
 void tempi_cuda_device_remove(tempi_cuda_device *device)
 {
-    atomic_store_explicit(&devices[device->place], NULL, memory_order_release);
+    atomic_store_explicit(&devices[device->slot], NULL, memory_order_release);
     pthread_mutex_lock(&setting_up);
     device->next = removed;
     removed = device;

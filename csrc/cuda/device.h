@@ -25,7 +25,7 @@ enum {
 typedef struct tempi_cuda_batch tempi_cuda_batch;
 
 typedef struct tempi_cuda_device {
-    int place;
+    int slot;
     int ordinal;
     int handle; /* CUdevice */
     int multiprocessors;
@@ -52,13 +52,13 @@ typedef struct tempi_cuda_device {
 
 /* The device in that slot; a primary context is set up on first use. NULL: it or CUDA is
  * unusable. */
-tempi_cuda_device *tempi_cuda_device_get(int place);
+tempi_cuda_device *tempi_cuda_device_get(int slot);
 /* The device in that slot if it is set up, else NULL. */
-tempi_cuda_device *tempi_cuda_device_peek(int place);
+tempi_cuda_device *tempi_cuda_device_peek(int slot);
 
 /* Adds a device for a context of the program; NULL: the context is unusable. The caller makes sure
  * that no other thread does the same. */
-tempi_cuda_device *tempi_cuda_device_add(int place, int ordinal, tempi_cuda_context context);
+tempi_cuda_device *tempi_cuda_device_add(int slot, int ordinal, tempi_cuda_context context);
 /* Frees the slot; the device struct lives until tempi_cuda_devices_stop, for threads that still use
  * it. */
 void tempi_cuda_device_remove(tempi_cuda_device *device);
@@ -86,19 +86,20 @@ void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event);
 int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs);
 /* The same for the host: returns when the program's stream of that device is idle (of all devices,
  * for managed memory without a device). */
-int tempi_cuda_await_program(int place);
+int tempi_cuda_await_program(int slot);
 /* Sets the stream in which the calling thread's buffers become ready: a CUstream of the program,
  * with cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the default rule.
  */
 void tempi_cuda_set_stream(uintptr_t stream);
 uintptr_t tempi_cuda_get_stream(void);
-/* The same for one direction, TEMPI_PACK or TEMPI_UNPACK; `place`: slot of the buffer's device. */
-void tempi_cuda_name_stream(int direction, int place, uintptr_t stream);
+/* The same for one direction, TEMPI_PACK or TEMPI_UNPACK; `slot`: context slot of the buffer's
+ * device. */
+void tempi_cuda_set_direction_stream(int direction, int slot, uintptr_t stream);
 /* Makes `then` wait for the work in `first`, on the device if possible, else by blocking here. */
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then);
 /* Blocks until a stream of the program is idle. */
-int tempi_cuda_wait_stream(int place, uintptr_t stream);
+int tempi_cuda_wait_stream(int slot, uintptr_t stream);
 /* The same for the stream set for the direction, if any: before code other than tempi's uses the
  * buffer. */
 int tempi_cuda_settle(int direction);

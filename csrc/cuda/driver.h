@@ -1,6 +1,6 @@
 /* cuda/driver.h: the CUDA driver API as a table of function pointers.
  *
- * Building tempi needs nothing of NVIDIA's: the few types and numbers are declared here, from the
+ * Building tempi needs no NVIDIA headers: the few types and numbers are declared here, from the
  * CUDA driver API reference. The table is filled once the program has libcuda.so.1 loaded: tempi
  * never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at startup, from
  * the emulator beside libtempi.so.

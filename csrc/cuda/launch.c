@@ -50,7 +50,7 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what)
 }
 
 /* Uploads the descriptors to device memory; if that is out, the kernels read them from the host. */
-static int place(tempi_cuda_batch *batch)
+static int upload_descriptors(tempi_cuda_batch *batch)
 {
     tempi_plan *plan = &batch->plan;
     if (plan->nbytes == 0)
@@ -59,7 +59,7 @@ static int place(tempi_cuda_batch *batch)
     void *there = tempi_cuda_batch_buffer(batch, (int64_t)plan->nbytes, &pinned);
     if (!there)
         return TEMPI_ERR_MEMORY;
-    tempi_cuda_plan_place(plan, address_of(there));
+    tempi_cuda_plan_patch(plan, address_of(there));
     if (!pinned)
         return TEMPI_CU(MemcpyAsync, address_of(there), address_of(plan->bytes), plan->nbytes,
                         batch->device->streams[batch->direction]);
@@ -87,7 +87,7 @@ static tempi_plan_hooks hooks_of(tempi_cuda_device *device)
 
 static int put_plan(tempi_cuda_batch *batch)
 {
-    const int status = place(batch);
+    const int status = upload_descriptors(batch);
     return status == TEMPI_OK ? tempi_cuda_batch_repeat(batch) : status;
 }
 

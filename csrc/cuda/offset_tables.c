@@ -33,12 +33,12 @@ static bool held_by_others(const tempi_table *table)
     return atomic_load(&tempi_table_shared(table)->refs) > ours;
 }
 
-/* A table whose layout is gone has no users, but its upload may still be pending: a message refused
- * after it requested the table never waited for it. */
-static void await_upload(int place)
+/* A table whose layout was freed has no users, but its upload may still be pending: a message that
+ * was refused after it requested the table never waited for the upload. */
+static void await_upload(int slot)
 {
     tempi_cuda_entry entry;
-    tempi_cuda_device *device = tempi_cuda_device_peek(place);
+    tempi_cuda_device *device = tempi_cuda_device_peek(slot);
     if (!device || !tempi_cuda_up() || tempi_cuda_enter(device, &entry) != TEMPI_OK)
         return;
     (void)TEMPI_CU(StreamSynchronize, device->copy_streams[TEMPI_UNPACK]);
@@ -48,11 +48,11 @@ static void await_upload(int place)
 enum { OF_NONE = -1, OF_ALL = -2 };
 
 /* Frees all tables of that device, and all tables that only the cache references. */
-static void sweep(int place)
+static void sweep(int slot)
 {
     for (cached **k = &cache.list; *k;) {
         cached *gone = *k;
-        if (place != OF_ALL && place != gone->device && held_by_others(gone->table)) {
+        if (slot != OF_ALL && slot != gone->device && held_by_others(gone->table)) {
             k = &gone->next;
             continue;
         }
@@ -113,7 +113,7 @@ static int make(tempi_cuda_device *device, cached *k)
     int status = tempi_table_form_of(k->table, k->variable, &k->there.form);
     if (status != TEMPI_OK)
         return status;
-    void *buffer = tempi_cuda_buffer_get(device->place, k->there.form.bytes);
+    void *buffer = tempi_cuda_buffer_get(device->slot, k->there.form.bytes);
     if (!buffer)
         return TEMPI_ERR_MEMORY;
     k->there.address = (uintptr_t)buffer;
@@ -130,7 +130,7 @@ static int add(tempi_cuda_device *device, const tempi_table *table, bool variabl
     cached *k = malloc(sizeof *k);
     if (!k)
         return TEMPI_ERR_MEMORY;
-    *k = (cached){.table = table, .variable = variable, .device = device->place};
+    *k = (cached){.table = table, .variable = variable, .device = device->slot};
     sweep(OF_NONE);
     const int status = make(device, k);
     if (status != TEMPI_OK) {
@@ -149,7 +149,7 @@ int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bo
 {
     int status = TEMPI_OK;
     pthread_mutex_lock(&cache.lock);
-    const cached *known = find(device->place, table, variable);
+    const cached *known = find(device->slot, table, variable);
     if (known)
         *out = known->there;
     else
@@ -158,10 +158,10 @@ int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bo
     return status;
 }
 
-static void sweep_locked(int place)
+static void sweep_locked(int slot)
 {
     pthread_mutex_lock(&cache.lock);
-    sweep(place);
+    sweep(slot);
     pthread_mutex_unlock(&cache.lock);
 }
 
@@ -170,9 +170,9 @@ void tempi_cuda_tables_trim(void)
     sweep_locked(OF_NONE);
 }
 
-void tempi_cuda_tables_forget(int place)
+void tempi_cuda_tables_forget(int slot)
 {
-    sweep_locked(place);
+    sweep_locked(slot);
 }
 
 void tempi_cuda_tables_clear(void)

@@ -14,7 +14,7 @@ int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bo
 /* Frees the tables that only the cache references. */
 void tempi_cuda_tables_trim(void);
 /* Forgets the tables of a device whose context is gone; its pool must have forgotten it before. */
-void tempi_cuda_tables_forget(int place);
+void tempi_cuda_tables_forget(int slot);
 /* Frees all tables: before the pools go. */
 void tempi_cuda_tables_clear(void);
 

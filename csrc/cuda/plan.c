@@ -242,7 +242,7 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
     return status;
 }
 
-void tempi_cuda_plan_place(tempi_plan *plan, uint64_t address)
+void tempi_cuda_plan_patch(tempi_plan *plan, uint64_t address)
 {
     for (int i = 0; i < plan->npatches; i++)
         plan->launches[plan->patches[i].launch].params[plan->patches[i].param] += address;

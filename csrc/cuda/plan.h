@@ -9,7 +9,7 @@
  * How a caller uses a plan:
  *   1. tempi_cuda_plan(ops, n, &hooks, &plan); the plan's buffers are reused by the next call
  *   2. if plan.nbytes: copy plan.bytes to 16-byte aligned device memory at D, in stream order
- * before the launches, and call tempi_cuda_plan_place(&plan, D)
+ * before the launches, and call tempi_cuda_plan_patch(&plan, D)
  *   3. do plan.copies and plan.launches, in any order, on one stream
  *   4. keep the layouts, the tables' device memory and D until they are done
  */
@@ -116,7 +116,7 @@ int tempi_cuda_plan_strided(const tempi_side *src, const tempi_side *dst, int64_
                             const tempi_plan_hooks *hooks, tempi_plan *plan);
 
 /* Patches the device address of the descriptor block into the launches. Once per plan. */
-void tempi_cuda_plan_place(tempi_plan *plan, uint64_t address);
+void tempi_cuda_plan_patch(tempi_plan *plan, uint64_t address);
 /* Frees the buffers; the plan is then empty. */
 void tempi_cuda_plan_free(tempi_plan *plan);
 

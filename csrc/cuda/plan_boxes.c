@@ -106,10 +106,10 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors)
     const tempi_plan_room *room = plan->room;
     const size_t n = (size_t)room->npieces;
     size_t axes = n; /* a run may be an axis */
-    bool narrow = true;
+    bool fits_32bit = true;
     for (size_t i = 0; i < n; i++) {
         axes += (size_t)room->pieces[i].naxes;
-        narrow = narrow && tempi_piece_narrow(&room->pieces[i]);
+        fits_32bit = fits_32bit && tempi_piece_fits_32bit(&room->pieces[i]);
     }
     const uint32_t chunks = count_chunks(room);
     uint32_t shift = 0;
@@ -126,7 +126,7 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors)
     for (int i = 0; i < room->npieces; i++)
         write_box(&to, i, &room->pieces[i]);
     write_map(&to, room->npieces, shift, cells);
-    *launch = (tempi_launch){.kernel = narrow ? TEMPI_KERNEL_BOXES_I32 : TEMPI_KERNEL_BOXES_I64,
+    *launch = (tempi_launch){.kernel = fits_32bit ? TEMPI_KERNEL_BOXES_I32 : TEMPI_KERNEL_BOXES_I64,
                              .grid = tempi_cuda_grid((int64_t)chunks * TEMPI_KERNEL_BLOCK,
                                                      multiprocessors),
                              .block = TEMPI_KERNEL_BLOCK,

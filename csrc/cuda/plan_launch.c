@@ -109,10 +109,10 @@ static void put_box(tempi_launch *launch, const tempi_piece *piece, const tempi_
     put(launch, (uint64_t)last->s);
 }
 
-static int strided_kernel(int width, bool narrow)
+static int strided_kernel(int width, bool fits_32bit)
 {
     const int of_index = log2_ceil((uint32_t)width);
-    return (narrow ? TEMPI_KERNEL_STRIDED_W1_I32 : TEMPI_KERNEL_STRIDED_W1_I64) + of_index;
+    return (fits_32bit ? TEMPI_KERNEL_STRIDED_W1_I32 : TEMPI_KERNEL_STRIDED_W1_I64) + of_index;
 }
 
 static void put_table(tempi_launch *launch, const tempi_piece *piece, const tempi_words *words)
@@ -128,7 +128,7 @@ static void put_table(tempi_launch *launch, const tempi_piece *piece, const temp
 bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_launch *out)
 {
     const bool has_table = piece->table_axis != TEMPI_NO_AXIS;
-    const bool narrow = tempi_piece_narrow(piece);
+    const bool fits_32bit = tempi_piece_fits_32bit(piece);
     const int most = has_table ? TABLE_AXES : STRIDED_AXES;
     tempi_words words;
     tempi_words_of(piece, &words);
@@ -139,10 +139,10 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
                        .block = TEMPI_KERNEL_BLOCK};
     put_box(out, piece, &words, most - 1);
     if (has_table) {
-        out->kernel = narrow ? TEMPI_KERNEL_TABLE_I32 : TEMPI_KERNEL_TABLE_I64;
+        out->kernel = fits_32bit ? TEMPI_KERNEL_TABLE_I32 : TEMPI_KERNEL_TABLE_I64;
         put_table(out, piece, &words);
     } else {
-        out->kernel = strided_kernel(words.width, narrow);
+        out->kernel = strided_kernel(words.width, fits_32bit);
     }
     return true;
 }

@@ -76,11 +76,11 @@ int tempi_table_form_of(const tempi_table *table, bool variable, tempi_table_for
 
 static void write_number(char *at, bool wide, int64_t j, int64_t value)
 {
-    const int32_t narrow = (int32_t)value;
+    const int32_t low = (int32_t)value;
     if (wide)
         memcpy(at + 8 * j, &value, sizeof value);
     else
-        memcpy(at + 4 * j, &narrow, sizeof narrow);
+        memcpy(at + 4 * j, &low, sizeof low);
 }
 
 /* Cell g: the last entry that starts at or before packed byte g << shift, plus a closing cell. */

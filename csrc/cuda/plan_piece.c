@@ -152,7 +152,7 @@ static bool add_reach(int64_t *sum, int64_t n, int64_t stride)
     return *sum < INT32_MAX;
 }
 
-bool tempi_piece_narrow(const tempi_piece *piece)
+bool tempi_piece_fits_32bit(const tempi_piece *piece)
 {
     int64_t d = piece->run, s = piece->run;
     if (piece->table_axis != TEMPI_NO_AXIS) {

@@ -70,7 +70,7 @@ int tempi_piece_width(const tempi_piece *piece);
 /* Whether it is one contiguous segment on both sides. */
 bool tempi_piece_contiguous(const tempi_piece *piece);
 /* Whether all offsets from dst and src fit in 32 bits. */
-bool tempi_piece_narrow(const tempi_piece *piece);
+bool tempi_piece_fits_32bit(const tempi_piece *piece);
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 

@@ -180,7 +180,7 @@ static block *fresh(tempi_cuda_device *device, bool pinned, int class)
     if (!b)
         return NULL;
     *b = (block){
-        .capacity = class_capacity(class), .class = class, .home = device->place, .pinned = pinned};
+        .capacity = class_capacity(class), .class = class, .home = device->slot, .pinned = pinned};
     int status = take_from_driver(device, pinned, b->capacity, &b->address);
     if (status == TEMPI_ERR_MEMORY) {
         tempi_cuda_pool_trim();
@@ -194,7 +194,7 @@ static block *fresh(tempi_cuda_device *device, bool pinned, int class)
 
 static void *get(tempi_cuda_device *device, bool pinned, int class, int64_t bound)
 {
-    shelf *from = shelf_of(pinned, device->place);
+    shelf *from = shelf_of(pinned, device->slot);
     block *surplus = NULL;
     pthread_mutex_lock(&pool.lock);
     block *b = reserve(from, class, bound, &surplus);
@@ -218,9 +218,9 @@ static void *refuse(int reason)
     return NULL;
 }
 
-void *tempi_cuda_pinned_get(int place, int64_t bytes)
+void *tempi_cuda_pinned_get(int slot, int64_t bytes)
 {
-    tempi_cuda_device *user = tempi_cuda_device_get(place);
+    tempi_cuda_device *user = tempi_cuda_device_get(slot);
     tempi_cuda_device *device = user ? tempi_cuda_device_get(user->ordinal) : NULL;
     const int class = bytes < 0 ? CLASSES : class_of(bytes);
     if (!device || class >= CLASSES || !tempi_budget_take(bytes, class_capacity(class)))
@@ -237,14 +237,14 @@ void *tempi_cuda_pinned_get(int place, int64_t bytes)
 static bool within(const tempi_cuda_device *device, int64_t bytes)
 {
     pthread_mutex_lock(&pool.lock);
-    const bool fits = bytes <= device_bound(device) - pool.device[device->place].used;
+    const bool fits = bytes <= device_bound(device) - pool.device[device->slot].used;
     pthread_mutex_unlock(&pool.lock);
     return fits;
 }
 
-void *tempi_cuda_buffer_get(int place, int64_t bytes)
+void *tempi_cuda_buffer_get(int slot, int64_t bytes)
 {
-    tempi_cuda_device *device = tempi_cuda_device_get(place);
+    tempi_cuda_device *device = tempi_cuda_device_get(slot);
     const int class = bytes < 0 ? CLASSES : class_of(bytes);
     if (!device || class >= CLASSES || !within(device, bytes))
         return refuse(TEMPI_STAT_refused_device_memory);
@@ -305,15 +305,15 @@ static void drop_list(block *list)
     }
 }
 
-void tempi_cuda_pool_forget(int place)
+void tempi_cuda_pool_forget(int slot)
 {
     pthread_mutex_lock(&pool.lock);
-    drop_list(take_cached(&pool.device[place], NULL));
+    drop_list(take_cached(&pool.device[slot], NULL));
     for (int i = 0; i < BUCKETS; ++i)
         for (block *b = pool.in_use[i]; b; b = b->next)
-            if (!b->pinned && b->home == place)
+            if (!b->pinned && b->home == slot)
                 b->home = GONE;
-    pool.device[place] = (shelf){.used = 0};
+    pool.device[slot] = (shelf){.used = 0};
     pthread_mutex_unlock(&pool.lock);
 }
 

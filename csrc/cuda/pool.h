@@ -12,8 +12,8 @@
 /* At least `bytes` bytes, aligned to 256. Pinned memory serves every device; it is allocated
  * through the primary context of the slot's device: a context of the program would free it when
  * destroyed, while MPI may still be writing it. */
-void *tempi_cuda_pinned_get(int place, int64_t bytes);
-void *tempi_cuda_buffer_get(int place, int64_t bytes);
+void *tempi_cuda_pinned_get(int slot, int64_t bytes);
+void *tempi_cuda_buffer_get(int slot, int64_t bytes);
 /* Returns a buffer of either kind, on any thread. The device must be done with it. False, with no
  * effect, if the address is not the start of a buffer of these pools in use. */
 bool tempi_cuda_pool_put(void *buffer);
@@ -23,7 +23,7 @@ bool tempi_cuda_pool_pinned(const void *buffer);
 void tempi_cuda_pool_trim(void);
 /* Forgets the buffers of a slot whose context is gone: those in use are dropped when they are
  * put. */
-void tempi_cuda_pool_forget(int place);
+void tempi_cuda_pool_forget(int slot);
 /* Frees all buffers, those in use included: before the contexts go. */
 void tempi_cuda_pool_clear(void);
 /* Bytes in buffers in use and in cached ones, both kinds: for tests. */

@@ -4,19 +4,19 @@
 
 static _Thread_local struct {
     uintptr_t stream;
-    int place; /* slot of the buffer's device */
-} named[2];    /* by direction */
+    int slot; /* context slot of the buffer's device */
+} named[2];   /* by direction */
 
-void tempi_cuda_name_stream(int direction, int place, uintptr_t stream)
+void tempi_cuda_set_direction_stream(int direction, int slot, uintptr_t stream)
 {
     named[direction].stream = stream;
-    named[direction].place = place;
+    named[direction].slot = slot;
 }
 
 void tempi_cuda_set_stream(uintptr_t stream)
 {
-    tempi_cuda_name_stream(TEMPI_PACK, 0, stream);
-    tempi_cuda_name_stream(TEMPI_UNPACK, 0, stream);
+    tempi_cuda_set_direction_stream(TEMPI_PACK, 0, stream);
+    tempi_cuda_set_direction_stream(TEMPI_UNPACK, 0, stream);
 }
 
 uintptr_t tempi_cuda_get_stream(void)
@@ -60,10 +60,10 @@ int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintpt
         device, after ? (tempi_cuda_stream)after : TEMPI_CUDA_LEGACY_STREAM, stream);
 }
 
-int tempi_cuda_wait_stream(int place, uintptr_t stream)
+int tempi_cuda_wait_stream(int slot, uintptr_t stream)
 {
     tempi_cuda_entry entry;
-    tempi_cuda_device *device = tempi_cuda_device_get(place < 0 ? 0 : place);
+    tempi_cuda_device *device = tempi_cuda_device_get(slot < 0 ? 0 : slot);
     int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
@@ -75,11 +75,11 @@ int tempi_cuda_wait_stream(int place, uintptr_t stream)
 int tempi_cuda_settle(int direction)
 {
     const uintptr_t stream = named[direction].stream;
-    return stream ? tempi_cuda_wait_stream(named[direction].place, stream) : TEMPI_OK;
+    return stream ? tempi_cuda_wait_stream(named[direction].slot, stream) : TEMPI_OK;
 }
 
-int tempi_cuda_await_program(int place)
+int tempi_cuda_await_program(int slot)
 {
     const uintptr_t theirs = tempi_cuda_get_stream();
-    return tempi_cuda_wait_stream(place, theirs ? theirs : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM);
+    return tempi_cuda_wait_stream(slot, theirs ? theirs : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM);
 }

@@ -41,7 +41,7 @@ typedef struct tempi_layout_object {
     _Atomic int64_t refs; /* of an interned layout; 0: raw */
     uint64_t hash;
     struct tempi_layout_object *next; /* next in its bucket of the interning table */
-    /* pub.kept: the packer's cached plans, by direction, for one element; from malloc. */
+    /* pub.cache: the packer's cached plans, by direction, for one element; from malloc. */
     _Atomic(void *) plans[2];
     tempi_box boxes[];
 } tempi_layout_object;

@@ -303,7 +303,7 @@ int tempi_builder_finish(tempi_builder *builder, tempi_layout_object **out)
     memcpy(object->boxes, builder->boxes, bytes);
     object->pub = view;
     object->pub.boxes = object->boxes;
-    object->pub.kept = object->plans;
+    object->pub.cache = object->plans;
     atomic_init(&object->refs, 0);
     object->hash = 0;
     object->next = NULL;

@@ -51,7 +51,7 @@ static int64_t segment_end(const tempi_run *runs, int64_t i, int64_t n)
 /* One round of a natural merge sort, from `from` to `to`; true: `to` is sorted. */
 static bool merge_round(const tempi_run *from, tempi_run *to, int64_t n)
 {
-    int64_t at = 0, stretches = 0;
+    int64_t at = 0, segments = 0;
     while (at < n) {
         int64_t i = at, k = at;
         const int64_t middle = segment_end(from, at, n);
@@ -62,9 +62,9 @@ static bool merge_round(const tempi_run *from, tempi_run *to, int64_t n)
             to[k++] = left ? from[i++] : from[j++];
         }
         at = end;
-        stretches++;
+        segments++;
     }
-    return stretches <= 1;
+    return segments <= 1;
 }
 
 tempi_run *tempi_runs_collect(const tempi_box *boxes, int64_t nboxes, tempi_run *runs,

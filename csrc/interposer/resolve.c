@@ -173,8 +173,9 @@ static void decide(void)
         return;
     }
     if (mpi.simulated)
-        snprintf(reason, sizeof reason,
-                 "under SimGrid the ranks are threads of one process, which tempi is not made for");
+        snprintf(
+            reason, sizeof reason,
+            "under SimGrid the ranks are threads of one process, which tempi does not support");
     void *const *entries = mpi.simulated ? NULL : shim_load(0);
     if (entries == NULL) {
         info.reason = reason;
@@ -245,7 +246,8 @@ int tempi_engine_query(tempi_engine_info *out)
         return TEMPI_ERR_ARG;
     resolve();
     *out = info;
-    out->aware = tempi_shim_hooks.library_cuda_aware ? tempi_shim_hooks.library_cuda_aware() : -1;
+    out->cuda_aware = tempi_shim_hooks.library_cuda_aware ? tempi_shim_hooks.library_cuda_aware()
+                                                          : -1;
     return TEMPI_OK;
 }
 

@@ -13,7 +13,7 @@ static bool is_device_side(const tempi_memory *memory)
     return memory->kind == TEMPI_MEMORY_DEVICE || memory->kind == TEMPI_MEMORY_MANAGED;
 }
 
-/* Managed memory may have no device of its own: then the other side's device copies, else device 0.
+/* Managed memory may have no preferred device: then the other side's device copies, else device 0.
  */
 static int device_of(const tempi_memory *dst, const tempi_memory *src)
 {

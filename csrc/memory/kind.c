@@ -58,12 +58,13 @@ static bool means_host(int result)
  * device. FOREIGN: the context cannot be used. */
 static tempi_memory_kind place(tempi_memory *memory, tempi_cuda_context context)
 {
-    const bool placed = memory->kind == TEMPI_MEMORY_DEVICE ||
-                        (memory->kind == TEMPI_MEMORY_MANAGED && context && memory->device >= 0);
-    if (!placed)
+    const bool in_context = memory->kind == TEMPI_MEMORY_DEVICE ||
+                            (memory->kind == TEMPI_MEMORY_MANAGED && context &&
+                             memory->device >= 0);
+    if (!in_context)
         return memory->kind;
     const int found = tempi_cuda_context_slot_of(memory->device, context);
-    if (found == TEMPI_CUDA_NO_PLACE)
+    if (found == TEMPI_CUDA_NO_SLOT)
         return TEMPI_MEMORY_FOREIGN;
     memory->device = found;
     return memory->kind;
@@ -180,7 +181,8 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
 {
     *out = (tempi_memory){.kind = TEMPI_MEMORY_HOST, .device = -1};
     if (amd_gpu && amd_runtime_loaded()) {
-        TEMPI_WARN_ONCE("this program uses AMD's GPU run-time: all messages are left to MPI");
+        TEMPI_WARN_ONCE(
+            "this program uses AMD's GPU runtime: messages are left to the MPI library");
         return out->kind = TEMPI_MEMORY_FOREIGN;
     }
     switch (tempi_cuda_look()) {

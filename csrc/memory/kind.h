@@ -16,7 +16,7 @@ typedef enum tempi_memory_kind {
     TEMPI_MEMORY_PINNED,  /* host memory that a device reaches: allocated by CUDA or registered */
     TEMPI_MEMORY_MANAGED, /* host and device reach it; pages migrate */
     TEMPI_MEMORY_DEVICE,  /* one CUDA device's: cudaMalloc, pools, virtual-memory mappings */
-    /* Another vendor's GPU, or unknown: only the MPI library may judge it. */
+    /* Another vendor's GPU, or unknown: left to the MPI library. */
     TEMPI_MEMORY_FOREIGN
 } tempi_memory_kind;
 

@@ -3,7 +3,7 @@
  * 1. Every box gets the message's count as its outermost dimension.
  * 2. A box is in one memory if both its ends and the indices between are, as far as the driver
  *    must be queried: an allocation that CUDA knows has known bounds; pageable memory is queried
- *    once a page, and not more often than QUESTIONS in all.
+ *    once a page, and not more often than MAX_QUERIES in all.
  * 3. Else it is cut along its outermost dimension, or its table, into segments that are.
  *
  * Managed memory counts as its device's: kernels of the program may be writing it. */
@@ -12,7 +12,7 @@
 #include "datatype/layout.h"
 
 enum {
-    QUESTIONS = 256,
+    MAX_QUERIES = 256,
     PAGE = 4096,
     HOST = -1,
     SEVERAL = -2,
@@ -22,7 +22,7 @@ enum {
 
 typedef struct partitioner {
     uintptr_t mem;
-    int questions;
+    int queries;
     tempi_memory known; /* the last allocation found */
     uintptr_t host;     /* the last pageable page found; 1: none */
     tempi_parts *parts;
@@ -55,7 +55,7 @@ static int owner_at(partitioner *l, uintptr_t address)
         return HOST;
     if (!covers(&l->known, address, address + 1)) {
         tempi_memory found;
-        ++l->questions;
+        ++l->queries;
         if (tempi_memory_describe((const void *)address, &found) == TEMPI_MEMORY_HOST) {
             l->host = address;
             return HOST;
@@ -112,7 +112,7 @@ static int owner_of_box(partitioner *l, const tempi_box *box)
     if (last != owner)
         return last == UNKNOWN ? UNKNOWN : SEVERAL;
     const int64_t n = box->ndims > 0 || box->table ? indices_of(box) : 0;
-    for (int64_t i = 0; i < n && l->questions < QUESTIONS; ++i) {
+    for (int64_t i = 0; i < n && l->queries < MAX_QUERIES; ++i) {
         const tempi_box inner = inside(box, i);
         const int one = owner_of_box(l, &inner);
         if (one != owner)

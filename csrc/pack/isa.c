@@ -111,7 +111,7 @@ int tempi_kernels_use(const char *name)
     return TEMPI_OK;
 }
 
-const char *tempi_cpu_level(void)
+const char *tempi_isa_name(void)
 {
     return tempi_kernels_get()->name;
 }

@@ -229,42 +229,42 @@ typedef struct cached_plan {
     loop_plan plan;
 } cached_plan;
 
-static cached_plan *keep_plan(_Atomic(void *) *slot, const tempi_box *box, int direction,
-                              unsigned epoch)
+static cached_plan *cache_plan(_Atomic(void *) *slot, const tempi_box *box, int direction,
+                               unsigned epoch)
 {
-    cached_plan *kept = malloc(sizeof *kept);
-    if (!kept)
+    cached_plan *cached = malloc(sizeof *cached);
+    if (!cached)
         return NULL;
-    loop_plan *plan = &kept->plan;
-    kept->epoch = epoch;
+    loop_plan *plan = &cached->plan;
+    cached->epoch = epoch;
     plan->loop.run = box->run;
     plan->naxes = fold_dims(box->dims, box->ndims, direction, &plan->loop.run, plan->axes);
     if (plan->naxes > 0)
         plan_finish(plan, tempi_kernels_get());
     void *other = NULL;
-    if (atomic_compare_exchange_strong_explicit(slot, &other, kept, memory_order_acq_rel,
+    if (atomic_compare_exchange_strong_explicit(slot, &other, cached, memory_order_acq_rel,
                                                 memory_order_acquire))
-        return kept;
-    free(kept);
+        return cached;
+    free(cached);
     return other;
 }
 
 bool tempi_layout_copy(const tempi_layout *layout, char *mem, char *packed, int direction)
 {
     const tempi_box *box = layout->boxes;
-    if (!layout->kept)
+    if (!layout->cache)
         return false;
-    _Atomic(void *) *slot = (_Atomic(void *) *)layout->kept + direction;
+    _Atomic(void *) *slot = (_Atomic(void *) *)layout->cache + direction;
     const unsigned epoch = atomic_load_explicit(&tempi_kernels_epoch, memory_order_relaxed);
-    const cached_plan *kept = atomic_load_explicit(slot, memory_order_acquire);
-    if (!kept) {
+    const cached_plan *cached = atomic_load_explicit(slot, memory_order_acquire);
+    if (!cached) {
         if (layout->nboxes != 1 || box->table)
             return false;
-        kept = keep_plan(slot, box, direction, epoch);
+        cached = cache_plan(slot, box, direction, epoch);
     }
-    if (!kept || kept->epoch != epoch)
+    if (!cached || cached->epoch != epoch)
         return false;
-    const loop_plan *plan = &kept->plan;
+    const loop_plan *plan = &cached->plan;
     mem += box->offset;
     char *dst = direction == TEMPI_PACK ? packed : mem;
     const char *src = direction == TEMPI_PACK ? mem : packed;

@@ -43,10 +43,10 @@ static int big_build(int chunks, int left, MPI_Datatype type, MPI_Aint lb, MPI_A
     return result;
 }
 
-int tempi_big_make(MPI_Count count, MPI_Datatype type, struct tempi_big *big)
+int tempi_count_type_make(MPI_Count count, MPI_Datatype type, struct tempi_count_type *out)
 {
-    big->count = (int)count;
-    big->type = type;
+    out->count = (int)count;
+    out->type = type;
     if (TEMPI_FITS_INT(count))
         return 1;
     MPI_Aint lb, extent, bytes;
@@ -58,16 +58,16 @@ int tempi_big_make(MPI_Count count, MPI_Datatype type, struct tempi_big *big)
     if (big_build((int)(count / INT_MAX), (int)(count % INT_MAX), type, lb, extent, &helper) !=
         MPI_SUCCESS)
         return 0;
-    big->count = 1;
-    big->type = helper;
-    big->owned = 1;
-    return tempi_lib.Type_commit(&big->type) == MPI_SUCCESS;
+    out->count = 1;
+    out->type = helper;
+    out->owned = 1;
+    return tempi_lib.Type_commit(&out->type) == MPI_SUCCESS;
 }
 
-void tempi_big_free(struct tempi_big *big)
+void tempi_count_type_free(struct tempi_count_type *out)
 {
-    if (big->owned)
-        tempi_lib.Type_free(&big->type); /* deferred by the library while in use */
+    if (out->owned)
+        tempi_lib.Type_free(&out->type); /* deferred by the library while in use */
 }
 
 /* ---- arrays of counts and displacements ------------------------------------------------------ */
@@ -208,7 +208,7 @@ static const int *large_count_settle(struct tempi_large_count *call, int *copy, 
         free(copy);
         return NULL;
     }
-    if (!call->kept)
+    if (!call->nonblocking)
         return call->arrays[call->used++] = copy;
     int *cached = cached_intern(copy, n);
     if (cached == NULL)

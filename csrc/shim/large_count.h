@@ -7,17 +7,17 @@
 
 /* One (count, type) argument pair for the plain function: the pair itself if the count fits in
  * int, else one element of a helper type that is `count` elements of the type. */
-struct tempi_big {
+struct tempi_count_type {
     int count;
     MPI_Datatype type;
-    int owned; /* `type` is a helper that tempi_big_free frees */
+    int owned; /* `type` is a helper that tempi_count_type_free frees */
 };
 
 /* Returns 0 if the helper type cannot be made. */
-int tempi_big_make(MPI_Count count, MPI_Datatype type, struct tempi_big *big);
-void tempi_big_free(struct tempi_big *big);
+int tempi_count_type_make(MPI_Count count, MPI_Datatype type, struct tempi_count_type *out);
+void tempi_count_type_free(struct tempi_count_type *out);
 
-/* What the entries of a collective's array argument stand for. */
+/* The meaning of the entries of a collective's array argument. */
 enum tempi_large_count_length {
     TEMPI_LARGE_COUNT_PEERS, /* the group that this process exchanges with */
     TEMPI_LARGE_COUNT_LOCAL, /* its own group */
@@ -31,11 +31,11 @@ enum { TEMPI_LARGE_COUNT_ARRAYS = 4 };
  * MPI error code that was already raised. */
 int tempi_large_count_entries(MPI_Comm comm, enum tempi_large_count_length length, int *n);
 
-/* The int copies of one call's arrays; set comm and kept, the rest zero. */
+/* The int copies of one call's arrays; set comm and nonblocking, the rest zero. */
 struct tempi_large_count {
     MPI_Comm comm;
-    int kept;   /* nonblocking call: the library may read the arrays until it completes */
-    int failed; /* MPI error code, already raised: an entry does not fit, or no memory */
+    int nonblocking; /* the library may read the arrays until it completes */
+    int failed;      /* MPI error code, already raised: an entry does not fit, or no memory */
     int used;
     int *arrays[TEMPI_LARGE_COUNT_ARRAYS];
 };

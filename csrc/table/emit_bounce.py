@@ -99,7 +99,7 @@ def finish(row: Row) -> str:
         case Bounce.REQUEST:
             return "tempi_bounce_attach(bounce, result, request)"
         case Bounce.PERSISTENT:
-            return "tempi_bounce_keep(bounce, result, request)"
+            return "tempi_bounce_attach_persistent(bounce, result, request)"
         case Bounce.WINDOW:
             return "tempi_bounce_pend(bounce, result, target_rank)"
         case Bounce.BEGIN:

@@ -69,12 +69,13 @@ def chosen(header: Header) -> list[Row]:
 
 def prototypes(header: Header) -> str:
     lines = "".join(f"{prototype(row, form, large)};\n" for row in chosen(header) for form, large in forms(row))
-    return f'{NOTICE}#ifndef TEMPI_LEFT_H\n#define TEMPI_LEFT_H\n#include "mpi_table.h"\n\n{lines}#endif\n'
+    guard = "TEMPI_COUNT_FALLBACKS_H"
+    return f'{NOTICE}#ifndef {guard}\n#define {guard}\n#include "mpi_table.h"\n\n{lines}#endif\n'
 
 
 def functions(header: Header) -> str:
     body = "\n".join(counting(row, form, large) for row in chosen(header) for form, large in forms(row))
-    return f'{NOTICE}#include "left.h"\n\n#include "shim/report/fallback_calls.h"\n\n{body}'
+    return f'{NOTICE}#include "count_fallbacks.h"\n\n#include "shim/report/fallback_calls.h"\n\n{body}'
 
 
 def count_call(row: Row, form: Signature, large: bool) -> str:

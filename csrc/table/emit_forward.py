@@ -81,14 +81,15 @@ def large_scalar(row: Row) -> str:
     if not helped:
         unused = "".join(f"    (void){n};\n" for n in function.plain.names if n not in poly)
         return f"{text}{unused}    return {too_large(row)};\n}}\n"
-    names = {count: f"big{i}.count" for i, (count, _) in enumerate(helped)}
-    names |= {type_: f"big{i}.type" for i, (_, type_) in enumerate(helped)}
+    names = {count: f"pair{i}.count" for i, (count, _) in enumerate(helped)}
+    names |= {type_: f"pair{i}.type" for i, (_, type_) in enumerate(helped)}
     for i in range(len(helped)):
-        text += f"    struct tempi_big big{i} = {{0}};\n"
+        text += f"    struct tempi_count_type pair{i} = {{0}};\n"
     makes = " ||\n        ".join(
-        f"!tempi_big_make({significant(row, count)}, {type_}, &big{i})" for i, (count, type_) in enumerate(helped)
+        f"!tempi_count_type_make({significant(row, count)}, {type_}, &pair{i})"
+        for i, (count, type_) in enumerate(helped)
     )
-    frees = "".join(f"    tempi_big_free(&big{i});\n" for i in range(len(helped)))
+    frees = "".join(f"    tempi_count_type_free(&pair{i});\n" for i in range(len(helped)))
     call = ", ".join(names.get(n, n) for n in function.plain.names)
     return (
         f"{text}    int result;\n    if ({makes})\n        result = {too_large(row)};\n"
@@ -133,15 +134,15 @@ def forward_arrays(row: Row) -> str:
     function = row.function
     lengths = overlay.ARRAY_LENGTH[blocking_name(row.name)]
     text = head(row, "fwd")
-    kept = "1" if function.of_kind("REQUEST") else "0"
-    text += f"    struct tempi_large_count narrow = {{.comm = comm, .kept = {kept}}};\n"
+    nonblocking = "1" if function.of_kind("REQUEST") else "0"
+    text += f"    struct tempi_large_count ints = {{.comm = comm, .nonblocking = {nonblocking}}};\n"
     names = {}
     for parameter in arrays(row):
         wide_type = next(p.type for p in wide(function).parameters if p.name == parameter.name)
         kind = "counts" if wide_type == "MPI_Count" else "aints"
         names[parameter.name] = f"large_count_{parameter.name}"
         text += (
-            f"    const int *large_count_{parameter.name} = tempi_large_count_{kind}(&narrow, "
+            f"    const int *large_count_{parameter.name} = tempi_large_count_{kind}(&ints, "
             f"{parameter.name},\n        {SELECT[lengths[parameter.name]]}, "
             f"{meaningless(row, parameter.name) or 0});\n"
         )
@@ -156,8 +157,8 @@ def forward_arrays(row: Row) -> str:
     if tests:
         call = f"!({' && '.join(tests)}) ? {too_large(row)}\n                : {call}"
     return (
-        f"{text}    int result = narrow.failed;\n    if (result == MPI_SUCCESS)\n"
-        f"        result = {call};\n    tempi_large_count_end(&narrow);\n    return result;\n}}\n"
+        f"{text}    int result = ints.failed;\n    if (result == MPI_SUCCESS)\n"
+        f"        result = {call};\n    tempi_large_count_end(&ints);\n    return result;\n}}\n"
     )
 
 

@@ -187,7 +187,7 @@ def wrappers(header: Header) -> str:
 #include "bounced.h"
 #include "base/thread.h"
 #include "interposer/interposer.h"
-#include "left.h"
+#include "count_fallbacks.h"
 #include "shim/impl.h"
 #include "shim/bounce/bounce.h"
 #include "shim/coll/collective.h"

@@ -51,7 +51,7 @@ def abi_files(command: list[str]) -> dict[str, str]:
         "impl_prototypes.h": emit_abi.impl_prototypes(seen),
         "bounced.h": emit_bounce.prototypes(seen),
         "bounced.c": emit_bounce.functions(seen),
-        "left.h": emit_fallback.prototypes(seen),
+        "count_fallbacks.h": emit_fallback.prototypes(seen),
         "left.c": emit_fallback.functions(seen),
         "bind.c": emit_abi.bind(seen),
         "forward.c": emit_forward.forwards(seen),

@@ -80,7 +80,7 @@ OPTIONAL = dict.fromkeys(
     _LACKS_41,
 ) | dict.fromkeys(("Comm_attach_buffer", "Session_attach_buffer"), _NEW_41)
 
-# Exported although local: law 4.
+# Exported although local: invariant 4 of docs/design.md.
 EXPORTED_LOCAL = {
     "Initialized": "answers 0 while no MPI is loaded",
     "Finalized": "answers 0 while no MPI is loaded",
@@ -89,7 +89,7 @@ EXPORTED_LOCAL = {
 # Not exported although their class requires it: nothing can serve them on a library that lacks them.
 # The rule finds them by symbols.txt; a test checks that the two agree.
 _SESSIONS = "Open MPI 4.1 has no sessions; it needs a group that comes from one"
-_BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never queued"
+_BUFFERS_41 = "new in MPI-4.1; flushing a buffer concerns buffered sends only, which are never deferred"
 UNSERVED = {
     "Session_detach_buffer": _BUFFERS_41,
     "Session_flush_buffer": _BUFFERS_41,
@@ -314,8 +314,8 @@ COLLECTIVES = frozenset({"Alltoallw", "Neighbor_alltoallw"})
 # Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the
 # first test (shim/p2p/packing.h). The condition's arguments are the function's own.
 SETTLED = {
-    "Pack": "tempi_packing_left(datatype, incount, TEMPI_OP_PACK)",
-    "Unpack": "tempi_packing_left(datatype, outcount, TEMPI_OP_UNPACK)",
+    "Pack": "tempi_packing_falls_back(datatype, incount, TEMPI_OP_PACK)",
+    "Unpack": "tempi_packing_falls_back(datatype, outcount, TEMPI_OP_UNPACK)",
 }
 
 # Extensions of the libraries to the standard: their parameters in C, and tempi's note on them. They are
@@ -324,6 +324,6 @@ EXTENSIONS = {
     "MPIX_Query_cuda_support": ((), "1 where device memory works, by the library or by tempi"),
     "MPIX_GPU_query_support": (
         (("gpu_type", "int", "in"), ("is_supported", "int *", "out")),
-        "the same for CUDA; MPICH's own question, and its answer for other GPUs",
+        "the same for CUDA; MPICH's query function, and the library's answer for other GPUs",
     ),
 }

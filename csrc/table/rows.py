@@ -67,7 +67,7 @@ def library_symbols() -> dict[str, frozenset[str]]:
 
 
 def everywhere(symbol: str) -> bool:
-    """Law 3: whether every supported library has this name."""
+    """Whether every supported library has this name (invariant 3 of docs/design.md)."""
     return all(symbol in names for names in library_symbols().values())
 
 

@@ -9,24 +9,24 @@
 
 /* A line arrives from a core with the same LLC in 20 to 60 nanoseconds, from another one in 100 to
  * 300. */
-enum { FAR = 85 /* nanoseconds */, SAMPLES = 5 };
-/* Short messages between two probes: SOON until enough samples are there, LATER after that. A
- * message counts once more for each PIECE of its bytes: fewer long messages fit between two
- * migrations. */
-enum { SOON = 4, LATER = 64, PIECE = 4096 };
+enum { OTHER_LLC_TIME = 85 /* nanoseconds */, SAMPLES = 5 };
+/* Short messages between two probes: SHORT_INTERVAL until enough samples are there, LONG_INTERVAL
+ * after that. A message counts once more for each PIECE of its bytes: fewer long messages fit
+ * between two migrations. */
+enum { SHORT_INTERVAL = 4, LONG_INTERVAL = 64, PIECE = 4096 };
 
 typedef struct line {
-    _Alignas(TEMPI_DISTANCE_LINE) _Atomic uint64_t beats;
+    _Alignas(TEMPI_LOCALITY_LINE) _Atomic uint64_t beats;
 } line;
 
-typedef struct sight {
+typedef struct peer_probes {
     atomic_int until; /* messages until the next probe */
-    atomic_bool far;
+    atomic_bool other_llc;
     uint64_t beats; /* at the last probe */
     /* Nanoseconds of the last probes that found the line written. */
     int32_t taken[SAMPLES];
     int probes; /* number of such probes */
-} sight;
+} peer_probes;
 
 struct tempi_locality {
     line *lines;
@@ -34,7 +34,7 @@ struct tempi_locality {
     int n;
     int64_t clock; /* nanoseconds that reading the clock takes */
     atomic_flag busy;
-    sight sights[];
+    peer_probes peers[];
 };
 
 static int64_t now(void)
@@ -58,7 +58,7 @@ tempi_locality *tempi_locality_open(void *lines, int own, int n)
 {
     tempi_locality *made = NULL;
     if (own >= 0 && own < n)
-        made = calloc(1, sizeof *made + (size_t)n * sizeof *made->sights);
+        made = calloc(1, sizeof *made + (size_t)n * sizeof *made->peers);
     if (!made)
         return NULL;
     made->lines = lines;
@@ -75,18 +75,18 @@ void tempi_locality_close(tempi_locality *locality)
 }
 
 /* By the majority of the last samples. */
-static bool judge(const sight *s)
+static bool is_other_llc(const peer_probes *s)
 {
     const int n = s->probes < SAMPLES ? s->probes : SAMPLES;
     int far = 0;
     for (int i = 0; i < n; ++i)
-        far += s->taken[i] > FAR;
+        far += s->taken[i] > OTHER_LLC_TIME;
     return 2 * far > n;
 }
 
 static void probe(tempi_locality *d, int i)
 {
-    sight *s = &d->sights[i];
+    peer_probes *s = &d->peers[i];
     tempi_stat_add(TEMPI_STAT_locality_probes, 1);
     const int64_t start = now();
     const uint64_t beats = atomic_load_explicit(&d->lines[i].beats, memory_order_relaxed);
@@ -99,32 +99,32 @@ static void probe(tempi_locality *d, int i)
     s->beats = beats;
     s->taken[s->probes % SAMPLES] = taken < INT32_MAX ? (int32_t)taken : INT32_MAX;
     s->probes = s->probes + 1 < 2 * SAMPLES ? s->probes + 1 : SAMPLES;
-    const bool far = judge(s);
-    if (atomic_exchange_explicit(&s->far, far, memory_order_relaxed) != far)
+    const bool other_llc = is_other_llc(s);
+    if (atomic_exchange_explicit(&s->other_llc, other_llc, memory_order_relaxed) != other_llc)
         tempi_stat_add(TEMPI_STAT_locality_changes, 1);
 }
 
-void tempi_locality_look(tempi_locality *locality, int i)
+void tempi_locality_probe(tempi_locality *locality, int i)
 {
     if (i < 0 || i >= locality->n ||
         atomic_flag_test_and_set_explicit(&locality->busy, memory_order_acquire))
         return; /* another thread is probing */
     probe(locality, i);
-    const int wait = locality->sights[i].probes < SAMPLES ? SOON : LATER;
-    atomic_store_explicit(&locality->sights[i].until, wait, memory_order_relaxed);
+    const int wait = locality->peers[i].probes < SAMPLES ? SHORT_INTERVAL : LONG_INTERVAL;
+    atomic_store_explicit(&locality->peers[i].until, wait, memory_order_relaxed);
     atomic_flag_clear_explicit(&locality->busy, memory_order_release);
 }
 
-bool tempi_locality_far(tempi_locality *locality, int i, int64_t bytes)
+bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes)
 {
     if (i < 0 || i >= locality->n)
         return false;
-    sight *s = &locality->sights[i];
+    peer_probes *s = &locality->peers[i];
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);
     const int64_t messages = 1 + bytes / PIECE;
     if (until >= messages)
         atomic_store_explicit(&s->until, until - (int)messages, memory_order_relaxed);
     else
-        tempi_locality_look(locality, i);
-    return atomic_load_explicit(&s->far, memory_order_relaxed);
+        tempi_locality_probe(locality, i);
+    return atomic_load_explicit(&s->other_llc, memory_order_relaxed);
 }

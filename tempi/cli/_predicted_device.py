@@ -22,9 +22,9 @@ _METHODS = {
 _DIRECTIONS = {"send": "sent", "recv": "received"}
 _CALLS = {"pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 _PACKED = {
-    "pinned": "pinned memory", "device": "memory of the same device", "plain": "memory that the device does not reach",
+    "pinned": "pinned memory", "device": "memory of the same device", "plain": "memory that the device cannot access",
 }  # fmt: skip
-EMULATED = "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's"
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): these are not times of a GPU"
 
 
 def _cases() -> Iterator[tuple[str, str | None]]:
@@ -45,26 +45,26 @@ def records(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[
             model = predict.Model(found.machine.table)
         except store.StoreError:
             continue  # `tempi doctor` reports it
-        aware = bool(found.about.get("aware"))
+        cuda_aware = bool(found.about.get("aware"))
         for operation, packed in _cases():
-            told = model.predict_device(
+            prediction = model.predict_device(
                 layout, size, operation, BY_WORD[peer].name, packed=packed or "pinned", memory=memory, contiguous=run,
-                aware=aware,
+                cuda_aware=cuda_aware,
             )  # fmt: skip
-            if packed is not None and (told is None or len(told.seconds) < 2):
+            if packed is not None and (prediction is None or len(prediction.seconds) < 2):
                 continue
             record: dict[str, Any] = {"mpi": found.machine.mpi, "gpu": str(found.machine.gpu), "operation": operation}
-            record |= {"emulated": found.emulated, "peer": peer, "bytes": size, "memory": memory, "aware": aware}
-            record |= {"packed": packed} if packed else {"rule": _rule(layout, size, aware)}
-            yield record | {"prediction": asdict(told) if told else None}
+            record |= {"emulated": found.emulated, "peer": peer, "bytes": size, "memory": memory, "aware": cuda_aware}
+            record |= {"packed": packed} if packed else {"rule": _rule(layout, size, cuda_aware)}
+            yield record | {"prediction": asdict(prediction) if prediction else None}
 
 
 def _is_run(layout: Any, count: int) -> bool:
     return bool(layout.dense) or (count == 1 and layout.runs == 1)
 
 
-def _rule(layout: Any, size: int, aware: bool) -> str:
-    return predict.rule_method(size, aware=aware, contiguous=bool(layout.dense))
+def _rule(layout: Any, size: int, cuda_aware: bool) -> str:
+    return predict.rule_method(size, cuda_aware=cuda_aware, contiguous=bool(layout.dense))
 
 
 def _parts(seconds: tuple[float, float, float]) -> str:
@@ -83,18 +83,18 @@ def _head(record: dict[str, Any]) -> str:
 
 
 def _device_block(record: dict[str, Any]) -> Iterator[str]:
-    told = record["prediction"]
-    if told is None:
+    prediction = record["prediction"]
+    if prediction is None:
         rule = _METHODS[record["rule"]]
-        yield f"{_head(record)}: not calibrated for this shape or peer; the built-in rule takes {rule}"
+        yield f"{_head(record)}: not calibrated for this shape or peer; the built-in rule chooses {rule}"
         return
-    yield f"{_head(record)}: {_METHODS[told['method']]}"
-    slowest = max(told["seconds"].values())
-    for method, seconds in told["seconds"].items():
+    yield f"{_head(record)}: {_METHODS[prediction['method']]}"
+    slowest = max(prediction["seconds"].values())
+    for method, seconds in prediction["seconds"].items():
         bar = "#" * max(1, round(_BAR * seconds / slowest))
         line = f"  {_METHODS[method]:<10}{bar:<{_BAR}} {_time(seconds)}"
         whole = method == "library" or "packed" in record
-        yield line if whole else f"{line}  ({_parts(told['parts'][method])})"
+        yield line if whole else f"{line}  ({_parts(prediction['parts'][method])})"
 
 
 def lines(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[str]:
@@ -104,8 +104,8 @@ def lines(datatype: Datatype, count: int, peer: str, memory: str) -> Iterator[st
     size = int(layout.size) * count
     if not found:
         yield "No GPU is calibrated here (`tempi calibrate` on a machine with one). By the built-in rule:"
-        for aware, text in ((False, "takes no device addresses"), (True, "takes device addresses")):
-            yield f"  where the MPI library {text}: {_METHODS[_rule(layout, size, aware)]}"
+        for cuda_aware, text in ((False, "is not CUDA-aware"), (True, "is CUDA-aware")):
+            yield f"  if the MPI library {text}: {_METHODS[_rule(layout, size, cuda_aware)]}"
     for number, record in enumerate(found):
         if number == 0 or (found[number - 1]["mpi"], found[number - 1]["gpu"]) != (record["mpi"], record["gpu"]):
             yield f"Predicted with {record['mpi']} and {record['gpu']}:"

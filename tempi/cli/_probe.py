@@ -97,7 +97,7 @@ def _aware() -> int:
     """Whether the MPI library is CUDA-aware: 1 or 0, -1 if it was not asked."""
     info = _engine.ffi.new("tempi_engine_info *")
     _engine.check(_engine.lib.tempi_engine_query(info), doing="the probe")
-    return int(info.aware)
+    return int(info.cuda_aware)
 
 
 def gpu() -> dict[str, object]:
@@ -132,8 +132,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(json.dumps(gpu()) + "\n")
         return 0
     if arguments == ["memory"]:
-        told = {"refused": single_copy.refused(), "ptrace_scope": single_copy.ptrace_scope()}
-        sys.stdout.write(json.dumps(told) + "\n")
+        state = {"refused": single_copy.refused(), "ptrace_scope": single_copy.ptrace_scope()}
+        sys.stdout.write(json.dumps(state) + "\n")
         return 0
     result: dict[str, object] = {"version": None, "error": None}
     with contextlib.redirect_stdout(sys.stderr):

@@ -107,13 +107,13 @@ def _reachable(path: Path, elf: _elf.Elf) -> Iterator[Finding]:
         yield Finding("program", "problem", text, "install tempi for that machine")
         return
     if privilege is not None:
-        advice = f"take that away from a copy of it, and run the copy: chmod a-s, setcap -r {path.name}"
+        advice = f"remove that from a copy of the program, and run the copy: chmod a-s, setcap -r {path.name}"
         text = f"{path} is {privilege}: the loader ignores LD_PRELOAD"
         yield Finding("program", "problem", text, advice)
         return
     if "PMPI_Init" in elf.defines or ("MPI_Init" in elf.defines and "MPI_Send" in elf.defines):
         advice = "link the MPI's shared library instead"
-        yield Finding("program", "problem", f"{path} holds an MPI of its own (linked statically)", advice)
+        yield Finding("program", "problem", f"{path} contains a statically linked MPI", advice)
         return
     yield from _loads(path, elf)
 
@@ -138,10 +138,10 @@ def _loads(path: Path, elf: _elf.Elf) -> Iterator[Finding]:
             found = True
             yield _fits(path, where, abi)
     if not found and "dlopen" in elf.imports:
-        text = f"{path} links no MPI but loads libraries as it runs; with RTLD_DEEPBIND they pass tempi by"
+        text = f"{path} links no MPI but loads libraries as it runs; with RTLD_DEEPBIND they bypass tempi"
         yield Finding("program", "note", text, "TEMPI_STATS=1 tempi run ... shows whether its calls are seen")
     elif not found:
-        yield Finding("program", "note", f"{path} links no MPI: it runs under tempi as without")
+        yield Finding("program", "note", f"{path} links no MPI: it runs under tempi as it does without")
 
 
 def _fits(path: Path, library: Path, abi: str) -> Finding:

@@ -26,25 +26,25 @@ def _common(function: F) -> F:
         click.option(
             "--json",
             metavar="FILE",
-            help="Write the records there, one JSON object a line; - is stdout.",
+            help="Write the records to this file, one JSON object a line; - is stdout.",
         ),
     ):
         function = option(function)
     return function
 
 
-_png = click.option("--png", metavar="FILE", type=click.Path(dir_okay=False), help="Draw a picture there.")
+_png = click.option("--png", metavar="FILE", type=click.Path(dir_okay=False), help="Draw a picture to this file.")
 _seconds = click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Budget of one case.")
-_memory = click.option("--memory", type=click.FloatRange(min=0.01), help="GiB that a case may span.")
+_memory = click.option("--memory", type=click.FloatRange(min=0.01), help="GiB of memory that a case may span.")
 _repeats = click.option(
     "--repeats", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Runs in processes of their own; a miss counts when all of them agree.",
+    help="Number of runs, in separate processes; a target is missed only if all runs agree.",
 )  # fmt: skip
 
 
 @click.group()
 def bench() -> None:
-    """Measure what tempi does, next to the MPI library, hand-written loops and the machine's bounds."""
+    """Measure tempi beside the MPI library, hand-written loops and the bounds of the machine."""
 
 
 def _run(suite_run: Callable[[], object]) -> None:
@@ -128,7 +128,7 @@ def pack(
 @_seconds
 @_memory
 @_repeats
-@click.option("--forced/--no-forced", default=False, help="Also with tempi acting always (TEMPI_FORCE).")
+@click.option("--forced/--no-forced", default=False, help="Also measure with tempi always acting (TEMPI_FORCE).")
 def pingpong(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, seconds: float | None,
     memory: float | None, repeats: int, forced: bool,
@@ -156,12 +156,12 @@ def pingpong(
 @_seconds
 @click.option("--span", type=click.FloatRange(min=0.01), help="GiB of memory that a case may span.")
 @click.option(
-    "--memory", type=click.Choice(["host", "device"]), default="host", show_default=True, help="Where the buffers are."
+    "--memory", type=click.Choice(["host", "device"]), default="host", show_default=True, help="Memory of the buffers."
 )
 def model(
     json: str | None, quick: bool, mpirun: str | None, seconds: float | None, span: float | None, memory: str
 ) -> None:
-    """How well `tempi calibrate` predicts and chooses, on shapes that it did not measure.
+    """How well the tables of `tempi calibrate` predict and choose, on shapes that were not measured.
 
     Each method is run (the library and tempi; of device memory every way that tempi has): its time is set
     beside the prediction, and what the model chooses, and the built-in rule, beside the best.
@@ -199,15 +199,17 @@ def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float |
 @_common
 @_png
 @click.option("--mpicc", metavar="PATH", help="The MPI compiler [default: that of this Python, then PATH].")
-@click.option("--ranks", type=click.IntRange(min=1), help="Ranks that are timed [default: min(4, cores)].")
-@click.option("--check-ranks", type=click.IntRange(min=0), default=0, help="Verify also on that many ranks.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Ranks to time [default: min(4, cores)].")
+@click.option(
+    "--check-ranks", type=click.IntRange(min=0), default=0, help="Number of ranks on which all cells are verified too."
+)
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Budget of the timing.")
 @click.option("--grid", metavar="Z,Y,X", help="Process grid [default: MPI_Dims_create].")
 @click.option("--points", metavar="Z,Y,X", help="Points a rank; one number for a cube [default: 128].")
-@click.option("--radius", type=int, help="Layers of halo [default: 2].")
+@click.option("--radius", type=int, help="Cells of halo on each side [default: 2].")
 @click.option("--fields", type=int, help="Fields of doubles [default: 3].")
 @click.option("--no-periodic", is_flag=True, help="Open boundaries.")
-@click.option("--memory", type=click.Choice(["host", "device"]), help="Where the fields live [default: host].")
+@click.option("--memory", type=click.Choice(["host", "device"]), help="Memory of the fields [default: host].")
 @click.option("--combine", is_flag=True, help="One message a neighbour with all fields, not one for each.")
 @click.option("--paper", is_flag=True, help="256^3 points, 8 fields, radius 3: 1.15 GB a rank.")
 @click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo[-device].json and .png.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 _SHOWN = 5  # kinds of doubtful operations to list
-EMULATED = "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's, and only the emulator takes it"
+EMULATED = "EMULATED DEVICE (CUDA on the CPU): its times are not those of a GPU, and only the emulator uses it"
 
 
 def _summary(path: Path, found: Calibration) -> dict[str, object]:
@@ -50,21 +50,23 @@ def _record(path: Path, found: Calibration) -> dict[str, object]:
     """The summary, including the results of `_sureness`."""
     from tempi.model import sure
 
-    told = sure.verdict(found)
-    return _summary(path, found) | {"choices": asdict(told) if told else None}
+    verdict = sure.verdict(found)
+    return _summary(path, found) | {"choices": asdict(verdict) if verdict else None}
 
 
 def _head(console: Console, path: Path, found: Calibration) -> None:
-    told = _summary(path, found)
+    summary = _summary(path, found)
     console.print(f"[bold]{path}[/]", highlight=False, soft_wrap=True)
-    if told["emulated"]:
+    if summary["emulated"]:
         console.print(f"  [bold red]{EMULATED}[/]", highlight=False, soft_wrap=True)
-    console.print(f"  {told['mpi']}", highlight=False, soft_wrap=True)
-    if told["gpu"]:
-        console.print(f"  device memory of {told['gpu']}", highlight=False, soft_wrap=True)
-    console.print(f"  {told['cpu']}, {told['cores']} cores, tempi {told['tempi']}, {told['when']}", highlight=False)
-    text = f"  peers: {', '.join(found.peers)}; {told['points']:,} points of {told['samples']:,} samples, "
-    text += f"known to {found.spread:.0%} in the median" + ("" if told["complete"] else "; interrupted")
+    console.print(f"  {summary['mpi']}", highlight=False, soft_wrap=True)
+    if summary["gpu"]:
+        console.print(f"  device memory of {summary['gpu']}", highlight=False, soft_wrap=True)
+    console.print(
+        f"  {summary['cpu']}, {summary['cores']} cores, tempi {summary['tempi']}, {summary['when']}", highlight=False
+    )
+    text = f"  peers: {', '.join(found.peers)}; {summary['points']:,} points of {summary['samples']:,} samples, "
+    text += f"known to {found.spread:.0%} in the median" + ("" if summary["complete"] else "; interrupted")
     console.print(text, highlight=False, soft_wrap=True)
 
 
@@ -95,8 +97,8 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
     from tempi.model import grid, store
 
     known = store.typical(found.points)
-    told = [p for p in found.points if p.quantity == "library_message" and p.peer == peer]
-    columns, sizes = sorted({p.column for p in told}), sorted({grid.nominal(p.column, p.size) for p in told})
+    points = [p for p in found.points if p.quantity == "library_message" and p.peer == peer]
+    columns, sizes = sorted({p.column for p in points}), sorted({grid.nominal(p.column, p.size) for p in points})
 
     def cell(column: Column, size: int) -> str:
         library = known.get(("library_message", column, size, peer))
@@ -170,21 +172,21 @@ def _sureness(console: Console, found: Calibration) -> None:
     """The certainty of the choices, the doubtful kinds, and the advice."""
     from tempi.model import sure
 
-    told = sure.verdict(found)
-    if told is None:
+    verdict = sure.verdict(found)
+    if verdict is None:
         return
-    text = f"  choices: {told.sure:,} of {told.choices:,} are sure ({told.sure / told.choices:.0%})"
-    if told.sure < told.choices:
-        middle, most = told.if_wrong
+    text = f"  choices: {verdict.sure:,} of {verdict.choices:,} are sure ({verdict.sure / verdict.choices:.0%})"
+    if verdict.sure < verdict.choices:
+        middle, most = verdict.if_wrong
         text += f"; one of the others, if wrong, costs {middle:.1%} in the median, 1 of 20 more than {most:.0%}"
-    text += f"; expected loss over all: {told.loss:.2%}"
+    text += f"; expected loss over all: {verdict.loss:.2%}"
     console.print(text, highlight=False, soft_wrap=True)
-    for doubt in told.doubts[:_SHOWN]:
+    for doubt in verdict.doubts[:_SHOWN]:
         console.print(f"  in doubt: {_doubt(doubt)}", highlight=False, soft_wrap=True)
-    more = len(told.doubts) - _SHOWN
+    more = len(verdict.doubts) - _SHOWN
     if more > 0:
         console.print(f"  and {more} more kinds", highlight=False)
-    if told.good:
+    if verdict.good:
         console.print("  nothing to do: a better calibration would gain less than 1%", highlight=False)
     else:
         advice = "  to do: calibrate again when the machine is quiet, or for longer (--seconds 300)"
@@ -282,7 +284,7 @@ def _check_writable(folder: Path, hint: str = "") -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise click.ClickException(f"{folder}: {error.strerror}: nothing is measured{hint}") from error
+        raise click.ClickException(f"{folder}: {error.strerror}: nothing was measured{hint}") from error
 
 
 def _before(target: Path | None) -> None:
@@ -329,21 +331,25 @@ def _measure(
         _sureness(console, found)
     if not whole:
         unwritten = f"; {target} is not written" if target is not None else ""
-        raise click.ClickException(f"interrupted: what was measured is kept{unwritten}")
+        raise click.ClickException(f"interrupted: finished measurements are saved{unwritten}")
     if target is not None:
         _ship(target, [found for _, found in parts])
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="A coarser grid, below 40 seconds.")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="For all of it [default: 150; 30].")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Total time of the measurement [default: 150; 30]."
+)
 @click.option("--most", type=click.IntRange(4096, 16 << 20), metavar="BYTES", help="Largest message [default: 16 MiB].")
 @click.option("--mpirun", metavar="PATH", help="The MPI launcher [default: that of this Python, then PATH].")
-@click.option("--show", is_flag=True, help="Show what was measured on this machine, and stop.")
+@click.option("--show", is_flag=True, help="Show the calibrations of this machine, and stop.")
 @click.option("--export", "target", metavar="FILE", type=click.Path(path_type=Path),
-              help="Write it to a file; with --quick, --seconds, --most or --mpirun: measure it first.")  # fmt: skip
-@click.option("--import", "source", metavar="FILE", type=click.Path(path_type=Path), help="Take it from a file.")
-@click.option("--mpi", metavar="WORD", help="With --export: of the MPI library that has this in its name.")
+              help="Write it to this file; with --quick, --seconds, --most or --mpirun: measure first.")  # fmt: skip
+@click.option(
+    "--import", "source", metavar="FILE", type=click.Path(path_type=Path), help="Use the calibration in this file."
+)
+@click.option("--mpi", metavar="WORD", help="With --export: select the MPI library by a word of its name.")
 @json_option
 def calibrate(
     quick: bool, seconds: float | None, most: int | None, mpirun: str | None, show: bool, target: Path | None,
@@ -354,7 +360,7 @@ def calibrate(
     Where there is a GPU it measures kernels, copies and messages of device memory as well.
 
     Starts two ranks itself, or takes part as the ranks of mpirun -n 2: to measure messages between nodes,
-    start it on two of them. A cluster measures one node of each type and ships the file (--export,
+    start it on two of them. On a cluster, measure one node of each type and distribute the file (--export,
     --import). Without a calibration, built-in rules choose.
     """
     if show + (target is not None) + (source is not None) > 1:
@@ -363,7 +369,7 @@ def calibrate(
     if measures and (show or source is not None):
         raise click.UsageError("--show and --import measure nothing: drop --quick, --seconds, --most, --mpirun")
     if mpi is not None and (target is None or measures):
-        raise click.UsageError("--mpi chooses for --export among what was measured before")
+        raise click.UsageError("--mpi selects one of several calibrations for --export")
     if show:
         _show(json_file)
     elif target is not None and not measures:

@@ -128,7 +128,7 @@ def _objects(found: Iterable[Row], files: tuple[str, str]) -> Iterable[dict[str,
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Compare records of different machines all the same.")
+@click.option("--force", is_flag=True, help="Compare records of different machines anyway.")
 @json_option
 @click.argument("a", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.argument("b", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
@@ -147,7 +147,7 @@ def compare(a: str, b: str, force: bool, json_file: str | None) -> None:
     seen = machines(first) | machines(second)
     if len(seen) > 1 and not force:
         names = "; ".join(sorted(" / ".join(map(str, each)) for each in seen))
-        raise click.ClickException(f"records of different machines ({names}); --force compares them all the same")
+        raise click.ClickException(f"records of different machines ({names}); --force compares them anyway")
     found = rows(first, second)
     if not found:
         raise click.ClickException("the two files have no measurement in common")

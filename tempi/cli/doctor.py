@@ -47,11 +47,11 @@ def _show(finding: Finding) -> None:
 @json_option
 @click.argument("program", nargs=-1)
 def doctor(json_file: str | None, program: tuple[str, ...]) -> None:
-    """Say what is here, what works, and what to do about the rest.
+    """Check the installation, its MPIs and programs; give advice for each problem.
 
-    Without PROGRAM, each MPI that is found is started in a process of its own and must be seen to pass
-    through tempi. With PROGRAM, tell whether `tempi run PROGRAM` can reach its MPI calls. The exit
-    status is 1 where something must be done first.
+    Without PROGRAM, each MPI that is found is started in a process of its own, which checks that its
+    calls pass through tempi. With PROGRAM, report whether `tempi run PROGRAM` can reach its MPI calls. The exit
+    status is 1 if something must be fixed first.
     """
     quiet = json_file == "-"
     found = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from tempi.cli._predicted import Told
+    from tempi.cli._predicted import Forecast
     from tempi.expression import State
     from tempi.layout import Box, Dim, Layout
 
@@ -25,12 +25,12 @@ __all__ = ["explain"]
 _MOST_BOXES = 12  # boxes shown of one state
 _WHAT = {
     "decode": "as written",
-    "elide": "dimensions of one step dropped",
-    "fold": "an inner dimension without gaps joined the run",
-    "flatten": "two dimensions that step alike joined",
-    "merge": "a box that continues the one before joined it",
+    "elide": "dimensions of count 1 removed",
+    "fold": "a dense inner dimension joined the run",
+    "flatten": "two dimensions with compatible strides became one",
+    "merge": "a box that continues the previous one joined it",
     "join": "equal boxes at equal spacing became a dimension",
-    "table": "what is regular in a table found; the rest as the faster kind of table",
+    "table": "regular parts of a table became dimensions; the rest is the faster kind of table",
     "derive": "rebuilt from the sequence of its runs",
 }
 
@@ -88,7 +88,7 @@ def _facts(layout: Layout, count: int) -> list[tuple[str, str]]:
         ("footprint", f"{_bytes(layout.footprint)} for the layout itself"),
     ]
     if layout.dense:
-        facts.append(("dense", "any count of it is one contiguous piece"))
+        facts.append(("dense", "any count of it is one contiguous run"))
     if count > 1:
         pieces = "1 piece" if layout.dense else f"up to {layout.runs * count:,} pieces"
         facts.append((f"count {count:,}", f"{_bytes(layout.size * count)} in {pieces}"))
@@ -122,8 +122,8 @@ def _print(console: Console, text: str, states: list[State], count: int) -> None
         console.print(f"  {line}", highlight=False, markup=False, no_wrap=True, overflow="crop")
 
 
-def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[Told]) -> None:
-    """Memory and packed stream; below them a row of bars for each of `told`."""
+def _save_png(path: str, text: str, layout: Layout, count: int, forecasts: Sequence[Forecast]) -> None:
+    """Memory and packed stream; below them a row of bars for each of `forecasts`."""
     from matplotlib import pyplot as plt
 
     from tempi import _draw
@@ -131,9 +131,9 @@ def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[T
     from tempi.model import methods
 
     if layout.size * count == 0:
-        raise click.ClickException(f"--png {path}: the type has no bytes, there is nothing to draw")
+        raise click.ClickException(f"--png {path}: the type has no bytes, so there is nothing to draw")
     colours = plt.get_cmap("viridis")
-    heights = (2.9, 4.3, *(0.55 + 0.45 * len(methods.ways(each.prediction)) for each in told if each.prediction))
+    heights = (2.9, 4.3, *(0.55 + 0.45 * len(methods.ways(each.prediction)) for each in forecasts if each.prediction))
     figure, axes = plt.subplots(
         len(heights), 1, figsize=(10, 0.8 + sum(heights)), height_ratios=heights, layout="constrained"
     )
@@ -142,10 +142,10 @@ def _save_png(path: str, text: str, layout: Layout, count: int, told: Sequence[T
     figure.suptitle(f"{shown}{times}\n{layout.size * count:,} bytes, {layout.runs:,} runs an element", fontsize=11)
     _draw.draw_mapping(axes[0], _draw.sample(layout, count), colours)
     image = _draw.draw_memory(axes[1], _draw.grid(layout, count, columns=128, rows=64), colours)
-    figure.colorbar(image, ax=axes[1], label="place in the packed stream", ticks=[0, 1]).ax.set_yticklabels(
+    figure.colorbar(image, ax=axes[1], label="position in the packed stream", ticks=[0, 1]).ax.set_yticklabels(
         ["first", "last"]
     )
-    _predicted.draw(axes[2:], told)
+    _predicted.draw(axes[2:], forecasts)
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
@@ -198,19 +198,19 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
 @click.option(
     "--peer",
     type=click.Choice(list(BY_WORD)),
-    help="Also what each method is predicted to take, to a rank there.",
+    help="Also show the predicted time of each method, for a message to a rank of this class.",
 )
 @click.option(
     "--memory",
     type=click.Choice(["host", "device", "managed"]),
     default="host",
     show_default=True,
-    help="With --peer: where the buffers are.",
+    help="With --peer: memory of the buffers.",
 )
 @click.option(
     "--png",
     type=click.Path(dir_okay=False),
-    help="Draw memory and packed stream to a file; with --peer the predicted times too.",
+    help="Draw memory and packed stream to this file; with --peer also the predicted times.",
 )
 @json_option
 def explain(expression: str, count: int, peer: str | None, memory: str, png: str | None, json_file: str | None) -> None:
@@ -221,7 +221,7 @@ def explain(expression: str, count: int, peer: str | None, memory: str, png: str
     tempi explain 'vector(100,1,128,hvector(4,1,4096,FLOAT))' --png vector.png
     tempi explain 'struct([2,1],[0,16],[INT,DOUBLE])' --count 3 --peer same-node
 
-    Every MPI type constructor is there under its own name, with MPI's arguments.
+    Every MPI type constructor is available under its own name, with MPI's arguments.
     """
     from rich.console import Console
 
@@ -251,8 +251,8 @@ def explain(expression: str, count: int, peer: str | None, memory: str, png: str
             for line in lines:
                 click.echo(line)
     if png is not None:
-        told = list(_predicted.predictions(datatype, count, peer)) if peer is not None and memory == "host" else []
-        told = [each for each in told if each.prediction]
-        _save_png(png, expression, states[-1].layout, count, told)
+        forecasts = list(_predicted.predictions(datatype, count, peer)) if peer is not None and memory == "host" else []
+        forecasts = [each for each in forecasts if each.prediction]
+        _save_png(png, expression, states[-1].layout, count, forecasts)
         if json_file != "-":
             click.echo(f"\n{Path(png)} written")

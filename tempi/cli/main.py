@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("tempi.cli.bench", "Measure packing, messages, overhead, halo exchange."),
     "calibrate": ("tempi.cli.calibrate", "Measure this machine, so that tempi chooses by measurement."),
     "compare": ("tempi.cli.compare", "Compare two files of benchmark records."),
-    "doctor": ("tempi.cli.doctor", "Say what is here, what works, and what to do about the rest."),
+    "doctor": ("tempi.cli.doctor", "Check the installation, its MPIs and programs; give advice for each problem."),
     "explain": ("tempi.cli.explain", "Show the layout of a datatype, pass by pass."),
     "preload": ("tempi.cli.preload", "Print the path for LD_PRELOAD."),
     "report": ("tempi.cli.report", "Write a page with pictures: calibration, choices, benchmarks, statistics."),
@@ -51,10 +51,10 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             from tempi.cli._optional import missing
 
-            told = missing(error, f"tempi {ctx.invoked_subcommand or ''}".strip())
-            if told is None:
+            message = missing(error, f"tempi {ctx.invoked_subcommand or ''}".strip())
+            if message is None:
                 raise
-            raise click.ClickException(told) from error
+            raise click.ClickException(message) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -29,7 +29,7 @@ def _named(path: Path, force: bool) -> tuple[Path, Calibration, str | None]:
     found = store.read(path)
     why = found.mismatch()
     if why and not force:
-        raise click.ClickException(f"{path}: {why}; --force draws it all the same")
+        raise click.ClickException(f"{path}: {why}; --force draws it anyway")
     return path, found, why and f"This calibration does not choose here: {why}."
 
 
@@ -105,7 +105,7 @@ def _title(part: Part | None) -> tuple[str, str]:
     from tempi import _units
 
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    made = f"Written by tempi {tempi.__version__} on {when}. Nothing in this page is fetched from anywhere."
+    made = f"Written by tempi {tempi.__version__} on {when}. This page loads nothing from anywhere else."
     if part is None:
         return "tempi report", made
     own = part.calibration.machine
@@ -156,14 +156,14 @@ def _objects(
 @click.command()
 @click.option("--calibration", "named", metavar="FILE", type=click.Path(path_type=Path),
               help="Samples to draw [default: the newest of this machine].")  # fmt: skip
-@click.option("--mpi", metavar="WORD", help="Of the MPI library that has this in its name.")
+@click.option("--mpi", metavar="WORD", help="Select the MPI library by a word of its name.")
 @click.option("--bench", "benches", metavar="FILE", multiple=True,
               help="Records of `tempi bench ... --json`; repeatable.")  # fmt: skip
 @click.option("--stats", "runs", metavar="FILE", multiple=True,
-              help="What a run with TEMPI_STATS_FILE wrote, or with TEMPI_STATS=1 printed; repeatable.")  # fmt: skip
+              help="A run's TEMPI_STATS_FILE, or its output with TEMPI_STATS=1; repeatable.")  # fmt: skip
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), default="report.html", show_default=True)
-@click.option("--png", metavar="DIR", type=click.Path(path_type=Path), help="Also write each picture there.")
-@click.option("--force", is_flag=True, help="Draw a calibration of another machine or version all the same.")
+@click.option("--png", metavar="DIR", type=click.Path(path_type=Path), help="Also write each picture to this folder.")
+@click.option("--force", is_flag=True, help="Draw a calibration of another machine or version anyway.")
 @json_option
 def report(
     named: Path | None, mpi: str | None, benches: tuple[str, ...], runs: tuple[str, ...], output: Path,
@@ -186,15 +186,15 @@ def report(
     from tempi.report import counted
     from tempi.report.figures import Gallery
 
-    found, told = _records(benches), [counted.read(path) for path in runs]
+    found, runs_read = _records(benches), [counted.read(path) for path in runs]
     part = _calibration(named, mpi, force)
-    if part is None and not found and not told:
+    if part is None and not found and not runs_read:
         raise click.ClickException("nothing to report: this machine is not calibrated: run `tempi calibrate`")
     _check_writable(output)
     gallery = Gallery(png)
     try:
         with Console(stderr=True).status("drawing") as status:
-            html = _page(part, found, told, gallery, lambda text: status.update(f"drawing: {text}"))
+            html = _page(part, found, runs_read, gallery, lambda text: status.update(f"drawing: {text}"))
     except OSError as error:
         raise click.ClickException(f"{error.filename or png}: {error.strerror}") from error
     try:
@@ -202,7 +202,7 @@ def report(
     except OSError as error:
         raise click.ClickException(f"{output}: {error.strerror}") from error
     if json_file is not None:
-        write_json(json_file, _objects(part, found, told))
+        write_json(json_file, _objects(part, found, runs_read))
     if json_file != "-":
         text = f"{output} written: {len(gallery.names)} pictures"
         click.echo(text + (f", also in {png}" if png is not None else ""))

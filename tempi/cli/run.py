@@ -49,14 +49,14 @@ def _plan(words: tuple[str, ...], environment: dict[str, str]) -> dict[str, obje
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--print", "show", is_flag=True, help="Print what would be executed, and stop.")
+@click.option("--print", "show", is_flag=True, help="Print the command that would be executed, and stop.")
 @json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(show: bool, json_file: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND with tempi under its MPI.
 
     After the launcher (``mpirun -n 4 tempi run ./app``) or before it (``tempi run mpirun -n 4
-    ./app``: the launcher is told to pass LD_PRELOAD on). With TEMPI_DISABLE set the command runs as
+    ./app``: the launcher passes LD_PRELOAD to its ranks). With TEMPI_DISABLE set the command runs as
     it is.
     """
     environment = {**os.environ, "TEMPI_LIBRARY": _engine.library_path()}

@@ -13,11 +13,11 @@ from tempi._dlpack import KINDS, NAME, READ_ONLY, VERSIONED_NAME, Deleter, Manag
 CODES = {kind: code for code, kind in KINDS.items()}
 
 # Structures that capsules point to; each lives until its consumer calls the deleter.
-kept: dict[int, tuple[Managed | Versioned, object, object, object]] = {}
+capsules: dict[int, tuple[Managed | Versioned, object, object, object]] = {}
 
 
 def delete(address: int) -> None:
-    kept.pop(address, None)
+    capsules.pop(address, None)
 
 
 DELETE = Deleter(delete)
@@ -34,7 +34,7 @@ def destroy(made: int) -> None:
     """Destroys a capsule that nobody consumed; a consumer renames the capsules that it takes."""
     for name in (NAME, VERSIONED_NAME):
         if api.PyCapsule_IsValid(made, name):
-            kept.pop(api.PyCapsule_GetPointer(made, name), None)
+            capsules.pop(api.PyCapsule_GetPointer(made, name), None)
 
 
 DESTROY = Destructor(destroy)
@@ -64,6 +64,6 @@ def capsule(
     )  # fmt: skip
     managed.deleter = DELETE
     address = ctypes.addressof(managed)
-    kept[address] = (managed, owner, sizes, steps)
+    capsules[address] = (managed, owner, sizes, steps)
     made: object = api.PyCapsule_New(address, VERSIONED_NAME if versioned else NAME, DESTROY)
     return made

@@ -1,4 +1,4 @@
-"""``python -m tempi.kernels``: compiles all GPU kernels and lists what each takes on each target."""
+"""``python -m tempi.kernels``: compiles all GPU kernels and lists the resources of each on each target."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _table(usages: list[_compile.Usage]) -> None:
 
 
 def _compile_into(folder: Path, quiet: bool) -> list[_compile.Usage]:
-    """All images and kernels.json in the folder, which is touched only after success."""
+    """Writes all images and kernels.json to the folder, which changes only after success."""
     with tempfile.TemporaryDirectory() as work:
         ptx = Path(work) / _build.PTX
 

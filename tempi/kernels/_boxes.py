@@ -1,13 +1,13 @@
-"""Many boxes in one launch, of any number of axes, with tables or without, each its own word width.
+"""Many boxes in one launch, of any number of axes, with or without tables, each with its own word width.
 
     chunk of the launch     0        1        2     |  3        4     | 5 ...
     box                     0        0        0     |  1        1     | 2 ...
     packed words of it   0..1023  1024..   2048..   | 0..     1024..  | ...
     a block's threads    t moves words t, t + 256, t + 512, t + 768 of the chunk
 
-A block finds the box of its chunk by `map`, which has the first box that chunk ``g << map_shift``
-or a later one belongs to, and a search of a step or two between two cells. Descriptors are the same
-for the whole block: loads of them are broadcasts out of the first-level cache.
+A block finds the box of its chunk by `map`, whose cell g is the box of chunk ``g << map_shift``, and a search
+of a step or two between two cells. The descriptor is the same for the whole block, so loads of it are
+broadcasts from the first-level cache.
 
 Descriptor, 80 bytes (csrc/cuda/plan_boxes.c), and axis, 32 bytes:
 
@@ -15,7 +15,7 @@ Descriptor, 80 bytes (csrc/cuda/plan_boxes.c), and axis, 32 bytes:
     60 form  64 shift  72 start
     0 d    8 s    16 n      20 m       24 h
 
-Bound as _strided.py; many small boxes by the latency of map, descriptor and axis, one after the other.
+Bound by the memory, as _strided.py; many small boxes by the latency of loading map, descriptor and axis in sequence.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a build does with the kernels: use compiled images again or make them, and embed them in C.
+"""The build step of the kernels: reuses or compiles the images, and embeds them in C.
 
-Needs nothing but Python, so that csrc/build.py, which builds the engine anywhere, can load it by its
-path. Compiled images are in ``tempi/kernels/compiled`` of a source distribution, else in ``build/kernels``:
-the PTX, a cubin for each target, and ``kernels.json`` with a digest of the sources that they were made from
-and what each kernel takes.
+It needs only Python, so that csrc/build.py, which builds the engine anywhere, can load it by its path. Compiled images are in ``tempi/kernels/compiled`` of a source distribution, else in ``build/kernels``:
+the PTX, a cubin for each target, and ``kernels.json`` with a digest of their sources and the
+resources of each kernel.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE / "compiled"  # in a source distribution
 PTX, USAGE, REASON = "tempi.ptx", "kernels.json", "missing.txt"
-# What compiles kernels: Numba, and NVIDIA's compiler as wheels. CUDA 13 compilers know no sm_70. With BOUNDS
-# it is the extra `kernels` of pyproject.toml, which a test compares.
+# The compilers: Numba, and NVIDIA's compiler as wheels. CUDA 13 compilers do not support sm_70. With BOUNDS this
+# is the extra `kernels` of pyproject.toml; a test compares the two.
 COMPILER = (
     "numba-cuda==0.30.*",
     "cuda-bindings==12.9.*",
     "nvidia-cuda-nvcc-cu12==12.9.*",
     "nvidia-cuda-nvrtc-cu12==12.9.*",
 )
-# What these need, as far as it is known to work: numba-cuda 0.30 takes any NumPy, and fails with 2.5.
+# Versions of their dependencies that work: numba-cuda 0.30 accepts any NumPy, and fails with 2.5.
 BOUNDS = ("numba>=0.61,<0.69", "numpy>=1.26,<2.5", "click>=8")
 HINT = "install a wheel of tempi, or install again where pip finds numba-cuda"
 MISSING = "GPU kernels are NOT in this build, so that device buffers will have no fast path"
@@ -42,7 +41,7 @@ def _load_table() -> Any:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look their module up
+        sys.modules[name] = module  # dataclasses look up their module
         spec.loader.exec_module(module)
     return sys.modules[name]
 
@@ -51,7 +50,7 @@ table = _load_table()
 
 
 def digest() -> str:
-    """Changes when the kernels' sources or the compilers asked for do."""
+    """Changes with the kernels' sources and the requested compilers."""
     seen = hashlib.sha256(repr(COMPILER).encode())
     for path in sorted(HERE.glob("*.py")):
         if path.name not in ("__main__.py", "_build.py"):
@@ -75,7 +74,7 @@ def fresh(folder: Path) -> bool:
 
 
 def note(folder: Path, usage: list[dict[str, Any]]) -> None:
-    """Completes a folder of images: from now on it is fresh."""
+    """Marks a folder of images as complete and up to date."""
     text = json.dumps({"digest": digest(), "usage": usage}, indent=1)
     part = folder / (USAGE + ".part")
     part.write_text(text + "\n")
@@ -83,21 +82,21 @@ def note(folder: Path, usage: list[dict[str, Any]]) -> None:
 
 
 def find(folder: Path) -> Path | None:
-    """Where the images of these sources are: in the source distribution, else in the folder."""
+    """The folder of images of these sources: that of the source distribution, else the given one; None: neither."""
     return next((each for each in (SHIPPED, folder) if fresh(each)), None)
 
 
 def keep_reason(folder: Path, why: str) -> None:
-    """For the build that follows: why there are no images."""
+    """Stores, for the build that follows, why there are no images."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / REASON).write_text(why + "\n")
     except OSError:
-        return  # that build fails for the same reason, and says it
+        return  # that build fails for the same reason and reports it
 
 
 def forget_reason(folder: Path) -> str | None:
-    """What was kept, once."""
+    """Returns and removes the stored reason."""
     try:
         why = (folder / REASON).read_text().strip()
         (folder / REASON).unlink()
@@ -107,7 +106,7 @@ def forget_reason(folder: Path) -> str | None:
 
 
 def ensure(folder: Path) -> str | None:
-    """Compiles the kernels unless they are there, if this Python has the compilers; why there are none, or None."""
+    """Compiles the kernels unless they are up to date, if this Python can. Returns why there are none, or None."""
     if unwanted():
         return "TEMPI_NO_KERNELS is set"
     if find(folder) is not None:
@@ -122,8 +121,8 @@ def ensure(folder: Path) -> str | None:
 
 def compile_with(python: str, prefix: Path, folder: Path) -> str | None:
     """Compiles the kernels in a process of the Python whose compilers are under `prefix`; why it failed, or None."""
-    # As `python -m tempi.kernels --out FOLDER`, but with no engine to load yet. The compiler's wheels are
-    # looked for in Python's own prefixes: pip's isolated build environment is none until it is told.
+    # As `python -m tempi.kernels --out FOLDER`, but there is no engine to load yet. The compiler's wheels are searched
+    # in Python's prefixes, to which pip's isolated build environment must be added.
     program = (
         "import runpy, site, sys, types; site.PREFIXES.insert(0, sys.argv.pop(1)); "
         "package = types.ModuleType('tempi'); package.__path__ = [sys.argv.pop(1)]; sys.modules['tempi'] = package; "
@@ -139,7 +138,7 @@ def compile_with(python: str, prefix: Path, folder: Path) -> str | None:
 
 
 def images(folder: Path | None) -> list[tuple[str, Path]]:
-    """(target, file) of each image, as the engine wants them; none where none are of these sources."""
+    """(target, file) of each image, in the engine's order; empty if the folder's images are of other sources."""
     found = None if folder is None or unwanted() else find(folder)
     if found is None:
         return []
@@ -148,7 +147,7 @@ def images(folder: Path | None) -> list[tuple[str, Path]]:
 
 
 def _embedded(number: int, path: Path) -> str:
-    """A C declaration of the file's bytes and a zero behind them."""
+    """A C declaration of the file's bytes and a terminating zero."""
     name = f"tempi_kernel_image_{number}"
     return (
         f"/* {hashlib.sha256(path.read_bytes()).hexdigest()} */\n"  # so that the text changes with the file

@@ -3,7 +3,7 @@
 1. Numba makes PTX of every kernel, for the oldest target (_table.TARGETS).
 2. The texts become one module: C names for the entries, no Numba environment, one header whose
    `.version` is lowered to `PTX_VERSION`, which drivers since CUDA 11.0 accept.
-3. ptxas assembles the module for every target; that the lowered version is true is checked by that.
+3. ptxas assembles the module for every target, which also checks that the lowered version suffices.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _HEADER = f".version {PTX_VERSION}\n.target {TARGETS[0]}\n.address_size 64\n"
 
 
 class CompileError(Exception):
-    """The kernels cannot be compiled; the message says what is missing or wrong."""
+    """The kernels cannot be compiled; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one kernel takes on one target, as ptxas reports it."""
+    """The resources of one kernel on one target, as ptxas reports them."""
 
     kernel: str
     target: str
@@ -72,8 +72,8 @@ def _numba(kernel: Kernel) -> str:
     signature = types.void(*(of[kind] for kind in kernel.types))
     digits = TARGETS[0].removeprefix("sm_")
     capability = (int(digits[:-1]), int(digits[-1]))
-    # A device function that a kernel calls is compiled for "the current device", of which there need
-    # be none: numba-cuda 0.30 has no other way to say the target.
+    # A device function that a kernel calls is compiled for "the current device", and there may be none:
+    # numba-cuda 0.30 has no other way to set the target.
     here = SimpleNamespace(compute_capability=capability)
     with patch("numba.cuda.dispatcher.get_current_device", lambda: here):
         text, _ = cuda.compile(
@@ -83,7 +83,7 @@ def _numba(kernel: Kernel) -> str:
 
 
 def _entry(text: str, name: str) -> str:
-    """What Numba wrote for a kernel, from its shared memory on, with C names."""
+    """Numba's PTX of a kernel, from its shared memory on, with C names."""
     body = text[text.index(".address_size") :].split("\n", 1)[1]
     lines = [line for line in body.splitlines() if "NumbaEnv" not in line and not line.lstrip().startswith("//")]
     body = "\n".join(lines).strip()
@@ -98,7 +98,7 @@ def merge(texts: Iterable[tuple[str, str]]) -> str:
     """One module of (kernel name, PTX of one kernel) pairs."""
     parts = [_HEADER]
     for name, text in texts:
-        # Labels and registers are local to an entry: no two kernels can meet in one.
+        # Labels and registers are local to an entry, so those of two kernels cannot collide.
         parts.append(_entry(text, name))
     return "\n\n".join(parts) + "\n"
 
@@ -120,7 +120,7 @@ def compile_ptx(kernels: Iterable[Kernel] = ALL, tell: Callable[[str], None] = l
 
 
 def find_ptxas() -> str:
-    """ptxas of the compiler wheel in this environment, else of the PATH."""
+    """ptxas of the compiler wheel in this environment, else on the PATH."""
     for folder in (*sys.path, *(str(p) for p in Path(sys.prefix).glob("lib/python*/site-packages"))):
         for inner in ("nvidia/cuda_nvcc/bin/ptxas", "nvidia/cu12/bin/ptxas"):
             if os.access(path := Path(folder) / inner, os.X_OK):
@@ -182,7 +182,7 @@ def _assemble_one(ptxas: str, ptx: Path, target: str) -> list[Usage]:
 
 
 def assemble(ptx: Path, targets: Iterable[str] = TARGETS) -> list[Usage]:
-    """`<target>.cubin` beside the PTX file for every target; what each kernel takes."""
+    """Writes `<target>.cubin` beside the PTX file for every target; returns the resources of each kernel."""
     ptxas = find_ptxas()
     with ThreadPoolExecutor(2) as pool:
         return [usage for part in pool.map(lambda t: _assemble_one(ptxas, ptx, t), targets) for usage in part]

@@ -1,15 +1,15 @@
-"""Offset tables on the device: where entry j lies, and which entry holds a packed byte.
+"""Offset tables on the device: the position of entry j, and the entry that holds a packed byte.
 
-A table is arrays of numbers, 4 bytes each or 8 (WIDE): the memory offset of each entry, its packed
-position (unless entries lie at equal steps: then an axis says it), and for runs of different
-lengths a guide: the entry that holds packed byte ``g << shift`` for every g, some one entry to a
-cell, so that the search that is left is a step or two. csrc/cuda/plan_offsets.c writes them.
+A table is a set of arrays of numbers of 4 bytes, or 8 (WIDE): the memory offset of each entry; its packed
+position (unless the entries are evenly spaced: then an axis gives it); and for runs of different lengths a
+guide: for every g the entry that holds packed byte ``g << shift``, about one entry a cell, so that the
+remaining search takes a step or two. csrc/cuda/plan_offsets.c writes them.
 
     packed byte  0        16        32        48
     guide        0         0         3         4
     entries      |0.....|1.|2......|3.......|4......
 
-Neighbouring threads read the same numbers or neighbouring ones: the caches serve all but the first.
+Neighbouring threads read the same or neighbouring numbers, so the caches serve all but the first.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def _make(index: int) -> Any:
 
     @device
     def look(d, s, i, table, packed, guide, shift, start, form):  # type: ignore[no-untyped-def]
-        """Adds what the table says of index i on its axis to the offsets (d, s)."""
+        """Adds the table's offsets for index i on its axis to (d, s)."""
         if band(form, u32(VARIABLE)):
-            # i counts words of the table's packed bytes from `start` on; its axis has led to them already.
+            # i counts words of the table's packed bytes from `start` on; the axis has already added their packed position.
             p = add64(start, shl64(wide(i), band(form, u32(WIDTH_BITS))))
             j = find(p, packed, guide, shift, form)
             memory = difference(total(number(table, j, form), cut(p)), number(packed, j, form))

@@ -1,8 +1,8 @@
-"""Four words from four addresses to four others, of a width that is known only when it runs.
+"""Moves four words from four addresses to four others; the width is known only at run time.
 
-The branch on the width is the same for a whole block. All loads come before the first store, so that
-four are in flight; words past the end are read (the caller gives them the address of a word that is
-there) and not written.
+The branch on the width is the same for a whole block. All loads precede the first store, so that
+four are in flight. Words past the end are read (the caller passes the address of an existing word for
+them) but not written.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from tempi.kernels._ops import band, load, store, u32
 from tempi.kernels._place import device
 
-# A kernel's `form`: bits 0 to 2 the binary logarithm of the word's bytes, then what a table is.
+# A kernel's `form`: bits 0 to 2 are the binary logarithm of the word's bytes, then the kind of table.
 WIDTH_BITS, WIDE, UNPACK, VARIABLE = 7, 8, 16, 32
-AXIS_SHIFT = 8  # from there on: the axis that is the table, in the boxes kernels; NO_TABLE: none
+AXIS_SHIFT = 8  # from this bit on: the table's axis, in the boxes kernels; NO_TABLE: none
 NO_TABLE = 255
 
 

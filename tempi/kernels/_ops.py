@@ -1,7 +1,7 @@
-"""The instructions that the kernels are made of, where Numba's own arithmetic would cost or go wrong.
+"""The kernels' instructions where Numba's own arithmetic would be slow or wrong.
 
 Numba widens uint32 products to 64 bits, compares int64 with uint64 through float64 and guards
-every division by a zero check. These functions stay what they are: one or two machine instructions.
+every division by a zero check. Each of these functions becomes one or two machine instructions.
 `load` and `store` move one aligned word of 1 to 16 bytes of global memory (``ld.global.v4.u32`` for
 16: PTX ISA 8.x, vectors).
 """
@@ -29,7 +29,7 @@ def _op(signature: Any, emit: Callable[..., Any]) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit(builder, *args)
 
-    # Numba reads the number of parameters off the function.
+    # Numba takes the number of parameters from the function.
     bodies = {
         1: lambda typing, a: (signature, codegen),
         2: lambda typing, a, b: (signature, codegen),

@@ -1,8 +1,8 @@
-"""From a word's number to where it lies: the arithmetic that all families share.
+"""From a word's number to its position: the arithmetic shared by all families.
 
 A box is a list of axes, innermost first; the run itself is one of them, in words. Word ``w`` has
 index ``w mod n0`` on axis 0, ``(w div n0) mod n1`` on axis 1, and so on; the outermost axis takes
-what is left. Divisions by a count n >= 2 are a multiplication and a shift (Granlund and Montgomery,
+the rest. Divisions by a count n >= 2 are a multiplication and a shift (Granlund and Montgomery,
 PLDI 1994): exact for w < 2^31 with ``h = ceil(log2 n) - 1`` and ``m = ceil(2^(32 + h) / n)``.
 """
 
@@ -63,7 +63,7 @@ def _make(index: int) -> tuple[Any, Any]:
 
     @device
     def place3(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl):  # type: ignore[no-untyped-def]
-        """Offsets of word w on up to three axes, and its index on each: (d, s, i0, i1, last)."""
+        """Offsets of word w for up to three axes, and its index on each: (d, s, i0, i1, last)."""
         d = kind(0)
         s = kind(0)
         i0 = u32(0)

@@ -4,8 +4,8 @@
                     ^   ^   ^   ^   ^   ^
     memory side   |w0 |w1 | . . |w2 |w3 | . . |w4 |w5 | ...       runs of two words here
 
-A warp has 32 consecutive words of the packed side, so its accesses there are whole lines whatever the
-run is; on the memory side it touches the sectors that the runs touch and no other. Each thread moves
+A warp has 32 consecutive words of the packed side, so its accesses there are whole lines for runs of any
+length; on the memory side it touches only the sectors of the runs. Each thread moves
 four words a round, one grid apart, and has all four loads in flight before the first store.
 
 Bound by the memory: distinct sectors touched on both sides. Words of 1 and 2 bytes are bound by
@@ -32,7 +32,7 @@ def make(width: int, index: int) -> Any:
             w1 = add(w, step)
             w2 = add(w1, step)
             w3 = add(w2, step)
-            # Past the end the last word is read again, so that no load hangs on a branch.
+            # Past the end the last word is read again, so that no load depends on a branch.
             a, x = place(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
             b, y = place(least(w1, last), naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
             c, z = place(least(w2, last), naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)

@@ -1,4 +1,4 @@
-"""The one table of GPU kernels. Needs nothing but Python: builds without a kernel compiler read it.
+"""The table of GPU kernels. It needs only Python: builds without a kernel compiler read it too.
 
 A kernel's parameters are listed as the engine passes them: ``u64`` or ``u32``; ``off`` is u32 in an
 ``_i32`` kernel and u64 in an ``_i64`` kernel.
@@ -17,7 +17,7 @@ TARGETS = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_1
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled kernel. `width` is 0 where the word's size is a parameter."""
+    """One compiled kernel. `width` is 0 if the word's size is a parameter."""
 
     family: str
     width: int
@@ -80,7 +80,7 @@ def c_header() -> str:
         *(f"    {kernel.name.upper().replace('TEMPI_', 'TEMPI_KERNEL_')}," for kernel in ALL),
         "    TEMPI_KERNEL_COUNT",
         "};",
-        "/* How many parameters each takes. */",
+        "/* The number of parameters of each. */",
         "extern const unsigned char tempi_kernel_nparams[];",
         "#endif",
     ]
@@ -88,7 +88,7 @@ def c_header() -> str:
 
 
 def c_names() -> str:
-    """The C definitions of what kernels_names.h and cuda/kernels.h declare about names."""
+    """The C definitions of the names and parameter counts declared in kernels_names.h and cuda/kernels.h."""
     names = ",\n".join(f'    "{kernel.name}"' for kernel in ALL)
     counts = ", ".join(str(len(kernel.params)) for kernel in ALL)
     return (

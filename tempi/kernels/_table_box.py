@@ -1,4 +1,4 @@
-"""Boxes with an offset table, scalar parameters: the table and up to two more axes.
+"""Boxes with an offset table and scalar parameters: the table and up to two more axes.
 
     packed side   |w0 w1|w2 w3|w4 w5| ...            consecutive threads, consecutive words
                      |      \\____________
@@ -7,8 +7,8 @@
 With runs of one length the table is any of the axes. With runs of different lengths it is axis 0,
 counted in words of all its runs together, and a thread finds the entry of its word (_lookup.py).
 
-Bound by the memory: the sectors of both sides and the table itself, 4 bytes an entry where offsets
-fit. With short runs every entry is a sector of its own: then by sectors a second.
+Bound by the memory: the sectors of both sides and the table, 4 bytes an entry if offsets fit. With short
+runs every entry is a sector of its own, and the rate of sectors is the bound.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 
 A block of 8 warps takes tiles of 32 x 32 words. First warp y reads rows y, y + 8, y + 16, y + 24 of
 the source, each a full line where words are 4 bytes; after the barrier it writes the columns as rows
-of the destination. Every sector of either side is touched once, which no order of plain copies does.
-Up to two axes more are walked by the tile's number.
+of the destination. Every sector of either side is touched once, which no order of plain copies achieves.
+The tile's number also selects the index on up to two more axes.
 
 Bound by the memory, at 4 and 8 bytes; at 1 and 2 bytes a row is less than a line.
 """

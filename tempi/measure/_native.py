@@ -130,7 +130,7 @@ def sequence(*calls: tuple[int, tuple[int, ...]]) -> Sequence:
     """Calls functions by their addresses, with integers and addresses as arguments."""
     made = (Call * len(calls))(*(Call(function, (c_size_t * ARGUMENTS)(*values)) for function, values in calls))
     found = Sequence(ctypes.addressof(made), len(calls))
-    found.kept = made  # alive as long as the structure that refers to it
+    found.owner = made  # alive as long as the structure that refers to it
     return found
 
 
@@ -169,7 +169,7 @@ def timer(library: ctypes.CDLL, op: str, argument: ctypes.Structure) -> Timer:
     function = ctypes.cast(getattr(library, op), c_void_p)
     address = ctypes.addressof(argument)
 
-    def run(loops: int, _kept: Any = argument) -> float:
+    def run(loops: int, _owner: Any = argument) -> float:
         return _checked(float(library.bench_time(function, address, loops)), op)
 
     return run
@@ -179,7 +179,7 @@ def waitall_timer(library: ctypes.CDLL, calls: Calls) -> Timer:
     """Seconds of n Waitalls alone, as a function of n."""
     address = ctypes.addressof(calls)
 
-    def run(loops: int, _kept: Any = calls) -> float:
+    def run(loops: int, _owner: Any = calls) -> float:
         return _checked(float(library.bench_waitall(address, loops)), "Waitall")
 
     return run

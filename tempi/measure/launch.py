@@ -145,7 +145,7 @@ def command(
     return [*line, *program]
 
 
-def tell(text: str) -> None:
+def report_error(text: str) -> None:
     """Reports why this rank ends the program: to the process that started it, or on stderr if it is out of reach."""
     path = os.environ.get(ERRORS)
     if path is not None and Path(path).is_file():  # missing on another machine
@@ -160,10 +160,10 @@ def stream(launcher: Launcher, line: Sequence[str]) -> Iterator[Record]:
 
     Raises `LaunchError` if it fails, with the reason that its ranks reported, otherwise with its exit status.
     """
-    with tempfile.NamedTemporaryFile("r", prefix="tempi-bench-") as told:
-        status = yield from _records(line, environment(launcher.path) | {ERRORS: told.name})
+    with tempfile.NamedTemporaryFile("r", prefix="tempi-bench-") as error_file:
+        status = yield from _records(line, environment(launcher.path) | {ERRORS: error_file.name})
         if status != 0:
-            raise LaunchError(told.read().strip() or f"exit status {status} from: {' '.join(line)}")
+            raise LaunchError(error_file.read().strip() or f"exit status {status} from: {' '.join(line)}")
 
 
 def _records(line: Sequence[str], variables: Mapping[str, str]) -> Generator[Record, None, int]:

@@ -12,14 +12,14 @@ from tempi import _engine
 from tempi.measure import worker
 from tempi.model import grid
 
-LOOKS = 6  # alternating; the last ones decide
+PROBES = 6  # alternating; the last ones decide
 
 
-def look(mpi: Any, comm: Any) -> str:
+def probe(mpi: Any, comm: Any) -> str:
     """The peer class of the other of two ranks, by rank 0's view. Collective; takes some 20 microseconds."""
     handle, other = worker.handle(mpi, comm), 1 - comm.rank
-    for _ in range(LOOKS):
-        _engine.check(_engine.lib.tempi_comm_look(handle, other), doing="looking at a rank")
+    for _ in range(PROBES):
+        _engine.check(_engine.lib.tempi_comm_probe_locality(handle, other), doing="probing the locality of a rank")
         comm.Barrier()
     out = _engine.ffi.new("int *")
     _engine.check(_engine.lib.tempi_comm_peer(handle, other, out), doing="the class of a rank")

@@ -87,8 +87,8 @@ def counter(name: str) -> int:
     raise WorkerError(f"the engine has no counter {name}")
 
 
-def cpu_level() -> str | None:
-    return _engine.text(_engine.lib.tempi_cpu_level())
+def isa_name() -> str | None:
+    return _engine.text(_engine.lib.tempi_isa_name())
 
 
 def arena(size: int) -> Bytes:
@@ -114,7 +114,7 @@ def mpi_version(mpi: Any) -> str:
 
 def describe(mpi: Any) -> dict[str, Any]:
     """The metadata in every record of this process."""
-    return {"mpi": mpi_version(mpi), "cpu_level": cpu_level(), "machine": machine()}
+    return {"mpi": mpi_version(mpi), "cpu_level": isa_name(), "machine": machine()}
 
 
 def emit(records: Iterator[Record], rank: int) -> None:
@@ -130,5 +130,5 @@ def emit(records: Iterator[Record], rank: int) -> None:
     except (WorkerError, NativeError, TempiError) as error:
         from mpi4py import MPI
 
-        launch.tell(f"rank {rank}: {error}")
+        launch.report_error(f"rank {rank}: {error}")
         MPI.COMM_WORLD.Abort(1)

@@ -25,18 +25,18 @@ class Way:
         return sum(seconds for _, seconds in self.parts)
 
 
-def ways(told: Prediction) -> tuple[Way, ...]:
+def ways(prediction: Prediction) -> tuple[Way, ...]:
     """Every method with a prediction, the library's first."""
-    parts = (("pack", told.pack), ("message", told.message), ("unpack", told.unpack))
+    parts = (("pack", prediction.pack), ("message", prediction.message), ("unpack", prediction.unpack))
     own = tuple((name, seconds) for name, seconds in parts if seconds > 0)
-    return Way(LIBRARY, ((LIBRARY, told.library),)), Way("tempi", own)
+    return Way(LIBRARY, ((LIBRARY, prediction.library),)), Way("tempi", own)
 
 
-def chosen(told: Prediction) -> str:
+def chosen(prediction: Prediction) -> str:
     """The name of the chosen method."""
-    return "tempi" if told.acts else LIBRARY
+    return "tempi" if prediction.acts else LIBRARY
 
 
-def by_name(told: Prediction) -> dict[str, Way]:
+def by_name(prediction: Prediction) -> dict[str, Way]:
     """`ways` as a mapping by name."""
-    return {way.name: way for way in ways(told)}
+    return {way.name: way for way in ways(prediction)}

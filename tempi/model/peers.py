@@ -18,6 +18,6 @@ PEERS = (
     Peer("self", "self", "to itself"),
     Peer("node", "same-node", "to a rank of the same node"),  # same LLC: their cores share a cache
     Peer("other", "other-node", "to another node"),
-    Peer("far", "same-node-far", "to a far rank of the same node"),
+    Peer("far", "same-node-far", "to a rank of the same node with another last-level cache"),
 )
 BY_WORD = {peer.word: peer for peer in PEERS}

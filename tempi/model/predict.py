@@ -85,15 +85,15 @@ class Model:
 
     def predict_device(
         self, layout: Any, size: int, operation: str = "send", peer: str = "node", *, packed: str = "pinned",
-        memory: str = "device", shifted: bool = False, contiguous: bool = False, aware: bool = False,
-        whole: int = 0, stretches: int = 0,
+        memory: str = "device", misaligned: bool = False, contiguous: bool = False, cuda_aware: bool = False,
+        whole: int = 0, segments: int = 0,
     ) -> DevicePrediction | None:  # fmt: skip
         """The prediction for device memory; None if the built-in rule decides. `packed`: memory of MPI_Pack's and
-        MPI_Unpack's packed bytes; `contiguous`: the layout has no gaps; `whole` and `stretches`: the bytes are part of
+        MPI_Unpack's packed bytes; `contiguous`: the layout has no gaps; `whole` and `segments`: the bytes are part of
         a message of several memories."""
         asked = _engine.ffi.new("tempi_device_message *")
-        asked.bytes, asked.shifted, asked.contiguous, asked.aware = size, shifted, contiguous, aware
-        asked.whole, asked.stretches, asked.packed = whole, stretches, PACKED.index(packed)
+        asked.bytes, asked.misaligned, asked.contiguous, asked.cuda_aware = size, misaligned, contiguous, cuda_aware
+        asked.whole, asked.segments, asked.packed = whole, segments, PACKED.index(packed)
         asked.operation, asked.peer = OPERATIONS.index(operation), grid.PEERS.index(peer)
         asked.memory = grid.MEMORIES.index(memory)
         out = _engine.ffi.new("tempi_device_prediction *")
@@ -109,6 +109,6 @@ class Model:
         )
 
 
-def rule_method(size: int, *, aware: bool, contiguous: bool = False) -> str:
+def rule_method(size: int, *, cuda_aware: bool, contiguous: bool = False) -> str:
     """The built-in rule's method for messages of device memory; `contiguous`: without gaps."""
-    return NAMES[_engine.lib.tempi_rule_method(size, contiguous, aware)]
+    return NAMES[_engine.lib.tempi_rule_method(size, contiguous, cuda_aware)]

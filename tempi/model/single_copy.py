@@ -71,8 +71,8 @@ def _mpich(tools: _Tools) -> str:
 
 def _vader(tools: _Tools) -> str | None:
     """Open MPI 4's answer; None for other libraries."""
-    told = tools.word("btl_vader_single_copy_mechanism")
-    return told if told is None or told in MECHANISMS else "none"
+    setting = tools.word("btl_vader_single_copy_mechanism")
+    return setting if setting is None or setting in MECHANISMS else "none"
 
 
 def _openmpi(tools: _Tools) -> str:

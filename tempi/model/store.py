@@ -98,7 +98,7 @@ class Machine:
 def machine(mpi_version: str) -> Machine:
     """This machine with the MPI library of that version string."""
     found = _engine.ffi.new("tempi_machine *")
-    _engine.check(_engine.lib.tempi_machine_describe(mpi_version.encode(), found), doing="looking at the machine")
+    _engine.check(_engine.lib.tempi_machine_describe(mpi_version.encode(), found), doing="describing the machine")
     cpu, mpi, version = (_engine.text(getattr(found, name)) or "" for name in ("cpu", "mpi", "tempi"))
     return Machine(cpu, int(found.cores), mpi, version)
 
@@ -286,7 +286,7 @@ def _parse(text: str) -> Calibration:
     first, _, body = text.partition("\n")
     header = json.loads(first)
     if not isinstance(header, dict) or "tempi_calibration" not in header:
-        raise ValueError("it is no calibration of tempi's")
+        raise ValueError("it is not a tempi calibration")
     if header["tempi_calibration"] != FORMAT:
         raise ValueError("it is of another version")
     if header["sha256"] != hashlib.sha256(body.encode()).hexdigest():
@@ -316,9 +316,9 @@ def read_all(path: str | os.PathLike[str]) -> list[Calibration]:
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
     except json.JSONDecodeError:
-        raise StoreError(f"{path}: it is no calibration of tempi's") from None
+        raise StoreError(f"{path}: it is not a tempi calibration") from None
     except UnicodeDecodeError:
-        raise StoreError(f"{path}: it is no calibration of tempi's") from None
+        raise StoreError(f"{path}: it is not a tempi calibration") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = str(error) if isinstance(error, ValueError) else "it is damaged"
         raise StoreError(f"{path}: {what}") from None

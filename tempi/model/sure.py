@@ -111,7 +111,7 @@ def _deviations(visits: Sequence[Floats]) -> Floats:
     return np.asarray((rows - np.median(rows, axis=1, keepdims=True)) * math.sqrt(n / (n - 1)))
 
 
-def _kept(deviations: Floats, usual: float) -> Floats:
+def _clipped(deviations: Floats, usual: float) -> Floats:
     """Clips deviations beyond `OUT` standard deviations, estimated by the median deviation of the point or of most
     points: they come from other work on the machine, which the tables ignore."""
     own = np.median(np.abs(deviations), axis=1, keepdims=True)
@@ -134,9 +134,9 @@ class _Draws:
         usual = float(np.median(np.concatenate(far))) if far else 0.0
         pool = np.zeros(1)
         for n, own in by_number.items():
-            kept = _kept(own, usual)
-            pool = np.concatenate([pool, kept.ravel()])
-            self._add([point for point, _ in by_visits[n]], kept, n)
+            clipped = _clipped(own, usual)
+            pool = np.concatenate([pool, clipped.ravel()])
+            self._add([point for point, _ in by_visits[n]], clipped, n)
         self._add_pooled([point for point, _ in by_visits.get(1, ())], pool)
 
     def _add(self, points: Sequence[store.Point], deviations: Floats, n: int) -> None:

@@ -147,20 +147,22 @@ class Field:
     sizes: tuple[int, ...]
     runs: tuple[int, ...]
     nodes: frozenset[tuple[int, int]]  # (size, run) that were measured
-    told: Mapping[tuple[int, int], predict.Prediction]  # by (size, run)
+    predictions: Mapping[tuple[int, int], predict.Prediction]  # by (size, run)
 
     @property
     def names(self) -> list[str]:
         """The methods that have predictions."""
-        return list(dict.fromkeys(way.name for told in self.told.values() for way in methods.ways(told)))
+        return list(
+            dict.fromkeys(way.name for prediction in self.predictions.values() for way in methods.ways(prediction))
+        )
 
     def winner(self, size: int, run: int) -> tuple[str, float] | None:
         """The method chosen there, and the next best one's time over its time; None: not predicted."""
-        told = self.told.get((size, run))
-        if told is None:
+        prediction = self.predictions.get((size, run))
+        if prediction is None:
             return None
-        times = {name: way.seconds for name, way in methods.by_name(told).items()}
-        name = methods.chosen(told)
+        times = {name: way.seconds for name, way in methods.by_name(prediction).items()}
+        name = methods.chosen(prediction)
         own = times.pop(name)
         return name, min(times.values(), default=own) / own
 
@@ -192,7 +194,7 @@ def fields_of(calibration: store.Calibration, *, quantity: str = "library_messag
                 continue  # too few runs were measured with this stride
             measured = [point for point in points if point.column in columns]
             made = _field(model, own.title, peer, measured)
-            if made.told:  # an interrupted calibration may lack parts
+            if made.predictions:  # an interrupted calibration may lack parts
                 yield made
 
 
@@ -203,16 +205,16 @@ def _field(model: predict.Model, title: str, peer: str, measured: list[store.Poi
     strides = {point.column.run: point.column.stride for point in measured}
     stepped = sorted({*_steps(runs[0], runs[-1]), *runs}) if len(runs) > 1 else runs
     along = sorted({*_steps(sizes[0], sizes[-1]), *sizes})
-    told = {}
+    predictions = {}
     for run in stepped:
         stride = strides.get(run) or _stride_for(first, run, strides)
         layout = parse(_example(grid.Column(first.family, run, stride))).canonical()
         for size in along:
             if size >= run and (found := model.predict(layout, size, "send", peer)) is not None:
-                told[size, run] = found
+                predictions[size, run] = found
     nodes = frozenset((point.size, point.column.run) for point in measured)
     text = f"{title} ({_stride_text(strides)})" if first.stride else title
-    return Field(text, peer, tuple(along), tuple(stepped), nodes, told)
+    return Field(text, peer, tuple(along), tuple(stepped), nodes, predictions)
 
 
 def _stride_for(first: grid.Column, run: int, strides: Mapping[int, int]) -> int:
@@ -240,10 +242,10 @@ def winners(*maps: Field) -> dict[str, tuple[float, float]]:
     their median factor."""
     found: dict[str, list[tuple[float, float]]] = {}
     for own in maps:
-        for place in own.told:
+        for place in own.predictions:
             won = own.winner(*place)
             if won is not None:
-                found.setdefault(won[0], []).append((won[1], 1 / len(own.told)))
+                found.setdefault(won[0], []).append((won[1], 1 / len(own.predictions)))
     made = {name: (sum(weight for _, weight in won) / len(maps), _middle(won)) for name, won in found.items()}
     return dict(sorted(made.items(), key=lambda each: -each[1][0]))
 

@@ -63,7 +63,7 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
         ),
         ("MPI", own.mpi),
         ("tempi", own.tempi),
-        ("measured", f"{found.about.get('when', 'at a time that is not told')}, {state}"),
+        ("measured", f"{found.about.get('when', 'at an unknown time')}, {state}"),
         ("peer classes", ", ".join(_PEERS.get(peer, peer) for peer in found.peers) or "none"),
         ("points", f"{len(found.points):,} of {total:,} samples; {shaky:,} not stable"),
         *_sureness(found),
@@ -73,18 +73,18 @@ def machine_rows(part: Part) -> list[tuple[str, str]]:
 
 
 def _sureness(found: Calibration) -> Iterator[tuple[str, str]]:
-    told = sure.verdict(found)
-    if told is not None:
-        yield "choices", f"{told.sure:,} of {told.choices:,} are sure; expected loss over all: {told.loss:.2%}"
+    verdict = sure.verdict(found)
+    if verdict is not None:
+        yield "choices", f"{verdict.sure:,} of {verdict.choices:,} are sure; expected loss over all: {verdict.loss:.2%}"
 
 
 def about(part: Part) -> str:
     body = page.paragraph(part.warning, "note") if part.warning else ""
     body += page.table(("", "what the tables were measured on"), machine_rows(part), words=2)
     found = part.calibration
-    told = sure.verdict(found)
-    if told is not None and not told.good:
-        text = f"Choices cost an expected {told.loss:.1%} more than the best ones, as far as the samples can tell. "
+    verdict = sure.verdict(found)
+    if verdict is not None and not verdict.good:
+        text = f"Choices cost an expected {verdict.loss:.1%} more than the best ones, as far as the samples can tell. "
         body += page.paragraph(text + "Calibrate again when the machine is quiet, or for longer.", "note")
     return body + page.bullets(_in_short(part))
 
@@ -95,7 +95,7 @@ def _in_short(part: Part) -> Iterator[str]:
         maps = [each for each in part.fields if each.peer == peer]
         texts = [
             f"{name} is chosen on {100 * share:.0f}% of the maps below ({max(1.0, factor):.2f} times as fast as the "
-            "next way in the median)"
+            "next method in the median)"
             for name, (share, factor) in survey.winners(*maps).items()
         ]
         if texts:
@@ -108,9 +108,9 @@ def _in_short(part: Part) -> Iterator[str]:
 def choices(part: Part, gallery: figures.Gallery) -> str:
     """A picture and a table for each peer class."""
     body = page.paragraph(
-        "What the engine predicts from the tables and would choose, for a message of each packed size and run. "
-        "Dots are the points that were measured; all else is interpolated between them. What tempi would win by less "
-        "than its margin of 3% is left to the library."
+        "Predictions of the engine from the tables, and its choice, for a message of each packed size and run. "
+        "Dots are measured points; all else is interpolated. A message for which tempi is less than 3% faster is left "
+        "to the library."
     )
     for peer in part.calibration.peers:
         maps = [each for each in part.fields if each.peer == peer]
@@ -119,9 +119,9 @@ def choices(part: Part, gallery: figures.Gallery) -> str:
             continue
         where = _PEERS.get(peer, peer)
         png = gallery.png(f"choice-{peer}", figures.winners(maps, part.palette))
-        caption = "Colour: the way that is chosen; its strength: by what factor it is faster than the next best way. "
+        caption = "Colour: the chosen method; strength: the factor by which it is faster than the next best one. "
         body += f"<h3>A message {where}</h3>\n"
-        body += page.picture(png, f"Maps of the chosen way by packed size and run, {where}", caption)
+        body += page.picture(png, f"Maps of the chosen method by packed size and run, {where}", caption)
         rows = [row for each in maps for row in _choice_rows(each)]
         head = ("shapes", "run", "packed size", "chosen", "times as fast as the next")
         body += page.details("The same as a table, at the points that were measured", page.table(head, rows, words=4))
@@ -160,7 +160,7 @@ def _slice(own: Slice, gallery: figures.Gallery) -> str:
     curves = gallery.png(f"curves-{name}", figures.curves(own))
     text = "Small dots: raw samples; ring: median; cross: median of a point that is not stable; line: what the tables "
     text += (
-        "say. Below: how far samples and medians are off the line. Along the size tables never fall, which can part "
+        "say. Below: deviation of samples and medians from the line. Along the size tables never decrease, so line and "
     )
     text += "line and median too."
     numbers = page.table(_head(own), _rows(own), words=2)

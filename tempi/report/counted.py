@@ -57,7 +57,7 @@ def _totals(data: Any) -> dict[str, int]:
 
 def _of_json(name: str, data: Any) -> Statistics:
     if not isinstance(data, dict) or "tempi_statistics" not in data:
-        raise ValueError("it has no statistics of tempi's")
+        raise ValueError("it contains no tempi statistics")
     if data["tempi_statistics"] != FORMAT:
         raise ValueError("it is of another version")
     known = ("tempi_statistics", "ranks", "sum", "most", "fallback_functions")
@@ -72,7 +72,7 @@ def _of_text(name: str, text: str) -> Statistics:
     """Finds the output of TEMPI_STATS=1 anywhere in a program's output."""
     ranks = _RANKS.findall(text)
     if not ranks:
-        raise ValueError("it has no statistics of tempi's")
+        raise ValueError("it contains no tempi statistics")
     chosen = _CHOSEN.findall(text)
     last = text[text.rindex(f"tempi: over {ranks[-1]} ranks:") :]
     total = renamed({counter: int(value) for value, counter in _PRINTED.findall(last)})
@@ -102,7 +102,7 @@ def _help() -> dict[str, str]:
 def _draw(axis: Axes, found: Statistics) -> None:
     """Calls that tempi handled, and those that it left to the library by reason."""
     names = [name for name in found.sum if name in _CARRIED or name.startswith("fallback_")]
-    told = _help()
+    texts = _help()
     for row, name in enumerate(names):
         value = found.sum[name]
         ours = name in _CARRIED
@@ -110,7 +110,7 @@ def _draw(axis: Axes, found: Statistics) -> None:
             row, value, color=_OURS if ours else _THEIRS, hatch="" if ours else "///", edgecolor="white", height=0.7
         )
         axis.text(value, row, f" {value:,}", va="center", fontsize=9)
-    axis.set_yticks(range(len(names)), [told.get(name, name) for name in names], fontsize=8.5)
+    axis.set_yticks(range(len(names)), [texts.get(name, name) for name in names], fontsize=8.5)
     axis.set(xscale="log", xlim=(0.7, 4 * max(found.sum[name] for name in names)), ylim=(len(names) - 0.4, -0.6))
     axis.set_xlabel("calls, all ranks together (logarithmic)")
     axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
@@ -132,7 +132,7 @@ def _more(name: str, value: Any) -> Iterator[str]:
 
 def section(found: Statistics, gallery: figures.Gallery) -> str:
     """A picture, all counters with their meaning, and the other fields."""
-    told = _help()
+    texts = _help()
     model = found.more.get("tables")
     head = f"{found.name}: {found.ranks} ranks"
     head += f", {found.more['mpi'].splitlines()[0]}" if isinstance(found.more.get("mpi"), str) else ""
@@ -141,11 +141,11 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
         count = sum(name in _CARRIED or name.startswith("fallback_") for name in found.sum)
         figure = figures.blank(0.9 + 0.34 * count, 10.0)
         _draw(figure.subplots(), found)
-        caption = "Plain bars: what tempi carried; hatched ones: what it left to the library, and why."
+        caption = "Plain bars: calls that tempi carried; hatched bars: calls left to the library, by reason."
         body += page.picture(gallery.png("statistics", figure), "Calls that tempi carried and left", caption)
     most = bool(found.most)
     rows = [
-        (name, told.get(name, ""), f"{value:,}", *([f"{found.most.get(name, 0):,}"] if most else []))
+        (name, texts.get(name, ""), f"{value:,}", *([f"{found.most.get(name, 0):,}"] if most else []))
         for name, value in found.sum.items()
     ]
     columns = ("counter", "meaning", "all ranks", *(["most of one rank"] if most else []))

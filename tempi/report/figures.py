@@ -140,5 +140,5 @@ def winners(found: Sequence[Field], palette: Mapping[str, str]) -> Figure:
             plot.draw_winners(figure.add_subplot(parts[number, place]), field, palette)
     plot.draw_key(figure.add_subplot(parts[len(rows), :]), palette)
     figure.supxlabel("packed size of the message", fontsize=9)
-    figure.supylabel("run: bytes that lie together", fontsize=9)
+    figure.supylabel("run: contiguous bytes", fontsize=9)
     return figure

@@ -47,10 +47,10 @@ def _by_op(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def draw_predicted(axis: Axes, own: Sequence[Row], title: str) -> None:
     """Predicted over measured time, a point for each case and method; the band is 20% to both sides."""
-    told = [row for row in own if row.predicted is not None]
+    rows = [row for row in own if row.predicted is not None]
     palette = plot.colours(method for row in own for method in row.seconds)
     for (method, colour), marker in zip(palette.items(), "o^sDvP*", strict=False):
-        kept = [row for row in told if row.predicted and method in row.predicted]
+        kept = [row for row in rows if row.predicted and method in row.predicted]
         predicted = [row.predicted[method] for row in kept if row.predicted]
         look: dict[str, Any] = {
             "marker": marker,
@@ -61,7 +61,7 @@ def draw_predicted(axis: Axes, own: Sequence[Row], title: str) -> None:
             "label": method,
         }
         axis.scatter([row.seconds[method] for row in kept], predicted, **look)
-    low, high = _limits([value for row in told for value in (*row.seconds.values(), *(row.predicted or {}).values())])
+    low, high = _limits([value for row in rows for value in (*row.seconds.values(), *(row.predicted or {}).values())])
     line = np.array([low, high])
     axis.fill_between(line, line / 1.2, line * 1.2, color="#dddddd", zorder=0)
     axis.plot(line, line, color="black", linewidth=0.8, zorder=1)
@@ -118,15 +118,15 @@ def _choices(found: Sequence[Record], gallery: figures.Gallery) -> str:
     if not rows:
         return page.paragraph("No case was measured often enough.", "quiet")
     caption = (
-        "Above: predicted against measured time; a point on the line is a right prediction, the grey band is 20% to "
-        "both sides. Below: the time of the chosen way over the best one's, from the best case to the worst; the "
-        "perfect chooser, which knows half of the samples, is the floor that noise sets."
+        "Above: predicted against measured time; a point on the line is an exact prediction, the grey band is 20% to "
+        "both sides. Below: the time of the chosen method over that of the best, from the best case to the worst; the "
+        "perfect chooser, which knows half of the samples, shows the floor set by noise."
     )
     body = page.picture(
         gallery.png("choices-judged", _judged(rows)), "Predicted and measured times; chosen over best", caption
     )
     body += page.table(("operation", "chooser", *_SCORE), _score_rows(rows), "Chosen over best", words=2)
-    body += page.bullets([*suite_model.errors(rows), *suite_model.strangers(found)])
+    body += page.bullets([*suite_model.errors(rows), *suite_model.uncalibrated(found)])
     worst = sorted(rows, key=lambda row: row.regret("model"), reverse=True)
     methods = list(dict.fromkeys(method for row in rows for method in row.seconds))
     head = (
@@ -147,9 +147,9 @@ _SCORE = ("cases", "geometric mean", "95th percentile", "worst", "over the libra
 def _score_rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     for op, own in _by_op(rows).items():
         for chooser in suite_model.CHOOSERS:
-            told = suite_model.score(own, chooser)
-            numbers = (f"{told.mean:.3f}", f"{told.high:.2f}", f"{told.worst:.2f}", f"{told.slowdown:.3f}")
-            yield op, suite_model.TEXTS[chooser], str(told.cases), *numbers
+            score = suite_model.score(own, chooser)
+            numbers = (f"{score.mean:.3f}", f"{score.high:.2f}", f"{score.worst:.2f}", f"{score.slowdown:.3f}")
+            yield op, suite_model.TEXTS[chooser], str(score.cases), *numbers
 
 
 def _case_rows(rows: Iterable[Row], methods: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -270,9 +270,7 @@ def section(name: str, found: Sequence[Record], gallery: figures.Gallery) -> str
     body = page.paragraph(f"{name}: {_stamp(found)}", "quiet")
     kept = [record for record in found if not _emulated(record)]
     if len(kept) < len(found):
-        text = (
-            f"{len(found) - len(kept)} records are of CUDA on the CPU, a test device, which has no times to be shown."
-        )
+        text = f"{len(found) - len(kept)} records are of CUDA on the CPU, a test device without meaningful times."
         body += page.paragraph(text, "note")
     for bench in dict.fromkeys(record.bench for record in kept):
         own = [record for record in kept if record.bench == bench]
@@ -283,8 +281,8 @@ def section(name: str, found: Sequence[Record], gallery: figures.Gallery) -> str
         else:
             for op in dict.fromkeys(record.op for record in own):
                 body += _suite(bench, op, [record for record in own if record.op == op], gallery)
-    told = suite.refusals(kept)
-    return body + (page.details("What was not timed, and why", page.bullets(told)) if told else "")
+    refused = suite.refusals(kept)
+    return body + (page.details("Not timed, with reasons", page.bullets(refused)) if refused else "")
 
 
 def objects(name: str, found: Sequence[Record]) -> Iterator[Mapping[str, object]]:

@@ -1,4 +1,4 @@
-"""Numba's own arrays, where numba-cuda is installed: it takes the emulated driver for libcuda.so.1."""
+"""Numba's own arrays, if numba-cuda is installed: it uses the emulated driver as libcuda.so.1."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def shaped(where: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_what_cannot_be_is_refused_by_rule(where: str) -> None:
+def test_impossible_packs_are_refused_by_rule(where: str) -> None:
     array, five, twenty = (put(np.zeros(shape), where) for shape in ((4, 6), (5,), (20,)))
     refused(lambda: tempi.pack(array[:, 0], five), "out has 40 bytes and the array 32")
     refused(lambda: tempi.pack(array[:, 0], array[:, 1]), r"out is not contiguous .*\(48,\) bytes")
@@ -139,7 +139,7 @@ def test_what_cannot_be_is_refused_by_rule(where: str) -> None:
     refused(lambda: tempi.unpack(twenty, still), r"axis 0 \(5 entries, 0 bytes apart\)")
 
 
-def test_what_is_no_array_is_refused() -> None:
+def test_an_object_that_is_no_array_is_refused() -> None:
     for wrong in ([1, 2], b"bytes", object(), None):
         refused(lambda wrong=wrong: tempi.pack(wrong), "it is no NumPy array and offers neither")
     refused(lambda: tempi.pack(np.array([object()])), "Python objects")
@@ -155,13 +155,13 @@ USE = "import sys, numpy, tempi; tempi.pack(numpy.zeros((3, 4))[:, 1])"
 
 
 @needs_device
-def test_what_claims_to_be_cuda_memory_and_is_not_is_refused() -> None:
+def test_host_memory_that_claims_to_be_cuda_memory_is_refused() -> None:
     host = np.zeros((4, 3))
     claim = Interface(on_device(host)[:, 1], data=(host.ctypes.data, False))
     refused(lambda: tempi.pack(claim, np.zeros(4)), "says that it is in CUDA memory, but the CUDA driver does not")
 
 
-def test_no_mpi_comes_with_it() -> None:
+def test_packing_loads_no_mpi() -> None:
     code = f"{USE}; print('mpi4py' in sys.modules, tempi.stats().abi)"
     environment = {**os.environ, "LD_PRELOAD": "", "TEMPI_LIBRARY": _engine.library_path()}
     command = [sys.executable, "-P", "-c", code]
@@ -358,7 +358,7 @@ CALLS = ["cuLaunchKernel", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"
 @needs_device
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_call_that_fails_once_is_made_good_or_an_error(call: str, nth: int) -> None:
+def test_a_call_that_fails_once_is_retried_or_an_error(call: str, nth: int) -> None:
     host = np.arange(64 * 3.0).reshape(64, 3)
     array, out, back = on_device(host), on_device(np.zeros(64)), on_device(np.zeros((64, 3)))
     library = driver()

@@ -1,4 +1,4 @@
-"""Adaptive sampling, and the saved part of an interrupted calibration; with made-up times."""
+"""Adaptive sampling, and the saved part of an interrupted calibration; with artificial times."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_the_budget_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         now += 1.0
         return (loops * STEADY * (1 + next(draws) * 7919 % 13),)
 
-    looked = 2  # calls to find out how long one takes
-    budget = looked + samples.LEAST + 2 * adaptive.ROUND - 0.5
+    first_calls = 2  # to estimate the duration of one call
+    budget = first_calls + samples.LEAST + 2 * adaptive.ROUND - 0.5
     assert len(adaptive.measure({"a": unsteady}, budget)["a"]) == samples.LEAST + 2 * adaptive.ROUND
     assert len(adaptive.measure({"a": unsteady}, 3.5)["a"]) == adaptive.FEWEST + 1  # slow beyond it
 
 
-def test_a_later_visit_to_what_is_slow_takes_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_round_of_a_slow_subject_takes_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(adaptive.time, "monotonic", lambda: now)
 
@@ -74,7 +74,7 @@ def test_a_later_visit_to_what_is_slow_takes_one_sample(monkeypatch: pytest.Monk
     assert turns.fewest == adaptive.FEWEST + 6
 
 
-def test_what_is_steady_is_settled_after_some_visits() -> None:
+def test_a_steady_subject_is_settled_after_some_rounds() -> None:
     turns = adaptive.Turns({"a": steady, "b": steady})
     for _ in range(samples.LEAST):
         assert not turns.settled()
@@ -110,7 +110,7 @@ def test_a_class_that_ranks_were_in_now_and_then_makes_no_tables() -> None:
     assert calibrate.covered(most + elsewhere) == (*most, *elsewhere)
 
 
-def test_all_ranks_take_the_word_of_one() -> None:
+def test_all_ranks_follow_the_decision_of_one() -> None:
     said: list[float] = []
 
     def agree(value: float) -> float:
@@ -238,7 +238,7 @@ def test_without_a_device_that_works_the_host_is_whole(cache: Path) -> None:
     assert host.about["complete"] is True
 
 
-def test_nothing_is_saved_of_nothing(cache: Path) -> None:
+def test_an_empty_calibration_is_not_saved(cache: Path) -> None:
     collected = calibrate.Collected()
     assert calibrate.watch([start(1)], collected, 10.0, quiet())
     assert collected.save() is None

@@ -94,7 +94,7 @@ def python(environment: dict[str, str], *arguments: str, limit: float = 200.0) -
     return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=limit)
 
 
-def test_the_timing_takes_times(emulated: dict[str, str], tmp_path: Path, compiler: str) -> None:
+def test_the_timing_records_seconds(emulated: dict[str, str], tmp_path: Path, compiler: str) -> None:
     done = python(emulated, str(HERE / "gpu_pretend.py"), str(tmp_path))
     assert done.returncode == 0, done.stderr
     found = list(records.parse_lines(done.stdout.splitlines(), "pretend"))
@@ -178,7 +178,7 @@ def test_a_wrong_answer_is_refused_and_reported(broken: Callable[[str], dict[str
     assert any("refused" in record.meta for record in found)
 
 
-def test_no_gpu_is_told_at_once(tmp_path: Path) -> None:
+def test_a_missing_gpu_is_reported_at_once(tmp_path: Path) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("there is a GPU here")
     environment = {name: value for name, value in os.environ.items() if name != "TEMPI_CUDA_DRIVER"}
@@ -189,7 +189,7 @@ def test_no_gpu_is_told_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_part_is_told(emulated: dict[str, str], tmp_path: Path) -> None:
+def test_an_unknown_part_is_reported(emulated: dict[str, str], tmp_path: Path) -> None:
     done = bench(emulated, tmp_path, "--part", "moon")
     assert done.returncode == 2
     assert "--part moon: choose one of rates, kernels, launches, messages, halo" in done.stderr

@@ -215,7 +215,7 @@ def test_the_page_refuses_an_emulated_device(tmp_path: Path) -> None:
         gpu_page.text([written(tmp_path, found)])
 
 
-def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(records.RecordError, match="no records"):
         gpu_page.text([tmp_path])
 

@@ -22,7 +22,7 @@ class Outcome:
     status: int
     out: str
     err: str
-    told: str  # why it aborted
+    reported: str  # why it aborted
 
     @property
     def records(self) -> list[Record]:
@@ -47,10 +47,10 @@ class Program:
     ) -> Outcome:
         arguments: Sequence[str] = [*(["--json", "-"] if json else []), *options]
         line = launch.command(self.launcher, ranks, [self.path, *arguments], variables)
-        with tempfile.NamedTemporaryFile("r") as told:
-            environment = launch.environment(self.launcher.path) | {launch.ERRORS: told.name}
+        with tempfile.NamedTemporaryFile("r") as reported:
+            environment = launch.environment(self.launcher.path) | {launch.ERRORS: reported.name}
             done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment)
-            return Outcome(done.returncode, done.stdout, done.stderr, told.read())
+            return Outcome(done.returncode, done.stdout, done.stderr, reported.read())
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_with_json_in_a_file_it_prints_the_table_as_well(program: Program, tmp_p
         (("--what",), "usage: halo"),
     ],
 )
-def test_wrong_options_are_told_once(program: Program, options: tuple[str, ...], complaint: str) -> None:
+def test_wrong_options_are_reported_once(program: Program, options: tuple[str, ...], complaint: str) -> None:
     done = program(2, *options)
     assert done.status == 2
     assert done.err.count(complaint) == 1
@@ -173,7 +173,7 @@ def test_the_program_is_compiled_once(program: Program, tmp_path: Path, monkeypa
     assert os.access(first, os.X_OK)
 
 
-def test_a_broken_compiler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_compiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPI_CACHE_DIR", str(tmp_path))
     mpicc = tmp_path / "mpicc"
     mpicc.write_text("#!/bin/sh\necho 'no such header' >&2\nexit 1\n", encoding="utf-8")
@@ -247,12 +247,12 @@ def test_an_emulated_device_is_never_timed(program: Program) -> None:
     assert done.status == 0, done.err
     assert {record.op for record in done.records} == {"check"}
     assert not any(record.seconds for record in done.records)
-    told = program(1, *arguments, variables=_preload(**EMULATED), json=False).out
-    assert "EMULATED DEVICE" in told
-    assert "no subject library: this MPI does not take device addresses" in told
+    output = program(1, *arguments, variables=_preload(**EMULATED), json=False).out
+    assert "EMULATED DEVICE" in output
+    assert "no subject library: this MPI is not CUDA-aware" in output
 
 
-def test_device_memory_without_a_device_is_told(program: Program) -> None:
+def test_device_memory_without_a_device_is_reported(program: Program) -> None:
     done = program(1, *SMALL, "--memory", "device", variables=EMULATED)
     assert done.status != 0
-    assert "no device memory: TEMPI_CUDA_DRIVER=emulated: the emulated device is found beside tempi" in done.told
+    assert "no device memory: TEMPI_CUDA_DRIVER=emulated: the emulated device is found beside tempi" in done.reported

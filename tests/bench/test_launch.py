@@ -33,7 +33,7 @@ def test_a_launcher_is_known_by_its_version(tmp_path: Path, version: str, kind: 
     assert launch.find_launcher(mpirun) == launch.Launcher(mpirun, kind)
 
 
-def test_a_wrong_path_is_told(tmp_path: Path) -> None:
+def test_a_wrong_path_is_reported(tmp_path: Path) -> None:
     with pytest.raises(launch.LaunchError, match=r"--mpirun /nowhere/mpirun: no such program"):
         launch.find_launcher("/nowhere/mpirun")
 
@@ -62,7 +62,7 @@ def test_variables_are_set_behind_the_launcher() -> None:
     assert line == ["mpirun", "-n", "2", "env", "LD_PRELOAD=/t.so", "./a"]
 
 
-def test_open_mpi_is_told_of_too_many_ranks_only() -> None:
+def test_open_mpi_is_allowed_to_oversubscribe_only_if_needed() -> None:
     mpirun, enough = launch.Launcher("mpirun", "openmpi"), launch.cores()
     assert "--oversubscribe" not in launch.command(mpirun, enough, ["./a"])
     assert "--oversubscribe" in launch.command(mpirun, enough + 1, ["./a"])
@@ -75,28 +75,28 @@ def test_records_are_read_and_the_rest_is_shown(tmp_path: Path, capfd: pytest.Ca
     assert capfd.readouterr().err == "hello\n{not a record\n"
 
 
-def test_a_failure_is_told_with_its_command(tmp_path: Path) -> None:
+def test_a_failure_is_reported_with_its_command(tmp_path: Path) -> None:
     mpirun = script(tmp_path / "mpirun", "exit 3")
     with pytest.raises(launch.LaunchError, match=f"exit status 3 from: {mpirun} -n 1"):
         list(launch.stream(launch.Launcher(mpirun, "mpich"), [mpirun, "-n", "1"]))
 
 
-def test_what_a_rank_tells_of_its_end_is_the_error(tmp_path: Path) -> None:
+def test_the_reason_that_a_rank_reports_is_the_error(tmp_path: Path) -> None:
     mpirun = script(tmp_path / "mpirun", f'echo "${launch.ERRORS}" >&2; echo "no card" >> "${launch.ERRORS}"; exit 1')
     with pytest.raises(launch.LaunchError, match=r"\Ano card\Z"):
         list(launch.stream(launch.Launcher(mpirun, "mpich"), [mpirun]))
 
 
-def test_a_rank_tells_those_who_started_it_or_else_stderr(
+def test_a_rank_reports_to_its_starter_or_else_to_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for text in ("by hand", "from afar"):
-        launch.tell(text)
+        launch.report_error(text)
         assert capfd.readouterr().err == f"tempi bench: {text}\n"
         monkeypatch.setenv(launch.ERRORS, str(tmp_path / "of another machine"))
     (tmp_path / "errors").write_text("first\n")
     monkeypatch.setenv(launch.ERRORS, str(tmp_path / "errors"))
-    launch.tell("second")
+    launch.report_error("second")
     assert (tmp_path / "errors").read_text() == "first\nsecond\n"
     assert not launch.ERRORS.startswith("TEMPI_")  # the engine would warn of a variable that it does not know
     assert not capfd.readouterr().err
@@ -111,7 +111,7 @@ def test_a_rank_knows_that_it_is_one(monkeypatch: pytest.MonkeyPatch, name: str)
     assert launch.under_launcher()
 
 
-def test_open_mpi_from_a_wheel_is_told_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_mpi_from_a_wheel_gets_its_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPAL_PREFIX", raising=False)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     (tmp_path / "bin").mkdir()

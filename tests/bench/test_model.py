@@ -17,8 +17,8 @@ from tempi.model import grid
 def pair(
     library: list[float], tempi: list[float], *, model: bool, rule: bool, case: str = "c", predicted: bool = True
 ) -> list[Record]:
-    told = {"library": 2e-6, "tempi": 1e-6} if predicted else None
-    meta = {"model": model, "rule": rule, "predicted": told}
+    prediction = {"library": 2e-6, "tempi": 1e-6} if predicted else None
+    meta = {"model": model, "rule": rule, "predicted": prediction}
     both = {"library": library, "tempi": tempi}
     return [Record("model", case, "one way", name, 64, tuple(taken), meta) for name, taken in both.items()]
 
@@ -51,7 +51,7 @@ def test_a_case_without_one_method_is_left_out() -> None:
     assert suite_model.rows(pair([2e-6] * 8, [], model=True, rule=True)) == []
 
 
-def test_what_is_shown_names_every_chooser() -> None:
+def test_the_output_names_every_chooser() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     found = pair([2e-6] * 8, [1e-6] * 8, model=True, rule=False)
     assert len(suite_model.show(console, found)) == 1
@@ -73,12 +73,12 @@ def test_all_operations_are_scored_together_as_well() -> None:
     assert any(line.startswith("all: predictions off by ") and "of 4 cases" in line for line in lines)
 
 
-def test_ranks_that_the_tables_do_not_know_are_told() -> None:
+def test_a_peer_class_without_tables_is_reported() -> None:
     near = [one.with_meta(peer="node", calibrated=["self", "far"]) for one in pair([1.0], [1.0], model=True, rule=True)]
-    (line,) = suite_model.strangers(near)
-    assert line.startswith("one way: the ranks were near, and the tables are of far ones")
-    assert suite_model.strangers([one.with_meta(calibrated=["node"]) for one in near]) == []
-    assert suite_model.strangers([one.with_meta(calibrated=[]) for one in near]) == []
+    (line,) = suite_model.uncalibrated(near)
+    assert line.startswith("one way: the ranks were on the same LLC, but the tables are of ranks on another LLC")
+    assert suite_model.uncalibrated([one.with_meta(calibrated=["node"]) for one in near]) == []
+    assert suite_model.uncalibrated([one.with_meta(calibrated=[]) for one in near]) == []
 
 
 @pytest.mark.parametrize("quick", [True, False])

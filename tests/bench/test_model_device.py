@@ -50,7 +50,7 @@ def test_a_case_without_the_models_time_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("emulated", [False, True])
-def test_what_is_shown_of_the_emulator_says_so_everywhere(emulated: bool) -> None:
+def test_all_output_about_the_emulator_says_so(emulated: bool) -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     assert len(suite_model_device.show(console, made(emulated=emulated))) == 1
     text = console.export_text()
@@ -73,7 +73,7 @@ def test_packs_of_a_shape_are_rows_beside_its_messages() -> None:
     assert [row.case for row in suite_model_device.rows([*made(), *packs])] == ["c", "c, MPI_Pack of device memory"]
 
 
-def test_what_would_take_the_library_long_is_not_measured() -> None:
+def test_a_size_that_would_take_the_library_long_is_not_measured() -> None:
     ends: Any = SimpleNamespace(largest={})
     column, slow = grid.device_columns(True)[0], device_points.SLOW
     jobs = [Job(column, size, None) for size in (1024, 4096, 65536)]

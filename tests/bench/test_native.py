@@ -173,7 +173,7 @@ def test_pack_and_unpack_are_called_as_mpi_declares_them(native: ctypes.CDLL) ->
     assert calls == [(100, 3, 2**40 + 5, 200, 64, 0, 7)] * 2 + [(200, 3, 2**40 + 5, 100, 64, 0, 7)] * 2
 
 
-def test_a_failing_call_is_told(native: ctypes.CDLL) -> None:
+def test_a_failing_call_is_reported(native: ctypes.CDLL) -> None:
     failing = PACK(lambda *_: 15)
     transfer = _native.Transfer(function=address(failing), bytes=8, count=1)
     with pytest.raises(_native.NativeError, match="bench_mpi_pack failed with code 15"):
@@ -288,7 +288,7 @@ def test_a_program_is_started_in_its_environment(native: ctypes.CDLL) -> None:
         _native.spawn_timer(native, "/bin/false", {})(1)
 
 
-def test_a_missing_library_is_told_by_path() -> None:
+def test_a_missing_library_is_reported_by_path() -> None:
     from pathlib import Path
 
     with pytest.raises(_native.NativeError, match=r"/nowhere/libtempi-bench\.so: no such file"):

@@ -53,17 +53,17 @@ def test_the_budget_gives_the_number_of_samples() -> None:
 
 def test_ranks_agree_on_loops_and_samples() -> None:
     """A slower rank uses rank 0's plan; otherwise the two would wait for each other forever."""
-    told: list[float] = []
+    broadcast: list[float] = []
 
     def first(value: float) -> float:
-        told.append(value)
+        broadcast.append(value)
         return value
 
     plan = sampling.make_plan([FakeTimer("a", 1e-6, [])], 0.01, first)
-    replies = iter(told)
+    replies = iter(broadcast)
     other = sampling.make_plan([FakeTimer("a", 9e-6, [])], 0.01, lambda _: next(replies))
     assert other == plan
 
 
-def test_nobody_gives_nothing() -> None:
+def test_no_subjects_give_no_samples() -> None:
     assert sampling.sample([], 1.0) == []

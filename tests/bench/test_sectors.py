@@ -97,7 +97,7 @@ def test_a_gigabyte_of_single_bytes_is_counted_at_once() -> None:
     assert sectors.touched(dense).sectors == 1 << 26
 
 
-def test_what_cannot_be_counted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layout_of_too_many_irregular_runs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sectors, "MOST_RUNS", 10)
     with pytest.raises(ValueError, match="too many"):
         sectors.touched(layout_of("indexed_block(1, [{}], INT)".format(",".join(str(3 * i * i) for i in range(20)))))

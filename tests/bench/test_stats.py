@@ -51,7 +51,7 @@ def test_a_difference_needs_samples_taken_in_turns() -> None:
         stats.difference([1.0], [1.0, 2.0])
 
 
-def test_nothing_has_no_median() -> None:
+def test_no_values_have_no_median() -> None:
     with pytest.raises(ValueError, match="no samples"):
         stats.median([])
     with pytest.raises(ValueError, match="no samples"):
@@ -63,7 +63,7 @@ def test_geometric_mean() -> None:
     assert math.isnan(stats.geometric_mean([]))
 
 
-def test_instability_is_told() -> None:
+def test_instability_is_reported() -> None:
     assert stats.stability_warning([1.0] * 9) is None
     assert stats.stability_warning([1.0] * 3) == "only 3 samples"
     warning = stats.stability_warning([1.0, 1.0, 2.0, 2.0, 1.0, 2.0, 1.5])

@@ -151,7 +151,7 @@ def halo_records(make: Make, tempi: float, counters: dict[str, int] | None = Non
     return found
 
 
-def test_halo_tells_what_was_accelerated(make_record: Make) -> None:
+def test_halo_reports_what_was_accelerated(make_record: Make) -> None:
     counters = {"sends": 156, "recvs": 156, "runs": 123456, "fallback_rule": 4}
     text = printed(suite_halo.show, halo_records(make_record, 1e-3, counters))
     assert "156 sends, 156 receives (123,456 separate copies); 4 left to the library" in text
@@ -164,12 +164,12 @@ def test_halo_shows_a_slowdown(make_record: Make) -> None:
     assert rows["tempi"].speedup.value == pytest.approx(0.5)
 
 
-def test_halo_says_when_tempi_was_not_there(make_record: Make) -> None:
+def test_halo_says_if_tempi_did_not_act(make_record: Make) -> None:
     found = [record for record in halo_records(make_record, 1e-3) if record.subject != "tempi"]
-    assert "tempi did not take part" in printed(suite_halo.show, found)
+    assert "tempi did not act" in printed(suite_halo.show, found)
 
 
-def test_unstable_figures_are_told(make_record: Make) -> None:
+def test_unstable_results_are_reported(make_record: Make) -> None:
     found = halo_records(make_record, 1e-3)
     shaky = [1e-3, 2e-3, 1e-3, 2e-3, 1e-3, 2e-3]
     found = [record for record in found if (record.subject, record.op) != ("hand", "exchange")]

@@ -126,16 +126,16 @@ def methods() -> dict[str, int]:
 
 def main() -> None:
     datatype = MPI.BYTE.Create_vector(BLOCKS, RUN, STRIDE).Commit()
-    told: dict[str, dict[str, int]] = {}
+    counted: dict[str, dict[str, int]] = {}
     for name, case in CASES.items():
         for again in (False, True):  # first choice, then the cached one
             before = methods()
             case(datatype)
             found = {method: n - before[method] for method, n in methods().items() if n > before[method]}
-            assert not again or found == told[name], (name, found)
-            told[name] = found
+            assert not again or found == counted[name], (name, found)
+            counted[name] = found
     datatype.Free()
-    lines = COMM.gather(json.dumps(told))
+    lines = COMM.gather(json.dumps(counted))
     sys.stdout.write("".join(f"{line}\n" for line in lines or ()))
 
 

@@ -1,5 +1,5 @@
-"""Ranks on one or two hosts: the location of the others as seen by each, and messages of a derived datatype between
-all of them. Rank 0 prints every rank's results as JSON. Started by test_two_hosts.py as
+"""Ranks on one or two hosts: the peer classes as seen by each rank, and messages of a derived datatype between all
+of them. Rank 0 prints every rank's results as JSON. Started by test_two_hosts.py as
 
     host_ranks.py world      with MPI_COMM_WORLD; HOSTS_OFF=N disables tempi on rank N
     host_ranks.py session    with a session alone
@@ -84,7 +84,7 @@ def made(comm: MPI.Comm) -> dict[str, Any]:
     return found
 
 
-def told(comm: MPI.Comm) -> None:
+def print_peers(comm: MPI.Comm) -> None:
     comm.Barrier()
     before, start = received(), dict(tempi.stats().counters)
     good = exchange(comm)
@@ -109,7 +109,7 @@ def in_session() -> None:
     group = session.Create_group("mpi://WORLD")
     comm = MPI.Intracomm.Create_from_group(group, "tempi.test")
     group.Free()
-    told(comm)
+    print_peers(comm)
     comm.Free()
     session.Finalize()
 
@@ -126,4 +126,4 @@ def spawned() -> None:
         parent.Disconnect()
 
 
-{"world": lambda: told(MPI.COMM_WORLD), "session": in_session, "spawn": spawned}[WAY]()
+{"world": lambda: print_peers(MPI.COMM_WORLD), "session": in_session, "spawn": spawned}[WAY]()

@@ -1,5 +1,5 @@
 """Two ranks that exchange types of many shapes, each with the tables that its own variable names, or without tempi
-where it says "off"; prints a line of counters a rank. Started by test_calibrate.py.
+if it is "off"; prints a line of counters a rank. Started by test_calibrate.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     for size in (128, 4096, 1 << 16):
         for run, stride in ((8, 16), (64, 512)):
             exchange(comm, run, stride, size)
-    own, stats = _engine.text(_engine.lib.tempi_model_in_force()), tempi.stats()
+    own, stats = _engine.text(_engine.lib.tempi_model_in_use()), tempi.stats()
     where = tempi.peer(comm, 1 - comm.rank) if own else "nowhere"
     counters = [stats[name] for name in ("sends", "recvs", "fallback_rule", "model_choices")]
     line = f"rank {comm.rank}: {own} {' '.join(map(str, counters))} {stats['locality_probes']} {where}\n"

@@ -74,21 +74,21 @@ def test_a_calibration_has_every_quantity_and_raw_sample(calibrated: Path) -> No
     assert only(calibrated, ".table").read_bytes() == store.table_of(found)
 
 
-def test_a_program_chooses_by_it(calibrated: Path) -> None:
+def test_a_program_chooses_by_the_calibration(calibrated: Path) -> None:
     for found in ranks(calibrated)[0]:
         assert found[0] == str(only(calibrated, ".table"))
         assert int(found[4]) == 12  # six types, sent and received; a second message uses the cached choice
 
 
-def test_show_and_doctor_tell_of_it(calibrated: Path) -> None:
+def test_show_and_doctor_list_the_calibration(calibrated: Path) -> None:
     shown = tempi(calibrated, "calibrate", "--show").stdout
     assert "regular, peer node" in shown
     assert "run 64 stride 576" in shown
-    told = tempi(calibrated, "doctor", sys.executable).stdout
-    assert "model: calibrated with" in told
+    output = tempi(calibrated, "doctor", sys.executable).stdout
+    assert "model: calibrated with" in output
 
 
-def test_export_and_import_ship_it(calibrated: Path, tmp_path: Path) -> None:
+def test_a_calibration_is_exported_and_imported(calibrated: Path, tmp_path: Path) -> None:
     shipped = tmp_path / "shipped.json"
     assert tempi(calibrated, "calibrate", "--export", shipped).returncode == 0
     done = tempi(tmp_path / "new", "calibrate", "--import", shipped)
@@ -105,10 +105,10 @@ def test_explain_predicts_every_method_and_names_the_choice(tmp_path: Path) -> N
     without = tempi(tmp_path / "cache", "explain", vector, "--peer", "same-node").stdout
     assert "This machine is not calibrated" in without
     assert tempi(tmp_path / "cache", "calibrate", "--import", tmp_path / "own.json").returncode == 0
-    told = tempi(tmp_path / "cache", "explain", vector, "--peer", "same-node", "--json", tmp_path / "json").stdout
-    assert f"Predicted with {own.machine.mpi}" in told
-    assert "a message of 8,192 B to a rank of the same node: tempi carries it" in told
-    assert "pack 4.1 us + message 4.1 us + unpack 8.19 us" in told
+    output = tempi(tmp_path / "cache", "explain", vector, "--peer", "same-node", "--json", tmp_path / "json").stdout
+    assert f"Predicted with {own.machine.mpi}" in output
+    assert "a message of 8,192 B to a rank of the same node: tempi carries it" in output
+    assert "pack 4.1 us + message 4.1 us + unpack 8.19 us" in output
     records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
     sends = [record for record in records if record.get("operation") == "send"]
     assert [record["acts"] for record in sends] == [True]
@@ -129,7 +129,7 @@ def test_other_llc_ranks_of_the_node_have_separate_choices(tmp_path: Path, far: 
             assert (int(found[1]) > 0) == (int(found[2]) > 0) == ours
 
 
-def test_without_other_llc_tables_same_llc_ones_stand_in(tmp_path: Path) -> None:
+def test_without_other_llc_tables_the_same_llc_ones_are_used(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_LOCALITY="other-llc")[0]:
@@ -183,7 +183,7 @@ def test_calibrating_twice_agrees_within_the_spread(calibrated: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(("host", "acts"), [(0.5, True), (2.0, False)])
-def test_the_cheaper_way_is_taken(tmp_path: Path, host: float, acts: bool) -> None:
+def test_the_cheaper_method_is_used(tmp_path: Path, host: float, acts: bool) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(host)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path))[0]:
@@ -193,12 +193,12 @@ def test_the_cheaper_way_is_taken(tmp_path: Path, host: float, acts: bool) -> No
 @pytest.mark.parametrize("ways", [("ours", "theirs"), ("ours", "off"), ("off", "theirs")], ids="-".join)
 def test_ranks_that_choose_differently_still_match(tmp_path: Path, ways: tuple[str, str]) -> None:
     """Each sends to the other and receives from it, so that both ends use either method."""
-    told = {"ours": ["12", "12", "0"], "theirs": ["0", "0", "24"], "off": ["0", "0", "0"]}
+    counts = {"ours": ["12", "12", "0"], "theirs": ["0", "0", "24"], "off": ["0", "0", "0"]}
     for name, host in (("ours", 0.5), ("theirs", 2.0)):
         (tmp_path / name).write_bytes(store.table_of(made_up(host)))
     first, second = ("off" if way == "off" else str(tmp_path / way) for way in ways)
     found, _ = ranks(tmp_path, MODEL_OF_0=first, MODEL_OF_1=second)
-    assert [each[1:4] for each in found] == [told[way] for way in ways]
+    assert [each[1:4] for each in found] == [counts[way] for way in ways]
 
 
 def test_a_refused_table_is_one_line_and_the_rule_applies(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_refused_table_is_one_line_and_the_rule_applies(tmp_path: Path) -> Non
         assert str(tmp_path / name) in lines[0]
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     own = made_up(1.0)
@@ -240,7 +240,7 @@ def test_an_unwritable_folder_is_reported_before_measuring(tmp_path: Path, words
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: {blocked}")
-    assert "nothing is measured" in line
+    assert "nothing was measured" in line
 
 
 @pytest.mark.once
@@ -268,14 +268,14 @@ def test_options_that_would_be_ignored_are_refused(tmp_path: Path, words: tuple[
     assert "Traceback" not in done.stderr
 
 
-def test_it_says_how_sure_the_choices_are_and_what_to_do(calibrated: Path) -> None:
+def test_calibrate_reports_the_confidence_of_the_choices_and_an_advice(calibrated: Path) -> None:
     shown = tempi(calibrated, "calibrate", "--show", "--json", calibrated / "shown")
     assert re.search(r"choices: [\d,]+ of [\d,]+ are sure \(\d+%\)", shown.stdout)
     assert "not stable" not in shown.stdout
     assert "nothing to do" in shown.stdout or "to do: calibrate again" in shown.stdout
-    told = json.loads((calibrated / "shown").read_text())["choices"]
-    assert 0 <= told["sure"] <= told["choices"]
-    assert (told["sure"] == told["choices"]) == (told["doubts"] == [])
+    choices = json.loads((calibrated / "shown").read_text())["choices"]
+    assert 0 <= choices["sure"] <= choices["choices"]
+    assert (choices["sure"] == choices["choices"]) == (choices["doubts"] == [])
 
 
 # The import of a module interrupts the process, as a Ctrl-C in that moment does.

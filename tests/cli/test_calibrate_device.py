@@ -60,7 +60,7 @@ def ranks(cache: Path, **variables: str) -> tuple[list[list[str]], str]:
     return [line.split()[2:] for line in done.stdout.splitlines() if line.startswith("rank ")], done.stderr
 
 
-def test_the_least_method_carries_every_call_and_other_ranks_may_choose_otherwise(tmp_path: Path) -> None:
+def test_the_fastest_method_carries_every_call_and_ranks_may_choose_differently(tmp_path: Path) -> None:
     for name in ("oneshot", "pipelined"):
         (tmp_path / name).write_bytes(store.table_of(made_up(name)))
     found, _ = ranks(tmp_path, MODEL_OF_0=str(tmp_path / "oneshot"), MODEL_OF_1=str(tmp_path / "pipelined"))
@@ -77,10 +77,10 @@ def test_the_cards_file_is_found_beside_the_hosts(tmp_path: Path, monkeypatch: p
     assert found == [BY_RULE] * 2
     (line,) = [line for line in said.splitlines() if "not used for device memory" in line]
     assert path.stem in line
-    assert "it is no table" in line
+    assert "it is not a file of tempi tables" in line
 
 
-def test_a_setting_wins_over_the_tables(tmp_path: Path) -> None:
+def test_a_setting_overrides_the_tables(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up("oneshot")))
     found, _ = ranks(tmp_path, TEMPI_MODEL=str(path), TEMPI_DATATYPE_STAGED="1")
@@ -121,28 +121,28 @@ def test_a_calibration_has_every_quantity_of_the_device_and_says_what_it_is(cali
     assert path.with_suffix(".table").read_bytes() == store.table_of(found)
 
 
-def test_a_program_on_the_emulator_chooses_by_it(calibrated: Path) -> None:
+def test_a_program_on_the_emulator_chooses_by_its_calibration(calibrated: Path) -> None:
     assert [counters[-1] for counters in ranks(calibrated)[0]] == ["12", "12"]
 
 
-def test_whatever_shows_it_says_that_it_is_emulated(calibrated: Path, tmp_path: Path) -> None:
+def test_all_output_of_the_calibration_says_that_it_is_emulated(calibrated: Path, tmp_path: Path) -> None:
     shown = tempi(calibrated, "calibrate", "--show").stdout
-    assert "EMULATED DEVICE (CUDA on the CPU): no time in it is a GPU's" in shown
+    assert "EMULATED DEVICE (CUDA on the CPU): its times are not those of a GPU" in shown
     assert shown.count("[EMULATED]") >= 5
     assert "EMULATED" in tempi(calibrated, "doctor").stdout
     words = ("explain", "vector(512,1,4,DOUBLE)", "--peer", "same-node", "--memory", "device")
-    told = tempi(calibrated, *words, "--json", tmp_path / "json").stdout
-    assert "EMULATED DEVICE (CUDA on the CPU): these times are none of a GPU's" in told
-    assert "a message of 4,096 B of device memory sent to a rank of the same node: " in told
+    output = tempi(calibrated, *words, "--json", tmp_path / "json").stdout
+    assert "EMULATED DEVICE (CUDA on the CPU): these are not times of a GPU" in output
+    assert "a message of 4,096 B of device memory sent to a rank of the same node: " in output
     records = [json.loads(line) for line in (tmp_path / "json").read_text().splitlines()]
-    assert "MPI_Pack of 4,096 B of device memory into pinned memory: " in told
+    assert "MPI_Pack of 4,096 B of device memory into pinned memory: " in output
     packed = [(record["operation"], record["packed"]) for record in records if "packed" in record]
     assert packed == [("pack", "pinned"), ("unpack", "pinned")]
     (sent,) = [record for record in records if record.get("operation") == "send"]
     assert sent["emulated"] is True
-    told = sent["prediction"]
-    assert told["method"] == min(told["seconds"], key=lambda method: told["seconds"][method])
-    assert set(told["seconds"]) == {"oneshot", "staged", "pipelined"}
+    prediction = sent["prediction"]
+    assert prediction["method"] == min(prediction["seconds"], key=lambda method: prediction["seconds"][method])
+    assert set(prediction["seconds"]) == {"oneshot", "staged", "pipelined"}
     assert "No GPU is calibrated here" in tempi(tmp_path, *words).stdout
 
 
@@ -168,7 +168,7 @@ def test_every_method_is_measured_beside_its_prediction_and_the_choice(calibrate
     assert "run `tempi calibrate` first" in without.stderr
 
 
-def test_export_and_import_ship_it(calibrated: Path, tmp_path: Path) -> None:
+def test_a_calibration_is_exported_and_imported(calibrated: Path, tmp_path: Path) -> None:
     assert tempi(calibrated, "calibrate", "--export", tmp_path / "shipped.json").returncode == 0
     done = tempi(tmp_path / "new", "calibrate", "--import", tmp_path / "shipped.json")
     assert "EMULATED" in done.stdout

@@ -1,4 +1,4 @@
-"""Choices that tables now make instead of a rule: packs of device memory, contiguous messages, messages of
+"""Choices by tables instead of the rule: packs of device memory, contiguous messages, messages of
 several memories, bounced calls. On the emulated device, with tables that make one method the fastest.
 """
 
@@ -44,49 +44,49 @@ def ways(folder: Path, method: str | None, **variables: str) -> dict[str, Any]:
     return one
 
 
-def taken(told: dict[str, Any], case: str) -> dict[str, int]:
-    return {name: n for name, n in told[case].items() if name != "bytes staged"}
+def taken(counted: dict[str, Any], case: str) -> dict[str, int]:
+    return {name: n for name, n in counted[case].items() if name != "bytes staged"}
 
 
 @pytest.mark.parametrize("method", ["oneshot", "staged", "pipelined"])
-def test_the_least_way_is_taken(tmp_path: Path, method: str) -> None:
-    told = ways(tmp_path, method)
+def test_the_fastest_method_is_used(tmp_path: Path, method: str) -> None:
+    counted = ways(tmp_path, method)
     for case in ("pinned", "two memories", "two memories packed"):
-        assert taken(told, case) == {method: 2}, case
-    assert taken(told, "plain") == taken(told, "two memories, plain") == {"staged": 2}
-    assert taken(told, "device") == {"device": 2}
-    assert taken(told, "dense") == {"staged": 2}
-    assert told["broadcast"].get("bytes staged", 0) == (0 if method == "oneshot" else SIZE)
+        assert taken(counted, case) == {method: 2}, case
+    assert taken(counted, "plain") == taken(counted, "two memories, plain") == {"staged": 2}
+    assert taken(counted, "device") == {"device": 2}
+    assert taken(counted, "dense") == {"staged": 2}
+    assert counted["broadcast"].get("bytes staged", 0) == (0 if method == "oneshot" else SIZE)
 
 
 @pytest.mark.parametrize("method", ["library", "oneshot"])
-def test_a_library_that_takes_device_addresses_is_one_of_the_ways(tmp_path: Path, method: str) -> None:
-    told = ways(tmp_path, method, TEMPI_CUDA_AWARE="1")
+def test_a_cuda_aware_library_is_one_of_the_methods(tmp_path: Path, method: str) -> None:
+    counted = ways(tmp_path, method, TEMPI_CUDA_AWARE="1")
     left = method == "library"
-    assert taken(told, "dense") == ({"dense left": 2} if left else {"staged": 2})
-    assert taken(told, "pinned") == ({"left": 2} if left else {method: 2})
-    assert taken(told, "plain") == ({"left": 2} if left else {"staged": 2})
-    assert "left" not in told["two memories"]
+    assert taken(counted, "dense") == ({"dense left": 2} if left else {"staged": 2})
+    assert taken(counted, "pinned") == ({"left": 2} if left else {method: 2})
+    assert taken(counted, "plain") == ({"left": 2} if left else {"staged": 2})
+    assert "left" not in counted["two memories"]
 
 
 def test_without_tables_the_rule_decides(tmp_path: Path) -> None:
-    told = ways(tmp_path, None, TEMPI_CUDA_AWARE="1")
-    assert taken(told, "dense") == {"dense left": 2}
-    assert taken(told, "pinned") == taken(told, "two memories") == {"staged": 2}
+    counted = ways(tmp_path, None, TEMPI_CUDA_AWARE="1")
+    assert taken(counted, "dense") == {"dense left": 2}
+    assert taken(counted, "pinned") == taken(counted, "two memories") == {"staged": 2}
 
 
-def test_settings_win_over_the_tables(tmp_path: Path) -> None:
-    told = ways(tmp_path, "library", TEMPI_CUDA_AWARE="1", TEMPI_CONTIGUOUS_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
-    assert taken(told, "dense") == {"staged": 2}
-    assert taken(told, "pinned") == taken(told, "two memories") == {"oneshot": 2}
+def test_settings_override_the_tables(tmp_path: Path) -> None:
+    counted = ways(tmp_path, "library", TEMPI_CUDA_AWARE="1", TEMPI_CONTIGUOUS_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
+    assert taken(counted, "dense") == {"staged": 2}
+    assert taken(counted, "pinned") == taken(counted, "two memories") == {"oneshot": 2}
 
 
-def test_the_library_is_asked_for_by_a_setting(tmp_path: Path) -> None:
-    told = ways(tmp_path, "oneshot", TEMPI_CUDA_AWARE="1", TEMPI_METHOD="library")
-    assert taken(told, "pinned") == taken(told, "plain") == {"left": 2}
-    assert "left" not in told["two memories"]
+def test_a_setting_selects_the_library(tmp_path: Path) -> None:
+    counted = ways(tmp_path, "oneshot", TEMPI_CUDA_AWARE="1", TEMPI_METHOD="library")
+    assert taken(counted, "pinned") == taken(counted, "plain") == {"left": 2}
+    assert "left" not in counted["two memories"]
 
 
-def test_a_library_that_takes_no_device_addresses_is_asked_for_in_vain(tmp_path: Path) -> None:
-    told = ways(tmp_path, None, TEMPI_METHOD="library")
-    assert taken(told, "pinned") == taken(told, "two memories") == {"staged": 2}
+def test_a_library_that_is_not_cuda_aware_cannot_be_selected(tmp_path: Path) -> None:
+    counted = ways(tmp_path, None, TEMPI_METHOD="library")
+    assert taken(counted, "pinned") == taken(counted, "two memories") == {"staged": 2}

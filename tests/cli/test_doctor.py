@@ -68,7 +68,7 @@ def test_a_setuid_program_cannot_be_interposed(build: Callable[..., Path]) -> No
 def test_a_program_that_holds_its_own_mpi_is_seen(build: Callable[..., Path]) -> None:
     own = "int PMPI_Init(void) { return 0; }\nint main(void) { return PMPI_Init(); }\n"
     finding = only(_program.program(str(build(own))))
-    assert (finding.status, "an MPI of its own" in finding.text) == ("problem", True)
+    assert (finding.status, "a statically linked MPI" in finding.text) == ("problem", True)
 
 
 def test_a_program_without_mpi_is_no_problem(build: Callable[..., Path]) -> None:
@@ -114,7 +114,7 @@ def test_a_script_is_followed_to_its_interpreter(executable: Callable[[str, str]
     assert {each.status for each in found} == {"note"}
 
 
-def test_what_is_no_program_is_a_problem(tmp_path: Path, executable: Callable[[str, str], Path]) -> None:
+def test_a_file_that_is_no_program_is_a_problem(tmp_path: Path, executable: Callable[[str, str], Path]) -> None:
     assert only(_program.program(str(tmp_path / "none"))).status == "problem"
     assert only(_program.program(str(executable("data", "hello")))).status == "problem"
 
@@ -147,7 +147,7 @@ def test_set_variables_are_listed_and_unknown_ones_named(monkeypatch: pytest.Mon
 def test_the_engine_and_its_kernels_are_reported(library: Path) -> None:
     texts = [each.text for each in _machine.engine()]
     assert str(library) in texts[0]
-    assert f"host kernels for {_engine.text(_engine.lib.tempi_cpu_level())}" in texts
+    assert f"host kernels for {_engine.text(_engine.lib.tempi_isa_name())}" in texts
     abis = next(each.data["abis"] for each in _machine.engine() if "abis" in each.data)
     assert set(abis) <= {"mpich", "openmpi", "standard"}
 
@@ -200,61 +200,61 @@ CARD = {"name": "NVIDIA H100", "capability": "9.0", "multiprocessors": 132, "mem
 DRIVER = {"driver": "libcuda.so.1", "emulated": False, "version": "12.4", "devices": [CARD], "error": None}
 
 
-def told(answer: dict[str, Any], *nodes: str) -> list[tuple[str, str, str]]:
+def reported(answer: dict[str, Any], *nodes: str) -> list[tuple[str, str, str]]:
     return [(each.status, each.text, each.advice or "") for each in _gpu.findings(answer, list(nodes))]
 
 
 def test_a_device_is_reported_with_the_kernels_that_fit() -> None:
-    first, device, _ = told(DRIVER, "nvidia0")
+    first, device, _ = reported(DRIVER, "nvidia0")
     assert first[:2] == ("ok", "CUDA driver libcuda.so.1, CUDA 12.4, 1 device")
     assert device[:2] == (
         "ok",
         "device 0: NVIDIA H100, compute capability 9.0, 80.0 GiB; kernels: machine code for sm_90",
     )
-    newer = told({**DRIVER, "devices": [{**CARD, "kernels": "ptx"}]})[1]
+    newer = reported({**DRIVER, "devices": [{**CARD, "kernels": "ptx"}]})[1]
     assert newer[0] == "ok"
     assert newer[1].endswith("kernels: PTX, which the driver compiles at first use")
-    none = told({**DRIVER, "devices": [{**CARD, "kernels": None}]})[1]
+    none = reported({**DRIVER, "devices": [{**CARD, "kernels": None}]})[1]
     assert (none[0], "no kernels" in none[1], "TEMPI_NO_KERNELS" in none[2]) == ("warning", True, True)
 
 
 def test_a_driver_without_devices_says_why() -> None:
-    status, text, advice = told({**DRIVER, "devices": [], "error": "CUDA_ERROR_NO_DEVICE"})[0]
+    status, text, advice = reported({**DRIVER, "devices": [], "error": "CUDA_ERROR_NO_DEVICE"})[0]
     assert (status, text) == ("warning", "CUDA driver libcuda.so.1, CUDA 12.4, 0 devices: CUDA_ERROR_NO_DEVICE")
     assert "nvidia-smi" in advice
 
 
 def test_a_machine_without_a_driver_is_no_problem() -> None:
     nothing = {**DRIVER, "driver": "none", "version": None, "devices": []}
-    assert told(nothing)[0][:2] == ("note", "no CUDA driver and no NVIDIA device: host memory only")
-    status, text, advice = told(nothing, "nvidia0")[0]
+    assert reported(nothing)[0][:2] == ("note", "no CUDA driver and no NVIDIA device: host memory only")
+    status, text, advice = reported(nothing, "nvidia0")[0]
     assert (status, "libcuda.so.1 cannot be loaded" in text, "driver" in advice) == ("warning", True, True)
 
 
 def test_a_driver_that_crashes_its_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gpu, "ask", lambda *_: {"error": "exit status -11: no output"})
-    assert only(_gpu.gpu()).text == "the CUDA driver cannot be asked: exit status -11: no output"
+    assert only(_gpu.gpu()).text == "the CUDA driver cannot be queried: exit status -11: no output"
 
 
 def test_array_libraries_are_reported_and_the_extra_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gpu, "_version", lambda packages: None)
     for version, extra in (("12.4", "cuda12"), ("13.0", "cuda13"), ("14.1", "cuda13")):
-        assert told({**DRIVER, "version": version})[-1][2] == f"pip install 'tempi[{extra}]'"
+        assert reported({**DRIVER, "version": version})[-1][2] == f"pip install 'tempi[{extra}]'"
     monkeypatch.setattr(_gpu, "_version", lambda packages: "1.2" if "torch" in packages else None)
-    assert told(DRIVER)[-1][:2] == ("ok", "device arrays in Python: PyTorch 1.2")
+    assert reported(DRIVER)[-1][:2] == ("ok", "device arrays in Python: PyTorch 1.2")
 
 
 def test_the_emulator_is_named_loudly(library: Path) -> None:
     if not (library.parent / "libtempi-cuda.so").is_file():
         pytest.skip("this build has no emulated CUDA")
     answer = probe("gpu", TEMPI_LIBRARY=str(library), TEMPI_CUDA_DRIVER="emulated", TEMPI_EMULATOR_DEVICES="2")
-    found = told(answer)
+    found = reported(answer)
     assert (found[0][0], "EMULATED" in found[0][1], "no GPU" in found[0][1]) == ("warning", True, True)
     assert "EMULATED device 1" in found[2][1]
     assert "PTX" in found[2][1]
 
 
-def test_without_cuda_the_probe_answers_all_the_same(library: Path) -> None:
+def test_without_cuda_the_probe_still_answers(library: Path) -> None:
     answer = probe("gpu", TEMPI_LIBRARY=str(library), TEMPI_CUDA_DRIVER="none")
     assert (answer["driver"], answer["version"], answer["devices"]) == ("none", None, [])
 
@@ -273,7 +273,7 @@ def test_the_probe_reports_whether_the_library_is_cuda_aware(library: Path) -> N
 def test_a_path_invalid_in_ld_preload_is_reported_alike_everywhere(
     build: Callable[..., Path], tmp_path: Path, library: Path
 ) -> None:
-    """One verdict: `tempi run` does not work, Python does. None of its lines says that a program can be interposed."""
+    """One verdict: `tempi run` does not work, Python does. No line says that a program can be interposed."""
     place = tmp_path / "with space"
     place.mkdir()
     for each in library.parent.glob("*.so"):
@@ -311,7 +311,7 @@ def single(
     answer = {"single_copy": mechanism, "abi": abi}
     found = _machine.single_copy_of(Path("/lib/libmpi.so"), answer, {"refused": refused, "ptrace_scope": scope})
     assert found.topic == "single-copy"
-    assert "figures and calibrations hold for this state only" in found.text or found.status == "warning"
+    assert "benchmarks and calibrations are valid for this state only" in found.text or found.status == "warning"
     return found.status, found.text
 
 
@@ -319,8 +319,8 @@ def test_the_single_copy_mechanism_is_reported_with_its_reason(monkeypatch: pyte
     for name in _machine._SWITCHES:
         monkeypatch.delenv(name, raising=False)
     no = "Operation not permitted"
-    assert single("cma") == ("ok", "/lib/libmpi.so: cma between the ranks of a node; figures and calibrations hold "
-                                   "for this state only")  # fmt: skip
+    assert single("cma") == ("ok", "/lib/libmpi.so: cma between the ranks of a node; benchmarks and "
+                                   "calibrations are valid for this state only")  # fmt: skip
     assert single("xpmem", refused=no)[0] == "ok"
     assert "none (Yama's ptrace_scope is 1)" in single("none", scope="1")[1]
     assert "none (this build has no other way)" in single("none")[1]
@@ -357,10 +357,10 @@ def test_reading_another_process_is_tried(compiler: str, tmp_path: Path) -> None
     source.write_text("#include <errno.h>\nlong process_vm_readv(void) { errno = EPERM; return -1; }\n")
     subprocess.run([compiler, source, "-shared", "-fPIC", "-fno-builtin", "-o", target], check=True)
     base = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    told = {}
+    reported = {}
     for name, preload in (("here", {}), ("refused", {"LD_PRELOAD": str(target)})):
         command = [sys.executable, "-P", "-c", code]
         done = subprocess.run(command, env=base | preload, capture_output=True, text=True, timeout=60, check=True)
-        told[name] = done.stdout.strip()
-    assert told["refused"] == os.strerror(errno.EPERM)
-    assert told["here"] in ("None", *map(os.strerror, (errno.EPERM, errno.ENOSYS)))
+        reported[name] = done.stdout.strip()
+    assert reported["refused"] == os.strerror(errno.EPERM)
+    assert reported["here"] in ("None", *map(os.strerror, (errno.EPERM, errno.ENOSYS)))

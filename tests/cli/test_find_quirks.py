@@ -26,12 +26,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return entries
 
 
-def test_what_it_finds_is_of_the_known_classes(found: list[dict[str, Any]]) -> None:
+def test_all_findings_are_of_the_known_classes(found: list[dict[str, Any]]) -> None:
     for entry in found:
         assert {"elements astray", "one byte backwards"} & set(entry["marks"]), entry
 
 
-def test_it_finds_what_open_mpi_5_carries_wrong(found: list[dict[str, Any]]) -> None:
+def test_the_faults_of_open_mpi_5_are_found(found: list[dict[str, Any]]) -> None:
     ways = {entry["way"] for entry in found}
     if "Open MPI v5.0.11" in launching.version():
         assert ways == {"pack", "unpack", "send", "receive", "both"}

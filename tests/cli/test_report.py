@@ -64,7 +64,7 @@ def record(op: str, case: str, subject: str, seconds: float, **meta: object) -> 
 
 @dataclass
 class Read(HTMLParser):
-    """What a page has: open tags in order, attributes, ids, rows of tables by the heading that they stand below."""
+    """The contents of a page: open tags in order, attributes, ids, rows of tables by the heading above them."""
 
     attributes: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
     rows: dict[str, list[list[str]]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def tempi(*words: object) -> Result:
 
 
 def files(folder: Path) -> tuple[Path, Path]:
-    """Records of two cases and a run's statistics, one field of which nobody knows."""
+    """Records of two cases and a run's statistics with one unknown field."""
     bench, run = folder / "bench.jsonl", folder / "run.json"
     right = record("one way", "good", "library", 2e-6) + record("one way", "good", "tempi", 1e-6)
     wrong = record("one way", "bad", "library", 1e-6) + record("one way", "bad", "tempi", 4e-6)
@@ -215,7 +215,7 @@ def test_the_tables_have_the_medians_of_the_file(made: Made) -> None:
         assert (round(middle, 12), point["size"], point["unstable"] is not None) in found
 
 
-def test_what_is_not_stable_is_marked(made: Made) -> None:
+def test_unstable_points_are_marked(made: Made) -> None:
     (point,) = made.calibration.unstable
     assert f"1 of {len(made.calibration.points)} points" in made.page.text
     ((quantity, *_, why, middle, taken),) = made.page.rows["Points that are not stable"][1:]
@@ -226,7 +226,7 @@ def test_what_is_not_stable_is_marked(made: Made) -> None:
     assert len(starred) == 1
 
 
-def test_the_maps_say_what_the_tables_say(made: Made) -> None:
+def test_the_maps_agree_with_the_tables(made: Made) -> None:
     """2 nanoseconds a byte by tempi, 4 by the library: wherever it was measured, twice as fast."""
     head, *rows = made.page.rows["A message to a rank of the same node"]
     assert head[-2:] == ["chosen", "times as fast as the next"]
@@ -234,9 +234,9 @@ def test_the_maps_say_what_the_tables_say(made: Made) -> None:
     assert {row[0].split(" (")[0] for row in rows} == {
         "regular, close together", "regular, pages apart", "one run an element", "irregular",
     }  # fmt: skip
-    told = [one for one in made.objects if one["section"] == "choices" and one["peer"] == "node"]
-    assert {one["method"] for one in told} == {"tempi"}
-    assert [one["share"] for one in told] == pytest.approx([1.0] * 4)
+    shares = [one for one in made.objects if one["section"] == "choices" and one["peer"] == "node"]
+    assert {one["method"] for one in shares} == {"tempi"}
+    assert [one["share"] for one in shares] == pytest.approx([1.0] * 4)
 
 
 def test_regret_is_that_of_the_records(made: Made) -> None:
@@ -245,8 +245,8 @@ def test_regret_is_that_of_the_records(made: Made) -> None:
     assert scores["calibrated model"] == ["2", "2.000", "3.85", "4.00", "1.414"]
     assert scores["built-in rule"] == ["2", "1.414", "1.95", "2.00", "1.000"]
     assert scores["perfect chooser (the floor)"][1] == "1.000"
-    told = {one["chooser"]: one for one in made.objects if one["section"] == "regret"}
-    assert told["model"]["worst"] == pytest.approx(4.0)
+    regrets = {one["chooser"]: one for one in made.objects if one["section"] == "regret"}
+    assert regrets["model"]["worst"] == pytest.approx(4.0)
 
 
 def test_statistics_are_all_there(made: Made) -> None:
@@ -286,7 +286,7 @@ def test_calls_left_to_the_library_are_reported_by_function(made: Made) -> None:
     assert all(text in made.html for text in ("MPI_Neighbor_alltoallw", "11,000", "7,654,321"))
 
 
-def test_files_that_are_none_are_refused(cache: Path) -> None:
+def test_files_of_other_kinds_are_refused(cache: Path) -> None:
     text, damaged = cache / "text", cache / "damaged.json"
     text.write_text("hello\n")
     store.write(damaged, made_up())
@@ -297,13 +297,13 @@ def test_files_that_are_none_are_refused(cache: Path) -> None:
     odd = '{"tempi_statistics": 1, "ranks": 1, "sum": {}, "most": {}, "fallback_functions": {"MPI_Put": {"calls": 1}}}'
     (cache / "odd.json").write_text(odd)
     (cache / "empty").write_text("")
-    refused(cache, "it is no calibration of tempi's", "--calibration", text)
+    refused(cache, "it is not a tempi calibration", "--calibration", text)
     refused(cache, "damaged", "--calibration", damaged)
     refused(cache, "No such file", "--calibration", cache / "none")
     refused(cache, "line 1: not JSON", "--bench", text)
     refused(cache, "no records in it", "--bench", cache / "empty")
     refused(cache, "No such file", "--bench", cache / "none")
-    refused(cache, "it has no statistics of tempi's", "--stats", text)
+    refused(cache, "it contains no tempi statistics", "--stats", text)
     refused(cache, "it is damaged", "--stats", cache / "cut.json")
     refused(cache, "it is damaged", "--stats", cache / "list.json")
     refused(cache, "it is damaged", "--stats", cache / "odd.json")
@@ -321,7 +321,7 @@ def test_a_calibration_of_another_machine_is_drawn_by_force_only(cache: Path) ->
     assert "does not choose here: it was measured on another machine" in (cache / "report.html").read_text()
 
 
-def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
+def test_a_path_that_cannot_be_written_is_one_line(cache: Path) -> None:
     _, run = files(cache)
     for output in (run / "report.html", cache):
         done = tempi("report", "--stats", run, "--output", output, "--png", cache / "png")
@@ -332,7 +332,7 @@ def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
     refused(cache, str(run), "--stats", run, "--png", run)
 
 
-def test_matplotlib_missing_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_matplotlib_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     refused(cache, "needs matplotlib, which is not installed: ")
 

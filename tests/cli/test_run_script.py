@@ -153,7 +153,7 @@ def test_no_command_is_a_usage_error(script: Path) -> None:
     assert "Usage: tempi run" in run(script, "run", "--help").stdout
 
 
-def test_json_tells_the_plan_and_then_runs_it(
+def test_json_shows_the_plan_and_then_runs_it(
     script: Path, library: Path, real: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "plan.json"
@@ -162,7 +162,7 @@ def test_json_tells_the_plan_and_then_runs_it(
     assert json.loads(file.read_text(encoding="utf-8")) == {"command": ["echo", "hello"], "preload": str(library)}
 
 
-def test_python_says_the_same_as_the_script(script: Path, library: Path, real: dict[str, Any]) -> None:
+def test_python_and_the_script_give_the_same_plan(script: Path, library: Path, real: dict[str, Any]) -> None:
     module = [sys.executable, "-P", "-m", "tempi"]
     assert run(*module, "preload", **real).stdout == run(script, "preload", **real).stdout
     shown = ["run", "--print", "app", "-n", "1"]

@@ -1,5 +1,5 @@
-"""A shipped calibration between two ranks: the built-in rule stands unless the other way is predicted to be 1.5 times
-faster."""
+"""A shipped calibration between two ranks: the built-in rule decides unless the other method is predicted to be 1.5
+times faster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def engine_with(folder: Path, own: float | None) -> Path:
     (folder / "tables").mkdir()
     room = _engine.ffi.new("char[256]")
     if _engine.lib.tempi_shipped_name(version().encode(), room, 256) != _engine.lib.TEMPI_OK:
-        pytest.skip("this system does not tell its processor's vendor or caches")
+        pytest.skip("this system does not report its processor's vendor or caches")
     if own is not None:
         made = {"library_message": 4.0, "contiguous": own, "stage_pack": own, "stage_unpack": 2 * own}
         points = []
@@ -41,16 +41,16 @@ def engine_with(folder: Path, own: float | None) -> Path:
 
 
 def sent(folder: Path, own: float | None, **variables: str) -> tuple[list[int], str]:
-    """Messages that tempi sent, of three with runs of 4096 and of three with runs of 8; what was said at the end."""
+    """Messages that tempi sent, of three with runs of 4096 and of three with runs of 8; the output at the end."""
     made = {"TEMPI_LIBRARY": str(engine_with(folder, own)), "TEMPI_CACHE_DIR": str(folder), "TEMPI_STATS": "1"}
     line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], made | variables)
     done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (told,) = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("sent ")]
-    return [int(word) for word in told], done.stderr
+    (words,) = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("sent ")]
+    return [int(word) for word in words], done.stderr
 
 
-def test_it_overrules_the_rule_where_it_is_sure(tmp_path: Path) -> None:
+def test_a_shipped_table_overrides_the_rule_where_it_is_sure(tmp_path: Path) -> None:
     faster, said = sent(tmp_path / "faster", 0.5)
     assert faster == [3, 3]
     assert ".table" in said
@@ -58,7 +58,7 @@ def test_it_overrules_the_rule_where_it_is_sure(tmp_path: Path) -> None:
     assert slower == [0, 0]
 
 
-def test_where_it_is_not_sure_the_rule_stands(tmp_path: Path) -> None:
+def test_the_rule_decides_where_a_shipped_table_is_not_sure(tmp_path: Path) -> None:
     by_rule, said = sent(tmp_path / "none", None)
     assert "the built-in rule" in said
     assert "tempi calibrate" in said
@@ -67,5 +67,5 @@ def test_where_it_is_not_sure_the_rule_stands(tmp_path: Path) -> None:
         assert sent(tmp_path / name, own)[0] == by_rule
 
 
-def test_the_rule_can_be_asked_for(tmp_path: Path) -> None:
+def test_a_setting_selects_the_rule(tmp_path: Path) -> None:
     assert sent(tmp_path, 0.5, TEMPI_MODEL="0")[0][0] == 0

@@ -1,4 +1,4 @@
-"""``scripts/halo.slurm`` and ``tempi bench`` under a Slurm of this test's own."""
+"""``scripts/halo.slurm`` and ``tempi bench`` under a Slurm that the test starts."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_the_job_script_measures_verifies_and_shows_it(cluster: slurm.Slurm, kin
         pytest.skip("this Python is in no virtual environment")
     words = ("--nodes=1", "--ntasks-per-node=2", "--output=job.out", SCRIPT)
     done = cluster.run("sbatch", "--wait", *words, cwd=tmp_path, **SMALL)
-    told = (tmp_path / "job.out").read_text()
-    assert done.returncode == 0, done.stderr + told
-    assert "is not known" not in told  # no variable that tempi has not
-    assert told.count("every cell right") == 3
-    assert re.search(r"^tempi +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+$", told, re.MULTILINE)
-    assert re.search(r"^plain +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+$", told, re.MULTILINE)
+    output = (tmp_path / "job.out").read_text()
+    assert done.returncode == 0, done.stderr + output
+    assert "is not known" not in output  # no variable that tempi has not
+    assert output.count("every cell right") == 3
+    assert re.search(r"^tempi +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+$", output, re.MULTILINE)
+    assert re.search(r"^plain +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+$", output, re.MULTILINE)
     with_tempi, plain = sorted((tmp_path / "results").iterdir(), key=lambda path: len(path.name))
     found = records.read(str(with_tempi))
     assert {record.subject for record in found} == {"library", "tempi", "hand"}

@@ -1,4 +1,4 @@
-"""Jobs over two hosts, which scripts/two-hosts makes on this machine: as root, where that is possible."""
+"""Jobs over two hosts, which scripts/two-hosts emulates on this machine: as root, if possible."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def places(me: int, order: Sequence[int]) -> list[str]:
 
 
 def tables(path: Path, launcher: launch.Launcher) -> str:
-    """Those in which tempi's way is the better one on the node, and the library's between nodes."""
+    """Tables in which tempi is faster on the node, and the library between nodes."""
     points = []
     column = grid.Column("regular", 16, 48)
     for size in (64, 1 << 20):
@@ -105,8 +105,10 @@ def tables(path: Path, launcher: launch.Launcher) -> str:
     return str(path)
 
 
-def test_each_rank_of_each_communicator_is_where_it_is(launcher: launch.Launcher, hosts: str, tmp_path: Path) -> None:
-    """And messages are chosen for by it: here those within a host are tempi's, the others the library's."""
+def test_each_rank_of_each_communicator_has_the_right_peer_class(
+    launcher: launch.Launcher, hosts: str, tmp_path: Path
+) -> None:
+    """And the choice for messages uses it: here tempi carries those within a host, the library the others."""
     found = ranks(launcher, 4, "world", hosts, TEMPI_MODEL=tables(tmp_path / "made.table", launcher))
     for me, rank in enumerate(found):
         assert rank["host"] == ("node-a", "node-b")[me % 2]
@@ -136,7 +138,7 @@ def test_between_hosts_messages_go_over_the_network(launcher: launch.Launcher, h
             assert rank["came"] >= ROUNDS * BYTES
 
 
-def test_a_rank_without_tempi_counts_as_elsewhere(launcher: launch.Launcher, hosts: str) -> None:
+def test_a_rank_without_tempi_counts_as_on_another_node(launcher: launch.Launcher, hosts: str) -> None:
     found = ranks(launcher, 4, "world", hosts, HOSTS_OFF="2")
     assert all(rank["good"] for rank in found)
     assert found[0]["whole"] == [SELF, OTHER, OTHER, OTHER, OTHER]
@@ -144,16 +146,16 @@ def test_a_rank_without_tempi_counts_as_elsewhere(launcher: launch.Launcher, hos
     assert found[2]["whole"] is None
 
 
-def test_sessions_know_it_as_well(launcher: launch.Launcher, hosts: str) -> None:
+def test_sessions_find_the_peer_classes_too(launcher: launch.Launcher, hosts: str) -> None:
     found = ranks_if_possible(launcher, 4, "session", hosts)
     assert [rank["whole"] for rank in found] == [places(me, range(4)) for me in range(4)]
     assert all(rank["good"] for rank in found)
 
 
-def test_processes_of_another_world_count_as_elsewhere(
+def test_processes_of_another_world_count_as_on_another_node(
     launcher: launch.Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On one host: their own world is known, what is between the two is not."""
+    """On one host: each world knows its own ranks, but not those of the other."""
     monkeypatch.setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
     monkeypatch.setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
     own, child, (world, parent) = ranks_if_possible(launcher, 1, "spawn")
@@ -182,9 +184,9 @@ def test_calibrating_over_two_hosts_adds_the_class(launcher: launch.Launcher, ho
     assert of_node == {point for point in both.points if point.peer == "node" or point.quantity in grid.WITHIN}
     assert {point.quantity for point in both.points if point.peer == "other"} == set(grid.MESSAGES)
     for peer, where in (("same-node", "a rank of the same node"), ("other-node", "another node")):
-        told = run(launcher, [*tempi, "explain", "vector(256,1,8,DOUBLE)", "--peer", peer, "--count", 1], **own)
-        assert f"a message of 2,048 B to {where}: " in told
-        assert "not calibrated" not in told
+        output = run(launcher, [*tempi, "explain", "vector(256,1,8,DOUBLE)", "--peer", peer, "--count", 1], **own)
+        assert f"a message of 2,048 B to {where}: " in output
+        assert "not calibrated" not in output
 
 
 # -- the hosts themselves -----------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def test_nothing_is_left_whatever_happens(hosts: str, tmp_path: Path, monkeypatc
         assert namespaces() <= before
 
 
-def test_where_it_cannot_be_done_it_says_why_in_one_line() -> None:
+def test_a_machine_without_namespaces_gives_a_reason_in_one_line() -> None:
     bash = shutil.which("bash")
     assert bash is not None
     done = subprocess.run(

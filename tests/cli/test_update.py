@@ -39,16 +39,16 @@ def ranks(folder: Path, own: float, pretended: str, **variables: str) -> tuple[l
     line = launch.command(launcher(), 2, [sys.executable, "-P", str(RANKS)], made | variables)
     done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = [[int(word) for word in line.split()[2:]] for line in done.stdout.splitlines() if line.startswith("rank ")]
-    assert len(told) == 2
-    return told, done.stderr
+    counts = [[int(word) for word in line.split()[2:]] for line in done.stdout.splitlines() if line.startswith("rank ")]
+    assert len(counts) == 2
+    return counts, done.stderr
 
 
 FASTER = "own_pack=0.3,own_unpack=0.3,stage_pack=0.3,stage_unpack=0.3,library_pack=1,library_unpack=1"
 SLOWER = "own_pack=3,own_unpack=3,stage_pack=3,stage_unpack=3,library_pack=1,library_unpack=1"
 
 
-def test_a_way_that_is_faster_than_the_tables_say_is_found(tmp_path: Path) -> None:
+def test_a_method_that_is_faster_than_predicted_is_found(tmp_path: Path) -> None:
     found, said = ranks(tmp_path, 1.2, FASTER, TEMPI_MODEL_UPDATE="1")
     for each in found:
         assert each[:4] == [0, 0, 0, 0]
@@ -56,23 +56,23 @@ def test_a_way_that_is_faster_than_the_tables_say_is_found(tmp_path: Path) -> No
         assert each[9] == 4  # choices that changed: one an operation, and none of them back
         assert each[10] < 100
     for what in ("MPI_Pack by tempi", "MPI_Unpack by tempi", "packs of messages", "unpacks of messages"):
-        assert re.search(rf"tempi: {what} took 0\.3\d times what the tables say", said), said
-    assert re.search(r"tempi: MPI_Pack by the library took 1\.00 times what the tables say", said), said
+        assert re.search(rf"tempi: {what} took 0\.3\d times the predicted time", said), said
+    assert re.search(r"tempi: MPI_Pack by the library took 1\.00 times the predicted time", said), said
 
 
-def test_a_way_that_is_slower_than_the_tables_say_is_left(tmp_path: Path) -> None:
+def test_a_method_that_is_slower_than_predicted_is_left(tmp_path: Path) -> None:
     found, said = ranks(tmp_path, 0.8, SLOWER, TEMPI_MODEL_UPDATE="1")
     for each in found:
         assert all(4 <= n <= 5 for n in each[:4])  # a group of five is enough; one receive may be early
         assert all(n <= RARE for n in each[4:8])
         assert each[9] == 4
-    assert re.search(r"tempi: MPI_Pack by tempi took [23]\.\d\d times what the tables say", said), said
+    assert re.search(r"tempi: MPI_Pack by tempi took [23]\.\d\d times the predicted time", said), said
 
 
-def test_nothing_is_learned_unless_asked_for(tmp_path: Path) -> None:
+def test_without_the_setting_nothing_is_corrected(tmp_path: Path) -> None:
     found, said = ranks(tmp_path, 1.2, FASTER, TEMPI_AUTOTUNE="0")
     assert found == [[0] * 11] * 2
-    assert "times what the tables say" not in said
+    assert "times the predicted time" not in said
 
 
 def test_a_correct_table_does_not_change(tmp_path: Path) -> None:

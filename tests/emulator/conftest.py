@@ -1,4 +1,4 @@
-"""The emulated driver for these tests: a fresh context for each, and nothing left behind."""
+"""The emulated driver for these tests: a fresh context for each, and no leaks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def driver(driver_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Dr
 
 @pytest.fixture
 def cuda(driver: Driver) -> Iterator[Driver]:
-    """With a current context, in deferred mode; the context goes after the test with all it holds."""
+    """With a current context, in deferred mode; the context is destroyed after the test with all its objects."""
     driver.start(0)
     driver.streams("deferred")
     yield driver

@@ -1,4 +1,4 @@
-"""The emulated driver from Python, for tests: ctypes, and errors as exceptions."""
+"""The emulated driver from Python, for tests: by ctypes, with errors as exceptions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Driver:
             raise CudaError(function, code)
 
     def get(self, function: str, *arguments: object, kind: type = ctypes.c_uint64) -> int:
-        """What the function stores through its first argument."""
+        """The value that the function stores through its first argument."""
         out = kind()
         self(function, ctypes.byref(out), *arguments)
         return int(out.value or 0)

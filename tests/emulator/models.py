@@ -1,4 +1,4 @@
-"""What PTX instructions compute, in Python integers, after the PTX ISA's own definitions.
+"""The results of PTX instructions, in Python integers, by the definitions of the PTX ISA.
 
 Each case is one instruction with operands %a, %b, %c and result %d. `ins` and `out` are register types;
 a predicate is 0 or 1, a float its bits.

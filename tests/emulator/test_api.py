@@ -35,7 +35,7 @@ def cuda_header() -> Path:
 
 
 def printed(folder: Path, compiler: str, include: str, expressions: list[str], *flags: str) -> list[str]:
-    """What a C program says of numbers that are known when it is compiled."""
+    """The values that a C program prints for compile-time constants."""
     source, program = folder / "say.c", folder / "say"
     lines = "\n".join(f'printf("%lld\\n", (long long)({e}));' for e in expressions)
     head = f'#include "{include}"\n#include <stddef.h>\n#include <stdio.h>\n'

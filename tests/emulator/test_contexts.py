@@ -1,4 +1,4 @@
-"""Contexts that a program makes itself: what belongs to one, and what goes with it."""
+"""Contexts that a program makes itself: the objects of one, and those destroyed with it."""
 
 from __future__ import annotations
 

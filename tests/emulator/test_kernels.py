@@ -1,4 +1,4 @@
-"""Kernels: memory spaces, barriers, lanes, and what happens when one goes wrong."""
+"""Kernels: memory spaces, barriers, lanes, and faults."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_lanes_see_each_other(cuda: Driver, module: int) -> None:
 
 
 @pytest.mark.parametrize(("shift", "error"), [(2, MISALIGNED), (4, ILLEGAL_ADDRESS), (-8, ILLEGAL_ADDRESS)])
-def test_bad_accesses_are_sticky_errors(cuda: Driver, module: int, shift: int, error: int) -> None:
+def test_invalid_accesses_are_sticky_errors(cuda: Driver, module: int, shift: int, error: int) -> None:
     source, target = cuda.upload(bytes(32)), cuda.alloc(32)
     cuda.launch(cuda.function(module, "increment"), (source, target + shift), block=(8,))
     for call in ("cuCtxSynchronize", "cuCtxSynchronize"):
@@ -127,7 +127,7 @@ def test_launches_out_of_bounds_are_refused(
 
 
 def test_order_of_threads_and_blocks_follows_the_seed(cuda: Driver) -> None:
-    """Who takes the first number of a counter differs from launch to launch."""
+    """The thread that gets the first number of a counter differs from launch to launch."""
     ptx = (
         kernels.HEADER
         + """

@@ -1,4 +1,4 @@
-"""The driver's life: failures on demand, a lost device, fork, deinitialisation, counts, reports."""
+"""The driver's life cycle: failures on demand, a lost device, fork, deinitialisation, counts, reports."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_kth_call_fails_once(cuda: Driver) -> None:
 
 
 @pytest.mark.parametrize("rule", ["cuMemAlloc", "cuMemAlloc:0", "cuMemAlloc:x", "cuMemAlloc:1:0"])
-def test_rules_that_say_nothing_are_refused(cuda: Driver, rule: str) -> None:
+def test_invalid_rules_are_refused(cuda: Driver, rule: str) -> None:
     assert cuda.library.tempi_emulator_fail(rule.encode()) != 0
 
 
@@ -105,7 +105,7 @@ def test_no_device(driver: Driver) -> None:
     program(driver, 'assert cuda.result("cuInit", int32(0)) == 100', TEMPI_EMULATOR_DEVICES="0")
 
 
-def test_the_report_counts_calls_and_what_is_left(driver: Driver, tmp_path: Path) -> None:
+def test_the_report_counts_calls_and_leaks(driver: Driver, tmp_path: Path) -> None:
     report = tmp_path / "report"
     for _ in range(2):
         program(driver, "cuda.start(); cuda.alloc(64); cuda.free(cuda.alloc(64))", TEMPI_EMULATOR_REPORT=str(report))

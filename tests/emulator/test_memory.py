@@ -1,4 +1,4 @@
-"""Memory: what the host may touch, what the driver says of a pointer, copies of every kind."""
+"""Memory: access by the host, pointer attributes, copies of every kind."""
 
 from __future__ import annotations
 

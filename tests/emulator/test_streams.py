@@ -1,4 +1,4 @@
-"""Streams: what runs later, and what waits for what."""
+"""Streams: deferred work, and ordering."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def eventually(claim: Callable[[], bool]) -> bool:
 
 @pytest.fixture
 def slow(cuda: Driver, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Work that nobody waits for does not run within a test."""
+    """Work that no call waits for does not run within a test."""
     delay = ctypes.c_uint64.in_dll(cuda.library, "tempi_emulator_delay_ns")
     monkeypatch.setattr(delay, "value", 10**12)
     return cuda

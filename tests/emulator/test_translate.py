@@ -1,4 +1,4 @@
-"""What the translator refuses, by name and line; what the driver refuses to load."""
+"""PTX that the translator refuses, by name and line, and images that the driver refuses to load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def one(text: str) -> str:
         ("cvt.rn.f32.f64.sat %a, %x;", "unknown modifier: .sat"),
     ],
 )
-def test_what_is_unknown_is_refused_by_name_and_line(text: str, message: str) -> None:
+def test_unknown_ptx_is_refused_by_name_and_line(text: str, message: str) -> None:
     with pytest.raises(PtxError) as caught:
         translate(one(text))
     assert message in str(caught.value)

@@ -47,7 +47,7 @@ def wheels_exist(version: str, age: str) -> bool:
 class Environment:
     """A virtual environment of a Python; pip runs in it without a compiler unless one is given.
 
-    It has the pip that comes with the Python, or `borrowed` that of the tests, which is there at once.
+    It has the pip that comes with the Python, or `borrowed` that of the tests, which is available at once.
     """
 
     def __init__(self, folder: Path, version: str, borrowed: bool = False) -> None:
@@ -99,7 +99,7 @@ for module in pkgutil.walk_packages(tempi.__path__, "tempi."):
 
 
 def check(environment: Environment) -> None:
-    """All that needs no MPI works with the packages of the environment: modules, tables, pictures."""
+    """Everything that needs no MPI works with the packages of the environment: modules, tables, pictures."""
     loaded = environment.run(environment.python, "-P", "-c", IMPORTS)
     assert loaded.returncode == 0, loaded.stdout
     picture = environment.folder / "layout.png"

@@ -1,5 +1,5 @@
-"""The sources, as a clone and as a source distribution: pip installs them on every Python, with one line for
-what cannot be had."""
+"""The sources, as a clone and as a source distribution: pip installs them on every Python, with one line
+for each part that is not available."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUILD = ("setuptools>=77", "cffi>=1.15", "pympistandard>=0.2")  # pyproject.toml
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What git has here, and nothing that was built."""
+    """The tracked files, and nothing that was built."""
     target = tmp_path_factory.mktemp("clone") / "tempi"
     listing = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
@@ -72,7 +72,7 @@ def test_a_clone_installs_and_compiles_its_kernels(
 def test_a_source_distribution_installs_with_its_kernels(
     unpacked: Path, compiler_only: Path, tmp_path: Path, version: str
 ) -> None:
-    """With the oldest packages, of the build too, and of an index that has no compilers for kernels."""
+    """With the oldest packages, of the build too, from an index without compilers for kernels."""
     if not wheels_exist(version, "oldest"):
         pytest.skip(f"constraints-oldest.txt names no versions for Python {version}")
     environment = Environment(tmp_path / "environment", version)
@@ -85,14 +85,12 @@ def test_a_source_distribution_installs_with_its_kernels(
     check(environment)
 
 
-def test_a_clone_installs_where_no_compiler_for_kernels_can_be_had(
-    clone: Path, compiler_only: Path, tmp_path: Path
-) -> None:
+def test_a_clone_installs_without_a_compiler_for_kernels(clone: Path, compiler_only: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "environment", NEWEST)
     environment.pip("download", "--quiet", "--only-binary=:all:", "--dest", tmp_path / "wheels", *BUILD)
     shutil.rmtree(clone / "build" / "kernels", ignore_errors=True)
     offline = ("--no-index", "--find-links", str(tmp_path / "wheels"))
-    # An index in the environment is what --no-index on the command line is there to overrule.
+    # --no-index on the command line must override an index in the environment.
     said = environment.pip(
         "install",
         "--quiet",
@@ -113,7 +111,7 @@ def test_a_clone_installs_where_no_compiler_for_kernels_can_be_had(
     assert len(lines) == 2, said
 
 
-def test_no_c_compiler_is_said_in_a_line(clone: Path, tmp_path: Path) -> None:
+def test_a_missing_c_compiler_is_reported_in_one_line(clone: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "environment", NEWEST)
     done = environment.run(environment.python, "-m", "pip", "install", "--no-deps", clone, TEMPI_NO_KERNELS="1")
     assert done.returncode != 0
@@ -121,7 +119,7 @@ def test_no_c_compiler_is_said_in_a_line(clone: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout
 
 
-def test_an_old_python_is_refused_by_pip_in_a_line(clone: Path, tmp_path: Path) -> None:
+def test_pip_refuses_an_old_python_in_one_line(clone: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "environment", "3.10")
     done = environment.run(environment.python, "-m", "pip", "install", "--no-deps", clone)
     assert done.returncode != 0

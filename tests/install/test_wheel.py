@@ -25,7 +25,7 @@ def wheel() -> Path:
 
 @pytest.fixture(scope="module")
 def environments(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Environment]:
-    """Those that the tests of installing made, for those of running."""
+    """The environments that the installation tests made, for the tests that run programs."""
     return {}
 
 
@@ -42,7 +42,7 @@ def toolchain(kind: str) -> Toolchain:
     pytest.skip(f"no {kind} on this machine")
 
 
-def test_it_holds_every_engine(wheel: Path) -> None:
+def test_the_wheel_has_an_engine_for_each_abi(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         engine = archive.read("tempi/lib/libtempi.so")
@@ -54,7 +54,7 @@ def test_it_holds_every_engine(wheel: Path) -> None:
 
 @every_python
 @every_age
-def test_it_installs_without_a_compiler(
+def test_the_wheel_installs_without_a_compiler(
     wheel: Path,
     environments: dict[tuple[str, str], Environment],
     tmp_path_factory: pytest.TempPathFactory,

@@ -1,7 +1,7 @@
-"""The shipped PTX on the emulated driver: what is loaded on a GPU newer than the build, run by a CPU.
+"""The shipped PTX on the emulated driver: the code for a GPU newer than the build, run by a CPU.
 
-It traps what the interpreter traps, by its own means: addresses outside an allocation, misaligned
-words. `allow` has no counterpart, so that writes outside the runs are found by the poison around them.
+Like the interpreter it traps addresses outside an allocation and misaligned words. `allow` has no counterpart,
+so writes outside the runs are found by the poison around them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _DeviceMemory:
         return address.value
 
     def _chunks(self, addresses: Addresses) -> list[tuple[NDArray[np.bool_], int, int]]:
-        """Which addresses lie in each stretch that is read or written in one piece: (those, from, bytes)."""
+        """The addresses in each segment that is read or written in one piece: (mask, first, bytes)."""
         of = addresses // CHUNK
         found = []
         for number in np.unique(of).tolist():

@@ -1,4 +1,4 @@
-"""Runs the kernels' own Python, thread by thread: what they mean before any compiler has seen them.
+"""Runs the kernels' own Python, thread by thread: their meaning without any compiler.
 
 `_ops` and Numba's `cuda` are replaced by plain functions on integers; all other modules of
 tempi.kernels are run from their sources as they are. Every byte of memory may be read, written or
@@ -75,7 +75,7 @@ class Memory:
         self._spread(addresses, 1, right)
 
     def copy(self, dst: int, src: int, size: int) -> None:
-        """What the driver copies must keep to the same bytes as kernels; it needs no alignment."""
+        """Copies of the driver must respect the same byte rights as kernels; they need no alignment."""
         steps = np.arange(size)
         if not (self._spread(src + steps, 1) & READ).all() or not (self._spread(dst + steps, 1) & WRITE).all():
             raise Fault(f"a copy of {size} bytes from {src:#x} to {dst:#x}")
@@ -97,7 +97,7 @@ class Memory:
         page[at : at + len(value)] = np.frombuffer(value, np.uint8)
 
 
-# -- what the kernels import ------------------------------------------------------------------------
+# -- the kernels' imports ------------------------------------------------------------------------
 
 
 def _signed(x: int) -> int:
@@ -209,7 +209,7 @@ class Machine:
         return builtins.__import__(name, *rest)
 
     def launch(self, name: str, grid: int, block: int, params: Sequence[int]) -> None:
-        """Runs every thread of the kernel, in reverse order: none may lean on another."""
+        """Runs every thread of the kernel, in reverse order: none may depend on another."""
         kernel = self.kernel(name)
         for number in reversed(range(grid)):
             if "transpose" in name:

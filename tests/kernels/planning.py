@@ -1,4 +1,4 @@
-"""The engine's planner from Python, and what runs its plans.
+"""The engine's planner from Python, and a runner for its plans.
 
 `Runner` plans operations on a machine's memory and carries the plan out: copies, descriptors, launches.
 A machine is anything with `memory` (allocate, gather, scatter, allow, copy) and `launch`.
@@ -139,7 +139,7 @@ class Planner:
         return self._done(status)
 
     def plan_self(self, src: tuple[Any, int, int], dst: tuple[Any, int, int], n: int) -> Plan | None:
-        """For (layout, count, mem) on both sides; None where the engine has no such plan."""
+        """For (layout, count, mem) on both sides; None if the engine has no such plan."""
         sides = [ffi.new("tempi_side *", (ffi.cast("tempi_layout *", side[0]), *side[1:])) for side in (src, dst)]
         status = lib.tempi_cuda_plan_strided(*sides, n, self._hooks, self._plan)
         return None if status == lib.TEMPI_ERR_UNSUPPORTED else self._done(status)
@@ -149,7 +149,7 @@ class Planner:
         plan = self._plan
         descriptors = ffi.buffer(plan.bytes, plan.nbytes)[:] if plan.nbytes else b""
         if descriptors:
-            lib.tempi_cuda_plan_place(plan, self.upload(descriptors))
+            lib.tempi_cuda_plan_patch(plan, self.upload(descriptors))
         launches = []
         for i in range(plan.nlaunches):
             made = plan.launches[i]
@@ -171,7 +171,7 @@ class Planner:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`count` elements of a layout in a machine's memory, and where each packed byte lies."""
+    """`count` elements of a layout in a machine's memory, and the address of each packed byte."""
 
     layout: Any
     count: int
@@ -211,7 +211,7 @@ class Message:
         return self.mem + np.setdiff1d(near, self.where[self.first : self.first + self.n])
 
     def prepare(self, machine: Any, direction: int, rng: np.random.Generator) -> Bytes:
-        """Fills what is to be read, poisons all else, and allows just what is to be done; the stream."""
+        """Fills the source, poisons all else, and permits only the intended accesses; returns the packed bytes."""
         memory = machine.memory
         source, target = (self.places(), self.stream()) if direction == PACK else (self.stream(), self.places())
         memory.scatter(self.around(), POISON)

@@ -1,4 +1,4 @@
-"""What the planner decides: grids, divisions, word widths, splits. Nothing is run here."""
+"""Decisions of the planner: grids, divisions, word widths, splits. Nothing runs here."""
 
 from __future__ import annotations
 

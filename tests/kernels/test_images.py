@@ -1,4 +1,4 @@
-"""The compiled kernels: all there, in the PTX that was promised, and nothing in it that costs."""
+"""The compiled kernels: complete, in the promised PTX version, and without costly instructions."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_nothing_is_computed_in_floating_point_or_divided(ptx: str) -> None:
         assert ".local" not in body, name
 
 
-def test_the_compiler_lists_what_every_kernel_takes(tmp_path: Path) -> None:
+def test_the_compiler_lists_the_resources_of_every_kernel(tmp_path: Path) -> None:
     pytest.importorskip("numba_cuda", reason="the kernels' compilers are not installed (pip install 'tempi[kernels]')")
     command = [sys.executable, "-m", "tempi.kernels", "--out", str(tmp_path / "out"), "--json", "-", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

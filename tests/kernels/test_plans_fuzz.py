@@ -73,7 +73,7 @@ def faces(n: int) -> list[Hand]:
 
 
 @pytest.mark.parametrize("direction", [PACK, UNPACK], ids=["pack", "unpack"])
-def test_a_halo_is_one_launch_and_what_is_dense_a_copy(machines: Machines, direction: int) -> None:
+def test_a_halo_is_one_launch_and_its_dense_faces_are_copies(machines: Machines, direction: int) -> None:
     with machines() as machine:
         with contextlib.ExitStack() as stack:
             messages = []
@@ -173,7 +173,9 @@ def test_strided_to_strided(machines: Machines, name: str) -> None:
 
 @some
 @given(receive_trees(depth=2, max_bytes=300, count=2), receive_trees(depth=2, max_bytes=300, count=2))
-def test_what_is_planned_to_oneself_is_right(machines: Machines, source: oracle.Tree, target: oracle.Tree) -> None:
+def test_a_plan_from_strided_to_strided_memory_is_right(
+    machines: Machines, source: oracle.Tree, target: oracle.Tree
+) -> None:
     a, b = source.type_map, target.type_map
     if not a.size or not b.size:
         return

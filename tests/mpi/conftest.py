@@ -1,9 +1,8 @@
-"""Tests under mpirun: every rank runs the same tests, and the verdict on each is one for all.
+"""Tests under mpirun: every rank runs the same tests, and all ranks agree on each verdict.
 
-After each test the ranks exchange how it went, so that all of them go on alike: a test that failed
-on one rank fails on all, and the others name it. A rank that fails says so at once on stderr, because
-its partners may be waiting for it in a call that never returns; then the watchdog ends the job. Only
-rank 0 reports to the terminal.
+After each test the ranks exchange their outcomes: a test that failed on one rank fails on all, and the others
+name that rank. A rank that fails reports at once on stderr, because its partners may be waiting for it in a
+call that never returns; then the watchdog ends the job. Only rank 0 reports to the terminal.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _outcome(error: BaseException | None) -> str:
 
 
 def _agree(own: str) -> None:
-    """Raises on every rank unless all ranks had the same outcome, and it was no failure."""
+    """Raises on every rank if a rank failed or the outcomes differ."""
     outcomes = _verdicts.allgather(own)
     bad = [rank for rank, outcome in enumerate(outcomes) if outcome == "failed"]
     if bad and own != "failed":
@@ -82,9 +81,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def comm() -> Any:
-    """A communicator over all ranks on which nothing is under way; errors are exceptions.
+    """A communicator over all ranks without pending messages; errors are exceptions.
 
-    Tests that pass leave it so. After one that fails the next gets another: messages may be left over.
+    Tests that pass leave it like that. After one that fails the next gets another: messages may be left over.
     """
     if not _shared:
         made = MPI.COMM_WORLD.Dup()
@@ -103,7 +102,7 @@ def buffered() -> Iterator[None]:
 
 @pytest.fixture
 def mismatches() -> int:
-    """For a test that provokes a failure of TEMPI_CHECK: how many there were before it."""
+    """For a test that provokes a failure of TEMPI_CHECK: the number before it."""
     return snapshot()["check_failures"]
 
 

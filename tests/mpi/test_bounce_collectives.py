@@ -149,7 +149,7 @@ COLLECTIVES: dict[str, Callable[[Kit], list[Any]]] = {
     "Scan": allreduce,
     "Exscan": allreduce,
 }
-#: MPI_IN_PLACE may stand for the input, or, in the scatters, for the output.
+#: MPI_IN_PLACE may replace the input, or, in the scatters, the output.
 IN_PLACE = tuple(name for name in COLLECTIVES if name != "Bcast")
 BETWEEN = tuple(name for name in COLLECTIVES if name not in ("Scan", "Exscan"))
 
@@ -202,7 +202,7 @@ def name_of(base: str, form: str) -> str:
 
 
 def performed(base: str, form: str, arguments: Callable[[Kit], list[Any]]) -> Callable[[Kit], Any]:
-    """The scenario: the call, and what completes it."""
+    """The scenario: the call, and its completion."""
     name = f"MPI_{name_of(base, form)}"
 
     def run(k: Kit) -> Any:
@@ -271,7 +271,7 @@ def test_collective(comm: Any, base: str, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("base", IN_PLACE)
 def test_collective_in_place(comm: Any, base: str, form: str) -> None:
-    every_way(comm, base, form, COLLECTIVES[base], in_place=True, told=False)
+    every_way(comm, base, form, COLLECTIVES[base], in_place=True, everywhere=False)
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +317,7 @@ def test_every_collective_that_bounces_has_a_test_by_name() -> None:
 
 
 def test_pieces_of_one_buffer_may_lie_far_apart(comm: Any) -> None:
-    """Further than what a staging buffer is larger than was asked for."""
+    """Further apart than the slack of a staging buffer."""
     emulator = pytest.importorskip("tempi.emulator.array")
     far, n = 4 << 20, 64
     host = np.zeros((comm.size, far), np.uint8)

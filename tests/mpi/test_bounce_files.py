@@ -1,4 +1,4 @@
-"""MPI-IO with device memory: every way to read and to write, and reads that bring less than was asked for."""
+"""MPI-IO with device memory: every way to read and to write, and short reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N = 5
 #: was resized to another lower bound.
 making = committed_plainly if MPICH_4 else committed
 OF_FILES = [name for name in TYPES if not (MPICH_4 and name == "below")]
-#: Name without MPI_File_, and how the place in the file is told: by the file pointer, an offset, or the
+#: Name without MPI_File_, and how the position in the file is given: by the file pointer, an offset, or the
 #: shared pointer.
 POINTER, OFFSET, SHARED = "pointer", "offset", "shared"
 KINDS = {
@@ -108,7 +108,7 @@ def performed(path: str, name: str, kind: str, form: str, short: int = 0) -> Cal
 
 
 def unordered(k: Kit, path: str, name: str) -> list[Any]:
-    """Which rank came first is chance: what all of them have together is not."""
+    """The order of the ranks is arbitrary: compares their data as a set."""
     (memory,) = k.memories
     parts = sorted(k.comm.allgather(memory.packed.tobytes()))
     whole = np.fromfile(path, np.uint8)
@@ -141,7 +141,7 @@ def test_in_two_halves(comm: Any, path: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name] is not SHARED])
-def test_what_the_file_does_not_have_stays_as_it_was(comm: Any, path: str, name: str) -> None:
+def test_bytes_that_the_file_lacks_stay_unchanged(comm: Any, path: str, name: str) -> None:
     every_way(comm, path, name, KINDS[name], "blocking", short=10)
 
 
@@ -152,7 +152,7 @@ def test_short_nonblocking_read(comm: Any, path: str, name: str) -> None:
     every_way(comm, path, f"i{name}", OFFSET, "nonblocking", short=10)
 
 
-def test_the_status_tells_what_came(comm: Any, path: str) -> None:
+def test_the_status_has_the_bytes_that_came(comm: Any, path: str) -> None:
     content(comm, path, 10)
     file = MPI.File.Open(comm, path, MPI.MODE_RDONLY)
     memory = DeviceMemory(64)

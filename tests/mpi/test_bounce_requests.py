@@ -70,7 +70,7 @@ def any_tested(requests: list[Any]) -> None:
 
 
 def looked_at(requests: list[Any]) -> None:
-    """The program may use its buffers once completion was reported."""
+    """The program may use its buffers once completion is reported."""
     for request in requests:
         until(request.Get_status)
 
@@ -90,7 +90,7 @@ COMPLETIONS: dict[str, Callable[[list[Any]], Any]] = {
 
 @pytest.mark.parametrize("how", COMPLETIONS)
 def test_sums_among_messages_come_back(comm: Any, how: str) -> None:
-    """Some of them hold device memory packed, some bounced, and some are the library's alone."""
+    """Some of them are packed device memory, some bounced, and some are requests of the library alone."""
     to, source = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     sums = [Sum(comm, seed) for seed in range(3)]
     into, plain = DeviceMemory(64), np.zeros(8)
@@ -114,7 +114,7 @@ def test_a_persistent_sum_comes_back_each_time(comm: Any, how: str) -> None:
     if MPICH and how == "Testall":
         pytest.skip("MPICH 5.0.2 by itself fails in MPI_Testall of persistent collectives")
     if MPICH_4 and how.endswith(("any", "some")):
-        pytest.skip(f"MPICH 4.0.2 by itself tells a persistent collective again and again in MPI_{how}")
+        pytest.skip(f"MPICH 4.0.2 by itself reports a persistent collective again and again in MPI_{how}")
     sums = [Sum(comm, seed) for seed in range(2)]
     requests = [one.persistent() for one in sums]
     for seed in range(3):
@@ -188,7 +188,7 @@ def test_one_failure_among_ignored_statuses_takes_nothing_from_the_others(comm: 
     null = Requests().handles[0]
     ignored = ctypes.c_void_p(1 if MPICH else 0)
     failed = calls.code_of("MPI_Waitall", 3, requests.handles, ignored)
-    assert failed != MPI.SUCCESS or not MPICH  # Open MPI 5.0 tells nothing where statuses are ignored
+    assert failed != MPI.SUCCESS or not MPICH  # Open MPI 5.0 reports nothing if statuses are ignored
     for i in range(3):
         if requests.handles[i] != null:
             calls.code_of("MPI_Wait", requests.at(i), ignored)
@@ -359,7 +359,7 @@ def test_memory_that_the_host_reaches_goes_to_the_library(comm: Any, kind: str) 
 # -- errors -----------------------------------------------------------------------------------------------------
 
 
-def test_arguments_that_are_wrong_are_the_library_s_to_refuse(comm: Any) -> None:
+def test_wrong_arguments_are_refused_by_the_library(comm: Any) -> None:
     memory = DeviceMemory(64)
     with pytest.raises(MPI.Exception):
         calls.call("MPI_Bcast", ctypes.c_void_p(memory.address), -3, MPI.INT, 0, comm)
@@ -389,8 +389,8 @@ def test_out_of_memory_is_an_error_of_the_communicator() -> None:
     comm.Free()
 
 
-def test_what_the_library_lacks_is_unavailable() -> None:
-    """As mpi4py takes it: a name that is there and does nothing would be called."""
+def test_a_function_that_the_library_lacks_is_unavailable() -> None:
+    """As mpi4py expects: it calls every name that exists, even one that does nothing."""
     optional = ("MPI_Allreduce_init", "MPI_Isendrecv", "MPI_Comm_attach_buffer")
     for name in optional:
         if calls.has(name):

@@ -47,7 +47,7 @@ def window() -> Iterator[Exposed]:
 
 
 def target(k: Kit, count: int = N) -> list[Any]:
-    """Plain elements at the next rank: as many as the origin's."""
+    """Contiguous elements at the next rank: as many as the origin's."""
     ints = count * k.tree.type_map.size // 4
     return [(k.rank + 1) % k.size, ctypes.c_int64(64), k.n(ints), MPI.INT]
 
@@ -157,7 +157,7 @@ SYNCHRONISATIONS: dict[str, Callable[[Any, int, Callable[[], None]], None]] = {
 }
 
 
-def told_in_time(k: Kit) -> bool:
+def completes_in_time(k: Kit) -> bool:
     """MPICH 4.0.2 alone lacks some bytes of a datatype with gaps when a get's request completes."""
     return not MPICH_4 or k.tree is TYPES["plain"] or k.on_device
 
@@ -179,7 +179,7 @@ def performed(
             requests = Requests()
             calls.call(full, *made, w.win, requests.at())
             requests.wait()
-            if "get" in name.lower() and told_in_time(k):
+            if "get" in name.lower() and completes_in_time(k):
                 seen.extend(k.contents())
 
         SYNCHRONISATIONS[how](w.win, (k.rank + 1) % k.size, operate)
@@ -244,7 +244,7 @@ def rput(w: Any, memory: DeviceMemory, to: int) -> Any:
 @pytest.mark.parametrize("how", ["Flush", "Flush_all", "Flush_local", "Flush_local_all", "Unlock", "Unlock_all"])
 @pytest.mark.parametrize("operate", [rget, rget_accumulate], ids=["Rget", "Rget_accumulate"])
 def test_result_of_a_request_is_there_after_the_flush(window: Exposed, how: str, operate: Callable[..., Any]) -> None:
-    """Before the request is waited for, which brings nothing a second time."""
+    """Before the request is waited for; the wait copies nothing a second time."""
     w, comm = window.win, window.comm
     to = (comm.rank + 1) % comm.size
     window.fill()
@@ -323,7 +323,7 @@ def test_every_one_sided_operation_that_bounces_has_a_test_by_name() -> None:
 
 def refused(action: Callable[[], Any]) -> bool:
     before = snapshot()["bounce_errors"]
-    # MPICH 4.0 tells another error's string for a code of the program's in a class that is not its own.
+    # MPICH 4.0 returns another error's string for a code that was added to a class of the standard.
     string = "^Invalid buffer pointer$" if MPICH_4 else "device memory"
     with pytest.raises(MPI.Exception, match=string) as raised:
         action()
@@ -345,7 +345,7 @@ def test_device_memory_is_not_attached(comm: Any) -> None:
     dynamic.Free()
 
 
-def test_device_memory_is_no_room_for_buffered_sends() -> None:
+def test_device_memory_is_refused_for_buffered_sends() -> None:
     memory = DeviceMemory(1 << 12)
     handler = MPI.COMM_SELF.Get_errhandler()
     MPI.COMM_SELF.Set_errhandler(MPI.ERRORS_RETURN)
@@ -357,7 +357,7 @@ def test_device_memory_is_no_room_for_buffered_sends() -> None:
 
 @pytest.mark.parametrize("owner", ["Comm", "Session"])
 @pytest.mark.parametrize("form", ["", "_c"])
-def test_device_memory_is_no_room_for_buffered_sends_of_one_owner(comm: Any, owner: str, form: str) -> None:
+def test_device_memory_is_refused_for_buffered_sends_of_one_owner(comm: Any, owner: str, form: str) -> None:
     name = f"MPI_{owner}_attach_buffer{form}"
     if not calls.has(name):
         pytest.skip(f"this library has no {name}")

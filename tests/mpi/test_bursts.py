@@ -82,7 +82,7 @@ def test_one_launch_each_way(comm: Any, n: int) -> None:
     assert launches() == before + 1
     comm.Barrier()
     MPI.Request.Waitall(receives)
-    # To oneself, what went from strided memory to strided memory is there already.
+    # To oneself: strided-to-strided copies have been done already.
     assert launches() - before in ((1, 2) if comm.size == 1 else (2,))
     burst.check()
 
@@ -112,7 +112,7 @@ def test_receives_posted_between_the_sends(comm: Any) -> None:
 
 @gathers
 def test_receives_of_what_has_arrived(comm: Any) -> None:
-    """They are complete when they are posted, and still wait to be unpacked together."""
+    """They are complete when posted, and are still unpacked together."""
     burst = Burst(comm, 12)
     before = launches()
     sends = burst.send("Isend")

@@ -1,4 +1,4 @@
-"""TEMPI_CHECK=1 on device memory: every pack and unpack is repeated by a simple loop over the type map."""
+"""TEMPI_CHECK=1 on device memory: every pack and unpack is checked by a plain loop over the type map."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 _double = oracle.Named("DOUBLE")
-#: Bytes that a receive writes twice, which no program may ask for; the second time with others.
+#: Bytes that a receive writes twice (invalid in MPI), the second time with other values.
 TWICE = oracle.Hvector(6, 2, 8, _double)
 LARGE = strided(60_000)  # more than a window of the check
 
@@ -55,9 +55,9 @@ def test_a_mismatch_is_reported_with_type_and_call(
             request.Wait()
     own.Free()
     assert snapshot()["check_failures"] == mismatches + 1
-    told = capfd.readouterr().err
-    assert f"TEMPI_CHECK: {call}: byte " in told  # which one, is up to the order of the threads
-    assert "twice the same (96 bytes in 6 leaves, extent 56)" in told
+    output = capfd.readouterr().err
+    assert f"TEMPI_CHECK: {call}: byte " in output  # the byte depends on the order of the threads
+    assert "twice the same (96 bytes in 6 leaves, extent 56)" in output
 
 
 def test_a_move_to_oneself_is_checked(comm: Any, mismatches: int, capfd: pytest.CaptureFixture[str]) -> None:

@@ -120,19 +120,19 @@ def by_get_status_some(requests: list[Any]) -> list[int]:
     return order
 
 
-#: Not in libraries before MPI-4.1; tempi then makes them, and cannot tell whether an untracked
-#: persistent request rests.
+#: Not in libraries before MPI-4.1; tempi then implements them, and cannot detect that an untracked
+#: persistent request is inactive.
 MADE_HERE = ("by_get_status_any", "by_get_status_some")
 
 
 def needs_rest(way: str) -> None:
-    """Skips where a persistent request may be untracked and nothing can tell that it rests."""
+    """Skips where a persistent request may be untracked and nothing shows that it is inactive."""
     if way in MADE_HERE and not FORCED and not calls.has("MPI_Request_get_status_any"):
         pytest.skip("by rule no request may be tracked, and the library has no such function")
 
 
 def absent(way: str) -> bool:
-    """Was mpi4py itself compiled for an MPI without the function? Then it never asks for it."""
+    """Whether mpi4py was compiled for an MPI without the function: then it never calls it."""
     try:
         getattr(MPI.Request, way.replace("by_get", "Get"), bool)([])
     except NotImplementedError:
@@ -177,7 +177,7 @@ class Traffic:
         self.checks.append(lambda: np.testing.assert_array_equal(out.copy(), before))
 
     def add_untracked(self, tag: int) -> None:
-        """Contiguous both ways: not tempi's."""
+        """Contiguous both ways: left to the library."""
         to, source = partners(self.comm)
         into, out = np.zeros(50), np.full(50, float(self.comm.rank + tag))
         self.requests.append(self.comm.Irecv(into, source, tag))
@@ -280,7 +280,7 @@ def test_restarted_persistent_requests(comm: Any, way: str) -> None:
 
 @every_way
 def test_no_active_request_is_answered_as_without_tempi(comm: Any, way: str) -> None:
-    """Persistent requests that rest, tracked or not, and null ones."""
+    """Inactive persistent requests, tracked or not, and null ones."""
     if way in MADE_HERE and not calls.has("MPI_Request_get_status_any"):
         pytest.skip("the library has no such function")
 
@@ -337,8 +337,8 @@ def test_messages_are_not_lost_to_an_array_of_one_hundred(comm: Any) -> None:
         t.finish(by_waitall)
 
 
-def test_what_get_status_calls_complete_may_be_read(comm: Any) -> None:
-    """The data is there as soon as the flag says so, and is not written again later."""
+def test_data_may_be_read_once_get_status_reports_completion(comm: Any) -> None:
+    """The data is there as soon as the flag is set, and is not written again later."""
     to, source = partners(comm)
     with committed(strided(30)) as datatype, acted(recvs=1):
         into = Memory(strided(30), 1)

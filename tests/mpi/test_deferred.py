@@ -179,7 +179,7 @@ def test_polling_a_probe_makes_progress(comm: Any) -> None:
         send.Wait()
 
 
-def test_a_freed_proxy_is_sent_all_the_same(comm: Any) -> None:
+def test_a_freed_proxy_is_still_sent(comm: Any) -> None:
     to, source = partners(comm)
     with committed(strided(N)) as datatype, acted(deferred=2, orphans=2):
         for seed in (1, 2):
@@ -230,7 +230,7 @@ def test_a_proxy_has_no_status_before_its_time(comm: Any) -> None:
         into.check(out(4).packed)
 
 
-def test_a_type_freed_while_its_send_is_queued(comm: Any) -> None:
+def test_a_type_freed_while_its_send_is_deferred(comm: Any) -> None:
     to, source = partners(comm)
     with committed(strided(N)) as datatype:
         with committed(strided(N)) as gone:

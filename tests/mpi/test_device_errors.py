@@ -53,7 +53,7 @@ def arrived(comm: Any, datatype: Any, n: int = 3) -> tuple[list[Any], list[Memor
 
 
 @pytest.mark.parametrize("n", [3, 100])  # 100: more than the engine has room for on the stack
-def test_waitall_tells_which(comm: Any, datatype: Any, n: int) -> None:
+def test_waitall_reports_the_failed_requests(comm: Any, datatype: Any, n: int) -> None:
     requests, _, plain = arrived(comm, datatype, n)
     statuses = [MPI.Status() for _ in requests]
     failed = min(n, 14)  # 30 calls fail: all together twice, then one by one, each twice
@@ -157,7 +157,7 @@ def test_a_send_that_could_not_be_packed(comm: Any, datatype: Any, call: str) ->
     never.Wait()
 
 
-def test_a_handler_hears_of_it_once(comm: Any, datatype: Any) -> None:
+def test_the_error_handler_is_called_once(comm: Any, datatype: Any) -> None:
     heard = []
     if not hasattr(MPI.Comm, "Create_errhandler"):
         pytest.skip("mpi4py without handlers of one's own")
@@ -190,7 +190,7 @@ def test_a_persistent_send_that_fails_can_be_started_again(comm: Any, datatype: 
     np.testing.assert_array_equal(into.view(np.uint8), device(2).packed)
 
 
-def test_one_failure_is_made_good(comm: Any, datatype: Any) -> None:
+def test_a_single_failure_is_retried(comm: Any, datatype: Any) -> None:
     requests, into, _ = arrived(comm, datatype)
     with failing("cuLaunchKernel", 1):
         MPI.Request.Waitall(requests)

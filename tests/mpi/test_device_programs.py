@@ -1,6 +1,6 @@
 """mpi4py programs with arrays in device memory: CuPy's on a GPU, those of the emulated device without one.
 
-The calls are those of any mpi4py program; what is sent is looked at by NumPy.
+The calls are those of any mpi4py program; NumPy checks the received data.
 """
 
 from __future__ import annotations

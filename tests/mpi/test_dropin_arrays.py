@@ -249,7 +249,7 @@ def test_axes_that_interleave_without_overlap_are_accepted(ours: MPI.Intracomm) 
     np.testing.assert_array_equal(view.ravel(), np.arange(6.0))
 
 
-def test_nothing_is_looked_at_for_proc_null(ours: MPI.Intracomm) -> None:
+def test_an_array_for_proc_null_is_not_examined(ours: MPI.Intracomm) -> None:
     nowhere = MPI.PROC_NULL
     ours.Send(np.zeros((4, 4), object)[:, 1], nowhere)
     ours.Recv(overlapping(), nowhere)

@@ -1,4 +1,4 @@
-"""What the drop-in leaves to a library that takes device addresses is ready when the library reads it.
+"""Data that the drop-in leaves to a CUDA-aware library is ready when the library reads it.
 
 The emulated device's memory is out of the libraries' reach; its managed memory is not, so that stands for
 what a CUDA-aware library would read by itself.
@@ -31,10 +31,10 @@ def ours(comm: Any) -> MPI.Intracomm:
     return MPI.Intracomm(comm)
 
 
-def test_the_library_is_taken_to_be_aware() -> None:
+def test_the_library_counts_as_cuda_aware() -> None:
     info = _engine.ffi.new("tempi_engine_info *")
     _engine.check(_engine.lib.tempi_engine_query(info), doing="a test")
-    assert info.aware == 1
+    assert info.cuda_aware == 1
 
 
 @pytest.mark.parametrize("case", CASES)

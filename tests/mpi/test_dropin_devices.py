@@ -275,7 +275,7 @@ class Broken:
         raise BufferError("cannot export: it requires grad")
 
 
-def test_what_cannot_tell_is_mpi4pys_to_refuse(ours: MPI.Intracomm) -> None:
+def test_an_array_that_cannot_be_described_is_refused_by_mpi4py(ours: MPI.Intracomm) -> None:
     for call in (ours.Send, ours.Isend, ours.Irecv):
         with pytest.raises((BufferError, RuntimeError), match="requires grad"):
             call(Broken(), ours.rank)
@@ -283,7 +283,7 @@ def test_what_cannot_tell_is_mpi4pys_to_refuse(ours: MPI.Intracomm) -> None:
         ours.Send(object(), ours.rank)
 
 
-def test_nothing_is_looked_at_for_proc_null(ours: MPI.Intracomm) -> None:
+def test_an_array_for_proc_null_is_not_examined(ours: MPI.Intracomm) -> None:
     array = strided((3, 4), (0, 8))
     ours.Send(array, MPI.PROC_NULL)
     ours.Recv(array, MPI.PROC_NULL)

@@ -154,7 +154,7 @@ def supported(call: Callable[[], Any]) -> Any:
         pytest.skip("this library has no such function")
 
 
-def test_what_tempi_enters_but_never_carries_counts(comm: Any, kind: Any) -> None:
+def test_calls_that_tempi_enters_but_never_carries_are_counted(comm: Any, kind: Any) -> None:
     own, others = spread(comm), spread(comm)
     with idle(), counted(Isendrecv=(1, 2 * BYTES)):
         supported(lambda: comm.Isendrecv([own, 1, kind], comm.rank, recvbuf=[others, 1, kind], source=comm.rank)).Wait()

@@ -182,7 +182,7 @@ def test_a_pack_without_room_ends_as_the_library_says(comm: Any) -> None:
 @pytest.mark.parametrize("places", [("host", "device"), ("device", "device"), ("device", "host")], ids="-".join)
 @pytest.mark.parametrize("call", ["MPI_Pack", "MPI_Unpack"])
 @pytest.mark.skipif(AWARE, reason="the library is given device addresses")
-def test_packed_bytes_without_room_on_a_device_are_the_librarys_to_judge(
+def test_packed_bytes_that_do_not_fit_on_a_device_are_left_to_the_library(
     comm: Any, places: tuple[str, str], call: str
 ) -> None:
     """MPICH packs or unpacks as many bytes as fit."""

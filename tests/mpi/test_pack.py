@@ -97,7 +97,7 @@ def test_packed_pieces_unpack_as_another_type_of_the_same_signature() -> None:
 
 
 @pytest.mark.parametrize("short", [1, 40, 79])
-def test_a_buffer_that_is_too_small_is_the_librarys_to_judge(comm: Any, short: int) -> None:
+def test_a_buffer_that_is_too_small_is_left_to_the_library(comm: Any, short: int) -> None:
     def scenario() -> tuple[Any, list[int]]:
         memory = Memory(strided(10), 1).fill(4)
         out = np.full(80, POISON, np.uint8)
@@ -157,7 +157,7 @@ def test_pair_types_pack_without_their_hole() -> None:
         np.testing.assert_array_equal(pack(memory, datatype), memory.packed)
 
 
-def test_a_type_that_tempi_check_does_not_walk_is_packed_all_the_same() -> None:
+def test_a_type_that_tempi_check_skips_is_still_packed() -> None:
     """Under TEMPI_CHECK too (group "checked"): distributed arrays have no plain walk there."""
     tree = oracle.Darray(2, 1, (9, 7), ("CYCLIC", "BLOCK"), (2, None), (2, 1), oracle.Named("INT"))
     memory = Memory(tree, 2).fill(4)

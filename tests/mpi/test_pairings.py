@@ -37,7 +37,7 @@ def irregular(n: int) -> oracle.Tree:
 
 
 def plain(n: int) -> oracle.Tree:
-    """The same doubles side by side: nothing for tempi."""
+    """The same doubles side by side: left to the library."""
     return oracle.Contiguous(n, _double)
 
 

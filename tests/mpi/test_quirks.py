@@ -1,4 +1,4 @@
-"""Datatypes that a library packs otherwise than the type map says: tempi carries them always.
+"""Datatypes that a library packs differently from the type map: tempi always carries them.
 
 The classes are those of csrc/shim/type/quirks.c, failing types each. Found by packing and sending random types with the
 library alone (tests/tools/find_quirks.py), with MPICH 5.0.2, Open MPI 5.0.11 and Open MPI 4.1.4.
@@ -81,7 +81,7 @@ def test_a_class_with_a_quirk_is_never_left_to_the_library(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_library_alone_is_still_wrong(name: str) -> None:
-    """When this fails, a version has mended the class, and quirks.c can say so."""
+    """When this fails, a version has fixed the class: update quirks.c."""
     concerned, tree, count = CLASSES[name]
     if not concerned or "MPICH Version:\t4.0" in VERSION:
         pytest.skip("another library's class, or version")
@@ -121,7 +121,7 @@ def test_elements_astray_arrive(name: str, way: str) -> None:
 
 @pytest.mark.parametrize("name", ASTRAY)
 def test_the_library_alone_still_carries_elements_astray_wrong(name: str) -> None:
-    """When this fails, a version has mended the class, and quirks.c can say so."""
+    """When this fails, a version has fixed the class: update quirks.c."""
     tree, count, way = ASTRAY[name]
     if not OPENMPI5 or way == "any":
         pytest.skip("another library's class, or version, or only probably")

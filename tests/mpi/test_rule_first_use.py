@@ -32,7 +32,7 @@ def pack(datatype: Any, memory: Memory) -> None:
 
 
 class Moved:
-    """What the counters moved by since it was made."""
+    """The changes of the counters since its creation."""
 
     def __init__(self) -> None:
         self.before = snapshot()
@@ -46,7 +46,7 @@ def moved() -> Moved:
     return Moved()
 
 
-def test_the_second_pack_is_tempis(moved: Moved) -> None:
+def test_tempi_does_the_second_pack(moved: Moved) -> None:
     tree = random_blocks(100)
     memory = Memory(tree, 1).fill(1)
     with committed(tree) as datatype:
@@ -57,7 +57,7 @@ def test_the_second_pack_is_tempis(moved: Moved) -> None:
         assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (1, 2, 1)
 
 
-def test_types_that_are_used_once_are_not_worked_out(moved: Moved) -> None:
+def test_types_that_are_used_once_are_not_decoded(moved: Moved) -> None:
     layouts = tempi._engine.lib.tempi_layout_alive()
     for seed in range(20):
         tree = random_blocks(60, seed)
@@ -78,14 +78,14 @@ def test_a_duplicate_of_a_type_that_was_used_once_counts_as_used(moved: Moved) -
         twin.Free()
 
 
-def test_a_type_of_few_numbers_is_tempis_at_once(moved: Moved) -> None:
+def test_tempi_does_the_first_pack_of_a_type_of_few_numbers(moved: Moved) -> None:
     tree = oracle.Subarray((10, 10, 10), (8, 8, 1), (1, 1, 4), DOUBLE)
     with committed(tree) as datatype:
         pack(datatype, Memory(tree, 1).fill(1))
     assert (moved.by("fallback_first"), moved.by("types")) == (0, 1)
 
 
-def test_a_long_message_is_tempis_at_once(moved: Moved) -> None:
+def test_tempi_does_a_long_first_pack(moved: Moved) -> None:
     tree = random_blocks(100)
     memory = Memory(tree, 400).fill(1)
     with committed(tree) as datatype:
@@ -93,7 +93,7 @@ def test_a_long_message_is_tempis_at_once(moved: Moved) -> None:
     assert (moved.by("fallback_first"), moved.by("packs")) == (0, 1)
 
 
-def test_a_persistent_request_looks_at_once(moved: Moved) -> None:
+def test_a_persistent_request_decodes_its_type_at_once(moved: Moved) -> None:
     tree = random_blocks(100)
     out, into = Memory(tree, 1).fill(1), Memory(tree, 1)
     with committed(tree) as datatype:
@@ -125,7 +125,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_the_library_is_wrong_with_is_tempis_at_once(name: str, moved: Moved) -> None:
+def test_tempi_does_the_first_pack_of_a_type_with_a_quirk(name: str, moved: Moved) -> None:
     tree, count = WRONG[name]
     out, into = Memory(tree, count).fill(1), Memory(tree, count)
     with committed(tree) as datatype:

@@ -1,4 +1,4 @@
-"""What the built-in rule leaves to Open MPI: short messages to oneself, which it is quick with."""
+"""Messages that the built-in rule leaves to Open MPI: short ones to oneself, where it is fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPEN_MPI = "Open MPI" in MPI.Get_library_version()
 
 def carried(comm: Any, doubles: int, run: int = 1) -> int:
     """Messages that tempi carries when a rank sends itself one with gaps: two, sent and received, or none. `run`:
-    doubles that lie together."""
+    contiguous doubles."""
     out, into = np.arange(3.0 * doubles), np.zeros(3 * doubles)
     names = ("sends", "recvs")
     with committed(oracle.Vector(doubles // run, run, 3 * run, oracle.Named("DOUBLE"))) as datatype:
@@ -33,7 +33,7 @@ def carried(comm: Any, doubles: int, run: int = 1) -> int:
     return sum(after[name] - before[name] for name in names)
 
 
-def test_a_short_message_to_oneself_is_the_librarys(comm: Any) -> None:
+def test_a_short_message_to_oneself_is_left_to_the_library(comm: Any) -> None:
     for over in (MPI.COMM_SELF, comm):
         assert carried(over, 16) == (0 if OPEN_MPI else 2)
         assert carried(over, 256) == (0 if OPEN_MPI else 2)

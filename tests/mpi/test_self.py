@@ -53,7 +53,7 @@ def test_one_launch_and_no_packed_buffer(comm: Any, own: Any, pair: Any, device:
 
 
 @pytest.mark.parametrize("pair", UNLIKE.values(), ids=UNLIKE)
-def test_what_has_no_common_blocks_is_packed(own: Any, pair: Any) -> None:
+def test_types_without_common_blocks_are_packed(own: Any, pair: Any) -> None:
     out, into = Memory(pair[0], 1, where="device").fill(5), Memory(pair[1], 1, where="device")
     send_to_self(own, out, into, self_moves=0, device_packs=1, device_unpacks=1)
     into.check(out.packed)
@@ -94,7 +94,7 @@ def test_a_shorter_message_leaves_the_rest(own: Any) -> None:
     into.check(whole)
 
 
-def test_a_longer_one_is_the_librarys_to_judge(own: Any) -> None:
+def test_a_message_that_is_too_long_is_left_to_the_library(own: Any) -> None:
     """MPICH's Sendrecv to oneself reports it, Open MPI's does so for derived types only."""
     out, into = Memory(COLUMN, 1, where="device").fill(5), Memory(strided(40), 1, where="device")
     result = outcome(lambda: send_to_self(own, out, into, self_moves=0))
@@ -109,7 +109,7 @@ def test_any_tag_is_answered_with_the_tag(own: Any) -> None:
 
 
 def buffers(comm: Any) -> bool:
-    """Does a small message to oneself leave the sender before it is received? MPICH's does not."""
+    """Whether a small message to oneself leaves the sender before it is received. With MPICH it does not."""
     request = comm.Isend(np.zeros(1), 0, 99)
     done = request.Test()
     comm.Recv(np.zeros(1), 0, 99)

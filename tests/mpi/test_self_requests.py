@@ -1,4 +1,4 @@
-"""Receives from oneself that do not block, and the sends that have them: straight from memory to memory."""
+"""Nonblocking receives from oneself and the sends that match them: copied directly from memory to memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def waitall(requests: list[Any]) -> Any:
 
 
 def one_by_one(requests: list[Any]) -> Any:
-    """The receive first: its message goes out whoever waits."""
+    """The receive first: any wait posts its message."""
     status = MPI.Status()
     requests[0].Wait(status)
     for request in requests[1:]:
@@ -171,8 +171,8 @@ def test_a_shorter_message_leaves_the_rest(post: Post) -> None:
     into.check(whole)
 
 
-def test_a_longer_one_is_the_librarys_to_judge(post: Post) -> None:
-    """Open MPI says nothing of a plain message to oneself that does not fit."""
+def test_a_message_that_is_too_long_is_left_to_the_library(post: Post) -> None:
+    """Open MPI does not report a contiguous message to oneself that does not fit."""
     out, into = column(5), Memory(strided(40), 1, where="device")
     with acted(self_moves=0):
         receive = post.recv(into)
@@ -184,7 +184,7 @@ def test_a_longer_one_is_the_librarys_to_judge(post: Post) -> None:
 
 
 @pytest.mark.parametrize("pair", UNLIKE.values(), ids=UNLIKE)
-def test_what_has_no_common_blocks_is_packed(post: Post, pair: Any) -> None:
+def test_types_without_common_blocks_are_packed(post: Post, pair: Any) -> None:
     out, into = Memory(pair[0], 1, where="device").fill(5), Memory(pair[1], 1, where="device")
     with acted(self_moves=0, device_packs=1, device_unpacks=1):
         waitall([post.recv(into), *post.send(out)])

@@ -32,5 +32,5 @@ def test_another_signature_is_reported(
             comm.Recv(into.message(datatype), source)
         sent.Wait()
     assert snapshot()["check_failures"] == mismatches + failures
-    said = f": {came} bytes came for a datatype (32 bytes in 8 leaves, extent 88), whose elements are of multiples of 4"
+    said = f": {came} bytes arrived for a datatype (32 bytes in 8 leaves, extent 88), whose data is a multiple of 4"
     assert capfd.readouterr().err.count(said) == failures

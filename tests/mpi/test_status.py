@@ -64,7 +64,7 @@ def receive(comm: Any, how: str, message: Any, source: int, tag: int, send: Any)
 
 @pytest.mark.parametrize("how", RECEIVES)
 @pytest.mark.parametrize("wild", ["", "source", "tag", "both"])
-def test_statuses_are_the_librarys(comm: Any, how: str, wild: str) -> None:
+def test_statuses_equal_those_of_the_library(comm: Any, how: str, wild: str) -> None:
     to, source = partners(comm)
     asked = MPI.ANY_SOURCE if wild in ("source", "both") else source
     tag = MPI.ANY_TAG if wild in ("tag", "both") else 17
@@ -116,7 +116,7 @@ def test_a_message_that_is_too_long_is_truncated_as_without_tempi(comm: Any, how
             return result
 
     result = same_without(scenario)
-    assert "runcat" in str(result) or comm.size == 1  # Open MPI does not mind in a message to itself
+    assert "runcat" in str(result) or comm.size == 1  # Open MPI does not report it in a message to oneself
 
 
 def test_a_failed_persistent_receive_leaves_its_handle_to_others(comm: Any) -> None:
@@ -140,7 +140,7 @@ def test_a_failed_persistent_receive_leaves_its_handle_to_others(comm: Any) -> N
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_truncation_in_an_array_is_told_by_its_status(comm: Any, after: bool) -> None:
+def test_truncation_in_an_array_is_reported_in_its_status(comm: Any, after: bool) -> None:
     """`after`: the message is there before the receive is posted."""
     if (after or comm.size > 1) and "Open MPI v4" in MPI.Get_library_version():
         pytest.skip("with threads Open MPI 4.1.4 itself never returns from a Waitall of what has failed")
@@ -303,7 +303,7 @@ def test_cancelling_comes_too_late_for_a_message_that_came(comm: Any) -> None:
 
 
 def test_a_freed_receive_still_arrives(comm: Any) -> None:
-    """The message that follows on the same channel proves that it came; progress unpacks it."""
+    """The next message on the same channel proves that it came; progress unpacks it."""
     to, source = partners(comm)
     with committed(strided(ROW)) as datatype, acted(orphans=1, recvs=1):
         into = Memory(strided(ROW), 1)
@@ -334,7 +334,7 @@ def test_freed_sends_are_delivered(comm: Any) -> None:
 # -- refused ----------------------------------------------------------------------------------------------
 
 
-def test_empty_messages_are_the_librarys(comm: Any) -> None:
+def test_empty_messages_are_left_to_the_library(comm: Any) -> None:
     to, source = partners(comm)
     empty = oracle.Contiguous(0, oracle.Named("INT"))
     with committed(strided(ROW)) as datatype, committed(empty) as nothing, idle():
@@ -349,10 +349,10 @@ def test_empty_messages_are_the_librarys(comm: Any) -> None:
             into.check(np.zeros(0, np.uint8))
 
 
-@pytest.mark.skipif(calls.unchecked(), reason="this build of the library does not look at its arguments")
+@pytest.mark.skipif(calls.unchecked(), reason="this build of the library does not check its arguments")
 @pytest.mark.parametrize("call", ["Send", "Isend", "Ssend", "Recv", "Irecv", "Send_init"])
 @pytest.mark.parametrize("wrong", ["rank", "tag", "type"])
-def test_wrong_arguments_are_the_librarys_to_refuse(comm: Any, call: str, wrong: str) -> None:
+def test_wrong_arguments_are_refused_by_the_library(comm: Any, call: str, wrong: str) -> None:
     def scenario() -> Any:
         datatype = MPI.DOUBLE.Create_vector(4, 1, 2)
         if wrong != "type":

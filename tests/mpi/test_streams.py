@@ -23,11 +23,11 @@ pytestmark = pytest.mark.skipif(not EMULATED or DEVICES < 2, reason="needs two e
 N = 60
 TREE = strided(N)
 NON_BLOCKING = 1
-NEVER = 3600 * 10**9  # nanoseconds until work runs that nobody waits for
+NEVER = 3600 * 10**9  # nanoseconds until work runs that no call waits for
 
 
 class Stream:
-    """A stream that neither waits for the default one nor is waited for."""
+    """A stream that does not synchronize with the default one."""
 
     def __init__(self, device: int = 0) -> None:
         made = ctypes.c_void_p()
@@ -36,7 +36,7 @@ class Stream:
         self.ptr, self.device = made.value, device
 
     def set_bytes(self, memory: Memory, value: int) -> None:
-        """All of it, some time."""
+        """Enqueues a fill of all of it."""
         assert memory._device is not None
         where, size = ctypes.c_uint64(memory._device.address), ctypes.c_size_t(memory._device.size)
         call("cuMemsetD8Async", where, value, size, ctypes.c_void_p(self.ptr), on=self.device)
@@ -51,7 +51,7 @@ class Stream:
 
 @pytest.fixture
 def late() -> Iterator[None]:
-    """Work runs only when something waits for it."""
+    """Work runs only when a call waits for it."""
     delay = ctypes.c_uint64.in_dll(driver(), "tempi_emulator_delay_ns")
     before = delay.value
     driver().tempi_emulator_streams(b"deferred")
@@ -80,7 +80,7 @@ def on(stream: Stream) -> Memory:
 
 
 def sent(comm: Any, datatype: Any, how: str, memory: Memory) -> Any:
-    """What arrives in host memory."""
+    """The bytes that arrive in host memory."""
     to, source = partners(comm)
     into = np.zeros(8 * N, np.uint8)
     if how == "Pack":
@@ -103,7 +103,7 @@ def test_packs_come_after_the_communicators_stream(own: Any, stream: Stream, buf
     memory = on(stream)
     with committed(TREE) as datatype:
         stream.set_bytes(memory, 0x11)
-        assert not np.any(sent(own, datatype, how, memory) == 0x11), "nobody waits for that stream yet"
+        assert not np.any(sent(own, datatype, how, memory) == 0x11), "no call waits for that stream yet"
         tempi.set_stream(own, stream)
         assert np.all(sent(own, datatype, how, memory) == 0x11)
         stream.set_bytes(memory, 0x22)

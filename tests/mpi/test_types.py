@@ -1,4 +1,4 @@
-"""The life of datatypes: freed while in use, handles used again, duplicates, attributes, many of them."""
+"""Life cycle of datatypes: freed while in use, reused handles, duplicates, attributes, many types."""
 
 from __future__ import annotations
 

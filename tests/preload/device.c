@@ -126,7 +126,7 @@ static void files(int *a, int *b, const char *path)
 
 static void answers(void)
 {
-    char kinds[MPI_MAX_INFO_VAL] = "not told";
+    char kinds[MPI_MAX_INFO_VAL] = "unknown";
     int found = 0;
     MPI_Info info;
     int (*query)(void) = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");

@@ -1,4 +1,4 @@
-"""Device memory in a C program on every installed library, and tempi's answers to the program."""
+"""Device memory in a C program on every installed library, and tempi's answers to its queries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plain(mpi: Toolchain, programs: Path) -> tuple[list[str], dict[str, str]]:
 
 
 @every_toolchain
-def test_device_memory_works_where_the_library_takes_none(mpi: Toolchain, programs: Path) -> None:
+def test_device_memory_works_on_a_library_that_is_not_cuda_aware(mpi: Toolchain, programs: Path) -> None:
     steps, answers, stderr = run(mpi, programs, DRIVER, LD_PRELOAD=preloaded(), **EMULATED)
     assert steps == plain(mpi, programs)[0]
     assert answers["MPIX_Query_cuda_support"] == answers["MPIX_GPU_query_support"] == "1"
@@ -54,7 +54,7 @@ def test_device_memory_works_where_the_library_takes_none(mpi: Toolchain, progra
 
 @every_toolchain
 def test_device_memory_is_a_crash_without_tempi(mpi: Toolchain, programs: Path) -> None:
-    """The test above would see it: the emulated device's memory is out of the host's reach."""
+    """The test above would detect it: host code cannot access the emulated device's memory."""
     target = programs / f"device-{mpi.name}"
     if not target.exists():
         mpi.compile(target, HERE / "device.c")
@@ -80,8 +80,8 @@ def test_where_tempi_gives_nothing_the_library_answers(
 
 
 @every_toolchain
-def test_a_library_that_is_said_to_take_device_memory_gets_it(mpi: Toolchain, programs: Path) -> None:
-    """With host memory, since these do not."""
+def test_a_library_that_is_set_cuda_aware_gets_device_memory(mpi: Toolchain, programs: Path) -> None:
+    """With host memory, since these libraries cannot access device memory."""
     on = {"TEMPI_CUDA_AWARE": "1", "LD_PRELOAD": preloaded()} | EMULATED
     _, answers, stderr = run(mpi, programs, "none", **on)
     assert answers["MPIX_Query_cuda_support"] == "1"
@@ -90,7 +90,7 @@ def test_a_library_that_is_said_to_take_device_memory_gets_it(mpi: Toolchain, pr
 
 
 @every_toolchain
-def test_a_library_that_is_said_to_take_none_gets_none(mpi: Toolchain, programs: Path) -> None:
+def test_a_library_that_is_set_not_cuda_aware_gets_no_device_memory(mpi: Toolchain, programs: Path) -> None:
     on = {"TEMPI_CUDA_AWARE": "0", "LD_PRELOAD": preloaded()} | EMULATED
     steps, answers, stderr = run(mpi, programs, DRIVER, **on)
     assert steps == plain(mpi, programs)[0]
@@ -106,7 +106,7 @@ FAILURES = ("cuMemcpyAsync:1", "cuMemcpyAsync:4", "cuMemcpyAsync:3:lost", "cuEve
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_call_that_fails_is_made_good_or_an_mpi_error(programs: Path, failure: str) -> None:
+def test_a_call_that_fails_is_retried_or_an_mpi_error(programs: Path, failure: str) -> None:
     mpi = own_toolchain()
     target = programs / f"device-{mpi.name}"
     if not target.exists():

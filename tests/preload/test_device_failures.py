@@ -20,11 +20,11 @@ STEPS = 48
 
 pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="this build has no emulated CUDA")
 
-#: What a failure of each driver function may lead to. "right": every message arrives all the same. A kind of
-#: thing: that is not given back, since its very end failed. "unused": no message calls it, and why.
+#: The possible results of a failure of each driver function. "right": every message still arrives. A kind of
+#: object: it leaks, since freeing it failed. "unused": no message calls the function, and why.
 FUNCTIONS = {
     "Init": "unused: the program has done it; for tempi doctor",
-    "GetErrorName": "unused: names the failures of others, and is not asked for a failure of its own",
+    "GetErrorName": "unused: names failures of other functions, but not its own",
     "DriverGetVersion": "unused: for tempi doctor",
     "DeviceGetCount": "unused: for tempi doctor",
     "DeviceGetName": "unused: for tempi doctor",
@@ -95,9 +95,9 @@ class Outcome:
         self.steps = Counter(line.split()[0] for line in self.run.stdout.splitlines() if " of " in line)
         assert sum(self.steps.values()) == STEPS
         assert self.steps["WRONG"] == 0, self.run.stdout
-        told = json.loads(report.read_text())
-        self.left = {kind: n for kind, n in told["live"].items() if n}
-        self.calls = {re.sub(r"^cu|_v2$", "", name): n for name, n in told["calls"].items()}
+        read_report = json.loads(report.read_text())
+        self.left = {kind: n for kind, n in read_report["live"].items() if n}
+        self.calls = {re.sub(r"^cu|_v2$", "", name): n for name, n in read_report["calls"].items()}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_one_failure_in_a_context_of_the_programs_own(mpi: Toolchain, programs: 
 )  # fmt: skip
 @pytest.mark.once
 def test_a_lost_device(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, name: str) -> None:
-    """The message at hand ends with an error, and so do all later ones; the program goes on to its end."""
+    """The current message and all later ones end with an error; the program continues to its end."""
     for k in sorted({1, max(1, clean[mpi.name].calls[name] // 3)}):
         done = Outcome(mpi, programs, f"cu{name}", str(k), "lost")
         assert set(done.steps) <= {"right", "error", "gone"}

@@ -1,4 +1,4 @@
-"""C programs with memory of the emulated devices: forks, threads, contexts, CUDA that comes late or goes early."""
+"""C programs with memory of emulated devices: forks, threads, contexts, CUDA that is loaded late or unloaded early."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @every_mpi
 @pytest.mark.parametrize("case", CASES)
-def test_device_memory_at_lifes_edges(mpi: Toolchain, programs: Path, case: str) -> None:
+def test_device_memory_at_the_end_of_contexts_threads_and_processes(mpi: Toolchain, programs: Path, case: str) -> None:
     program = programs / f"devices-{mpi.name}"
     if not program.exists():
         mpi.compile(program, HERE / "devices.c", f"-I{HERE}")
@@ -54,7 +54,7 @@ def test_device_memory_at_lifes_edges(mpi: Toolchain, programs: Path, case: str)
     assert sum(line.startswith("ok ") for line in run.stdout.splitlines()) == lines, run.stdout
     if case != "selves":  # whose host memory is not packed by a device
         assert counter(run.stderr, "device_packs") == counter(run.stderr, "device_unpacks")
-    # What one thread has under way when the others begin depends on them.
+    # The pending work of one thread when the others begin depends on their timing.
     assert bool(counter(run.stderr, "self_moves")) == (case == "selves")
     # Each rank has a receive whose memory goes with its context.
     assert (counter(run.stderr, "device_errors") or 0) == (2 if case == "destroyed" else 0)

@@ -1,4 +1,4 @@
-"""What goes wrong goes wrong as without tempi: messages that are too long, calls that fail, a simulated MPI."""
+"""Errors are the same as without tempi: messages that are too long, calls that fail, a simulated MPI."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def outputs(mpi: Toolchain, folder: Path, name: str) -> tuple[list[str], subproc
 
 
 @every_toolchain
-def test_truncation_is_the_librarys(mpi: Toolchain, tmp_path: Path) -> None:
+def test_truncation_is_reported_as_without_tempi(mpi: Toolchain, tmp_path: Path) -> None:
     """Open MPI's Waitall without statuses may miss an error of a request that was complete before; not tempi's."""
     plain, on = outputs(mpi, tmp_path, "truncated")
     missed = [line for line in plain if line.startswith("Waitall without statuses") and ": class 0;" in line]

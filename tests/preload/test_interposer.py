@@ -1,4 +1,4 @@
-"""One libtempi.so preloaded into programs of every ABI, beside tools, and where nothing is to be done.
+"""One libtempi.so preloaded into programs of every ABI, with profiling tools, and where tempi has nothing to do.
 
 TEMPI_STATS proves each time that the shim was entered, or that it was not.
 """
@@ -40,7 +40,7 @@ def tool_library(mpi: Toolchain, programs: Path) -> Path:
     return built(mpi, programs, "interposer_tool.c", "-shared", "-fPIC", name="libtool.so")
 
 
-def test_some_mpi_is_here() -> None:
+def test_an_mpi_is_installed() -> None:
     assert toolchains(), "no mpicc: the tests of the interposer would test nothing"
 
 
@@ -109,7 +109,7 @@ def linked_mpi(program: Path) -> str:
 
 
 @every_toolchain
-def test_without_the_engine_for_its_abi_a_program_runs_and_is_told_once(
+def test_without_the_engine_for_its_abi_a_program_runs_and_is_warned_once(
     mpi: Toolchain, programs: Path, tmp_path: Path
 ) -> None:
     alone = Path(shutil.copy(ENGINE, tmp_path))

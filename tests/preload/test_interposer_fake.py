@@ -1,4 +1,4 @@
-"""The trampolines themselves, above a make-believe MPI: natively, and for arm64 under an emulator."""
+"""The trampolines themselves, above a fake MPI: natively, and for arm64 under an emulator."""
 
 from __future__ import annotations
 

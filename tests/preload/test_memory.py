@@ -1,7 +1,7 @@
-"""Bad accesses and leaks of the engine: under valgrind, and built with AddressSanitizer.
+"""Invalid accesses and leaks of the engine: under valgrind, and built with AddressSanitizer.
 
-MPI libraries leak and read what was never written, so only what has the engine on top of its stack
-counts. `overrun` is wrong on purpose and shows that both would see it.
+MPI libraries leak and read uninitialised memory, so only reports with the engine on top of the stack count.
+`overrun` is wrong on purpose and proves that both checkers detect errors.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def under_valgrind(mpi: Toolchain, program: Path, log: Path, **settings: str) ->
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("name", ["p2p", pytest.param("leaving", marks=pytest.mark.more)])
 @pytest.mark.once
-def test_valgrind_finds_nothing_of_ours(programs: Path, tmp_path: Path, name: str, delay: str) -> None:
+def test_valgrind_finds_no_error_of_the_engine(programs: Path, tmp_path: Path, name: str, delay: str) -> None:
     mpi = own_toolchain()
     program = built(mpi, programs, name)
     assert under_valgrind(mpi, program, tmp_path / "log", TEMPI_TEST_DELAY=delay) == []
 
 
 @pytest.mark.more
-def test_valgrind_would_see_it(programs: Path, tmp_path: Path) -> None:
+def test_valgrind_detects_an_overrun(programs: Path, tmp_path: Path) -> None:
     mpi = own_toolchain()
     found = under_valgrind(mpi, built(mpi, programs, "overrun"), tmp_path / "log")
     assert any("Invalid read" in complaint for complaint in found)
@@ -118,14 +118,14 @@ def under_sanitizer(program: Path, engine: Path, folder: Path, **settings: str) 
     checks = f"fast_unwind_on_malloc=0:log_path={folder}/report"
     options = {"ASAN_OPTIONS": checks, "LSAN_OPTIONS": "exitcode=0", "TEMPI_ISA": "scalar"}
     run = own_toolchain().run(program, ranks=2, **on, **options, **settings)
-    told = [path.read_text(errors="replace") for path in folder.glob("report.*")]
-    return [one for text in told for one in reports(text)], run.stdout + run.stderr
+    texts = [path.read_text(errors="replace") for path in folder.glob("report.*")]
+    return [one for text in texts for one in reports(text)], run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.once
-def test_the_sanitizer_finds_nothing_of_ours(
+def test_the_sanitizer_finds_no_error_of_the_engine(
     programs: Path, sanitized: Path, tmp_path: Path, name: str, delay: str
 ) -> None:
     program = built(own_toolchain(), programs, name)
@@ -136,7 +136,7 @@ def test_the_sanitizer_finds_nothing_of_ours(
 
 
 @pytest.mark.once
-def test_the_sanitizer_would_see_it(programs: Path, sanitized: Path, tmp_path: Path) -> None:
+def test_the_sanitizer_detects_an_overrun(programs: Path, sanitized: Path, tmp_path: Path) -> None:
     program = built(own_toolchain(), programs, "overrun")
     found, output = under_sanitizer(program, sanitized, tmp_path)
     assert found, output

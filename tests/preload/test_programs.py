@@ -78,7 +78,9 @@ def test_statistics_go_to_a_file_too(mpi: Toolchain, programs: Path, tmp_path: P
 
 
 @every_toolchain
-def test_statistics_tell_what_tempi_does_not_act_in(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
+def test_statistics_list_the_functions_that_tempi_does_not_accelerate(
+    mpi: Toolchain, programs: Path, tmp_path: Path
+) -> None:
     program, path = built(mpi, programs, "left"), tmp_path / "run.json"
     run = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), TEMPI_STATS="1", TEMPI_STATS_FILE=str(path))
     verdicts(run)
@@ -99,9 +101,9 @@ def test_statistics_alone_in_a_file_or_nowhere(mpi: Toolchain, programs: Path, t
     assert counter(quiet.stderr, "sends") is None
     assert json.loads((tmp_path / "run.json").read_text())["sum"]["sends"] > 0
     blocked = tmp_path / "none" / "run.json"
-    told = mpi.run(program, ranks=2, TEMPI_STATS_FILE=str(blocked), **on)
-    assert verdicts(told) == verdicts(quiet)
-    assert told.stderr.count(f"TEMPI_STATS_FILE: cannot write {blocked}: No such file or directory") == 1
+    unwritable = mpi.run(program, ranks=2, TEMPI_STATS_FILE=str(blocked), **on)
+    assert verdicts(unwritable) == verdicts(quiet)
+    assert unwritable.stderr.count(f"TEMPI_STATS_FILE: cannot write {blocked}: No such file or directory") == 1
 
 
 @every_toolchain

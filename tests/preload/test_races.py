@@ -1,7 +1,7 @@
 """Data races in the engine, built with ThreadSanitizer, under programs of many threads.
 
-An MPI library is not instrumented, so what it does with memory is not judged, and only what has the
-engine on top of a stack counts. `racing` is wrong on purpose and shows that a race would be seen.
+An MPI library is not instrumented, so its memory accesses are not checked, and only reports with the engine on
+top of a stack count. `racing` is wrong on purpose and proves that a race is detected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from preload.toolchains import HERE, counter, engine_for_test, own_toolchain, preloaded
 
 FLAGS = "-fsanitize=thread -fno-omit-frame-pointer -g1"
-#: What MPI libraries do that ThreadSanitizer does not survive: UCX's hooks in the C library, one process's
+#: Features of MPI libraries that ThreadSanitizer does not survive: UCX's hooks in the C library, one process's
 #: reading another's memory, and PMIx's mapping memory at an address of its own.
 TAMED = {
     "UCX_MEM_EVENTS": "n",
@@ -89,6 +89,6 @@ def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
 
 
 @pytest.mark.once
-def test_a_race_would_be_seen(folder: Path, engine: Path) -> None:
+def test_a_race_is_detected(folder: Path, engine: Path) -> None:
     found, output = under_sanitizer(folder, engine, "racing", 1)
     assert found, output

@@ -1,4 +1,4 @@
-"""The MPIs that C programs can be compiled for and run on here, and the engine to run them under."""
+"""The MPIs of this machine for which C programs can be compiled and run, and the engine for them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def _of_prefix(prefix: Path) -> list[Toolchain]:
-    """What an installation has; MPICH 5 has a second wrapper, for the standard ABI."""
+    """The toolchains of an installation; MPICH 5 has a second wrapper, for the standard ABI."""
     binaries = prefix / "bin"
     mpicc, mpirun = str(binaries / "mpicc"), str(binaries / "mpirun")
     if not (binaries / "mpicc").is_file():
@@ -123,7 +123,7 @@ def toolchains() -> tuple[Toolchain, ...]:
 
 
 def _each() -> list[Any]:
-    """Those of the system only repeat, where there is another of their ABI."""
+    """Those of the system only repeat if there is another one with their ABI."""
     found = toolchains()
     wheels = {chain.abi for chain in found if not chain.name.endswith("-system")}
     repeats = {chain for chain in found if chain.name.endswith("-system") and chain.abi in wheels}
@@ -144,7 +144,7 @@ def own_toolchain() -> Toolchain:
 def engine_for_test(name: str, cc: list[str], flags: str = "", abi: str = "") -> Path:
     """libtempi.so compiled in another way, and the shim for one ABI.
 
-    In a folder of its own under build/, where each environment's test run finds what another one has compiled of
+    In a folder of its own under build/, so that the test run of each environment reuses what another one compiled from
     the same sources; one process at a time compiles there.
     """
     folder = HERE.parents[1] / "build" / "tests" / name

@@ -5,7 +5,7 @@
  *                               lN     probe the line, which arrives in N nanoseconds
  *                               bN     messages from here on have N bytes; before, 0 bytes
  *                               aN     send N messages; the peer writes its line before each
- *                               ?      print "near" (same LLC) or "far" (other LLC)
+ *                               ?      print "same" or "other" (LLC)
  *
  * At the end it prints the number of probes, and of locality class changes.
  */
@@ -53,21 +53,22 @@ int main(int argc, char **argv)
         case 'w': lines[1].beats++; break;
         case 'l':
             step = 10 + n;
-            tempi_locality_look(own, 1);
+            tempi_locality_probe(own, 1);
             break;
         case 'a':
             for (int k = 0; k < n; k++) {
                 lines[1].beats++;
-                tempi_locality_far(own, 1, bytes);
+                tempi_locality_is_other_llc(own, 1, bytes);
             }
             break;
         case 'b': bytes = n; break;
-        default: printf("%s ", own->sights[1].far ? "far" : "near");
+        default: printf("%s ", own->peers[1].other_llc ? "other" : "same");
         }
     }
-    tempi_locality_look(own, -1);
-    tempi_locality_look(own, 2);
-    if (tempi_locality_far(own, 2, 0) || lines[0].beats != (unsigned)(readings - before) / 2)
+    tempi_locality_probe(own, -1);
+    tempi_locality_probe(own, 2);
+    if (tempi_locality_is_other_llc(own, 2, 0) ||
+        lines[0].beats != (unsigned)(readings - before) / 2)
         return 1;
     if (counted[TEMPI_STAT_locality_probes] != (readings - before) / 2)
         return 1;

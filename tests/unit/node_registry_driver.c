@@ -1,10 +1,10 @@
 /* node_registry_driver.c: the node registry and the launcher's variables, for the sanitizers and
  * for test_peers_native.py.
  *
- *     board FOLDER JOB LOCAL RANK...
+ *     registry FOLDER JOB LOCAL RANK...
  *
  * Each rank joins the registry in a separate process, all at once. Prints "N ranks: R R R, file" or
- * "no board".
+ * "no registry".
  *
  *     lines FOLDER JOB LOCAL RANK...
  *
@@ -30,12 +30,12 @@ static int compare(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static void show(const tempi_node_registry *board, int file)
+static void show(const tempi_node_registry *registry, int file)
 {
     int ranks[4096];
-    const unsigned n = tempi_node_registry_count(board);
+    const unsigned n = tempi_node_registry_count(registry);
     for (unsigned i = 0; i < n; ++i)
-        ranks[i] = tempi_node_registry_rank(board, i);
+        ranks[i] = tempi_node_registry_rank(registry, i);
     qsort(ranks, n, sizeof *ranks, compare);
     printf("%u ranks:", n);
     for (unsigned i = 0; i < n; ++i)
@@ -44,7 +44,7 @@ static void show(const tempi_node_registry *board, int file)
 }
 
 /* The first rank joins after the others, and sees them all. */
-static int board(int argc, char **argv)
+static int registry(int argc, char **argv)
 {
     const char *folder = argv[2], *job = argv[3];
     const int local = atoi(argv[4]);
@@ -59,7 +59,7 @@ static int board(int argc, char **argv)
         ;
     tempi_node_registry *own = tempi_node_registry_join(folder, job, atoi(argv[5]), local);
     if (!own) {
-        printf("no board\n");
+        printf("no registry\n");
         return 0;
     }
     snprintf(left, sizeof left, "find '%s' -name 'tempi-*' | grep -q .", folder);
@@ -69,11 +69,11 @@ static int board(int argc, char **argv)
     return 0;
 }
 
-static void write_line(const tempi_node_registry *board, int rank)
+static void write_line(const tempi_node_registry *registry, int rank)
 {
-    char *lines = tempi_node_registry_lines(board);
+    char *lines = tempi_node_registry_lines(registry);
     if (lines)
-        memcpy(lines + (size_t)tempi_node_registry_own(board) * TEMPI_DISTANCE_LINE, &rank,
+        memcpy(lines + (size_t)tempi_node_registry_own(registry) * TEMPI_LOCALITY_LINE, &rank,
                sizeof rank);
 }
 
@@ -97,7 +97,7 @@ static int lines(int argc, char **argv)
     int sum = 0;
     for (int i = 0; found && i < local; ++i) {
         int rank;
-        memcpy(&rank, found + (size_t)i * TEMPI_DISTANCE_LINE, sizeof rank);
+        memcpy(&rank, found + (size_t)i * TEMPI_LOCALITY_LINE, sizeof rank);
         sum += rank;
     }
     if (found)
@@ -118,8 +118,8 @@ static int launcher(char **argv)
 
 int main(int argc, char **argv)
 {
-    if (argc >= 6 && strcmp(argv[1], "board") == 0)
-        return board(argc, argv);
+    if (argc >= 6 && strcmp(argv[1], "registry") == 0)
+        return registry(argc, argv);
     if (argc >= 6 && strcmp(argv[1], "lines") == 0)
         return lines(argc, argv);
     if (argc == 4 && strcmp(argv[1], "launcher") == 0)

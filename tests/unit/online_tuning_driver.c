@@ -30,25 +30,27 @@ int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
 
 /* ---- one correction -------------------------------------------------------------------------- */
 
-static int feed(tempi_correction *bias, double sample, int n, uint64_t now)
+static int feed(tempi_correction *correction, double sample, int n, uint64_t now)
 {
     int moves = 0;
     for (int i = 0; i < n; ++i)
-        moves += tempi_correction_feed(bias, sample, now);
+        moves += tempi_correction_feed(correction, sample, now);
     return moves;
 }
 
 static void check_converges(void)
 {
-    tempi_correction bias = {.n = 0};
-    CHECK(feed(&bias, 0.7, TEMPI_CORRECTION_GROUP - 1, 0) == 0 &&
-          tempi_correction_at(&bias, 0) == 0);
-    CHECK(feed(&bias, 0.7, 1, 0) == 1 && fabs(tempi_correction_at(&bias, 0) - 0.35) < 1e-12);
-    CHECK(feed(&bias, 0.7, 20 * TEMPI_CORRECTION_GROUP, 0) < 8); /* reported only while it moves */
-    CHECK(fabs(tempi_correction_at(&bias, 0) - 0.7) < 1e-5 &&
-          bias.samples == 21 * TEMPI_CORRECTION_GROUP);
-    feed(&bias, -0.2, 20 * TEMPI_CORRECTION_GROUP, 0);
-    CHECK(fabs(tempi_correction_at(&bias, 0) + 0.2) < 1e-5);
+    tempi_correction correction = {.n = 0};
+    CHECK(feed(&correction, 0.7, TEMPI_CORRECTION_GROUP - 1, 0) == 0 &&
+          tempi_correction_at(&correction, 0) == 0);
+    CHECK(feed(&correction, 0.7, 1, 0) == 1 &&
+          fabs(tempi_correction_at(&correction, 0) - 0.35) < 1e-12);
+    CHECK(feed(&correction, 0.7, 20 * TEMPI_CORRECTION_GROUP, 0) <
+          8); /* reported only while it moves */
+    CHECK(fabs(tempi_correction_at(&correction, 0) - 0.7) < 1e-5 &&
+          correction.samples == 21 * TEMPI_CORRECTION_GROUP);
+    feed(&correction, -0.2, 20 * TEMPI_CORRECTION_GROUP, 0);
+    CHECK(fabs(tempi_correction_at(&correction, 0) + 0.2) < 1e-5);
 }
 
 static void check_is_bounded(void)
@@ -62,26 +64,28 @@ static void check_is_bounded(void)
 
 static void check_decays(void)
 {
-    tempi_correction bias = {.n = 0};
-    feed(&bias, 1, 400, 1000);
-    const double whole = tempi_correction_at(&bias, 1000);
-    CHECK(fabs(tempi_correction_at(&bias, 1000 + TEMPI_CORRECTION_HALF) - whole / 2) < 1e-9);
-    CHECK(fabs(tempi_correction_at(&bias, 1000 + 3 * TEMPI_CORRECTION_HALF) - whole / 8) < 1e-9);
-    CHECK(tempi_correction_at(&bias, 999) == whole); /* another thread's clock may be behind */
+    tempi_correction correction = {.n = 0};
+    feed(&correction, 1, 400, 1000);
+    const double whole = tempi_correction_at(&correction, 1000);
+    CHECK(fabs(tempi_correction_at(&correction, 1000 + TEMPI_CORRECTION_HALF) - whole / 2) < 1e-9);
+    CHECK(fabs(tempi_correction_at(&correction, 1000 + 3 * TEMPI_CORRECTION_HALF) - whole / 8) <
+          1e-9);
+    CHECK(tempi_correction_at(&correction, 999) ==
+          whole); /* another thread's clock may be behind */
 }
 
 static void check_outliers(void)
 {
-    tempi_correction bias = {.n = 0};
+    tempi_correction correction = {.n = 0};
     for (int group = 0; group < 30; ++group) {
         const double samples[TEMPI_CORRECTION_GROUP] = {9, 0.1, 9, -9, 0.1};
         for (int i = 0; i < TEMPI_CORRECTION_GROUP; ++i)
-            tempi_correction_feed(&bias, samples[i], 0);
+            tempi_correction_feed(&correction, samples[i], 0);
     }
-    CHECK(fabs(tempi_correction_at(&bias, 0) - 0.1) < 1e-6);
-    const tempi_correction before = bias;
-    CHECK(feed(&bias, NAN, 50, 0) == 0 && feed(&bias, INFINITY, 50, 0) == 0 &&
-          bias.samples == before.samples);
+    CHECK(fabs(tempi_correction_at(&correction, 0) - 0.1) < 1e-6);
+    const tempi_correction before = correction;
+    CHECK(feed(&correction, NAN, 50, 0) == 0 && feed(&correction, INFINITY, 50, 0) == 0 &&
+          correction.samples == before.samples);
 }
 
 /* ---- choices --------------------------------------------------------------------------------- */

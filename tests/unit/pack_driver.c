@@ -145,7 +145,7 @@ static void expect(int good, const char *what, int64_t at)
 {
     if (good)
         return;
-    printf("%s: %s differs at byte %lld\n", tempi_cpu_level(), what, (long long)at);
+    printf("%s: %s differs at byte %lld\n", tempi_isa_name(), what, (long long)at);
     exit(1);
 }
 
@@ -211,7 +211,7 @@ int main(void)
                 tempi_tune_pretend((int)draw(0, 7));
             check_random(number);
         }
-        printf("%s %d\n", tempi_cpu_level(), CASES);
+        printf("%s %d\n", tempi_isa_name(), CASES);
     }
     return 0;
 }

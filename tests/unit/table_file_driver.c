@@ -88,20 +88,20 @@ static void use_device(const struct tempi_model *model)
                                  .runs = dim.count,
                                  .nboxes = 1,
                                  .boxes = &box};
-    for (int shifted = 0; shifted < 2; shifted++)
+    for (int misaligned = 0; misaligned < 2; misaligned++)
         for (int peer = 0; peer < TEMPI_PEERS; peer++) {
             tempi_device_prediction p;
             const tempi_device_message message = {
                 .bytes = 1 + (int64_t)draw((uint64_t)1 << draw(40)),
                 .whole = draw(4) ? 0 : (int64_t)1 << draw(41),
-                .stretches = (int64_t)draw(9),
+                .segments = (int64_t)draw(9),
                 .operation = TEMPI_OP_PACK + (int32_t)draw(4),
                 .peer = peer,
                 .packed = (int32_t)draw(3),
                 .contiguous = !draw(8),
                 .memory = TEMPI_TABLES_OF_DEVICE + (int32_t)draw(2),
-                .shifted = shifted,
-                .aware = (int32_t)draw(2)};
+                .misaligned = misaligned,
+                .cuda_aware = (int32_t)draw(2)};
             if (tempi_model_predict_device(model, &layout, &message, &p) == TEMPI_OK) {
                 judge(&p);
                 ++predicted;

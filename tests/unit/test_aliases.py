@@ -17,7 +17,7 @@ from tempi.report import counted
 OLD, NEW = "left_aware", "fallback_cuda_aware"
 
 
-def test_the_table_leads_from_names_that_are_gone_to_names_that_there_are() -> None:
+def test_former_names_map_to_existing_names() -> None:
     known = {name for name, _, _ in _engine.items("stats")}
     assert set(COUNTERS.values()) <= known
     assert not COUNTERS.keys() & known
@@ -36,7 +36,7 @@ def test_statistics_of_this_process_are_found_by_a_former_name_with_a_warning() 
 
 
 @pytest.mark.filterwarnings("error")
-def test_names_of_now_warn_of_nothing_and_former_ones_are_not_listed() -> None:
+def test_current_names_cause_no_warning_and_former_ones_are_not_listed() -> None:
     counters = Counters({NEW: 3, "sends": 0})
     assert counters == {NEW: 3, "sends": 0}
     assert list(counters) == [NEW, "sends"]
@@ -50,7 +50,7 @@ def test_every_former_name_is_renamed() -> None:
     assert _aliases.renamed(dict.fromkeys((*COUNTERS, "sends"), 1)) == dict.fromkeys((*COUNTERS.values(), "sends"), 1)
 
 
-def test_an_earlier_statistics_file_is_read_by_the_names_of_now(tmp_path: Path) -> None:
+def test_an_earlier_statistics_file_is_read_under_the_current_names(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     sums = {"sends": 4, OLD: 2, "distance_looks": 7}
     path.write_text(json.dumps({"tempi_statistics": 1, "ranks": 2, "sum": sums, "most": {OLD: 1}}))
@@ -59,13 +59,13 @@ def test_an_earlier_statistics_file_is_read_by_the_names_of_now(tmp_path: Path) 
     assert found.most == {NEW: 1}
 
 
-def test_what_an_earlier_version_printed_is_read_by_the_names_of_now(tmp_path: Path) -> None:
+def test_output_of_an_earlier_version_is_read_under_the_current_names(tmp_path: Path) -> None:
     path = tmp_path / "output"
     path.write_text(f"tempi: over 2 ranks:\ntempi:   12  sends: sends\ntempi:   5  {OLD}: left to the library\n")
     assert counted.read(str(path)).sum == {"sends": 12, NEW: 5}
 
 
-def test_an_earlier_record_is_read_by_the_names_of_now() -> None:
+def test_an_earlier_record_is_read_under_the_current_names() -> None:
     line = {"bench": "halo", "case": "c", "op": "exchange", "subject": "tempi", "bytes": 1, "seconds": [1.0]}
     found = records.parse(json.dumps({**line, "meta": {"counters": {"sends": 3, "recvs": 3, "left_rule": 4}}}))
     assert found.meta["counters"] == {"sends": 3, "recvs": 3, "fallback_rule": 4}

@@ -1,4 +1,4 @@
-"""MPI_Pack's ways tried on real calls (csrc/choose/autotune.c), with made-up times."""
+"""Trials of MPI_Pack's two methods on real calls (csrc/choose/autotune.c), with artificial times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ lib: Any = ffi.dlopen(_engine.library_path())
 
 
 def test_the_declarations_are_those_of_the_header() -> None:
-    """The structures are written here once more: a member more would be a test of nothing."""
+    """The structures are repeated here; with a wrong member the tests would prove nothing."""
     csrc = Path(__file__).resolve().parents[2] / "csrc" / "choose"
     choices = (csrc / "model.h").read_text().split("typedef struct tempi_choices {")[1].split("}")[0]
     assert [line.split(";")[0].split()[-1] for line in choices.splitlines() if ";" in line] == [
@@ -59,7 +59,7 @@ class Type:
 
 @pytest.fixture
 def times() -> Iterator[Any]:
-    """Seconds of the library's way and of tempi's."""
+    """Seconds of the library's method and of tempi's."""
     seconds = ffi.new("double[2]")
     lib.tempi_autotune_pretend(seconds)
     yield seconds
@@ -103,7 +103,7 @@ def test_a_call_that_fails_does_not_count(times: Any) -> None:
     assert not kind.settled()
 
 
-def test_while_a_call_is_timed_others_go_the_rules_way(times: Any) -> None:
+def test_while_a_call_is_timed_the_rule_decides_for_others(times: Any) -> None:
     times[0], times[1] = 1e-3, 2e-3
     kind = Type(times, True)
     sample = ffi.new("tempi_sample *")
@@ -116,7 +116,7 @@ def test_while_a_call_is_timed_others_go_the_rules_way(times: Any) -> None:
     lib.tempi_autotune_note(sample, True)
 
 
-def test_sizes_are_tried_apart(times: Any) -> None:
+def test_sizes_are_tried_separately(times: Any) -> None:
     times[0], times[1] = 1e-3, 5e-3
     kind = Type(times, True)
     for _ in range(40):

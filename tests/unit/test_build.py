@@ -1,4 +1,4 @@
-"""Which files a build compiles and links again, and which it leaves."""
+"""The files that a build compiles and links again, and those that it reuses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def later(path: Path, than: Path) -> None:
     os.utime(path, ns=(time, time))
 
 
-def test_an_object_is_kept_where_it_was_made_as_strictly(
+def test_an_object_is_reused_if_it_was_made_as_strictly(
     compiled: build.Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CFLAGS")
@@ -51,7 +51,7 @@ def test_an_object_is_kept_where_it_was_made_as_strictly(
     assert not unit_of(compiled.source, tmp_path).fresh()
 
 
-def test_an_object_that_was_interrupted_is_made_anew(compiled: build.Unit) -> None:
+def test_an_object_that_was_interrupted_is_compiled_again(compiled: build.Unit) -> None:
     later(compiled.source, compiled.target)
     broken = ("sh", "-c", f"echo part of it >{compiled.target}; exit 1")
     with pytest.raises(build.BuildError):
@@ -60,7 +60,7 @@ def test_an_object_that_was_interrupted_is_made_anew(compiled: build.Unit) -> No
     assert not compiled.fresh()
 
 
-def test_a_library_is_linked_anew_where_only_its_objects_were_made(compiled: build.Unit, tmp_path: Path) -> None:
+def test_a_library_is_linked_again_if_only_its_objects_were_made(compiled: build.Unit, tmp_path: Path) -> None:
     library = tmp_path / "libanswer.so"
     command = [*build.compiler(), *build.LINK, str(compiled.target)]
     build.link(command, library, changed=True)

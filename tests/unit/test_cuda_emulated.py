@@ -57,7 +57,7 @@ def test_little_device_memory_gives_smaller_pieces_and_right_bytes() -> None:
 
 
 @pytest.mark.parametrize("call", ["cuLaunchKernel:2", "cuEventRecord:4", "cuStreamWaitEvent:3", "cuEventQuery:1"])
-def test_one_failure_of_the_driver_is_made_good(call: str) -> None:
+def test_a_single_failure_of_the_driver_is_retried(call: str) -> None:
     done = run("6", "8", EMULATOR_FAIL=call)
     assert done.returncode == 0, done.stderr
     assert "'cuda_failures': 0" not in done.stdout

@@ -1,5 +1,5 @@
 """The device back end of csrc/cuda over a driver without a device (tests/unit/cuda/fake.c), under the
-sanitizers. What runs kernels for what they are is tested on the emulator: test_cuda_emulated.py."""
+sanitizers. Real kernels are tested on the emulator: test_cuda_emulated.py."""
 
 from __future__ import annotations
 

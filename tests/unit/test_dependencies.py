@@ -1,7 +1,7 @@
-"""Which folder may know which, by the imports of tempi/ and bench/ and the #include lines of csrc/.
+"""Dependencies between folders, by the imports of tempi/ and bench/ and the #include lines of csrc/.
 
-`PYTHON` and `C` are the dependency law that CONTRIBUTING.md tells of. The modules that lie in tempi/ itself are one
-folder, "tempi", of which tempi/_engine.py knows nothing but tempi/_errors.py.
+`PYTHON` and `C` are the dependency tables to which CONTRIBUTING.md refers. The modules in tempi/ itself are one
+folder, "tempi", of which tempi/_engine.py may import only tempi/_errors.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PYTHON = {
     "report": ("bench/suites", "bench", "measure", "model", "tempi", "_engine"),
     "cli": ("report", "bench/suites", "bench", "calibration", "measure", "model", "tempi", "_engine"),
 }
-#: Beside csrc/tempi.h, which all may know.
+#: Besides csrc/tempi.h, which all may include.
 C = {
     "base": (),
     "datatype": ("base",),
@@ -51,10 +51,10 @@ C = {
     ),
     "emulator": (),
 }  # fmt: skip
-#: Edges that break the law and are still to be mended, as "from -> to".
-MENDING: set[str] = set()
+#: Edges that violate the table and are still to be fixed, as "from -> to".
+EXCEPTIONS: set[str] = set()
 
-#: What the package's front names only when it is asked for (`tempi.MPI`), or runs (`python -m tempi`).
+#: Modules that the package imports only on demand (`tempi.MPI`), or that run (`python -m tempi`).
 FRONT = {("tempi/__main__.py", "tempi.cli.main"), ("tempi/__init__.py", "tempi.model.peers")}
 
 Edges = dict[tuple[str, str], set[str]]
@@ -73,7 +73,7 @@ def _module_folder(module: str) -> str | None:
 
 
 def _imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
-    """Modules, with the name behind them where that may be a module. `package` is the importing module's own."""
+    """Modules, with the imported name appended if it may be a module. `package` is that of the importing module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -110,13 +110,13 @@ def c_edges() -> Edges:
     return found
 
 
-LAWS = pytest.mark.parametrize(
-    ("law", "edges"), [pytest.param(PYTHON, python_edges(), id="Python"), pytest.param(C, c_edges(), id="C")]
+TABLES = pytest.mark.parametrize(
+    ("table", "edges"), [pytest.param(PYTHON, python_edges(), id="Python"), pytest.param(C, c_edges(), id="C")]
 )
 
 
-def circle(edges: Edges) -> list[str]:
-    """Folders that know each other in a circle; [] if none do."""
+def cycle(edges: Edges) -> list[str]:
+    """Folders that depend on each other in a cycle; [] if none do."""
     left = {a for a, _ in edges} | {b for _, b in edges}
     while True:
         last = {name for name in left if not any(a == name and b in left for a, b in edges)}
@@ -125,31 +125,31 @@ def circle(edges: Edges) -> list[str]:
         left -= last
 
 
-@LAWS
-def test_no_folder_knows_more_than_the_law_allows(law: dict[str, tuple[str, ...]], edges: Edges) -> None:
-    wrong = {f"{a} -> {b}": sorted(places) for (a, b), places in edges.items() if b not in law.get(a, ())}
-    assert wrong.keys() <= MENDING, {edge: places for edge, places in wrong.items() if edge not in MENDING}
+@TABLES
+def test_no_folder_depends_on_more_than_the_table_allows(table: dict[str, tuple[str, ...]], edges: Edges) -> None:
+    wrong = {f"{a} -> {b}": sorted(places) for (a, b), places in edges.items() if b not in table.get(a, ())}
+    assert wrong.keys() <= EXCEPTIONS, {edge: places for edge, places in wrong.items() if edge not in EXCEPTIONS}
 
 
-@LAWS
-def test_no_folders_know_each_other_in_a_circle(law: dict[str, tuple[str, ...]], edges: Edges) -> None:
-    lawful = {edge: places for edge, places in edges.items() if f"{edge[0]} -> {edge[1]}" not in MENDING}
-    assert circle(lawful) == []
-    assert circle({(a, b): set() for a in law for b in law[a]}) == [], "the law itself"
+@TABLES
+def test_no_folders_depend_on_each_other_in_a_cycle(table: dict[str, tuple[str, ...]], edges: Edges) -> None:
+    allowed = {edge: places for edge, places in edges.items() if f"{edge[0]} -> {edge[1]}" not in EXCEPTIONS}
+    assert cycle(allowed) == []
+    assert cycle({(a, b): set() for a in table for b in table[a]}) == [], "the table itself"
 
 
-@LAWS
-def test_the_law_names_every_folder_and_none_else(law: dict[str, tuple[str, ...]], edges: Edges) -> None:
+@TABLES
+def test_the_table_names_every_folder_and_no_other(table: dict[str, tuple[str, ...]], edges: Edges) -> None:
     named = {name for edge in edges for name in edge}
-    assert named <= law.keys()
-    assert all(known in law for each in law.values() for known in each)
+    assert named <= table.keys()
+    assert all(known in table for each in table.values() for known in each)
 
 
-def test_a_circle_is_found() -> None:
+def test_a_cycle_is_found() -> None:
     """Of three, beside a folder that is in none."""
-    assert circle({("a", "b"): set(), ("b", "c"): set(), ("c", "a"): set(), ("a", "d"): set()}) == ["a", "b", "c"]
+    assert cycle({("a", "b"): set(), ("b", "c"): set(), ("c", "a"): set(), ("a", "d"): set()}) == ["a", "b", "c"]
 
 
-def test_nothing_is_to_be_mended_that_is_mended() -> None:
+def test_exceptions_that_were_fixed_are_removed() -> None:
     there = {f"{a} -> {b}" for a, b in (*python_edges(), *c_edges())}
-    assert there >= MENDING, f"MENDING names what is mended: {sorted(MENDING - there)}"
+    assert there >= EXCEPTIONS, f"EXCEPTIONS names edges that no longer exist: {sorted(EXCEPTIONS - there)}"

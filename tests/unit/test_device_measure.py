@@ -39,7 +39,7 @@ print(status, seconds[0] >= 0, again, [a - b for a, b in zip(count(), before)])
 """
 
 
-def test_what_is_no_work_is_refused() -> None:
+def test_invalid_work_is_refused() -> None:
     op = ffi.new("tempi_device_op[1]")
     assert lib.tempi_device_run(op, 0, 0, 0) == lib.TEMPI_ERR_ARG
     assert lib.tempi_device_run(op, 1, 2, 0) == lib.TEMPI_ERR_ARG

@@ -51,7 +51,7 @@ TEXTS = [
 ]
 
 
-def test_no_comment_names_a_file_that_is_not_there() -> None:
+def test_every_file_that_a_comment_names_exists() -> None:
     assert len(TEXTS) > 400
     named = ((file, name) for file in TEXTS for name in IN_TEXT.findall(file.read_text(encoding="utf-8")))
     assert [(str(file.relative_to(ROOT)), name) for file, name in named if not (ROOT / name).is_file()] == []
@@ -63,7 +63,7 @@ def test_no_two_c_files_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["environment", "functions"])
-def test_a_made_page_is_up_to_date(name: str) -> None:
+def test_a_generated_page_is_up_to_date(name: str) -> None:
     made = runpy.run_path(str(ROOT / "scripts" / "docs"))[name]()
     assert made == (ROOT / "docs" / f"{name}.md").read_text(), "run scripts/docs"
 
@@ -100,7 +100,7 @@ def test_every_folder_is_in_the_design_and_includes_what_it_may() -> None:
 
 
 @pytest.mark.parametrize("path", DATA, ids=lambda path: path.stem)
-def test_a_data_file_tells_how_it_was_measured_and_its_figure_is_up_to_date(path: Path) -> None:
+def test_a_data_file_has_its_command_and_an_up_to_date_figure(path: Path) -> None:
     data = json.loads(path.read_text(encoding="utf-8"))
     assert all(data[key] for key in ("bench", "mpi", "command", "date"))
     assert all(data["machine"][key] for key in ("cpu", "cores", "commit"))

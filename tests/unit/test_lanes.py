@@ -1,4 +1,4 @@
-"""How the test suite's steps run side by side."""
+"""Parallel execution of the suite's steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_jobs_for_which_there_is_no_room_wait(tmp_path: Path, room: int, cores: 
     assert sorted((one.job.name, one.status) for one in ended) == [(str(i), 0) for i in range(len(cores))]
 
 
-def test_this_would_see_them_together(tmp_path: Path) -> None:
+def test_two_jobs_at_once_are_detected(tmp_path: Path) -> None:
     assert any(ended.status for ended in run(tmp_path, 2, [job("a", ALONE), job("b", ALONE)]))
 
 

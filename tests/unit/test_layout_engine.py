@@ -83,7 +83,7 @@ def test_bad_arguments_are_refused(double: Any) -> None:
         assert out == NULL
 
 
-def test_what_does_not_fit_in_63_bits_is_an_overflow(double: Any, wide: Any) -> None:
+def test_a_size_that_does_not_fit_in_63_bits_is_an_overflow(double: Any, wide: Any) -> None:
     overflowing: list[tuple[Any, ...]] = [
         ("contiguous", BIG, double),
         ("contiguous", 2**24, wide),
@@ -115,7 +115,7 @@ def test_counts_above_two_to_the_31_are_fine(double: Any) -> None:
     lib.tempi_layout_free(layout)
 
 
-def test_layout_outlives_what_it_was_made_of(double: Any) -> None:
+def test_a_layout_outlives_the_layouts_it_was_made_of(double: Any) -> None:
     status, inner = call("hindexed", 6, [1, 2, 3, 1, 2, 3], [0, 16, 50, 90, 130, 200], double)
     assert status == lib.TEMPI_OK
     status, outer = call("hvector", 3, 1, 1000, inner)

@@ -1,4 +1,4 @@
-"""What each method is predicted to take for device memory: composed of the parts, and the least is chosen."""
+"""Predicted time of each method for device memory: the sum of its parts, and the choice of the fastest."""
 
 from __future__ import annotations
 
@@ -81,31 +81,33 @@ def halves(size: int, run: int) -> tuple[dict[str, float], dict[str, float]]:
 @pytest.mark.parametrize(("run", "stride"), [(8, 16), (64, 4160)])
 @pytest.mark.parametrize("size", SIZES)
 def test_predictions_are_composed_of_their_parts(model: predict.Model, size: int, run: int, stride: int) -> None:
-    layout, _kept = vector(size, run, stride)
+    layout, _owner = vector(size, run, stride)
     packs, unpacks = halves(size, run)
     message = cost("pinned_message", size)
     for operation, own, other in (("send", packs, unpacks), ("recv", unpacks, packs)):
-        told = model.predict_device(layout, size, operation, aware=True)
-        assert told is not None
+        prediction = model.predict_device(layout, size, operation, cuda_aware=True)
+        assert prediction is not None
         for name, seconds in own.items():
-            assert told.seconds[name] == pytest.approx(seconds + message + min(other.values()))
+            assert prediction.seconds[name] == pytest.approx(seconds + message + min(other.values()))
         kernels = cost("device_pack", size, run), cost("device_message", size), cost("device_unpack", size, run)
-        assert told.parts["device"] == pytest.approx(kernels)
-        assert told.seconds["library"] == pytest.approx(cost("device_library", size))
+        assert prediction.parts["device"] == pytest.approx(kernels)
+        assert prediction.seconds["library"] == pytest.approx(cost("device_library", size))
 
 
-def test_the_least_is_chosen_and_the_library_only_when_nobody_is_well_below(model: predict.Model) -> None:
+def test_the_fastest_method_is_chosen_and_the_library_unless_another_is_faster_by_the_margin(
+    model: predict.Model,
+) -> None:
     chosen = set()
-    for size, (run, stride), aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
-        layout, _kept = vector(size, run, stride)
-        told = model.predict_device(layout, size, aware=aware)
-        assert told is not None
-        assert ("device" in told.seconds, "library" in told.seconds) == (aware, aware)
-        own = {name: seconds for name, seconds in told.seconds.items() if name != "library"}
+    for size, (run, stride), cuda_aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
+        layout, _owner = vector(size, run, stride)
+        prediction = model.predict_device(layout, size, cuda_aware=cuda_aware)
+        assert prediction is not None
+        assert ("device" in prediction.seconds, "library" in prediction.seconds) == (cuda_aware, cuda_aware)
+        own = {name: seconds for name, seconds in prediction.seconds.items() if name != "library"}
         least = min(own, key=lambda name: own[name])
-        left = aware and own[least] >= 0.97 * told.seconds["library"]
-        assert told.method == ("library" if left else least)
-        chosen.add(told.method)
+        left = cuda_aware and own[least] >= 0.97 * prediction.seconds["library"]
+        assert prediction.method == ("library" if left else least)
+        chosen.add(prediction.method)
     assert {"library", "device", "oneshot"} < chosen
     assert chosen & {"staged", "pipelined"}
 
@@ -117,62 +119,62 @@ def least(seconds: dict[str, float]) -> str:
     return "library" if own[best] >= 0.97 * seconds.get("library", math.inf) else best
 
 
-def test_a_message_without_gaps_is_the_librarys_or_a_copy(tmp_path: Path, model: predict.Model) -> None:
+def test_a_message_without_gaps_is_left_to_the_library_or_copied(tmp_path: Path, model: predict.Model) -> None:
     chosen = set()
     for size, operation in itertools.product(SIZES, ("send", "recv")):
         dense, run = parse(f"contiguous({size},BYTE)"), parse(f"resized(0,{2 * size},contiguous({size},BYTE))")
-        told = model.predict_device(dense.canonical(), size, operation, aware=True)
-        assert told is not None
+        prediction = model.predict_device(dense.canonical(), size, operation, cuda_aware=True)
+        assert prediction is not None
         parts = cost("copy_out", size), cost("pinned_message", size), cost("copy_in", size)
-        assert told.parts["staged"] == pytest.approx(parts)
-        assert told.seconds == pytest.approx({"library": cost("device_message", size), "staged": sum(parts)})
-        assert told.method == least(told.seconds)
-        assert told == model.predict_device(run.canonical(), size, operation, contiguous=True, aware=True)
+        assert prediction.parts["staged"] == pytest.approx(parts)
+        assert prediction.seconds == pytest.approx({"library": cost("device_message", size), "staged": sum(parts)})
+        assert prediction.method == least(prediction.seconds)
+        assert prediction == model.predict_device(run.canonical(), size, operation, contiguous=True, cuda_aware=True)
         without = model.predict_device(dense.canonical(), size, operation)
         assert without is not None
         assert set(without.seconds) == {"staged"}
-        chosen.add(told.method)
+        chosen.add(prediction.method)
     assert chosen == {"library"}
     quick = [replace(p, seconds=(1e-12,) * 9) if "copy" in p.quantity else p for p in points()]
-    told = model_of(tmp_path, quick).predict_device(dense.canonical(), 256, aware=True)
-    assert told is not None
-    assert told.method == "staged"
+    prediction = model_of(tmp_path, quick).predict_device(dense.canonical(), 256, cuda_aware=True)
+    assert prediction is not None
+    assert prediction.method == "staged"
 
 
-def test_a_library_whose_plain_messages_were_not_measured_keeps_them(tmp_path: Path) -> None:
+def test_contiguous_messages_that_were_not_measured_are_decided_by_the_rule(tmp_path: Path) -> None:
     made = model_of(tmp_path, [p for p in points() if p.quantity != "device_message"])
     dense = parse("contiguous(512,DOUBLE)")
-    assert made.predict_device(dense.canonical(), 4096, aware=True) is None
+    assert made.predict_device(dense.canonical(), 4096, cuda_aware=True) is None
 
 
 @pytest.mark.parametrize("operation", ["pack", "unpack"])
 def test_packing_is_one_sides_part_and_the_least_is_chosen(model: predict.Model, operation: str) -> None:
     chosen = set()
-    for size, (run, stride), aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
-        layout, _kept = vector(size, run, stride)
+    for size, (run, stride), cuda_aware in itertools.product(SIZES, ((8, 16), (64, 576)), (False, True)):
+        layout, _owner = vector(size, run, stride)
         own = halves(size, run)[operation == "unpack"]
         expected = {"pinned": own, "device": {"device": cost(f"device_{operation}", size, run)}}
         expected["plain"] = {"staged": own["staged"]}
         for packed, seconds in expected.items():
             kind = "device" if packed == "device" else "mapped"
-            library = {"library": cost(f"{kind}_library_{operation}", size, run)} if aware else {}
-            told = model.predict_device(layout, size, operation, packed=packed, aware=aware)
-            assert told is not None
-            assert told.seconds == pytest.approx(seconds | library)
-            assert told.method == least(told.seconds)
-            assert told.parts[told.method][operation == "pack"] == 0
-            chosen.add((packed, told.method))
+            library = {"library": cost(f"{kind}_library_{operation}", size, run)} if cuda_aware else {}
+            prediction = model.predict_device(layout, size, operation, packed=packed, cuda_aware=cuda_aware)
+            assert prediction is not None
+            assert prediction.seconds == pytest.approx(seconds | library)
+            assert prediction.method == least(prediction.seconds)
+            assert prediction.parts[prediction.method][operation == "pack"] == 0
+            chosen.add((packed, prediction.method))
     assert {("device", "library"), ("device", "device"), ("pinned", "oneshot"), ("pinned", "library")} < chosen
     assert {("plain", "library"), ("plain", "staged")} < chosen
 
 
-@pytest.mark.parametrize(("whole", "stretches"), [(1 << 24, 1), (1 << 24, 16), (1 << 24, 256), (1 << 20, 16)])
-def test_a_part_of_a_message_is_copied_in_its_segments(model: predict.Model, whole: int, stretches: int) -> None:
-    """What is pipelined is cut where the whole message is."""
+@pytest.mark.parametrize(("whole", "segments"), [(1 << 24, 1), (1 << 24, 16), (1 << 24, 256), (1 << 20, 16)])
+def test_a_part_of_a_message_is_copied_in_its_segments(model: predict.Model, whole: int, segments: int) -> None:
+    """A pipelined part is cut into the pieces of the whole message."""
     size = whole // 16  # with these numbers every lookup hits a node
-    layout, _kept = vector(size, 8, 16)
-    told = model.predict_device(layout, size, "pack", whole=whole, stretches=stretches)
-    assert told is not None
+    layout, _owner = vector(size, 8, 16)
+    prediction = model.predict_device(layout, size, "pack", whole=whole, segments=segments)
+    assert prediction is not None
 
     def without_launch(seconds: float) -> float:
         return max(seconds - LAUNCH, seconds / 8)
@@ -181,50 +183,52 @@ def test_a_part_of_a_message_is_copied_in_its_segments(model: predict.Model, who
         one = cost("copy_out", int(n / into))
         return one + (into - 1) * without_launch(one)
 
-    staged = cost("device_pack", size) + without_launch(copied(size, stretches))
+    staged = cost("device_pack", size) + without_launch(copied(size, segments))
     pieces = whole / PIECE
-    kernels, copies = cost("device_pack", int(size / pieces)), copied(size / pieces, max(1.0, stretches / pieces))
+    kernels, copies = cost("device_pack", int(size / pieces)), copied(size / pieces, max(1.0, segments / pieces))
     pipelined = kernels + without_launch(copies) + (pieces - 1) * without_launch(max(kernels, copies))
-    assert told.seconds["staged"] == pytest.approx(staged)
-    assert told.seconds["pipelined"] == pytest.approx(pipelined if pieces > 1 else staged)
-    assert told.seconds["oneshot"] == pytest.approx(cost("mapped_pack", size))
-    assert told.method == least(told.seconds)
+    assert prediction.seconds["staged"] == pytest.approx(staged)
+    assert prediction.seconds["pipelined"] == pytest.approx(pipelined if pieces > 1 else staged)
+    assert prediction.seconds["oneshot"] == pytest.approx(cost("mapped_pack", size))
+    assert prediction.method == least(prediction.seconds)
 
 
 def test_predictions_are_monotone_and_grow_beyond_the_largest(model: predict.Model) -> None:
-    layout, _kept = vector(8192, 8, 16)
+    layout, _owner = vector(8192, 8, 16)
     before: dict[str, float] = {}
     for size in (2 ** (step / 3) for step in range(18, 90)):
-        told = model.predict_device(layout, int(size), aware=True)
-        assert told is not None
-        for name, seconds in told.seconds.items():
+        prediction = model.predict_device(layout, int(size), cuda_aware=True)
+        assert prediction is not None
+        for name, seconds in prediction.seconds.items():
             assert math.isfinite(seconds)
             assert seconds >= before.get(name, 0) * (1 - 1e-9), (name, size)
-        before = told.seconds
+        before = prediction.seconds
     assert before["device"] > 20 * cost("device_library", 1 << 20)
 
 
 def test_an_address_that_allows_smaller_words_has_tables_of_its_own(model: predict.Model) -> None:
-    layout, _kept = vector(65536, 64, 128)
-    straight, shifted = (model.predict_device(layout, 65536, shifted=bad, aware=True) for bad in (False, True))
+    layout, _owner = vector(65536, 64, 128)
+    straight, misaligned = (
+        model.predict_device(layout, 65536, misaligned=bad, cuda_aware=True) for bad in (False, True)
+    )
     assert straight is not None
-    assert shifted is not None
-    assert shifted.parts["device"][0] == pytest.approx(3 * straight.parts["device"][0])
-    assert shifted.parts["device"][1] == straight.parts["device"][1]
+    assert misaligned is not None
+    assert misaligned.parts["device"][0] == pytest.approx(3 * straight.parts["device"][0])
+    assert misaligned.parts["device"][1] == straight.parts["device"][1]
 
 
 def test_managed_memory_has_its_own_kernels_where_they_were_measured(tmp_path: Path, model: predict.Model) -> None:
-    layout, _kept = vector(4096, 8, 16)
+    layout, _owner = vector(4096, 8, 16)
     assert model.predict_device(layout, 4096, memory="managed") == model.predict_device(layout, 4096)
     slow = [replace(p, memory="managed", seconds=(1.0,) * 9) for p in points() if p.quantity == "mapped_pack"]
-    told = model_of(tmp_path, points() + slow).predict_device(layout, 4096, memory="managed")
-    assert told is not None
-    assert told.parts["oneshot"][0] == pytest.approx(1.0)
-    assert told.method != "oneshot"
+    prediction = model_of(tmp_path, points() + slow).predict_device(layout, 4096, memory="managed")
+    assert prediction is not None
+    assert prediction.parts["oneshot"][0] == pytest.approx(1.0)
+    assert prediction.method != "oneshot"
 
 
 def test_without_tables_the_rule_decides(model: predict.Model) -> None:
-    layout, _kept = vector(4096, 8, 16)
+    layout, _owner = vector(4096, 8, 16)
     assert model.predict_device(layout, 4096, peer="other") is None
     irregular = parse("indexed([1,1,1],[0,5,7],DOUBLE)")
     assert model.predict_device(irregular.canonical(), 24) is None
@@ -232,9 +236,12 @@ def test_without_tables_the_rule_decides(model: predict.Model) -> None:
     dense = parse("contiguous(512,DOUBLE)")
     assert model.predict_device(dense.canonical(), 4096, "pack") is None  # one copy, whoever makes it
     assert model.predict_device(dense.canonical(), 4096, peer="other") is None
-    assert [predict.rule_method(4096, aware=aware, contiguous=True) for aware in (False, True)] == ["staged", "library"]
-    assert predict.rule_method(1 << 10, aware=False) == "oneshot"
-    assert predict.rule_method(1 << 30, aware=True) == "device"
+    assert [predict.rule_method(4096, cuda_aware=cuda_aware, contiguous=True) for cuda_aware in (False, True)] == [
+        "staged",
+        "library",
+    ]
+    assert predict.rule_method(1 << 10, cuda_aware=False) == "oneshot"
+    assert predict.rule_method(1 << 30, cuda_aware=True) == "device"
     assert model.predict(layout, 4096) is None  # it has no tables of host memory
 
 
@@ -249,12 +256,12 @@ def test_tables_are_for_one_card_and_driver(tmp_path: Path) -> None:
         (replace(CARD, cuda=13000), "another CUDA driver"),
         (emulated, "this is the EMULATED device"),
     ):
-        told = model.mismatch(replace(HERE, gpu=card))
-        assert told is None if why is None else why in str(told)
+        prediction = model.mismatch(replace(HERE, gpu=card))
+        assert prediction is None if why is None else why in str(prediction)
     test_device = store.Calibration(replace(HERE, gpu=emulated), tuple(points()))
     (tmp_path / "emulated.table").write_bytes(store.table_of(test_device))
-    told = predict.Model(tmp_path / "emulated.table").mismatch(HERE)
-    assert "EMULATED device" in str(told)
+    prediction = predict.Model(tmp_path / "emulated.table").mismatch(HERE)
+    assert "EMULATED device" in str(prediction)
     (tmp_path / "host.table").write_bytes(store.table_of(store.Calibration(replace(HERE, gpu=None), ())))
     assert "no tables of device memory" in str(predict.Model(tmp_path / "host.table").mismatch(HERE))
 
@@ -274,7 +281,7 @@ def test_a_card_has_its_file_beside_the_hosts(tmp_path: Path, monkeypatch: pytes
     assert replace(HERE, gpu=newer).table == replace(HERE, gpu=CARD).table  # refused then, and measured anew
 
 
-def test_what_is_shipped_together_comes_apart_again(tmp_path: Path) -> None:
+def test_calibrations_that_are_shipped_together_are_read_separately(tmp_path: Path) -> None:
     host = store.Calibration(replace(HERE, gpu=None), (store.Point("own_pack", COLUMNS[0], 64, None, (1e-6,) * 9),))
     both = [host, store.Calibration(HERE, tuple(points()))]
     store.write(tmp_path / "both.json", *both)

@@ -1,4 +1,4 @@
-"""What the pictures of the model are made of: kinds of shapes, curves, maps, bars of any number of methods."""
+"""The data of the model's pictures: kinds of shapes, curves, maps, bars of any number of methods."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def test_the_bars_of_all_methods_are_their_parts_and_one_is_chosen() -> None:
     assert any("copy back 1 µs" in text for text in texts)
 
 
-def test_ways_are_what_the_prediction_has() -> None:
-    told = predict.Prediction(library=9.0, host=6.0, pack=1.0, message=2.0, unpack=3.0, acts=True)
-    assert {way.name: way.seconds for way in methods.ways(told)} == {"library": 9.0, "tempi": 6.0}
-    assert methods.chosen(told) == "tempi"
+def test_methods_are_those_of_the_prediction() -> None:
+    prediction = predict.Prediction(library=9.0, host=6.0, pack=1.0, message=2.0, unpack=3.0, acts=True)
+    assert {way.name: way.seconds for way in methods.ways(prediction)} == {"library": 9.0, "tempi": 6.0}
+    assert methods.chosen(prediction) == "tempi"
     local = predict.Prediction(library=1.0, host=2.0, pack=2.0, message=0.0, unpack=0.0, acts=False)
     assert methods.by_name(local)["tempi"].parts == (("pack", 2.0),)
     assert methods.chosen(local) == "library"
@@ -105,7 +105,7 @@ def test_a_slice_has_the_distinguishing_fields_of_a_point() -> None:
     assert [len(each.points) for each in found] == [6, 6, 3, 6]
 
 
-def test_curves_go_through_the_points_and_never_fall() -> None:
+def test_curves_go_through_the_points_and_never_decrease() -> None:
     sizes, times = (64, 256, 1024, 4096), (1e-6, 3e-6, 2e-6, 8e-6)
     points = tuple(store.Point("own_pack", COLUMN, n, None, (t,) * 9) for n, t in zip(sizes, times, strict=True))
     nodes = survey.curve(survey.Slice({"quantity": "own_pack"}, points))[COLUMN]
@@ -120,17 +120,17 @@ def test_maps_are_the_engines_choice(factor: float, name: str, times: float) -> 
     (field,) = survey.fields_of(calibration(EVEN | {"library_message": factor}))
     assert field.peer == "other"
     assert (field.sizes[0], field.sizes[-1], field.runs[0], field.runs[-1]) == (256, 65536, 8, 64)
-    assert len(field.told) == len(field.sizes) * len(field.runs)
-    assert {field.winner(*place)[0] for place in field.told} == {name}  # type: ignore[index]
+    assert len(field.predictions) == len(field.sizes) * len(field.runs)
+    assert {field.winner(*place)[0] for place in field.predictions} == {name}  # type: ignore[index]
     assert field.winner(4096, 8) == pytest.approx((name, times))
     assert survey.winners(field) == {name: pytest.approx((1.0, times))}
 
 
-def test_each_map_counts_alike_however_many_places_it_has() -> None:
+def test_each_map_has_equal_weight_however_many_points_it_has() -> None:
     (tempi,) = survey.fields_of(calibration(EVEN))
     (library,) = survey.fields_of(calibration(EVEN | {"library_message": 1.0}))
-    few = dict(list(library.told.items())[:3])
-    shares = survey.winners(tempi, replace(library, told=few))
+    few = dict(list(library.predictions.items())[:3])
+    shares = survey.winners(tempi, replace(library, predictions=few))
     assert shares == {"tempi": pytest.approx((0.5, 4 / 3)), "library": pytest.approx((0.5, 3.0))}
 
 

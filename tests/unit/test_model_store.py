@@ -38,7 +38,7 @@ def table(tmp_path: Path, calibration: store.Calibration) -> Path:
     return path
 
 
-def test_what_is_written_is_read_again(tmp_path: Path, calibration: store.Calibration) -> None:
+def test_a_calibration_survives_its_file(tmp_path: Path, calibration: store.Calibration) -> None:
     store.write(tmp_path / "a.json", calibration)
     assert store.read(tmp_path / "a.json") == calibration
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]  # nothing in between is left
@@ -98,7 +98,7 @@ def test_damaged_samples_are_refused_in_one_line(tmp_path: Path, calibration: st
     assert "\n" not in str(caught.value)
 
 
-def test_samples_that_are_no_text_or_not_there_are_refused(tmp_path: Path) -> None:
+def test_samples_that_are_missing_or_not_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     with pytest.raises(store.StoreError, match="No such file"):
         store.read(path)
@@ -107,7 +107,7 @@ def test_samples_that_are_no_text_or_not_there_are_refused(tmp_path: Path) -> No
         store.read(path)
 
 
-def test_another_run_keeps_what_only_the_old_one_saw(calibration: store.Calibration) -> None:
+def test_a_later_calibration_keeps_peer_classes_that_it_lacks(calibration: store.Calibration) -> None:
     def with_peer(peer: str) -> tuple[store.Point, ...]:
         return tuple(replace(p, peer=peer if p.peer else None) for p in calibration.points)
 
@@ -129,13 +129,15 @@ def test_packing_within_messages_is_kept_from_the_nearest_class(calibration: sto
         points.append(store.Point("library_message", column, 64, peer, (seconds,)))
         return replace(calibration, points=tuple(points))
 
-    def told(merged: store.Calibration) -> dict[str, float]:
+    def medians(merged: store.Calibration) -> dict[str, float]:
         assert len({point.key for point in merged.points}) == len(merged.points)
         return {point.quantity: point.median for point in merged.points if point.peer is None}
 
-    assert told(store.merge(seen("node", 1.0), seen("other", 2.0))) == dict.fromkeys(grid.WITHIN, 1.0) | {"own_pack": 2}
+    assert medians(store.merge(seen("node", 1.0), seen("other", 2.0))) == dict.fromkeys(grid.WITHIN, 1.0) | {
+        "own_pack": 2
+    }
     for old, new in (("other", "node"), ("node", "node"), ("self", "other")):
-        assert set(told(store.merge(seen(old, 1.0), seen(new, 2.0))).values()) == {2.0}
+        assert set(medians(store.merge(seen(old, 1.0), seen(new, 2.0))).values()) == {2.0}
 
 
 def test_tables_are_for_one_machine_mpi_and_version(table: Path, calibration: store.Calibration) -> None:
@@ -151,7 +153,7 @@ def test_tables_are_for_one_machine_mpi_and_version(table: Path, calibration: st
         assert why in str(model.mismatch(other))
 
 
-def test_the_place_differs_from_machine_to_machine(calibration: store.Calibration) -> None:
+def test_the_path_of_a_calibration_depends_on_the_machine(calibration: store.Calibration) -> None:
     own = calibration.machine
     others = (own, replace(own, cores=999), replace(own, cpu="abacus"), replace(own, mpi="other MPI"))
     assert len({each.table for each in others}) == len(others)
@@ -187,15 +189,15 @@ def test_tables_with_any_byte_changed_are_refused(table: Path) -> None:
     predict.Model(table)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_path_without_a_table_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(store.StoreError):
         predict.Model(tmp_path)
     with pytest.raises(store.StoreError, match="No such file"):
         predict.Model(tmp_path / "none")
 
 
-def test_without_an_mpi_no_model_is_in_force() -> None:
-    assert _engine.lib.tempi_model_in_force() == _engine.ffi.NULL
+def test_without_an_mpi_no_model_is_in_use() -> None:
+    assert _engine.lib.tempi_model_in_use() == _engine.ffi.NULL
 
 
 @pytest.fixture

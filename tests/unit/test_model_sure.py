@@ -1,4 +1,4 @@
-"""How sure a calibration's choices are, on made-up samples."""
+"""The confidence of a calibration's choices, on artificial samples."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def message(
     tempi: float, noise: float, *, column: grid.Column = COLUMN, size: int = 4096, visits: int = VISITS,
     shared: bool = False, seed: int = 3,
 ) -> list[store.Point]:  # fmt: skip
-    """A message that takes the library a microsecond and tempi that many, each visit with noise of its own, or with
-    one that all ways share."""
+    """A message that takes the library one microsecond and tempi `tempi` microseconds. The noise is separate for each
+    method, or shared by all."""
     random = np.random.default_rng(seed)
     found = []
     even = noise * np.linspace(-1.6, 1.6, visits)  # in an order by chance: the typical time is as it was given
@@ -60,7 +60,7 @@ def test_noise_that_all_ways_share_decides_nothing() -> None:
     assert not only(message(0.9, 0.5, shared=True)).doubtful
 
 
-def test_one_visit_far_out_makes_no_doubt() -> None:
+def test_one_outlying_round_causes_no_doubt() -> None:
     points = message(0.5, 0.02)
     other = store.Point(
         "host_message", COLUMN, 4096, "node", (*points[1].seconds[:-3], *(50 * s for s in points[1].seconds[-3:])),
@@ -69,7 +69,7 @@ def test_one_visit_far_out_makes_no_doubt() -> None:
     assert not only([points[0], other]).doubtful
 
 
-def test_what_was_measured_once_is_taken_for_as_noisy_as_the_rest() -> None:
+def test_a_point_measured_once_is_assumed_to_be_as_noisy_as_the_others() -> None:
     noisy = [p for n in range(9) for p in message(0.5, 0.3, column=grid.Column("regular", 8, 64 + n), seed=n)]
     once = [
         store.Point(name, COLUMN, 4096, "node", (seconds,))
@@ -111,14 +111,14 @@ def test_device_memory_is_judged_by_sums_of_parts() -> None:
 def test_a_verdict_names_the_kinds_in_doubt() -> None:
     good = [p for n in range(8) for p in message(0.5, 0.1, column=grid.Column("irregular", 8 << n, 0), seed=n)]
     bad = [p for n in range(4) for p in message(0.95, 0.3, size=1024 << n, seed=n)]
-    told = sure.verdict(calibration([*good, *bad]))
-    assert told is not None
-    assert (told.choices, told.sure) == (12, 8)
-    (doubt,) = told.doubts
+    result = sure.verdict(calibration([*good, *bad]))
+    assert result is not None
+    assert (result.choices, result.sure) == (12, 8)
+    (doubt,) = result.doubts
     assert (doubt.operation, doubt.peer, doubt.kind) == ("a message", "node", "regular, close together")
     assert (doubt.smallest, doubt.largest, doubt.doubtful, doubt.choices) == (1024, 8192, 4, 4)
-    assert 0 < told.loss < told.if_wrong[0] <= told.if_wrong[1]
-    assert not told.good
+    assert 0 < result.loss < result.if_wrong[0] <= result.if_wrong[1]
+    assert not result.good
     quiet = sure.verdict(calibration(good))
     assert quiet is not None
     assert (quiet.sure, quiet.doubts, quiet.good) == (8, (), True)

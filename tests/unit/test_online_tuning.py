@@ -1,4 +1,4 @@
-"""Tables that are corrected while a program runs, by made-up times: under the sanitizers."""
+"""Tables that are corrected while a program runs, by artificial times: under the sanitizers."""
 
 from __future__ import annotations
 

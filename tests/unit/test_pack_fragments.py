@@ -126,7 +126,7 @@ def test_a_stream_of_more_than_two_to_the_33_bytes() -> None:
         assert (out[20:] == 0xEE).all()
 
 
-def test_nothing_is_done_for_no_bytes() -> None:
+def test_a_fragment_of_no_bytes_touches_nothing() -> None:
     with vector(4, 8, 4).layout() as layout:
         lib.tempi_pack(layout, 1, ffi.NULL, 5, 0, ffi.NULL)
         lib.tempi_unpack(layout, 0, ffi.NULL, 0, 0, ffi.NULL)

@@ -1,4 +1,4 @@
-"""Every kernel of every level of this machine: shapes on the boundaries of registers, lines and tiles."""
+"""Every kernel of every ISA of this machine: shapes on the boundaries of registers, lines and tiles."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def test_a_long_table() -> None:
     check(Hand.of([Box(run=8, entries=table(8, 40_000))]))
 
 
-# Groups of runs are copied in a way of their own where all their lengths are between a power of two and
-# twice that, and another where all are short.
+# Groups of runs have special code if all their lengths are between a power of two and twice that, and other
+# code if all are short.
 GROUPED = [list(range(n, 2 * n + 1)) * (50 // n + 1) for n in (1, 2, 4, 8, 16, 32)]
 MIXED = [[1, 32, 5] * 12, [*[8, 16] * 16, *[8, 300] * 16, 16, 8]]
 
@@ -212,7 +212,7 @@ def counter(name: str) -> int:
 
 
 def settled_otherwise(seconds_of: list[float]) -> tuple[int, int]:
-    """Shapes settled by 64 packs of one, and those of them that take another kernel than the default."""
+    """Shapes settled by 64 packs of one, and those of them with another kernel than the default."""
     seconds = ffi.new("double[8]", seconds_of)
     hand = vector(256, 1024, 16)
     lib.tempi_tune_pretend(-1)
@@ -232,7 +232,7 @@ def settled_otherwise(seconds_of: list[float]) -> tuple[int, int]:
 @pytest.mark.parametrize("call", [1e-6, 1e-3])
 @pytest.mark.parametrize("fastest", [0, 1, 2])
 def test_the_fastest_candidate_is_settled(fastest: int, call: float) -> None:
-    """Seconds are made up, so that no clock is in it."""
+    """Seconds are artificial: no clock is involved."""
     assert settled_otherwise([call / (1 + (i == fastest)) for i in range(8)]) == (1, int(fastest > 0))
 
 

@@ -41,7 +41,7 @@ def build(compiler: str, folder: Path, kernels: Sequence[Path], *flags: str) -> 
 
 
 def levels(*command: str | Path) -> list[str]:
-    """The levels that the driver has run; fails if one of them made an error."""
+    """The ISAs that the driver has run; fails if one of them made an error."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]

@@ -39,7 +39,7 @@ def both_ways(layout: object, tree: oracle.Tree) -> None:
 def test_a_cached_plan_copies_the_bytes_of_the_type_map(name: str) -> None:
     with canonical(KEPT[name]) as made:
         layout = ffi.cast("tempi_layout *", int(ffi.cast("uintptr_t", made)))
-        assert layout.kept != ffi.NULL
+        assert layout.cache != ffi.NULL
         try:
             for level in [*levels_here(), None, None]:
                 lib.tempi_kernels_use(level.encode() if level else ffi.NULL)

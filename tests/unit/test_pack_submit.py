@@ -1,4 +1,4 @@
-"""Packing as submitted work, threads that share memory, and the choice of the level."""
+"""Packing as submitted work, threads that share memory, and the choice of the ISA."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ def test_a_level_goes_by_its_name(level: str) -> None:
     if level not in levels_here():
         pytest.skip(f"this processor has no {level}")
     assert lib.tempi_kernels_use(level.encode()) == lib.TEMPI_OK
-    assert ffi.string(lib.tempi_cpu_level()).decode() == level
+    assert ffi.string(lib.tempi_isa_name()).decode() == level
     assert lib.tempi_kernels_use(ffi.NULL) == lib.TEMPI_OK
 
 
 def level_in(environment: dict[str, str]) -> tuple[str, str]:
-    script = "from tempi._engine import ffi, lib; print(ffi.string(lib.tempi_cpu_level()).decode())"
+    script = "from tempi._engine import ffi, lib; print(ffi.string(lib.tempi_isa_name()).decode())"
     command = [sys.executable, "-P", "-c", script]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     return done.stdout.strip(), done.stderr

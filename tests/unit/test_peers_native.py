@@ -1,4 +1,4 @@
-"""Which ranks share a node: the node registry in shared memory and the launcher's variables, under the sanitizers."""
+"""The ranks of a node: the node registry in shared memory and the launcher's variables, under the sanitizers."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def distance(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def locality_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("driver"), "locality_driver")
 
 
-def told(driver: Path, *words: object, fds: Any = (), **variables: str) -> str:
+def output(driver: Path, *words: object, fds: Any = (), **variables: str) -> str:
     own = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0"} | variables
     done = subprocess.run(
         [driver, *map(str, words)], env=own, capture_output=True, text=True, timeout=60, check=False, pass_fds=fds
@@ -57,19 +57,19 @@ def told(driver: Path, *words: object, fds: Any = (), **variables: str) -> str:
 # -- the node registry ------------------------------------------------------------------------------------------
 
 
-def test_every_rank_is_seen_and_the_last_one_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
-    assert told(driver, "board", tmp_path, "job", 6, 4, 0, 2, 8, 6, 1) == "6 ranks: 0 1 2 4 6 8"
+def test_every_rank_is_seen_and_the_last_one_removes_the_file(driver: Path, tmp_path: Path) -> None:
+    assert output(driver, "registry", tmp_path, "job", 6, 4, 0, 2, 8, 6, 1) == "6 ranks: 0 1 2 4 6 8"
     assert not list(tmp_path.iterdir())
 
 
-def test_ranks_without_tempi_are_missed_and_whoever_leaves_takes_the_file_away(driver: Path, tmp_path: Path) -> None:
+def test_ranks_without_tempi_are_not_seen_and_the_first_to_leave_removes_the_file(driver: Path, tmp_path: Path) -> None:
     for local in (0, 4):
-        assert told(driver, "board", tmp_path, "job", local, 4, 0, 2) == "3 ranks: 0 2 4, file"
+        assert output(driver, "registry", tmp_path, "job", local, 4, 0, 2) == "3 ranks: 0 2 4, file"
         assert not list(tmp_path.iterdir())
 
 
 def test_a_rank_that_comes_again_has_one_entry(driver: Path, tmp_path: Path) -> None:
-    assert told(driver, "board", tmp_path, "job", 3, 4, 4, 0, 4) == "2 ranks: 0 4, file"
+    assert output(driver, "registry", tmp_path, "job", 3, 4, 4, 0, 4) == "2 ranks: 0 4, file"
 
 
 def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
         path.write_bytes(bytes(16384))
     for path in (old, foreign):
         os.utime(path, (1, 1))
-    assert told(driver, "board", tmp_path, "job", 0, 4) == "1 ranks: 4, file"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "1 ranks: 4, file"
     assert set(tmp_path.iterdir()) == {recent, foreign}
 
 
@@ -95,19 +95,19 @@ def test_a_file_that_is_not_ours_alone_is_refused(driver: Path, tmp_path: Path) 
     path = tmp_path / name_of("job")
     path.write_bytes(b"")
     path.chmod(0o644)
-    assert told(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "no registry"
     path.chmod(0o600)
     path.write_bytes(bytes(1 << 20))
-    assert told(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "no registry"
     path.unlink()
     (tmp_path / "target").write_bytes(b"")
     path.symlink_to(tmp_path / "target")
-    assert told(driver, "board", tmp_path, "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path, "job", 0, 4) == "no registry"
     assert (tmp_path / "target").read_bytes() == b""
 
 
 def test_without_shared_memory_there_is_no_node_registry(driver: Path, tmp_path: Path) -> None:
-    assert told(driver, "board", tmp_path / "none", "job", 0, 4) == "no board"
+    assert output(driver, "registry", tmp_path / "none", "job", 0, 4) == "no registry"
 
 
 # -- the launcher -----------------------------------------------------------------------------------------------
@@ -115,28 +115,28 @@ def test_without_shared_memory_there_is_no_node_registry(driver: Path, tmp_path:
 
 def test_ranks_of_the_node_are_counted_by_each_launcher(driver: Path) -> None:
     for variables, local in ((HYDRA, 2), (OPENMPI, 3), (SLURM, 4), ({}, 0)):
-        assert told(driver, "launcher", 1, 4, **variables).split(" ")[0] == str(local)
+        assert output(driver, "launcher", 1, 4, **variables).split(" ")[0] == str(local)
 
 
 @pytest.mark.parametrize("variables", [HYDRA, OPENMPI, SLURM], ids=["hydra", "openmpi", "slurm"])
 def test_variables_of_another_job_do_not_count(driver: Path, variables: dict[str, str]) -> None:
     """Inherited by a rank's child processes: its own rank or size differs."""
-    assert told(driver, "launcher", 0, 4, **variables) == "0"
-    assert told(driver, "launcher", 1, 2, **variables) == "0"
+    assert output(driver, "launcher", 0, 4, **variables) == "0"
+    assert output(driver, "launcher", 1, 2, **variables) == "0"
 
 
 def test_slurm_steps_over_nodes_are_not_one_node(driver: Path) -> None:
-    assert told(driver, "launcher", 1, 4, **SLURM | {"SLURM_STEP_NUM_NODES": "2"}) == "0"
+    assert output(driver, "launcher", 1, 4, **SLURM | {"SLURM_STEP_NUM_NODES": "2"}) == "0"
 
 
 def test_a_pmix_job_is_named_by_its_namespace_and_server(driver: Path) -> None:
-    own = told(driver, "launcher", 1, 4, **PMIX)
+    own = output(driver, "launcher", 1, 4, **PMIX)
     assert own.startswith(f"0 {socket.gethostname()[:64]} pmix prterun-a-7@1 ")
-    assert told(driver, "launcher", 2, 4, **PMIX | {"PMIX_RANK": "2"}) == own
+    assert output(driver, "launcher", 2, 4, **PMIX | {"PMIX_RANK": "2"}) == own
     for name, value in (("PMIX_NAMESPACE", "prterun-a-7@2"), ("PMIX_SERVER_URI41", "prterun-a-8@0.0;tcp4://x:8")):
-        assert told(driver, "launcher", 1, 4, **PMIX | {name: value}) != own
-    assert told(driver, "launcher", 2, 4, **PMIX) == "0"
-    assert told(driver, "launcher", 1, 4, **{k: v for k, v in PMIX.items() if "URI" not in k}) == "0"
+        assert output(driver, "launcher", 1, 4, **PMIX | {name: value}) != own
+    assert output(driver, "launcher", 2, 4, **PMIX) == "0"
+    assert output(driver, "launcher", 1, 4, **{k: v for k, v in PMIX.items() if "URI" not in k}) == "0"
 
 
 def test_a_pmi_job_is_named_by_the_process_behind_its_socket(driver: Path) -> None:
@@ -144,46 +144,46 @@ def test_a_pmi_job_is_named_by_the_process_behind_its_socket(driver: Path) -> No
     ends = socket.socketpair()
     number = ends[0].fileno()
     with ends[0], ends[1]:
-        own = told(driver, "launcher", 1, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number)})
+        own = output(driver, "launcher", 1, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number)})
         began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # its 22nd field
         assert own.split(" ")[:5] == ["2", socket.gethostname()[:64], "pmi", str(os.getpid()), began]
-        second = told(driver, "launcher", 2, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number), "PMI_RANK": "2"})
+        second = output(driver, "launcher", 2, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number), "PMI_RANK": "2"})
         assert second == own
-        spawned = told(driver, "launcher", 1, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number), "PMI_SPAWNED": "1"})
+        spawned = output(driver, "launcher", 1, 4, fds=(number,), **HYDRA | {"PMI_FD": str(number), "PMI_SPAWNED": "1"})
         assert spawned == "2"
-    assert told(driver, "launcher", 1, 4, **HYDRA | {"PMI_FD": "0"}) == "2"  # no socket
+    assert output(driver, "launcher", 1, 4, **HYDRA | {"PMI_FD": "0"}) == "2"  # no socket
 
 
 # -- locality of the peers --------------------------------------------------------------------------------------
 
 
 def test_every_rank_has_a_line_of_its_own(driver: Path, tmp_path: Path) -> None:
-    assert told(driver, "lines", tmp_path, "job", 4, 1, 20, 300, 4000) == "4321"
-    assert told(driver, "lines", tmp_path, "job", 0, 1, 20) == "no lines"
+    assert output(driver, "lines", tmp_path, "job", 4, 1, 20, 300, 4000) == "4321"
+    assert output(driver, "lines", tmp_path, "job", 0, 1, 20) == "no lines"
 
 
-def looked(distance: Path, words: str) -> str:
-    return told(distance, *words.split())
+def locality(locality_driver: Path, words: str) -> str:
+    return output(locality_driver, *words.split())
 
 
-def test_the_majority_of_the_last_probes_decides_the_locality(distance: Path) -> None:
-    assert looked(distance, "? w l120 ? w l30 ? w l120 ?") == "near far near far 3 3"
-    assert looked(distance, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "near far 8 1"
-    assert looked(distance, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "far near 8 2"
+def test_the_majority_of_the_last_probes_decides_the_locality(locality_driver: Path) -> None:
+    assert locality(locality_driver, "? w l120 ? w l30 ? w l120 ?") == "same other same other 3 3"
+    assert locality(locality_driver, "w l30 w l30 w l30 w l30 w l30 w l200 w l200 ? w l200 ?") == "same other 8 1"
+    assert locality(locality_driver, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "other same 8 2"
 
 
-def test_a_line_that_was_not_written_since_tells_nothing(distance: Path) -> None:
-    assert looked(distance, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "near far far 6 1"
+def test_a_line_that_was_not_written_since_gives_no_result(locality_driver: Path) -> None:
+    assert locality(locality_driver, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "same other other 6 1"
 
 
-def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(distance: Path) -> None:
-    assert looked(distance, "a1") == "1 0"
-    assert looked(distance, "a21") == "5 0"
-    assert looked(distance, "a150") == "6 0"
-    assert looked(distance, "a151") == "7 0"
+def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(locality_driver: Path) -> None:
+    assert locality(locality_driver, "a1") == "1 0"
+    assert locality(locality_driver, "a21") == "5 0"
+    assert locality(locality_driver, "a150") == "6 0"
+    assert locality(locality_driver, "a151") == "7 0"
 
 
-def test_long_messages_probe_more_often(distance: Path) -> None:
-    assert looked(distance, "a21 b4000 a65") == "6 0"
-    assert looked(distance, "a21 b65536 a8") == "7 0"  # each counts as 17
-    assert looked(distance, "a21 b1048576 a10") == "15 0"
+def test_long_messages_probe_more_often(locality_driver: Path) -> None:
+    assert locality(locality_driver, "a21 b4000 a65") == "6 0"
+    assert locality(locality_driver, "a21 b65536 a8") == "7 0"  # each counts as 17
+    assert locality(locality_driver, "a21 b1048576 a10") == "15 0"

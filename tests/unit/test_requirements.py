@@ -1,4 +1,4 @@
-"""What tempi asks for is written in several places, which must say the same."""
+"""tempi's requirements are written in several places, which must agree."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_constraints_are_of_every_dependency(age: str) -> None:
 
 
 def test_compilers_that_fail_are_one_line(tmp_path: Path) -> None:
-    """An install goes on without kernels, and says why; it does not end in their traceback."""
+    """An installation continues without kernels and gives the reason in one line, not a traceback."""
     failing = tmp_path / "python"
     failing.write_text("#!/bin/sh\nprintf 'Traceback:\\n 1\\n 2\\nAttributeError: no x\\n' >&2\nexit 1\n")
     failing.chmod(0o755)
@@ -87,7 +87,7 @@ def test_shipped_kernels_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert kernels.images(built) == []
 
 
-def test_pip_is_asked_as_the_user_asked_it() -> None:
+def test_pip_gets_the_options_of_the_user() -> None:
     options = backend("tempi_frontend").index_options
     command = "/usr/bin/python3 -m pip install -q --no-index -f wheels --index-url=https://x/simple --target T ."
     assert options(command.split()) == ["--no-index", "-f", "wheels", "--index-url=https://x/simple"]
@@ -102,7 +102,7 @@ PARENT = (
 )
 
 
-def told(tmp_path: Path, kind: str) -> str:
+def reported(tmp_path: Path, kind: str) -> str:
     """The standard error of a program that captures its child's output, as pip does."""
     command = [sys.executable, "-c", PARENT, str(ROOT / "scripts" / "backend"), CHILD]
     if kind == "pipe":
@@ -115,7 +115,7 @@ def told(tmp_path: Path, kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_a_line_reaches_the_user_of_a_program_that_captures(tmp_path: Path, kind: str) -> None:
-    said = told(tmp_path, kind).splitlines()
+    said = reported(tmp_path, kind).splitlines()
     if kind == "file" and said == ["before", "after"]:
         pytest.skip("this system does not let a child share its parent's files (ptrace)")
     assert said == ["before", "tempi: a line", "after"]

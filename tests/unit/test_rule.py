@@ -112,7 +112,7 @@ def test_mpich_is_left_alone_where_runs_lie_pages_apart(text: str, sizes: dict[i
         (MPICH, PACK, TRANSPOSE_OF_PAGES, {4 * KIB: True, 16 * MIB: True}),
     ],
 )
-def test_lines_that_compete_are_ours_up_to_the_far_caches(
+def test_tempi_packs_lines_that_compete_up_to_the_last_level_cache(
     version: str, operation: int, text: str, sizes: dict[int, bool]
 ) -> None:
     assert {n: acts(version, text, n, operation) for n in sizes} == sizes
@@ -137,5 +137,5 @@ def test_open_mpi_packs_run_by_run_more_slowly(operation: int, text: str, sizes:
 
 @pytest.mark.parametrize("version", [MPICH, OPENMPI])
 @pytest.mark.parametrize("operation", [PACK, UNPACK, SEND, RECEIVE])
-def test_what_has_no_gaps_is_never_ours(version: str, operation: int) -> None:
+def test_a_type_without_gaps_is_always_left_to_the_library(version: str, operation: int) -> None:
     assert not any(acts(version, "contiguous(100,DOUBLE)", n, operation) for n in (1, 800, MIB))

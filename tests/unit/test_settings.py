@@ -1,4 +1,4 @@
-"""Settings and their former names: one table in csrc/base/config.c says which is which."""
+"""Settings and their former names, by the table in csrc/base/config.c."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Settle = Callable[..., tuple[str, list[str]]]
 
 @pytest.fixture(scope="module")
 def settle(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Settle:
-    """What a process with these variables has for settings, and the lines that it says."""
+    """The settings of a process with these variables, and the lines that it logs."""
     program = tmp_path_factory.mktemp("settings") / "settings_driver"
     sources = [
         HERE / "settings_driver.c",
@@ -36,7 +36,7 @@ def settle(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Settle:
     return run
 
 
-def test_nothing_set_is_auto_and_says_nothing(settle: Settle) -> None:
+def test_without_settings_all_is_automatic_and_nothing_is_logged(settle: Settle) -> None:
     assert settle() == ("method auto locality 0 isa none", [])
 
 
@@ -53,11 +53,11 @@ def test_the_papers_switches_are_aliases(settle: Settle, method: str) -> None:
 
 
 @pytest.mark.parametrize(("now", "former"), [("auto", "auto"), ("same-llc", "near"), ("other-llc", "far")])
-def test_localities_have_former_words(settle: Settle, now: str, former: str) -> None:
-    told = settle(TEMPI_LOCALITY=now)
-    assert told[1] == []
-    assert settle(TEMPI_DISTANCE=former) == settle(TEMPI_DISTANCE=now) == told
-    assert settle(TEMPI_DISTANCE=former, TEMPI_LOCALITY=now) == told
+def test_localities_have_former_names(settle: Settle, now: str, former: str) -> None:
+    settled = settle(TEMPI_LOCALITY=now)
+    assert settled[1] == []
+    assert settle(TEMPI_DISTANCE=former) == settle(TEMPI_DISTANCE=now) == settled
+    assert settle(TEMPI_DISTANCE=former, TEMPI_LOCALITY=now) == settled
 
 
 def test_the_instruction_set_has_a_former_name(settle: Settle) -> None:
@@ -65,39 +65,39 @@ def test_the_instruction_set_has_a_former_name(settle: Settle) -> None:
     assert settle(TEMPI_ISA="") == settle()
 
 
-def test_a_conflict_is_said_in_one_line_and_the_name_of_now_wins(settle: Settle) -> None:
-    told, (line,) = settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_ONESHOT="1")
-    assert told.startswith("method staged ")
+def test_a_conflict_is_logged_in_one_line_and_the_current_name_wins(settle: Settle) -> None:
+    settled, (line,) = settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_ONESHOT="1")
+    assert settled.startswith("method staged ")
     assert "TEMPI_DATATYPE_ONESHOT=1 is ignored: TEMPI_METHOD=staged is set as well" in line
     assert settle(TEMPI_METHOD="staged", TEMPI_DATATYPE_STAGED="1")[1] == []
 
 
 def test_of_several_switches_auto_wins_and_then_oneshot(settle: Settle) -> None:
-    told, said = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1", TEMPI_DATATYPE_AUTO="1")
-    assert told.startswith("method auto ")
+    settled, said = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1", TEMPI_DATATYPE_AUTO="1")
+    assert settled.startswith("method auto ")
     assert len(said) == 2
-    told, (line,) = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
-    assert told.startswith("method oneshot ")
+    settled, (line,) = settle(TEMPI_DATATYPE_STAGED="1", TEMPI_DATATYPE_ONESHOT="1")
+    assert settled.startswith("method oneshot ")
     assert "TEMPI_DATATYPE_STAGED=1 is ignored: TEMPI_DATATYPE_ONESHOT=1 is set as well" in line
 
 
-def test_what_is_not_understood_names_the_variable_that_was_set(settle: Settle) -> None:
-    told, (line,) = settle(TEMPI_DISTANCE="there")
-    assert told.startswith("method auto locality 0 ")
+def test_a_warning_of_a_bad_value_names_the_variable_that_was_set(settle: Settle) -> None:
+    settled, (line,) = settle(TEMPI_DISTANCE="there")
+    assert settled.startswith("method auto locality 0 ")
     assert "TEMPI_DISTANCE=there is not understood and is ignored" in line
     (line,) = settle(TEMPI_METHOD="teleport")[1]
     assert "TEMPI_METHOD=teleport is not understood and is ignored" in line
 
 
 @pytest.mark.parametrize("name", ["TEMPI_NO_ALLTOALLV", "TEMPI_PLACEMENT_METIS", "TEMPI_PLACEMENT_KAHIP"])
-def test_what_would_do_nothing_is_refused_in_a_line(settle: Settle, name: str) -> None:
+def test_a_setting_without_effect_is_reported_in_one_line(settle: Settle, name: str) -> None:
     (line,) = settle(**{name: "1"})[1]
     assert f"{name} has no effect: " in line
 
 
-def test_every_former_name_is_known_and_says_what_it_is() -> None:
-    told = {name: text for name, text, _ in _engine.items("config")}
-    assert len(told) == len(list(_engine.items("config")))
-    assert told["TEMPI_DATATYPE_STAGED"] == "the same as TEMPI_METHOD=staged"
-    assert told["TEMPI_DISTANCE"] == "former name of TEMPI_LOCALITY"
-    assert told["TEMPI_CPU_LEVEL"] == "former name of TEMPI_ISA"
+def test_every_former_name_is_known_and_explained() -> None:
+    settled = {name: text for name, text, _ in _engine.items("config")}
+    assert len(settled) == len(list(_engine.items("config")))
+    assert settled["TEMPI_DATATYPE_STAGED"] == "the same as TEMPI_METHOD=staged"
+    assert settled["TEMPI_DISTANCE"] == "former name of TEMPI_LOCALITY"
+    assert settled["TEMPI_CPU_LEVEL"] == "former name of TEMPI_ISA"

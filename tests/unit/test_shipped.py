@@ -1,4 +1,4 @@
-"""Calibrations that come with tempi: the nearest of this machine's kind is taken, and none of another kind."""
+"""Shipped calibrations: the nearest of this machine's kind is used, and none of another kind."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def own_name(version: str = MPICH, **environment: str) -> str:
         env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     if done.stdout.strip() == "none":
-        pytest.skip("this system does not tell its processor's vendor or caches")
+        pytest.skip("this system does not report its processor's vendor or caches")
     return done.stdout.strip()
 
 
 def found(folder: Path, names: list[str], version: str = MPICH) -> str:
-    """What an engine beside tables of these names takes."""
+    """The table that an engine chooses among these names."""
     (folder / "lib").mkdir(parents=True)
     (folder / "tables").mkdir()
     library = Path(shutil.copy2(_engine.library_path(), folder / "lib"))
@@ -59,14 +59,14 @@ def scaled(name: str, part: int, factor: int) -> str:
     return changed(name, part, str(int(match[part]) * factor))
 
 
-def test_its_own_name_is_found_among_others(tmp_path: Path) -> None:
+def test_the_table_of_this_machine_is_found_among_others(tmp_path: Path) -> None:
     own = own_name()
     others = [scaled(own, 6, 2), scaled(own, 7, 4), scaled(own, 4, 2), "README", "mpich5-broken.table"]
     assert found(tmp_path, [*others, own]) == own
 
 
 @pytest.mark.parametrize(("part", "text"), [(1, "openmpi5"), (1, "mpich4"), (2, "Acorn"), (3, "999"), (5, "neon")])
-def test_another_kind_is_not_taken(tmp_path: Path, part: int, text: str) -> None:
+def test_a_table_of_another_kind_is_not_used(tmp_path: Path, part: int, text: str) -> None:
     assert found(tmp_path, [changed(own_name(), part, text)]) == "none"
 
 
@@ -74,7 +74,7 @@ def test_without_tables_there_is_none(tmp_path: Path) -> None:
     assert found(tmp_path, []) == "none"
 
 
-def test_of_its_kind_the_nearest_caches_count_before_the_model(tmp_path: Path) -> None:
+def test_of_one_kind_the_nearest_caches_count_before_the_model(tmp_path: Path) -> None:
     own = own_name()
     near, far = changed(own, 4, "200"), scaled(own, 7, 2)
     assert found(tmp_path, [near, far]) == near
@@ -87,7 +87,7 @@ def test_without_cma_there_are_tables_of_their_own() -> None:
     )
 
 
-def test_of_an_unknown_library_there_is_none(tmp_path: Path) -> None:
+def test_an_unknown_library_has_no_table(tmp_path: Path) -> None:
     assert found(tmp_path, [own_name()], "Some MPI 1.0") == "none"
 
 

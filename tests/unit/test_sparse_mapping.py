@@ -28,8 +28,8 @@ def sparse() -> Iterator[Any]:
     lib.tempi_sparse_close(made)
 
 
-def joined(sparse: Any, *stretches: tuple[int, int]) -> list[tuple[int, int]]:
-    for low, high in stretches:
+def joined(sparse: Any, *segments: tuple[int, int]) -> list[tuple[int, int]]:
+    for low, high in segments:
         assert lib.tempi_sparse_add(sparse, low, high) == 0
     n = lib.tempi_sparse_join(sparse)
     return [(sparse.of[i].low, sparse.of[i].high) for i in range(n)]

@@ -1,4 +1,4 @@
-"""The table of functions: complete, lawful, and its generated code true to every mpi.h at hand."""
+"""The table of functions: complete, consistent, and its generated code agrees with every installed mpi.h."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def communicates(row: Row) -> bool:
 
 
 @pytest.mark.parametrize("row", [r for r in ROWS.values() if communicates(r)], ids=lambda r: r.name)
-def test_what_communicates_is_local_only_by_decision(row: Row) -> None:
+def test_a_function_that_communicates_is_local_only_by_decision(row: Row) -> None:
     packing = row.name in {"Pack", "Unpack"}
     persistent = row.name.endswith("_init")  # communicates when it is started
     assert row.kind is not Class.LOCAL or packing or persistent
@@ -148,7 +148,7 @@ def test_acted_functions_are_exported_in_both_forms_and_by_both_entries() -> Non
         assert {f"{p}MPI_{name}{s}" for p in ("", "P") for s in suffixes} <= names
 
 
-def test_what_has_nothing_to_do_is_passed_on_at_once() -> None:
+def test_a_call_without_work_for_tempi_is_passed_on_at_once() -> None:
     """Else each call costs 5 ns. Where a function has several types, all of them must be plain."""
     passes = {name: emit_wrappers.passes(row) for name, row in ROWS.items()}
     assert passes["Irecv"] == "tempi_quiet() && tempi_type_plain(datatype)"
@@ -237,7 +237,7 @@ def test_only_the_programs_calls_of_files_count() -> None:
     assert emit_wrappers.returned(ROWS["Bcast"], "call()") == "    return call();\n"
 
 
-def test_what_waits_for_one_sided_operations_ends_their_bounce() -> None:
+def test_functions_that_complete_one_sided_operations_end_their_bounce() -> None:
     """All of the standard's completions at the origin: MPI-5.0 section 12.5."""
     asked = {n for n in ROWS if n.startswith(("Win_flush", "Win_unlock", "Win_fence", "Win_complete", "Win_free"))}
     assert set(overlay.SYNCHRONISES) == asked - {"Win_free_keyval"}
@@ -266,7 +266,7 @@ def generated(mpi: build.Mpi, directory: Path) -> Path:
     return directory
 
 
-def test_some_mpi_header_is_here() -> None:
+def test_an_mpi_header_is_installed() -> None:
     assert MPIS, "no mpi.h: set TEMPI_MPI_PREFIX, or install an MPI into this environment"
 
 

@@ -1,4 +1,4 @@
-"""Fit, tables and interpolation, against functions that are known."""
+"""Fit, tables and interpolation, against known functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = [grid.Column("regular", run, stride) for run in (8, 64) for stride in 
 
 
 def seconds(quantity: str, column: grid.Column, size: int) -> float:
-    """Power laws, which straight lines in logarithms meet everywhere."""
+    """Power laws: linear interpolation of logarithms is exact for them."""
     return 1e-9 * FACTORS.get(quantity, 1.0) * size * column.run**-0.5 * max(column.stride, 1) ** 0.25
 
 
@@ -41,8 +41,8 @@ def model(tmp_path: Path) -> predict.Model:
 
 def vector(size: int, run: int, stride: int) -> tuple[object, object]:
     """The engine's layout, and the object that keeps it alive."""
-    kept = parse(f"hvector({size // run},1,{stride},contiguous({run},BYTE))")
-    return kept.canonical(), kept
+    owner = parse(f"hvector({size // run},1,{stride},contiguous({run},BYTE))")
+    return owner.canonical(), owner
 
 
 def test_fill_is_exact_at_nodes_and_straight_between() -> None:
@@ -54,7 +54,7 @@ def test_fill_is_latency_before_and_throughput_behind() -> None:
     assert tables.fill({1.0: 5.0, 3.0: 9.0}, [0.0, 4.5]) == [5.0, 10.5]
 
 
-def test_monotone_keeps_what_does_not_fall_and_pools_what_does() -> None:
+def test_monotone_keeps_increasing_values_and_pools_decreasing_ones() -> None:
     assert tables.monotone([1.0, 2.0, 2.0, 5.0]) == [1.0, 2.0, 2.0, 5.0]
     assert tables.monotone([1.0, 4.0, 2.0, 5.0]) == [1.0, 3.0, 3.0, 5.0]
     assert tables.monotone([3.0, 2.0, 1.0]) == [2.0, 2.0, 2.0]
@@ -62,13 +62,13 @@ def test_monotone_keeps_what_does_not_fall_and_pools_what_does() -> None:
 
 def test_predictions_are_exact_at_the_nodes(model: predict.Model) -> None:
     for column, size in itertools.product(COLUMNS, SIZES):
-        layout, _kept = vector(size, column.run, column.stride)
-        told = model.predict(layout, size)
-        assert told is not None
-        assert told.library == pytest.approx(seconds("library_message", column, size))
-        assert told.pack == pytest.approx(seconds("stage_pack", column, size))
-        assert told.message == pytest.approx(seconds("contiguous", grid.PLAIN, size))
-        assert told.host == pytest.approx(told.pack + told.message + told.unpack)
+        layout, _owner = vector(size, column.run, column.stride)
+        prediction = model.predict(layout, size)
+        assert prediction is not None
+        assert prediction.library == pytest.approx(seconds("library_message", column, size))
+        assert prediction.pack == pytest.approx(seconds("stage_pack", column, size))
+        assert prediction.message == pytest.approx(seconds("contiguous", grid.PLAIN, size))
+        assert prediction.host == pytest.approx(prediction.pack + prediction.message + prediction.unpack)
         local = model.predict(layout, size, "unpack")
         assert local is not None
         assert local.library == pytest.approx(seconds("library_unpack", column, size))
@@ -77,39 +77,39 @@ def test_predictions_are_exact_at_the_nodes(model: predict.Model) -> None:
 
 def test_predictions_follow_a_power_law_between_the_nodes(model: predict.Model) -> None:
     for size, run, stride in ((1024, 16, 700), (100 * 48, 48, 96 * 9), (1 << 18, 32, 2048)):
-        layout, _kept = vector(size, run, stride)
-        told = model.predict(layout, size)
-        assert told is not None
+        layout, _owner = vector(size, run, stride)
+        prediction = model.predict(layout, size)
+        assert prediction is not None
         expected = seconds("library_message", grid.Column("regular", run, stride), size)
-        assert told.library == pytest.approx(expected, rel=1e-6)
+        assert prediction.library == pytest.approx(expected, rel=1e-6)
 
 
 def test_predictions_are_positive_and_grow_with_the_size(model: predict.Model) -> None:
-    layout, _kept = vector(1 << 20, 24, 100)
-    told = [model.predict(layout, size) for size in range(24, 1 << 22, 9973)]
-    times = [one.host for one in told if one is not None]
-    assert len(times) == len(told)
+    layout, _owner = vector(1 << 20, 24, 100)
+    prediction = [model.predict(layout, size) for size in range(24, 1 << 22, 9973)]
+    times = [one.host for one in prediction if one is not None]
+    assert len(times) == len(prediction)
     assert times[0] > 0
     assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(times))
 
 
 def test_outside_the_table_shapes_are_clamped_and_sizes_extrapolated(model: predict.Model) -> None:
-    layout, _kept = vector(1 << 22, 4096, (1 << 20) + 64)
-    told = model.predict(layout, 1 << 22)
-    assert told is not None
+    layout, _owner = vector(1 << 22, 4096, (1 << 20) + 64)
+    prediction = model.predict(layout, 1 << 22)
+    assert prediction is not None
     edge = seconds("library_message", grid.Column("regular", 64, 4160), 1 << 20)
-    assert told.library == pytest.approx(4 * edge)
+    assert prediction.library == pytest.approx(4 * edge)
 
 
 def test_the_choice_is_the_least_prediction_less_the_margin(model: predict.Model) -> None:
     seen = set()
     for operation, run, size in itertools.product(predict.OPERATIONS, (8, 16, 64), (300, 5000, 1 << 19)):
-        layout, _kept = vector(size // run * run, run, 1024)
-        told = model.predict(layout, size, operation)
-        assert told is not None
-        assert told.acts == (told.host < 0.97 * told.library)
+        layout, _owner = vector(size // run * run, run, 1024)
+        prediction = model.predict(layout, size, operation)
+        assert prediction is not None
+        assert prediction.acts == (prediction.host < 0.97 * prediction.library)
         acts = model.acts(layout, size, operation)
-        assert acts == told.acts  # power laws: the same at the step's middle
+        assert acts == prediction.acts  # power laws: the same at the step's middle
         seen.add(acts)
     assert seen == {True, False}
 
@@ -120,14 +120,14 @@ def test_within_the_margin_the_library_keeps_the_call(tmp_path: Path, own: float
     made = [store.Point(q, COLUMNS[0], n, None, (1e-9 * n * f,) * 9) for q, f in factors.items() for n in SIZES]
     path = tmp_path / "model.table"
     path.write_bytes(store.table_of(store.Calibration(HERE, tuple(made))))
-    layout, _kept = vector(4096, COLUMNS[0].run, COLUMNS[0].stride)
-    told = predict.Model(path).predict(layout, 4096, "pack")
-    assert told is not None
-    assert told.acts is acts
+    layout, _owner = vector(4096, COLUMNS[0].run, COLUMNS[0].stride)
+    prediction = predict.Model(path).predict(layout, 4096, "pack")
+    assert prediction is not None
+    assert prediction.acts is acts
 
 
 def test_without_tables_nothing_is_predicted(model: predict.Model) -> None:
-    layout, _kept = vector(4096, 8, 512)
+    layout, _owner = vector(4096, 8, 512)
     assert model.predict(layout, 4096, peer="other") is None
     assert model.acts(layout, 4096, peer="other") is None
     irregular = parse("indexed([1,1,1,1,1,1],[0,3,4,9,11,30],DOUBLE)")
@@ -164,21 +164,21 @@ def corrected(tmp_path: Path, factor: float, row: float = ROW) -> predict.Model:
 def test_runs_that_share_sets_are_regular_ones_with_a_factor(tmp_path: Path, stride: int, power: int) -> None:
     model = corrected(tmp_path, 3.0)
     for run, size in itertools.product((8, 24, 64), (384 * 8, 1 << 16)):
-        layout, _kept = vector(size, run, stride)
-        told = model.predict(layout, size, "pack")
-        assert told is not None
+        layout, _owner = vector(size, run, stride)
+        prediction = model.predict(layout, size, "pack")
+        assert prediction is not None
         expected = seconds("own_pack", grid.Column("regular", run, min(stride, 4160)), size)
         rest = size // run * run  # whole runs
-        assert told.host == pytest.approx(3.0**power * expected, rel=0.01 if rest != size else 1e-6)
+        assert prediction.host == pytest.approx(3.0**power * expected, rel=0.01 if rest != size else 1e-6)
 
 
 def test_a_factor_ends_with_its_last_size_and_is_never_below_one(tmp_path: Path) -> None:
     for factor, least in ((3.0, 9.0), (0.5, 1.0)):
-        layout, _kept = vector(1 << 23, 8, 4096)
-        told = corrected(tmp_path, factor).predict(layout, 1 << 23, "unpack")
-        assert told is not None
+        layout, _owner = vector(1 << 23, 8, 4096)
+        prediction = corrected(tmp_path, factor).predict(layout, 1 << 23, "unpack")
+        assert prediction is not None
         edge = 8 * seconds("own_unpack", grid.Column("regular", 8, 4096), 1 << 20)
-        assert told.host == pytest.approx(least * edge)
+        assert prediction.host == pytest.approx(least * edge)
 
 
 def by_steps(quantity: str, inner: int, step: int, size: int) -> float:
@@ -191,30 +191,32 @@ def by_steps(quantity: str, inner: int, step: int, size: int) -> float:
 def test_rows_of_nested_shapes_take_their_time(tmp_path: Path, inner: int) -> None:
     model, size = corrected(tmp_path, 2.0), 1 << 14
     rows = size // (8 * inner)
-    kept = parse(f"hvector({rows},1,70000,hvector({inner},1,576,DOUBLE))")
+    owner = parse(f"hvector({rows},1,70000,hvector({inner},1,576,DOUBLE))")
     for operation, quantity in (("pack", "library_pack"), ("send", "library_message")):
-        told = model.predict(kept.canonical(), size, operation)
-        assert told is not None
+        prediction = model.predict(owner.canonical(), size, operation)
+        assert prediction is not None
         flat = by_steps(quantity, inner, 70000 - (inner - 1) * 576, size)
-        assert told.library == pytest.approx(flat + ROW * (rows - 1))
+        assert prediction.library == pytest.approx(flat + ROW * (rows - 1))
     element = parse(f"hvector({inner},1,576,DOUBLE)")  # as many elements as rows
-    told = model.predict(element.canonical(), size, "pack")
-    assert told is not None
+    prediction = model.predict(element.canonical(), size, "pack")
+    assert prediction is not None
     flat = by_steps("library_pack", inner, 8, size)
-    assert told.library == pytest.approx(flat + ROW * (rows - 1))
+    assert prediction.library == pytest.approx(flat + ROW * (rows - 1))
 
 
 def test_nested_shapes_that_are_faster_are_no_correction(tmp_path: Path) -> None:
     model, size = corrected(tmp_path, 2.0, row=-1e-12), 1 << 14
-    kept = parse("hvector(512,1,2304,hvector(4,1,576,DOUBLE))")
+    owner = parse("hvector(512,1,2304,hvector(4,1,576,DOUBLE))")
     folded = parse("hvector(512,1,2305,hvector(4,1,576,DOUBLE))")
-    for one in (kept, folded):
-        told = model.predict(one.canonical(), size, "pack")
-        assert told is not None
-        assert told.library == pytest.approx(seconds("library_pack", grid.Column("regular", 8, 576), size), rel=1e-3)
+    for one in (owner, folded):
+        prediction = model.predict(one.canonical(), size, "pack")
+        assert prediction is not None
+        assert prediction.library == pytest.approx(
+            seconds("library_pack", grid.Column("regular", 8, 576), size), rel=1e-3
+        )
 
 
-def test_uneven_runs_stand_for_the_grids_sizes() -> None:
+def test_uneven_runs_represent_the_sizes_of_the_grid() -> None:
     for run in grid.UNEVEN:
         column = grid.Column("regular", run, 4160)
         sizes = grid.sizes(column, False)
@@ -227,7 +229,7 @@ def test_uneven_runs_stand_for_the_grids_sizes() -> None:
 
 
 def test_fields_of_structs_and_runs_of_unlike_lengths_have_factors(tmp_path: Path) -> None:
-    """By three and by five on their families; tables that lack a correction predict as the family does."""
+    """Factors 3 and 5 on their families; tables without a correction predict like the family."""
     plain = {"elements": grid.Column("elements", 8, 40), "irregular": grid.Column("irregular", 16, 0)}
     factors = {"fields": 3.0, "varied": 5.0}
     made = [
@@ -251,22 +253,24 @@ def test_fields_of_structs_and_runs_of_unlike_lengths_have_factors(tmp_path: Pat
         path.write_bytes(store.table_of(store.Calibration(HERE, tuple(points_of))))
         model = predict.Model(path)
         for family, text in texts.items():
-            kept = parse(text)
-            told = model.predict(kept.canonical(), 4096, "pack")
-            assert told is not None, family
+            owner = parse(text)
+            prediction = model.predict(owner.canonical(), 4096, "pack")
+            assert prediction is not None, family
             expected = seconds("own_pack", plain[grid.CORRECTIONS.get(family, family)], 4096)
-            assert told.host == pytest.approx(expected * (factors.get(family, 1.0) if name == "with" else 1.0)), family
+            assert prediction.host == pytest.approx(expected * (factors.get(family, 1.0) if name == "with" else 1.0)), (
+                family
+            )
 
 
 @pytest.mark.parametrize("measured", [("node",), ("far",), ("node", "far")])
-def test_same_and_other_llc_ranks_of_a_node_stand_in_for_each_other(tmp_path: Path, measured: tuple[str, ...]) -> None:
+def test_tables_of_one_locality_class_of_a_node_serve_both(tmp_path: Path, measured: tuple[str, ...]) -> None:
     own = [p for p in points() if p.peer is None]
     for factor, peer in enumerate(measured, 1):
         own += [replace(p, peer=peer, seconds=(factor * p.seconds[0],) * 9) for p in points() if p.peer == "node"]
     path = tmp_path / "model.table"
     path.write_bytes(store.table_of(store.Calibration(HERE, tuple(own))))
     model = predict.Model(path)
-    layout, _kept = vector(4096, 8, 64)
+    layout, _owner = vector(4096, 8, 64)
     near, far = (model.predict(layout, 4096, "send", peer) for peer in ("node", "far"))
     assert near is not None
     assert far is not None
@@ -286,21 +290,21 @@ def whole_messages(beyond: float, parts: float) -> list[store.Point]:
     return made
 
 
-def test_a_message_takes_what_the_whole_took_beyond_its_parts() -> None:
+def test_the_message_term_is_the_whole_message_minus_pack_and_unpack() -> None:
     found = store.typical(whole_messages(2.0, 1.0))
     for column, n in itertools.product(COLUMNS, SIZES):
         expected = (2 if column.run == 8 else 1) * seconds("contiguous", grid.PLAIN, n)
         assert found["contiguous", column, n, "node"] == pytest.approx(expected)
 
 
-def test_where_parts_are_nearly_all_a_whole_tells_nothing_of_its_message() -> None:
+def test_a_message_term_that_is_a_small_part_of_the_whole_is_not_used() -> None:
     few = store.typical(whole_messages(2.0, 1e5))
     for column, n in itertools.product(COLUMNS, SIZES):
         assert few["contiguous", column, n, "node"] == pytest.approx(seconds("contiguous", grid.PLAIN, n))
 
 
-def test_the_other_shapes_of_a_size_stand_in() -> None:
-    """One shape's whole is nearly all pack and unpack; the others' messages take twice the plain one."""
+def test_the_median_over_other_shapes_replaces_a_small_message_term() -> None:
+    """One shape's time is nearly all pack and unpack; the others' message terms are twice the contiguous message."""
     odd = COLUMNS[0]
     both = [*whole_messages(2.0, 1.0), *(p for p in whole_messages(2.0, 1e5) if p.column == odd)]
     usual = [p for p in both if p.column.run == 8 or p.quantity != "host_message"]
@@ -309,7 +313,7 @@ def test_the_other_shapes_of_a_size_stand_in() -> None:
         assert found["contiguous", odd, n, "node"] == pytest.approx(2 * seconds("contiguous", grid.PLAIN, n))
 
 
-def test_call_seconds_is_what_the_shim_adds() -> None:
+def test_call_seconds_is_the_time_that_the_shim_adds() -> None:
     own = store.Point("own_pack", COLUMNS[0], 256, None, (3e-7,) * 9)
     engine = store.Point("engine_pack", COLUMNS[0], 256, None, (2e-7,) * 9)
     assert store.call_seconds([own, engine]) == pytest.approx(1e-7)
@@ -339,7 +343,7 @@ def test_unstable_points_say_why() -> None:
 
 
 def test_samples_of_one_visit_are_one_sample_of_the_machine() -> None:
-    """At each visit the machine has another speed, and within a visit the samples agree."""
+    """The machine has another speed in each round, and within a round the samples agree."""
     speeds = (1.0, 1.3, 1.1, 1.2, 1.0, 1.3, 1.1)
     point = store.Point("own_pack", COLUMNS[0], 256, None, (1.0,) * 3)
     for speed in speeds[1:]:
@@ -349,7 +353,7 @@ def test_samples_of_one_visit_are_one_sample_of_the_machine() -> None:
     assert "known to" in str(point.trouble)
 
 
-def test_the_typical_time_leaves_out_what_other_work_added() -> None:
+def test_the_typical_time_ignores_time_added_by_other_work() -> None:
     steady = store.Point("own_pack", COLUMNS[0], 256, None, (1.0,) * 7)
     assert steady.typical == pytest.approx(1.0)
     disturbed = store.Point("own_pack", COLUMNS[0], 256, None, (1.0, 90.0, 1.1, 1.0, 1.1, 1.0, 1.1, 80.0))

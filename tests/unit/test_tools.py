@@ -50,7 +50,7 @@ def mpi_names(suite: ModuleType, kind: str, more: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["mpich", "openmpi"])
-def test_what_only_repeats_is_run_by_test_more(suite: ModuleType, kind: str) -> None:
+def test_tests_that_only_repeat_are_run_by_test_more(suite: ModuleType, kind: str) -> None:
     short, more = mpi_names(suite, kind, False), mpi_names(suite, kind, True)
     every = {
         f"mpi {name}, {entry}, {n} ranks"

@@ -36,7 +36,7 @@ typedef struct {
 } tempi_emu_options;
 
 extern tempi_emu_options tempi_emu_option;
-/* Delay after which work runs that nobody waits for; tests write it. */
+/* Delay after which work runs that no call waits for; tests write it. */
 extern TEMPI_EMU_API uint64_t tempi_emulator_delay_ns;
 
 typedef struct tempi_emu_stream tempi_emu_stream;

@@ -44,7 +44,7 @@ void tempi_bounce_free(tempi_bounce *bounce)
         return;
     for (int i = 0; i < bounce->n; ++i)
         tempi_bounce_buffer_close(&bounce->buffers[i].host);
-    free(bounce->moved);
+    free(bounce->copied);
     free(bounce);
 }
 
@@ -53,7 +53,7 @@ void tempi_bounce_free(tempi_bounce *bounce)
 /* At its start a partitioned message copies nothing yet. */
 static int start_partitions(tempi_bounce *bounce)
 {
-    memset(bounce->moved, 0, (size_t)bounce->partitions);
+    memset(bounce->copied, 0, (size_t)bounce->partitions);
     tempi_stat_add(TEMPI_STAT_bounced, 1);
     return TEMPI_OK;
 }
@@ -83,9 +83,9 @@ static int bring_partition(tempi_bounce *bounce, int partition)
 {
     int status = TEMPI_OK;
     tempi_lock_acquire(&bounce->lock);
-    if (!bounce->moved[partition]) {
+    if (!bounce->copied[partition]) {
         status = move_partition(&bounce->buffers[0], bounce->partitions, TEMPI_UNPACK, partition);
-        bounce->moved[partition] = true;
+        bounce->copied[partition] = true;
     }
     tempi_lock_release(&bounce->lock);
     return status;
@@ -251,8 +251,8 @@ static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *ou
     return false;
 }
 
-/* The library delivers either what fits into the bounce buffer or nothing, and does not say
- * which. */
+/* The library delivers either as much as fits into the bounce buffer or nothing, and does not
+ * report which. */
 static bool cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
 {
     (void)record;
@@ -345,7 +345,7 @@ int tempi_bounce_attach_target(tempi_bounce *bounce, int rc, int target, MPI_Req
     return tempi_bounce_attach(bounce, rc, request);
 }
 
-int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request)
+int tempi_bounce_attach_persistent(tempi_bounce *bounce, int rc, MPI_Request *request)
 {
     if (!bounce || rc != MPI_SUCCESS) {
         tempi_bounce_free(bounce);
@@ -359,14 +359,15 @@ int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request)
     return raise_status(&owner, TEMPI_ERR_MEMORY);
 }
 
-int tempi_bounce_keep_partitions(tempi_bounce *bounce, int rc, int partitions, MPI_Request *request)
+int tempi_bounce_attach_partitions(tempi_bounce *bounce, int rc, int partitions,
+                                   MPI_Request *request)
 {
     if (bounce) {
         bounce->partitions = partitions;
-        bounce->moved = calloc((size_t)partitions, sizeof *bounce->moved);
+        bounce->copied = calloc((size_t)partitions, sizeof *bounce->copied);
     }
-    if (!bounce || rc != MPI_SUCCESS || bounce->moved)
-        return tempi_bounce_keep(bounce, rc, request);
+    if (!bounce || rc != MPI_SUCCESS || bounce->copied)
+        return tempi_bounce_attach_persistent(bounce, rc, request);
     tempi_lib.Request_free(request);
     rc = raise_status(&bounce->owner, TEMPI_ERR_MEMORY);
     tempi_bounce_free(bounce);
@@ -427,8 +428,8 @@ static bool has_string(int code, const char *string)
 static int refusal(void)
 {
     static const char string[] =
-        "tempi: this MPI library does not take device memory, and nothing can "
-        "stand in for memory that it is to keep";
+        "tempi: this MPI library is not CUDA-aware, and device memory that it would "
+        "keep using cannot be replaced by a bounce buffer";
     static int code = MPI_SUCCESS;
     static tempi_lock lock;
     tempi_lock_acquire(&lock);
@@ -445,7 +446,7 @@ int tempi_bounce_refuse(tempi_owner owner, const char *call)
 {
     TEMPI_LOG(
         TEMPI_LOG_ERROR,
-        "%s was given device memory, but this MPI library takes no device addresses; allocate host memory",
+        "%s: the buffer is device memory, but this MPI library is not CUDA-aware; use host memory",
         call);
     tempi_stat_add(TEMPI_STAT_bounce_errors, 1);
     return raise_code(&owner, refusal());

@@ -1,5 +1,5 @@
-/* Device memory in calls to a library that takes no device addresses. The call gets host memory
- * in place of the buffer (transfer/bounce_buffer.h): the program's bytes are copied in before
+/* Device memory in calls to a library that is not CUDA-aware. The call gets host memory in
+ * place of the buffer (transfer/bounce_buffer.h): the program's bytes are copied in before
  * the call and copied back when the operation completes. Point-to-point messages are packed
  * instead (message.h). The functions that use bounces are generated from the table (bounced.c).
  *
@@ -53,7 +53,7 @@ typedef struct tempi_numbers {
 
 #define TEMPI_NUMBERS(array) {(array), sizeof *(array) == sizeof(int64_t)}
 
-/* What the call does with a buffer; 0: the buffer is ignored. */
+/* Use of a buffer by the call; 0: the buffer is ignored. */
 enum {
     TEMPI_READS = 1,
     TEMPI_WRITES = 2,
@@ -92,21 +92,21 @@ int tempi_bounce_open(tempi_owner owner, tempi_bounce_argument *buffers, int n,
 /* Whether this process is the root, or one of the other processes, of a rooted collective. */
 bool tempi_bounce_at_root(MPI_Comm comm, int root);
 bool tempi_bounce_at_leaf(MPI_Comm comm, int root);
-/* What a broadcast does with its one buffer here. */
+/* How a broadcast uses its buffer in this process (TEMPI_READS or TEMPI_WRITES). */
 int tempi_bounce_broadcasts(MPI_Comm comm, int root);
 
-/* What follows the library's call, which returned rc. Each function takes over the bounce, does
- * nothing if it is NULL, and returns the error code for the program. */
+/* After the library's call, which returned rc. Each function takes over the bounce, does nothing
+ * if it is NULL, and returns the error code for the program. */
 int tempi_bounce_close(tempi_bounce *bounce, int rc);
 int tempi_bounce_attach(tempi_bounce *bounce, int rc, MPI_Request *request);
 int tempi_bounce_attach_target(tempi_bounce *bounce, int rc, int target, MPI_Request *request);
-int tempi_bounce_keep(tempi_bounce *bounce, int rc, MPI_Request *request);
+int tempi_bounce_attach_persistent(tempi_bounce *bounce, int rc, MPI_Request *request);
 int tempi_bounce_pend(tempi_bounce *bounce, int rc, int target);
 int tempi_bounce_begin(tempi_bounce *bounce, int rc);
 
-/* As tempi_bounce_keep, for a buffer whose equal partitions are copied one by one. */
-int tempi_bounce_keep_partitions(tempi_bounce *bounce, int rc, int partitions,
-                                 MPI_Request *request);
+/* As tempi_bounce_attach_persistent, for a buffer whose equal partitions are copied one by one. */
+int tempi_bounce_attach_partitions(tempi_bounce *bounce, int rc, int partitions,
+                                   MPI_Request *request);
 /* Partitions [first, last] are ready to be sent. Does nothing unless the request has a bounce.
  * Returns MPI_SUCCESS or an error that was already raised. Callable from any thread. */
 int tempi_bounce_ready(MPI_Request request, int first, int last);

@@ -29,7 +29,7 @@ static bool sum_of(const tempi_bounce_argument *buffer, int64_t n, int64_t *sum)
     return true;
 }
 
-/* False: the library must judge an argument. */
+/* False: an argument is invalid or unknown; leave it to the library. */
 static bool entries_read(const tempi_owner *owner, const tempi_bounce_argument *buffer,
                          entries *out)
 {
@@ -67,7 +67,7 @@ static const tempi_type *type_at(const tempi_bounce_argument *buffer, int64_t i)
 typedef enum seen {
     SEEN_NOTHING, /* no bytes */
     SEEN_PIECE,
-    SEEN_WRONG /* for the library to judge */
+    SEEN_WRONG /* left to the library */
 } seen;
 
 static seen entry_read(const tempi_bounce_argument *buffer, const entries *all, int64_t i,
@@ -92,8 +92,8 @@ static seen entry_read(const tempi_bounce_argument *buffer, const entries *all, 
     return SEEN_PIECE;
 }
 
-/* Finds the memory of a piece, and its parts if they are in several. False: the library must
- * judge. */
+/* Finds the memory of a piece, and its parts if they are in several. False: leave the
+ * call to the library. */
 static bool locate(const tempi_bounce_argument *buffer, tempi_bounce_buffer_piece *piece,
                    tempi_memory *memory)
 {
@@ -110,8 +110,8 @@ static bool locate(const tempi_bounce_argument *buffer, tempi_bounce_buffer_piec
     return found != TEMPI_PARTITION_UNKNOWN;
 }
 
-/* What a buffer needs. The first piece stands for all, except with MPI_BOTTOM, whose types may
- * be in several memories, or if one piece is in several. */
+/* The requirements of a buffer. The first piece represents all, except with MPI_BOTTOM, whose types
+ * may be in several memories, or if one piece is in several. */
 typedef struct need {
     bool host, each;
     int device;     /* that the host memory stands for, unless `each` */

@@ -25,7 +25,7 @@ struct tempi_bounce {
     int holders;        /* references: a request's record, the pending list, a claim */
     bool back;          /* already copied back; guarded by the lock */
     int partitions;     /* of a partitioned message; else 0 */
-    bool *moved;        /* for each partition: copied back since the start; guarded by the lock */
+    bool *copied;       /* for each partition: copied back since the start; guarded by the lock */
     tempi_lock lock;    /* held while partitions, or a shared bounce, are copied back */
     tempi_bounce *next; /* in the pending list and in a claim */
 };

@@ -5,8 +5,8 @@ bool tempi_streams_named;
 
 static int keyval = MPI_KEYVAL_INVALID;
 
-/* In place of the library's own such functions: some are symbols, and this library must have no
- * undefined ones. */
+/* Replaces MPI_COMM_NULL_COPY_FN, which is a symbol in some libraries: the shim must have no
+ * undefined symbols. */
 static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
 {
     (void)comm, (void)key, (void)state, (void)in, (void)out;

@@ -8,7 +8,7 @@
 /* tempi_comm_set_stream of tempi.h. */
 int tempi_stream_set(uintptr_t comm, uintptr_t stream);
 
-/* Set once any communicator has a stream; until then nobody looks up the attribute. */
+/* Set once any communicator has a stream; until then the attribute is not looked up. */
 extern bool tempi_streams_named;
 uintptr_t tempi_stream_look_up(MPI_Comm comm);
 

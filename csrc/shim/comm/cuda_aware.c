@@ -27,6 +27,5 @@ void tempi_cuda_aware_learn(void)
 {
     tempi_cuda_aware = tempi_config.cuda_aware >= 0 ? tempi_config.cuda_aware != 0
                                                     : tempi_cuda_aware_says();
-    TEMPI_LOG(TEMPI_LOG_INFO, "the MPI library %s device addresses",
-              tempi_cuda_aware ? "takes" : "does not take");
+    TEMPI_LOG(TEMPI_LOG_INFO, "the MPI library %s CUDA-aware", tempi_cuda_aware ? "is" : "is not");
 }

@@ -1,4 +1,4 @@
-/* Whether the MPI library takes device addresses. */
+/* Whether the MPI library is CUDA-aware. */
 #ifndef TEMPI_SHIM_CUDA_AWARE_H
 #define TEMPI_SHIM_CUDA_AWARE_H
 

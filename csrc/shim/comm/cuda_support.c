@@ -1,5 +1,5 @@
-/* Functions that programs call before they pass device memory to MPI. The answer is yes if the
- * library takes it, or if tempi adds that. */
+/* Functions that programs call before they pass device memory to MPI. The answer is yes if
+ * the library or tempi supports it. */
 #include "shim/comm/cuda_support.h"
 #include "base/config.h"
 #include "base/thread.h"
@@ -35,7 +35,7 @@ static bool supported(void)
     return tempi_library_cuda_aware() || serves();
 }
 
-/* ---- the libraries' own questions ------------------------------------------------------------ */
+/* ---- the libraries' own queries ------------------------------------------------------------ */
 
 int tempi_MPIX_Query_cuda_support(void)
 {

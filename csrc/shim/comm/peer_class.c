@@ -101,8 +101,8 @@ static void give_back(node_ranks *entry)
     tempi_lock_release(&peers.lock);
 }
 
-/* In place of the library's own such functions: some are symbols, and this library must have no
- * undefined ones. */
+/* Replaces MPI_COMM_NULL_COPY_FN, which is a symbol in some libraries: the shim must have no
+ * undefined symbols. */
 static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
 {
     (void)comm, (void)key, (void)state, (void)in, (void)out;
@@ -224,7 +224,7 @@ static bool is_other_llc(const node_ranks *entry, int peer, int64_t bytes)
     if (tempi_config.locality != TEMPI_LOCALITY_AUTO)
         return tempi_config.locality == TEMPI_LOCALITY_OTHER_LLC;
     return peers.locality && entry->lines &&
-           tempi_locality_far(peers.locality, entry->lines[peer], bytes);
+           tempi_locality_is_other_llc(peers.locality, entry->lines[peer], bytes);
 }
 
 static bool is_here(const node_ranks *entry, int peer)
@@ -248,7 +248,7 @@ int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes)
         return TEMPI_PEER_SELF;
     if (!is_here(entry, peer))
         return TEMPI_PEER_OTHER;
-    return is_other_llc(entry, peer, bytes) ? TEMPI_PEER_FAR : TEMPI_PEER_NODE;
+    return is_other_llc(entry, peer, bytes) ? TEMPI_PEER_OTHER_LLC : TEMPI_PEER_NODE;
 }
 
 enum { SOME = 64 };
@@ -321,7 +321,7 @@ int tempi_peer_probe(uintptr_t comm, int rank)
         return TEMPI_ERR_ARG;
     const node_ranks *entry = node_ranks_of(which);
     if (entry && peers.locality && entry->lines && is_here(entry, rank))
-        tempi_locality_look(peers.locality, entry->lines[rank]);
+        tempi_locality_probe(peers.locality, entry->lines[rank]);
     return TEMPI_OK;
 }
 

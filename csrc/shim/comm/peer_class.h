@@ -39,7 +39,7 @@ bool tempi_peer_agree(MPI_Comm comm, int size);
 
 /* Implements tempi_comm_peer of tempi.h. */
 int tempi_peer_report(uintptr_t comm, int rank, int *out);
-/* Implements tempi_comm_look of tempi.h. */
+/* Implements tempi_comm_probe_locality of tempi.h. */
 int tempi_peer_probe(uintptr_t comm, int rank);
 
 #endif

@@ -16,7 +16,7 @@ static tempi_device_query side_of(const tempi_message *message)
     const tempi_op *op = &message->op;
     return (tempi_device_query){.about = {.memory = message->tables,
                                           .contiguous = is_run(op),
-                                          .aware = tempi_library_cuda_aware()},
+                                          .cuda_aware = tempi_library_cuda_aware()},
                                 .layout = op->layout,
                                 .address = op->mem,
                                 .device = op->device,
@@ -48,11 +48,11 @@ tempi_method tempi_method_of_packing(const tempi_message *message, int packed, b
 static tempi_method method_of_part(const tempi_message *message, const tempi_part *part)
 {
     const tempi_op *op = &message->op;
-    int64_t stretches;
+    int64_t segments;
     tempi_layout alone = part->layout;
-    alone.size = tempi_part_bytes(part, &stretches);
+    alone.size = tempi_part_bytes(part, &segments);
     const tempi_device_query device = {.about = {.whole = op->n,
-                                                 .stretches = stretches,
+                                                 .segments = segments,
                                                  .packed = TEMPI_PACKED_PINNED,
                                                  .contiguous = tempi_part_is_run(part),
                                                  .memory = TEMPI_TABLES_OF_DEVICE},

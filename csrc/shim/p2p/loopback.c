@@ -171,10 +171,10 @@ static bool defer(const sending *s, tempi_message *message, const tempi_ticket *
     record->tag = s->tag;
     record->comm = tempi_handle(s->comm);
     record->receive = receive;
-    receive->moved = true;
+    receive->delivered = true;
     if (tempi_deferred_send(record, s->request) == MPI_SUCCESS)
         return true;
-    receive->moved = false;
+    receive->delivered = false;
     tempi_request_unrecord(record, message);
     return false;
 }
@@ -219,14 +219,14 @@ bool tempi_loopback_carry(const struct tempi_mpi *next, const void *buf, MPI_Cou
     if (!posted)
         return false;
     if (mode != TEMPI_LOOPBACK_NEVER)
-        return tempi_posted_meet(posted, tag, carry, &s);
+        return tempi_posted_match(posted, tag, carry, &s);
     tempi_posted_doubt(posted);
     return false;
 }
 
 static void refused(tempi_record *record)
 {
-    record->receive->moved = false;
+    record->receive->delivered = false;
     tempi_loopback_note(tempi_comm_of(record->comm), record->destination);
 }
 

@@ -240,7 +240,7 @@ bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count co
     return plan(type, buffer, count, operation, peer, false, inline_buffer, out);
 }
 
-/* The library must judge a type that may not be committed, unless it cannot read the address.
+/* A type that may not be committed is left to the library, unless it cannot read the address.
  * Data that the library will read must be ready when it is called. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                               tempi_operation operation, tempi_peer peer, tempi_message *out)

@@ -107,8 +107,8 @@ static inline MPI_Count tempi_wire_count(const tempi_message *message)
     return message->wire == MPI_PACKED ? message->op.n : 1;
 }
 
-/* For a receive of n bytes that ended with `error`: if that is MPI_ERR_TRUNCATE, the bytes that
- * the library delivered nevertheless, as it does for a receive of its own. Else 0. */
+/* For a receive of n bytes that ended with `error`: if that is MPI_ERR_TRUNCATE, the bytes that the
+ * library still delivered, as it does for its own receives. Else 0. */
 int64_t tempi_message_cut(int error, const MPI_Status *status, int64_t n);
 /* Unpacks those bytes. */
 void tempi_message_unpack_cut(const tempi_message *message, int error, const MPI_Status *status,

@@ -15,8 +15,8 @@
 #include "transfer/packed_buffer.h"
 #include "transfer/staging.h"
 
-/* Whether the message fits into the buffer after the position; all else is for the library to
- * judge. */
+/* Whether the message fits into the buffer after the position; all else is left to
+ * the library. */
 static bool fits(const tempi_message *message, const void *packed, MPI_Count size,
                  const MPI_Count *position, MPI_Comm comm)
 {
@@ -40,7 +40,7 @@ static int packed_of(const tempi_message *message, const tempi_memory *where)
     if (where->kind == TEMPI_MEMORY_PINNED)
         return TEMPI_PACKED_PINNED;
     if (where->kind != TEMPI_MEMORY_DEVICE)
-        return TEMPI_PACKED_PLAIN;
+        return TEMPI_PACKED_PAGEABLE;
     return where->device == message->op.device && message->op.method != TEMPI_METHOD_MIXED
                ? TEMPI_PACKED_DEVICE
                : TEMPI_PACKED_PINNED;
@@ -56,7 +56,7 @@ static bool choose(tempi_message *message, const tempi_memory *where)
     const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
     if (op->method != TEMPI_METHOD_MIXED)
         op->method = tempi_method_of_packing(message, packed, !through_host);
-    else if (packed == TEMPI_PACKED_PLAIN) /* only a copy reaches pageable memory */
+    else if (packed == TEMPI_PACKED_PAGEABLE) /* only a copy reaches pageable memory */
         tempi_parts_set_method(op->parts, TEMPI_METHOD_STAGED);
     tempi_method_note(op);
     if (op->method != TEMPI_METHOD_LIBRARY)
@@ -103,7 +103,7 @@ static int carry(tempi_message *message, void *packed, const tempi_memory *where
 typedef enum verdict {
     THEIRS,
     OURS,
-    TO_JUDGE /* the library must reject it, without access to device memory */
+    INVALID /* the library must reject it, without access to device memory */
 } verdict;
 
 /* *where: the memory of the packed side. If that is device memory, tempi does the call unless
@@ -124,10 +124,10 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                                                   tempi_peer_none(), message);
     if (!ours || fits(message, packed, size, position, comm))
         return ours && choose(message, where) ? OURS : THEIRS;
-    return message->op.method == TEMPI_METHOD_HOST && !forced ? THEIRS : TO_JUDGE;
+    return message->op.method == TEMPI_METHOD_HOST && !forced ? THEIRS : INVALID;
 }
 
-/* The packed side of a call for the library to judge, in memory that it can read. */
+/* The packed side of an invalid call, in memory that the library can read. */
 typedef struct stand {
     char *mem;
     void *block; /* NULL: it is the program's own */
@@ -142,10 +142,11 @@ static bool stand_take(stand *s, const void *packed, MPI_Count size, const tempi
     return s->block != NULL;
 }
 
-/* Repeats the call with the same bytes in host memory, for the library to judge. */
-static int judge_pack(const struct tempi_mpi *next, tempi_message *message, void *outbuf,
-                      MPI_Count outsize, MPI_Count *position, MPI_Comm comm,
-                      const tempi_memory *where)
+/* Passes the invalid call with the same bytes in host memory to the library, which raises the
+ * error. */
+static int reject_pack(const struct tempi_mpi *next, tempi_message *message, void *outbuf,
+                       MPI_Count outsize, MPI_Count *position, MPI_Comm comm,
+                       const tempi_memory *where)
 {
     stand s = {NULL, NULL};
     set_method(&message->op, TEMPI_METHOD_STAGED);
@@ -165,9 +166,9 @@ static int judge_pack(const struct tempi_mpi *next, tempi_message *message, void
     return rc;
 }
 
-static int judge_unpack(const struct tempi_mpi *next, tempi_message *message, const void *inbuf,
-                        MPI_Count insize, MPI_Count *position, MPI_Comm comm,
-                        const tempi_memory *where)
+static int reject_unpack(const struct tempi_mpi *next, tempi_message *message, const void *inbuf,
+                         MPI_Count insize, MPI_Count *position, MPI_Comm comm,
+                         const tempi_memory *where)
 {
     stand s = {NULL, NULL};
     set_method(&message->op, TEMPI_METHOD_STAGED);
@@ -219,9 +220,9 @@ int tempi_impl_Pack(const struct tempi_mpi *next, const void *inbuf, MPI_Count i
         tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
         return library_took(begun, rc, TEMPI_OP_PACK, inbuf, incount, datatype, &where);
     }
-    case TO_JUDGE:
+    case INVALID:
         tempi_autotune_end(&message.sample, false);
-        return judge_pack(next, &message, outbuf, outsize, position, comm, &where);
+        return reject_pack(next, &message, outbuf, outsize, position, comm, &where);
     case OURS: break;
     }
     const uintptr_t before = tempi_stream_enter(comm);
@@ -264,9 +265,9 @@ int tempi_impl_Unpack(const struct tempi_mpi *next, const void *inbuf, MPI_Count
         tempi_autotune_end(&message.sample, rc == MPI_SUCCESS);
         return library_took(begun, rc, TEMPI_OP_UNPACK, outbuf, outcount, datatype, &where);
     }
-    case TO_JUDGE:
+    case INVALID:
         tempi_autotune_end(&message.sample, false);
-        return judge_unpack(next, &message, inbuf, insize, position, comm, &where);
+        return reject_unpack(next, &message, inbuf, insize, position, comm, &where);
     case OURS: break;
     }
     const uintptr_t before = tempi_stream_enter(comm);

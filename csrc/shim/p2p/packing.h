@@ -10,8 +10,8 @@
 #include "shim/type/types.h"
 
 /* True: leave the call to the library. Counts it if its type has gaps. */
-static inline bool tempi_packing_left(MPI_Datatype datatype, MPI_Count count,
-                                      tempi_operation operation)
+static inline bool tempi_packing_falls_back(MPI_Datatype datatype, MPI_Count count,
+                                            tempi_operation operation)
 {
     const tempi_type *type = tempi_type_cached(datatype);
     int64_t bytes;
@@ -21,7 +21,7 @@ static inline bool tempi_packing_left(MPI_Datatype datatype, MPI_Count count,
     if (type->layout->dense)
         return bytes > 0;
     const tempi_choices *choices = &type->chooser.choices[operation][0];
-    if (!tempi_autotune_knows(choices, bytes) || tempi_autotune_says(choices, bytes))
+    if (!tempi_autotune_is_settled(choices, bytes) || tempi_autotune_choice(choices, bytes))
         return false;
     tempi_thread_cache *mine = tempi_stats_mine();
     tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);

@@ -5,7 +5,8 @@
 
 #ifdef TEMPI_ACTS_IN_Psend_init
 
-/* Describes all partitions as one buffer. False: nothing to do, or the library must judge. */
+/* Describes all partitions as one buffer. False: nothing to do, or the call is left to the library.
+ */
 static bool described(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype,
                       int peer, int does, tempi_bounce_argument *out)
 {
@@ -33,7 +34,7 @@ static bool described(const void *buf, int partitions, MPI_Count count, MPI_Data
             return rc;                                                                           \
         rc = next->NAME(buffer.given, partitions, count, datatype, peer, tag, comm, info,        \
                         request);                                                                \
-        return tempi_bounce_keep_partitions(bounce, rc, partitions, request);                    \
+        return tempi_bounce_attach_partitions(bounce, rc, partitions, request);                  \
     }
 
 DEFINE_INIT(Psend_init, const void *, TEMPI_READS)

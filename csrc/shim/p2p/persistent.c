@@ -79,7 +79,7 @@ static tempi_record *prepare(MPI_Request request)
     record->settled = false;
     record->cancelled = false;
     record->error = MPI_SUCCESS;
-    record->told = false;
+    record->error_reported = false;
     record->op.stream = tempi_stream_of(tempi_comm_of(record->comm));
     if (!tempi_records_put(record))
         TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: cannot track a persistent request; what it "

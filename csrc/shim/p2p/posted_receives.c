@@ -7,7 +7,7 @@ struct tempi_posted {
     tempi_posted *next; /* in the `dead` list */
     bool doubt, untracked;
     bool posting;        /* a receive is being posted and will join the list */
-    tempi_record *first; /* linked by `behind` */
+    tempi_record *first; /* linked by `next_posted` */
 };
 
 static int keyval = MPI_KEYVAL_INVALID;
@@ -19,8 +19,8 @@ static tempi_posted *_Atomic dead; /* lists whose communicators are gone */
 
 /* ---- making and freeing lists ---------------------------------------------------------------- */
 
-/* No operation is pending in a new communicator. (Used in place of the library's own such
- * function: some are symbols, and this library must have no undefined ones.) */
+/* No operation is pending in a new communicator. (Replaces MPI_COMM_NULL_COPY_FN, which is a symbol
+ * in some libraries: the shim must have no undefined symbols.) */
 static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
 {
     (void)comm, (void)key, (void)state, (void)in, (void)out;
@@ -46,8 +46,8 @@ static void bury(void)
     while (posted) {
         tempi_posted *gone = posted;
         posted = posted->next;
-        for (tempi_record *r = gone->first; r; r = r->behind) {
-            r->waits_in = NULL;
+        for (tempi_record *r = gone->first; r; r = r->next_posted) {
+            r->posted_list = NULL;
             atomic_fetch_sub(&waiting, 1);
         }
         free(gone);
@@ -158,10 +158,10 @@ static void append(tempi_posted *posted, tempi_record *record)
 {
     tempi_record **end = &posted->first;
     while (*end)
-        end = &(*end)->behind;
+        end = &(*end)->next_posted;
     *end = record;
-    record->behind = NULL;
-    record->waits_in = posted;
+    record->next_posted = NULL;
+    record->posted_list = posted;
     atomic_fetch_add(&waiting, 1);
 }
 
@@ -185,18 +185,18 @@ bool tempi_posted_waits(void)
 static void take_out(tempi_record **place)
 {
     tempi_record *record = *place;
-    *place = record->behind;
-    record->waits_in = NULL;
+    *place = record->next_posted;
+    record->posted_list = NULL;
     atomic_fetch_sub(&waiting, 1);
 }
 
-bool tempi_posted_meet(tempi_posted *posted, int tag,
-                       bool (*carry)(tempi_record *receive, void *context), void *context)
+bool tempi_posted_match(tempi_posted *posted, int tag,
+                        bool (*carry)(tempi_record *receive, void *context), void *context)
 {
     tempi_lock_acquire(&lock);
     tempi_record **place = &posted->first;
     while (*place && (*place)->tag != tag && (*place)->tag != MPI_ANY_TAG)
-        place = &(*place)->behind;
+        place = &(*place)->next_posted;
     const bool certain = *place && !posted->doubt && !posted->untracked && !posted->posting;
     const bool carried = certain && carry(*place, context);
     if (carried)
@@ -211,11 +211,11 @@ void tempi_posted_leave(tempi_record *record)
 {
     tempi_lock_acquire(&lock);
     bury();
-    tempi_posted *posted = record->waits_in;
+    tempi_posted *posted = record->posted_list;
     if (posted) {
         tempi_record **place = &posted->first;
         while (*place != record)
-            place = &(*place)->behind;
+            place = &(*place)->next_posted;
         take_out(place);
         posted->doubt = true;
     }

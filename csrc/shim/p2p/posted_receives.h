@@ -51,8 +51,8 @@ void tempi_posted_add(tempi_posted *posted, tempi_record *record, int tag, bool 
 /* Finds the receive that matches a message with that tag. `carry` hands the message over, under
  * the lock; if it returns true the receive leaves the list. Else, with several threads, doubt is
  * set. */
-bool tempi_posted_meet(tempi_posted *posted, int tag,
-                       bool (*carry)(tempi_record *receive, void *context), void *context);
+bool tempi_posted_match(tempi_posted *posted, int tag,
+                        bool (*carry)(tempi_record *receive, void *context), void *context);
 /* Whether any list has receives, so that a send should look for one. */
 bool tempi_posted_waits(void);
 /* The record of a listed receive ends without a message: it was cancelled, or failed. */

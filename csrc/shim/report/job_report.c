@@ -32,12 +32,12 @@ static void print_rank(int rank, const uint64_t *c)
 
 static void print_sum(int size, const uint64_t *sum)
 {
-    const char *model = tempi_model_in_force();
+    const char *model = tempi_model_in_use();
     fprintf(stderr, "tempi: chosen by %s\n", model ? model : "the built-in rule");
     if (!model || tempi_model_is_shipped())
         fputs(
-            "tempi: `tempi calibrate` measures this machine in two and a half minutes; then messages go the faster way "
-            "in nearly all cases, here it is a guess\n",
+            "tempi: this machine is not calibrated: run `tempi calibrate` (two and a half minutes) to choose "
+            "by measurement\n",
             stderr);
     fprintf(stderr, "tempi: over %d ranks:\n", size);
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
@@ -101,7 +101,7 @@ static void print_learned(const learned *all)
         const double samples = all->sums[q][0];
         if (samples > 0)
             fprintf(stderr,
-                    "tempi: %s took %.2f times what the tables say (%.2f to %.2f; %.0f samples)\n",
+                    "tempi: %s took %.2f times the predicted time (%.2f to %.2f; %.0f samples)\n",
                     names[q], tempi_fast_exp(all->sums[q][1] / samples),
                     tempi_fast_exp(-all->ends[q][1]), tempi_fast_exp(all->ends[q][0]), samples);
     }

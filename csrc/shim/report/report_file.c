@@ -63,7 +63,7 @@ static void put_all(FILE *file, int ranks, const uint64_t *sum, const uint64_t *
                        tempi_lib.Get_library_version(version, &length) == MPI_SUCCESS;
     fprintf(file, "{\n  \"tempi_statistics\": 1,\n  \"ranks\": %d,\n", ranks);
     put_text(file, "mpi", known ? version : NULL);
-    put_text(file, "tables", tempi_model_in_force());
+    put_text(file, "tables", tempi_model_in_use());
     put_counters(file, "sum", sum);
     fputs(",\n", file);
     put_counters(file, "most", most);

@@ -30,9 +30,9 @@ static void claim_all(MPI_Request requests[], int64_t n, claims *out)
         tempi_record *record = slot->record;
         tempi_records_remove(slot);
         record->index = i;
-        record->beside = NULL;
+        record->next_claimed = NULL;
         *out->last = record;
-        out->last = &record->beside;
+        out->last = &record->next_claimed;
         out->receives |= record->receives || record->cancelled;
         (void)record->ops->inner(record, &requests[i]);
     }
@@ -181,7 +181,7 @@ static void statuses_close(statuses *s)
 static int out_of_memory(MPI_Request requests[], claims *c)
 {
     for (tempi_record *record = c->first, *next; record; record = next) {
-        next = record->beside;
+        next = record->next_claimed;
         put_back(record, requests);
     }
     tempi_lib.Comm_call_errhandler(MPI_COMM_SELF, MPI_ERR_NO_MEM);
@@ -247,7 +247,7 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
     arrivals a;
     arrivals_open(&a, true);
     for (tempi_record *record = c->first, *next; record; record = next) {
-        next = record->beside;
+        next = record->next_claimed;
         MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[record->index];
         const bool reported = rc == MPI_ERR_IN_STATUS && status;
         const int error = reported ? status->MPI_ERROR : rc;
@@ -330,8 +330,8 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
         return out_of_memory(requests, &c);
     int rc = next->Testall(count, requests, flag, s.use);
     if (rc == MPI_SUCCESS && !*flag)
-        for (tempi_record *record = c.first, *beside; record; record = beside) {
-            beside = record->beside;
+        for (tempi_record *record = c.first, *following; record; record = following) {
+            following = record->next_claimed;
             put_back(record, requests);
         }
     else {
@@ -357,7 +357,7 @@ static bool any_failed_early(const claims *c)
 {
     if (!tempi_memory_mixed)
         return false;
-    for (const tempi_record *record = c->first; record; record = record->beside)
+    for (const tempi_record *record = c->first; record; record = record->next_claimed)
         if (failed_early(record))
             return true;
     return false;
@@ -376,8 +376,8 @@ static int end_failed(const struct tempi_mpi *next, int most, MPI_Request reques
                       MPI_Status given[], claims *c, arrivals *a)
 {
     int n = 0;
-    for (tempi_record *record = c->first, *beside; record; record = beside) {
-        beside = record->beside;
+    for (tempi_record *record = c->first, *following; record; record = following) {
+        following = record->next_claimed;
         if (n == most || !failed_early(record)) {
             put_back(record, requests);
             continue;
@@ -409,7 +409,7 @@ static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status
     arrivals a;
     arrivals_open(&a, false);
     for (tempi_record *record = c->first, *next; record; record = next) {
-        next = record->beside;
+        next = record->next_claimed;
         if (record->index != which) {
             put_back(record, requests);
             continue;
@@ -483,7 +483,7 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
     arrivals a;
     arrivals_open(&a, true);
     for (tempi_record *record = c->first, *next; record; record = next) {
-        next = record->beside;
+        next = record->next_claimed;
         const int at = reported ? position_of(record->index, indices, n, start) : -1;
         if (at < 0) {
             put_back(record, requests);

@@ -186,8 +186,8 @@ static void post(tempi_record *record)
                                          record->tag, comm, &inner);
         break;
     }
-    record->told = record->error != MPI_SUCCESS;
-    if (record->told)
+    record->error_reported = record->error != MPI_SUCCESS;
+    if (record->error_reported)
         record->ops->refused(record);
     record->inner = tempi_handle(inner);
     __atomic_store_n(&record->posted, true, __ATOMIC_RELEASE);

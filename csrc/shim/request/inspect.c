@@ -58,11 +58,11 @@ int tempi_impl_Request_get_status_all(const struct tempi_mpi *next, int count,
     return MPI_SUCCESS;
 }
 
-/* ---- any, some
- * ---------------------------------------------------------------------------------------- Tracked
- * requests are looked at one by one. What is left goes to the library's own function, which alone
- * can tell a complete request from a persistent one that rests; not the tracked ones, because
- * MPICH 5.0 puts persistent requests to rest here. */
+/* ---- any, some ------------------------------------------------------------------------------- */
+
+/* Tracked requests are examined one by one. The others go to the library's own function, which
+ * alone can distinguish a complete request from an inactive persistent one; the tracked ones do
+ * not, because MPICH 5.0 makes persistent requests inactive here. */
 
 enum { FEW = 32 };
 

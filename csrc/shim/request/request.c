@@ -114,7 +114,7 @@ static void take_in(const tempi_record *record, int64_t came, tempi_op *out)
 
 bool tempi_message_was_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
 {
-    if (record->settled || !record->receives || record->moved)
+    if (record->settled || !record->receives || record->delivered)
         return false;
     const int64_t came = tempi_message_cut(error, status, record->op.n);
     if (came == 0)
@@ -147,9 +147,9 @@ bool tempi_message_arrived(tempi_record *record, const MPI_Status *status, tempi
         return false;
     const int64_t came = tempi_status_bytes(status);
     take_in(record, came, out);
-    if (record->moved)
+    if (record->delivered)
         tempi_message_note(TEMPI_OP_RECV, out);
-    return !record->moved;
+    return !record->delivered;
 }
 
 static void unpacked(const tempi_op *op, tempi_record *record, bool failed)
@@ -184,9 +184,9 @@ int tempi_request_report(tempi_record *record, int code)
 {
     if (record->error == MPI_SUCCESS)
         return MPI_SUCCESS;
-    if (!record->told)
+    if (!record->error_reported)
         tempi_lib.Comm_call_errhandler(tempi_comm_of(record->comm), code);
-    record->told = true;
+    record->error_reported = true;
     return code;
 }
 
@@ -200,7 +200,7 @@ void tempi_request_settle(tempi_record *record, int error, const MPI_Status *sta
 
 void tempi_record_release(tempi_record *record)
 {
-    if (record->waits_in)
+    if (record->posted_list)
         tempi_posted_leave(record);
     tempi_typemap_free(record->typemap);
     tempi_bounce_free(record->bounce);

@@ -179,7 +179,7 @@ static int map_of(MPI_Datatype type, tempi_typemap *map)
         free(inner.leaves);
     }
     tempi_contents_release(&c);
-    /* Extents are the library's own: a third opinion beside the layout's and this one. */
+    /* Extents are the library's own: a check that is independent of the layout and of this map. */
     MPI_Aint lb, extent;
     if (status == TEMPI_OK && tempi_lib.Type_get_extent(type, &lb, &extent) != MPI_SUCCESS)
         status = TEMPI_ERR_UNSUPPORTED;
@@ -330,8 +330,8 @@ static void report_signature(const tempi_typemap *map, int64_t bytes, const char
     tempi_stat_add(TEMPI_STAT_check_failures, 1);
     TEMPI_LOG(
         TEMPI_LOG_ERROR,
-        "TEMPI_CHECK: %s: %lld bytes came for %s, whose elements are of multiples of %lld bytes: the sender's type "
-        "signature is another one",
+        "TEMPI_CHECK: %s: %lld bytes arrived for %s, whose data is a multiple of %lld bytes: the "
+        "sender used another type signature",
         call, (long long)bytes, map->name, (long long)map->unit);
 }
 

@@ -84,7 +84,7 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
     return TEMPI_OK;
 }
 
-void tempi_cuda_plan_place(tempi_plan *plan, uint64_t address)
+void tempi_cuda_plan_patch(tempi_plan *plan, uint64_t address)
 {
     plan->launches[plan->patches[0].launch].params[plan->patches[0].param] += address;
 }
