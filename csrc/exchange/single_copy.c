@@ -13,7 +13,8 @@ void tempi_single_copy_offer(tempi_probe *out)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     if (!secret)
-        secret = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uint64_t)getpid() << 16) | 1;
+        secret = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uint64_t)getpid() << 16) |
+                 1;
     *out = (tempi_probe){
         .process = getpid(), .address = (uint64_t)(uintptr_t)&secret, .value = secret};
 }
@@ -47,8 +48,8 @@ static int64_t gather(tempi_nest_walk *walk, int64_t most, struct iovec *out, un
     return bytes;
 }
 
-bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from,
-                            const tempi_nest_shape *to, int64_t bytes)
+bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from, const tempi_nest_shape *to,
+                            int64_t bytes)
 {
     tempi_nest_walk source, target;
     tempi_nest_begin(&source, from);

@@ -15,8 +15,8 @@
 
 typedef struct tempi_node_registry tempi_node_registry;
 
-/* `local`: number of ranks that will register, 0: unknown. NULL: no usable shared memory, or another
- * process has registered as that rank. */
+/* `local`: number of ranks that will register, 0: unknown. NULL: no usable shared memory, or
+ * another process has registered as that rank. */
 tempi_node_registry *tempi_node_registry_join(const char *folder, const char *job, int rank,
                                               int local);
 void tempi_node_registry_leave(tempi_node_registry *registry);

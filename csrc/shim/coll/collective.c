@@ -164,7 +164,7 @@ static int describe(MPI_Comm comm, half *side, int i, tempi_op *block, const cha
     const MPI_Datatype handle = buffer->types ? buffer->types[i] : buffer->type;
     char *const mem = (char *)(uintptr_t)buffer->address + number(buffer->displacements, i);
     const tempi_type *type = tempi_memory_mixed || tempi_config.check ? NULL
-                                                                       : tempi_type_any(handle);
+                                                                      : tempi_type_any(handle);
     if (!type || !plausible(mem, type->layout) ||
         __builtin_mul_overflow(count, type->size, &block->n))
         return stage(comm, side, count, handle, mem, block, call);
@@ -256,12 +256,13 @@ static int flows_of(const tempi_node_comm *node, const half *s, tempi_flow *flow
     return n;
 }
 
-static void move_own(const tempi_node_comm *node, const half *out, const half *in)
+/* False: a block did not fit. */
+static bool move_own(const tempi_node_comm *node, const half *out, const half *in)
 {
     const int nout = tempi_edges_count(out->edges, node->rank),
               nin = tempi_edges_count(in->edges, node->rank);
-    tempi_exchange_self(out->blocks + out->edges->first[node->rank],
-                        in->blocks + in->edges->first[node->rank], nout < nin ? nout : nin);
+    return tempi_exchange_self(out->blocks + out->edges->first[node->rank],
+                               in->blocks + in->edges->first[node->rank], nout < nin ? nout : nin);
 }
 
 /* In place, what is received replaces what was sent from there. */
@@ -290,9 +291,8 @@ static int exchange(MPI_Comm comm, const tempi_node_comm *node, const half *out,
     if (in_place)
         keep_order(from, nin, flows, nout);
     tempi_exchange_begin(flows, nout, from, nin);
-    if (!in_place)
-        move_own(node, out, in);
-    const bool good = tempi_exchange_run(flows, nout, from, nin, idle, NULL);
+    const bool own = in_place || move_own(node, out, in),
+               good = tempi_exchange_run(flows, nout, from, nin, idle, NULL) && own;
     if (flows != few)
         free(flows);
     if (good)
@@ -337,8 +337,7 @@ static bool find_edges(tempi_node_comm *node, MPI_Comm comm, const tempi_bounce_
         return true;
     *out = &node->out;
     *in = &node->in;
-    return node->out.first ||
-           tempi_edges_of_neighbors(comm, node->size, &node->out, &node->in);
+    return node->out.first || tempi_edges_of_neighbors(comm, node->size, &node->out, &node->in);
 }
 
 /* Arguments that the library has to refuse. */
@@ -373,10 +372,8 @@ bool tempi_collective_carry(MPI_Comm comm, const tempi_bounce_argument *buffers,
                 .edges = to,
                 .operation = TEMPI_OP_SEND,
                 .blocks = blocks};
-    half in = {.buffer = &buffers[1],
-               .edges = from,
-               .operation = TEMPI_OP_RECV,
-               .blocks = blocks + to->n};
+    half in = {
+        .buffer = &buffers[1], .edges = from, .operation = TEMPI_OP_RECV, .blocks = blocks + to->n};
     ++node->calls;
     *result = carry(comm, node, &out, &in, in_place, call);
     close_side(&out);

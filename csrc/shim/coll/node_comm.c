@@ -148,10 +148,11 @@ static bool set_up(MPI_Comm comm, tempi_node_comm *node)
     if (!map(comm, node, ready)) {
         tempi_segment_close(&node->segment);
         tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
-        TEMPI_LOG(TEMPI_LOG_WARN,
-                  "no shared memory for a communicator of %d ranks: its collectives are left to the "
-                  "library (is %s full?)",
-                  node->size, TEMPI_SEGMENT_FOLDER);
+        TEMPI_LOG(
+            TEMPI_LOG_WARN,
+            "no shared memory for a communicator of %d ranks: its collectives are left to the "
+            "library (is %s full?)",
+            node->size, TEMPI_SEGMENT_FOLDER);
         return false;
     }
     connect(node);
