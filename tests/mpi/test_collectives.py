@@ -62,7 +62,7 @@ class Block:
 def block_of(rng: np.random.Generator) -> Block:
     tree, count = tree_of(rng), int(rng.integers(0, 4))
     if rng.integers(10) == 0:
-        count *= 60
+        count *= 1 + 30000 // (1 + len(oracle.element_offsets(tree, 1)))
     size = len(oracle.element_offsets(tree, count))
     other: tuple[oracle.Tree, int] = (tree, count)
     match int(rng.integers(4)):
@@ -141,7 +141,7 @@ def blocks_between(seed: int, size: int) -> list[list[Block]]:
 # -- the calls --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_alltoallw_delivers_each_block_by_the_types_of_both_sides(comm: Any, seed: int) -> None:
     blocks = blocks_between(seed, comm.size)
     with acted(collectives=1, refused_shared_memory=0):
@@ -154,7 +154,7 @@ def edges_of(seed: int, size: int) -> list[list[int]]:
     return [[int(i) for i in rng.integers(size, size=rng.integers(0, 2 * size + 2))] for _ in range(size)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_graph_delivers_repeated_edges_in_their_order(comm: Any, seed: int) -> None:
     rng = np.random.default_rng([seed, comm.size, 2])
     targets = edges_of(seed, comm.size)
@@ -222,7 +222,7 @@ def test_in_place(comm: Any, seed: int) -> None:
 
 def test_many_calls_in_a_row_and_on_several_communicators(comm: Any) -> None:
     several = [comm, comm.Dup(), comm.Split(comm.rank % 2, -comm.rank), MPI.COMM_SELF.Dup()]
-    for seed in range(30):
+    for seed in range(12):
         for other in several:
             blocks = blocks_between(seed, other.size)
             exchange(other.Alltoallw, blocks[other.rank], [row[other.rank] for row in blocks])
@@ -233,10 +233,10 @@ def test_many_calls_in_a_row_and_on_several_communicators(comm: Any) -> None:
 @pytest.mark.parametrize("run", [8, 600, 4096, 40000])
 def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
     """Longer than the ring; the sender tries two copies and one."""
-    rows = max(4, (1 << 19) // run)
+    rows = max(8, 5 * (1 << 16) // run)
     tree = oracle.Hvector(rows, run, run + 24, NAMED[0])
     whole = oracle.Contiguous(rows * run, NAMED[0])
-    for turn in range(9):
+    for turn in range(7):
         blocks = [
             [Block((tree, 1), (tree if (i + j + turn) % 2 else whole, 1), 7 * i + j + turn) for j in range(comm.size)]
             for i in range(comm.size)

@@ -65,6 +65,7 @@ typedef struct half {
     const tempi_bounce_argument *buffer;
     const tempi_edges *edges;
     tempi_operation operation;
+    int kept;         /* a block that stays where it is: this process's own, in place; or -1 */
     tempi_op *blocks; /* by the order of the edges */
     staged *staged;   /* NULL until one is needed */
     int nstaged;
@@ -159,7 +160,7 @@ static int describe(MPI_Comm comm, half *side, int i, tempi_op *block, const cha
     const int64_t count = number(buffer->counts, i);
     *block = (tempi_op){.direction = tempi_direction_of(side->operation),
                         .method = TEMPI_METHOD_HOST};
-    if (count <= 0)
+    if (count <= 0 || i == side->kept)
         return MPI_SUCCESS;
     const MPI_Datatype handle = buffer->types ? buffer->types[i] : buffer->type;
     char *const mem = (char *)(uintptr_t)buffer->address + number(buffer->displacements, i);
@@ -291,7 +292,7 @@ static int exchange(MPI_Comm comm, const tempi_node_comm *node, const half *out,
     if (in_place)
         keep_order(from, nin, flows, nout);
     tempi_exchange_begin(flows, nout, from, nin);
-    const bool own = in_place || move_own(node, out, in),
+    const bool own = move_own(node, out, in),
                good = tempi_exchange_run(flows, nout, from, nin, idle, NULL) && own;
     if (flows != few)
         free(flows);
@@ -371,9 +372,13 @@ bool tempi_collective_carry(MPI_Comm comm, const tempi_bounce_argument *buffers,
     half out = {.buffer = in_place ? &buffers[1] : &buffers[0],
                 .edges = to,
                 .operation = TEMPI_OP_SEND,
+                .kept = in_place ? node->rank : -1,
                 .blocks = blocks};
-    half in = {
-        .buffer = &buffers[1], .edges = from, .operation = TEMPI_OP_RECV, .blocks = blocks + to->n};
+    half in = {.buffer = &buffers[1],
+               .edges = from,
+               .operation = TEMPI_OP_RECV,
+               .kept = out.kept,
+               .blocks = blocks + to->n};
     ++node->calls;
     *result = carry(comm, node, &out, &in, in_place, call);
     close_side(&out);
