@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import oracle
-from world import MPI, acted, disabled_if, outcome
+from devices import DeviceMemory
+from world import MPI, acted, disabled_if, needs_host_memory, outcome, placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +82,7 @@ def block_of(rng: np.random.Generator) -> Block:
 
 
 class Side:
-    """One buffer with a place for each block, with guards between them."""
+    """One buffer with a place for each block, with guards between them; on a device in a run that says so."""
 
     def __init__(self, blocks: Sequence[tuple[oracle.Tree, int]]) -> None:
         self.blocks, self.origins, at = list(blocks), [], GUARD
@@ -90,25 +91,30 @@ class Side:
             self.origins.append(at - min(low, 0))
             at += max(high, 0) - min(low, 0) + GUARD
         self.memory = np.full(at, POISON, np.uint8)
+        self.device = DeviceMemory(at) if placement.device else None
         self.types = [oracle.as_mpi(tree, MPI).Commit() for tree, _ in blocks]
 
-    def put(self, i: int, packed: Any, memory: Any = None) -> None:
-        tree, count = self.blocks[i]
-        oracle.unpack(tree, count, packed, self.memory if memory is None else memory, self.origins[i])
+    def put(self, packed: Sequence[Any], memory: Any = None) -> None:
+        """The packed bytes of each block; None: it stays as it is."""
+        target = self.memory if memory is None else memory
+        for (tree, count), origin, own in zip(self.blocks, self.origins, packed, strict=True):
+            if own is not None:
+                oracle.unpack(tree, count, own, target, origin)
+        if self.device and memory is None:
+            self.device.write(self.memory)
 
     def size(self, i: int) -> int:
         return len(oracle.element_offsets(*self.blocks[i]))
 
     @property
     def message(self) -> list[Any]:
-        return [self.memory, [count for _, count in self.blocks], self.origins, self.types]
+        buffer = self.device.at(0) if self.device else self.memory
+        return [buffer, [count for _, count in self.blocks], self.origins, self.types]
 
     def check(self, expected: Sequence[Any]) -> None:
         wanted = np.full_like(self.memory, POISON)
-        for i, packed in enumerate(expected):
-            if packed is not None:
-                self.put(i, packed, wanted)
-        np.testing.assert_array_equal(self.memory, wanted)
+        self.put(expected, wanted)
+        np.testing.assert_array_equal(self.device.read() if self.device else self.memory, wanted)
 
     def free(self) -> None:
         for datatype in self.types:
@@ -124,9 +130,8 @@ def exchange(call: Callable[..., None], out: Sequence[Block | None], into: Seque
     nothing = (NAMED[0], 3)
     sent = Side([block.sent if block else nothing for block in out])
     received = Side([block.received if block else nothing for block in into])
-    for i, block in enumerate(out):
-        if block:
-            sent.put(i, bytes_of(block.seed, sent.size(i)))
+    sent.put([bytes_of(b.seed, sent.size(i)) if b else None for i, b in enumerate(out)])
+    received.put([None] * len(received.blocks))
     call(sent.message, received.message)
     received.check([bytes_of(b.seed, received.size(i)) if b else None for i, b in enumerate(into)])
     sent.free()
@@ -212,8 +217,7 @@ def test_in_place(comm: Any, seed: int) -> None:
     size, rank = comm.size, comm.rank
     shapes = {(i, j): (tree_of(rng), int(rng.integers(0, 300))) for i in range(size) for j in range(i, size)}
     side = Side([shapes[min(rank, i), max(rank, i)] for i in range(size)])
-    for i in range(size):
-        side.put(i, bytes_of(100 * rank + i, side.size(i)))
+    side.put([bytes_of(100 * rank + i, side.size(i)) for i in range(size)])
     with acted(collectives=1):
         comm.Alltoallw(MPI.IN_PLACE, side.message)
     side.check([bytes_of(100 * i + rank, side.size(i)) for i in range(size)])
@@ -247,6 +251,7 @@ def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
 
 def test_other_messages_go_on_during_the_exchange(comm: Any) -> None:
     """A synchronous send, a long one and the library's own collectives beside it."""
+    needs_host_memory()
     to, source = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     out, into = np.full(1 << 20, comm.rank, np.uint8), np.zeros(1 << 20, np.uint8)
     short = np.zeros(4, np.uint8)
@@ -261,6 +266,7 @@ def test_other_messages_go_on_during_the_exchange(comm: Any) -> None:
 
 
 def test_a_thread_that_disabled_tempi_still_takes_part(comm: Any) -> None:
+    needs_host_memory()
     blocks = blocks_between(5, comm.size)
     with disabled_if(comm.rank == 0):
         exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
@@ -280,7 +286,7 @@ def test_a_receive_that_is_too_short_is_an_error_and_overruns_nothing(own: Any) 
     """Within one process: the library may hang on others."""
     sent = Side([(oracle.Vector(8, 1, 2, NAMED[2]), 1)])
     received = Side([(NAMED[2], 4)])
-    sent.put(0, bytes_of(1, sent.size(0)))
+    sent.put([bytes_of(1, sent.size(0))])
     assert "error" in str(outcome(lambda: own.Alltoallw(sent.message, received.message)))
     sent.free()
     received.free()
