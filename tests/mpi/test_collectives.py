@@ -14,7 +14,7 @@ import pytest
 
 import oracle
 from devices import DeviceMemory
-from world import MPI, acted, disabled_if, needs_host_memory, outcome, placement
+from world import MPI, acted, disabled_if, needs_host_memory, outcome, placement, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -222,6 +222,213 @@ def test_in_place(comm: Any, seed: int) -> None:
         comm.Alltoallw(MPI.IN_PLACE, side.message)
     side.check([bytes_of(100 * i + rank, side.size(i)) for i in range(size)])
     side.free()
+
+
+# -- one type for all blocks ------------------------------------------------------------------------
+
+
+class Row:
+    """A buffer of elements of one type: a tree, or `unit` bytes each."""
+
+    def __init__(self, tree: oracle.Tree | None, unit: int, elements: int) -> None:
+        self.plain, self.unit = tree is None, unit
+        self.tree = tree or oracle.Contiguous(unit, NAMED[0])
+        low, high = oracle.span(self.tree, elements)
+        self.extent = self.tree.type_map.extent
+        self.origin = GUARD - min(low, 0)
+        self.memory = np.full(self.origin + max(high, 0) + GUARD, POISON, np.uint8)
+        self.wanted = self.memory.copy()
+        self.type = MPI.BYTE if self.plain else oracle.as_mpi(self.tree, MPI).Commit()
+        self.factor = unit if self.plain else 1
+
+    def put(self, at: int, packed: Any, memory: Any = None) -> None:
+        where = self.origin + at * self.extent
+        oracle.unpack(self.tree, len(packed) // self.unit, packed, self.memory if memory is None else memory, where)
+
+    def expect(self, at: int, packed: Any) -> None:
+        self.put(at, packed, self.wanted)
+
+    def all(self, count: int) -> list[Any]:
+        return [self.memory[self.origin :], count * self.factor, self.type]
+
+    def each(self, counts: Sequence[int], places: Sequence[int], varied: bool) -> list[Any]:
+        if not varied:
+            return self.all(counts[0])
+        scaled = [[self.factor * int(i) for i in row] for row in (counts, places)]
+        return [self.memory[self.origin :], *scaled, self.type]
+
+    def check(self) -> None:
+        np.testing.assert_array_equal(self.memory, self.wanted)
+        if not self.plain:
+            self.type.Free()
+
+
+SLOT = 4  # elements between two blocks: more than any has
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Who passes what to whom: counts[i][j] elements from rank i to rank j, bytes by (i, j) or by i alone."""
+
+    counts: Any
+    unit: int
+    personal: bool
+
+    def data(self, source: int, to: int) -> Any:
+        return bytes_of(source * 64 + self.personal * to, self.unit * int(self.counts[source][to]))
+
+
+def places_of(counts: Sequence[int], varied: bool) -> list[int]:
+    return [SLOT * i if varied else int(counts[0]) * i for i in range(len(counts))]
+
+
+def shape_of(name: str, size: int, seed: int, unit: int) -> Shape:
+    rng = np.random.default_rng([seed, size, len(name)])
+    counts = rng.integers(0, SLOT, (size, size)) if name.endswith("v") else np.full((size, size), 3)
+    counts = np.maximum(counts, counts.T)
+    personal = ("all" in name and "gather" not in name) or "Scatter" in name
+    if not personal:
+        counts[:] = counts[:, :1]
+    return Shape(counts, unit, personal)
+
+
+def filled(row: Row, blocks: Sequence[Any], places: Sequence[int]) -> Row:
+    for at, packed in zip(places, blocks, strict=True):
+        row.put(at, packed)
+    row.wanted[:] = row.memory
+    return row
+
+
+PERSONAL = ["Alltoallv", "Alltoall"]
+TO_ALL = ["Allgatherv", "Allgather"]
+ROOTED = ["Gatherv", "Gather", "Scatterv", "Scatter"]
+
+
+def run(comm: Any, name: str, shape: Shape, tree: oracle.Tree | None, root: int, in_place: bool) -> None:
+    size, rank, varied = comm.size, comm.rank, name.endswith("v")
+    row = [int(n) for n in shape.counts[rank]]
+    column = [int(n) for n in shape.counts[:, rank]]
+    slots = SLOT * size
+    if name in PERSONAL:
+        out_at, in_at = places_of(row, varied), places_of(column, varied)
+        given = [shape.data(rank, j) for j in range(size)]
+        expected = [shape.data(i, rank) for i in range(size)]
+    else:
+        out_at, in_at = [0], places_of(column, varied)
+        given = [shape.data(rank, rank)]
+        expected = [shape.data(i, rank) for i in range(size)]
+    into = Row(tree, shape.unit, slots)
+    if in_place:
+        own = given if name in PERSONAL else [given[0] if i == rank else given[0][:0] for i in range(size)]
+        filled(into, own, in_at)
+    out = filled(Row(tree, shape.unit, slots), given, out_at)
+    for at, packed in zip(in_at, expected, strict=True):
+        into.expect(at, packed)
+    receive = into.each(column, in_at, varied)
+    send: Any = MPI.IN_PLACE if in_place else out.each(row, out_at, varied) if name in PERSONAL else out.all(row[0])
+    if name in ROOTED:
+        rank_is_root = rank == root
+        if not rank_is_root:
+            into.wanted[:] = into.memory
+        getattr(comm, name)(
+            send if rank_is_root or not in_place else out.all(row[0]), receive if rank_is_root else None, root
+        )
+    else:
+        getattr(comm, name)(send, receive)
+    out.check()
+    into.check()
+
+
+def derived_on(rank: int, seed: int, tree: oracle.Tree) -> oracle.Tree | None:
+    """Rank 0 has the tree; the others bytes, or the tree as well."""
+    return tree if rank == 0 or (seed + rank) % 2 else None
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, "Gatherv", "Gather"])
+def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, seed: int, in_place: bool) -> None:
+    needs_host_memory()
+    rng = np.random.default_rng([seed, len(name)])
+    tree = tree_of(rng)
+    unit = len(oracle.element_offsets(tree, 1))
+    own = comm.Dup()
+    shape = shape_of(name, comm.size, seed, unit)
+    with acted(collectives=3):
+        for turn in range(3):
+            run(own, name, shape, derived_on(comm.rank, seed, tree), (seed + turn) % comm.size, in_place)
+    own.Free()
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("varied", [False, True])
+def test_a_root_scatters_by_its_own_type(comm: Any, varied: bool, seed: int, in_place: bool) -> None:
+    needs_host_memory()
+    name, size, root = "Scatterv" if varied else "Scatter", comm.size, seed % comm.size
+    tree = tree_of(np.random.default_rng([seed, 17]))
+    unit = len(oracle.element_offsets(tree, 1))
+    shape, own = shape_of(name, size, seed, unit), comm.Dup()
+    counts = [int(n) for n in shape.counts[root]]
+    places = places_of(counts, varied)
+    out = filled(Row(tree, unit, SLOT * size), [shape.data(root, j) for j in range(size)], places)
+    into = Row(None, unit, SLOT)
+    if not (in_place and comm.rank == root):
+        into.expect(0, shape.data(root, comm.rank))
+    receive: Any = MPI.IN_PLACE if in_place and comm.rank == root else into.all(counts[comm.rank])
+    with acted(collectives=1):
+        getattr(own, name)(out.each(counts, places, varied) if comm.rank == root else None, receive, root)
+    out.check()
+    into.check()
+    own.Free()
+
+
+@pytest.mark.parametrize(
+    "name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Neighbor_allgatherv"]
+)
+def test_neighbours_with_one_type(comm: Any, name: str) -> None:
+    """A periodic ring: its two neighbours are one process on two ranks, and the process itself on one."""
+    needs_host_memory()
+    tree = oracle.Vector(5, 2, 3, NAMED[2])
+    unit, varied, personal = 40, name.endswith("v"), "alltoall" in name
+    cart = comm.Create_cart([comm.size], [True])
+    near = list(cart.Shift(0, 1))
+    here = tree if cart.rank == 0 else None
+    places = places_of([2, 2], varied)
+    given = [bytes_of(cart.rank * 8 + personal * e, 2 * unit) for e in range(2 if personal else 1)]
+    out = filled(Row(here, unit, 2 * SLOT), given, places[: len(given)])
+    into = Row(here, unit, 2 * SLOT)
+    for e, source in enumerate(near):
+        into.expect(places[e], bytes_of(source * 8 + personal * (1 - e), 2 * unit))
+    with acted(collectives=1):
+        send = out.each([2, 2], places, varied) if personal else out.all(2)
+        getattr(cart, name)(send, into.each([2, 2], places, varied))
+    out.check()
+    into.check()
+    cart.Free()
+
+
+def test_plain_types_stay_with_the_library(comm: Any) -> None:
+    out, into = np.arange(comm.size, dtype="i4"), np.zeros(comm.size, "i4")
+    other = comm.Dup()
+    with acted(collectives=0):
+        for _ in range(20):
+            other.Alltoall(out, into)
+    assert (into == comm.rank).all()
+    other.Free()
+
+
+def test_a_type_that_becomes_derived_is_noticed_at_a_later_call(comm: Any) -> None:
+    other = comm.Dup()
+    tree = oracle.Vector(5, 2, 3, NAMED[2])
+    shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
+    for _ in range(3):
+        run(other, "Alltoallv", shape, None, 0, False)
+    before = snapshot()["collectives"]
+    for _ in range(8):
+        run(other, "Alltoallv", shape, tree if comm.rank == 0 else None, 0, False)
+    assert snapshot()["collectives"] - before == 8
+    other.Free()
 
 
 def test_many_calls_in_a_row_and_on_several_communicators(comm: Any) -> None:

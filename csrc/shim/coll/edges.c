@@ -30,6 +30,19 @@ bool tempi_edges_all(int size, tempi_edges *out)
     return true;
 }
 
+bool tempi_edges_none(int size, tempi_edges *out)
+{
+    return allocate(0, size, out);
+}
+
+void tempi_edges_one(tempi_edges *edges, int size, int process)
+{
+    edges->n = 1;
+    edges->block[0] = 0;
+    for (int i = 0; i <= size; ++i)
+        edges->first[i] = i > process;
+}
+
 /* Neighbours of one direction; `order`: block number k of them all is block order[k] of the call.
  */
 typedef struct neighbors {
