@@ -252,7 +252,7 @@ FAULTS = (
         "csrc/cuda/plan_strided.c",
         "if (s->table || (!last && s->axis.n % n != 0))",
         "if (s->table)",
-        tests=("tests/mpi/test_self.py",),
+        tests=("tests/kernels/test_plans_fuzz.py",),
     ),
     Fault(
         "cuda",
@@ -260,7 +260,7 @@ FAULTS = (
         "csrc/cuda/plan_strided.c",
         "dst->axis.p != src->axis.p && n > 1;",
         "dst->axis.p != src->axis.p && n < 1;",
-        tests=("tests/mpi/test_self.py",),
+        tests=("tests/kernels/test_plans_fuzz.py",),
     ),
     Fault(
         "cuda",
