@@ -214,7 +214,7 @@ FAULTS = (
         "csrc/transfer/bounce_buffer.c",
         "*hi = i == 0 || to > *hi ? to : *hi;",
         "*hi = i == 0 ? to : *hi;",
-        tests=("tests/mpi/test_bounce_collectives.py",),
+        tests=("tests/unit/test_bounce_buffer.py",),
     ),
     # ---- choose ------------------------------------------------------------------------------------
     Fault(
