@@ -264,10 +264,10 @@ FAULTS = (
     ),
     Fault(
         "cuda",
-        "the map names the box before that which begins with a chunk",
+        "the map names the box that begins behind a chunk",
         "csrc/cuda/plan_boxes.c",
-        "g == cells - 1 || to->boxes[box + 1].chunk <= g << shift",
-        "to->boxes[box + 1].chunk < g << shift",
+        "to->boxes[box + 1].chunk <= g << shift",
+        "to->boxes[box + 1].chunk <= (g + 1) << shift",
     ),
     Fault(
         "cuda",
