@@ -211,6 +211,10 @@ def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float |
 @click.option("--no-periodic", is_flag=True, help="Open boundaries.")
 @click.option("--memory", type=click.Choice(["host", "device"]), help="Memory of the fields [default: host].")
 @click.option("--combine", is_flag=True, help="One message a neighbour with all fields, not one for each.")
+@click.option(
+    "--exchange", type=click.Choice(["isend", "persistent", "neighbor"]),
+    help="Messages, persistent messages, or one MPI_Neighbor_alltoallw [default: isend].",
+)  # fmt: skip
 @click.option("--paper", is_flag=True, help="256^3 points, 8 fields, radius 3: 1.15 GB a rank.")
 @click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo[-device].json and .png.")
 @click.option("--build", is_flag=True, help="Only compile the program and print its path.")
@@ -218,7 +222,7 @@ def halo(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, mpicc: str | None,
     ranks: int | None, check_ranks: int, seconds: float | None, demo: bool, build: bool, **program: Any,
 ) -> None:  # fmt: skip
-    """A 3-D halo exchange with 26 neighbours: subarray types, Irecv, Isend, Waitall.
+    """A 3-D halo exchange with 26 neighbours: subarray types; Irecv, Isend, Waitall, or --exchange.
 
     Subjects: library, tempi and hand-packed in turns in one program, and "plain": the library without
     tempi in the process. Every cell is verified before and after the timing.
