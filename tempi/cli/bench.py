@@ -1,4 +1,4 @@
-"""``tempi bench``: measure packing, messages, overhead, a halo exchange, and a GPU."""
+"""``tempi bench``: measure packing, messages, collectives, overhead, a halo exchange, and a GPU."""
 
 from __future__ import annotations
 
@@ -149,6 +149,35 @@ def pingpong(
     common = suite.Common(json, png, quick, mpirun)
     options = PackOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 8))
     _run(lambda: suite_pingpong.run(common, options, repeats, forced))
+
+
+@bench.command()
+@_common
+@_seconds
+@_memory
+@_repeats
+@click.option(
+    "--ranks", type=click.IntRange(min=1), default=2, show_default=True,
+    help="Number of ranks; with more than there are cores everything is checked and nothing timed.",
+)  # fmt: skip
+def collectives(
+    json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None, repeats: int,
+    ranks: int,
+) -> None:  # fmt: skip
+    """MPI_Alltoallw and MPI_Neighbor_alltoallw of derived datatypes: FFTs, halos, irregular blocks.
+
+    Subjects: library, tempi, hand (pack loops, one contiguous Alltoallv, unpack loops), isend (an Irecv and an
+    Isend for each block and a Waitall, by tempi).
+    """
+    from tempi.bench import suite
+    from tempi.bench.options import CollectiveOptions
+    from tempi.bench.suites import collectives as suite_collectives
+
+    _need("collectives", None)
+    _alone("collectives", ranks)
+    common = suite.Common(json, None, quick, mpirun)
+    options = CollectiveOptions(quick, seconds or (0.1 if quick else 0.6), _bytes(memory, 2 * ranks))
+    _run(lambda: suite_collectives.run(common, options, ranks, repeats))
 
 
 @bench.command()
