@@ -117,7 +117,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
     if made:
         console.print(table(made, found[0].meta.get("ranks")))
     elif any(record.seconds for record in found):
-        console.print("tempi did not act: see the records for library and hand")
+        console.print("tempi did not act: see the records for the library")
     for text in suite.refusals(found):
         console.print(f"not timed: {text}", highlight=False)
     for line in summary(made):

@@ -208,11 +208,11 @@ def _messages(bench: Bench) -> list[Call]:
 
 
 def subjects(bench: Bench, acting: bool) -> dict[str, list[Call]]:
-    """Name of each subject and its calls."""
+    """Name of each subject and its calls. Without tempi there are no layouts, by which the loops are written."""
     name = bench.exchange.function
-    table = {"library": _typed(bench, _library(name)), "hand": _by_hand(bench)}
+    table = {"library": _typed(bench, _library(name))}
     if acting:
-        table |= {"tempi": _typed(bench, _own(name)), "isend": _messages(bench)}
+        table |= {"tempi": _typed(bench, _own(name)), "hand": _by_hand(bench), "isend": _messages(bench)}
     return table
 
 
