@@ -176,7 +176,7 @@ def collectives(
     _need("collectives", None)
     _alone("collectives", ranks)
     common = suite.Common(json, None, quick, mpirun)
-    options = CollectiveOptions(quick, seconds or (0.1 if quick else 0.6), _bytes(memory, 2 * ranks))
+    options = CollectiveOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 2 * ranks))
     _run(lambda: suite_collectives.run(common, options, ranks, repeats))
 
 
