@@ -21,6 +21,20 @@ class PackOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectiveOptions:
+    """`seconds`: budget of one case; `memory`: bytes per rank that a case may use; `check`: only check, do not time."""
+
+    quick: bool
+    seconds: float
+    memory: int
+    check: bool = False
+
+    def arguments(self) -> list[str]:
+        flags = ["--quick"] * self.quick + ["--check"] * self.check
+        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory)]
+
+
+@dataclass(frozen=True, slots=True)
 class OverheadOptions:
     """`seconds`: budget of one line; `tracked`: keep a derived receive pending."""
 
@@ -93,6 +107,15 @@ def parse_pack(arguments: Sequence[str] | None = None) -> PackOptions:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, required=True)
     return PackOptions(**vars(parser.parse_args(arguments)))
+
+
+def parse_collectives(arguments: Sequence[str] | None = None) -> CollectiveOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--memory", type=int, required=True)
+    return CollectiveOptions(**vars(parser.parse_args(arguments)))
 
 
 def parse_overhead(arguments: Sequence[str] | None = None) -> OverheadOptions:

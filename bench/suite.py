@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from tempi.bench import stats
 from tempi.bench.stats import Interval
 from tempi.measure.records import Record
 
@@ -95,6 +96,18 @@ def refusals(records: Iterable[Record]) -> list[str]:
         if "refused" in record.meta
     }
     return list(reasons)
+
+
+def missed(group: Mapping[str, Sequence[Record]], slower: float, slack: float) -> bool:
+    """Whether tempi, in every repeat, surely takes more than `slower` times the better of library and hand, plus
+    `slack` seconds."""
+    verdicts = []
+    for own, *others in zip(*(group.get(name, ()) for name in ("tempi", "library", "hand")), strict=False):
+        timed = [other.seconds for other in others if other.seconds]
+        if own.seconds and timed:
+            better = min(timed, key=lambda seconds: stats.median(seconds).value)
+            verdicts.append(stats.ratio(own.seconds, better, offset=slack).low > slower)
+    return bool(verdicts) and all(verdicts)
 
 
 def series(case: str) -> str:

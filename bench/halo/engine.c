@@ -69,6 +69,11 @@ void engine_enable(void)
         engine.enable();
 }
 
+void *engine_library_function(const char *name)
+{
+    return engine_found() ? engine.symbol(name) : NULL;
+}
+
 /* tempi interposes this query to report itself, so ask the library's own function. */
 int engine_library_aware(void)
 {

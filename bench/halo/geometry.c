@@ -130,10 +130,12 @@ void halo_setup(struct halo *h, const struct options *options)
     for (int d = 0; d < DIRECTIONS; d++)
         if (d != CENTRE)
             add_direction(h, d);
+    options->exchange->setup(h);
 }
 
 void halo_free(struct halo *h)
 {
+    h->options.exchange->free(h);
     for (int i = 0; i < h->messages; i++) {
         struct message *m = &h->message[i];
         if (m->field == 0) {

@@ -12,8 +12,9 @@
 
 enum { AXES = 3, DIRECTIONS = 27, CENTRE = 13 };
 
-/* The timed phases of one exchange. With types: Irecv calls; Isend calls; Waitall. By hand: Irecv
- * calls; pack and Isend; Waitall of the receives, unpack, Waitall of the sends. */
+/* The timed phases of one exchange. With types: Irecv calls; Isend calls; Waitall. Persistent: the
+ * two Startall; Waitall. A collective call is all PHASE_WAIT. By hand: Irecv calls; pack and Isend;
+ * Waitall of the receives, unpack, Waitall of the sends. */
 enum phase { PHASE_POST, PHASE_SEND, PHASE_WAIT, PHASE_EXCHANGE, PHASES };
 extern const char *const phase_names[PHASES];
 
@@ -32,6 +33,16 @@ struct memory_kind {
 };
 const struct memory_kind *memory_kind_find(const char *name);
 
+/* How the exchange with types is written. */
+struct halo;
+struct exchange_kind {
+    const char *name;
+    void (*setup)(struct halo *h);
+    void (*run)(struct halo *h, enum subject subject, double seconds[PHASES]);
+    void (*free)(struct halo *h);
+};
+const struct exchange_kind *exchange_kind_find(const char *name);
+
 struct options {
     int grid[AXES]; /* 0: chosen by MPI_Dims_create */
     int points[AXES];
@@ -46,6 +57,7 @@ struct options {
     const char *label; /* name of the library subject in the records */
     const char *json;  /* NULL: a text table; "-": stdout */
     const struct memory_kind *memory;
+    const struct exchange_kind *exchange;
 };
 /* 0, or 1 with one line on stderr (from rank 0 only) when an option is wrong; -1 for --help. */
 int options_parse(struct options *out, int argc, char **argv, int rank);
@@ -83,14 +95,16 @@ struct halo {
     double *host;   /* where the CPU fills and verifies them: `data`, or a copy */
     int messages;
     struct message *message;
-    MPI_Request *requests; /* receives, then sends */
+    MPI_Request *requests;             /* receives, then sends */
+    MPI_Request *persistent[SUBJECTS]; /* the same; NULL before a subject's first exchange */
+    struct edges *edges;               /* of the neighbourhood collective */
 };
 void halo_setup(struct halo *h, const struct options *options);
 void halo_free(struct halo *h);
 
-/* One exchange; seconds[] by phase, of this rank. */
-void exchange_with_types(struct halo *h, double seconds[PHASES]);
+/* One exchange; seconds[] by phase, of this rank. With types: options.exchange->run. */
 void exchange_by_hand(struct halo *h, double seconds[PHASES]);
+void set_phases(double seconds[PHASES], double t0, double t1, double t2, double t3);
 
 /* Pack and unpack by hand. In device memory both only start the copies: region_wait waits for
  * them. */
@@ -112,6 +126,8 @@ int engine_found(void);          /* 1: interposed and acting */
 const char *engine_reason(void); /* why it does not act */
 void engine_disable(void);
 void engine_enable(void);
+/* The MPI library's own function, bypassing tempi; NULL without tempi. */
+void *engine_library_function(const char *name);
 /* Whether the MPI library itself is CUDA-aware, as it or TEMPI_CUDA_AWARE says. */
 int engine_library_aware(void);
 int engine_counters(void);

@@ -14,6 +14,7 @@ static const char usage[] =
     "  --fields N        fields of doubles (default 3)\n"
     "  --no-periodic     open boundaries (default: periodic)\n"
     "  --combine         one message a neighbour with all fields, not one for each field\n"
+    "  --exchange KIND   of the types: isend (default), persistent, or neighbor (one collective)\n"
     "  --paper           256 points, 8 fields, radius 3: 1.15 GB a rank\n"
     "  --seconds S       budget for timing (default 10)\n"
     "  --check           only verify every cell\n"
@@ -29,6 +30,7 @@ enum {
     OPT_FIELDS,
     OPT_NO_PERIODIC,
     OPT_COMBINE,
+    OPT_EXCHANGE,
     OPT_PAPER,
     OPT_SECONDS,
     OPT_CHECK,
@@ -46,6 +48,7 @@ static const struct option table[] = {
     {"fields", required_argument, NULL, OPT_FIELDS},
     {"no-periodic", no_argument, NULL, OPT_NO_PERIODIC},
     {"combine", no_argument, NULL, OPT_COMBINE},
+    {"exchange", required_argument, NULL, OPT_EXCHANGE},
     {"paper", no_argument, NULL, OPT_PAPER},
     {"seconds", required_argument, NULL, OPT_SECONDS},
     {"check", no_argument, NULL, OPT_CHECK},
@@ -118,6 +121,7 @@ static int take(struct options *o, int which)
     case OPT_FIELDS: return parse_one(optarg, 1, &o->fields);
     case OPT_NO_PERIODIC: o->periodic = 0; return 0;
     case OPT_COMBINE: o->combine = 1; return 0;
+    case OPT_EXCHANGE: return (o->exchange = exchange_kind_find(optarg)) == NULL;
     case OPT_PAPER: set_paper(o); return 0;
     case OPT_SECONDS: return parse_seconds(optarg, &o->seconds);
     case OPT_CHECK: o->check_only = 1; return 0;
@@ -151,7 +155,8 @@ int options_parse(struct options *out, int argc, char **argv, int rank)
                         .corrupt = -1,
                         .seconds = 10,
                         .label = "library",
-                        .memory = memory_kind_find("host")};
+                        .memory = memory_kind_find("host"),
+                        .exchange = exchange_kind_find("isend")};
     opterr = rank == 0;
     for (int which, index = 0; (which = getopt_long(argc, argv, "", table, &index)) != -1;) {
         int bad = take(&o, which);

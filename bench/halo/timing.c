@@ -21,7 +21,7 @@ static void exchange(struct halo *h, enum subject subject, double seconds[PHASES
     if (subject == SUBJECT_HAND)
         exchange_by_hand(h, seconds);
     else
-        exchange_with_types(h, seconds);
+        h->options.exchange->run(h, subject, seconds);
 }
 
 /* tempi is on while, and only while, its own subject runs. */

@@ -1,4 +1,4 @@
-"""``tempi bench halo``: a 3-D halo exchange with subarray datatypes.
+"""``tempi bench halo``: a 3-D halo exchange with subarray datatypes: messages, persistent ones, or a collective.
 
 1. The program is compiled with the MPI library's compiler (and cached).
 2. Every cell is verified on `check_ranks` ranks, for each subject.
@@ -116,7 +116,8 @@ def accelerated(counters: Mapping[str, int]) -> str:
     if not counters:
         return "nothing"
     sends, receives = counters.get("sends", 0), counters.get("recvs", 0)
-    text = f"{sends} sends, {receives} receives"
+    collectives = counters.get("collectives", 0)
+    text = f"{collectives} collective calls" if collectives else f"{sends} sends, {receives} receives"
     if counters.get("runs"):
         text += f" ({counters['runs']:,} separate copies)"
     left = sum(value for name, value in counters.items() if name.startswith("fallback_"))

@@ -33,17 +33,6 @@ class Row:
     misses: bool
 
 
-def _missed(group: dict[str, list[Record]]) -> bool:
-    """Surely slower than allowed in every repeat."""
-    verdicts = []
-    for own, *others in zip(group["tempi"], group["library"], group["hand"], strict=False):
-        timed = [other.seconds for other in others if other.seconds]
-        if own.seconds and timed:
-            better = min(timed, key=lambda seconds: stats.median(seconds).value)
-            verdicts.append(stats.ratio(own.seconds, better, offset=SLACK).low > SLOWER)
-    return bool(verdicts) and all(verdicts)
-
-
 def row(case: str, group: dict[str, list[Record]]) -> Row | None:
     """The figures of one case; None if library or tempi was refused."""
     taken = {subject: suite.samples(found) for subject, found in group.items()}
@@ -60,7 +49,7 @@ def row(case: str, group: dict[str, list[Record]]) -> Row | None:
         speedup=stats.ratio(taken["library"], taken["tempi"]),
         forced=forced,
         engaged=bool(own.get("engaged")),
-        misses=_missed(group),
+        misses=suite.missed(group, SLOWER, SLACK),
     )
 
 

@@ -1,4 +1,4 @@
-"""``tempi bench``: measure packing, messages, overhead, a halo exchange, and a GPU."""
+"""``tempi bench``: measure packing, messages, collectives, overhead, a halo exchange, and a GPU."""
 
 from __future__ import annotations
 
@@ -154,6 +154,35 @@ def pingpong(
 @bench.command()
 @_common
 @_seconds
+@_memory
+@_repeats
+@click.option(
+    "--ranks", type=click.IntRange(min=1), default=2, show_default=True,
+    help="Number of ranks; with more than there are cores everything is checked and nothing timed.",
+)  # fmt: skip
+def collectives(
+    json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None, repeats: int,
+    ranks: int,
+) -> None:  # fmt: skip
+    """MPI_Alltoallw and MPI_Neighbor_alltoallw of derived datatypes: FFTs, halos, irregular blocks.
+
+    Subjects: library, tempi, hand (pack loops, one contiguous Alltoallv, unpack loops), isend (an Irecv and an
+    Isend for each block and a Waitall, by tempi).
+    """
+    from tempi.bench import suite
+    from tempi.bench.options import CollectiveOptions
+    from tempi.bench.suites import collectives as suite_collectives
+
+    _need("collectives", None)
+    _alone("collectives", ranks)
+    common = suite.Common(json, None, quick, mpirun)
+    options = CollectiveOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 2 * ranks))
+    _run(lambda: suite_collectives.run(common, options, ranks, repeats))
+
+
+@bench.command()
+@_common
+@_seconds
 @click.option("--span", type=click.FloatRange(min=0.01), help="GiB of memory that a case may span.")
 @click.option(
     "--memory", type=click.Choice(["host", "device"]), default="host", show_default=True, help="Memory of the buffers."
@@ -211,6 +240,10 @@ def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float |
 @click.option("--no-periodic", is_flag=True, help="Open boundaries.")
 @click.option("--memory", type=click.Choice(["host", "device"]), help="Memory of the fields [default: host].")
 @click.option("--combine", is_flag=True, help="One message a neighbour with all fields, not one for each.")
+@click.option(
+    "--exchange", type=click.Choice(["isend", "persistent", "neighbor"]),
+    help="Messages, persistent messages, or one MPI_Neighbor_alltoallw [default: isend].",
+)  # fmt: skip
 @click.option("--paper", is_flag=True, help="256^3 points, 8 fields, radius 3: 1.15 GB a rank.")
 @click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo[-device].json and .png.")
 @click.option("--build", is_flag=True, help="Only compile the program and print its path.")
@@ -218,7 +251,7 @@ def halo(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, mpicc: str | None,
     ranks: int | None, check_ranks: int, seconds: float | None, demo: bool, build: bool, **program: Any,
 ) -> None:  # fmt: skip
-    """A 3-D halo exchange with 26 neighbours: subarray types, Irecv, Isend, Waitall.
+    """A 3-D halo exchange with 26 neighbours: subarray types; Irecv, Isend, Waitall, or --exchange.
 
     Subjects: library, tempi and hand-packed in turns in one program, and "plain": the library without
     tempi in the process. Every cell is verified before and after the timing.

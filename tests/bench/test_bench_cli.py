@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import launching
+from tempi.bench.suites import collectives as suite_collectives
 from tempi.bench.suites import overhead as suite_overhead
 from tempi.bench.suites import pack as suite_pack
 from tempi.bench.suites import pingpong as suite_pingpong
@@ -32,13 +33,13 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["pack", "pingpong", "overhead", "halo"])
+@pytest.mark.parametrize("command", ["pack", "pingpong", "collectives", "overhead", "halo"])
 def test_every_suite_has_the_common_options(command: str) -> None:
     text = CliRunner().invoke(bench, [command, "--help"]).output
     assert all(option in text for option in ("--json", "--quick", "--mpirun"))
 
 
-@pytest.mark.parametrize("command", ["pack", "pingpong", "overhead", "halo"])
+@pytest.mark.parametrize("command", ["pack", "pingpong", "collectives", "overhead", "halo"])
 def test_a_missing_launcher_is_one_line(alone: Path, command: str) -> None:
     done = CliRunner().invoke(bench, [command, "--mpirun", "/nowhere/mpirun"])
     assert done.exit_code == 1
@@ -52,7 +53,7 @@ def test_halo_under_a_launcher_says_what_to_run(alone: Path, monkeypatch: pytest
     assert "tempi run $(tempi bench halo --build)" in done.output
 
 
-@pytest.mark.parametrize("command", ["pack", "overhead", "model", "gpu"])
+@pytest.mark.parametrize("command", ["pack", "collectives", "overhead", "model", "gpu"])
 def test_of_the_ranks_of_a_launcher_the_first_goes_on_alone(
     alone: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -123,8 +124,8 @@ def hiding(folder: Path, *modules: str) -> dict[str, str]:
     return launching.environment(folder, PYTHONPATH=str(folder))
 
 
-MPI4PY = ["bench pack", "bench pingpong", "bench overhead", "bench model", "bench model --memory device", "calibrate",
-          "calibrate --quick --export e.json"]  # fmt: skip
+MPI4PY = ["bench pack", "bench pingpong", "bench collectives", "bench overhead", "bench model",
+          "bench model --memory device", "calibrate", "calibrate --quick --export e.json"]  # fmt: skip
 MATPLOTLIB = ["bench pack --png a.png", "bench pingpong --png a.png", "bench halo --png a.png", "bench halo --demo",
               "explain INT --png a.png", "report"]  # fmt: skip
 
@@ -216,9 +217,10 @@ def _fake(monkeypatch: pytest.MonkeyPatch, module: object, name: str, op: str) -
     [
         (suite_pack, "pack", "pack", True),
         (suite_pingpong, "pingpong", "one way", True),
+        (suite_collectives, "collectives", "Alltoallw", False),
         (suite_overhead, "overhead", "call", False),
     ],
-    ids=["pack", "pingpong", "overhead"],
+    ids=["pack", "pingpong", "collectives", "overhead"],
 )
 def test_records_and_picture_are_written(
     alone: Path, monkeypatch: pytest.MonkeyPatch, module: object, name: str, op: str, picture: bool

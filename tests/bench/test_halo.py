@@ -72,8 +72,8 @@ SMALL = ("--points", "5,6,7", "--check")
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize(
     "options",
-    [(), ("--no-periodic",), ("--combine",), ("--radius", "5", "--fields", "1")],
-    ids=["periodic", "open", "combined", "radius as thick as the block"],
+    [(), ("--no-periodic",), ("--combine",), ("--radius", "5", "--fields", "1"), ("--exchange", "persistent")],
+    ids=["periodic", "open", "combined", "radius as thick as the block", "persistent"],
 )
 def test_every_cell_is_right(program: Program, ranks: int, options: tuple[str, ...]) -> None:
     done = program(ranks, *SMALL, *options)
@@ -82,6 +82,16 @@ def test_every_cell_is_right(program: Program, ranks: int, options: tuple[str, .
     cells = done.records[0].meta["cells"]
     radius, fields = (5, 1) if "--radius" in options else (2, 3)
     assert cells == ranks * fields * (5 + 2 * radius) * (6 + 2 * radius) * (7 + 2 * radius)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("options", [(), ("--no-periodic",), ("--combine",)], ids=["periodic", "open", "combined"])
+def test_every_cell_is_right_after_a_collective(program: Program, ranks: int, options: tuple[str, ...]) -> None:
+    """Edges of the graph between the same two ranks match in order: a wrong order exchanges wrong regions."""
+    done = program(ranks, *SMALL, *options, "--exchange", "neighbor")
+    assert done.status == 0, done.err
+    assert done.checks() == {"library": 0, "hand": 0}
+    assert done.records[0].case.endswith(", neighbor")
 
 
 @pytest.mark.parametrize("grid", ["1,1,4", "4,1,1", "2,1,2"])
@@ -151,6 +161,7 @@ def test_with_json_in_a_file_it_prints_the_table_as_well(program: Program, tmp_p
         (("--points", "8,x"), "--points: 8,x is not a value for it"),
         (("--radius", "0"), "--radius: 0 is not a value for it"),
         (("--memory", "moon"), "--memory: moon is not a value for it"),
+        (("--exchange", "sail"), "--exchange: sail is not a value for it"),
         (("--points", "3", "--radius", "4"), "radius 4 is larger than the 3 points of axis 0"),
         (("--grid", "2,2,2"), "a grid of 2x2x2 needs 8 ranks, there are 2"),
         (("stray",), "stray is not an option"),
@@ -194,6 +205,14 @@ def test_tempi_fills_every_cell(program: Program, ranks: int) -> None:
     assert min(counters["sends"], counters["recvs"]) > 0
 
 
+@pytest.mark.parametrize(("kind", "counter"), [("persistent", "sends"), ("neighbor", "collectives")])
+def test_tempi_fills_every_cell_by_other_calls(program: Program, kind: str, counter: str) -> None:
+    done = program(2, *SMALL, "--exchange", kind, variables=_preload(TEMPI_FORCE="1"))
+    assert done.checks() == {"library": 0, "tempi": 0, "hand": 0}, done.err
+    counters = next(r.meta["counters"] for r in done.records if r.subject == "tempi")
+    assert counters[counter] > 0
+
+
 def test_tempi_disabled_is_no_subject(program: Program) -> None:
     done = program(1, *SMALL, variables=_preload(TEMPI_DISABLE="1"))
     assert done.checks() == {"library": 0, "hand": 0}, done.err
@@ -215,8 +234,8 @@ def emulator() -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize(
     "options",
-    [(), ("--no-periodic",), ("--combine",), ("--radius", "5", "--fields", "1")],
-    ids=["periodic", "open", "combined", "radius as thick as the block"],
+    [(), ("--no-periodic",), ("--combine",), ("--radius", "5", "--fields", "1"), ("--exchange", "persistent")],
+    ids=["periodic", "open", "combined", "radius as thick as the block", "persistent"],
 )
 @pytest.mark.once
 def test_every_cell_in_device_memory_is_right(program: Program, ranks: int, options: tuple[str, ...]) -> None:

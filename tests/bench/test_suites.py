@@ -158,6 +158,12 @@ def test_halo_reports_what_was_accelerated(make_record: Make) -> None:
     assert "2.00 [2.00, 2.00]" in text
 
 
+def test_halo_counts_collective_calls(make_record: Make) -> None:
+    text = printed(suite_halo.show, halo_records(make_record, 1e-3, {"collectives": 2}))
+    assert "2 collective calls" in text
+    assert "0 sends" not in text
+
+
 def test_halo_shows_a_slowdown(make_record: Make) -> None:
     rows = {row.subject: row for row in suite_halo.rows(halo_records(make_record, 4e-3))}
     assert rows["tempi"].speedup is not None

@@ -1,0 +1,316 @@
+"""Measures collectives of derived datatypes: ``mpirun -n N python -m tempi.bench.workers.collectives OPTIONS``.
+
+Subjects: the library's function ("library"), the same call as an interposed program makes it ("tempi"), a programmer's
+loops around one contiguous Alltoallv or Neighbor_alltoallv of the library ("hand"), and an Irecv and an Isend for each
+block and a Waitall by tempi ("isend"). Each is a sequence of C calls with prepared arguments. The contents of a buffer
+follow from its rank, so each rank computes what it must receive. A sample begins at a barrier; the samples in a record
+are those of the slowest rank, the one with the largest median.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
+from tempi.bench import stats
+from tempi.bench.cases import Bytes
+from tempi.bench.exchanges import Block, Exchange, Plain, Position, chosen
+from tempi.bench.options import CollectiveOptions, parse_collectives
+from tempi.measure import _native, sampling, worker
+from tempi.measure.records import Record
+
+STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
+POISON = 0x5A
+
+Call = tuple[int, tuple[int, ...]]
+
+
+def key(rank: int) -> int:
+    """The byte by which the contents of that rank's buffer differ from those of others."""
+    return (157 * rank + 53) & 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The blocks that a rank sends or receives, as arguments: counts, displacements and datatypes."""
+
+    blocks: Sequence[Block]
+    buffer: Bytes
+    types: tuple[Any, ...]  # of mpi4py
+    handles: tuple[int, ...]
+
+    @classmethod
+    def of(cls, mpi: Any, blocks: Sequence[Block], buffer: Bytes) -> Side:
+        types = tuple(block.shape.datatype(mpi) for block in blocks)
+        return cls(blocks, buffer, types, tuple(worker.handle(mpi, one) for one in types))
+
+    def free(self) -> None:
+        for one in self.types:
+            if not one.is_predefined:
+                one.Free()
+
+    def address(self, i: int) -> int:
+        return int(self.buffer.ctypes.data) + self.blocks[i].place
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One exchange in the memory of this rank. `kept`: arrays to which the arguments refer."""
+
+    mpi: Any
+    exchange: Exchange
+    at: Position
+    comm: Any
+    sent: Side
+    received: Side
+    expected: Bytes
+    kept: list[Any] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(block.shape.nbytes for block in self.sent.blocks)
+
+    def array(self, kind: Any, values: Sequence[int]) -> int:
+        """Address of an array of C."""
+        made = (kind * max(len(values), 1))(*values)
+        self.kept.append(made)
+        return ctypes.addressof(made)
+
+    def room(self, size: int) -> int:
+        """Address of so many bytes."""
+        made = np.zeros(size + 1, np.uint64)  # aligned for any handle
+        self.kept.append(made)
+        return int(made.ctypes.data)
+
+
+# -- what must arrive -----------------------------------------------------------------------------------------------
+
+
+def expect(bench: Bench) -> None:
+    """Computes the receive buffer after the exchange, from the peers' lists of sends."""
+    expected, source, at = bench.expected, bench.sent.buffer, bench.at
+    expected[:] = source if bench.exchange.one_buffer else POISON
+    for block in bench.received.blocks:
+        (sent,) = [
+            one for one in bench.exchange.sends(at.of(block.peer)) if (one.peer, one.tag) == (at.rank, block.tag)
+        ]
+        contents = sent.shape.gather(sent.part(source)) ^ np.uint8(key(at.rank) ^ key(block.peer))
+        block.shape.scatter(block.part(expected), contents)
+
+
+def poison(bench: Bench) -> None:
+    """Overwrites what was received before."""
+    if not bench.exchange.one_buffer:
+        bench.received.buffer[:] = POISON
+        return
+    for block in bench.received.blocks:
+        block.shape.scatter(block.part(bench.received.buffer), np.full(block.shape.nbytes, POISON, np.uint8))
+
+
+def wrong(bench: Bench, timer: _native.Timer, world: Any) -> str | None:
+    """The error in the receive buffer of any rank after one exchange, or None."""
+    poison(bench)
+    world.Barrier()
+    timer(1)
+    count = int(np.count_nonzero(bench.received.buffer != bench.expected))
+    text = f"rank {world.rank} has {count} wrong bytes" if count else None
+    return next((answer for answer in world.allgather(text) if answer), None)
+
+
+# -- the subjects ---------------------------------------------------------------------------------------------------
+
+
+def _library(name: str) -> int:
+    return worker.library_function(f"PMPI_{name}")
+
+
+def _own(name: str) -> int:
+    return worker.tempi_function(f"MPI_{name}") or _library(name)
+
+
+def _typed(bench: Bench, function: int) -> list[Call]:
+    """One call with a datatype for each block."""
+    wide = bench.exchange.function == "Neighbor_alltoallw"
+    displacement = ctypes.c_ssize_t if wide else ctypes.c_int
+    handle = ctypes.c_uint32 if bench.mpi._sizeof(bench.mpi.Datatype) == 4 else ctypes.c_uint64
+    arguments: list[int] = []
+    for side in (bench.sent, bench.received):
+        arguments += (
+            int(side.buffer.ctypes.data),
+            bench.array(ctypes.c_int, [block.shape.count for block in side.blocks]),
+            bench.array(displacement, [block.place for block in side.blocks]),
+            bench.array(handle, side.handles),
+        )
+    return [(function, (*arguments, worker.handle(bench.mpi, bench.comm)))]
+
+
+def _copies(bench: Bench, side: Side, op: str, packed: int) -> list[Call]:
+    """The loop of each block, between its place and the packed bytes."""
+    address = ctypes.cast(getattr(_native.load(), op), ctypes.c_void_p).value or 0
+    calls: list[Call] = []
+    for i, block in enumerate(side.blocks):
+        transfer = _native.Transfer(
+            layout=worker.layout(side.handles[i]),
+            memory=side.address(i),
+            packed=packed,
+            bytes=block.shape.nbytes,
+            count=block.shape.count,
+        )
+        bench.kept.append(transfer)
+        calls.append((address, (ctypes.addressof(transfer),)))
+        packed += block.shape.nbytes
+    return calls
+
+
+def _by_hand(bench: Bench) -> list[Call]:
+    """Packs all blocks, exchanges bytes, unpacks; blocks without gaps are exchanged where they are."""
+    sides = (bench.sent, bench.received)
+    plain = all(isinstance(block.shape, Plain) for side in sides for block in side.blocks)
+    arguments: list[int] = []
+    staging = []
+    for side in sides:
+        sizes = [block.shape.nbytes for block in side.blocks]
+        buffer = worker.arena(0 if plain else sum(sizes))
+        bench.kept.append(buffer)
+        staging.append(int(buffer.ctypes.data))
+        places = [block.place if plain else sum(sizes[:i]) for i, block in enumerate(side.blocks)]
+        arguments += (
+            int(side.buffer.ctypes.data) if plain else staging[-1],
+            bench.array(ctypes.c_int, sizes),
+            bench.array(ctypes.c_int, places),
+            worker.handle(bench.mpi, bench.mpi.BYTE),
+        )
+    name = bench.exchange.function.removesuffix("w") + "v"
+    exchange = (_library(name), (*arguments, worker.handle(bench.mpi, bench.comm)))
+    if plain:
+        return [exchange]
+    packs = _copies(bench, bench.sent, "bench_hand_pack", staging[0])
+    return [*packs, exchange, *_copies(bench, bench.received, "bench_hand_unpack", staging[1])]
+
+
+def _messages(bench: Bench) -> list[Call]:
+    """A receive and a send for each block, and one Waitall."""
+    comm, size = worker.handle(bench.mpi, bench.comm), bench.mpi._sizeof(bench.mpi.Request)
+    total = len(bench.received.blocks) + len(bench.sent.blocks)
+    requests, statuses = bench.room(total), bench.room(total * STATUS_ROOM // 8)
+    calls: list[Call] = []
+    for side, name in ((bench.received, "Irecv"), (bench.sent, "Isend")):
+        function = _own(name)
+        for i, block in enumerate(side.blocks):
+            message = (side.address(i), block.shape.count, side.handles[i], block.peer, block.tag, comm)
+            calls.append((function, (*message, requests + size * len(calls))))
+    return [*calls, (_own("Waitall"), (total, requests, statuses))]
+
+
+def subjects(bench: Bench, acting: bool) -> dict[str, list[Call]]:
+    """Name of each subject and its calls. Without tempi there are no layouts, by which the loops are written."""
+    name = bench.exchange.function
+    table = {"library": _typed(bench, _library(name))}
+    if acting:
+        table |= {"tempi": _typed(bench, _own(name)), "hand": _by_hand(bench), "isend": _messages(bench)}
+    return table
+
+
+# -- measuring ------------------------------------------------------------------------------------------------------
+
+
+def _together(timer: _native.Timer, world: Any) -> _native.Timer:
+    """Starts on all ranks at once."""
+
+    def run(loops: int) -> float:
+        world.Barrier()
+        return timer(loops)
+
+    return run
+
+
+def slowest(taken: Sequence[Sequence[float]]) -> tuple[int, Sequence[float]]:
+    """The rank with the largest median, and its samples."""
+    rank = max(range(len(taken)), key=lambda one: stats.median(taken[one]).value)
+    return rank, taken[rank]
+
+
+def _engaged(timer: _native.Timer) -> bool:
+    before = worker.counter("collectives")
+    timer(1)
+    return worker.counter("collectives") > before
+
+
+def _measure(
+    bench: Bench, world: Any, acting: bool, options: CollectiveOptions, meta: dict[str, Any]
+) -> Iterator[Record]:
+    def record(subject: str, seconds: Sequence[float], **more: Any) -> Record:
+        name, op = bench.exchange.name, bench.exchange.function
+        return Record("collectives", name, op, subject, bench.nbytes, tuple(seconds), {**meta, **more})
+
+    timers: dict[str, _native.Timer] = {}
+    expect(bench)
+    for name, calls in subjects(bench, acting).items():
+        sequence = _native.sequence(*calls)
+        timer = _native.timer(_native.load(), "bench_calls_in_turn", sequence)
+        error = wrong(bench, timer, world)
+        if error:
+            yield record(name, (), refused=error)
+        else:
+            timers[name] = _together(timer, world)
+    engaged = "tempi" in timers and _engaged(timers["tempi"])
+    if options.check:
+        yield from (record(name, (), checked=True, engaged=engaged) for name in timers)
+        return
+    taken = sampling.sample(list(timers.values()), options.seconds, world.bcast)
+    for name, each in zip(timers, zip(*world.allgather(taken), strict=True), strict=True):
+        error = wrong(bench, timers[name], world)  # once more: the timed calls ran one after another
+        rank, seconds = slowest(each)
+        more = {"engaged": engaged} if name == "tempi" else {}
+        yield record(name, (), refused=error) if error else record(name, seconds, slowest=rank, **more)
+
+
+def _too_large(exchange: Exchange, need: int, limit: int, meta: dict[str, Any]) -> Record:
+    text = f"needs {need >> 20} MiB a rank, the limit is {limit >> 20} MiB"
+    return Record("collectives", exchange.name, exchange.function, "library", 0, (), {**meta, "refused": text})
+
+
+def run(options: CollectiveOptions) -> Iterator[Record]:
+    """All records, exchange by exchange, on all ranks."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    acting = bool(world.allreduce(worker.active(), MPI.LAND))
+    meta = {**worker.describe(MPI), "ranks": world.size}
+    exchanges = chosen(options.quick, world.size)
+    spans = [one.span(one.position(world.rank, world.size)) for one in exchanges]
+    spans = [int(span) for span in np.max(world.allgather(spans), axis=0)]
+    # Source, target, expected contents, and the pattern that is copied to the source; packed contents are less.
+    fitting = [4 * span <= options.memory for span in spans]
+    most = max((span for span, fits in zip(spans, fitting, strict=True) if fits), default=0)
+    source, target, expected = (worker.arena(most) for _ in range(3))
+    for exchange, span, fits in zip(exchanges, spans, fitting, strict=True):
+        if not fits:
+            yield _too_large(exchange, 4 * span, options.memory, meta)
+            continue
+        at = exchange.position(world.rank, world.size)
+        source[:span] = worker.arena(span)
+        source[:span] ^= np.uint8(key(at.rank))
+        comm = exchange.comm(MPI, world)
+        sent = Side.of(MPI, exchange.sends(at), source[:span])
+        received = Side.of(MPI, exchange.receives(at), (source if exchange.one_buffer else target)[:span])
+        bench = Bench(MPI, exchange, at, comm, sent, received, expected[:span])
+        yield from _measure(bench, world, acting, options, meta)
+        sent.free()
+        received.free()
+        comm.Free()
+
+
+def main() -> None:
+    from mpi4py import MPI
+
+    worker.emit(run(parse_collectives()), MPI.COMM_WORLD.rank)
+
+
+if __name__ == "__main__":
+    main()

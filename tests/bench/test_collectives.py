@@ -1,0 +1,135 @@
+"""``tempi bench collectives``: its worker on real ranks, and its table from made-up records."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from launching import environment, launcher
+from tempi.bench import exchanges, suite
+from tempi.bench.options import CollectiveOptions, parse_collectives
+from tempi.bench.suites import collectives as suite_collectives
+from tempi.bench.workers import collectives as worker_collectives
+from tempi.measure import launch, records
+from tempi.measure.records import Record
+
+Make = Callable[..., Record]
+SUBJECTS = {"library", "tempi", "hand", "isend"}
+
+
+def measured(folder: Path, ranks: int, options: CollectiveOptions, **variables: str) -> list[Record]:
+    command = launch.worker_command("tempi.bench.workers.collectives", options.arguments())
+    line = launch.command(launcher(), ranks, command, variables)
+    done = subprocess.run(line, env=environment(folder), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return list(records.parse_lines(done.stdout.splitlines(), "stdout"))
+
+
+def test_options_survive_the_command_line() -> None:
+    options = CollectiveOptions(True, 0.5, 1000, check=True)
+    assert parse_collectives(options.arguments()) == options
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_every_subject_of_every_case_is_right(tmp_path: Path, ranks: int) -> None:
+    found = measured(tmp_path, ranks, CollectiveOptions(True, 0.01, 1 << 26, check=True))
+    assert suite.refusals(found) == []
+    groups = suite.by_case(found)
+    assert {case for case, _ in groups} == {one.name for one in exchanges.chosen(True, ranks)}
+    assert all(group.keys() == SUBJECTS for group in groups.values())
+    assert not any(record.seconds for record in found)
+    if ranks > 1:
+        assert all(record.meta["engaged"] for record in found)
+
+
+@pytest.mark.once
+def test_subjects_are_timed_and_what_is_too_large_is_named(tmp_path: Path) -> None:
+    found = measured(tmp_path, 2, CollectiveOptions(True, 0.001, 2 << 20))
+    rows = suite_collectives.rows(found)
+    assert rows
+    assert all(row.seconds.keys() == SUBJECTS and row.engaged for row in rows)
+    assert {record.op for record in found} == {"Alltoallw", "Neighbor_alltoallw"}
+    assert all("the limit is 2 MiB" in text for text in suite.refusals(found))
+    assert len(rows) + len(suite.refusals(found)) == len(exchanges.chosen(True, 2))
+
+
+def test_without_tempi_the_library_is_measured(tmp_path: Path) -> None:
+    options = CollectiveOptions(True, 0.01, 1 << 20, check=True)
+    found = measured(tmp_path, 2, options, TEMPI_DISABLE="1")
+    assert {record.subject for record in found if record.meta.get("checked")} == {"library"}
+
+
+def test_the_samples_are_those_of_the_slowest_rank() -> None:
+    assert worker_collectives.slowest([[1.0, 9.0, 1.0], [2.0, 2.0, 3.0]]) == (1, [2.0, 2.0, 3.0])
+
+
+def test_ranks_have_different_contents() -> None:
+    assert len({worker_collectives.key(rank) for rank in range(256)}) == 256
+
+
+# -- table and verdicts -----------------------------------------------------------------------------------------------
+
+
+def times(value: float) -> list[float]:
+    return [value * (1 + 0.001 * step) for step in range(-4, 5)]
+
+
+def case(make: Make, name: str, tempi: float, op: str = "Alltoallw") -> Iterator[Record]:
+    seconds = {"library": 4e-6, "tempi": tempi, "hand": 3e-6, "isend": 2e-6}
+    for subject, value in seconds.items():
+        yield make(subject, *times(value), case=name, op=op, ranks=2, engaged=True)
+
+
+def printed(found: list[Record]) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    suite_collectives.show(console, found)
+    return console.export_text()
+
+
+def test_means_and_worst_cases_are_printed(make_record: Make) -> None:
+    found = [*case(make_record, "fast", 1e-6), *case(make_record, "slow", 4e-6, "Neighbor_alltoallw")]
+    text = printed(found)
+    assert "geometric mean 2.00x over all 2 cases" in text
+    assert "MPI_Alltoallw, geometric mean of 1 cases: 4.00x over the library, 3.00x over hand, 2.00x over isend" in text
+    assert "worst over the library: 1.00x (slow)" in text
+    assert "worst over the better of library and hand: 0.75x (slow)" in text
+    assert "1 of 2 slower than 1.1 x the better of library and hand + 200 ns\n  slow" in text
+
+
+def test_a_wrong_subject_is_named(make_record: Make) -> None:
+    found = [make_record("tempi", case="c", refused="rank 1 has 8 wrong bytes"), make_record("library", 1e-6, case="c")]
+    text = printed(found)
+    assert "c, pack, tempi: rank 1 has 8 wrong bytes" in text
+    assert "tempi did not act" in text
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, found: list[Record]) -> None:
+    def run_worker(*_: Any) -> Iterator[Record]:
+        yield from found
+
+    monkeypatch.setattr(launch, "run_worker", run_worker)
+    monkeypatch.setattr(launch, "cores", lambda: 2)
+    monkeypatch.setattr(launch, "find_launcher", lambda _: launch.Launcher("mpirun", "mpich"))
+
+
+def test_more_ranks_than_cores_are_only_checked(
+    make_record: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subjects = ("library", "tempi")
+    fake(monkeypatch, [make_record(subject, checked=True, engaged=True, ranks=4) for subject in subjects])
+    suite_collectives.run(suite.Common(), CollectiveOptions(True, 0.1, 1000), 4, 1)
+    text = capsys.readouterr().out
+    assert "1 cases right on 4 ranks: library, tempi; tempi acted on 1" in text
+    assert "not timed: 4 ranks share 2 cores" in text
+
+
+def test_a_wrong_answer_of_a_check_is_an_error(make_record: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, [make_record("hand", refused="rank 3 has 8 wrong bytes")])
+    with pytest.raises(launch.LaunchError, match="wrong on 4 ranks: c, pack, hand: rank 3 has 8 wrong bytes"):
+        suite_collectives.run(suite.Common(), CollectiveOptions(True, 0.1, 1000), 4, 1)
