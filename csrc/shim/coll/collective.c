@@ -11,7 +11,6 @@
 #include "base/trace.h"
 #include "exchange/exchange.h"
 #include "shim/coll/blocks.h"
-#include "shim/coll/node_comm.h"
 #include "shim/comm/peer_class.h"
 #include "shim/request/deferred_sends.h"
 
@@ -157,31 +156,11 @@ static int carry(const tempi_collective *call, const tempi_node_comm *node, temp
 
 /* ---- who carries it -------------------------------------------------------------------------- */
 
-static bool has_types_of_blocks(int function)
-{
-    return function == TEMPI_FUNCTION_Alltoallw || function == TEMPI_FUNCTION_Neighbor_alltoallw;
-}
-
-/* At the first call, the second, the fourth and so on. */
-static bool is_due(uint32_t calls)
-{
-    enum { RARELY = 4096 };
-    return calls % RARELY == 0 || (calls < RARELY && (calls & (calls - 1)) == 0);
-}
-
-/* Whether this call of the function, one of many that are the library's, is one in which the
- * processes agree anew. */
-static bool is_left(const tempi_collective *call, tempi_node_comm *node)
-{
-    return !node->carried[call->function] && !has_types_of_blocks(call->function) &&
-           !is_due(++node->seen[call->function]);
-}
-
 /* The same in all processes. */
 static bool wanted(const tempi_collective *call, const tempi_node_comm *node,
                    const tempi_blocks *out, const tempi_blocks *in)
 {
-    if (has_types_of_blocks(call->function))
+    if (tempi_collective_has_types_of_blocks(call->function))
         return true;
     const int mine = tempi_bounces() || tempi_blocks_derived(out) || tempi_blocks_derived(in);
     int any = mine;
@@ -275,9 +254,9 @@ static bool carry_sides(const tempi_collective *call, tempi_node_comm *node, tem
 bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_argument *buffers,
                             int *result)
 {
-    tempi_node_comm *node = tempi_node_comm_of(call->comm);
+    tempi_node_comm *node = call->node;
     const tempi_edges *to, *from;
-    if (!node || is_left(call, node) || !find_edges(call, node, &to, &from))
+    if (!find_edges(call, node, &to, &from))
         return false;
     const bool in_place = is_in_place(call, node, buffers);
     const bool receives_own = in_place && call->pattern == TEMPI_PATTERN_ALL;

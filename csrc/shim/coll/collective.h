@@ -14,13 +14,35 @@
 
 #include "base/fallback.h"
 #include "shim/bounce/bounce.h"
+#include "shim/coll/node_comm.h"
 
 extern bool tempi_collectives;
 
-/* Whether this process may carry any collective: one load. */
-static inline bool tempi_collective_possible(void)
+static inline bool tempi_collective_has_types_of_blocks(int function)
 {
-    return __builtin_expect(tempi_collectives, 1);
+    return function == TEMPI_FUNCTION_Alltoallw || function == TEMPI_FUNCTION_Neighbor_alltoallw;
+}
+
+/* The calls in which the processes agree anew: the first one, the second, the fourth and so on. */
+static inline bool tempi_collective_is_due(uint32_t calls)
+{
+    enum { RARELY = 4096 };
+    return (calls & (calls < RARELY ? calls - 1 : RARELY - 1)) == 0;
+}
+
+/* At each call of a function: the communicator if this process may carry it; NULL: the library does
+ * it. */
+static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int function)
+{
+    if (__builtin_expect(!tempi_collectives, 0))
+        return NULL;
+    tempi_node_comm *node = tempi_node_comm_of(comm);
+    if (!node || !node->together)
+        return NULL;
+    return node->carried[function] || tempi_collective_has_types_of_blocks(function) ||
+                   tempi_collective_is_due(++node->seen[function])
+               ? node
+               : NULL;
 }
 
 /* After MPI_Init; before and after the library's finalize. */
@@ -40,6 +62,7 @@ typedef struct tempi_collective {
     int function; /* TEMPI_FUNCTION_* */
     tempi_pattern pattern;
     MPI_Comm comm;
+    tempi_node_comm *node; /* by tempi_collective_begin */
     int root;
     const char *name; /* of the MPI function */
 } tempi_collective;

@@ -15,27 +15,48 @@
 #include "shim/comm/peer_class.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct {
     int keyval;
-    tempi_lock lock;
-    tempi_node_comm *all; /* callbacks of the predefined communicators come late, or never */
+    tempi_lock lock; /* guards the lists */
+    tempi_node_comm *all;
+    tempi_node_comm *free;
 } comms = {.keyval = MPI_KEYVAL_INVALID};
+
+tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void list(tempi_node_comm *made)
+static tempi_node_comm *take_memory(void)
 {
     tempi_lock_acquire(&comms.lock);
-    made->next = comms.all;
-    if (made->next)
-        made->next->previous = made;
-    comms.all = made;
+    tempi_node_comm *node = comms.free;
+    if (node)
+        comms.free = node->next_free;
     tempi_lock_release(&comms.lock);
+    if (node) {
+        tempi_node_comm *const next = node->next;
+        memset(node, 0, sizeof *node);
+        node->next = next;
+        node->handle = MPI_COMM_NULL;
+        return node;
+    }
+    node = calloc(1, sizeof *node);
+    if (!node)
+        return NULL;
+    node->handle = MPI_COMM_NULL;
+    tempi_lock_acquire(&comms.lock);
+    node->next = comms.all;
+    comms.all = node;
+    tempi_lock_release(&comms.lock);
+    return node;
 }
 
-static void release(tempi_node_comm *node)
+/* Frees what it owns. */
+static void close_node(tempi_node_comm *node)
 {
+    node->handle = MPI_COMM_NULL;
     tempi_segment_close(&node->segment);
     tempi_edges_free(&node->all);
     tempi_edges_free(&node->none);
@@ -43,20 +64,16 @@ static void release(tempi_node_comm *node)
     tempi_edges_free(&node->out);
     tempi_edges_free(&node->in);
     free(node->to);
-    free(node);
+    node->to = NULL;
 }
 
-static void drop(tempi_node_comm *node)
+static void give_back(tempi_node_comm *node)
 {
+    close_node(node);
     tempi_lock_acquire(&comms.lock);
-    if (node->previous)
-        node->previous->next = node->next;
-    else
-        comms.all = node->next;
-    if (node->next)
-        node->next->previous = node->previous;
+    node->next_free = comms.free;
+    comms.free = node;
     tempi_lock_release(&comms.lock);
-    release(node);
 }
 
 /* ---- the attribute --------------------------------------------------------------------------- */
@@ -72,7 +89,7 @@ static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out
 static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm, (void)key, (void)state;
-    drop(value);
+    give_back(value);
     return MPI_SUCCESS;
 }
 
@@ -94,10 +111,17 @@ void tempi_node_comm_stop(void)
     comms.keyval = MPI_KEYVAL_INVALID;
 }
 
+/* Callbacks of the predefined communicators come late, or never. */
 void tempi_node_comm_clear(void)
 {
-    while (comms.all)
-        drop(comms.all);
+    memset(tempi_node_cache, 0, sizeof tempi_node_cache);
+    while (comms.all) {
+        tempi_node_comm *node = comms.all;
+        comms.all = node->next;
+        close_node(node);
+        free(node);
+    }
+    comms.free = NULL;
 }
 
 /* ---- setting up ------------------------------------------------------------------------------ */
@@ -144,7 +168,7 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node)
 {
     if (node->to || node->size == 1)
         return true;
-    const bool ready = node->ready && take_ends(node);
+    const bool ready = take_ends(node);
     if (map(comm, node, ready)) {
         connect(node);
         return true;
@@ -162,25 +186,25 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node)
 static tempi_node_comm *make(MPI_Comm comm)
 {
     int inter = 1;
-    tempi_node_comm *node = calloc(1, sizeof *node);
+    tempi_node_comm *node = take_memory();
     if (!node)
         return NULL;
     if (tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter &&
         tempi_lib.Comm_size(comm, &node->size) == MPI_SUCCESS &&
         tempi_lib.Comm_rank(comm, &node->rank) == MPI_SUCCESS)
-        node->together = node->size == 1 || tempi_peer_agree(comm, node->size);
-    node->ready = tempi_edges_all(node->size, &node->all) &&
-                  tempi_edges_none(node->size, &node->none) &&
-                  tempi_edges_none(node->size, &node->one);
+        node->together = (node->size == 1 || tempi_peer_agree(comm, node->size)) &&
+                         tempi_edges_all(node->size, &node->all) &&
+                         tempi_edges_none(node->size, &node->none) &&
+                         tempi_edges_none(node->size, &node->one);
     if (tempi_lib.Comm_set_attr(comm, comms.keyval, node) != MPI_SUCCESS) {
-        release(node);
+        give_back(node);
         return NULL;
     }
-    list(node);
+    node->handle = comm;
     return node;
 }
 
-tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
+tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm)
 {
     void *value = NULL;
     int found = 0;
@@ -189,5 +213,7 @@ tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
     if (tempi_lib.Comm_get_attr(comm, comms.keyval, &value, &found) != MPI_SUCCESS)
         return NULL;
     tempi_node_comm *node = found ? value : make(comm);
-    return node && node->together && node->ready ? node : NULL;
+    if (node)
+        __atomic_store_n(&tempi_node_cache[tempi_node_home(comm)], node, __ATOMIC_RELEASE);
+    return node;
 }

@@ -9,23 +9,43 @@
 #include "shim/coll/edges.h"
 
 typedef struct tempi_node_comm {
-    bool together; /* all are on this node and run tempi; the same in all its processes */
-    bool ready;    /* this process has the memory that it needs by itself */
+    MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
+    bool together;   /* all are on this node and run tempi; the same in all its processes */
     int size, rank;
     uint64_t calls;                      /* exchanges so far */
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
     bool carried[TEMPI_FUNCTION_COUNT];
     tempi_segment segment;
-    tempi_ring_end *to, *from; /* for each process; NULL until the first exchange */
-    tempi_edges all;           /* one block for each process */
-    tempi_edges none;          /* none */
-    tempi_edges one;           /* one block, for the root of the call */
-    tempi_edges out, in;       /* of its neighbours; `first` is NULL until they are asked for */
-    struct tempi_node_comm *next, *previous;
+    tempi_ring_end *to, *from;    /* for each process; NULL until the first exchange */
+    tempi_edges all;              /* one block for each process */
+    tempi_edges none;             /* none */
+    tempi_edges one;              /* one block, for the root of the call */
+    tempi_edges out, in;          /* of its neighbours; `first` is NULL until they are asked for */
+    struct tempi_node_comm *next; /* of all */
+    struct tempi_node_comm *next_free;
 } tempi_node_comm;
 
-/* NULL: the library does all calls. */
-tempi_node_comm *tempi_node_comm_of(MPI_Comm comm);
+/* The communicators used last. Memory of a tempi_node_comm is recycled but never freed before MPI
+ * ends, so a stale entry can be read safely: its handle no longer matches. */
+enum { TEMPI_NODE_CACHE_BITS = 6 };
+extern tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
+
+static inline unsigned tempi_node_home(MPI_Comm comm)
+{
+    return (unsigned)(((uint64_t)tempi_handle(comm) * 0x9E3779B97F4A7C15u) >>
+                      (64 - TEMPI_NODE_CACHE_BITS));
+}
+
+/* After a cache miss: asks the attribute. NULL: the library does the call. */
+tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm);
+
+static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
+{
+    tempi_node_comm *cached = __atomic_load_n(&tempi_node_cache[tempi_node_home(comm)],
+                                              __ATOMIC_ACQUIRE);
+    return cached && cached->handle == comm ? cached : tempi_node_comm_lookup(comm);
+}
+
 /* Before the first exchange: makes the shared memory. All processes of the communicator must call
  * it, in the same blocking collective, and get the same answer; false: the library does all calls.
  */

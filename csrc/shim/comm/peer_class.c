@@ -299,11 +299,13 @@ bool tempi_peer_crowded(void)
     return peers.job.local > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* Also after a session began, which only some processes may have done: both libraries translate
+ * groups of sessions to those of the world. */
 bool tempi_peer_agree(MPI_Comm comm, int size)
 {
     MPI_Group group;
     if (!peers.started || !peers.registry || tempi_node_registry_own(peers.registry) < 0 ||
-        peers.by_session || !comparable(comm) ||
+        peers.by_session || !peers.has_world ||
         (unsigned)size > tempi_node_registry_count(peers.registry) ||
         tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
         return false;
