@@ -149,7 +149,10 @@ def _stream(stream: Any) -> int:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Pass the calling thread's MPI calls to the library; nests. Requests already tracked are still completed."""
+    """Pass the calling thread's MPI calls to the library; nests.
+
+    Requests already tracked are still completed, and collectives within a node carried: the other ranks are in them.
+    """
     from tempi import _engine
 
     _engine.lib.tempi_disable()
