@@ -409,6 +409,7 @@ def test_neighbours_with_one_type(comm: Any, name: str) -> None:
 
 
 def test_plain_types_stay_with_the_library(comm: Any) -> None:
+    needs_host_memory()
     out, into = np.arange(comm.size, dtype="i4"), np.zeros(comm.size, "i4")
     other = comm.Dup()
     with acted(collectives=0):

@@ -91,6 +91,7 @@ APART = (
     "test_device_*.py",
     "test_dropin_aware.py",
     "test_dropin_devices.py",
+    "test_fallbacks.py",
     "test_rule_*.py",
     "test_signatures.py",
     "test_stage.py",
@@ -99,6 +100,7 @@ APART = (
 #: Deferred sends affect all posting and completing calls, so those files run once more with them.
 GROUPS: dict[str, Group] = {
     "base": Group(FORCED, ("test_*.py",), RANKS, APART, short=BASE),
+    "fallbacks": Group(FORCED | {"TEMPI_COLLECTIVES": "library"}, ("test_fallbacks.py",), RANKS, short=BASE),
     "checked": variation(
         FORCED | {"TEMPI_CHECK": "1"},
         "test_pack.py",
