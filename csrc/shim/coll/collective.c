@@ -256,12 +256,18 @@ static int flows_of(const tempi_node_comm *node, const half *s, tempi_flow *flow
     return n;
 }
 
-static void move_own(const tempi_node_comm *node, const half *out, const half *in)
+/* False: a block is longer than the one that receives it. */
+static bool move_own(const tempi_node_comm *node, const half *out, const half *in)
 {
     const int nout = tempi_edges_count(out->edges, node->rank),
-              nin = tempi_edges_count(in->edges, node->rank);
-    tempi_exchange_self(out->blocks + out->edges->first[node->rank],
-                        in->blocks + in->edges->first[node->rank], nout < nin ? nout : nin);
+              nin = tempi_edges_count(in->edges, node->rank), n = nout < nin ? nout : nin;
+    const tempi_op *from = out->blocks + out->edges->first[node->rank],
+                   *to = in->blocks + in->edges->first[node->rank];
+    bool fit = true;
+    for (int i = 0; i < n; ++i)
+        fit &= from[i].n <= to[i].n;
+    tempi_exchange_self(from, to, n);
+    return fit;
 }
 
 /* In place, what is received replaces what was sent from there. */
@@ -269,7 +275,7 @@ static void keep_order(tempi_flow *in, int nin, tempi_flow *out, int nout)
 {
     for (int i = 0; i < nin; ++i)
         for (int k = 0; k < nout; ++k)
-            if (in[i].n > 0 && out[k].n > 0 && in[i].bytes > 0 &&
+            if (in[i].bytes > 0 && out[k].bytes > 0 &&
                 in[i].blocks[0].mem == out[k].blocks[0].mem)
                 in[i].source = &out[k];
     for (int k = 0; k < nout; ++k) /* nor may the receiver read what is replaced meanwhile */
@@ -290,9 +296,8 @@ static int exchange(MPI_Comm comm, const tempi_node_comm *node, const half *out,
     if (in_place)
         keep_order(from, nin, flows, nout);
     tempi_exchange_begin(flows, nout, from, nin);
-    if (!in_place)
-        move_own(node, out, in);
-    const bool good = tempi_exchange_run(flows, nout, from, nin, idle, NULL);
+    bool good = in_place || move_own(node, out, in);
+    good &= tempi_exchange_run(flows, nout, from, nin, idle, NULL);
     if (flows != few)
         free(flows);
     if (good)
@@ -346,9 +351,12 @@ static bool refusable(const tempi_bounce_argument *buffer, const tempi_edges *ed
 {
     if (!buffer->counts.of || !buffer->displacements.of || !buffer->types)
         return edges->n > 0;
-    for (int k = 0; k < edges->n; ++k)
-        if (number(buffer->counts, edges->block[k]) < 0)
+    for (int k = 0; k < edges->n; ++k) {
+        const int i = edges->block[k];
+        const int64_t count = number(buffer->counts, i);
+        if (count < 0 || (count > 0 && buffer->types[i] == MPI_DATATYPE_NULL))
             return true;
+    }
     return false;
 }
 
