@@ -18,8 +18,8 @@ void tempi_single_copy_offer(tempi_probe *out)
     if (__atomic_compare_exchange_n(&secret, &value, own, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
         value = own;
-    *out = (tempi_probe){
-        .process = getpid(), .address = (uint64_t)(uintptr_t)&secret, .value = value};
+    *out =
+        (tempi_probe){.process = getpid(), .address = (uint64_t)(uintptr_t)&secret, .value = value};
 }
 
 /* In a container the number may name another process, whose memory has another value there. */

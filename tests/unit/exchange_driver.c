@@ -4,10 +4,11 @@
  *
  * The members, each a process or a thread, make random exchanges through a segment whose rings are
  * cut to that capacity; CAPACITY 0 leaves the segment's own. All of them draw the same plan of each
- * round: the blocks from each member to each other one, with a structure of its own on each side, of
- * which one may be empty, longer than what receives it, or in place. Every buffer is compared with
- * what the layout's own unpack in one piece stores. Prints the positions of headers in the ring, the
- * flows that were read in one copy, that were refused and that failed, one line per member.
+ * round: the blocks from each member to each other one, with a structure of its own on each side,
+ * of which one may be empty, longer than what receives it, or in place. Every buffer is compared
+ * with what the layout's own unpack in one piece stores. Prints the positions of headers in the
+ * ring, the flows that were read in one copy, that were refused and that failed, one line per
+ * member.
  *
  *     self ROUNDS SEED
  *
@@ -341,8 +342,7 @@ static void apart(member *m, int round, dice *own)
     int n = 0;
     bool cut = false;
     for (int i = 1; i < m->members; ++i, ++n) {
-        const int next = (m->rank + i) % m->members,
-                  last = (m->rank - i + m->members) % m->members;
+        const int next = (m->rank + i) % m->members, last = (m->rank - i + m->members) % m->members;
         side_make(m, round, m->rank, next, true, &out[n]);
         side_make(m, round, last, m->rank, false, &in[n]);
         prefer(&m->to[next], own);

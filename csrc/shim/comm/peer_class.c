@@ -358,8 +358,7 @@ static bool registered_as(const tempi_job *job, int rank)
 
 static void enter_registry(const tempi_job *job, int rank, bool wanted)
 {
-    const bool known = registered_as(job, rank),
-               joins = known && peers.acting && !peers.by_session;
+    const bool known = registered_as(job, rank), joins = known && peers.acting && !peers.by_session;
     if (peers.registry && !joins && !(known && wanted)) {
         tempi_node_registry_settle(peers.registry, false);
         tempi_node_registry_leave(peers.registry);
