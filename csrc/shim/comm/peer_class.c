@@ -299,11 +299,13 @@ bool tempi_peer_crowded(void)
     return peers.job.local > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* Not by `mixed`: a process may have begun a session that the others know nothing of. A group of a
+ * session is that of processes which all have one, so whatever comes out is the same in them. */
 bool tempi_peer_agree(MPI_Comm comm, int size)
 {
     MPI_Group group;
     if (!peers.started || !peers.registry || tempi_node_registry_own(peers.registry) < 0 ||
-        peers.by_session || !comparable(comm) ||
+        peers.by_session || !peers.has_world ||
         (unsigned)size > tempi_node_registry_count(peers.registry) ||
         tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
         return false;
