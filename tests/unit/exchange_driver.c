@@ -12,8 +12,8 @@
  *
  *     self ROUNDS SEED
  *
- * Random blocks: the walk over a nest against the packed bytes, one copy from this process itself,
- * and moves within it. Prints the number of nests.
+ * A ring; and random blocks: the walk over a nest against the packed bytes, one copy from this
+ * process itself, and moves within it. Prints the number of nests.
  *
  * Exits with 1 at the first error. */
 #include "datatype/layout.h"
@@ -22,6 +22,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -468,9 +469,10 @@ static void meet(const tempi_segment *segment, int members)
 static int as_processes(member *members, const char *name, int64_t capacity)
 {
     const int n = members->members;
+    pid_t processes[MEMBERS];
     int bad = 0, status;
     for (int i = 0; i < n; ++i)
-        if (fork() == 0) {
+        if ((processes[i] = fork()) == 0) {
             tempi_segment segment = tempi_segment_open(members[i].folder, n, name);
             if (!segment.memory)
                 fail("cannot open");
@@ -482,8 +484,11 @@ static int as_processes(member *members, const char *name, int64_t capacity)
             tempi_segment_close(&segment);
             exit(0);
         }
-    while (wait(&status) > 0)
+    while (wait(&status) > 0) {
+        for (int i = 0; !bad && status != 0 && i < n; ++i)
+            kill(processes[i], SIGKILL); /* the others wait for the one that failed */
         bad |= status != 0;
+    }
     return bad;
 }
 
@@ -564,6 +569,32 @@ static void check_copy(const block *from, block *to, bool at_once)
         fail("wrong bytes within the process");
 }
 
+/* Pieces of any length at any position, put by one end and taken by the other. */
+static void ring_check(dice *d)
+{
+    enum { CAPACITY = 4096 };
+    tempi_ring *ring = aligned_alloc(TEMPI_RING_ALIGN, sizeof *ring + CAPACITY);
+    memset(ring, 0, sizeof *ring);
+    tempi_ring_end sender = {.ring = ring, .capacity = CAPACITY}, receiver = sender;
+    for (uint64_t turn = 0; turn < 4000; ++turn) {
+        char taken[CAPACITY + 1] = "", *put;
+        const int64_t n = draw(d, 1, CAPACITY), room = tempi_ring_room(&sender);
+        if (room != CAPACITY || tempi_ring_waiting(&receiver) != 0)
+            fail("an empty ring is not");
+        put = content(turn, n);
+        tempi_ring_put(&sender, put, n);
+        tempi_ring_written(&sender, 0);
+        if (tempi_ring_waiting(&receiver) != n || tempi_ring_room(&sender) != CAPACITY - n)
+            fail("a ring counts wrong");
+        tempi_ring_take(&receiver, taken, n);
+        tempi_ring_read(&receiver, 0);
+        if (memcmp(put, taken, (size_t)n) != 0 || taken[n] != 0)
+            fail("a ring changes bytes");
+        free(put);
+    }
+    free(ring);
+}
+
 static int self(int rounds, uint64_t seed)
 {
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
@@ -579,6 +610,7 @@ static int self(int rounds, uint64_t seed)
         block_free(&from);
         block_free(&to);
     }
+    ring_check(&d);
     printf("%d nests\n", nests);
     return 0;
 }
