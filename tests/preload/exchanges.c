@@ -308,10 +308,17 @@ static void *work(void *argument)
     return NULL;
 }
 
+/* Open MPI 4 opens files at the first one, and not for threads. */
+static void load_topologies(void)
+{
+    (void)to_neighbors(MPI_COMM_SELF, 1);
+}
+
 static void threads(void)
 {
     static worker workers[THREADS];
     int good = 1;
+    load_topologies();
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
     for (int i = 0; i < THREADS; i++)
@@ -367,6 +374,7 @@ static void without_memory(int full)
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     signal(SIGXFSZ, SIG_IGN);
+    load_topologies();
     MPI_Barrier(MPI_COMM_WORLD);
     if (full)
         limit(RLIMIT_FSIZE, 64 << 10);
