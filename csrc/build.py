@@ -30,7 +30,19 @@ sys.path.insert(0, str(CSRC))
 from table import generate  # noqa: E402  (only after the path is known)
 
 KERNELS = CSRC.parent / "build" / "kernels"  # compiled by setup.py or python -m tempi.kernels --out
-NEUTRAL = ("base", "topology", "datatype", "pack", "memory", "cuda", "choose", "exchange", "transfer", "api", "interposer")
+NEUTRAL = (
+    "base",
+    "topology",
+    "datatype",
+    "pack",
+    "memory",
+    "cuda",
+    "choose",
+    "exchange",
+    "transfer",
+    "api",
+    "interposer",
+)
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes")
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", *WARNINGS)
 # nodelete: the slots and callbacks registered with the MPI point into this code, so it must stay loaded.

@@ -11,7 +11,17 @@ extern char **environ;
 
 tempi_settings tempi_config;
 
-typedef enum { FLAG, BYTES, NUMBER, TEXT, LOG_LEVEL, LOCALITY, COLLECTIVES, METHOD, ELSEWHERE } value_kind;
+typedef enum {
+    FLAG,
+    BYTES,
+    NUMBER,
+    TEXT,
+    LOG_LEVEL,
+    LOCALITY,
+    COLLECTIVES,
+    METHOD,
+    ELSEWHERE
+} value_kind;
 
 typedef struct variable {
     const char *name;

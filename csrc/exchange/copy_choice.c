@@ -5,8 +5,8 @@
 enum {
     BYTES_LEAST = 32 << 10, /* shorter flows end before an answer could come */
     BYTES_LONG = 1 << 20,
-    TRIALS = 3,          /* of each way at first; the first one of each warms caches and pages */
-    AGAIN = 64           /* flows after which the slower way is tried again */
+    TRIALS = 3, /* of each way at first; the first one of each warms caches and pages */
+    AGAIN = 64  /* flows after which the slower way is tried again */
 };
 
 int tempi_copy_class(int64_t bytes, int64_t runs)

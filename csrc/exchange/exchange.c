@@ -407,8 +407,12 @@ static void move(const tempi_op *from, const tempi_op *to)
     }
 }
 
-void tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n)
+bool tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n)
 {
-    for (int64_t i = 0; i < n; ++i)
+    bool fits = true;
+    for (int64_t i = 0; i < n; ++i) {
         move(&from[i], &to[i]);
+        fits &= from[i].n <= to[i].n;
+    }
+    return fits;
 }

@@ -5,9 +5,9 @@
  *   2. The sender packs a piece into the ring and passes it on; the receiver unpacks it from there.
  *      So the bytes are copied twice, by the layouts of both sides, and stay in the caches.
  *   3. Neither waits for the other as long as the ring has room, or bytes.
- *   4. Blocks with long runs the sender may offer instead (copy_choice.h): the header is followed by
- *      their structure, the receiver reads them in one copy from the sender's memory
- *      (single_copy.h) and answers. If it cannot, it refuses, and they come after the others.
+ *   4. Blocks with long runs the sender may offer instead (copy_choice.h): the header is followed
+ * by their structure, the receiver reads them in one copy from the sender's memory (single_copy.h)
+ * and answers. If it cannot, it refuses, and they come after the others.
  *
  * A flow of no bytes has no header: the types of both sides have the same size. */
 #ifndef TEMPI_EXCHANGE_EXCHANGE_H
@@ -54,8 +54,8 @@ void tempi_exchange_begin(tempi_flow *out, int nout, tempi_flow *in, int nin);
 bool tempi_exchange_run(tempi_flow *out, int nout, tempi_flow *in, int nin,
                         tempi_exchange_idle *idle, void *state);
 
-/* Moves blocks within this process, `bytes` of them, from layout to layout: both lists have that
- * size. */
-void tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n);
+/* Moves n blocks within this process, from layout to layout. False: one was too long for its place
+ * and was cut. */
+bool tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n);
 
 #endif

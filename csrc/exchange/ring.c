@@ -9,7 +9,8 @@ static int64_t contiguous(const tempi_ring_end *end, uint64_t from, uint64_t n)
     return (int64_t)(n < left ? n : left);
 }
 
-/* The other end is asked only when what was seen of it is used up: its line is then in its cache. */
+/* The other end is asked only when what was seen of it is used up: its line is then in its cache.
+ */
 int64_t tempi_ring_room(tempi_ring_end *end)
 {
     if (end->capacity - (end->own - end->seen) < end->capacity / 2)

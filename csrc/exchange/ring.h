@@ -32,8 +32,8 @@ typedef struct tempi_ring_end {
     tempi_copy_choice choice;
 } tempi_ring_end;
 
-/* Both return a pointer to contiguous memory and its size in *n: free for the sender, unread for the
- * receiver. */
+/* Both return a pointer to contiguous memory and its size in *n: free for the sender, unread for
+ * the receiver. */
 char *tempi_ring_free(tempi_ring_end *end, int64_t *n);
 const char *tempi_ring_unread(tempi_ring_end *end, int64_t *n);
 

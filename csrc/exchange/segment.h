@@ -27,8 +27,8 @@ typedef struct tempi_segment {
     int members;
 } tempi_segment;
 
-/* Creates the memory for so many processes; all of it is allocated, so that no later store fails. On
- * failure `memory` is NULL. */
+/* Creates the memory for so many processes; all of it is allocated, so that no later store fails.
+ * On failure `memory` is NULL. */
 tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
 /* Maps it in another process; the creator's `members` must be the same. */
 tempi_segment tempi_segment_open(const char *folder, int members, const char *name);

@@ -54,8 +54,8 @@ static int64_t gather(tempi_nest_walk *walk, int64_t most, struct iovec *out, un
     return bytes;
 }
 
-bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from,
-                            const tempi_nest_shape *to, int64_t bytes)
+bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from, const tempi_nest_shape *to,
+                            int64_t bytes)
 {
     tempi_nest_walk source, target;
     tempi_nest_begin(&source, from);

@@ -22,7 +22,7 @@ bool tempi_single_copy_works(const tempi_probe *offer);
 
 /* Reads `bytes` bytes of the nest `from` of that process into the nest `to`. False: not all of it
  * could be read; some bytes may have been stored. */
-bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from,
-                            const tempi_nest_shape *to, int64_t bytes);
+bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from, const tempi_nest_shape *to,
+                            int64_t bytes);
 
 #endif

@@ -6,6 +6,7 @@ import hashlib
 
 from table.buffers import Buffer
 from table.emit_abi import NOTICE, blob
+from table.overlay import COLLECTIVES
 from table.rows import Bounce, Row, all_rows, extension_rows, slots
 
 
@@ -42,7 +43,7 @@ def _cell(row: Row) -> str:
     if row.bounce is Bounce.REFUSED:
         return "refuses"
     if row.bounce is not Bounce.NONE:
-        return "bounces"
+        return "carries" if row.name in COLLECTIVES else "bounces"
     return "passes" if row.exported else "not entered"
 
 
@@ -72,6 +73,7 @@ def functions_page() -> str:
         "Column tempi:",
         "",
         "- acts: tempi may do the work itself.",
+        "- carries: within a node tempi may do the work itself (docs/collectives.md); else as bounces.",
         "- bounces: on an MPI library that is not CUDA-aware, device buffers go through host memory (bounce",
         "  buffers); the library does the rest.",
         "- refuses: on such a library a device buffer is an MPI error.",

@@ -107,10 +107,13 @@ def collective(row: Row) -> str:
     if row.name not in COLLECTIVES:
         return ""
     buffers = "".join(f"            {described(row, buffer)},\n" for buffer in row.buffers)
+    root = "root" if any(p.name == "root" for p in row.function.plain.parameters) else "-1"
     return (
         "    if (tempi_collective_possible()) {\n        int result;\n"
         f"        const tempi_bounce_argument buffers[] = {{\n{buffers}        }};\n"
-        f'        if (tempi_collective_carry(comm, buffers, "MPI_{row.name}", &result))\n'
+        f"        const tempi_collective call = {{TEMPI_FUNCTION_{row.name}, TEMPI_PATTERN_{COLLECTIVES[row.name]}, "
+        f'comm, {root}, "MPI_{row.name}"}};\n'
+        "        if (tempi_collective_carry(&call, buffers, &result))\n"
         "            return result;\n    }\n"
     )
 

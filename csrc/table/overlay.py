@@ -308,8 +308,23 @@ SYNCHRONISES = {
 }
 
 # Collectives that tempi carries if all processes of the communicator are on one node and run tempi
-# (shim/coll/collective.h); else they are the library's, and counted.
-COLLECTIVES = frozenset({"Alltoallw", "Neighbor_alltoallw"})
+# (shim/coll/collective.h), and which process passes blocks to which; else they are the library's, and counted.
+COLLECTIVES = {
+    "Alltoall": "ALL",
+    "Alltoallv": "ALL",
+    "Alltoallw": "ALL",
+    "Allgather": "ALL",
+    "Allgatherv": "ALL",
+    "Gather": "TO_ROOT",
+    "Gatherv": "TO_ROOT",
+    "Scatter": "FROM_ROOT",
+    "Scatterv": "FROM_ROOT",
+    "Neighbor_alltoall": "NEIGHBORS",
+    "Neighbor_alltoallv": "NEIGHBORS",
+    "Neighbor_alltoallw": "NEIGHBORS",
+    "Neighbor_allgather": "NEIGHBORS",
+    "Neighbor_allgatherv": "NEIGHBORS",
+}
 
 # Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the
 # first test (shim/p2p/packing.h). The condition's arguments are the function's own.

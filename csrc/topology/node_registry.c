@@ -32,7 +32,10 @@ enum {
     LAYOUT = 2    /* of the file: ranks with another version of tempi use another file */
 };
 
-enum { NO_VIEW = 0, OUTSIDE = -1 /* views of members in MPI_Init, and of those that do not join */ };
+enum {
+    NO_VIEW = 0,
+    OUTSIDE = -1 /* views of members in MPI_Init, and of those that do not join */
+};
 
 typedef struct shared {
     uint32_t count;

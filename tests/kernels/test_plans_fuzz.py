@@ -171,6 +171,29 @@ def test_strided_to_strided(machines: Machines, name: str) -> None:
                 assert (machine.memory.gather(written.around()) == 0xA5).all()
 
 
+def two_fields(first: int, second: int) -> Hand:
+    """Two structs of two fields of so many bytes: a box for each field."""
+    size = first + second
+    boxes = [Box(run=first, dims=((2, 16, size),)), Box(offset=8, packed=first, run=second, dims=((2, 16, size),))]
+    return Hand.of(boxes)
+
+
+#: A receive that is longer than its message, and agrees with it only in the number of bytes.
+LONGER = {
+    "runs of 4 into runs of 6": (vector(2, 12, 4), vector(4, 10, 6)),
+    "fields of 2 into fields of 4": (two_fields(2, 2), two_fields(2, 4)),
+}
+
+
+@pytest.mark.parametrize("name", LONGER)
+def test_a_longer_receive_has_no_plan_where_its_axes_differ(machines: Machines, name: str) -> None:
+    source, target = LONGER[name]
+    with machines() as machine, source.layout() as src, target.layout() as dst:
+        read = Message.on(machine, src, 1, source.offsets, source.extent)
+        written = Message.on(machine, dst, 1, target.offsets, target.extent, 0, read.n)
+        assert Planner(machine).plan_self((src, 1, read.mem), (dst, 1, written.mem), read.n) is None
+
+
 @some
 @given(receive_trees(depth=2, max_bytes=300, count=2), receive_trees(depth=2, max_bytes=300, count=2))
 def test_a_plan_from_strided_to_strided_memory_is_right(

@@ -109,10 +109,12 @@ def test_a_short_message_fills_the_first_pieces(comm: Any, receive: str) -> None
     into.pieces[2].check(np.full(len(into.pieces[2].packed), 0xA5, np.uint8))
 
 
+@pytest.mark.parametrize("places", [("host", "device"), ("device", "device:1")], ids="-".join)
 @pytest.mark.parametrize("tree", TREES, ids=["dense", "strided", "irregular"])
-def test_equal_pieces_that_the_passes_join_are_told_apart(comm: Any, tree: oracle.Tree) -> None:
+def test_equal_pieces_that_the_passes_join_are_told_apart(
+    comm: Any, tree: oracle.Tree, places: tuple[str, str]
+) -> None:
     """Two of a kind form one regular box, whatever lies between them."""
-    places = ("host", "device")
     out, into = Mixed(places, [tree] * 2).fill(comm.rank), Mixed(places, [tree] * 2)
     with out.datatype() as sent, into.datatype() as received, acted(mixed=2):
         exchange(comm, "Send", Side(out, sent), "Irecv", Side(into, received))

@@ -70,7 +70,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         subprocess.run(command, check=True, timeout=TIMEOUT)
     if not machine.emulator:
         return Built(machine, program, Path(shutil.copy(ENGINE, work)))
-    return Built(machine, program, engine_for_test(machine.name, [machine.cc]))
+    return Built(machine, program, engine_for_test(machine.name, [machine.cc], "-O0"))
 
 
 def test_arguments_arrive_whole_without_tempi(built: Built) -> None:

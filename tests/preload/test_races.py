@@ -56,7 +56,7 @@ LONG = pytest.param("1000", marks=pytest.mark.more)
 def engine(folder: Path) -> Path:
     """Of instrumented code, built for the MPI of this environment."""
     assert folder.is_dir()
-    return engine_for_test("threads", ["gcc", *FLAGS.split()], "-O1", own_toolchain().abi)
+    return engine_for_test("threads", ["gcc", *FLAGS.split()], "-O0", own_toolchain().abi)
 
 
 def races(output: str) -> list[str]:

@@ -214,7 +214,7 @@ FAULTS = (
         "csrc/transfer/bounce_buffer.c",
         "*hi = i == 0 || to > *hi ? to : *hi;",
         "*hi = i == 0 ? to : *hi;",
-        tests=("tests/mpi/test_bounce_collectives.py",),
+        tests=("tests/unit/test_bounce_buffer.py",),
     ),
     # ---- choose ------------------------------------------------------------------------------------
     Fault(
@@ -252,7 +252,7 @@ FAULTS = (
         "csrc/cuda/plan_strided.c",
         "if (s->table || (!last && s->axis.n % n != 0))",
         "if (s->table)",
-        tests=("tests/mpi/test_self.py",),
+        tests=("tests/kernels/test_plans_fuzz.py",),
     ),
     Fault(
         "cuda",
@@ -260,14 +260,14 @@ FAULTS = (
         "csrc/cuda/plan_strided.c",
         "dst->axis.p != src->axis.p && n > 1;",
         "dst->axis.p != src->axis.p && n < 1;",
-        tests=("tests/mpi/test_self.py",),
+        tests=("tests/kernels/test_plans_fuzz.py",),
     ),
     Fault(
         "cuda",
-        "the map names the box before that which begins with a chunk",
+        "the map names the box that begins behind a chunk",
         "csrc/cuda/plan_boxes.c",
-        "g == cells - 1 || to->boxes[box + 1].chunk <= g << shift",
-        "to->boxes[box + 1].chunk < g << shift",
+        "to->boxes[box + 1].chunk <= g << shift",
+        "to->boxes[box + 1].chunk <= (g + 1) << shift",
     ),
     Fault(
         "cuda",

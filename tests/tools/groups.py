@@ -66,6 +66,7 @@ RANDOM = {"TEMPI_EMULATOR_STREAMS": "random"}
 
 #: The same tests with their memory on the emulated device (tests/devices.py).
 DEVICE = EMULATED | {"MPITEST_MEMORY": "device"}
+BOUNCED = DEVICE | RANDOM | {"TEMPI_COLLECTIVES": "library"}
 FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
 ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
 
@@ -123,11 +124,12 @@ GROUPS: dict[str, Group] = {
     "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
-    # Open MPI has the collectives at 4 ranks, and takes seconds for each file.
+    "device, collectives": variation(DEVICE | RANDOM, "test_collectives.py", ranks=(2, 4)),
+    # Open MPI has the collectives at 4 ranks, and takes seconds for each file. None goes through shared memory.
     "bounce, collectives and files": Group(
-        DEVICE | RANDOM, ("test_bounce_collectives.py", "test_bounce_files.py"), (1, 2), short=ON_MPICH
+        BOUNCED, ("test_bounce_collectives.py", "test_bounce_files.py"), (1, 2), short=ON_MPICH
     ),
-    "bounce, 4 ranks of few": variation(DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(4,), short=ON_OPENMPI),
+    "bounce, 4 ranks of few": variation(BOUNCED, "test_bounce_collectives.py", ranks=(4,), short=ON_OPENMPI),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "staged,oneshot,pipelined"},

@@ -95,21 +95,15 @@ def mpi_steps(library: str, kind: str | None, more: bool = False) -> Iterator[St
             yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own)
 
 
-def parts(kind: str | None) -> Iterator[tuple[Step, list[Path]]]:
+def parts() -> Iterator[tuple[Step, list[Path]]]:
     """All but the MPI tests, with the files of each. The longest first, so that no lane is left alone with one."""
     tests = ROOT / "tests"
     files = set((tests / "preload").glob("test_*.py"))
     devices = {path for path in files if path.name.startswith("test_device")}
-    # Programs under a launcher: Open MPI's waits for half of their time.
-    launched = 0.5 if kind == "openmpi" else 1.0
-    yield Step("preload, devices", (), limit=900.0, cores=launched), sorted(devices)
-    yield Step("preload", (), limit=900.0, cores=launched), sorted(files - devices)
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
-    for name in ("cli and bench", "unit", "kernels", "emulator", "arrays"):
-        own = [path for part in name.split(" and ") for path in (tests / part).glob("test_*.py")]
-        cores = launched if name == "cli and bench" else 1.0
-        settings = emulated if name == "arrays" else {}
-        yield Step(name, (), settings=settings, limit=900.0, cores=cores), sorted(own)
+    for name in ("unit", "cli", "preload", "preload, devices", "bench", "kernels", "emulator", "arrays"):
+        own = {"preload": files - devices, "preload, devices": devices}.get(name) or (tests / name).glob("test_*.py")
+        yield Step(name, (), settings=emulated if name == "arrays" else {}, limit=900.0), sorted(own)
 
 
 NO_MPI = ("unit", "kernels", "emulator")  # run in the first environment only
@@ -119,7 +113,7 @@ def steps(library: str, kind: str | None, second: bool = False, more: bool = Fal
     """`second`: the tests with no MPI in them are run in another environment. `more`: the tests that only repeat."""
     repeats = "more or once" if second else "more"
     names = repeats.replace(" or ", "|")
-    for step, files in parts(kind):
+    for step, files in parts():
         if second and step.name in NO_MPI:
             continue
         if not more:
@@ -138,7 +132,7 @@ def one(library: str, kind: str | None, test: str, group: str, entry: str, ranks
     file, colons, name = test.partition("::")
     path = Path(file).resolve()
     arguments = pytest_of(f"{path}{colons}{name}")
-    for step, files in parts(kind):
+    for step, files in parts():
         if path in files:
             return replace(step, arguments=arguments)
     options = [
@@ -180,7 +174,9 @@ def environment_of(prefix: Path, mpi: str | None) -> Environment:
     if not any(name in version.stdout + version.stderr for name in ("Open MPI", "OpenRTE", "PRRTE")):
         return Environment(prefix, (mpirun,), {})
     prefixed = {} if mpirun == "mpirun" else {"OPAL_PREFIX": str(prefix)}
-    return Environment(prefix, (mpirun, "--oversubscribe"), as_root | prefixed)
+    # Of 1.4 seconds in which a program starts and ends, 1.2 are libfabric's, which sleeps for one of them.
+    local = {name: "^ofi" for name in ("OMPI_MCA_mtl", "OMPI_MCA_btl") if name not in os.environ}
+    return Environment(prefix, (mpirun, "--oversubscribe"), as_root | prefixed | local)
 
 
 def command_of(step: Step, environment: Environment) -> tuple[str, ...]:

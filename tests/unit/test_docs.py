@@ -23,7 +23,9 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 INCLUDE = re.compile(r'^#include "(?:([^"\n]*)/)?[^/"\n]+"', re.MULTILINE)
 FOLDER = re.compile(r"^\| `([\w/]+)` \| .* \| (.*) \|$", re.MULTILINE)
-ENGINE = {"base", "topology", "interposer", "datatype", "pack", "memory", "choose", "cuda", "transfer", "api"}
+ENGINE = {
+    *("base", "topology", "interposer", "datatype", "pack", "memory", "choose", "cuda", "exchange", "transfer", "api"),
+}
 
 
 def rooms() -> dict[str, set[str]]:

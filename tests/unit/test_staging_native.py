@@ -33,7 +33,12 @@ def build(driver: str, sanitizer: str, into: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("driver", "sanitizer"),
-    [("staging_driver", "address"), ("thread_cache_driver", "address"), ("thread_cache_driver", "thread")],
+    [
+        ("records_driver", "address"),
+        ("staging_driver", "address"),
+        ("thread_cache_driver", "address"),
+        ("thread_cache_driver", "thread"),
+    ],
 )
 def test_sanitizers_find_nothing(driver: str, sanitizer: str, tmp_path: Path) -> None:
     """Leaks are checked at program exit."""

@@ -30,7 +30,21 @@ bool tempi_edges_all(int size, tempi_edges *out)
     return true;
 }
 
-/* Neighbours of one direction; `order`: block number k of them all is block order[k] of the call. */
+bool tempi_edges_none(int size, tempi_edges *out)
+{
+    return allocate(0, size, out);
+}
+
+void tempi_edges_one(tempi_edges *edges, int size, int process)
+{
+    edges->n = 1;
+    edges->block[0] = 0;
+    for (int i = 0; i <= size; ++i)
+        edges->first[i] = i > process;
+}
+
+/* Neighbours of one direction; `order`: block number k of them all is block order[k] of the call.
+ */
 typedef struct neighbors {
     int n;
     int *ranks, *order; /* one block of memory */
@@ -126,9 +140,9 @@ static bool distributed(MPI_Comm comm, neighbors *out, neighbors *in)
         return false;
     }
     int *weights = malloc(((size_t)nin + (size_t)nout + 1) * sizeof *weights);
-    const bool good = weights && tempi_lib.Dist_graph_neighbors(comm, nin, in->ranks, weights, nout,
-                                                                out->ranks, weights + nin) ==
-                                     MPI_SUCCESS;
+    const bool good = weights &&
+                      tempi_lib.Dist_graph_neighbors(comm, nin, in->ranks, weights, nout,
+                                                     out->ranks, weights + nin) == MPI_SUCCESS;
     free(weights);
     if (!good) {
         free(out->ranks);

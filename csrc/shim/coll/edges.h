@@ -17,6 +17,10 @@ typedef struct tempi_edges {
 
 /* One block for each of so many ranks. False: out of memory. */
 bool tempi_edges_all(int size, tempi_edges *out);
+/* No block; with memory for one. */
+bool tempi_edges_none(int size, tempi_edges *out);
+/* Makes of these one block, of that process. */
+void tempi_edges_one(tempi_edges *edges, int size, int process);
 /* The blocks of a neighbourhood collective on that communicator, which must have a topology; its
  * size must be right. False: out of memory, or there is no topology: nothing was allocated. */
 bool tempi_edges_of_neighbors(MPI_Comm comm, int size, tempi_edges *out, tempi_edges *in);

@@ -38,6 +38,8 @@ static void release(tempi_node_comm *node)
 {
     tempi_segment_close(&node->segment);
     tempi_edges_free(&node->all);
+    tempi_edges_free(&node->none);
+    tempi_edges_free(&node->one);
     tempi_edges_free(&node->out);
     tempi_edges_free(&node->in);
     free(node->to);
@@ -144,24 +146,23 @@ static bool map(MPI_Comm comm, tempi_node_comm *node, bool ready)
     return rc == MPI_SUCCESS && all;
 }
 
-static bool set_up(MPI_Comm comm, tempi_node_comm *node)
+bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node)
 {
-    const bool ready = tempi_edges_all(node->size, &node->all) && take_ends(node);
-    if (node->size == 1)
-        return ready;
-    if (!tempi_peer_agree(comm, node->size))
-        return false;
-    if (!map(comm, node, ready)) {
-        tempi_segment_close(&node->segment);
-        tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
-        if (node->rank == 0)
-            TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its collectives are "
-                            "left to the library (is %s full?)",
-                            node->size, TEMPI_SEGMENT_FOLDER);
-        return false;
+    if (node->to || node->size == 1)
+        return true;
+    const bool ready = node->ready && take_ends(node);
+    if (map(comm, node, ready)) {
+        connect(node);
+        return true;
     }
-    connect(node);
-    return true;
+    node->together = false;
+    tempi_segment_close(&node->segment);
+    tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
+    if (node->rank == 0)
+        TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its collectives are left "
+                        "to the library (is %s full?)",
+                        node->size, TEMPI_SEGMENT_FOLDER);
+    return false;
 }
 
 static tempi_node_comm *make(MPI_Comm comm)
@@ -173,7 +174,10 @@ static tempi_node_comm *make(MPI_Comm comm)
     if (tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter &&
         tempi_lib.Comm_size(comm, &node->size) == MPI_SUCCESS &&
         tempi_lib.Comm_rank(comm, &node->rank) == MPI_SUCCESS)
-        node->carries = set_up(comm, node);
+        node->together = node->size == 1 || tempi_peer_agree(comm, node->size);
+    node->ready = tempi_edges_all(node->size, &node->all) &&
+                  tempi_edges_none(node->size, &node->none) &&
+                  tempi_edges_none(node->size, &node->one);
     if (tempi_lib.Comm_set_attr(comm, key(), node) != MPI_SUCCESS) {
         release(node);
         return NULL;
@@ -191,5 +195,5 @@ tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
     if (tempi_lib.Comm_get_attr(comm, key(), &value, &found) != MPI_SUCCESS)
         return NULL;
     tempi_node_comm *node = found ? value : make(comm);
-    return node && node->carries ? node : NULL;
+    return node && node->together && node->ready ? node : NULL;
 }

@@ -36,9 +36,9 @@ static struct {
     int size;
     bool one_node;
     tempi_node_registry *registry;
-    tempi_job job;  /* by which this process registered before MPI_Init */
-    int registered; /* its rank there */
-    bool acting;    /* tempi may carry collectives in this process */
+    tempi_job job;            /* by which this process registered before MPI_Init */
+    int registered;           /* its rank there */
+    bool acting;              /* tempi may carry collectives in this process */
     tempi_locality *locality; /* between the ranks on this node, in the order of world_rank() */
     bool by_session;
 #ifdef TEMPI_ACTS_IN_Session_init

@@ -12,8 +12,8 @@
 #include "impl_prototypes.h"
 #include "shim/abi.h"
 
-/* Before MPI_Init: registers this process by the launcher's variables, so that all ranks of the node
- * that run tempi know each other afterwards (tempi_peer_agree). */
+/* Before MPI_Init: registers this process by the launcher's variables, so that all ranks of the
+ * node that run tempi know each other afterwards (tempi_peer_agree). */
 void tempi_peer_register(void);
 /* After the first of MPI_Init and MPI_Session_init. If both are used, the first one defines the
  * world that processes are identified by. `acting`: false if tempi is off in this process. */

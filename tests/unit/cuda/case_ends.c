@@ -182,6 +182,43 @@ void case_every_call_may_fail_once(const char *library)
     strike_scene();
 }
 
+static tempi_op simple_op(const tempi_layout *layout)
+{
+    char *mem = driver->alloc(FAKE_DEVICE, 0, 10000),
+         *out = driver->alloc(FAKE_PINNED, 0, layout->size);
+    memset(mem, 1, 10000);
+    return (tempi_op){.layout = layout,
+                      .count = 1,
+                      .mem = mem,
+                      .packed = out,
+                      .n = layout->size,
+                      .direction = TEMPI_PACK,
+                      .method = TEMPI_METHOD_ONE_SHOT};
+}
+
+/* Its packed bytes are on their way into a buffer of the pool when the kernel cannot be launched.
+ */
+void case_a_batch_that_fails_twice_has_nothing_under_way(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    tempi_op op = simple_op(layout);
+    op.direction = TEMPI_UNPACK;
+    op.method = TEMPI_METHOD_STAGED;
+    tempi_log_level = -1;
+    driver->progress = 0;
+    driver->fail_call = "cuLaunchKernel";
+    driver->fail_with = 2;
+    const int copies = driver->copies;
+    CHECK(tempi_pack_run(&op, 1) != TEMPI_OK && stat_value("cuda_repeated") == 1);
+    CHECK(driver->copies - copies >= 2 && driver->pending == 0);
+    CHECK(tempi_cuda_pool_used() == 0);
+    driver->fail_call = NULL;
+    tempi_cuda_stop();
+    CHECK(driver->live == 0);
+    tempi_layout_release(layout);
+}
+
 void case_scarce_memory_means_smaller_pieces(const char *library)
 {
     driver_begin(library);
@@ -243,20 +280,6 @@ void case_tables_stay_as_long_as_their_layouts(const char *library)
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
-
-static tempi_op simple_op(const tempi_layout *layout)
-{
-    char *mem = driver->alloc(FAKE_DEVICE, 0, 10000),
-         *out = driver->alloc(FAKE_PINNED, 0, layout->size);
-    memset(mem, 1, 10000);
-    return (tempi_op){.layout = layout,
-                      .count = 1,
-                      .mem = mem,
-                      .packed = out,
-                      .n = layout->size,
-                      .direction = TEMPI_PACK,
-                      .method = TEMPI_METHOD_ONE_SHOT};
-}
 
 void case_a_lost_device_ends_the_gpu_path(const char *library)
 {

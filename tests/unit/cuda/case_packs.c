@@ -291,7 +291,7 @@ static const tempi_layout *shared_layout;
 static void *submit_many(void *number)
 {
     const int own = (int)(intptr_t)number;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 30; round++) {
         message messages[3];
         tempi_ticket tickets[3];
         for (int i = 0; i < 3; i++) {

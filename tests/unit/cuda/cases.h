@@ -22,6 +22,7 @@
     X(copies_reach_every_kind)                        \
     X(copies_come_after_both_devices_streams)         \
     X(every_call_may_fail_once)                       \
+    X(a_batch_that_fails_twice_has_nothing_under_way) \
     X(a_lost_device_ends_the_gpu_path)                \
     X(a_driver_that_is_gone_is_silent)                \
     X(a_forked_child_leaves_the_driver_alone)         \

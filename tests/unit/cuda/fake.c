@@ -69,6 +69,8 @@ static int enter(const char *name, int needs_context)
             fake.lost = fake.fail_with;
         return fake.fail_with;
     }
+    if (fake.fail_call && strcmp(name, fake.fail_call) == 0)
+        return fake.fail_with;
     if (!initialized && strcmp(name, "cuInit") != 0)
         return NOT_INITIALIZED;
     return needs_context && stack[depth] == 0 ? BAD_CONTEXT : OK;
@@ -174,6 +176,7 @@ static operation *append(stream *s)
     }
     operation *o = &s->ops[s->tail++];
     memset(o, 0, sizeof *o);
+    ++fake.pending;
     return o;
 }
 
@@ -192,6 +195,7 @@ static void run_one(stream *s)
         fake.kernel(o.params);
     free(o.owned);
     ++s->head;
+    --fake.pending;
 }
 
 static void run_until(stream *s, long end)

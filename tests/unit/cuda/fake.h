@@ -12,13 +12,15 @@ typedef struct fake_control {
     int progress; /* operations that run at a query of an unfinished event */
     int fail_at;  /* the n-th call from now returns fail_with, once; 0: none */
     int fail_with;
-    int lost;     /* result of all calls; 0: they work */
-    int calls;    /* so far */
-    int64_t room; /* bytes that can still be allocated */
-    int live;     /* allocations, streams, events, modules and contexts not released */
-    int queries;  /* of pointers */
+    const char *fail_call; /* every call of this name returns fail_with; NULL: none */
+    int lost;              /* result of all calls; 0: they work */
+    int calls;             /* so far */
+    int64_t room;          /* bytes that can still be allocated */
+    int live;              /* allocations, streams, events, modules and contexts not released */
+    int queries;           /* of pointers */
     int launches;
     int copies;
+    int pending;        /* operations of all streams that have not run */
     char last_call[40]; /* that returned fail_with */
     void (*kernel)(uint64_t *params);
     /* For the test program: these never fail and are not counted. */

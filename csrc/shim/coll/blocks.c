@@ -1,0 +1,245 @@
+#include "shim/coll/blocks.h"
+#include "base/config.h"
+#include "shim/comm/comm_stream.h"
+#include "shim/impl.h"
+#include "transfer/staging.h"
+
+#include <stdlib.h>
+
+struct tempi_staged_block {
+    bool carried;          /* by tempi: `message` owns the buffer */
+    tempi_message message; /* else the library packs */
+    void *packed;
+    void *mem;
+    int64_t bytes;
+    MPI_Count count;
+    MPI_Datatype type;
+};
+
+/* ---- entries of the buffer ------------------------------------------------------------------- */
+
+typedef struct entry {
+    int64_t count;
+    MPI_Datatype type;
+    int64_t displacement; /* bytes, or elements */
+    bool in_bytes;
+} entry;
+
+static int64_t number(tempi_numbers numbers, int64_t i)
+{
+    return numbers.wide ? ((const int64_t *)numbers.of)[i] : ((const int *)numbers.of)[i];
+}
+
+/* Without displacements, entries of one count follow each other. */
+static entry entry_of(const tempi_bounce_argument *buffer, int i)
+{
+    entry out = {.count = buffer->counts.of ? number(buffer->counts, i) : buffer->count,
+                 .type = buffer->types ? buffer->types[i] : buffer->type,
+                 .in_bytes = buffer->in_bytes};
+    if (buffer->displacements.of)
+        out.displacement = number(buffer->displacements, i);
+    else if (buffer->times != TEMPI_ONCE)
+        out.displacement = i * out.count;
+    return out;
+}
+
+static int entry_number(const tempi_blocks *blocks, int k)
+{
+    return blocks->entry >= 0 ? blocks->entry : blocks->edges->block[k];
+}
+
+static bool lacks_arrays(const tempi_bounce_argument *buffer, bool many)
+{
+    return many && buffer->times != TEMPI_ONCE &&
+           ((buffer->types == NULL && buffer->in_bytes) ||
+            (buffer->displacements.of == NULL) != (buffer->counts.of == NULL));
+}
+
+/* In place, the arguments of what stays are ignored: the root's of a rooted call may be anything.
+ */
+static bool stays(const tempi_blocks *blocks, int k)
+{
+    const tempi_edges *edges = blocks->edges;
+    return blocks->kept >= 0 && k >= edges->first[blocks->kept] &&
+           k < edges->first[blocks->kept + 1];
+}
+
+bool tempi_blocks_refusable(const tempi_blocks *blocks)
+{
+    if (lacks_arrays(blocks->buffer, blocks->edges->n > 0))
+        return true;
+    for (int k = 0; k < blocks->edges->n; ++k) {
+        if (stays(blocks, k))
+            continue;
+        const entry e = entry_of(blocks->buffer, entry_number(blocks, k));
+        if (e.count < 0 || (e.count > 0 && e.type == MPI_DATATYPE_NULL))
+            return true;
+    }
+    return false;
+}
+
+bool tempi_blocks_derived(const tempi_blocks *blocks)
+{
+    int64_t size;
+    for (int k = 0; k < blocks->edges->n; ++k) {
+        if (stays(blocks, k))
+            continue;
+        const MPI_Datatype type = entry_of(blocks->buffer, entry_number(blocks, k)).type;
+        if (!tempi_type_named(type) && tempi_type_derived(type, &size))
+            return true;
+        if (!blocks->buffer->types)
+            break; /* all have the same */
+    }
+    return false;
+}
+
+/* ---- staging buffers ------------------------------------------------------------------------- */
+
+static bool packs(const tempi_blocks *blocks)
+{
+    return blocks->operation == TEMPI_OP_SEND;
+}
+
+static int out_of_memory(MPI_Comm comm)
+{
+    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
+    return MPI_ERR_NO_MEM;
+}
+
+static int library_pack(MPI_Comm comm, const tempi_staged_block *s)
+{
+    MPI_Count position = 0;
+    return tempi_fwd_Pack(&tempi_lib, s->mem, s->count, s->type, s->packed, s->bytes, &position,
+                          comm);
+}
+
+static int library_unpack(MPI_Comm comm, const tempi_staged_block *s)
+{
+    MPI_Count position = 0;
+    return tempi_fwd_Unpack(&tempi_lib, s->packed, s->bytes, &position, s->mem, s->count, s->type,
+                            comm);
+}
+
+/* The library judges the type: an error is raised before anything is sent. */
+static int stage_by_library(const tempi_blocks *blocks, tempi_staged_block *s, tempi_op *op)
+{
+    int size = 0;
+    const int rc = tempi_lib.Type_size(s->type, &size);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    MPI_Count bytes = size;
+    if (size == MPI_UNDEFINED && tempi_lib.Type_size_x(s->type, &bytes) != MPI_SUCCESS)
+        return MPI_ERR_TYPE;
+    s->bytes = bytes * s->count;
+    if (s->bytes == 0) /* MPICH 4.0 divides by it */
+        return MPI_SUCCESS;
+    if (!(s->packed = tempi_stage_get_beyond(s->bytes)))
+        return out_of_memory(blocks->comm);
+    op->mem = s->packed;
+    op->n = s->bytes;
+    return packs(blocks) ? library_pack(blocks->comm, s) : MPI_SUCCESS;
+}
+
+static int stage(tempi_blocks *blocks, const entry *e, char *mem, tempi_op *op)
+{
+    if (!blocks->staged)
+        blocks->staged = calloc((size_t)blocks->edges->n, sizeof *blocks->staged);
+    if (!blocks->staged)
+        return out_of_memory(blocks->comm);
+    tempi_staged_block *s = &blocks->staged[blocks->nstaged];
+    *s = (tempi_staged_block){.mem = mem, .count = e->count, .type = e->type};
+    s->carried = tempi_message_force(mem, e->count, e->type, blocks->operation, &s->message);
+    if (s->carried && !s->message.op.packed) { /* contiguous host memory */
+        *op = s->message.op;
+        return MPI_SUCCESS;
+    }
+    ++blocks->nstaged;
+    if (!s->carried)
+        return stage_by_library(blocks, s, op);
+    s->message.wire = MPI_PACKED; /* shared memory needs no gap */
+    s->message.op.stream = tempi_stream_of(blocks->comm);
+    s->packed = s->message.op.packed;
+    op->mem = s->packed;
+    op->n = s->message.op.n;
+    if (!packs(blocks) || tempi_message_pack(&s->message, blocks->call) == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    return tempi_message_failed(blocks->comm);
+}
+
+/* ---- all blocks ------------------------------------------------------------------------------ */
+
+static int64_t extent_of(const tempi_type *type, MPI_Datatype handle)
+{
+    MPI_Aint lb, extent = 0;
+    if (type)
+        return type->layout->extent;
+    (void)tempi_lib.Type_get_extent(handle, &lb, &extent);
+    return extent;
+}
+
+/* No object lies in the first page: the address is NULL, passed by mistake. */
+static bool plausible(const char *mem, const tempi_layout *layout)
+{
+    return (uintptr_t)mem + (uintptr_t)layout->true_lb >= 4096;
+}
+
+static int describe(tempi_blocks *blocks, int k, tempi_op *op)
+{
+    const entry e = entry_of(blocks->buffer, entry_number(blocks, k));
+    if (e.count <= 0)
+        return MPI_SUCCESS;
+    const tempi_type *type = tempi_type_any(e.type);
+    char *const mem = (char *)(uintptr_t)blocks->buffer->address +
+                      (e.displacement == 0 || e.in_bytes
+                           ? e.displacement
+                           : e.displacement * extent_of(type, e.type));
+    if (tempi_memory_mixed || tempi_config.check || !type || !plausible(mem, type->layout) ||
+        __builtin_mul_overflow(e.count, type->size, &op->n))
+        return stage(blocks, &e, mem, op);
+    op->layout = type->layout;
+    op->count = e.count;
+    op->mem = mem;
+    return MPI_SUCCESS;
+}
+
+int tempi_blocks_describe(tempi_blocks *blocks)
+{
+    const tempi_edges *edges = blocks->edges;
+    for (int k = 0; k < edges->n; ++k) {
+        tempi_op *op = &blocks->ops[k];
+        *op = (tempi_op){.direction = tempi_direction_of(blocks->operation),
+                         .method = TEMPI_METHOD_HOST};
+        if (stays(blocks, k))
+            continue;
+        const int rc = describe(blocks, k, op);
+        if (rc != MPI_SUCCESS)
+            return rc;
+        blocks->bytes += op->n;
+    }
+    return MPI_SUCCESS;
+}
+
+int tempi_blocks_unpack(const tempi_blocks *blocks)
+{
+    int result = MPI_SUCCESS;
+    for (int i = 0; i < blocks->nstaged; ++i) {
+        const tempi_staged_block *s = &blocks->staged[i];
+        int rc = MPI_SUCCESS;
+        if (!s->carried)
+            rc = s->bytes > 0 ? library_unpack(blocks->comm, s) : MPI_SUCCESS;
+        else if (tempi_message_unpack(&s->message, s->message.op.n, blocks->call) != MPI_SUCCESS)
+            rc = tempi_message_failed(blocks->comm);
+        result = result == MPI_SUCCESS ? rc : result;
+    }
+    return result;
+}
+
+void tempi_blocks_close(tempi_blocks *blocks)
+{
+    for (int i = 0; i < blocks->nstaged; ++i)
+        if (blocks->staged[i].carried)
+            tempi_message_drop(&blocks->staged[i].message);
+        else if (blocks->staged[i].packed)
+            tempi_stage_put(blocks->staged[i].packed);
+    free(blocks->staged);
+}

@@ -1,0 +1,40 @@
+/* The blocks of one side of a collective call as operations: packed from the program's memory
+ * directly or, in the memory of a device and for types that tempi cannot decode, through a staging
+ * buffer. */
+#ifndef TEMPI_SHIM_BLOCKS_H
+#define TEMPI_SHIM_BLOCKS_H
+
+#include "shim/bounce/bounce.h"
+#include "shim/coll/edges.h"
+#include "shim/p2p/message.h"
+
+/* Packed bytes of a block in a staging buffer. */
+typedef struct tempi_staged_block tempi_staged_block;
+
+typedef struct tempi_blocks {
+    MPI_Comm comm;
+    const char *call; /* name of the MPI function */
+    const tempi_bounce_argument *buffer;
+    int entry; /* of the buffer, for every block; -1: each block has its own */
+    const tempi_edges *edges;
+    tempi_operation operation; /* TEMPI_OP_SEND or _RECV */
+    int kept;                  /* a process whose blocks are not moved: this one, in place; or -1 */
+    tempi_op *ops;             /* by the order of the edges */
+    int64_t bytes;             /* in all of them */
+    tempi_staged_block *staged; /* NULL until one is needed */
+    int nstaged;
+} tempi_blocks;
+
+/* Whether the library has to refuse an argument: no process has called it then. */
+bool tempi_blocks_refusable(const tempi_blocks *blocks);
+/* Whether one of the types is derived. */
+bool tempi_blocks_derived(const tempi_blocks *blocks);
+/* Fills `ops`, and packs what goes through staging buffers. Returns MPI_SUCCESS or an error that
+ * was raised. */
+int tempi_blocks_describe(tempi_blocks *blocks);
+/* Unpacks received bytes from staging buffers; returns the same. */
+int tempi_blocks_unpack(const tempi_blocks *blocks);
+/* Frees the staging buffers. */
+void tempi_blocks_close(tempi_blocks *blocks);
+
+#endif

@@ -1,0 +1,507 @@
+"""MPI_Alltoallw and MPI_Neighbor_alltoallw through shared memory, against the type map: random types on both sides.
+
+Every rank knows what all ranks send, because the datatypes and the bytes follow from a seed; so each computes what it
+must receive by the oracle, without a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import oracle
+from devices import DeviceMemory
+from world import MPI, acted, disabled_if, needs_host_memory, outcome, placement, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+NAMED = [oracle.Named(name) for name in ("BYTE", "SHORT", "INT", "DOUBLE")]
+GUARD = 64
+POISON = 0xA5
+
+
+# -- random datatypes -------------------------------------------------------------------------------
+
+
+def tree_of(rng: np.random.Generator) -> oracle.Tree:
+    base = NAMED[rng.integers(len(NAMED))]
+    n, block, gap = (int(rng.integers(low, high)) for low, high in ((1, 24), (1, 7), (0, 6)))
+    places = [int(i) for i in rng.permutation(n) * (block + gap)]
+    match int(rng.integers(8)):
+        case 0:
+            return oracle.Vector(n, block, block + gap, base)
+        case 1:
+            return oracle.Contiguous(n * block, base)
+        case 2:
+            return oracle.IndexedBlock(block, tuple(places), base)
+        case 3:
+            return oracle.Hvector(3, 1, 900 * 8, oracle.Vector(n, block, block + gap, base))
+        case 4:
+            return oracle.Subarray((n + 3, block + 2), (n, block), (1, 1), base)
+        case 5:
+            return oracle.Vector(40 * n, block, block + gap, base)
+        case 6:
+            inner = oracle.Vector(2, 1, 2, base)
+            return oracle.Struct((block, 1, n), (0, 512, 1024), (base, inner, NAMED[0]))
+        case _:
+            return oracle.Hvector(n, 1, -64 * 8, oracle.Contiguous(block, base))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What goes from one rank to another: bytes that follow from `seed`, and the types of both sides."""
+
+    sent: tuple[oracle.Tree, int]
+    received: tuple[oracle.Tree, int]
+    seed: int
+
+
+def block_of(rng: np.random.Generator) -> Block:
+    tree, count = tree_of(rng), int(rng.integers(0, 4))
+    if rng.integers(10) == 0:
+        count *= 1 + 30000 // (1 + len(oracle.element_offsets(tree, 1)))
+    size = len(oracle.element_offsets(tree, count))
+    other: tuple[oracle.Tree, int] = (tree, count)
+    match int(rng.integers(4)):
+        case 0:
+            other = (NAMED[0], size)
+        case 1 if size:
+            other = (oracle.Vector(size, 1, 2, NAMED[0]), 1)
+        case 2 if count:
+            other = (oracle.Contiguous(count, tree), 1)
+    if rng.integers(2):
+        return Block((tree, count), other, int(rng.integers(1 << 30)))
+    return Block(other, (tree, count), int(rng.integers(1 << 30)))
+
+
+# -- buffers of a call ------------------------------------------------------------------------------
+
+
+class Side:
+    """One buffer with a place for each block, with guards between them; on a device in a run that says so."""
+
+    def __init__(self, blocks: Sequence[tuple[oracle.Tree, int]]) -> None:
+        self.blocks, self.origins, at = list(blocks), [], GUARD
+        for tree, count in blocks:
+            low, high = oracle.span(tree, count)
+            self.origins.append(at - min(low, 0))
+            at += max(high, 0) - min(low, 0) + GUARD
+        self.memory = np.full(at, POISON, np.uint8)
+        self.device = DeviceMemory(at) if placement.device else None
+        self.types = [oracle.as_mpi(tree, MPI).Commit() for tree, _ in blocks]
+
+    def put(self, packed: Sequence[Any], memory: Any = None) -> None:
+        """The packed bytes of each block; None: it stays as it is."""
+        target = self.memory if memory is None else memory
+        for (tree, count), origin, own in zip(self.blocks, self.origins, packed, strict=True):
+            if own is not None:
+                oracle.unpack(tree, count, own, target, origin)
+        if self.device and memory is None:
+            self.device.write(self.memory)
+
+    def size(self, i: int) -> int:
+        return len(oracle.element_offsets(*self.blocks[i]))
+
+    @property
+    def message(self) -> list[Any]:
+        buffer = self.device.at(0) if self.device else self.memory
+        return [buffer, [count for _, count in self.blocks], self.origins, self.types]
+
+    def check(self, expected: Sequence[Any]) -> None:
+        wanted = np.full_like(self.memory, POISON)
+        self.put(expected, wanted)
+        np.testing.assert_array_equal(self.device.read() if self.device else self.memory, wanted)
+
+    def free(self) -> None:
+        for datatype in self.types:
+            datatype.Free()
+
+
+def bytes_of(seed: int, n: int) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, n, np.uint8)
+
+
+def exchange(call: Callable[..., None], out: Sequence[Block | None], into: Sequence[Block | None]) -> None:
+    """`out` and `into`: the blocks in the order of the call's arguments; None: MPI_PROC_NULL."""
+    nothing = (NAMED[0], 3)
+    sent = Side([block.sent if block else nothing for block in out])
+    received = Side([block.received if block else nothing for block in into])
+    sent.put([bytes_of(b.seed, sent.size(i)) if b else None for i, b in enumerate(out)])
+    received.put([None] * len(received.blocks))
+    call(sent.message, received.message)
+    received.check([bytes_of(b.seed, received.size(i)) if b else None for i, b in enumerate(into)])
+    sent.free()
+    received.free()
+
+
+def blocks_between(seed: int, size: int) -> list[list[Block]]:
+    rng = np.random.default_rng([seed, size])
+    return [[block_of(rng) for _ in range(size)] for _ in range(size)]
+
+
+# -- the calls --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_alltoallw_delivers_each_block_by_the_types_of_both_sides(comm: Any, seed: int) -> None:
+    blocks = blocks_between(seed, comm.size)
+    with acted(collectives=1, refused_shared_memory=0):
+        exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
+
+
+def edges_of(seed: int, size: int) -> list[list[int]]:
+    """For each rank, where it sends to: itself, others, some of them several times, or nobody."""
+    rng = np.random.default_rng([seed, size, 1])
+    return [[int(i) for i in rng.integers(size, size=rng.integers(0, 2 * size + 2))] for _ in range(size)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_graph_delivers_repeated_edges_in_their_order(comm: Any, seed: int) -> None:
+    rng = np.random.default_rng([seed, comm.size, 2])
+    targets = edges_of(seed, comm.size)
+    blocks = [[block_of(rng) for _ in row] for row in targets]
+    into = [(source, k) for source, row in enumerate(targets) for k, to in enumerate(row) if to == comm.rank]
+    # Sources in an order of their own, but the edges of one source in theirs.
+    order = np.random.default_rng([seed, comm.rank]).permutation(comm.size)
+    into.sort(key=lambda edge: (int(order[edge[0]]), edge[1]))
+    graph = comm.Create_dist_graph_adjacent([source for source, _ in into], targets[comm.rank])
+    with acted(collectives=1):
+        exchange(graph.Neighbor_alltoallw, blocks[comm.rank], [blocks[source][k] for source, k in into])
+    graph.Free()
+
+
+DIMS = [[0], [1, 0], [0, 1], [0, 0], [1, 1, 0]]
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("dims", DIMS, ids=str)
+def test_a_grid_delivers_what_comes_from_the_opposite_direction(comm: Any, dims: list[int], periodic: bool) -> None:
+    made = MPI.Compute_dims(comm.size, list(dims))
+    cart = comm.Create_cart(made, [periodic] * len(made))
+    rng = np.random.default_rng([comm.size, len(made), periodic])
+    directions = 2 * len(made)
+    blocks = [[block_of(rng) for _ in range(directions)] for _ in range(comm.size)]
+    near = [rank for d in range(len(made)) for rank in cart.Shift(d, 1)]
+    out = [blocks[cart.rank][e] if near[e] >= 0 else None for e in range(directions)]
+    into = [blocks[near[e]][e ^ 1] if near[e] >= 0 else None for e in range(directions)]
+    with acted(collectives=3):
+        for _ in range(3):
+            exchange(cart.Neighbor_alltoallw, out, into)
+    cart.Free()
+
+
+def test_a_graph_of_the_first_kind(comm: Any) -> None:
+    size, rank = comm.size, comm.rank
+    near = [[(r + 1) % size, (r - 1) % size, r] for r in range(size)]
+    index, edges = list(np.cumsum([len(row) for row in near])), [to for row in near for to in row]
+    graph = comm.Create_graph(index, edges)
+    rng = np.random.default_rng(size)
+    blocks = [[block_of(rng) for _ in row] for row in near]
+    into = []
+    for i, source in enumerate(near[rank]):
+        times = near[rank][: i + 1].count(source)
+        places = [k for k, to in enumerate(near[source]) if to == rank]
+        into.append(blocks[source][places[times - 1]])
+    with acted(collectives=1):
+        exchange(graph.Neighbor_alltoallw, blocks[rank], into)
+    graph.Free()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_place(comm: Any, seed: int) -> None:
+    rng = np.random.default_rng([seed, comm.size, 3])
+    size, rank = comm.size, comm.rank
+    shapes = {(i, j): (tree_of(rng), int(rng.integers(0, 300))) for i in range(size) for j in range(i, size)}
+    side = Side([shapes[min(rank, i), max(rank, i)] for i in range(size)])
+    side.put([bytes_of(100 * rank + i, side.size(i)) for i in range(size)])
+    with acted(collectives=1):
+        comm.Alltoallw(MPI.IN_PLACE, side.message)
+    side.check([bytes_of(100 * i + rank, side.size(i)) for i in range(size)])
+    side.free()
+
+
+# -- one type for all blocks ------------------------------------------------------------------------
+
+
+class Row:
+    """A buffer of elements of one type: a tree, or `unit` bytes each."""
+
+    def __init__(self, tree: oracle.Tree | None, unit: int, elements: int) -> None:
+        self.plain, self.unit = tree is None, unit
+        self.tree = tree or oracle.Contiguous(unit, NAMED[0])
+        low, high = oracle.span(self.tree, elements)
+        self.extent = self.tree.type_map.extent
+        self.origin = GUARD - min(low, 0)
+        self.memory = np.full(self.origin + max(high, 0) + GUARD, POISON, np.uint8)
+        self.wanted = self.memory.copy()
+        self.type = MPI.BYTE if self.plain else oracle.as_mpi(self.tree, MPI).Commit()
+        self.factor = unit if self.plain else 1
+
+    def put(self, at: int, packed: Any, memory: Any = None) -> None:
+        where = self.origin + at * self.extent
+        oracle.unpack(self.tree, len(packed) // self.unit, packed, self.memory if memory is None else memory, where)
+
+    def expect(self, at: int, packed: Any) -> None:
+        self.put(at, packed, self.wanted)
+
+    def all(self, count: int) -> list[Any]:
+        return [self.memory[self.origin :], count * self.factor, self.type]
+
+    def each(self, counts: Sequence[int], places: Sequence[int], varied: bool) -> list[Any]:
+        if not varied:
+            return self.all(counts[0])
+        scaled = [[self.factor * int(i) for i in row] for row in (counts, places)]
+        return [self.memory[self.origin :], *scaled, self.type]
+
+    def check(self) -> None:
+        np.testing.assert_array_equal(self.memory, self.wanted)
+        if not self.plain:
+            self.type.Free()
+
+
+SLOT = 4  # elements between two blocks: more than any has
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Who passes what to whom: counts[i][j] elements from rank i to rank j, bytes by (i, j) or by i alone."""
+
+    counts: Any
+    unit: int
+    personal: bool
+
+    def data(self, source: int, to: int) -> Any:
+        return bytes_of(source * 64 + self.personal * to, self.unit * int(self.counts[source][to]))
+
+
+def places_of(counts: Sequence[int], varied: bool) -> list[int]:
+    return [SLOT * i if varied else int(counts[0]) * i for i in range(len(counts))]
+
+
+def shape_of(name: str, size: int, seed: int, unit: int) -> Shape:
+    rng = np.random.default_rng([seed, size, len(name)])
+    counts = rng.integers(0, SLOT, (size, size)) if name.endswith("v") else np.full((size, size), 3)
+    counts = np.maximum(counts, counts.T)
+    personal = ("all" in name and "gather" not in name) or "Scatter" in name
+    if not personal:
+        counts[:] = counts[:, :1]
+    return Shape(counts, unit, personal)
+
+
+def filled(row: Row, blocks: Sequence[Any], places: Sequence[int]) -> Row:
+    for at, packed in zip(places, blocks, strict=True):
+        row.put(at, packed)
+    row.wanted[:] = row.memory
+    return row
+
+
+PERSONAL = ["Alltoallv", "Alltoall"]
+TO_ALL = ["Allgatherv", "Allgather"]
+ROOTED = ["Gatherv", "Gather", "Scatterv", "Scatter"]
+
+
+def run(comm: Any, name: str, shape: Shape, tree: oracle.Tree | None, root: int, in_place: bool) -> None:
+    size, rank, varied = comm.size, comm.rank, name.endswith("v")
+    row = [int(n) for n in shape.counts[rank]]
+    column = [int(n) for n in shape.counts[:, rank]]
+    slots = SLOT * size
+    if name in PERSONAL:
+        out_at, in_at = places_of(row, varied), places_of(column, varied)
+        given = [shape.data(rank, j) for j in range(size)]
+        expected = [shape.data(i, rank) for i in range(size)]
+    else:
+        out_at, in_at = [0], places_of(column, varied)
+        given = [shape.data(rank, rank)]
+        expected = [shape.data(i, rank) for i in range(size)]
+    into = Row(tree, shape.unit, slots)
+    if in_place:
+        own = given if name in PERSONAL else [given[0] if i == rank else given[0][:0] for i in range(size)]
+        filled(into, own, in_at)
+    out = filled(Row(tree, shape.unit, slots), given, out_at)
+    for at, packed in zip(in_at, expected, strict=True):
+        into.expect(at, packed)
+    receive = into.each(column, in_at, varied)
+    send: Any = MPI.IN_PLACE if in_place else out.each(row, out_at, varied) if name in PERSONAL else out.all(row[0])
+    if name in ROOTED:
+        rank_is_root = rank == root
+        if not rank_is_root:
+            into.wanted[:] = into.memory
+        getattr(comm, name)(
+            send if rank_is_root or not in_place else out.all(row[0]), receive if rank_is_root else None, root
+        )
+    else:
+        getattr(comm, name)(send, receive)
+    out.check()
+    into.check()
+
+
+def derived_on(rank: int, seed: int, tree: oracle.Tree) -> oracle.Tree | None:
+    """Rank 0 has the tree; the others bytes, or the tree as well."""
+    return tree if rank == 0 or (seed + rank) % 2 else None
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, "Gatherv", "Gather"])
+def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, seed: int, in_place: bool) -> None:
+    needs_host_memory()
+    rng = np.random.default_rng([seed, len(name)])
+    tree = tree_of(rng)
+    unit = len(oracle.element_offsets(tree, 1))
+    own = comm.Dup()
+    shape = shape_of(name, comm.size, seed, unit)
+    with acted(collectives=3):
+        for turn in range(3):
+            run(own, name, shape, derived_on(comm.rank, seed, tree), (seed + turn) % comm.size, in_place)
+    own.Free()
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("varied", [False, True])
+def test_a_root_scatters_by_its_own_type(comm: Any, varied: bool, seed: int, in_place: bool) -> None:
+    needs_host_memory()
+    name, size, root = "Scatterv" if varied else "Scatter", comm.size, seed % comm.size
+    tree = tree_of(np.random.default_rng([seed, 17]))
+    unit = len(oracle.element_offsets(tree, 1))
+    shape, own = shape_of(name, size, seed, unit), comm.Dup()
+    counts = [int(n) for n in shape.counts[root]]
+    places = places_of(counts, varied)
+    out = filled(Row(tree, unit, SLOT * size), [shape.data(root, j) for j in range(size)], places)
+    into = Row(None, unit, SLOT)
+    if not (in_place and comm.rank == root):
+        into.expect(0, shape.data(root, comm.rank))
+    receive: Any = MPI.IN_PLACE if in_place and comm.rank == root else into.all(counts[comm.rank])
+    with acted(collectives=1):
+        getattr(own, name)(out.each(counts, places, varied) if comm.rank == root else None, receive, root)
+    out.check()
+    into.check()
+    own.Free()
+
+
+@pytest.mark.parametrize(
+    "name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Neighbor_allgatherv"]
+)
+def test_neighbours_with_one_type(comm: Any, name: str) -> None:
+    """A periodic ring: its two neighbours are one process on two ranks, and the process itself on one."""
+    needs_host_memory()
+    tree = oracle.Vector(5, 2, 3, NAMED[2])
+    unit, varied, personal = 40, name.endswith("v"), "alltoall" in name
+    cart = comm.Create_cart([comm.size], [True])
+    near = list(cart.Shift(0, 1))
+    here = tree if cart.rank == 0 else None
+    places = places_of([2, 2], varied)
+    given = [bytes_of(cart.rank * 8 + personal * e, 2 * unit) for e in range(2 if personal else 1)]
+    out = filled(Row(here, unit, 2 * SLOT), given, places[: len(given)])
+    into = Row(here, unit, 2 * SLOT)
+    for e, source in enumerate(near):
+        into.expect(places[e], bytes_of(source * 8 + personal * (1 - e), 2 * unit))
+    with acted(collectives=1):
+        send = out.each([2, 2], places, varied) if personal else out.all(2)
+        getattr(cart, name)(send, into.each([2, 2], places, varied))
+    out.check()
+    into.check()
+    cart.Free()
+
+
+def test_plain_types_stay_with_the_library(comm: Any) -> None:
+    out, into = np.arange(comm.size, dtype="i4"), np.zeros(comm.size, "i4")
+    other = comm.Dup()
+    with acted(collectives=0):
+        for _ in range(20):
+            other.Alltoall(out, into)
+    assert (into == comm.rank).all()
+    other.Free()
+
+
+def test_a_type_that_becomes_derived_is_noticed_at_a_later_call(comm: Any) -> None:
+    other = comm.Dup()
+    tree = oracle.Vector(5, 2, 3, NAMED[2])
+    shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
+    for _ in range(3):
+        run(other, "Alltoallv", shape, None, 0, False)
+    before = snapshot()["collectives"]
+    for _ in range(8):
+        run(other, "Alltoallv", shape, tree if comm.rank == 0 else None, 0, False)
+    assert snapshot()["collectives"] - before == 8
+    other.Free()
+
+
+def test_many_calls_in_a_row_and_on_several_communicators(comm: Any) -> None:
+    several = [comm, comm.Dup(), comm.Split(comm.rank % 2, -comm.rank), MPI.COMM_SELF.Dup()]
+    for seed in range(12):
+        for other in several:
+            blocks = blocks_between(seed, other.size)
+            exchange(other.Alltoallw, blocks[other.rank], [row[other.rank] for row in blocks])
+    for other in several[1:]:
+        other.Free()
+
+
+@pytest.mark.parametrize("run", [8, 600, 4096, 40000])
+def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
+    """Longer than the ring; the sender tries two copies and one."""
+    rows = max(8, 5 * (1 << 16) // run)
+    tree = oracle.Hvector(rows, run, run + 24, NAMED[0])
+    whole = oracle.Contiguous(rows * run, NAMED[0])
+    for turn in range(7):
+        blocks = [
+            [Block((tree, 1), (tree if (i + j + turn) % 2 else whole, 1), 7 * i + j + turn) for j in range(comm.size)]
+            for i in range(comm.size)
+        ]
+        with acted(collectives=1):
+            exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
+
+
+def test_other_messages_go_on_during_the_exchange(comm: Any) -> None:
+    """A synchronous send, a long one and the library's own collectives beside it."""
+    needs_host_memory()
+    to, source = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    out, into = np.full(1 << 20, comm.rank, np.uint8), np.zeros(1 << 20, np.uint8)
+    short = np.zeros(4, np.uint8)
+    requests = [comm.Issend(out[:4], to, 5), comm.Isend(out, to, 6)]
+    blocks = blocks_between(77, comm.size)
+    exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
+    assert comm.allreduce(1) == comm.size
+    requests += [comm.Irecv(into, source, 6), comm.Irecv(short, source, 5)]
+    MPI.Request.Waitall(requests)
+    assert (into == source).all()
+    assert (short == source).all()
+
+
+def test_a_thread_that_disabled_tempi_still_takes_part(comm: Any) -> None:
+    needs_host_memory()
+    blocks = blocks_between(5, comm.size)
+    with disabled_if(comm.rank == 0):
+        exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
+
+
+def test_nothing_but_empty_blocks(comm: Any) -> None:
+    n = comm.size
+    memory = np.zeros(8, np.uint8)
+    types = [MPI.BYTE] * n
+    comm.Alltoallw([memory, [0] * n, [0] * n, types], [memory.copy(), [0] * n, [0] * n, types])
+    empty = oracle.as_mpi(oracle.Vector(0, 1, 1, NAMED[0]), MPI).Commit()
+    comm.Alltoallw([memory, [3] * n, [0] * n, [empty] * n], [memory.copy(), [0] * n, [0] * n, types])
+    empty.Free()
+
+
+def test_a_receive_that_is_too_short_is_an_error_and_overruns_nothing(own: Any) -> None:
+    """Within one process: the library may hang on others."""
+    sent = Side([(oracle.Vector(8, 1, 2, NAMED[2]), 1)])
+    received = Side([(NAMED[2], 4)])
+    sent.put([bytes_of(1, sent.size(0))])
+    assert "error" in str(outcome(lambda: own.Alltoallw(sent.message, received.message)))
+    sent.free()
+    received.free()
+
+
+def test_an_uncommitted_type_is_an_error(own: Any) -> None:
+    raw = MPI.INT.Create_vector(3, 1, 2)
+    memory, into = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
+    found = outcome(lambda: own.Alltoallw([memory, [1], [0], [raw]], [into, [12], [0], [MPI.BYTE]]))
+    assert "error" in str(found)
+    raw.Free()
