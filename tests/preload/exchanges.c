@@ -223,6 +223,38 @@ static int long_runs(MPI_Comm comm, int seed)
     return good;
 }
 
+/* What a root in place does not use may be anything. */
+static int at_a_root(MPI_Comm comm, int seed)
+{
+    int rank, size, good = 1;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    const int root = seed % size, at_root = rank == root;
+    MPI_Datatype every_third = strided(50, 3), resized;
+    MPI_Type_create_resized(every_third, 0, 150 * sizeof(double), &resized);
+    MPI_Type_commit(&resized);
+    double *cells = calloc((size_t)size * 150, sizeof *cells);
+    double *own = cells + 150 * rank;
+    for (int k = 0; k < 50; k++)
+        own[3 * k] = cell_of(rank, root, seed, k);
+    MPI_Gather(at_root ? MPI_IN_PLACE : own, at_root ? -1 : 1,
+               at_root ? MPI_DATATYPE_NULL : resized, cells, at_root ? 1 : -1,
+               at_root ? resized : MPI_DATATYPE_NULL, root, comm);
+    for (int i = 0; at_root && i < 150 * size; i++)
+        good &= cells[i] == (i % 3 == 0 ? cell_of(i / 150, root, seed, i % 150 / 3) : 0);
+    for (int i = 0; i < 150 * size; i++)
+        cells[i] = at_root ? i : -1;
+    MPI_Scatter(cells, at_root ? 1 : -1, at_root ? resized : MPI_DATATYPE_NULL,
+                at_root ? MPI_IN_PLACE : own, at_root ? -1 : 1,
+                at_root ? MPI_DATATYPE_NULL : resized, root, comm);
+    for (int i = 0; i < 150 * size; i++)
+        good &= cells[i] == (at_root || (i / 150 == rank && i % 3 == 0) ? i : -1);
+    free(cells);
+    MPI_Type_free(&every_third);
+    MPI_Type_free(&resized);
+    return good;
+}
+
 static int of_every_kind(MPI_Comm comm, int seed)
 {
     return all_to_all(comm, seed) & in_place(comm, seed) & to_neighbors(comm, seed) &
@@ -231,19 +263,21 @@ static int of_every_kind(MPI_Comm comm, int seed)
 
 static void each(int times)
 {
-    int good[5] = {1, 1, 1, 1, 1};
+    int good[6] = {1, 1, 1, 1, 1, 1};
     for (int i = 0; i < times; i++) {
         good[0] &= all_to_all(MPI_COMM_WORLD, i);
         good[1] &= in_place(MPI_COMM_WORLD, i);
         good[2] &= in_place_with_empty_types(MPI_COMM_WORLD);
         good[3] &= to_neighbors(MPI_COMM_WORLD, i);
         good[4] &= long_runs(MPI_COMM_WORLD, i % 9);
+        good[5] &= at_a_root(MPI_COMM_WORLD, i);
     }
     verdict("all to all", good[0]);
     verdict("in place", good[1]);
     verdict("in place, empty types", good[2]);
     verdict("neighbours", good[3]);
     verdict("long runs", good[4]);
+    verdict("at a root", good[5]);
     verdict("of this process alone", all_to_all(MPI_COMM_SELF, 3) & in_place(MPI_COMM_SELF, 3));
 }
 

@@ -16,8 +16,8 @@ import pytest
 
 from preload.toolchains import HERE, TIMEOUT, Toolchain, clean_environment, every_toolchain, preloaded
 
-KINDS = 6
-EACH = 22  # calls of each rank
+KINDS = 7
+EACH = 30  # calls of each rank
 Settings = Mapping[str, str]
 OFF: Settings = {}
 
