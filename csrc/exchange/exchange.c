@@ -197,7 +197,7 @@ static void take_offer(tempi_flow *flow, const header *head)
     flow->refused = flow->failed || !read_blocks(flow, (pid_t)head->process, &offered);
     flow->seconds += tempi_copy_clock() - start;
     flow->through = flow->refused ? head->bytes : head->bytes - head->offered;
-    __atomic_store_n(&flow->end->ring->answer, answer_of(flow->call, !flow->refused),
+    __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, !flow->refused),
                      __ATOMIC_RELEASE);
 }
 
@@ -295,7 +295,7 @@ static bool pull_piece(tempi_flow *flow)
     int64_t there;
     const char *at = tempi_ring_unread(flow->end, &there);
     int64_t n = least(there, flow->through - flow->moved);
-    if (flow->source)
+    if (flow->source && !flow->source->ended) /* shorter than this one in a wrong program */
         n = least(n, flow->source->moved - flow->moved);
     if (n <= 0)
         return false;

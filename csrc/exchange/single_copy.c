@@ -12,11 +12,14 @@ void tempi_single_copy_offer(tempi_probe *out)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (!secret)
-        secret = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uint64_t)getpid() << 16) |
-                 1;
-    *out = (tempi_probe){
-        .process = getpid(), .address = (uint64_t)(uintptr_t)&secret, .value = secret};
+    const uint64_t own =
+        ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uint64_t)getpid() << 16) | 1;
+    uint64_t value = 0; /* a later offer, or another thread's, must not change it */
+    if (__atomic_compare_exchange_n(&secret, &value, own, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        value = own;
+    *out =
+        (tempi_probe){.process = getpid(), .address = (uint64_t)(uintptr_t)&secret, .value = value};
 }
 
 /* In a container the number may name another process, whose memory has another value there. */
@@ -33,7 +36,10 @@ bool tempi_single_copy_works(const tempi_probe *offer)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum { VECTORS = 128 };
+enum {
+    VECTORS = 128,
+    MOST = 1 << 30 /* bytes of a call: Linux moves at most 2 GiB, and a part of a longer list */
+};
 
 /* As many pieces of the nest as fit, of up to `most` bytes in all, which it returns. */
 static int64_t gather(tempi_nest_walk *walk, int64_t most, struct iovec *out, unsigned long *n)
@@ -58,7 +64,7 @@ bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from, const t
         struct iovec there[VECTORS], here[VECTORS];
         unsigned long nthere, nhere;
         tempi_nest_walk before = source;
-        const int64_t offered = gather(&source, bytes, there, &nthere);
+        const int64_t offered = gather(&source, bytes < MOST ? bytes : MOST, there, &nthere);
         const int64_t taken = gather(&target, offered, here, &nhere);
         if (taken < offered) { /* the target's runs are shorter */
             source = before;

@@ -15,8 +15,8 @@
 
 typedef struct tempi_node_registry tempi_node_registry;
 
-/* `local`: number of ranks that will register, 0: unknown. NULL: no usable shared memory, or
- * another process has registered as that rank. */
+/* `local`: number of ranks that will register, 0: unknown. NULL: no usable shared memory. If
+ * another process has registered as that rank, this one has no entry, and agrees with nobody. */
 tempi_node_registry *tempi_node_registry_join(const char *folder, const char *job, int rank,
                                               int local);
 void tempi_node_registry_leave(tempi_node_registry *registry);
@@ -36,7 +36,8 @@ bool tempi_node_registry_knows(const tempi_node_registry *registry, int index, i
 unsigned tempi_node_registry_count(const tempi_node_registry *registry);
 /* The i-th rank of this node. */
 int tempi_node_registry_rank(const tempi_node_registry *registry, unsigned i);
-/* The index of this process; -1: there were too many ranks. */
+/* The index of this process; -1: it has no entry, as another process has, or there were too many.
+ */
 int tempi_node_registry_own(const tempi_node_registry *registry);
 /* Shared memory for topology/locality.h, a line for each of `local` ranks; NULL if their number is
  * unknown. */

@@ -12,16 +12,17 @@ program ring
   include 'mpif.h'
 #endif
 #if WAY == 3
-  type(MPI_Datatype) :: row
+  type(MPI_Datatype) :: row, types(0:15)
   type(MPI_Request) :: requests(2)
   type(MPI_Status) :: status, statuses(2)
 #else
-  integer :: row, requests(2), status(MPI_STATUS_SIZE), statuses(MPI_STATUS_SIZE, 2)
+  integer :: row, types(0:15), requests(2), status(MPI_STATUS_SIZE), statuses(MPI_STATUS_SIZE, 2)
 #endif
   integer, parameter :: rows = 5, columns = 200
   double precision :: a(rows, columns), b(rows, columns)
   double precision :: packed(columns)
   integer :: rank, nranks, right, left, ierr, position, turn
+  integer :: sends(0:15), receives(0:15), nowhere(0:15)
   logical :: flag
 
   call MPI_Init(ierr)
@@ -75,6 +76,27 @@ program ring
   position = 0
   call MPI_Unpack(packed, 8 * columns, position, b(2, 1), 1, row, MPI_COMM_WORLD, ierr)
   call verdict('Pack, Unpack', 8)
+
+  sends = 0
+  receives = 0
+  nowhere = 0
+  types = row
+  sends(right) = 1
+  receives(left) = 1
+  call prepare(9)
+  call MPI_Alltoallw(a(2, 1), sends, nowhere, types, b(2, 1), receives, nowhere, types, MPI_COMM_WORLD, ierr)
+  call verdict('Alltoallw', 9)
+
+  b = a
+  types = MPI_DOUBLE_PRECISION
+  types(right) = row
+  receives = 0
+  receives(right) = 1
+  if (nranks == 2) then
+    call MPI_Alltoallw(MPI_IN_PLACE, sends, nowhere, types, b(2, 1), receives, nowhere, types, MPI_COMM_WORLD, ierr)
+    where (b == -1) b = -2
+  end if
+  call verdict('Alltoallw in place', 9)
 
   call MPI_Type_free(row, ierr)
   call MPI_Finalize(ierr)

@@ -187,8 +187,9 @@ def test_fortran_by_every_way(mpi: Toolchain, programs: Path, way: int) -> None:
     plain = mpi.run(program, ranks=2, **stats)
     on = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), **stats)
     off = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), TEMPI_DISABLE="1", **stats)
-    assert sum(line.startswith("ok ") for line in verdicts(plain)) == 8
+    assert sum(line.startswith("ok ") for line in verdicts(plain)) == 10
     assert verdicts(on) == verdicts(off) == verdicts(plain)
     assert (counter(on.stderr, "sends"), counter(on.stderr, "recvs")) == (14, 14)
     assert (counter(on.stderr, "packs"), counter(on.stderr, "unpacks")) == (2, 2)
+    assert counter(on.stderr, "collectives") == 2 * 2
     assert counter(off.stderr, "sends") is None

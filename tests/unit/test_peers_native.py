@@ -84,8 +84,8 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
 
 
 def name_of(job: str) -> str:
-    """By the rule in node_registry.c: FNV-1a of the job."""
-    total = 0xCBF29CE484222325 ^ 2  # the layout of the file
+    """By the rule in node_registry.c: FNV-1a of the job, which begins with the layout's number."""
+    total = 0xCBF29CE484222325 ^ 2
     for byte in job.encode():
         total = (total ^ byte) * 0x100000001B3 % (1 << 64)
     return f"tempi-{os.geteuid()}-{total:016x}"
@@ -108,6 +108,27 @@ def test_a_file_that_is_not_ours_alone_is_refused(driver: Path, tmp_path: Path) 
 
 def test_without_shared_memory_there_is_no_node_registry(driver: Path, tmp_path: Path) -> None:
     assert output(driver, "registry", tmp_path / "none", "job", 0, 4) == "no registry"
+
+
+# -- agreement --------------------------------------------------------------------------------------------------
+
+
+def test_all_members_come_to_the_same_answer_in_any_order(driver: Path, tmp_path: Path) -> None:
+    """Each registers, settles and asks, 1680 orders: yes exactly if all had registered before the first settled."""
+    assert output(driver, "agree", tmp_path, -1) == "1680 orders, 540 yes, 1680 of one mind"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("outsider", [0, 2])
+def test_nobody_agrees_with_a_member_that_does_not_join(driver: Path, tmp_path: Path, outsider: int) -> None:
+    assert output(driver, "agree", tmp_path, outsider) == "1680 orders, 0 yes, 1680 of one mind"
+
+
+def test_a_child_process_of_a_rank_has_no_entry(driver: Path, tmp_path: Path) -> None:
+    for local in (0, 2):
+        lines = output(driver, "child", tmp_path, "job", local, 5).splitlines()
+        assert lines == ["child -1 of 1", "own 0, again 0 of 1, knows itself: 0"]
+        assert not list(tmp_path.iterdir())
 
 
 # -- the launcher -----------------------------------------------------------------------------------------------

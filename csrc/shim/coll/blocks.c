@@ -55,13 +55,26 @@ static bool lacks_arrays(const tempi_bounce_argument *buffer, bool many)
             (buffer->displacements.of == NULL) != (buffer->counts.of == NULL));
 }
 
+/* In place, the arguments of what stays are ignored: the root's of a rooted call may be anything.
+ */
+static bool stays(const tempi_blocks *blocks, int k)
+{
+    const tempi_edges *edges = blocks->edges;
+    return blocks->kept >= 0 && k >= edges->first[blocks->kept] &&
+           k < edges->first[blocks->kept + 1];
+}
+
 bool tempi_blocks_refusable(const tempi_blocks *blocks)
 {
     if (lacks_arrays(blocks->buffer, blocks->edges->n > 0))
         return true;
-    for (int k = 0; k < blocks->edges->n; ++k)
-        if (entry_of(blocks->buffer, entry_number(blocks, k)).count < 0)
+    for (int k = 0; k < blocks->edges->n; ++k) {
+        if (stays(blocks, k))
+            continue;
+        const entry e = entry_of(blocks->buffer, entry_number(blocks, k));
+        if (e.count < 0 || (e.count > 0 && e.type == MPI_DATATYPE_NULL))
             return true;
+    }
     return false;
 }
 
@@ -69,6 +82,8 @@ bool tempi_blocks_derived(const tempi_blocks *blocks)
 {
     int64_t size;
     for (int k = 0; k < blocks->edges->n; ++k) {
+        if (stays(blocks, k))
+            continue;
         const MPI_Datatype type = entry_of(blocks->buffer, entry_number(blocks, k)).type;
         if (!tempi_type_named(type) && tempi_type_derived(type, &size))
             return true;
@@ -194,8 +209,7 @@ int tempi_blocks_describe(tempi_blocks *blocks)
         tempi_op *op = &blocks->ops[k];
         *op = (tempi_op){.direction = tempi_direction_of(blocks->operation),
                          .method = TEMPI_METHOD_HOST};
-        if (blocks->kept >= 0 && k >= edges->first[blocks->kept] &&
-            k < edges->first[blocks->kept + 1])
+        if (stays(blocks, k))
             continue;
         const int rc = describe(blocks, k, op);
         if (rc != MPI_SUCCESS)

@@ -100,8 +100,7 @@ static void keep_order(tempi_flow *in, int nin, tempi_flow *out, int nout)
 {
     for (int i = 0; i < nin; ++i)
         for (int k = 0; k < nout; ++k)
-            if (in[i].n > 0 && out[k].n > 0 && in[i].bytes > 0 &&
-                in[i].blocks[0].mem == out[k].blocks[0].mem)
+            if (in[i].bytes > 0 && out[k].bytes > 0 && in[i].blocks[0].mem == out[k].blocks[0].mem)
                 in[i].source = &out[k];
     for (int k = 0; k < nout; ++k) /* nor may the receiver read what is replaced meanwhile */
         out[k].streams = true;

@@ -93,15 +93,21 @@ static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
     return MPI_SUCCESS;
 }
 
+static int key(void)
+{
+    return __atomic_load_n(&comms.keyval, __ATOMIC_ACQUIRE);
+}
+
+/* Threads may come together. */
 static bool start(void)
 {
+    int made;
     tempi_lock_acquire(&comms.lock);
-    if (comms.keyval == MPI_KEYVAL_INVALID &&
-        tempi_lib.Comm_create_keyval(copy_nothing, on_comm_deleted, &comms.keyval, NULL) !=
-            MPI_SUCCESS)
-        comms.keyval = MPI_KEYVAL_INVALID;
+    if (key() == MPI_KEYVAL_INVALID &&
+        tempi_lib.Comm_create_keyval(copy_nothing, on_comm_deleted, &made, NULL) == MPI_SUCCESS)
+        __atomic_store_n(&comms.keyval, made, __ATOMIC_RELEASE);
     tempi_lock_release(&comms.lock);
-    return comms.keyval != MPI_KEYVAL_INVALID;
+    return key() != MPI_KEYVAL_INVALID;
 }
 
 void tempi_node_comm_stop(void)
@@ -176,10 +182,10 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node)
     node->together = false;
     tempi_segment_close(&node->segment);
     tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
-    TEMPI_LOG(TEMPI_LOG_WARN,
-              "no shared memory for a communicator of %d ranks: its collectives are left to the "
-              "library (is %s full?)",
-              node->size, TEMPI_SEGMENT_FOLDER);
+    if (node->rank == 0)
+        TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its collectives are left "
+                        "to the library (is %s full?)",
+                        node->size, TEMPI_SEGMENT_FOLDER);
     return false;
 }
 
@@ -196,7 +202,7 @@ static tempi_node_comm *make(MPI_Comm comm)
                          tempi_edges_all(node->size, &node->all) &&
                          tempi_edges_none(node->size, &node->none) &&
                          tempi_edges_none(node->size, &node->one);
-    if (tempi_lib.Comm_set_attr(comm, comms.keyval, node) != MPI_SUCCESS) {
+    if (tempi_lib.Comm_set_attr(comm, key(), node) != MPI_SUCCESS) {
         give_back(node);
         return NULL;
     }
@@ -208,9 +214,9 @@ tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm)
 {
     void *value = NULL;
     int found = 0;
-    if (comm == MPI_COMM_NULL || (comms.keyval == MPI_KEYVAL_INVALID && !start()))
+    if (comm == MPI_COMM_NULL || (key() == MPI_KEYVAL_INVALID && !start()))
         return NULL;
-    if (tempi_lib.Comm_get_attr(comm, comms.keyval, &value, &found) != MPI_SUCCESS)
+    if (tempi_lib.Comm_get_attr(comm, key(), &value, &found) != MPI_SUCCESS)
         return NULL;
     tempi_node_comm *node = found ? value : make(comm);
     if (node)

@@ -299,8 +299,8 @@ bool tempi_peer_crowded(void)
     return peers.job.local > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Also after a session began, which only some processes may have done: both libraries translate
- * groups of sessions to those of the world. */
+/* Not by `mixed`: a process may have begun a session that the others know nothing of. A group of a
+ * session is that of processes which all have one, so whatever comes out is the same in them. */
 bool tempi_peer_agree(MPI_Comm comm, int size)
 {
     MPI_Group group;
@@ -360,8 +360,8 @@ static bool registered_as(const tempi_job *job, int rank)
 
 static void enter_registry(const tempi_job *job, int rank, bool wanted)
 {
-    const bool joins = peers.acting && !peers.by_session && registered_as(job, rank);
-    if (peers.registry && !joins) {
+    const bool known = registered_as(job, rank), joins = known && peers.acting && !peers.by_session;
+    if (peers.registry && !joins && !(known && wanted)) {
         tempi_node_registry_settle(peers.registry, false);
         tempi_node_registry_leave(peers.registry);
         peers.registry = NULL;

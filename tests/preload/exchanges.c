@@ -1,0 +1,561 @@
+/* MPI_Alltoallw and MPI_Neighbor_alltoallw of derived datatypes, as the first argument says:
+ *
+ *     each          of every kind, a verdict for each; the second argument: how many times
+ *     duplicates    on duplicates of the world that are freed, which must leave no memory behind
+ *     full          as "each", but no process may make a file of more than 64 KiB
+ *     blind         as "each", but the last rank may not open files
+ *     threads       of several threads, each on a communicator of its own
+ *     session       one rank has a session beside the world
+ *     killed        the last rank is killed while the others exchange with it
+ *     errors        wrong arguments, each on a communicator that returns its errors
+ *
+ * At the end each rank prints on stderr how many collectives tempi carried. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { MOST = 16, AREA = 4 * 3000, THREADS = 4 };
+
+static long counted(const char *which)
+{
+    const char *(*name)(int) = (const char *(*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_name");
+    unsigned long (*value)(int) = (unsigned long (*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_value");
+    for (int i = 0; name && value && name(i); i++)
+        if (strcmp(name(i), which) == 0)
+            return (long)value(i);
+    return -1;
+}
+
+/* ---- one exchange ---------------------------------------------------------------------------- */
+
+typedef struct call {
+    double *out, *in;
+    int size, rank, seed;
+    int sendcounts[MOST], recvcounts[MOST], senddispls[MOST], recvdispls[MOST];
+    MPI_Datatype sendtypes[MOST], recvtypes[MOST];
+} call;
+
+/* Doubles from one rank to another, some none at all. */
+static int rows_of(int from, int to, int seed)
+{
+    static const int most[] = {1, 40, 700, 3000};
+    return (from * 7 + to * 5 + seed * 11) % (most[seed % 4] + 1);
+}
+
+static double cell_of(int from, int to, int seed, int row)
+{
+    return from * 1e8 + to * 1e7 + seed % 1000 * 1e4 + row;
+}
+
+static MPI_Datatype strided(int rows, int stride)
+{
+    MPI_Datatype type;
+    MPI_Type_vector(rows, 1, stride, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+/* Of a communicator's size: every fourth double goes out, and comes in as every third. */
+static void call_make(MPI_Comm comm, int seed, call *c)
+{
+    c->seed = seed;
+    MPI_Comm_rank(comm, &c->rank);
+    MPI_Comm_size(comm, &c->size);
+    c->out = malloc(sizeof(double) * (size_t)c->size * AREA);
+    c->in = malloc(sizeof(double) * (size_t)c->size * AREA);
+    for (int i = 0; i < c->size * AREA; i++)
+        c->out[i] = -1, c->in[i] = -2;
+    for (int i = 0; i < c->size; i++) {
+        const int goes = rows_of(c->rank, i, seed), comes = rows_of(i, c->rank, seed);
+        for (int k = 0; k < goes; k++)
+            c->out[i * AREA + 4 * k] = cell_of(c->rank, i, seed, k);
+        c->sendcounts[i] = c->recvcounts[i] = 1;
+        c->senddispls[i] = c->recvdispls[i] = (int)sizeof(double) * AREA * i;
+        c->sendtypes[i] = strided(goes, 4);
+        c->recvtypes[i] = strided(comes, 3);
+    }
+}
+
+static void call_free(call *c)
+{
+    for (int i = 0; i < c->size; i++) {
+        MPI_Type_free(&c->sendtypes[i]);
+        MPI_Type_free(&c->recvtypes[i]);
+    }
+    free(c->out);
+    free(c->in);
+}
+
+/* What came is there, with that stride, and nothing else was touched. */
+static int came(const call *c, const double *in, int from, int stride, double rest)
+{
+    const int comes = rows_of(from, c->rank, c->seed);
+    for (int k = 0; k < AREA; k++) {
+        const int row = k % stride == 0 && k / stride < comes;
+        if (in[k] != (row ? cell_of(from, c->rank, c->seed, k / stride) : rest)) {
+            printf("rank %d: seed %d: from %d: double %d is %g\n", c->rank, c->seed, from, k,
+                   in[k]);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int all_to_all(MPI_Comm comm, int seed)
+{
+    call c;
+    int good = 1;
+    call_make(comm, seed, &c);
+    MPI_Alltoallw(c.out, c.sendcounts, c.senddispls, c.sendtypes, c.in, c.recvcounts, c.recvdispls,
+                  c.recvtypes, comm);
+    for (int i = 0; i < c.size; i++)
+        good &= came(&c, c.in + i * AREA, i, 3, -2);
+    call_free(&c);
+    return good;
+}
+
+/* Both directions have the same number of rows. */
+static int in_place(MPI_Comm comm, int seed)
+{
+    call c;
+    int good = 1;
+    call_make(comm, seed, &c);
+    for (int i = 0; i < c.size; i++) {
+        const int low = i < c.rank ? i : c.rank, high = i < c.rank ? c.rank : i;
+        const int rows = rows_of(low, high, seed);
+        MPI_Type_free(&c.recvtypes[i]);
+        c.recvtypes[i] = strided(rows, 4);
+        for (int k = 0; k < rows; k++)
+            c.out[i * AREA + 4 * k] = cell_of(c.rank, i, seed, k);
+        for (int k = rows; k < AREA / 4; k++)
+            c.out[i * AREA + 4 * k] = -1;
+    }
+    MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, c.out, c.recvcounts, c.recvdispls, c.recvtypes,
+                  comm);
+    for (int i = 0; i < c.size; i++) {
+        const int low = i < c.rank ? i : c.rank, high = i < c.rank ? c.rank : i;
+        for (int k = 0; k < AREA / 4; k++)
+            good &= c.out[i * AREA + 4 * k] ==
+                    (k < rows_of(low, high, seed) ? cell_of(i, c.rank, seed, k) : -1);
+    }
+    call_free(&c);
+    return good;
+}
+
+/* In place; processes to which nothing goes have a type without bytes, at the place of another. */
+static int in_place_with_empty_types(MPI_Comm comm)
+{
+    int rank, size, counts[MOST], displs[MOST];
+    MPI_Datatype types[MOST], empty;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    MPI_Type_contiguous(0, MPI_DOUBLE, &empty);
+    MPI_Type_commit(&empty);
+    double cell = rank;
+    for (int i = 0; i < size; i++) {
+        counts[i] = 1;
+        displs[i] = 0;
+        types[i] = i == (rank ^ 1) ? MPI_DOUBLE : empty;
+    }
+    MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, &cell, counts, displs, types, comm);
+    MPI_Type_free(&empty);
+    return cell == ((rank ^ 1) < size ? rank ^ 1 : rank);
+}
+
+/* To the right, from the left. */
+static int to_neighbors(MPI_Comm comm, int seed)
+{
+    call c;
+    MPI_Comm ring;
+    call_make(comm, seed, &c);
+    int right = (c.rank + 1) % c.size, left = (c.rank + c.size - 1) % c.size;
+    MPI_Aint nowhere = 0;
+    MPI_Dist_graph_create_adjacent(comm, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED,
+                                   MPI_INFO_NULL, 0, &ring);
+    MPI_Neighbor_alltoallw(c.out + right * AREA, c.sendcounts, &nowhere, &c.sendtypes[right],
+                           c.in + left * AREA, c.recvcounts, &nowhere, &c.recvtypes[left], ring);
+    const int good = came(&c, c.in + left * AREA, left, 3, -2);
+    MPI_Comm_free(&ring);
+    call_free(&c);
+    return good;
+}
+
+/* 3 MiB in runs of a page, between two strides. */
+static int long_runs(MPI_Comm comm, int seed)
+{
+    enum { RUN = 512, RUNS = 768 };
+    int rank, size, good = 1, counts[MOST], displs[MOST];
+    MPI_Datatype send, receive, out[MOST], in[MOST];
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    MPI_Type_vector(RUNS, RUN, 2 * RUN, MPI_DOUBLE, &send);
+    MPI_Type_vector(RUNS / 2, 2 * RUN, 3 * RUN, MPI_DOUBLE, &receive);
+    MPI_Type_commit(&send);
+    MPI_Type_commit(&receive);
+    double *from = malloc(sizeof(double) * 2 * RUN * RUNS),
+           *to = calloc(3 * RUN * RUNS / 2, sizeof(double));
+    for (int i = 0; i < 2 * RUN * RUNS; i++)
+        from[i] = i / RUN % 2 ? -1 : rank * 1e7 + seed * 1e6 + i / RUN / 2 * RUN + i % RUN;
+    const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    for (int i = 0; i < size; i++) {
+        counts[i] = displs[i] = 0;
+        out[i] = send;
+        in[i] = receive;
+    }
+    int sends[MOST];
+    memcpy(sends, counts, sizeof sends);
+    sends[right] = counts[left] = 1;
+    MPI_Alltoallw(from, sends, displs, out, to, counts, displs, in, comm);
+    for (int i = 0; i < 3 * RUN * RUNS / 2; i++) {
+        const int k = i / (3 * RUN) * 2 * RUN + i % (3 * RUN);
+        good &= to[i] == (i % (3 * RUN) < 2 * RUN ? left * 1e7 + seed * 1e6 + k : 0);
+    }
+    MPI_Type_free(&send);
+    MPI_Type_free(&receive);
+    free(from);
+    free(to);
+    return good;
+}
+
+/* What a root in place does not use may be anything. */
+static int at_a_root(MPI_Comm comm, int seed)
+{
+    int rank, size, good = 1;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    const int root = seed % size, at_root = rank == root;
+    MPI_Datatype every_third = strided(50, 3), resized;
+    MPI_Type_create_resized(every_third, 0, 150 * sizeof(double), &resized);
+    MPI_Type_commit(&resized);
+    double *cells = calloc((size_t)size * 150, sizeof *cells);
+    double *own = cells + 150 * rank;
+    for (int k = 0; k < 50; k++)
+        own[3 * k] = cell_of(rank, root, seed, k);
+    MPI_Gather(at_root ? MPI_IN_PLACE : own, at_root ? -1 : 1,
+               at_root ? MPI_DATATYPE_NULL : resized, cells, at_root ? 1 : -1,
+               at_root ? resized : MPI_DATATYPE_NULL, root, comm);
+    for (int i = 0; at_root && i < 150 * size; i++)
+        good &= cells[i] == (i % 3 == 0 ? cell_of(i / 150, root, seed, i % 150 / 3) : 0);
+    for (int i = 0; i < 150 * size; i++)
+        cells[i] = at_root ? i : -1;
+    MPI_Scatter(cells, at_root ? 1 : -1, at_root ? resized : MPI_DATATYPE_NULL,
+                at_root ? MPI_IN_PLACE : own, at_root ? -1 : 1,
+                at_root ? MPI_DATATYPE_NULL : resized, root, comm);
+    for (int i = 0; i < 150 * size; i++)
+        good &= cells[i] == (at_root || (i / 150 == rank && i % 3 == 0) ? i : -1);
+    free(cells);
+    MPI_Type_free(&every_third);
+    MPI_Type_free(&resized);
+    return good;
+}
+
+static int of_every_kind(MPI_Comm comm, int seed)
+{
+    return all_to_all(comm, seed) & in_place(comm, seed) & to_neighbors(comm, seed) &
+           long_runs(comm, seed % 9);
+}
+
+static void each(int times)
+{
+    int good[6] = {1, 1, 1, 1, 1, 1};
+    for (int i = 0; i < times; i++) {
+        good[0] &= all_to_all(MPI_COMM_WORLD, i);
+        good[1] &= in_place(MPI_COMM_WORLD, i);
+        good[2] &= in_place_with_empty_types(MPI_COMM_WORLD);
+        good[3] &= to_neighbors(MPI_COMM_WORLD, i);
+        good[4] &= long_runs(MPI_COMM_WORLD, i % 9);
+        good[5] &= at_a_root(MPI_COMM_WORLD, i);
+    }
+    verdict("all to all", good[0]);
+    verdict("in place", good[1]);
+    verdict("in place, empty types", good[2]);
+    verdict("neighbours", good[3]);
+    verdict("long runs", good[4]);
+    verdict("at a root", good[5]);
+    verdict("of this process alone", all_to_all(MPI_COMM_SELF, 3) & in_place(MPI_COMM_SELF, 3));
+}
+
+/* ---- communicators --------------------------------------------------------------------------- */
+
+/* Mappings of shared memory, and files of this process there. */
+static int mappings(void)
+{
+    char line[512];
+    int n = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        n += strstr(line, "/dev/shm/tempi-") != NULL;
+    if (maps)
+        fclose(maps);
+    return n;
+}
+
+static int files(void)
+{
+    char own[64];
+    int n = 0;
+    snprintf(own, sizeof own, "tempi-%lu-%x6", (unsigned long)geteuid(), (unsigned)getpid());
+    DIR *folder = opendir("/dev/shm");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        n += strncmp(entry->d_name, own, strlen(own)) == 0;
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+static void duplicates(void)
+{
+    int good = 1, first = 0;
+    for (int turn = 0; turn < 30; turn++) {
+        MPI_Comm own, half;
+        MPI_Comm_dup(MPI_COMM_WORLD, &own);
+        MPI_Comm_split(own, check_rank / 2, -check_rank, &half);
+        good &= all_to_all(own, turn) & all_to_all(half, turn);
+        MPI_Comm_free(&own);
+        good &= in_place(half, turn);
+        MPI_Comm_free(&half);
+        first = turn == 2 ? mappings() : first;
+    }
+    verdict("duplicates", good);
+    verdict("mappings", mappings() <= first);
+    verdict("files", files() == 0);
+}
+
+typedef struct worker {
+    pthread_t thread;
+    MPI_Comm comm;
+    int good;
+} worker;
+
+static void *work(void *argument)
+{
+    worker *w = argument;
+    w->good = 1;
+    for (int turn = 0; turn < 6; turn++)
+        w->good &= of_every_kind(w->comm, turn);
+    return NULL;
+}
+
+/* Open MPI 4 opens files at the first one, and not for threads. */
+static void load_topologies(void)
+{
+    (void)to_neighbors(MPI_COMM_SELF, 1);
+}
+
+static void threads(void)
+{
+    static worker workers[THREADS];
+    int good = 1;
+    load_topologies();
+    for (int i = 0; i < THREADS; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(workers[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++) {
+        good &= workers[i].good;
+        MPI_Comm_free(&workers[i].comm);
+    }
+    verdict("threads", good);
+}
+
+static void session(void)
+{
+#if MPI_VERSION >= 4
+    MPI_Session one;
+    MPI_Group group;
+    MPI_Comm own;
+    if (check_rank == 0)
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &one);
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    verdict("one rank has a session", of_every_kind(own, 3));
+    MPI_Comm_free(&own);
+    if (check_rank != 0)
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &one);
+    MPI_Group_from_session_pset(one, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "tempi.test", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &own);
+    MPI_Group_free(&group);
+    verdict("a communicator of the session", of_every_kind(own, 2));
+    MPI_Comm_free(&own);
+    MPI_Session_finalize(&one);
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    const int good = of_every_kind(own, 2);
+    MPI_Comm_free(&own);
+    verdict("after the session", good);
+#else
+    printf("no sessions: MPI %d.%d\n", MPI_VERSION, MPI_SUBVERSION);
+#endif
+}
+
+static void limit(int resource, rlim_t most)
+{
+    struct rlimit now;
+    getrlimit(resource, &now);
+    now.rlim_cur = most;
+    setrlimit(resource, &now);
+}
+
+/* After MPI_Init: the library has what it needs. */
+static void without_memory(int full)
+{
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    signal(SIGXFSZ, SIG_IGN);
+    load_topologies();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (full)
+        limit(RLIMIT_FSIZE, 64 << 10);
+    else if (check_rank == check_size - 1)
+        limit(RLIMIT_NOFILE, 3);
+    each(3);
+    limit(RLIMIT_FSIZE, RLIM_INFINITY);
+    limit(RLIMIT_NOFILE, files.rlim_cur);
+}
+
+static void killed(void)
+{
+    for (int turn = 0;; turn++) {
+        if (turn == 3 && check_rank == check_size - 1)
+            kill(getpid(), SIGKILL);
+        (void)of_every_kind(MPI_COMM_WORLD, turn);
+    }
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+typedef enum fault {
+    NEGATIVE_SEND,
+    NEGATIVE_RECEIVE,
+    UNCOMMITTED_SEND,
+    UNCOMMITTED_RECEIVE,
+    NULL_TYPE,
+    SHORT_RECEIVE,
+    SHORT_SELF,
+    SHORT_IN_PLACE,
+    FAULTS
+} fault;
+
+static int class_of(int code)
+{
+    int class = MPI_SUCCESS;
+    if (code != MPI_SUCCESS)
+        MPI_Error_class(code, &class);
+    return class;
+}
+
+/* All ranks make the mistake at once, as none of them gets an answer otherwise. */
+static int mistake(MPI_Comm comm, fault which)
+{
+    call c;
+    MPI_Datatype raw, shorter = strided(9, 4), longer = strided(99, 4);
+    call_make(comm, 7, &c);
+    MPI_Type_vector(5, 1, 2, MPI_DOUBLE, &raw);
+    const int peer = c.size == 1 ? 0 : c.rank ^ 1;
+    MPI_Datatype out[MOST], in[MOST];
+    for (int i = 0; i < c.size; i++) {
+        out[i] = in[i] = longer;
+        c.sendcounts[i] = c.recvcounts[i] = 1;
+    }
+    if (which == NEGATIVE_SEND)
+        c.sendcounts[peer] = -1;
+    else if (which == NEGATIVE_RECEIVE)
+        c.recvcounts[peer] = -1;
+    else if (which == UNCOMMITTED_SEND)
+        out[peer] = raw;
+    else if (which == UNCOMMITTED_RECEIVE)
+        in[peer] = raw, out[peer] = shorter;
+    else if (which == NULL_TYPE)
+        in[peer] = MPI_DATATYPE_NULL;
+    else if (which == SHORT_RECEIVE)
+        in[peer] = shorter;
+    else if (which == SHORT_SELF)
+        in[c.rank] = shorter;
+    else if (c.rank % 2) /* what it gets is longer */
+        in[peer] = shorter;
+    if (which == UNCOMMITTED_RECEIVE) {
+        MPI_Type_free(&shorter);
+        shorter = out[peer] = strided(5, 4);
+    }
+    const int in_place = which == SHORT_IN_PLACE;
+    const int code = MPI_Alltoallw(in_place ? MPI_IN_PLACE : c.out, c.sendcounts, c.senddispls, out,
+                                   c.in, c.recvcounts, c.recvdispls, in, comm);
+    MPI_Type_free(&raw);
+    MPI_Type_free(&shorter);
+    MPI_Type_free(&longer);
+    call_free(&c);
+    return class_of(code);
+}
+
+static void errors(int first, int last)
+{
+    static const struct {
+        const char *name;
+        int class;
+    } expected[FAULTS] = {
+        {"negative count to send", MPI_ERR_COUNT},
+        {"negative count to receive", MPI_ERR_COUNT},
+        {"uncommitted type to send", MPI_ERR_TYPE},
+        {"uncommitted type to receive", MPI_ERR_TYPE},
+        {"no type", MPI_ERR_TYPE},
+        {"short receive", MPI_ERR_TRUNCATE},
+        {"short receive of this process", MPI_ERR_TRUNCATE},
+        {"short receive in place", MPI_ERR_TRUNCATE},
+    };
+    for (int i = first; i <= last; i++) {
+        MPI_Comm own;
+        MPI_Comm_dup(MPI_COMM_WORLD, &own);
+        MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+        const int class = mistake(own, i);
+        const int bears = i == SHORT_IN_PLACE && check_rank % 2 == 0 ? MPI_SUCCESS
+                                                                     : expected[i].class;
+        /* Libraries have classes of their own for truncation here. */
+        const int good = counted("collectives") < 0 && bears == MPI_ERR_TRUNCATE
+                             ? class != MPI_SUCCESS
+                             : class == bears;
+        if (!good)
+            printf("rank %d: %s: class %d\n", check_rank, expected[i].name, class);
+        verdict(expected[i].name, good);
+        if (class == MPI_SUCCESS || i < SHORT_RECEIVE)
+            MPI_Comm_free(&own);
+    }
+    verdict("the world still works", of_every_kind(MPI_COMM_WORLD, 2));
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    const char *what = argc > 1 ? argv[1] : "each";
+    if (strcmp(what, "threads") == 0) {
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+        if (provided != MPI_THREAD_MULTIPLE)
+            MPI_Abort(MPI_COMM_WORLD, 3);
+    } else {
+        MPI_Init(&argc, &argv);
+    }
+    check_begin();
+    if (strcmp(what, "each") == 0)
+        each(argc > 2 ? atoi(argv[2]) : 4);
+    else if (strcmp(what, "full") == 0 || strcmp(what, "blind") == 0)
+        without_memory(strcmp(what, "full") == 0);
+    else if (strcmp(what, "duplicates") == 0)
+        duplicates();
+    else if (strcmp(what, "threads") == 0)
+        threads();
+    else if (strcmp(what, "session") == 0)
+        session();
+    else if (strcmp(what, "killed") == 0)
+        killed();
+    else
+        errors(argc > 2 ? atoi(argv[2]) : 0, argc > 3 ? atoi(argv[3]) : FAULTS - 1);
+    fprintf(stderr, "rank %d: collectives %ld refused %ld\n", check_rank, counted("collectives"),
+            counted("refused_shared_memory"));
+    MPI_Finalize();
+    return check_bad != 0;
+}

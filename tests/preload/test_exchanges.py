@@ -1,0 +1,196 @@
+"""Collectives through shared memory, in jobs of all kinds: some ranks without tempi, no memory, killed ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from preload.toolchains import HERE, TIMEOUT, Toolchain, clean_environment, every_toolchain, preloaded
+
+KINDS = 7
+EACH = 30  # calls of each rank
+Settings = Mapping[str, str]
+OFF: Settings = {}
+
+
+def on(**more: str) -> Settings:
+    return {"LD_PRELOAD": preloaded()} | more
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("exchanges")
+
+
+def built(mpi: Toolchain, programs: Path) -> Path:
+    target = programs / f"exchanges-{mpi.name}"
+    return target if target.exists() else mpi.compile(target, HERE / "exchanges.c", f"-I{HERE}")
+
+
+def run(
+    mpi: Toolchain, programs: Path, what: str, ranks: Sequence[Settings], before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """A rank with each of these settings."""
+    program, line = built(mpi, programs), [*before, *mpi.mpirun]
+    for i, settings in enumerate(ranks):
+        pairs = [f"{key}={value}" for key, value in settings.items()]
+        line += [*([":"] if i else []), "-n", "1", "env", *pairs, str(program), *what.split()]
+    own = clean_environment() | mpi.environment
+    return subprocess.run(line, env=own, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def verdicts(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "BAD" not in done.stdout
+    return [line for line in done.stdout.splitlines() if line.startswith("ok ")]
+
+
+def carried(done: subprocess.CompletedProcess[str], which: str = "collectives") -> list[int]:
+    """By each rank; -1: it runs without tempi. Ranks' lines may come together."""
+    found = re.findall(rf"rank (\d+): [a-z0-9 -]*?\b{which} (-?\d+)", done.stderr)
+    return [int(count) for _, count in sorted(found, key=lambda pair: int(pair[0]))]
+
+
+# -- ranks that differ ------------------------------------------------------------------------------------------
+
+
+@every_toolchain
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_exchanges_of_every_kind_go_through_shared_memory(mpi: Toolchain, programs: Path, ranks: int) -> None:
+    done = run(mpi, programs, "each", [on()] * ranks)
+    assert len(verdicts(done)) == KINDS
+    assert carried(done) == [EACH] * ranks
+    assert len(verdicts(run(mpi, programs, "each", [OFF] * ranks))) == KINDS
+
+
+#: The last one's call on MPI_COMM_SELF is its own affair.
+DIFFERENT = {
+    "first without tempi": ([OFF, on(), on()], [-1, 2, 2]),
+    "others without tempi": ([on(), OFF, OFF], [2, -1, -1]),
+    "first off": ([on(TEMPI_DISABLE="1"), on(), on()], [0, 2, 2]),
+    "last off": ([on(), on(), on(TEMPI_DISABLE="1")], [2, 2, 0]),
+    "first to the library": ([on(TEMPI_COLLECTIVES="library"), on(), on()], [0, 2, 2]),
+    "last to the library": ([on(), on(), on(TEMPI_COLLECTIVES="library")], [2, 2, 0]),
+}
+
+
+@every_toolchain
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_ranks_with_different_settings_leave_all_calls_to_the_library(
+    mpi: Toolchain, programs: Path, name: str
+) -> None:
+    ranks, expected = DIFFERENT[name]
+    done = run(mpi, programs, "each", ranks)
+    assert len(verdicts(done)) == KINDS
+    assert carried(done) == expected
+    assert "shared memory" not in done.stderr
+
+
+@every_toolchain
+def test_one_rank_with_a_session_takes_part(mpi: Toolchain, programs: Path) -> None:
+    plain = run(mpi, programs, "session", [OFF] * 3)
+    if "no sessions" in plain.stdout or plain.returncode != 0:
+        pytest.skip(f"{mpi.name}: no sessions beside the world")
+    done = run(mpi, programs, "session", [on()] * 3)
+    assert verdicts(done) == verdicts(plain)
+    assert min(carried(done)) > 0
+
+
+# -- where there is little ----------------------------------------------------------------------------------------
+
+
+@every_toolchain
+@pytest.mark.parametrize("what", ["full", "blind"])
+def test_without_shared_memory_all_calls_go_to_the_library_and_that_is_reported_once(
+    mpi: Toolchain, programs: Path, what: str
+) -> None:
+    """full: there is no room for the rings; blind: one rank cannot map them."""
+    done = run(mpi, programs, what, [on()] * 3)
+    assert len(verdicts(done)) == KINDS
+    assert carried(done) == [3] * 3  # those of one process alone
+    refused = carried(done, "refused")
+    assert min(refused) == max(refused) == 4  # the world, and three communicators with a topology
+    assert done.stderr.count("no shared memory for a communicator of 3 ranks") == 1
+
+
+@every_toolchain
+def test_many_ranks_on_few_cores_exchange(mpi: Toolchain, programs: Path) -> None:
+    done = run(mpi, programs, "each 2", [on()] * 8, ["taskset", "-c", few_cores()] if shutil.which("taskset") else ())
+    assert len(verdicts(done)) == KINDS
+    assert carried(done) == [EACH // 2 + 1] * 8
+
+
+def few_cores() -> str:
+    return ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
+
+
+@every_toolchain
+def test_two_jobs_at_once_do_not_meet(mpi: Toolchain, programs: Path) -> None:
+    built(mpi, programs)
+    with ThreadPoolExecutor(2) as pool:
+        jobs = list(pool.map(lambda _: run(mpi, programs, "each", [on()] * 2), range(2)))
+    for done in jobs:
+        assert len(verdicts(done)) == KINDS
+        assert carried(done) == [EACH] * 2
+
+
+# -- communicators and threads ------------------------------------------------------------------------------------
+
+
+@every_toolchain
+def test_communicators_that_are_freed_leave_no_memory_behind(mpi: Toolchain, programs: Path) -> None:
+    done = run(mpi, programs, "duplicates", [on()] * 4)
+    assert verdicts(done) == ["ok duplicates", "ok mappings", "ok files"]
+    assert carried(done) == [90] * 4
+
+
+@every_toolchain
+def test_threads_exchange_at_once(mpi: Toolchain, programs: Path) -> None:
+    done = run(mpi, programs, "threads", [on()] * 2)
+    assert verdicts(done) == ["ok threads"]
+    assert carried(done) == [97] * 2
+
+
+# -- ends ---------------------------------------------------------------------------------------------------------
+
+
+@every_toolchain
+def test_a_job_with_a_killed_rank_ends(mpi: Toolchain, programs: Path) -> None:
+    done = run(mpi, programs, "killed", [on()] * 3)
+    assert done.returncode != 0
+    deadline = time.monotonic() + 30
+    while (left := running(built(mpi, programs))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert not left
+
+
+def running(program: Path) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "exe").resolve() == program.resolve() and (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+@every_toolchain
+def test_wrong_arguments_raise_errors_of_the_library_s_classes(mpi: Toolchain, programs: Path) -> None:
+    """At the communicator of the call: the world's error handler would end the job."""
+    plain, done = (run(mpi, programs, "errors", [settings] * 2) for settings in (OFF, on()))
+    assert len(verdicts(done)) == 9
+    assert min(carried(done)) > 0
+    if plain.returncode == 0:  # a library may tolerate truncation, or not
+        assert verdicts(done) == verdicts(plain)

@@ -1,0 +1,631 @@
+/* exchange_driver.c: csrc/exchange under the sanitizers, for test_exchange_native.py.
+ *
+ *     processes|threads FOLDER MEMBERS CAPACITY ROUNDS SEED
+ *
+ * The members, each a process or a thread, make random exchanges through a segment whose rings are
+ * cut to that capacity; CAPACITY 0 leaves the segment's own. All of them draw the same plan of each
+ * round: the blocks from each member to each other one, with a structure of its own on each side,
+ * of which one may be empty, longer than what receives it, or in place. Every buffer is compared
+ * with what the layout's own unpack in one piece stores. Prints the positions of headers in the
+ * ring, the flows that were read in one copy, that were refused and that failed, one line per
+ * member.
+ *
+ *     self ROUNDS SEED
+ *
+ * A ring; and random blocks: the walk over a nest against the packed bytes, one copy from this
+ * process itself, and moves within it. Prints the number of nests.
+ *
+ * Exits with 1 at the first error. */
+#include "datatype/layout.h"
+#include "exchange/exchange.h"
+#include "exchange/segment.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MEMBERS = 4, BLOCKS = 6, PARTS = 40, GUARD = 64, POISON = 0xA5 };
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "exchange_driver: %s\n", what);
+    exit(1);
+}
+
+/* ---- random numbers, the same in all members ------------------------------------------------- */
+
+typedef struct dice {
+    uint64_t state;
+} dice;
+
+static int64_t draw(dice *d, int64_t from, int64_t to) /* both included */
+{
+    d->state ^= d->state << 13;
+    d->state ^= d->state >> 7;
+    d->state ^= d->state << 17;
+    return from + (int64_t)(d->state % (uint64_t)(to - from + 1));
+}
+
+/* Often one that longer runs divide. */
+static int64_t draw_bytes(dice *d)
+{
+    static const int64_t sizes[] = {0,    1,    63,    64,    65,    448,   960,    1024,  4032,
+                                    4096, 6144, 12288, 16384, 24576, 49152, 100000, 196608};
+    if (draw(d, 0, 3) == 0)
+        return draw(d, 0, 9000);
+    return sizes[draw(d, 0, (int64_t)(sizeof sizes / sizeof *sizes) - 1)];
+}
+
+static int64_t draw_divisor(dice *d, int64_t n)
+{
+    static const int64_t runs[] = {1, 3, 8, 16, 64, 512, 1024, 2048, 3072, 8192, 16384};
+    for (int tries = 0; tries < 8; ++tries) {
+        const int64_t run = runs[draw(d, 0, (int64_t)(sizeof runs / sizeof *runs) - 1)];
+        if (n % run == 0 && n / run <= 4096)
+            return run;
+    }
+    return n;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+typedef struct block {
+    tempi_op op;
+    unsigned char *memory, *expected;
+    int64_t bytes; /* of the memory */
+} block;
+
+static const tempi_layout *canonical(tempi_layout *raw)
+{
+    const tempi_layout *made;
+    if (tempi_layout_canonical(raw, NULL, NULL, &made) != TEMPI_OK)
+        fail("no layout");
+    tempi_layout_free(raw);
+    return made;
+}
+
+/* Frees `inner`. */
+static tempi_layout *vector_of(int64_t count, int64_t stride, tempi_layout *inner)
+{
+    tempi_layout *made;
+    if (tempi_layout_hvector(count, 1, stride, inner, &made) != TEMPI_OK)
+        fail("no vector");
+    tempi_layout_free(inner);
+    return made;
+}
+
+static tempi_layout *bytes_of(int64_t n)
+{
+    tempi_layout *made;
+    if (tempi_layout_bytes(n, &made) != TEMPI_OK)
+        fail("no bytes");
+    return made;
+}
+
+/* Runs of any length with gaps between them. */
+static tempi_layout *irregular(dice *d, int64_t n)
+{
+    int64_t lengths[PARTS], places[PARTS], at = draw(d, 0, 9);
+    int parts = 0;
+    for (int64_t left = n; left > 0; ++parts) {
+        const int64_t most = parts == PARTS - 1 ? left : draw(d, 1, left < 8 ? left : left / 2);
+        lengths[parts] = most;
+        places[parts] = at;
+        at += most + draw(d, 1, 40);
+        left -= most;
+    }
+    tempi_layout *byte = bytes_of(1), *made;
+    if (tempi_layout_hindexed(parts, lengths, places, byte, &made) != TEMPI_OK)
+        fail("no table");
+    tempi_layout_free(byte);
+    return made;
+}
+
+/* Runs in one dimension, or in two of which the outer one may be the denser. */
+static tempi_layout *nest(dice *d, int64_t n)
+{
+    const int64_t run = draw_divisor(d, n), count = run > 0 ? n / run : 0;
+    const int64_t stride = run + draw(d, 0, 1) * draw(d, 1, 100);
+    for (int64_t inner = draw(d, 2, 5); inner > 1; --inner)
+        if (count % inner == 0 && count > inner) {
+            const bool swapped = draw(d, 0, 1);
+            tempi_layout *row = vector_of(inner, swapped ? stride * (count / inner) : stride,
+                                          bytes_of(run));
+            return vector_of(count / inner, swapped ? stride : stride * inner + 7, row);
+        }
+    return vector_of(count, stride, bytes_of(run));
+}
+
+/* Sets the memory aside, and fills it with poison. */
+static void allocate(block *b, int64_t count)
+{
+    const tempi_layout *layout = b->op.layout;
+    const int64_t first = layout ? layout->true_lb : 0,
+                  last = layout ? layout->true_ub + (count - 1) * layout->extent : b->op.n;
+    b->bytes = (last > first ? last - first : 0) + 2 * GUARD;
+    b->memory = malloc((size_t)b->bytes);
+    b->expected = malloc((size_t)b->bytes);
+    if (!b->memory || !b->expected)
+        fail("no memory");
+    memset(b->memory, POISON, (size_t)b->bytes);
+    memset(b->expected, POISON, (size_t)b->bytes);
+    b->op.mem = b->memory + GUARD - first;
+    b->op.count = count;
+}
+
+static block block_make(dice *d, int64_t n)
+{
+    block b = {.op = {.n = n, .method = TEMPI_METHOD_HOST}};
+    const int64_t kind = draw(d, 0, 4);
+    int64_t count = 1;
+    if (kind == 3) /* several elements */
+        for (count = draw(d, 1, 4); n % count != 0; --count)
+            ;
+    if (kind > 0 && n > 0) /* else no layout */
+        b.op.layout = canonical(kind == 1 ? irregular(d, n / count) : nest(d, n / count));
+    allocate(&b, count);
+    return b;
+}
+
+static void block_free(block *b)
+{
+    free(b->memory);
+    free(b->expected);
+    if (b->op.layout)
+        tempi_layout_release(b->op.layout);
+}
+
+static void store(const block *b, unsigned char *memory, const char *packed, int64_t n)
+{
+    void *at = memory + ((unsigned char *)b->op.mem - b->memory);
+    if (b->op.layout)
+        tempi_unpack(b->op.layout, b->op.count, packed, 0, n, at);
+    else
+        memcpy(at, packed, (size_t)n);
+}
+
+/* The packed bytes of a block of that flow. */
+static char *content(uint64_t key, int64_t n)
+{
+    dice d = {key * 0x9E3779B97F4A7C15u | 1};
+    char *packed = malloc((size_t)n + 1);
+    for (int64_t i = 0; i < n; ++i)
+        packed[i] = (char)draw(&d, 0, 255);
+    return packed;
+}
+
+/* ---- one exchange ---------------------------------------------------------------------------- */
+
+typedef struct counts {
+    uint64_t positions; /* bit mask of the headers', in the ring modulo 64 of them */
+    int offered, refused, failed;
+} counts;
+
+/* This process's, or this thread's. */
+typedef struct member {
+    int rank, members;
+    const char *folder;
+    int rounds;
+    uint64_t seed;
+    tempi_ring_end to[MEMBERS], from[MEMBERS];
+    counts seen;
+} member;
+
+typedef struct side {
+    int n;
+    block blocks[BLOCKS];
+    tempi_op ops[BLOCKS];
+    bool cut; /* the sender has more than the receiver */
+} side;
+
+/* A part of the calls fails, where the test wants it: as where memory cannot be read. */
+static _Thread_local int unreadable;
+
+ssize_t __real_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags)
+{
+    if (unreadable > 0 && unreadable-- == 1)
+        return nthere > 1 ? __real_process_vm_readv(process, here, nhere, there, 1, flags) : -1;
+    return __real_process_vm_readv(process, here, nhere, there, nthere, flags);
+}
+
+static uint64_t key_of(const member *m, int round, int from, int to, int i)
+{
+    return ((((m->seed * 1000 + (uint64_t)round) * 8 + (uint64_t)from) * 8 + (uint64_t)to) * 8 +
+            (uint64_t)i);
+}
+
+/* Both sides of the flow between two members; this process keeps its own one. */
+static void side_make(const member *m, int round, int from, int to, bool sends, side *out)
+{
+    dice d = {key_of(m, round, from, to, 7) * 0x9E3779B97F4A7C15u | 1};
+    *out = (side){.n = (int)draw(&d, 0, BLOCKS), .cut = draw(&d, 0, 15) == 0};
+    for (int i = 0; i < out->n; ++i) {
+        int64_t n = draw_bytes(&d);
+        const int64_t more = draw(&d, 1, 30000);
+        dice own = {d.state ^ (sends ? 0x5555 : 0xAAAA)};
+        if (out->cut && i == 0) /* who receives nothing does not look for a header */
+            n += 64;
+        if (out->cut && sends && i == out->n - 1)
+            n += more;
+        block *b = &out->blocks[i];
+        *b = block_make(&own, n);
+        char *packed = content(key_of(m, round, from, to, i), n);
+        store(b, b->expected, packed, n);
+        if (sends)
+            memcpy(b->memory, b->expected, (size_t)b->bytes);
+        free(packed);
+        out->ops[i] = b->op;
+    }
+    out->cut &= out->n > 0;
+}
+
+static void side_check(const side *s, bool compares)
+{
+    for (int i = 0; compares && i < s->n; ++i)
+        if (memcmp(s->blocks[i].memory, s->blocks[i].expected, (size_t)s->blocks[i].bytes) != 0)
+            fail("wrong bytes");
+}
+
+static void side_free(side *s)
+{
+    for (int i = 0; i < s->n; ++i)
+        block_free(&s->blocks[i]);
+}
+
+static tempi_flow flow_of(const side *s, tempi_ring_end *end, int round)
+{
+    tempi_flow flow = {.end = end, .blocks = s->ops, .n = s->n, .call = (uint64_t)round + 1};
+    for (int i = 0; i < s->n; ++i)
+        flow.bytes += s->ops[i].n;
+    return flow;
+}
+
+static void rest(void *state, int64_t idle)
+{
+    (void)state, (void)idle;
+    sched_yield();
+}
+
+/* One copy always, never, or as measured. */
+static void prefer(tempi_ring_end *end, dice *d)
+{
+    const int64_t way = draw(d, 0, 3);
+    for (int c = 0; c < TEMPI_COPY_CLASSES && way < 2; ++c) {
+        end->choice.classes[c].flows = 1;
+        for (int i = 0; i < TEMPI_COPY_WAYS; ++i) {
+            end->choice.classes[c].samples[i] = 3;
+            end->choice.classes[c].cost[i] = i == way ? 1e-12 : 1e-3;
+        }
+    }
+}
+
+static void note_position(member *m, const tempi_flow *flow)
+{
+    if (flow->bytes > 0)
+        m->seen.positions |= (uint64_t)1 << (flow->end->own + 63) / 64 % 64;
+}
+
+/* Members leave the round one after another, and some come to it late. */
+static void dawdle(dice *d)
+{
+    if (draw(d, 0, 3) == 0)
+        for (int64_t i = draw(d, 0, 3000); i > 0; --i)
+            sched_yield();
+}
+
+static void note_flows(member *m, const tempi_flow *in, int n)
+{
+    for (int i = 0; i < n; ++i) {
+        m->seen.offered += in[i].offered != 0;
+        m->seen.refused += in[i].refused;
+        m->seen.failed += in[i].failed;
+    }
+}
+
+static void apart(member *m, int round, dice *own)
+{
+    side out[MEMBERS], in[MEMBERS];
+    tempi_flow to[MEMBERS], from[MEMBERS];
+    int n = 0;
+    bool cut = false;
+    for (int i = 1; i < m->members; ++i, ++n) {
+        const int next = (m->rank + i) % m->members, last = (m->rank - i + m->members) % m->members;
+        side_make(m, round, m->rank, next, true, &out[n]);
+        side_make(m, round, last, m->rank, false, &in[n]);
+        prefer(&m->to[next], own);
+        to[n] = flow_of(&out[n], &m->to[next], round);
+        from[n] = flow_of(&in[n], &m->from[last], round);
+        note_position(m, &to[n]);
+        cut |= in[n].cut;
+    }
+    unreadable = draw(own, 0, 7) == 0 ? (int)draw(own, 1, 4) : 0;
+    tempi_exchange_begin(to, n, from, n);
+    dawdle(own);
+    if (tempi_exchange_run(to, n, from, n, rest, NULL) == cut)
+        fail(cut ? "too many bytes went unnoticed" : "it failed");
+    note_flows(m, from, n);
+    for (int i = 0; i < n; ++i) {
+        if (unreadable == 0) /* it was used up: try again in later rounds */
+            __atomic_store_n(&from[i].end->ring->reads, 1, __ATOMIC_RELAXED);
+        side_check(&out[i], true);
+        side_check(&in[i], !in[i].cut);
+        side_free(&out[i]);
+        side_free(&in[i]);
+    }
+}
+
+/* What comes from a member replaces what went there; both have the same structure. */
+static void in_place(member *m, int round, dice *own)
+{
+    side both[MEMBERS];
+    tempi_flow to[MEMBERS], from[MEMBERS];
+    int n = 0;
+    for (int i = 1; i < m->members; ++i, ++n) {
+        const int peer = (m->rank + i) % m->members, low = peer < m->rank ? peer : m->rank,
+                  high = peer < m->rank ? m->rank : peer;
+        side_make(m, round, low, high, false, &both[n]); /* the same on both */
+        side *s = &both[n];
+        for (int k = 0; k < s->n; ++k) {
+            block *b = &s->blocks[k];
+            char *sent = content(key_of(m, round, m->rank, peer, k), b->op.n),
+                 *comes = content(key_of(m, round, peer, m->rank, k), b->op.n);
+            store(b, b->memory, sent, b->op.n);
+            memcpy(b->expected, b->memory, (size_t)b->bytes);
+            store(b, b->expected, comes, b->op.n);
+            free(sent);
+            free(comes);
+        }
+        to[n] = flow_of(s, &m->to[peer], round);
+        from[n] = flow_of(s, &m->from[peer], round);
+        to[n].streams = true;
+        from[n].source = &to[n];
+        note_position(m, &to[n]);
+    }
+    tempi_exchange_begin(to, n, from, n);
+    dawdle(own);
+    if (!tempi_exchange_run(to, n, from, n, rest, NULL))
+        fail("in place: it failed");
+    for (int i = 0; i < n; ++i) {
+        side_check(&both[i], true);
+        side_free(&both[i]);
+    }
+}
+
+static void *take_part(void *argument)
+{
+    member *m = argument;
+    dice own = {m->seed * 77 + (uint64_t)m->rank * 13 + 1};
+    for (int round = 0; round < m->rounds; ++round) {
+        dice all = {(m->seed + (uint64_t)round) * 0x9E3779B97F4A7C15u | 1};
+        if (draw(&all, 0, 4) == 0)
+            in_place(m, round, &own);
+        else
+            apart(m, round, &own);
+    }
+    return NULL;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+static void connect(member *m, const tempi_segment *segment, int64_t capacity)
+{
+    for (int i = 0; i < m->members; ++i) {
+        m->to[i] = tempi_segment_end(segment, m->rank, i);
+        m->from[i] = tempi_segment_end(segment, i, m->rank);
+        if (capacity > 0)
+            m->to[i].capacity = m->from[i].capacity = (uint64_t)capacity;
+        if (i != m->rank && tempi_single_copy_works(tempi_segment_probe(segment, i)))
+            __atomic_store_n(&m->from[i].ring->reads, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static void show(const member *m)
+{
+    printf("%d positions %d offered %d refused %d failed\n",
+           __builtin_popcountll(m->seen.positions), m->seen.offered, m->seen.refused,
+           m->seen.failed);
+    fflush(stdout);
+}
+
+static int as_threads(member *members, const tempi_segment *segment, int64_t capacity)
+{
+    pthread_t threads[MEMBERS];
+    for (int i = 0; i < members->members; ++i)
+        tempi_single_copy_offer(tempi_segment_probe(segment, i));
+    for (int i = 0; i < members->members; ++i)
+        connect(&members[i], segment, capacity);
+    for (int i = 0; i < members->members; ++i)
+        pthread_create(&threads[i], NULL, take_part, &members[i]);
+    for (int i = 0; i < members->members; ++i)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < members->members; ++i)
+        show(&members[i]);
+    return 0;
+}
+
+/* Waits until the others have made their offers, by a ring's memory that is not used yet. */
+static void meet(const tempi_segment *segment, int members)
+{
+    uint32_t *count = &tempi_segment_end(segment, 0, 0).ring->reads;
+    __atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL);
+    while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < (uint32_t)members)
+        sched_yield();
+}
+
+static int as_processes(member *members, const char *name, int64_t capacity)
+{
+    const int n = members->members;
+    pid_t processes[MEMBERS];
+    int bad = 0, status;
+    for (int i = 0; i < n; ++i)
+        if ((processes[i] = fork()) == 0) {
+            tempi_segment segment = tempi_segment_open(members[i].folder, n, name);
+            if (!segment.memory)
+                fail("cannot open");
+            tempi_single_copy_offer(tempi_segment_probe(&segment, i));
+            meet(&segment, n);
+            connect(&members[i], &segment, capacity);
+            take_part(&members[i]);
+            show(&members[i]);
+            tempi_segment_close(&segment);
+            exit(0);
+        }
+    while (wait(&status) > 0) {
+        for (int i = 0; !bad && status != 0 && i < n; ++i)
+            kill(processes[i], SIGKILL); /* the others wait for the one that failed */
+        bad |= status != 0;
+    }
+    return bad;
+}
+
+static int exchange(char **argv)
+{
+    const bool threads = strcmp(argv[1], "threads") == 0;
+    const int n = atoi(argv[3]);
+    char name[TEMPI_SEGMENT_NAME];
+    member members[MEMBERS];
+    if (n < 2 || n > MEMBERS)
+        return 2;
+    for (int i = 0; i < n; ++i)
+        members[i] = (member){.rank = i,
+                              .members = n,
+                              .folder = argv[2],
+                              .rounds = atoi(argv[5]),
+                              .seed = strtoull(argv[6], NULL, 10)};
+    tempi_segment segment = tempi_segment_create(argv[2], n, name);
+    if (!segment.memory)
+        fail("no segment");
+    const int64_t capacity = atoll(argv[4]);
+    const int bad = threads ? as_threads(members, &segment, capacity)
+                            : as_processes(members, name, capacity);
+    tempi_segment_unlink(argv[2], name);
+    tempi_segment_close(&segment);
+    return bad;
+}
+
+/* ---- within a process ------------------------------------------------------------------------ */
+
+static char *packed_of(const block *b)
+{
+    char *packed = malloc((size_t)b->op.n + 1);
+    if (b->op.layout)
+        tempi_pack(b->op.layout, b->op.count, b->op.mem, 0, b->op.n, packed);
+    else
+        memcpy(packed, b->op.mem, (size_t)b->op.n);
+    return packed;
+}
+
+/* In pieces of any length. */
+static bool walks(const block *b, dice *d)
+{
+    tempi_nest_shape shape;
+    tempi_nest_walk walk;
+    if (!tempi_nest_describe(&b->op, &shape))
+        return false;
+    char *packed = packed_of(b);
+    int64_t done = 0;
+    tempi_nest_begin(&walk, &shape);
+    while (walk.left > 0) {
+        const int64_t n = draw(d, 1, walk.left);
+        if (done + n > b->op.n ||
+            memcmp(packed + done, (const char *)(uintptr_t)walk.at, (size_t)n) != 0)
+            fail("a walk leaves the block");
+        done += n;
+        tempi_nest_step(&walk, n);
+    }
+    if (done != b->op.n || shape.run * shape.runs != b->op.n)
+        fail("a walk ends early");
+    free(packed);
+    return true;
+}
+
+static void check_copy(const block *from, block *to, bool at_once)
+{
+    tempi_nest_shape source, target;
+    char *packed = packed_of(from);
+    store(to, to->expected, packed, from->op.n);
+    free(packed);
+    if (!at_once)
+        tempi_exchange_self(&from->op, &to->op, 1);
+    else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
+        return;
+    else if (!tempi_single_copy_read(getpid(), &source, &target, from->op.n))
+        fail("cannot read this process");
+    if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
+        fail("wrong bytes within the process");
+}
+
+/* Pieces of any length at any position, put by one end and taken by the other. */
+static void ring_check(dice *d)
+{
+    enum { CAPACITY = 4096 };
+    tempi_ring *ring = aligned_alloc(TEMPI_RING_ALIGN, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
+    memset(ring, 0, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
+    tempi_ring_end sender = {.ring = ring, .capacity = CAPACITY}, receiver = sender;
+    for (uint64_t turn = 0; turn < 4000; ++turn) {
+        char taken[CAPACITY + 1] = "", *put;
+        const int64_t room = tempi_ring_room(&sender),
+                      end = CAPACITY - (int64_t)sender.own % CAPACITY + draw(d, -1, 1);
+        const int64_t n = draw(d, 0, 3) == 0 && end > 0 && end <= room
+                              ? end
+                              : draw(d, 1, room > 0 ? room : 1);
+        if (room < CAPACITY / 2 || room > CAPACITY || tempi_ring_waiting(&receiver) != 0)
+            fail("an empty ring is not"); /* the sender may not have looked again */
+        put = content(turn, n);
+        tempi_ring_put(&sender, put, n);
+        tempi_ring_written(&sender, 0);
+        if (tempi_ring_waiting(&receiver) != n || tempi_ring_room(&sender) > CAPACITY - n)
+            fail("a ring counts wrong");
+        tempi_ring_take(&receiver, taken, n);
+        tempi_ring_read(&receiver, 0);
+        if (memcmp(put, taken, (size_t)n) != 0 || taken[n] != 0 || ring->data[CAPACITY] != 0)
+            fail("a ring changes bytes");
+        free(put);
+    }
+    free(ring);
+}
+
+static int self(int rounds, uint64_t seed)
+{
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    int nests = 0;
+    for (int round = 0; round < rounds; ++round) {
+        const int64_t n = draw_bytes(&d);
+        block from = block_make(&d, n), to = block_make(&d, n);
+        char *packed = content((uint64_t)round, n);
+        store(&from, from.memory, packed, n);
+        free(packed);
+        nests += walks(&from, &d);
+        check_copy(&from, &to, draw(&d, 0, 1));
+        block_free(&from);
+        block_free(&to);
+    }
+    ring_check(&d);
+    printf("%d nests\n", nests);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+#ifdef SCALAR
+    if (tempi_kernels_use("scalar") != TEMPI_OK)
+        return 2;
+#endif
+    if (argc == 4 && strcmp(argv[1], "self") == 0)
+        return self(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    return argc == 7 ? exchange(argv) : 2;
+}

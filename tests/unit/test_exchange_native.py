@@ -1,0 +1,119 @@
+"""The exchange through shared memory from C: random flows under the sanitizers, between processes and threads."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+BASE = ("config", "method", "thread_cache", "log", "stats", "thread")
+THREADS = "-fsanitize=thread"
+
+
+def build(folder: Path, kernels: Sequence[Path], *flags: str) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    program = folder / "exchange_driver"
+    pack = sorted(set((CSRC / "pack").glob("*.c")) - set((CSRC / "pack").glob("kernels_*.c")))
+    parts = [path for name in ("exchange", "datatype") for path in sorted((CSRC / name).glob("*.c"))]
+    sources = [HERE / "exchange_driver.c", *(CSRC / "base" / f"{name}.c" for name in BASE), *parts, *pack, *kernels]
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
+    wrapped = "-Wl,--wrap=process_vm_readv"
+    subprocess.run([*command, "-g", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True, timeout=300)
+    return program
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory, sanitized_kernels: list[Path]) -> Path:
+    sanitizers = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return build(tmp_path_factory.mktemp("driver"), sanitized_kernels, *sanitizers)
+
+
+def output(*command: object) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """By all members together, but `positions`, of headers in the ring, by the one that saw least."""
+
+    positions: int
+    offered: int
+    refused: int
+    failed: int
+
+
+def exchanged(*command: object) -> Seen:
+    lines = output(*command).splitlines()
+    found = [tuple(map(int, re.findall(r"\d+", line))) for line in lines]
+    assert len(found) == int(str(command[-4]))
+    positions, offered, refused, failed = zip(*found, strict=True)
+    return Seen(min(positions), sum(offered), sum(refused), sum(failed))
+
+
+@pytest.mark.parametrize("capacity", [4096, 16384, 0])
+@pytest.mark.parametrize("members", [2, 3])
+def test_every_byte_arrives_between_processes(driver: Path, tmp_path: Path, members: int, capacity: int) -> None:
+    """4096: the shortest rings that there are, shorter than most flows; 0: the segment's own."""
+    seen = exchanged(driver, "processes", tmp_path, members, capacity, 600 // members, 1 + capacity)
+    assert seen.positions > 50  # of 64
+    assert seen.offered > seen.refused > 5
+    assert seen.failed > 5
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("seed", range(20, 30))
+@pytest.mark.more
+def test_every_byte_arrives_with_other_seeds(driver: Path, tmp_path: Path, seed: int) -> None:
+    for capacity in (4096, 65536):
+        assert exchanged(driver, "processes", tmp_path, 4, capacity, 500, seed).positions == 64
+
+
+def test_blocks_are_walked_read_and_moved_within_a_process(driver: Path) -> None:
+    assert int(output(driver, "self", 4000, 7).split()[0]) > 2000
+
+
+def kernels_for_threads(folder: Path) -> list[Path]:
+    """Only those that are used are instrumented."""
+    made = []
+    for source in sorted((CSRC / "pack").glob("kernels_*.c")):
+        made.append(folder / f"{source.stem}.o")
+        flags = ("-O1", THREADS) if source.stem == "kernels_scalar" else ("-O0",)
+        command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-g1", *flags, f"-I{CSRC}", "-c", source, "-o", made[-1]]
+        subprocess.run(command, check=True, timeout=300)
+    return made
+
+
+def without_randomisation() -> list[str]:
+    """Older ThreadSanitizers cannot start where the kernel moves a process's memory about widely."""
+    found = shutil.which("setarch")
+    works = found and subprocess.run([found, "-R", "true"], check=False, capture_output=True).returncode == 0
+    return [found, "-R"] if found and works else []
+
+
+def test_threads_that_exchange_do_not_race(tmp_path: Path) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    empty = tmp_path / "empty.c"
+    empty.write_text("int main(void) { return 0; }\n")
+    if subprocess.run(["gcc", THREADS, empty, "-o", tmp_path / "empty"], check=False).returncode != 0:
+        pytest.skip("gcc has no ThreadSanitizer here")
+    start = without_randomisation()
+    if subprocess.run([*start, tmp_path / "empty"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("ThreadSanitizer does not start on this kernel")
+    program = build(tmp_path, kernels_for_threads(tmp_path), "-O1", THREADS, "-DSCALAR")
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    for members, capacity in ((2, 4096), (3, 8192), (2, 0)):
+        seen = exchanged(*start, program, "threads", folder, members, capacity, 150, capacity + 3)
+        assert seen.offered > 0
+        assert seen.failed > 0
