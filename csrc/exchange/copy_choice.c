@@ -3,35 +3,55 @@
 #include <time.h>
 
 enum {
-    BYTES_LEAST = 32 << 10, /* shorter flows end before an answer could come */
+    LONG_RUNS_LEAST = 32 << 10, /* bytes; shorter flows end before an answer could come */
+    SHORT_RUNS_LEAST = 64 << 10,
     BYTES_LONG = 1 << 20,
-    TRIALS = 3, /* of each way at first; the first one of each warms caches and pages */
-    AGAIN = 64  /* flows after which the slower way is tried again */
+    TRIALS = 3,  /* of each way at first; the first one of each warms caches and pages */
+    AGAIN = 64,  /* flows after which another way is tried again */
+    EARLY = 512, /* flows, up to which that is more often */
+    AGAIN_EARLY = 16
 };
 
-int tempi_copy_class(int64_t bytes, int64_t runs)
+int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
 {
-    if (bytes < BYTES_LEAST || runs <= 0)
-        return -1;
+    const bool long_runs = offered >= LONG_RUNS_LEAST && runs > 0;
     int by_run = 0;
-    for (int64_t run = bytes / runs; run >= 4 * TEMPI_COPY_RUN_LEAST && by_run < 3; run /= 4)
-        ++by_run;
+    if (bytes < (long_runs ? LONG_RUNS_LEAST : SHORT_RUNS_LEAST))
+        return -1;
+    if (long_runs) {
+        by_run = 1;
+        for (int64_t run = offered / runs; run >= 4 * TEMPI_COPY_RUN_LEAST && by_run < 4; run /= 4)
+            ++by_run;
+    }
     return 2 * by_run + (bytes >= BYTES_LONG);
 }
 
-static bool once_is_faster(const double *cost)
+static int ways_of(int class)
 {
-    return cost[TEMPI_COPY_ONCE] < cost[TEMPI_COPY_TWICE];
+    return class < 2 ? TEMPI_COPY_ONCE : TEMPI_COPY_WAYS;
+}
+
+static tempi_copy_way fastest(const double *cost, int ways)
+{
+    int best = 0;
+    for (int way = 1; way < ways; ++way)
+        if (cost[way] < cost[best])
+            best = way;
+    return (tempi_copy_way)best;
 }
 
 static tempi_copy_way choose(tempi_copy_choice *choice, int class)
 {
     const uint32_t *samples = choice->classes[class].samples;
     const uint32_t flow = choice->classes[class].flows++;
-    if (samples[TEMPI_COPY_TWICE] < TRIALS || samples[TEMPI_COPY_ONCE] < TRIALS)
-        return flow % 2 ? TEMPI_COPY_ONCE : TEMPI_COPY_TWICE;
-    const bool once = once_is_faster(choice->classes[class].cost);
-    return once != (flow % AGAIN == 0) ? TEMPI_COPY_ONCE : TEMPI_COPY_TWICE;
+    const int ways = ways_of(class);
+    for (int way = 0; way < ways; ++way)
+        if (samples[way] < TRIALS)
+            return (tempi_copy_way)(flow % (uint32_t)ways);
+    const uint32_t again = flow < EARLY ? AGAIN_EARLY : AGAIN;
+    if (flow % again == 0)
+        return (tempi_copy_way)(flow / again % (uint32_t)ways);
+    return fastest(choice->classes[class].cost, ways);
 }
 
 void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64_t bytes)

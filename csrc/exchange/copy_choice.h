@@ -1,17 +1,23 @@
-/* Through the ring in two copies, or in one by reading the sender's memory? Which one is faster
- * depends on the processor, on the caches that two cores share, and on what the kernel asks for
- * each run; so the sender of long flows tries both on the program's own calls, for each receiver,
- * length of runs and size, and keeps trying now and then. */
+/* Through the ring; in one copy, by reading the sender's memory; or packed in memory of the
+ * sender's own, which the receiver reads? Which one is faster depends on the processor, on the
+ * caches that two cores share, and on what the kernel asks for each run; so the sender of long
+ * flows tries them on the program's own calls, for each receiver, length of runs and size, and
+ * keeps trying now and then. */
 #ifndef TEMPI_EXCHANGE_COPY_CHOICE_H
 #define TEMPI_EXCHANGE_COPY_CHOICE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum tempi_copy_way { TEMPI_COPY_TWICE, TEMPI_COPY_ONCE, TEMPI_COPY_WAYS } tempi_copy_way;
+typedef enum tempi_copy_way {
+    TEMPI_COPY_TWICE,  /* through the ring */
+    TEMPI_COPY_PACKED, /* the receiver reads packed bytes */
+    TEMPI_COPY_ONCE,   /* the receiver reads blocks; not for short runs */
+    TEMPI_COPY_WAYS
+} tempi_copy_way;
 
 enum {
-    TEMPI_COPY_CLASSES = 8,
+    TEMPI_COPY_CLASSES = 10, /* the first two: short runs */
     /* The kernel takes as long for a shorter run as to copy it twice. */
     TEMPI_COPY_RUN_LEAST = 512
 };
@@ -31,8 +37,9 @@ typedef struct tempi_copy_choice {
     tempi_copy_way way;
 } tempi_copy_choice;
 
-/* The class of a flow with so many bytes in long runs; -1: they are too few. */
-int tempi_copy_class(int64_t bytes, int64_t runs);
+/* The class of a flow of `bytes`, of which `offered` are in `runs` long runs; -1: it is too short.
+ */
+int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 /* Sets `way` for a flow of that class, of so many bytes in all. */
 void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64_t bytes);
 /* The receiver took so many seconds for that flow. */

@@ -1,25 +1,26 @@
 #include "exchange/exchange.h"
 #include "exchange/single_copy.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
     HEADER = 64,      /* and its alignment in the ring */
-    PIECE = 32 << 10, /* the receiver starts when the first piece is there */
+    PIECE = 64 << 10, /* the receiver starts when the first piece is there */
     /* This share of the ring must be free before a piece that does not end the flow is packed:
      * short pieces are packed slowly. */
     SHARE = 8,
     OFFER_MOST = 32,        /* blocks, of the first 64 */
     OFFER_LEAST = 16 << 10, /* bytes of a block */
-    SELF_PIECE = 32 << 10,  /* stays in the caches next to the core */
+    SELF_PIECE = 64 << 10,  /* stays in the caches next to the core */
     SELF_RUN = 2 << 10      /* so long runs are copied one by one */
 };
 
 typedef struct header {
     int64_t bytes; /* of all blocks */
     uint64_t call;
-    int64_t nests;   /* blocks that the sender offers */
+    int64_t nests;   /* blocks that the sender offers; PACKED: all of them, packed */
     int64_t offered; /* bytes in them */
     int64_t timed;   /* 1: the sender wants to know how long it takes */
     int64_t process;
@@ -27,6 +28,24 @@ typedef struct header {
 } header;
 
 _Static_assert(sizeof(header) == HEADER, "it is passed through the ring as it is");
+
+enum { PACKED = -1 };
+
+static void *heap_get(int64_t bytes)
+{
+    return malloc((size_t)bytes);
+}
+
+static struct {
+    void *(*get)(int64_t bytes);
+    void (*put)(void *memory);
+} memory = {heap_get, free};
+
+void tempi_exchange_use(void *(*get)(int64_t bytes), void (*put)(void *buffer))
+{
+    memory.get = get;
+    memory.put = put;
+}
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -131,7 +150,23 @@ static void learn(tempi_ring_end *end)
         tempi_copy_learn(&end->choice, end->ring->seconds);
 }
 
-/* Fills *out with the blocks to offer: none, if two copies are faster. */
+/* Packs the whole flow, for the receiver to read. False: there is no memory for that. */
+static bool pack_all(tempi_flow *flow, offer *out)
+{
+    flow->packed = memory.get(flow->bytes);
+    if (!flow->packed)
+        return false;
+    advance(flow, flow->packed, NULL, flow->bytes);
+    flow->moved = flow->block = flow->done = 0; /* should it go through the ring after all */
+    memset(&out->shapes[0], 0, sizeof out->shapes[0]);
+    out->shapes[0].first = (uint64_t)(uintptr_t)flow->packed;
+    out->shapes[0].run = flow->bytes;
+    out->shapes[0].runs = 1;
+    out->n = PACKED;
+    return true;
+}
+
+/* Fills *out with the blocks to offer: none, if they are to go through the ring. */
 static void make_offer(tempi_flow *flow, offer *out)
 {
     tempi_copy_choice *choice = &flow->end->choice;
@@ -140,16 +175,21 @@ static void make_offer(tempi_flow *flow, offer *out)
         !__atomic_load_n(&flow->end->ring->reads, __ATOMIC_RELAXED))
         return;
     const int64_t runs = describe(flow, out);
-    const int class = tempi_copy_class(out->bytes, runs);
-    if (class < 0 || out->n * (int64_t)sizeof out->shapes[0] > (int64_t)flow->end->capacity / 4) {
+    if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)flow->end->capacity / 4)
+        out->n = 0;
+    const int class = tempi_copy_class(flow->bytes, out->n > 0 ? out->bytes : 0, runs);
+    if (class < 0) {
         out->n = 0;
         return;
     }
     learn(flow->end);
     tempi_copy_begin(choice, class, flow->call, flow->bytes);
     flow->timed = true;
-    if (choice->way != TEMPI_COPY_ONCE)
-        out->n = 0;
+    if (choice->way == TEMPI_COPY_ONCE)
+        return;
+    out->n = 0;
+    if (choice->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
+        choice->call = 0; /* nothing is learnt */
 }
 
 /* The receiver's answer to an offer in that call. */
@@ -165,6 +205,10 @@ static void hear_answer(tempi_flow *flow)
     flow->refused = answer == answer_of(flow->call, false);
     if (flow->refused)
         flow->through = flow->bytes;
+    if (!flow->waits && flow->packed) {
+        memory.put(flow->packed);
+        flow->packed = NULL;
+    }
 }
 
 /* Reads the offered blocks from the sender's memory. */
@@ -185,16 +229,79 @@ static bool read_blocks(tempi_flow *flow, pid_t process, const offer *offered)
     return true;
 }
 
+/* Whether all blocks have long runs, into which packed bytes can be read directly. */
+static bool has_long_runs(const tempi_flow *flow)
+{
+    tempi_nest_shape own;
+    for (int64_t i = 0; i < flow->n; ++i)
+        if (flow->blocks[i].n > 0 &&
+            (!tempi_nest_describe(&flow->blocks[i], &own) || own.run < TEMPI_COPY_RUN_LEAST))
+            return false;
+    return true;
+}
+
+static tempi_nest_shape bytes_at(uint64_t address, int64_t n)
+{
+    return (tempi_nest_shape){.first = address, .run = n, .runs = 1};
+}
+
+/* Reads n bytes of the sender's packed ones into the blocks. */
+static bool read_directly(const tempi_flow *flow, pid_t process, uint64_t from)
+{
+    for (int64_t i = 0; i < flow->n; ++i) {
+        const int64_t n = flow->blocks[i].n;
+        const tempi_nest_shape packed = bytes_at(from, n);
+        tempi_nest_shape own;
+        if (n > 0 && (!tempi_nest_describe(&flow->blocks[i], &own) ||
+                      !tempi_single_copy_read(process, &packed, &own, n)))
+            return false;
+        from += (uint64_t)n;
+    }
+    return true;
+}
+
+static bool read_in_pieces(tempi_flow *flow, pid_t process, uint64_t from, int64_t n)
+{
+    _Alignas(64) char piece[PIECE];
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = least(n - at, PIECE);
+        const tempi_nest_shape packed = bytes_at(from + (uint64_t)at, part),
+                               own = bytes_at((uint64_t)(uintptr_t)piece, part);
+        if (!tempi_single_copy_read(process, &packed, &own, part))
+            return false;
+        advance(flow, NULL, piece, part);
+    }
+    return true;
+}
+
+static bool read_packed(tempi_flow *flow, pid_t process, uint64_t from, int64_t n)
+{
+    const bool timed = flow->timed; /* the caller takes the time of all */
+    flow->timed = false;
+    const bool done = n == flow->bytes && has_long_runs(flow)
+                          ? read_directly(flow, process, from)
+                          : read_in_pieces(flow, process, from, n);
+    flow->timed = timed;
+    flow->moved = flow->block = flow->done = 0;
+    if (!done)
+        __atomic_store_n(&flow->end->ring->reads, 0, __ATOMIC_RELAXED);
+    return done;
+}
+
 /* The header's offer, which follows it. */
 static void take_offer(tempi_flow *flow, const header *head)
 {
-    offer offered = {.n = (int)head->nests};
+    const bool packed = head->nests == PACKED;
+    const pid_t process = (pid_t)head->process;
+    offer offered = {.n = packed ? 1 : (int)head->nests};
     tempi_ring_take(flow->end, offered.shapes, offered.n * (int64_t)sizeof offered.shapes[0]);
     tempi_ring_read(flow->end, 0);
-    for (int i = 0; i < offered.n; ++i)
+    for (int i = 0; !packed && i < offered.n; ++i)
         flow->offered |= (uint64_t)1 << offered.shapes[i].block;
     const double start = tempi_copy_clock();
-    flow->refused = flow->failed || !read_blocks(flow, (pid_t)head->process, &offered);
+    flow->refused = flow->failed ||
+                    !(packed ? read_packed(flow, process, offered.shapes[0].first, head->bytes)
+                             : read_blocks(flow, process, &offered));
     flow->seconds += tempi_copy_clock() - start;
     flow->through = flow->refused ? head->bytes : head->bytes - head->offered;
     __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, !flow->refused),
@@ -219,9 +326,9 @@ static bool open_out(tempi_flow *flow)
     make_offer(flow, &offered);
     flow->end->own += (uint64_t)pad;
     flow->opened = true;
-    flow->waits = offered.n > 0;
-    flow->offered = flow->waits ? offered.blocks : 0;
-    flow->through = flow->bytes - (flow->waits ? offered.bytes : 0);
+    flow->waits = offered.n != 0;
+    flow->offered = offered.n > 0 ? offered.blocks : 0;
+    flow->through = offered.n == PACKED ? 0 : flow->bytes - (offered.n > 0 ? offered.bytes : 0);
     const header head = {.bytes = flow->bytes,
                          .call = flow->call,
                          .nests = offered.n,
@@ -230,7 +337,8 @@ static bool open_out(tempi_flow *flow)
                          .process = getpid()};
     tempi_ring_put(flow->end, &head, HEADER);
     if (flow->waits) {
-        tempi_ring_put(flow->end, offered.shapes, offered.n * (int64_t)sizeof offered.shapes[0]);
+        const int64_t n = offered.n == PACKED ? 1 : offered.n;
+        tempi_ring_put(flow->end, offered.shapes, n * (int64_t)sizeof offered.shapes[0]);
         tempi_ring_written(flow->end, 0);
     }
     return true;
@@ -284,7 +392,7 @@ static bool open_in(tempi_flow *flow)
     flow->failed = head.bytes > flow->bytes || head.call != flow->call;
     flow->timed = head.timed != 0;
     flow->through = head.bytes;
-    if (head.nests > 0)
+    if (head.nests != 0)
         take_offer(flow, &head);
     return true;
 }

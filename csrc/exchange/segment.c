@@ -44,7 +44,8 @@ static bool path_of(const char *folder, const char *name, char *out, size_t size
 
 static void map(int file, tempi_segment *segment)
 {
-    void *memory = mmap(NULL, (size_t)segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *memory = mmap(NULL, (size_t)segment->bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_POPULATE, file, 0);
     if (memory == MAP_FAILED)
         return;
     (void)madvise(memory, (size_t)segment->bytes, MADV_HUGEPAGE); /* if the system allows it */

@@ -330,7 +330,7 @@ static void dawdle(dice *d)
 static void note_flows(member *m, const tempi_flow *in, int n)
 {
     for (int i = 0; i < n; ++i) {
-        m->seen.offered += in[i].offered != 0;
+        m->seen.offered += in[i].offered != 0 || (in[i].bytes > 0 && in[i].through == 0);
         m->seen.refused += in[i].refused;
         m->seen.failed += in[i].failed;
     }

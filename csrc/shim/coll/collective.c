@@ -13,6 +13,7 @@
 #include "shim/coll/blocks.h"
 #include "shim/comm/peer_class.h"
 #include "shim/request/deferred_sends.h"
+#include "transfer/staging.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ void tempi_collective_start(void)
 {
     tempi_collectives = tempi_config.collectives == TEMPI_COLLECTIVES_AUTO;
     crowded = tempi_peer_crowded();
+    tempi_exchange_use(tempi_stage_get, tempi_stage_put);
 }
 
 void tempi_collective_stop(void)
