@@ -474,6 +474,29 @@ def test_other_messages_go_on_during_the_exchange(comm: Any) -> None:
     assert (short == source).all()
 
 
+def test_a_rank_that_waits_in_an_exchange_progresses_its_messages(comm: Any) -> None:
+    """Rank 0 comes to the exchange only after its receives, whose senders are in the exchange already."""
+    needs_host_memory()
+    blocks = blocks_between(78, comm.size)
+    sizes = [8192] * 400 + [1 << 17, 1 << 22]  # more than the library has room for
+    tree = oracle.Vector(3000, 3, 5, NAMED[2])
+    datatype = oracle.as_mpi(tree, MPI).Commit()
+    far = np.ones(3000 * 5 * 4, np.uint8)
+    if comm.rank == 0:
+        into, late = [np.zeros(n, np.uint8) for n in sizes], np.zeros_like(far)
+        for source in range(1, comm.size):
+            MPI.Request.Waitall([comm.Irecv(memory, source, 9) for memory in into])
+            comm.Recv([late, 1, datatype], source, 10)
+            assert all((memory == source).all() for memory in into)
+        requests = []
+    else:
+        requests = [comm.Isend(np.full(n, comm.rank, np.uint8), 0, 9) for n in sizes]
+        requests.append(comm.Isend([far, 1, datatype], 0, 10))
+    exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
+    MPI.Request.Waitall(requests)
+    datatype.Free()
+
+
 def test_a_thread_that_disabled_tempi_still_takes_part(comm: Any) -> None:
     needs_host_memory()
     blocks = blocks_between(5, comm.size)
