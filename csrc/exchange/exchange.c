@@ -6,14 +6,15 @@
 #include <unistd.h>
 
 enum {
-    HEADER = 64,      /* and its alignment in the ring */
-    PIECE = 64 << 10, /* the receiver starts when the first piece is there */
+    HEADER = 64, /* and its alignment in the ring */
+    /* The receiver starts when the first piece is there, and it stays in the caches next to the
+     * core. */
+    PIECE = 64 << 10,
     /* This share of the ring must be free before a piece that does not end the flow is packed:
      * short pieces are packed slowly. */
     SHARE = 8,
     OFFER_MOST = 32,        /* blocks, of the first 64 */
     OFFER_LEAST = 16 << 10, /* bytes of a block */
-    SELF_PIECE = 64 << 10,  /* stays in the caches next to the core */
     SELF_RUN = 2 << 10      /* so long runs are copied one by one */
 };
 
@@ -50,6 +51,32 @@ void tempi_exchange_use(void *(*get)(int64_t bytes), void (*put)(void *buffer))
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* ---- a buffer for a piece -------------------------------------------------------------------- */
+
+/* A thread of the program may have a small stack. */
+typedef struct piece_buffer {
+    char *bytes;
+    int64_t size;
+    _Alignas(64) char small[4 << 10];
+} piece_buffer;
+
+/* For n bytes, which go through it in pieces. */
+static void piece_open(piece_buffer *piece, int64_t n)
+{
+    piece->size = least(n, PIECE);
+    piece->bytes = n > (int64_t)sizeof piece->small ? memory.get(piece->size) : NULL;
+    if (!piece->bytes) {
+        piece->bytes = piece->small;
+        piece->size = sizeof piece->small;
+    }
+}
+
+static void piece_close(piece_buffer *piece)
+{
+    if (piece->bytes != piece->small)
+        memory.put(piece->bytes);
 }
 
 /* ---- pieces of blocks ------------------------------------------------------------------------ */
@@ -262,16 +289,19 @@ static bool read_directly(const tempi_flow *flow, pid_t process, uint64_t from)
 
 static bool read_in_pieces(tempi_flow *flow, pid_t process, uint64_t from, int64_t n)
 {
-    _Alignas(64) char piece[PIECE];
-    for (int64_t at = 0, part; at < n; at += part) {
-        part = least(n - at, PIECE);
+    piece_buffer piece;
+    bool done = true;
+    piece_open(&piece, n);
+    for (int64_t at = 0, part; at < n && done; at += part) {
+        part = least(n - at, piece.size);
         const tempi_nest_shape packed = bytes_at(from + (uint64_t)at, part),
-                               own = bytes_at((uint64_t)(uintptr_t)piece, part);
-        if (!tempi_single_copy_read(process, &packed, &own, part))
-            return false;
-        advance(flow, NULL, piece, part);
+                               own = bytes_at((uint64_t)(uintptr_t)piece.bytes, part);
+        done = tempi_single_copy_read(process, &packed, &own, part);
+        if (done)
+            advance(flow, NULL, piece.bytes, part);
     }
-    return true;
+    piece_close(&piece);
+    return done;
 }
 
 static bool read_packed(tempi_flow *flow, pid_t process, uint64_t from, int64_t n)
@@ -504,15 +534,17 @@ static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n)
 
 static void move(const tempi_op *from, const tempi_op *to)
 {
-    _Alignas(64) char piece[SELF_PIECE];
+    piece_buffer piece;
     const int64_t n = least(from->n, to->n);
     if (copy_runs(from, to, n))
         return;
+    piece_open(&piece, n);
     for (int64_t done = 0, part; done < n; done += part) {
-        part = least(n - done, SELF_PIECE);
-        pack_piece(from, done, part, piece);
-        unpack_piece(to, done, part, piece);
+        part = least(n - done, piece.size);
+        pack_piece(from, done, part, piece.bytes);
+        unpack_piece(to, done, part, piece.bytes);
     }
+    piece_close(&piece);
 }
 
 bool tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n)

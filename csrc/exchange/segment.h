@@ -17,7 +17,8 @@ enum {
     /* Longer rings only push each other out of the caches (measured on Zen 4). */
     TEMPI_SEGMENT_RING_MOST = 256 << 10,
     TEMPI_SEGMENT_RING_LEAST = 4 << 10,
-    TEMPI_SEGMENT_BYTES = 16 << 20 /* all rings together, unless the shortest take more */
+    TEMPI_SEGMENT_BYTES = 16 << 20, /* all rings together, unless the shortest take more */
+    TEMPI_SEGMENT_MEMBERS = 128     /* the most: they take 70 MiB */
 };
 
 typedef struct tempi_segment {

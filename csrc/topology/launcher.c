@@ -39,16 +39,18 @@ static const char *text_of(const char *name)
 }
 
 /* Variables of Open MPI and PRRTE, of hydra, of MVAPICH. */
+static const struct {
+    const char *rank, *size, *local;
+} launchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"},
+};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
+
 static int local_ranks(int rank, int size)
 {
-    static const struct {
-        const char *rank, *size, *local;
-    } launchers[] = {
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-        {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-        {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"},
-    };
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; ++i)
+    for (int i = 0; i < LAUNCHERS; ++i)
         if (says(launchers[i].rank, rank) && says(launchers[i].size, size) &&
             number(launchers[i].local) > 0)
             return number(launchers[i].local);
@@ -112,19 +114,12 @@ static bool name_by_pmi(int rank, int size, char *out, size_t room)
 
 bool tempi_launcher_guess(int *rank, int *size)
 {
-    static const char *const launchers[][2] = {
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-        {"PMI_RANK", "PMI_SIZE"},
-        {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
-    };
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; ++i) {
-        if (!has(launchers[i][0], rank))
-            continue;
-        if (!has(launchers[i][1], size))
-            *size = 0;
-        return true;
-    }
-    return false;
+    for (int i = 0; i < LAUNCHERS; ++i)
+        if (has(launchers[i].rank, rank) && has(launchers[i].size, size))
+            return true;
+    if (!has("SLURM_STEP_NUM_TASKS", size))
+        *size = 0;
+    return has("PMIX_RANK", rank);
 }
 
 void tempi_launcher_ask(int rank, int size, tempi_job *out)

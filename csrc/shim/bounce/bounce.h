@@ -51,6 +51,11 @@ typedef struct tempi_numbers {
     bool wide;
 } tempi_numbers;
 
+static inline int64_t tempi_number_at(tempi_numbers numbers, int64_t i)
+{
+    return numbers.wide ? ((const int64_t *)numbers.of)[i] : ((const int *)numbers.of)[i];
+}
+
 #define TEMPI_NUMBERS(array) {(array), sizeof *(array) == sizeof(int64_t)}
 
 /* Use of a buffer by the call; 0: the buffer is ignored. */

@@ -7,11 +7,6 @@
 
 /* ---- reading a buffer's description ---------------------------------------------------------- */
 
-static int64_t number(tempi_numbers numbers, int64_t i)
-{
-    return numbers.wide ? ((const int64_t *)numbers.of)[i] : ((const int *)numbers.of)[i];
-}
-
 /* The entries of a buffer, in one form: `n` of them, or one of `count` elements. */
 typedef struct entries {
     int64_t n;
@@ -23,8 +18,8 @@ static bool sum_of(const tempi_bounce_argument *buffer, int64_t n, int64_t *sum)
 {
     *sum = 0;
     for (int64_t i = 0; i < n; ++i)
-        if (number(buffer->counts, i) < 0 ||
-            __builtin_add_overflow(*sum, number(buffer->counts, i), sum))
+        if (tempi_number_at(buffer->counts, i) < 0 ||
+            __builtin_add_overflow(*sum, tempi_number_at(buffer->counts, i), sum))
             return false;
     return true;
 }
@@ -49,7 +44,7 @@ static bool entries_read(const tempi_owner *owner, const tempi_bounce_argument *
         return sum_of(buffer, n, &out->count);
     if (tempi_lib.Comm_rank(owner->comm, &rank) != MPI_SUCCESS)
         return false;
-    out->count = number(buffer->counts, rank);
+    out->count = tempi_number_at(buffer->counts, rank);
     return true;
 }
 
@@ -73,7 +68,7 @@ typedef enum seen {
 static seen entry_read(const tempi_bounce_argument *buffer, const entries *all, int64_t i,
                        tempi_bounce_buffer_piece *out)
 {
-    const int64_t count = all->arrays ? number(buffer->counts, i) : all->count;
+    const int64_t count = all->arrays ? tempi_number_at(buffer->counts, i) : all->count;
     if (count <= 0)
         return count < 0 ? SEEN_WRONG : SEEN_NOTHING;
     const tempi_type *type = type_at(buffer, i);
@@ -81,7 +76,7 @@ static seen entry_read(const tempi_bounce_argument *buffer, const entries *all, 
         return SEEN_WRONG;
     if (type->size == 0)
         return SEEN_NOTHING;
-    int64_t at = all->arrays ? number(buffer->displacements, i) : 0;
+    int64_t at = all->arrays ? tempi_number_at(buffer->displacements, i) : 0;
     if (!buffer->in_bytes && __builtin_mul_overflow(at, type->layout->extent, &at))
         return SEEN_WRONG;
     /* No object lies in the first page: an address there is NULL, passed by mistake. */

@@ -25,19 +25,14 @@ typedef struct entry {
     bool in_bytes;
 } entry;
 
-static int64_t number(tempi_numbers numbers, int64_t i)
-{
-    return numbers.wide ? ((const int64_t *)numbers.of)[i] : ((const int *)numbers.of)[i];
-}
-
 /* Without displacements, entries of one count follow each other. */
 static entry entry_of(const tempi_bounce_argument *buffer, int i)
 {
-    entry out = {.count = buffer->counts.of ? number(buffer->counts, i) : buffer->count,
+    entry out = {.count = buffer->counts.of ? tempi_number_at(buffer->counts, i) : buffer->count,
                  .type = buffer->types ? buffer->types[i] : buffer->type,
                  .in_bytes = buffer->in_bytes};
     if (buffer->displacements.of)
-        out.displacement = number(buffer->displacements, i);
+        out.displacement = tempi_number_at(buffer->displacements, i);
     else if (buffer->times != TEMPI_ONCE)
         out.displacement = i * out.count;
     return out;
@@ -100,12 +95,6 @@ static bool packs(const tempi_blocks *blocks)
     return blocks->operation == TEMPI_OP_SEND;
 }
 
-static int out_of_memory(MPI_Comm comm)
-{
-    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
-    return MPI_ERR_NO_MEM;
-}
-
 static int library_pack(MPI_Comm comm, const tempi_staged_block *s)
 {
     MPI_Count position = 0;
@@ -134,7 +123,7 @@ static int stage_by_library(const tempi_blocks *blocks, tempi_staged_block *s, t
     if (s->bytes == 0) /* MPICH 4.0 divides by it */
         return MPI_SUCCESS;
     if (!(s->packed = tempi_stage_get_beyond(s->bytes)))
-        return out_of_memory(blocks->comm);
+        return tempi_blocks_no_memory(blocks->comm);
     op->mem = s->packed;
     op->n = s->bytes;
     return packs(blocks) ? library_pack(blocks->comm, s) : MPI_SUCCESS;
@@ -145,7 +134,7 @@ static int stage(tempi_blocks *blocks, const entry *e, char *mem, tempi_op *op)
     if (!blocks->staged)
         blocks->staged = calloc((size_t)blocks->edges->n, sizeof *blocks->staged);
     if (!blocks->staged)
-        return out_of_memory(blocks->comm);
+        return tempi_blocks_no_memory(blocks->comm);
     tempi_staged_block *s = &blocks->staged[blocks->nstaged];
     *s = (tempi_staged_block){.mem = mem, .count = e->count, .type = e->type};
     s->carried = tempi_message_force(mem, e->count, e->type, blocks->operation, &s->message);
@@ -177,12 +166,6 @@ static int64_t extent_of(const tempi_type *type, MPI_Datatype handle)
     return extent;
 }
 
-/* No object lies in the first page: the address is NULL, passed by mistake. */
-static bool plausible(const char *mem, const tempi_layout *layout)
-{
-    return (uintptr_t)mem + (uintptr_t)layout->true_lb >= 4096;
-}
-
 static int describe(tempi_blocks *blocks, int k, tempi_op *op)
 {
     const entry e = entry_of(blocks->buffer, entry_number(blocks, k));
@@ -193,7 +176,8 @@ static int describe(tempi_blocks *blocks, int k, tempi_op *op)
                       (e.displacement == 0 || e.in_bytes
                            ? e.displacement
                            : e.displacement * extent_of(type, e.type));
-    if (tempi_memory_mixed || tempi_config.check || !type || !plausible(mem, type->layout) ||
+    if (tempi_memory_mixed || tempi_config.check || !type ||
+        !tempi_address_plausible(mem, type->layout) ||
         __builtin_mul_overflow(e.count, type->size, &op->n))
         return stage(blocks, &e, mem, op);
     op->layout = type->layout;

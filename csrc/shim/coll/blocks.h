@@ -25,6 +25,13 @@ typedef struct tempi_blocks {
     int nstaged;
 } tempi_blocks;
 
+/* Raises MPI_ERR_NO_MEM, and returns it. */
+static inline int tempi_blocks_no_memory(MPI_Comm comm)
+{
+    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
+    return MPI_ERR_NO_MEM;
+}
+
 /* Whether the library has to refuse an argument: no process has called it then. */
 bool tempi_blocks_refusable(const tempi_blocks *blocks);
 /* Whether one of the types is derived. */

@@ -42,29 +42,10 @@ void tempi_collective_clear(void)
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-/* A request that never completes: to test it makes the library progress all messages. A probe does
- * not on MPICH, where MPI_COMM_SELF has a queue of its own, and elsewhere only if it finds nothing.
- */
-static int request_query(void *state, MPI_Status *status)
-{
-    (void)state, (void)status;
-    return MPI_SUCCESS;
-}
-
-static int request_free(void *state)
-{
-    (void)state;
-    return MPI_SUCCESS;
-}
-
-static int request_cancel(void *state, int complete)
-{
-    (void)state, (void)complete;
-    return MPI_SUCCESS;
-}
-
 /* While it waits a process lets the library progress its other messages, which the process that it
- * waits for may need. `state`: a request, made when it is needed first. */
+ * waits for may need. `state`: a request that never completes, made when it is needed first: to
+ * test it makes the library progress all messages. A probe does not on MPICH, where MPI_COMM_SELF
+ * has a queue of its own, and elsewhere only if it finds nothing. */
 static void idle(void *state, int64_t waited)
 {
     enum { SPINS = 64, YIELDS = 16 };
@@ -79,19 +60,11 @@ static void idle(void *state, int64_t waited)
     if (tempi_pending_any())
         tempi_progress();
     if (*request == MPI_REQUEST_NULL)
-        (void)tempi_lib.Grequest_start(request_query, request_free, request_cancel, NULL, request);
+        (void)tempi_proxy_start(request);
     else
         (void)tempi_lib.Test(request, &flag, MPI_STATUS_IGNORE);
     if (crowded || waited > SPINS * YIELDS)
         sched_yield();
-}
-
-static void end_idle(MPI_Request *request)
-{
-    if (*request == MPI_REQUEST_NULL)
-        return;
-    tempi_lib.Grequest_complete(*request);
-    tempi_lib.Request_free(request);
 }
 
 static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, int process)
@@ -129,41 +102,35 @@ static bool move_own(const tempi_node_comm *node, const tempi_blocks *out, const
                                in->ops + in->edges->first[node->rank], nout < nin ? nout : nin);
 }
 
-/* In place, what is received replaces what was sent from there. */
+/* What is received from a process replaces what was sent to it. The flows from the processes are in
+ * the reverse order of those to them. */
 static void keep_order(tempi_flow *in, int nin, tempi_flow *out, int nout)
 {
     for (int i = 0; i < nin; ++i)
-        for (int k = 0; k < nout; ++k)
-            if (in[i].bytes > 0 && out[k].bytes > 0 && in[i].blocks[0].mem == out[k].blocks[0].mem)
-                in[i].source = &out[k];
+        in[i].source = &out[nout - 1 - i];
     for (int k = 0; k < nout; ++k) /* nor may the receiver read what is replaced meanwhile */
         out[k].streams = true;
 }
 
-static int out_of_memory(MPI_Comm comm)
-{
-    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
-    return MPI_ERR_NO_MEM;
-}
-
 static int exchange(MPI_Comm comm, const tempi_node_comm *node, const tempi_blocks *out,
-                    const tempi_blocks *in, bool in_place)
+                    const tempi_blocks *in)
 {
     tempi_flow few[32], *flows = few;
     if (node->size > 16)
         flows = malloc(2 * (size_t)node->size * sizeof *flows);
     if (!flows)
-        return out_of_memory(comm);
+        return tempi_blocks_no_memory(comm);
     const int nout = flows_of(node, out, flows, 1);
     tempi_flow *from = flows + nout;
     const int nin = flows_of(node, in, from, -1);
-    if (in_place)
+    if (out->buffer == in->buffer && out->entry < 0) /* in place, and each block for one process */
         keep_order(from, nin, flows, nout);
     tempi_exchange_begin(flows, nout, from, nin);
     MPI_Request waiting = MPI_REQUEST_NULL;
     const bool own = move_own(node, out, in),
                good = tempi_exchange_run(flows, nout, from, nin, idle, &waiting) && own;
-    end_idle(&waiting);
+    if (waiting != MPI_REQUEST_NULL)
+        tempi_proxy_end(&waiting);
     if (flows != few)
         free(flows);
     if (good)
@@ -173,14 +140,14 @@ static int exchange(MPI_Comm comm, const tempi_node_comm *node, const tempi_bloc
 }
 
 static int carry(const tempi_collective *call, const tempi_node_comm *node, tempi_blocks *out,
-                 tempi_blocks *in, bool in_place)
+                 tempi_blocks *in)
 {
     const double start = tempi_trace_begin();
     int rc = tempi_blocks_describe(out);
     if (rc == MPI_SUCCESS)
         rc = tempi_blocks_describe(in);
     if (rc == MPI_SUCCESS)
-        rc = exchange(call->comm, node, out, in, in_place);
+        rc = exchange(call->comm, node, out, in);
     if (rc == MPI_SUCCESS)
         rc = tempi_blocks_unpack(in);
     tempi_stat_add(TEMPI_STAT_collectives, 1);
@@ -263,14 +230,14 @@ static tempi_blocks side_of(const tempi_collective *call, const tempi_node_comm 
 }
 
 static bool carry_sides(const tempi_collective *call, tempi_node_comm *node, tempi_blocks *out,
-                        tempi_blocks *in, bool in_place, int *result)
+                        tempi_blocks *in, int *result)
 {
     if (tempi_blocks_refusable(out) || tempi_blocks_refusable(in) || !decide(call, node, out, in))
         return false;
     const int n = out->edges->n + in->edges->n;
     tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
     if (!ops) {
-        *result = out_of_memory(call->comm);
+        *result = tempi_blocks_no_memory(call->comm);
         return true;
     }
     out->operation = TEMPI_OP_SEND;
@@ -278,7 +245,7 @@ static bool carry_sides(const tempi_collective *call, tempi_node_comm *node, tem
     out->ops = ops;
     in->ops = ops + out->edges->n;
     ++node->calls;
-    *result = carry(call, node, out, in, in_place);
+    *result = carry(call, node, out, in);
     tempi_blocks_close(out);
     tempi_blocks_close(in);
     if (ops != few)
@@ -299,5 +266,5 @@ bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_arg
     tempi_blocks in = side_of(call, node, &buffers[1], from, in_place);
     if (receives_own && buffers[0].times == TEMPI_ONCE) /* MPI_Allgather: the own block for all */
         out.entry = node->rank;
-    return carry_sides(call, node, &out, &in, in_place, result);
+    return carry_sides(call, node, &out, &in, result);
 }

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "shim/comm/comm_attribute.h"
 #include "shim/comm/peer_class.h"
 
 #include <stdlib.h>
@@ -78,14 +79,6 @@ static void give_back(tempi_node_comm *node)
 
 /* ---- the attribute --------------------------------------------------------------------------- */
 
-/* In place of the library's own such function, which is a symbol on some. */
-static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
-{
-    (void)comm, (void)key, (void)state, (void)in, (void)out;
-    *flag = 0;
-    return MPI_SUCCESS;
-}
-
 static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm, (void)key, (void)state;
@@ -104,7 +97,8 @@ static bool start(void)
     int made;
     tempi_lock_acquire(&comms.lock);
     if (key() == MPI_KEYVAL_INVALID &&
-        tempi_lib.Comm_create_keyval(copy_nothing, on_comm_deleted, &made, NULL) == MPI_SUCCESS)
+        tempi_lib.Comm_create_keyval(tempi_comm_attribute_not_copied, on_comm_deleted, &made,
+                                     NULL) == MPI_SUCCESS)
         __atomic_store_n(&comms.keyval, made, __ATOMIC_RELEASE);
     tempi_lock_release(&comms.lock);
     return key() != MPI_KEYVAL_INVALID;
@@ -198,7 +192,8 @@ static tempi_node_comm *make(MPI_Comm comm)
     if (tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter &&
         tempi_lib.Comm_size(comm, &node->size) == MPI_SUCCESS &&
         tempi_lib.Comm_rank(comm, &node->rank) == MPI_SUCCESS)
-        node->together = (node->size == 1 || tempi_peer_agree(comm, node->size)) &&
+        node->together = (node->size == 1 || (node->size <= TEMPI_SEGMENT_MEMBERS &&
+                                              tempi_peer_agree(comm, node->size))) &&
                          tempi_edges_all(node->size, &node->all) &&
                          tempi_edges_none(node->size, &node->none) &&
                          tempi_edges_none(node->size, &node->one);

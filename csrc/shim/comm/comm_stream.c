@@ -1,18 +1,10 @@
 #include "shim/comm/comm_stream.h"
 #include "cuda/device.h"
+#include "shim/comm/comm_attribute.h"
 
 bool tempi_streams_named;
 
 static int keyval = MPI_KEYVAL_INVALID;
-
-/* Replaces MPI_COMM_NULL_COPY_FN, which is a symbol in some libraries: the shim must have no
- * undefined symbols. */
-static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
-{
-    (void)comm, (void)key, (void)state, (void)in, (void)out;
-    *flag = 0;
-    return MPI_SUCCESS;
-}
 
 static int delete_nothing(MPI_Comm comm, int key, void *value, void *state)
 {
@@ -23,7 +15,8 @@ static int delete_nothing(MPI_Comm comm, int key, void *value, void *state)
 void tempi_stream_start(void)
 {
     if (keyval == MPI_KEYVAL_INVALID &&
-        tempi_lib.Comm_create_keyval(copy_nothing, delete_nothing, &keyval, NULL) != MPI_SUCCESS)
+        tempi_lib.Comm_create_keyval(tempi_comm_attribute_not_copied, delete_nothing, &keyval,
+                                     NULL) != MPI_SUCCESS)
         keyval = MPI_KEYVAL_INVALID;
 }
 

@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "shim/comm/comm_attribute.h"
 #include "tempi.h"
 #include "topology/launcher.h"
 #include "topology/locality.h"
@@ -99,15 +100,6 @@ static void give_back(node_ranks *entry)
     entry->free = peers.free;
     peers.free = entry;
     tempi_lock_release(&peers.lock);
-}
-
-/* Replaces MPI_COMM_NULL_COPY_FN, which is a symbol in some libraries: the shim must have no
- * undefined symbols. */
-static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
-{
-    (void)comm, (void)key, (void)state, (void)in, (void)out;
-    *flag = 0;
-    return MPI_SUCCESS;
 }
 
 static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
@@ -379,8 +371,8 @@ static void start(void)
     int rank;
     if (tempi_lib.Group_size(peers.world, &peers.size) != MPI_SUCCESS ||
         tempi_lib.Group_rank(peers.world, &rank) != MPI_SUCCESS || rank < 0 ||
-        tempi_lib.Comm_create_keyval(copy_nothing, on_comm_deleted, &peers.keyval, NULL) !=
-            MPI_SUCCESS)
+        tempi_lib.Comm_create_keyval(tempi_comm_attribute_not_copied, on_comm_deleted,
+                                     &peers.keyval, NULL) != MPI_SUCCESS)
         return;
     tempi_launcher_ask(rank, peers.size, &job);
     peers.one_node = peers.size == 1 || job.local >= peers.size;

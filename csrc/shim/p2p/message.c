@@ -33,13 +33,6 @@ void tempi_message_note(tempi_operation operation, const tempi_op *op)
     tempi_stat_add_to(mine, TEMPI_STAT_runs, op->layout->runs * op->count);
 }
 
-/* No object lies in the first page: such an address is NULL, passed by mistake, which the
- * library reports. (MPI_BOTTOM is NULL too, but then the type's own offsets are addresses.) */
-static bool plausible(const void *buffer, const tempi_layout *layout)
-{
-    return (uintptr_t)buffer + (uintptr_t)layout->true_lb >= 4096;
-}
-
 static bool sends_or_receives(tempi_operation operation)
 {
     return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
@@ -214,7 +207,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
     if (tempi_this_thread.disabled)
         return leave(TEMPI_STAT_fallback_disabled);
     if (count <= 0 || type->size == 0 || __builtin_mul_overflow(count, type->size, &bytes) ||
-        !plausible(buffer, type->layout))
+        !tempi_address_plausible(buffer, type->layout))
         return dense ? false : leave(TEMPI_STAT_fallback_argument);
     make(type, buffer, count, bytes, operation, out);
     bool ours;

@@ -32,6 +32,13 @@ typedef struct tempi_peer {
 /* Answers a query about a peer; `whom`: a tempi_peer. */
 extern const tempi_query_peer tempi_message_peer;
 
+/* No object lies in the first page: such an address is NULL, passed by mistake, which the
+ * library reports. (MPI_BOTTOM is NULL too, but then the type's own offsets are addresses.) */
+static inline bool tempi_address_plausible(const void *buffer, const tempi_layout *layout)
+{
+    return (uintptr_t)buffer + (uintptr_t)layout->true_lb >= 4096;
+}
+
 /* For MPI_Pack and MPI_Unpack, which have no peer. */
 static inline tempi_peer tempi_peer_none(void)
 {

@@ -1,4 +1,5 @@
 #include "shim/p2p/posted_receives.h"
+#include "shim/comm/comm_attribute.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,15 +19,6 @@ static tempi_lock making;   /* held to make one list only for each communicator 
 static tempi_posted *_Atomic dead; /* lists whose communicators are gone */
 
 /* ---- making and freeing lists ---------------------------------------------------------------- */
-
-/* No operation is pending in a new communicator. (Replaces MPI_COMM_NULL_COPY_FN, which is a symbol
- * in some libraries: the shim must have no undefined symbols.) */
-static int copy_nothing(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag)
-{
-    (void)comm, (void)key, (void)state, (void)in, (void)out;
-    *flag = 0;
-    return MPI_SUCCESS;
-}
 
 /* The library calls this, perhaps under its own lock, so it takes none of ours. */
 static int delete_posted(MPI_Comm comm, int key, void *value, void *state)
@@ -58,8 +50,8 @@ void tempi_posted_start(bool seen)
 {
     known = false;
     if (keyval == MPI_KEYVAL_INVALID)
-        known = tempi_lib.Comm_create_keyval(copy_nothing, delete_posted, &keyval, NULL) ==
-                    MPI_SUCCESS &&
+        known = tempi_lib.Comm_create_keyval(tempi_comm_attribute_not_copied, delete_posted,
+                                             &keyval, NULL) == MPI_SUCCESS &&
                 seen;
 }
 

@@ -2,11 +2,6 @@
 #include "base/stats.h"
 #include "shim/type/types.h"
 
-static int64_t number(const tempi_numbers *numbers, int i)
-{
-    return numbers->wide ? ((const int64_t *)numbers->of)[i] : ((const int *)numbers->of)[i];
-}
-
 /* Bytes of `count` elements if the type is derived (sets *derived); else 0. */
 static int64_t bytes_of(int64_t count, MPI_Datatype type, bool *derived)
 {
@@ -34,7 +29,7 @@ static int64_t bytes_of_entries(const tempi_bounce_argument *buffer, int n, bool
 {
     int64_t bytes = 0;
     for (int i = 0; i < n; ++i)
-        bytes += bytes_of(number(&buffer->counts, i),
+        bytes += bytes_of(tempi_number_at(buffer->counts, i),
                           buffer->types ? buffer->types[i] : buffer->type, derived);
     return bytes;
 }

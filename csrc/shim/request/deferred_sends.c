@@ -48,11 +48,21 @@ static int proxy_cancel(void *state, int complete)
     return MPI_SUCCESS;
 }
 
+int tempi_proxy_start(MPI_Request *proxy)
+{
+    return tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, proxy);
+}
+
+void tempi_proxy_end(MPI_Request *proxy)
+{
+    tempi_lib.Grequest_complete(*proxy);
+    tempi_lib.Request_free(proxy);
+}
+
 static void retire(const tempi_record *record)
 {
     MPI_Request proxy = tempi_request_of(record->request);
-    tempi_lib.Grequest_complete(proxy);
-    tempi_lib.Request_free(&proxy);
+    tempi_proxy_end(&proxy);
 }
 
 /* A send whose posting failed has no library request. */
@@ -106,7 +116,7 @@ bool tempi_deferred_takes(int destination, int tag, MPI_Comm comm)
 /* Once the record is in the table another thread may complete the request. */
 static int put_proxy(tempi_record *record, MPI_Request inner, MPI_Request *proxy)
 {
-    const int rc = tempi_lib.Grequest_start(proxy_query, proxy_free, proxy_cancel, NULL, proxy);
+    const int rc = tempi_proxy_start(proxy);
     if (rc != MPI_SUCCESS)
         return rc;
     const tempi_record_ops *before = record->ops;

@@ -24,6 +24,10 @@ static inline bool tempi_pending_any(void)
     return __atomic_load_n(&tempi_pending, __ATOMIC_RELAXED) != 0;
 }
 
+/* A generalized request that is not complete, and its end. */
+int tempi_proxy_start(MPI_Request *proxy);
+void tempi_proxy_end(MPI_Request *proxy);
+
 /* Launches the gathered packs, posts packed sends, finishes completed orphans. Never blocks. */
 void tempi_progress(void);
 /* The same in a call that may be part of a burst: a nonblocking send or receive. Launches
