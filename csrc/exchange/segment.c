@@ -36,7 +36,7 @@ static tempi_segment sized(int members)
     return segment;
 }
 
-static bool path_of(const char *folder, const char *name, char *out, size_t size)
+bool tempi_segment_path(const char *folder, const char *name, char *out, size_t size)
 {
     const int n = snprintf(out, size, "%s/%s", folder, name);
     return n > 0 && (size_t)n < size;
@@ -53,18 +53,23 @@ static void map(int file, tempi_segment *segment)
     segment->memory = memory;
 }
 
-tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
+void tempi_segment_name(char name[TEMPI_SEGMENT_NAME])
 {
     static unsigned made;
-    tempi_segment segment = sized(members);
-    char path[256];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     /* With the prefix by which the node registry clears up after crashes. */
     snprintf(name, TEMPI_SEGMENT_NAME, "tempi-%lu-%x%x%x-%lx", (unsigned long)geteuid(),
              (unsigned)getpid(), (unsigned)now.tv_sec, (unsigned)now.tv_nsec,
              (unsigned long)__atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
-    if (!path_of(folder, name, path, sizeof path))
+}
+
+tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
+{
+    tempi_segment segment = sized(members);
+    char path[256];
+    tempi_segment_name(name);
+    if (!tempi_segment_path(folder, name, path, sizeof path))
         return segment;
     const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0)
@@ -82,7 +87,7 @@ tempi_segment tempi_segment_open(const char *folder, int members, const char *na
     tempi_segment segment = sized(members);
     char path[256];
     struct stat about;
-    if (!path_of(folder, name, path, sizeof path))
+    if (!tempi_segment_path(folder, name, path, sizeof path))
         return segment;
     const int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
@@ -97,7 +102,7 @@ tempi_segment tempi_segment_open(const char *folder, int members, const char *na
 void tempi_segment_unlink(const char *folder, const char *name)
 {
     char path[256];
-    if (path_of(folder, name, path, sizeof path))
+    if (tempi_segment_path(folder, name, path, sizeof path))
         unlink(path);
 }
 

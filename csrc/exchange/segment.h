@@ -9,6 +9,7 @@
 #include "exchange/single_copy.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define TEMPI_SEGMENT_FOLDER "/dev/shm"
 
@@ -27,6 +28,11 @@ typedef struct tempi_segment {
     int64_t capacity; /* of a ring, bytes */
     int members;
 } tempi_segment;
+
+/* A name that no other file in that folder has. */
+void tempi_segment_name(char name[TEMPI_SEGMENT_NAME]);
+/* False: the path is too long. */
+bool tempi_segment_path(const char *folder, const char *name, char *out, size_t size);
 
 /* Creates the memory for so many processes; all of it is allocated, so that no later store fails.
  * On failure `memory` is NULL. */

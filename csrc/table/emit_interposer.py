@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from table.buffers import Buffer
+from table.buffers import Buffer, blocking_name
 from table.emit_abi import NOTICE, blob
 from table.overlay import COLLECTIVES
 from table.rows import Bounce, Row, all_rows, extension_rows, slots
@@ -43,7 +43,7 @@ def _cell(row: Row) -> str:
     if row.bounce is Bounce.REFUSED:
         return "refuses"
     if row.bounce is not Bounce.NONE:
-        return "carries" if row.name in COLLECTIVES else "bounces"
+        return "carries" if blocking_name(row.name) in COLLECTIVES else "bounces"
     return "passes" if row.exported else "not entered"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from table.buffers import blocking_name
 from table.emit_abi import NOTICE, declarable
 from table.emit_bounce import CARRIED, described, owner
 from table.emit_fallback import count_call
 from table.header import Header
 from table.overlay import (
     COLLECTIVES,
+    CONNECTS,
     EXTENSIONS,
     OPTIONAL,
     OWN_IMPLEMENTATION,
@@ -104,18 +106,37 @@ def bounced(slot: Slot) -> str:
 
 def collective(row: Row) -> str:
     """A collective that tempi may carry: it describes the buffers as for the bounce."""
-    if row.name not in COLLECTIVES:
+    blocking = blocking_name(row.name)
+    if blocking not in COLLECTIVES:
         return ""
+    function = f"TEMPI_FUNCTION_{blocking}"
+    begin, carry, where = f"begin(comm, {function})", "tempi_collective_carry", ""
+    if row.name.endswith("_init"):
+        begin, carry, where = "begin_init(comm)", "tempi_coll_request_init", "request, "
+    elif row.name != blocking:
+        begin, carry, where = f"begin_request(comm, {function})", "tempi_coll_request_start", "request, "
     buffers = "".join(f"            {described(row, buffer)},\n" for buffer in row.buffers)
     root = "root" if any(p.name == "root" for p in row.function.plain.parameters) else "-1"
     return (
-        f"    tempi_node_comm *const node = tempi_collective_begin(comm, TEMPI_FUNCTION_{row.name});\n"
+        f"    tempi_node_comm *const node = tempi_collective_{begin};\n"
         "    if (__builtin_expect(node != NULL, 0)) {\n        int result;\n"
         f"        const tempi_bounce_argument buffers[] = {{\n{buffers}        }};\n"
-        f"        const tempi_collective call = {{TEMPI_FUNCTION_{row.name}, TEMPI_PATTERN_{COLLECTIVES[row.name]}, "
+        f"        const tempi_collective call = {{{function}, TEMPI_PATTERN_{COLLECTIVES[blocking]}, "
         f'comm, node, {root}, "MPI_{row.name}"}};\n'
-        "        if (tempi_collective_carry(&call, buffers, &result))\n"
+        f"        if ({carry}(&call, buffers, {where}&result))\n"
         "            return result;\n    }\n"
+    )
+
+
+def connected(row: Row, call: str) -> str:
+    """The call has made a communicator with a topology."""
+    made = [p.name for p in row.function.of_kind("COMMUNICATOR") if p.direction == "out"]
+    if row.name not in CONNECTS:
+        return ""
+    (comm,) = made
+    return (
+        f"    const int result = {call};\n    if (result == MPI_SUCCESS)\n"
+        f"        tempi_collective_connect(*{comm});\n    return result;\n"
     )
 
 
@@ -148,7 +169,7 @@ def forwarded_body(slot: Slot) -> str:
     if slot.large:
         return body + returned(row, f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})")
     call = f"{table}.{row.name}({', '.join(form.names)})"
-    return body + synchronised(row, call) + returned(row, call)
+    return body + synchronised(row, call) + (connected(row, call) or returned(row, call))
 
 
 def returned(row: Row, call: str) -> str:
@@ -194,6 +215,7 @@ def wrappers(header: Header) -> str:
 #include "count_fallbacks.h"
 #include "shim/impl.h"
 #include "shim/bounce/bounce.h"
+#include "shim/coll/coll_request.h"
 #include "shim/coll/collective.h"
 #include "shim/p2p/packing.h"
 #include "shim/comm/cuda_support.h"

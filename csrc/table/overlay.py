@@ -326,6 +326,10 @@ COLLECTIVES = {
     "Neighbor_allgatherv": "NEIGHBORS",
 }
 
+# They make a communicator with a topology, and may wait for all its processes: these agree there on whether they
+# carry its nonblocking collectives.
+CONNECTS = frozenset("Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent".split())
+
 # Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the
 # first test (shim/p2p/packing.h). The condition's arguments are the function's own.
 SETTLED = {

@@ -1,5 +1,6 @@
 #include "shim/coll/blocks.h"
 #include "base/config.h"
+#include "datatype/layout.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/impl.h"
 #include "transfer/staging.h"
@@ -14,6 +15,7 @@ struct tempi_staged_block {
     int64_t bytes;
     MPI_Count count;
     MPI_Datatype type;
+    bool owns_type;
 };
 
 /* ---- entries of the buffer ------------------------------------------------------------------- */
@@ -129,6 +131,18 @@ static int stage_by_library(const tempi_blocks *blocks, tempi_staged_block *s, t
     return packs(blocks) ? library_pack(blocks->comm, s) : MPI_SUCCESS;
 }
 
+static void free_type(tempi_staged_block *s)
+{
+    if (s->owns_type)
+        tempi_lib.Type_free(&s->type);
+}
+
+static void keep_layout(const tempi_blocks *blocks, const tempi_op *op)
+{
+    if (blocks->outlives && op->layout)
+        tempi_layout_retain(op->layout);
+}
+
 static int stage(tempi_blocks *blocks, const entry *e, char *mem, tempi_op *op)
 {
     if (!blocks->staged)
@@ -137,9 +151,15 @@ static int stage(tempi_blocks *blocks, const entry *e, char *mem, tempi_op *op)
         return tempi_blocks_no_memory(blocks->comm);
     tempi_staged_block *s = &blocks->staged[blocks->nstaged];
     *s = (tempi_staged_block){.mem = mem, .count = e->count, .type = e->type};
-    s->carried = tempi_message_force(mem, e->count, e->type, blocks->operation, &s->message);
+    if (blocks->outlives && !tempi_type_named(e->type) &&
+        tempi_lib.Type_dup(e->type, &s->type) != MPI_SUCCESS)
+        return MPI_ERR_TYPE;
+    s->owns_type = s->type != e->type;
+    s->carried = tempi_message_force(mem, e->count, s->type, blocks->operation, &s->message);
     if (s->carried && !s->message.op.packed) { /* contiguous host memory */
         *op = s->message.op;
+        keep_layout(blocks, op);
+        free_type(s);
         return MPI_SUCCESS;
     }
     ++blocks->nstaged;
@@ -183,12 +203,14 @@ static int describe(tempi_blocks *blocks, int k, tempi_op *op)
     op->layout = type->layout;
     op->count = e.count;
     op->mem = mem;
+    keep_layout(blocks, op);
     return MPI_SUCCESS;
 }
 
 int tempi_blocks_describe(tempi_blocks *blocks)
 {
     const tempi_edges *edges = blocks->edges;
+    blocks->n = edges->n;
     for (int k = 0; k < edges->n; ++k) {
         tempi_op *op = &blocks->ops[k];
         *op = (tempi_op){.direction = tempi_direction_of(blocks->operation),
@@ -220,10 +242,16 @@ int tempi_blocks_unpack(const tempi_blocks *blocks)
 
 void tempi_blocks_close(tempi_blocks *blocks)
 {
-    for (int i = 0; i < blocks->nstaged; ++i)
-        if (blocks->staged[i].carried)
-            tempi_message_drop(&blocks->staged[i].message);
-        else if (blocks->staged[i].packed)
-            tempi_stage_put(blocks->staged[i].packed);
+    for (int i = 0; i < blocks->nstaged; ++i) {
+        tempi_staged_block *s = &blocks->staged[i];
+        if (s->carried)
+            tempi_message_drop(&s->message);
+        else if (s->packed)
+            tempi_stage_put(s->packed);
+        free_type(s);
+    }
     free(blocks->staged);
+    for (int k = 0; blocks->outlives && k < blocks->n; ++k)
+        if (blocks->ops[k].layout)
+            tempi_layout_release(blocks->ops[k].layout);
 }

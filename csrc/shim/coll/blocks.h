@@ -19,7 +19,9 @@ typedef struct tempi_blocks {
     const tempi_edges *edges;
     tempi_operation operation; /* TEMPI_OP_SEND or _RECV */
     int kept;                  /* a process whose blocks are not moved: this one, in place; or -1 */
-    tempi_op *ops;             /* by the order of the edges */
+    bool outlives;             /* the call: the program may free the types before the end */
+    tempi_op *ops;             /* by the order of the edges; zero, if they outlive the call */
+    int n;                     /* of them, once they are described */
     int64_t bytes;             /* in all of them */
     tempi_staged_block *staged; /* NULL until one is needed */
     int nstaged;

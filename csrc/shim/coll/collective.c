@@ -10,22 +10,19 @@
 #include "base/stats.h"
 #include "base/trace.h"
 #include "exchange/exchange.h"
-#include "shim/coll/blocks.h"
-#include "shim/comm/peer_class.h"
-#include "shim/request/deferred_sends.h"
+#include "shim/coll/coll_request.h"
+#include "shim/coll/sides.h"
+#include "shim/request/waiting.h"
 #include "transfer/staging.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 bool tempi_collectives;
 
-static bool crowded; /* more ranks than cores */
-
 void tempi_collective_start(void)
 {
     tempi_collectives = tempi_config.collectives == TEMPI_COLLECTIVES_AUTO;
-    crowded = tempi_peer_crowded();
+    tempi_waiting_start();
     tempi_exchange_use(tempi_stage_get, tempi_stage_put);
 }
 
@@ -41,31 +38,6 @@ void tempi_collective_clear(void)
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
-
-/* While it waits a process lets the library progress its other messages, which the process that it
- * waits for may need. `state`: a request that never completes, made when it is needed first: to
- * test it makes the library progress all messages. A probe does not on MPICH, where MPI_COMM_SELF
- * has a queue of its own, and elsewhere only if it finds nothing. */
-static void idle(void *state, int64_t waited)
-{
-    enum { SPINS = 64, YIELDS = 16 };
-    MPI_Request *request = state;
-    if (waited % (crowded ? 1 : SPINS) != 0) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-        return;
-    }
-    int flag;
-    if (tempi_pending_any())
-        tempi_progress();
-    if (*request == MPI_REQUEST_NULL)
-        (void)tempi_proxy_start(request);
-    else
-        (void)tempi_lib.Test(request, &flag, MPI_STATUS_IGNORE);
-    if (crowded || waited > SPINS * YIELDS)
-        sched_yield();
-}
 
 static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, int process)
 {
@@ -128,9 +100,9 @@ static int exchange(MPI_Comm comm, const tempi_node_comm *node, const tempi_bloc
     tempi_exchange_begin(flows, nout, from, nin);
     MPI_Request waiting = MPI_REQUEST_NULL;
     const bool own = move_own(node, out, in),
-               good = tempi_exchange_run(flows, nout, from, nin, idle, &waiting) && own;
-    if (waiting != MPI_REQUEST_NULL)
-        tempi_proxy_end(&waiting);
+               good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
+                      own;
+    tempi_waiting_end(&waiting);
     if (flows != few)
         free(flows);
     if (good)
@@ -158,15 +130,14 @@ static int carry(const tempi_collective *call, const tempi_node_comm *node, temp
 
 /* ---- who carries it -------------------------------------------------------------------------- */
 
-/* The same in all processes. */
-static bool wanted(const tempi_collective *call, const tempi_node_comm *node,
-                   const tempi_blocks *out, const tempi_blocks *in)
+bool tempi_collective_wanted(const tempi_collective *call, const tempi_blocks *out,
+                             const tempi_blocks *in)
 {
     if (tempi_collective_has_types_of_blocks(call->function))
         return true;
     const int mine = tempi_bounces() || tempi_blocks_derived(out) || tempi_blocks_derived(in);
     int any = mine;
-    return (node->size == 1 ||
+    return (call->node->size == 1 ||
             tempi_lib.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, call->comm) == MPI_SUCCESS) &&
            any;
 }
@@ -176,95 +147,46 @@ static bool decide(const tempi_collective *call, tempi_node_comm *node, const te
 {
     bool *carried = &node->carried[call->function];
     if (!*carried)
-        *carried = wanted(call, node, out, in) && tempi_node_comm_connect(call->comm, node);
+        *carried = tempi_collective_wanted(call, out, in) &&
+                   tempi_node_comm_connect(call->comm, node, TEMPI_CONNECT_RINGS);
+    if (*carried) /* for nonblocking ones, which cannot agree */
+        (void)tempi_node_comm_connect(call->comm, node, TEMPI_CONNECT_POSTS);
     return *carried;
 }
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
-/* The edges of both sides; false: the library must do the call. */
-static bool find_edges(const tempi_collective *call, tempi_node_comm *node, const tempi_edges **out,
-                       const tempi_edges **in)
+static int carry_with_memory(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in)
 {
-    *out = *in = &node->all;
-    if (call->pattern == TEMPI_PATTERN_ALL)
-        return true;
-    if (call->pattern == TEMPI_PATTERN_NEIGHBORS) {
-        *out = &node->out;
-        *in = &node->in;
-        return node->out.first ||
-               tempi_edges_of_neighbors(call->comm, node->size, &node->out, &node->in);
-    }
-    if (call->root < 0 || call->root >= node->size)
-        return false;
-    tempi_edges_one(&node->one, node->size, call->root);
-    const bool at_root = call->root == node->rank;
-    const tempi_edges *others = at_root ? &node->all : &node->none;
-    *out = call->pattern == TEMPI_PATTERN_TO_ROOT ? &node->one : others;
-    *in = call->pattern == TEMPI_PATTERN_TO_ROOT ? others : &node->one;
-    return true;
-}
-
-static bool is_in_place(const tempi_collective *call, const tempi_node_comm *node,
-                        const tempi_bounce_argument *buffers)
-{
-    const bool rooted = call->pattern == TEMPI_PATTERN_TO_ROOT ||
-                        call->pattern == TEMPI_PATTERN_FROM_ROOT;
-    if (rooted && call->root != node->rank)
-        return false;
-    return !(call->pattern == TEMPI_PATTERN_FROM_ROOT ? buffers[1].does : buffers[0].does);
-}
-
-/* In place, the blocks of this process stay where they are; what it sends to others is in the other
- * buffer. */
-static tempi_blocks side_of(const tempi_collective *call, const tempi_node_comm *node,
-                            const tempi_bounce_argument *buffer, const tempi_edges *edges,
-                            bool in_place)
-{
-    return (tempi_blocks){.comm = call->comm,
-                          .call = call->name,
-                          .buffer = buffer,
-                          .entry = buffer->times == TEMPI_ONCE ? 0 : -1,
-                          .edges = edges,
-                          .kept = in_place ? node->rank : -1};
-}
-
-static bool carry_sides(const tempi_collective *call, tempi_node_comm *node, tempi_blocks *out,
-                        tempi_blocks *in, int *result)
-{
-    if (tempi_blocks_refusable(out) || tempi_blocks_refusable(in) || !decide(call, node, out, in))
-        return false;
     const int n = out->edges->n + in->edges->n;
     tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
-    if (!ops) {
-        *result = tempi_blocks_no_memory(call->comm);
-        return true;
-    }
-    out->operation = TEMPI_OP_SEND;
-    in->operation = TEMPI_OP_RECV;
+    if (!ops)
+        return tempi_blocks_no_memory(call->comm);
     out->ops = ops;
     in->ops = ops + out->edges->n;
-    ++node->calls;
-    *result = carry(call, node, out, in);
+    ++call->node->calls;
+    const int rc = carry(call, call->node, out, in);
     tempi_blocks_close(out);
     tempi_blocks_close(in);
     if (ops != few)
         free(ops);
-    return true;
+    return rc;
 }
 
 bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_argument *buffers,
                             int *result)
 {
-    tempi_node_comm *node = call->node;
-    const tempi_edges *to, *from;
-    if (!find_edges(call, node, &to, &from))
+    tempi_blocks out, in;
+    if (!tempi_sides_of(call, buffers, &out, &in) || !decide(call, call->node, &out, &in))
         return false;
-    const bool in_place = is_in_place(call, node, buffers);
-    const bool receives_own = in_place && call->pattern == TEMPI_PATTERN_ALL;
-    tempi_blocks out = side_of(call, node, receives_own ? &buffers[1] : &buffers[0], to, in_place);
-    tempi_blocks in = side_of(call, node, &buffers[1], from, in_place);
-    if (receives_own && buffers[0].times == TEMPI_ONCE) /* MPI_Allgather: the own block for all */
-        out.entry = node->rank;
-    return carry_sides(call, node, &out, &in, result);
+    *result = carry_with_memory(call, &out, &in);
+    return true;
+}
+
+void tempi_collective_connect(MPI_Comm comm)
+{
+    tempi_node_comm *node = tempi_collectives && comm != MPI_COMM_NULL ? tempi_node_comm_of(comm)
+                                                                       : NULL;
+    if (node && node->together)
+        (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }

@@ -45,6 +45,24 @@ static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int functio
                : NULL;
 }
 
+/* The same for a nonblocking one, in which the processes cannot agree: they have agreed before, in
+ * a blocking one or when the communicator was made. */
+static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int function)
+{
+    tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
+    return node && node->together && (node->posts || node->size == 1) &&
+                   (tempi_collective_has_types_of_blocks(function) || node->carried[function])
+               ? node
+               : NULL;
+}
+
+/* The same for one that makes a persistent request. */
+static inline tempi_node_comm *tempi_collective_begin_init(MPI_Comm comm)
+{
+    tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
+    return node && node->together ? node : NULL;
+}
+
 /* After MPI_Init; before and after the library's finalize. */
 void tempi_collective_start(void);
 void tempi_collective_stop(void);
@@ -71,5 +89,7 @@ typedef struct tempi_collective {
  * *result is the error code for the program, which was raised. */
 bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_argument *buffers,
                             int *result);
+/* A communicator with a topology was made: its nonblocking collectives can be carried. */
+void tempi_collective_connect(MPI_Comm comm);
 
 #endif

@@ -3,7 +3,8 @@
  *   1. Each process finds whether all processes are on this node and run tempi: the same answer
  *      everywhere, without a message (peer_class.h).
  *   2. Rank 0 creates the shared memory and broadcasts its name; the others map it.
- *   3. All of them tell whether they could. If one could not, the library does all calls.
+ *   3. All of them tell whether they could. If one could not, the library does the calls that need
+ *      it.
  *
  * Both messages are collectives of the library on the program's communicator, in a call in which
  * all of its processes are.
@@ -12,17 +13,21 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "shim/coll/coll_request.h"
 #include "shim/comm/comm_attribute.h"
 #include "shim/comm/peer_class.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { FILES = 64 };
+
 static struct {
     int keyval;
     tempi_lock lock; /* guards the lists */
     tempi_node_comm *all;
     tempi_node_comm *free;
+    int posts; /* open files, at most FILES */
 } comms = {.keyval = MPI_KEYVAL_INVALID};
 
 tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
@@ -64,6 +69,11 @@ static void close_node(tempi_node_comm *node)
     tempi_edges_free(&node->one);
     tempi_edges_free(&node->out);
     tempi_edges_free(&node->in);
+    tempi_coll_request_forget(node);
+    tempi_post_close(node->posts);
+    if (node->posts)
+        __atomic_fetch_sub(&comms.posts, 1, __ATOMIC_RELAXED);
+    node->posts = NULL;
     free(node->to);
     node->to = NULL;
 }
@@ -79,10 +89,37 @@ static void give_back(tempi_node_comm *node)
 
 /* ---- the attribute --------------------------------------------------------------------------- */
 
+void tempi_node_comm_retain(tempi_node_comm *node)
+{
+    tempi_lock_acquire(&comms.lock);
+    ++node->holders;
+    tempi_lock_release(&comms.lock);
+}
+
+/* Whether it is to be given back now. */
+static bool leaves(tempi_node_comm *node, bool request)
+{
+    tempi_lock_acquire(&comms.lock);
+    node->holders -= request;
+    node->deleted |= !request;
+    const bool last = node->holders == 0 && node->deleted;
+    tempi_lock_release(&comms.lock);
+    return last;
+}
+
+void tempi_node_comm_release(tempi_node_comm *node)
+{
+    if (leaves(node, true))
+        give_back(node);
+}
+
 static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 {
+    tempi_node_comm *node = value;
     (void)comm, (void)key, (void)state;
-    give_back(value);
+    node->handle = MPI_COMM_NULL;
+    if (leaves(node, false))
+        give_back(node);
     return MPI_SUCCESS;
 }
 
@@ -145,42 +182,93 @@ static void connect(tempi_node_comm *node)
 }
 
 /* The same in all processes. */
-static bool map(MPI_Comm comm, tempi_node_comm *node, bool ready)
+static bool agreed(MPI_Comm comm, bool mine)
+{
+    const int ready = mine;
+    int all = 0;
+    return tempi_lib.Allreduce(&ready, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all;
+}
+
+static bool broadcast(MPI_Comm comm, char name[TEMPI_SEGMENT_NAME])
+{
+    return tempi_lib.Bcast(name, TEMPI_SEGMENT_NAME, MPI_CHAR, 0, comm) == MPI_SUCCESS;
+}
+
+static bool map_rings(MPI_Comm comm, tempi_node_comm *node, bool ready)
 {
     char name[TEMPI_SEGMENT_NAME] = "";
-    int mine, all = 0;
     if (node->rank == 0)
         node->segment = tempi_segment_create(TEMPI_SEGMENT_FOLDER, node->size, name);
-    if (tempi_lib.Bcast(name, sizeof name, MPI_CHAR, 0, comm) != MPI_SUCCESS)
+    if (!broadcast(comm, name))
         return false;
     if (node->rank != 0)
         node->segment = tempi_segment_open(TEMPI_SEGMENT_FOLDER, node->size, name);
-    mine = ready && node->segment.memory != NULL;
+    const bool mine = ready && node->segment.memory != NULL;
     if (mine)
         tempi_single_copy_offer(tempi_segment_probe(&node->segment, node->rank));
-    const int rc = tempi_lib.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
+    const bool all = agreed(comm, mine);
     if (node->rank == 0 && node->segment.memory)
         tempi_segment_unlink(TEMPI_SEGMENT_FOLDER, name);
-    return rc == MPI_SUCCESS && all;
+    return all;
 }
 
-bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node)
+static bool connect_rings(MPI_Comm comm, tempi_node_comm *node)
 {
-    if (node->to || node->size == 1)
-        return true;
     const bool ready = take_ends(node);
-    if (map(comm, node, ready)) {
+    if (map_rings(comm, node, ready)) {
         connect(node);
         return true;
     }
     node->together = false;
     tempi_segment_close(&node->segment);
+    free(node->to);
+    node->to = NULL;
+    return false;
+}
+
+static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
+{
+    char name[TEMPI_SEGMENT_NAME] = "";
+    const bool made = node->rank == 0 && tempi_post_create(TEMPI_SEGMENT_FOLDER, node->size, name);
+    node->asked_posts = true;
+    if (!broadcast(comm, name))
+        return false;
+    if (__atomic_load_n(&comms.posts, __ATOMIC_RELAXED) < FILES)
+        node->posts = tempi_post_open(TEMPI_SEGMENT_FOLDER, node->size, node->rank, name);
+    if (node->posts)
+        __atomic_fetch_add(&comms.posts, 1, __ATOMIC_RELAXED);
+    const bool all = agreed(comm, node->posts != NULL);
+    if (made)
+        tempi_segment_unlink(TEMPI_SEGMENT_FOLDER, name);
+    if (!all && node->posts) {
+        tempi_post_close(node->posts);
+        node->posts = NULL;
+        __atomic_fetch_sub(&comms.posts, 1, __ATOMIC_RELAXED);
+    }
+    return all;
+}
+
+static void warn(const tempi_node_comm *node, const char *what)
+{
     tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
     if (node->rank == 0)
-        TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its collectives are left "
-                        "to the library (is %s full?)",
-                        node->size, TEMPI_SEGMENT_FOLDER);
-    return false;
+        TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its %scollectives are "
+                        "left to the library (is %s full?)",
+                        node->size, what, TEMPI_SEGMENT_FOLDER);
+}
+
+bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what)
+{
+    if (node->size == 1)
+        return true;
+    if (what == TEMPI_CONNECT_RINGS) {
+        if (!node->to && !connect_rings(comm, node))
+            warn(node, "");
+        return node->to != NULL;
+    }
+    if (!node->posts && !node->asked_posts && !connect_posts(comm, node))
+        warn(node, "nonblocking and persistent ");
+    return node->posts != NULL;
 }
 
 static tempi_node_comm *make(MPI_Comm comm)

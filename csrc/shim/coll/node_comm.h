@@ -4,6 +4,7 @@
 #define TEMPI_SHIM_NODE_COMM_H
 
 #include "base/fallback.h"
+#include "exchange/post_box.h"
 #include "exchange/segment.h"
 #include "shim/abi.h"
 #include "shim/coll/edges.h"
@@ -16,10 +17,19 @@ typedef struct tempi_node_comm {
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
     bool carried[TEMPI_FUNCTION_COUNT];
     tempi_segment segment;
-    tempi_ring_end *to, *from;    /* for each process; NULL until the first exchange */
-    tempi_edges all;              /* one block for each process */
-    tempi_edges none;             /* none */
-    tempi_edges one;              /* one block, for the root of the call */
+    tempi_ring_end *to, *from;           /* for each process; NULL until the first exchange */
+    tempi_post_box *posts;               /* for exchanges that a request completes */
+    bool asked_posts;                    /* whether they could be made was agreed on */
+    uint64_t posted;                     /* nonblocking calls so far */
+    uint64_t channels;                   /* persistent requests so far */
+    struct tempi_coll_request *requests; /* that are not complete */
+    struct tempi_unmatched *unmatched;   /* messages whose requests were not started yet */
+    struct tempi_node_comm *next_active; /* with such requests */
+    int holders;                         /* uses beside the communicator's */
+    bool deleted;                        /* the communicator is: the last request gives this back */
+    tempi_edges all;                     /* one block for each process */
+    tempi_edges none;                    /* none */
+    tempi_edges one;                     /* one block, for the root of the call */
     tempi_edges out, in;          /* of its neighbours; `first` is NULL until they are asked for */
     struct tempi_node_comm *next; /* of all */
     struct tempi_node_comm *next_free;
@@ -46,10 +56,18 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
     return cached && cached->handle == comm ? cached : tempi_node_comm_lookup(comm);
 }
 
-/* Before the first exchange: makes the shared memory. All processes of the communicator must call
- * it, in the same blocking collective, and get the same answer; false: the library does all calls.
- */
-bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node);
+/* What shared memory an exchange needs. */
+typedef enum tempi_connection { TEMPI_CONNECT_RINGS, TEMPI_CONNECT_POSTS } tempi_connection;
+
+/* Before the first such exchange: makes the shared memory. All processes of the communicator must
+ * call it, in the same call that may wait for all of them, and get the same answer; false: the
+ * library does these calls. */
+bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
+
+/* A request uses it: until it releases it, a communicator that is freed keeps its memory. */
+void tempi_node_comm_retain(tempi_node_comm *node);
+void tempi_node_comm_release(tempi_node_comm *node);
+
 /* Before and after the library's finalize. */
 void tempi_node_comm_stop(void);
 void tempi_node_comm_clear(void);

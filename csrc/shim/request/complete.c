@@ -7,7 +7,9 @@
  *   4. Unpack what arrived; finish the completed records, put the others back. */
 #include "base/log.h"
 #include "shim/impl.h"
+#include "shim/request/deferred_sends.h"
 #include "shim/request/request.h"
+#include "shim/request/waiting.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,18 +134,24 @@ static void arrivals_make_room(arrivals *a)
         arrivals_flush(a);
 }
 
-/* Open MPI frees a failed request, even a persistent one: the next request may get its handle. */
-static void forget_freed(tempi_record *record, const MPI_Request requests[])
+/* Open MPI frees a failed request, even a persistent one: the next request may get its handle. One
+ * that stands in the place of a persistent one is freed always. */
+static void settle_handle(tempi_record *record, MPI_Request requests[])
 {
-    if (tempi_record_is_persistent(record) && requests[record->index] == MPI_REQUEST_NULL)
+    MPI_Request inner;
+    if (!tempi_record_is_persistent(record) || requests[record->index] != MPI_REQUEST_NULL)
+        return;
+    if (record->ops->inner(record, &inner))
+        requests[record->index] = tempi_request_of(record->request);
+    else
         tempi_record_end_restarts(record);
 }
 
 /* The request ended with `error`; `known`: its status is valid. */
-static void complete(tempi_record *record, const MPI_Request requests[], MPI_Status *status,
-                     int error, bool known, arrivals *a)
+static void complete(tempi_record *record, MPI_Request requests[], MPI_Status *status, int error,
+                     bool known, arrivals *a)
 {
-    forget_freed(record, requests);
+    settle_handle(record, requests);
     arrivals_make_room(a);
     if (error == MPI_SUCCESS ? record->ops->arrived(record, status, &a->ops[a->n])
                              : known && record->ops->cut(record, error, status, &a->ops[a->n])) {
@@ -203,6 +211,7 @@ int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Stat
 {
     if (tempi_pending_any())
         tempi_before_blocking();
+    tempi_before_waiting(1, request);
     if (!tempi_records_any() || !request)
         return next->Wait(request, status);
     claims c;
@@ -211,7 +220,7 @@ int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Stat
         return next->Wait(request, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
     const int rc = next->Wait(request, c.receives ? known : status);
-    forget_freed(c.first, request);
+    settle_handle(c.first, request);
     return end_one(rc, c.first, known);
 }
 
@@ -232,7 +241,7 @@ int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *fla
         put_back(c.first, request);
         return rc;
     }
-    forget_freed(c.first, request);
+    settle_handle(c.first, request);
     return end_one(rc, c.first, known);
 }
 
@@ -296,6 +305,7 @@ int tempi_impl_Waitall(const struct tempi_mpi *next, int count, MPI_Request requ
 {
     if (tempi_pending_any())
         tempi_before_blocking();
+    tempi_before_waiting(count, requests);
     if (!tempi_records_any() || count <= 0 || !requests)
         return next->Waitall(count, requests, given);
     claims c;
@@ -403,6 +413,28 @@ static int end_one_failed(const struct tempi_mpi *next, MPI_Request requests[], 
 
 /* ---- any ------------------------------------------------------------------------------------- */
 
+/* Requests that complete in progress calls alone: the library must not block in their place. */
+static bool must_poll(void)
+{
+    return tempi_await_more && tempi_pending_any();
+}
+
+/* False: nothing must be polled any more, and no request has completed. */
+static bool poll_any(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
+                     MPI_Status *status, int *rc)
+{
+    MPI_Request waiting = MPI_REQUEST_NULL;
+    int flag = 0;
+    for (int64_t waited = 1; !flag && must_poll(); ++waited) {
+        *rc = tempi_impl_Testany(next, count, requests, index, &flag, status);
+        flag |= *rc != MPI_SUCCESS;
+        if (!flag)
+            tempi_waiting_idle(&waiting, waited);
+    }
+    tempi_waiting_end(&waiting);
+    return flag;
+}
+
 /* Request number `which` completed with rc (none if it is not an index); the others go back. */
 static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, claims *c)
 {
@@ -425,6 +457,9 @@ int tempi_impl_Waitany(const struct tempi_mpi *next, int count, MPI_Request requ
 {
     if (tempi_pending_any())
         tempi_before_blocking();
+    int polled;
+    if (index && poll_any(next, count, requests, index, status, &polled))
+        return polled;
     if (!tempi_records_any() || count <= 0 || !requests || !index)
         return next->Waitany(count, requests, index, status);
     claims c;
@@ -528,11 +563,30 @@ static int complete_some(const struct tempi_mpi *next, some_function function, i
     return rc;
 }
 
+/* As poll_any. */
+static bool poll_some(const struct tempi_mpi *next, int count, MPI_Request requests[],
+                      int *outcount, int indices[], MPI_Status given[], int *rc)
+{
+    MPI_Request waiting = MPI_REQUEST_NULL;
+    bool done = false;
+    for (int64_t waited = 1; !done && must_poll(); ++waited) {
+        *rc = tempi_impl_Testsome(next, count, requests, outcount, indices, given);
+        done = *rc != MPI_SUCCESS || *outcount != 0;
+        if (!done)
+            tempi_waiting_idle(&waiting, waited);
+    }
+    tempi_waiting_end(&waiting);
+    return done;
+}
+
 int tempi_impl_Waitsome(const struct tempi_mpi *next, int count, MPI_Request requests[],
                         int *outcount, int indices[], MPI_Status given[])
 {
     if (tempi_pending_any())
         tempi_before_blocking();
+    int polled;
+    if (outcount && poll_some(next, count, requests, outcount, indices, given, &polled))
+        return polled;
     return complete_some(next, next->Waitsome, count, requests, outcount, indices, given);
 }
 

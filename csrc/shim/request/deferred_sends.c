@@ -18,7 +18,10 @@ static struct {
     int64_t unposted;      /* in the list, or removed from it and being posted */
 } deferred = {.tail = &deferred.head};
 
-static void pending_add(int64_t amount)
+void (*tempi_progress_more)(void);
+void (*tempi_await_more)(int64_t n, const MPI_Request requests[]);
+
+void tempi_pending_add(int64_t amount)
 {
     __atomic_fetch_add(&tempi_pending, amount, __ATOMIC_RELAXED);
 }
@@ -150,7 +153,7 @@ int tempi_deferred_send(tempi_record *record, MPI_Request *request)
     tempi_stat_add(TEMPI_STAT_deferred, 1);
     /* Counted before another thread can post it: that thread's -1 must not hide other pending
      * ones. */
-    pending_add(1);
+    tempi_pending_add(1);
     __atomic_fetch_add(&deferred.unposted, 1, __ATOMIC_RELAXED);
     tempi_lock_acquire(&deferred.lists);
     *deferred.tail = record;
@@ -231,7 +234,7 @@ static void post_deferred(bool wait)
         /* Only after posting, not after removal from the list, may the next message go to the
          * library directly. */
         __atomic_fetch_sub(&deferred.unposted, 1, __ATOMIC_RELEASE);
-        pending_add(-1);
+        tempi_pending_add(-1);
     }
     tempi_this_thread.posting = 0;
 }
@@ -240,7 +243,7 @@ static void post_deferred(bool wait)
 
 void tempi_deferred_orphan(tempi_record *record)
 {
-    pending_add(1);
+    tempi_pending_add(1);
     tempi_lock_acquire(&deferred.lists);
     record->next = deferred.orphans;
     __atomic_store_n(&deferred.orphans, record, __ATOMIC_RELAXED);
@@ -264,7 +267,8 @@ static bool finish_orphan(tempi_record *record)
         return false;
     (void)tempi_request_report(record, record->error);
     if (tempi_record_is_persistent(record)) {
-        tempi_lib.Request_free(&request);
+        if (request != MPI_REQUEST_NULL)
+            tempi_lib.Request_free(&request);
         tempi_record_end_restarts(record);
     }
     record->ops->finish(record);
@@ -280,7 +284,7 @@ static void drain_orphans(void)
     while (list) {
         tempi_record *record = list;
         list = record->next;
-        pending_add(-1);
+        tempi_pending_add(-1);
         if (!finish_orphan(record))
             tempi_deferred_orphan(record);
     }
@@ -298,6 +302,8 @@ static void progress(bool gathering)
     if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&deferred.posting);
+    if (tempi_progress_more)
+        tempi_progress_more();
 }
 
 void tempi_progress(void)
@@ -320,6 +326,8 @@ void tempi_before_blocking(void)
     if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&deferred.posting);
+    if (tempi_progress_more)
+        tempi_progress_more();
 }
 
 void tempi_deferred_drain(void)

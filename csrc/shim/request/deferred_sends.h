@@ -24,6 +24,20 @@ static inline bool tempi_pending_any(void)
     return __atomic_load_n(&tempi_pending, __ATOMIC_RELAXED) != 0;
 }
 
+/* Counts what is pending beside those. */
+void tempi_pending_add(int64_t amount);
+/* Set by whoever counts there: progresses it, without blocking; and returns when none of these
+ * requests depends on it. */
+extern void (*tempi_progress_more)(void);
+extern void (*tempi_await_more)(int64_t n, const MPI_Request requests[]);
+
+/* Before a call of the library that waits for these requests. */
+static inline void tempi_before_waiting(int64_t n, const MPI_Request requests[])
+{
+    if (tempi_await_more && tempi_pending_any() && requests)
+        tempi_await_more(n, requests);
+}
+
 /* A generalized request that is not complete, and its end. */
 int tempi_proxy_start(MPI_Request *proxy);
 void tempi_proxy_end(MPI_Request *proxy);

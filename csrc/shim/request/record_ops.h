@@ -7,6 +7,8 @@
  *   tempi_loopback_ops            the same for a send to oneself that is moved, not packed
  *   tempi_bounce_ops              the library's own request over bounce buffers, once
  *   tempi_bounce_persistent_ops   the same, restarted by MPI_Start
+ *   persistent_ops of shim/coll/coll_request.c   a persistent collective: a generalized request for
+ *                                 each start
  *
  * Completion, deferred sends and MPI_Start call these and do not distinguish the kinds. */
 #ifndef TEMPI_SHIM_RECORD_OPS_H

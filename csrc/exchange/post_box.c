@@ -1,0 +1,363 @@
+/* A place is an offset in the sender's region. A block is memory for a message, or for the bytes of
+ * one: of a size class, four to each power of two. Short blocks are cut from slabs; longer ones are
+ * slabs of their own. Slabs are mapped when they are used first, on both sides, and stay mapped.
+ *
+ * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
+ * does. A long block that is not in use gives back its pages, if many are not. */
+#include "exchange/post_box.h"
+#include "exchange/segment.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SLAB   ((uint64_t)256 << 10)
+#define REGION ((uint64_t)64 << 30) /* the file is sparse */
+#define IDLE   ((uint64_t)64 << 20) /* bytes of long blocks that are kept for the next messages */
+
+enum { LEAST = 256, LEAST_LOG = 8, SHORT = 64 << 10, STEPS = 4, CLASSES = 30 * STEPS, LINE = 128 };
+
+/* The first message of a list, which nobody sent; and how many the receiver has come to. */
+typedef struct head {
+    tempi_post first;
+    _Alignas(LINE) uint64_t passed;
+} head;
+
+typedef struct mapping {
+    char *address;
+    uint64_t bytes;
+} mapping;
+
+/* What this process has mapped of a region, by the number of the first slab. */
+typedef struct view {
+    mapping *slabs;
+    uint64_t n;
+} view;
+
+/* The list of one receiver. */
+typedef struct outbox {
+    uint64_t oldest, newest; /* places: of messages in use, or of `first` */
+    uint64_t index;          /* how many came before the oldest */
+    uint64_t unsent;         /* the place of the one that is being made */
+} outbox;
+
+struct tempi_post_box {
+    int file, members, own;
+    view *views;
+    uint64_t *next;            /* for each sender: the place of its last message that was read */
+    outbox *outboxes;          /* for each receiver */
+    uint64_t top;              /* where the next slab begins */
+    uint64_t at, end;          /* of the slab that short blocks are cut from */
+    uint64_t idle;             /* bytes of long blocks that are not in use and have pages */
+    uint64_t free[CLASSES];    /* the first block of each; each begins with the place of the next */
+    uint64_t without[CLASSES]; /* those that gave back their pages, but for the first */
+};
+
+/* ---- mapping --------------------------------------------------------------------------------- */
+
+static bool grow(view *v, uint64_t slab)
+{
+    if (slab < v->n)
+        return true;
+    const uint64_t n = slab < 32 ? 64 : 2 * slab;
+    mapping *slabs = realloc(v->slabs, n * sizeof *slabs);
+    if (!slabs)
+        return false;
+    memset(slabs + v->n, 0, (n - v->n) * sizeof *slabs);
+    v->slabs = slabs;
+    v->n = n;
+    return true;
+}
+
+/* Maps the slab of that place, or the whole long block that begins there. */
+static char *at_place(tempi_post_box *box, int member, uint64_t place, uint64_t room)
+{
+    view *v = &box->views[member];
+    const uint64_t slab = place / SLAB, bytes = room > SHORT ? room : SLAB;
+    if (!grow(v, slab))
+        return NULL;
+    if (!v->slabs[slab].address) {
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, box->file,
+                            (off_t)((uint64_t)member * REGION + slab * SLAB));
+        if (memory == MAP_FAILED)
+            return NULL;
+        (void)madvise(memory, bytes, MADV_DONTFORK);
+        v->slabs[slab] = (mapping){memory, bytes};
+    }
+    return v->slabs[slab].address + place % SLAB;
+}
+
+static head *head_of(tempi_post_box *box, int from, int to)
+{
+    return (head *)(void *)at_place(box, from, (uint64_t)to * sizeof(head), 0);
+}
+
+/* Of this process's region. */
+static void *own_place(tempi_post_box *box, uint64_t place, uint64_t room)
+{
+    return at_place(box, box->own, place, room);
+}
+
+static bool allocate(const tempi_post_box *box, uint64_t place, uint64_t bytes)
+{
+    return posix_fallocate(box->file, (off_t)((uint64_t)box->own * REGION + place), (off_t)bytes) ==
+           0;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The smallest one that holds so many bytes; sets *bytes to its size. */
+static int class_of(uint64_t *bytes)
+{
+    const uint64_t n = *bytes < LEAST ? LEAST : *bytes;
+    const int log = 63 - __builtin_clzll(n);
+    const uint64_t step = (uint64_t)1 << (log - 2), steps = (n + step - 1) / step;
+    *bytes = steps * step;
+    return (log - LEAST_LOG) * STEPS + (int)(steps - STEPS);
+}
+
+static uint64_t pop(tempi_post_box *box, uint64_t *list, uint64_t room)
+{
+    const uint64_t place = *list;
+    const uint64_t *next = place ? own_place(box, place, room) : NULL;
+    if (!next)
+        return 0;
+    *list = *next;
+    return place;
+}
+
+static uint64_t cut(tempi_post_box *box, uint64_t room)
+{
+    if (box->end - box->at < room) {
+        if (box->top + SLAB > REGION || !allocate(box, box->top, SLAB) ||
+            !own_place(box, box->top, 0))
+            return 0;
+        box->at = box->top;
+        box->end = box->top += SLAB;
+    }
+    box->at += room;
+    return box->at - room;
+}
+
+static uint64_t long_block(tempi_post_box *box, uint64_t room, uint64_t *without)
+{
+    uint64_t place = *without;
+    if (place != 0)
+        return allocate(box, place, room) ? pop(box, without, room) : 0;
+    place = box->top;
+    if (room > REGION - place || !allocate(box, place, room))
+        return 0;
+    box->top += (room + SLAB - 1) / SLAB * SLAB;
+    return own_place(box, place, room) ? place : 0;
+}
+
+/* Returns the place of a block, or 0; sets *room to its size. */
+static uint64_t block_get(tempi_post_box *box, uint64_t bytes, uint64_t *room)
+{
+    *room = bytes;
+    if (bytes > REGION / 2)
+        return 0;
+    const int class = class_of(room);
+    if (box->free[class] != 0) {
+        if (*room > SHORT)
+            box->idle -= *room;
+        return pop(box, &box->free[class], *room);
+    }
+    return *room > SHORT ? long_block(box, *room, &box->without[class]) : cut(box, *room);
+}
+
+static void block_put(tempi_post_box *box, uint64_t place, uint64_t room)
+{
+    uint64_t size = room;
+    const int class = class_of(&size);
+    uint64_t *list = &box->free[class], *memory = own_place(box, place, room);
+    if (room > SHORT && box->idle + room > IDLE) {
+        const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        (void)fallocate(box->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                        (off_t)((uint64_t)box->own * REGION + place + page), (off_t)(room - page));
+        list = &box->without[class];
+    } else if (room > SHORT) {
+        box->idle += room;
+    }
+    *memory = *list;
+    *list = place;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+bool tempi_post_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
+{
+    char path[256];
+    tempi_segment_name(name);
+    if (!tempi_segment_path(folder, name, path, sizeof path))
+        return false;
+    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0)
+        return false;
+    const bool sized = ftruncate(file, (off_t)(REGION * (uint64_t)members)) == 0;
+    close(file);
+    if (!sized)
+        unlink(path);
+    return sized;
+}
+
+static int open_file(const char *folder, int members, const char *name)
+{
+    char path[256];
+    struct stat about;
+    if (!tempi_segment_path(folder, name, path, sizeof path))
+        return -1;
+    const int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
+        about.st_size == (off_t)(REGION * (uint64_t)members))
+        return file;
+    close(file);
+    return -1;
+}
+
+static bool take_arrays(tempi_post_box *box)
+{
+    const size_t n = (size_t)box->members;
+    box->views = calloc(n, sizeof *box->views);
+    box->next = calloc(n, sizeof *box->next);
+    box->outboxes = calloc(n, sizeof *box->outboxes);
+    return box->views && box->next && box->outboxes;
+}
+
+tempi_post_box *tempi_post_open(const char *folder, int members, int own, const char *name)
+{
+    tempi_post_box *box = calloc(1, sizeof *box);
+    if (!box)
+        return NULL;
+    box->file = open_file(folder, members, name);
+    box->members = members;
+    box->own = own;
+    box->top = box->end = SLAB;
+    box->at = (uint64_t)members * sizeof(head);
+    if (box->file < 0 || box->at > SLAB / 2 || !take_arrays(box) || !allocate(box, 0, SLAB) ||
+        !own_place(box, 0, 0)) {
+        tempi_post_close(box);
+        return NULL;
+    }
+    for (int i = 0; i < members; ++i) {
+        const uint64_t first = (uint64_t)i * sizeof(head);
+        box->outboxes[i] = (outbox){.oldest = first, .newest = first};
+        box->next[i] = (uint64_t)own * sizeof(head); /* in the sender's region */
+    }
+    return box;
+}
+
+static void unmap(view *v)
+{
+    for (uint64_t i = 0; i < v->n; ++i)
+        if (v->slabs[i].address)
+            munmap(v->slabs[i].address, v->slabs[i].bytes);
+    free(v->slabs);
+}
+
+void tempi_post_close(tempi_post_box *box)
+{
+    if (!box)
+        return;
+    for (int i = 0; box->views && i < box->members; ++i)
+        unmap(&box->views[i]);
+    if (box->file >= 0)
+        close(box->file);
+    free(box->views);
+    free(box->next);
+    free(box->outboxes);
+    free(box);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static void release(tempi_post_box *box, tempi_post *post)
+{
+    if (post->room > 0)
+        block_put(box, post->data, post->room);
+    post->room = 0;
+}
+
+/* Takes back what the receiver has read: the bytes of a message at once, the message itself when it
+ * has gone on to the next one. */
+static void sweep(tempi_post_box *box, int to)
+{
+    outbox *mine = &box->outboxes[to];
+    const uint64_t first = (uint64_t)to * sizeof(head);
+    const uint64_t passed = __atomic_load_n(&head_of(box, box->own, to)->passed, __ATOMIC_ACQUIRE);
+    for (;;) {
+        tempi_post *post = own_place(box, mine->oldest, 0);
+        if (mine->oldest != first) {
+            if (!__atomic_load_n(&post->taken, __ATOMIC_ACQUIRE))
+                return;
+            release(box, post);
+        }
+        if (mine->oldest == mine->newest || passed <= mine->index)
+            return;
+        const uint64_t place = mine->oldest;
+        mine->oldest = post->next;
+        ++mine->index;
+        if (place != first)
+            block_put(box, place, LEAST);
+    }
+}
+
+tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, void **data)
+{
+    uint64_t room = 0, place = 0;
+    sweep(box, to);
+    const uint64_t at = block_get(box, sizeof(tempi_post), &room);
+    if (at == 0)
+        return NULL;
+    if (bytes > 0 && (place = block_get(box, (uint64_t)bytes, &room)) == 0) {
+        block_put(box, at, LEAST);
+        return NULL;
+    }
+    tempi_post *post = own_place(box, at, 0);
+    memset(post, 0, sizeof *post);
+    post->bytes = bytes;
+    post->data = place;
+    post->room = place ? room : 0;
+    *data = place ? own_place(box, place, room) : NULL;
+    box->outboxes[to].unsent = at;
+    return post;
+}
+
+void tempi_post_send(tempi_post_box *box, int to)
+{
+    outbox *mine = &box->outboxes[to];
+    tempi_post *last = own_place(box, mine->newest, 0);
+    mine->newest = mine->unsent;
+    __atomic_store_n(&last->next, mine->unsent, __ATOMIC_RELEASE);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+tempi_post *tempi_post_next(tempi_post_box *box, int from)
+{
+    const tempi_post *last = (tempi_post *)(void *)at_place(box, from, box->next[from], 0);
+    const uint64_t place = last ? __atomic_load_n(&last->next, __ATOMIC_ACQUIRE) : 0;
+    tempi_post *post = place ? (tempi_post *)(void *)at_place(box, from, place, 0) : NULL;
+    if (!post)
+        return NULL;
+    box->next[from] = place;
+    head *mine = head_of(box, from, box->own);
+    __atomic_store_n(&mine->passed, mine->passed + 1, __ATOMIC_RELEASE);
+    return post;
+}
+
+const void *tempi_post_data(tempi_post_box *box, int from, const tempi_post *post)
+{
+    return at_place(box, from, post->data, post->room);
+}
+
+void tempi_post_take(tempi_post *post)
+{
+    __atomic_store_n(&post->taken, 1, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,27 @@
+/* Nonblocking and persistent collectives within a node.
+ *
+ *   start     packs all that goes to other processes into shared memory (exchange/post_box.h), and
+ *             moves the own blocks; so no process depends on what this one does afterwards
+ *   progress  in each later call: unpacks what has come
+ *   end       when all of it has: a generalized request becomes complete
+ *
+ * A nonblocking call's request is that generalized one. A persistent request is one of the library
+ * that moves nothing; each start makes a generalized request, which its record puts in the place of
+ * that one. Messages of persistent requests have a channel of their own: the processes may start
+ * these in different orders. */
+#ifndef TEMPI_SHIM_COLL_REQUEST_H
+#define TEMPI_SHIM_COLL_REQUEST_H
+
+#include "shim/coll/collective.h"
+
+/* Starts it, or makes a persistent request. False: the library must do the call. True: *result is
+ * the error code for the program, which was raised. */
+bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_argument *buffers,
+                              MPI_Request *request, int *result);
+bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_argument *buffers,
+                             MPI_Request *request, int *result);
+
+/* Frees what the requests of a communicator have that is not the program's. */
+void tempi_coll_request_forget(tempi_node_comm *node);
+
+#endif

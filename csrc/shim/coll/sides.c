@@ -1,0 +1,68 @@
+#include "shim/coll/sides.h"
+
+/* ---- entry ----------------------------------------------------------------------------------- */
+
+/* The edges of both sides; false: the library must do the call. */
+static bool find_edges(const tempi_collective *call, tempi_node_comm *node, const tempi_edges **out,
+                       const tempi_edges **in)
+{
+    *out = *in = &node->all;
+    if (call->pattern == TEMPI_PATTERN_ALL)
+        return true;
+    if (call->pattern == TEMPI_PATTERN_NEIGHBORS) {
+        *out = &node->out;
+        *in = &node->in;
+        return node->out.first ||
+               tempi_edges_of_neighbors(call->comm, node->size, &node->out, &node->in);
+    }
+    if (call->root < 0 || call->root >= node->size)
+        return false;
+    tempi_edges_one(&node->one, node->size, call->root);
+    const bool at_root = call->root == node->rank;
+    const tempi_edges *others = at_root ? &node->all : &node->none;
+    *out = call->pattern == TEMPI_PATTERN_TO_ROOT ? &node->one : others;
+    *in = call->pattern == TEMPI_PATTERN_TO_ROOT ? others : &node->one;
+    return true;
+}
+
+static bool is_in_place(const tempi_collective *call, const tempi_node_comm *node,
+                        const tempi_bounce_argument *buffers)
+{
+    const bool rooted = call->pattern == TEMPI_PATTERN_TO_ROOT ||
+                        call->pattern == TEMPI_PATTERN_FROM_ROOT;
+    if (rooted && call->root != node->rank)
+        return false;
+    return !(call->pattern == TEMPI_PATTERN_FROM_ROOT ? buffers[1].does : buffers[0].does);
+}
+
+/* In place, the blocks of this process stay where they are; what it sends to others is in the other
+ * buffer. */
+static tempi_blocks side_of(const tempi_collective *call, const tempi_node_comm *node,
+                            const tempi_bounce_argument *buffer, const tempi_edges *edges,
+                            bool in_place)
+{
+    return (tempi_blocks){.comm = call->comm,
+                          .call = call->name,
+                          .buffer = buffer,
+                          .entry = buffer->times == TEMPI_ONCE ? 0 : -1,
+                          .edges = edges,
+                          .kept = in_place ? node->rank : -1};
+}
+
+bool tempi_sides_of(const tempi_collective *call, const tempi_bounce_argument *buffers,
+                    tempi_blocks *out, tempi_blocks *in)
+{
+    tempi_node_comm *node = call->node;
+    const tempi_edges *to, *from;
+    if (!find_edges(call, node, &to, &from))
+        return false;
+    const bool in_place = is_in_place(call, node, buffers);
+    const bool receives_own = in_place && call->pattern == TEMPI_PATTERN_ALL;
+    *out = side_of(call, node, receives_own ? &buffers[1] : &buffers[0], to, in_place);
+    *in = side_of(call, node, &buffers[1], from, in_place);
+    out->operation = TEMPI_OP_SEND;
+    in->operation = TEMPI_OP_RECV;
+    if (receives_own && buffers[0].times == TEMPI_ONCE) /* MPI_Allgather: the own block for all */
+        out->entry = node->rank;
+    return !tempi_blocks_refusable(out) && !tempi_blocks_refusable(in);
+}

@@ -1,0 +1,396 @@
+"""Nonblocking and persistent collectives through shared memory, against the type map: random types on both sides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import oracle
+from redistribution import NAMED, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
+from world import MPI, acted, needs_host_memory, outcome, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
+STARTS = 3
+
+
+@pytest.fixture
+def ready(comm: Any) -> Iterator[Any]:
+    """A communicator of all ranks whose nonblocking collectives are carried: a blocking one was."""
+    own = comm.Dup()
+    blocks = blocks_between(1, own.size)
+    exchange(own.Alltoallw, blocks[own.rank], [row[own.rank] for row in blocks])
+    yield own
+    own.Free()
+
+
+def poll(request: Any) -> None:
+    while not request.Test():
+        pass
+
+
+def asked(request: Any) -> None:
+    while not request.Get_status():
+        pass
+    request.Wait()
+
+
+WAITS = [MPI.Request.Wait, poll, asked, lambda request: MPI.Request.Waitall([request])]
+
+
+def nonblocking(comm: Any, name: str, wait: Callable[[Any], Any] = WAITS[0]) -> Callable[[Any, Any], None]:
+    return lambda send, receive: wait(getattr(comm, f"I{name.lower()}")(send, receive))
+
+
+def persistent(comm: Any, name: str) -> Callable[[Any, Any], None]:
+    """Started several times, each completed in another way."""
+
+    def call(send: Any, receive: Any) -> None:
+        request = getattr(comm, f"{name}_init")(send, receive)
+        for wait in WAITS[:STARTS]:
+            request.Start()
+            wait(request)
+        request.Free()
+
+    return call
+
+
+FORMS = {"nonblocking": (nonblocking, 1), "persistent": (persistent, STARTS)}
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+@forms
+@pytest.mark.parametrize("seed", range(4))
+def test_alltoallw_delivers_each_block(ready: Any, form: str, seed: int) -> None:
+    make, starts = FORMS[form]
+    blocks = blocks_between(seed, ready.size)
+    with acted(collectives=starts, refused_shared_memory=0):
+        exchange(make(ready, "Alltoallw"), blocks[ready.rank], [row[ready.rank] for row in blocks])
+
+
+@pytest.mark.parametrize("wait", range(len(WAITS)))
+def test_each_way_to_complete_it(ready: Any, wait: int) -> None:
+    blocks = blocks_between(wait, ready.size)
+    call = nonblocking(ready, "Alltoallw", WAITS[wait])
+    exchange(call, blocks[ready.rank], [row[ready.rank] for row in blocks])
+
+
+@forms
+@pytest.mark.parametrize("dims", [[0], [1, 0], [0, 0]], ids=str)
+@pytest.mark.parametrize("periodic", [True, False])
+def test_a_grid_delivers_what_comes_from_the_opposite_direction(
+    comm: Any, form: str, dims: list[int], periodic: bool
+) -> None:
+    """Open MPI 5.0 delivers wrong blocks here. The communicator was never used: it was made with its topology."""
+    made = MPI.Compute_dims(comm.size, list(dims))
+    cart = comm.Create_cart(made, [periodic] * len(made))
+    make, starts = FORMS[form]
+    rng = np.random.default_rng([comm.size, len(made), periodic])
+    directions = 2 * len(made)
+    blocks = [[block_of(rng) for _ in range(directions)] for _ in range(comm.size)]
+    near = [rank for d in range(len(made)) for rank in cart.Shift(d, 1)]
+    out = [blocks[cart.rank][e] if near[e] >= 0 else None for e in range(directions)]
+    into = [blocks[near[e]][e ^ 1] if near[e] >= 0 else None for e in range(directions)]
+    with acted(collectives=starts):
+        exchange(make(cart, "Neighbor_alltoallw"), out, into)
+    cart.Free()
+
+
+@forms
+@pytest.mark.parametrize("seed", range(3))
+def test_a_graph_delivers_repeated_edges_in_their_order(comm: Any, form: str, seed: int) -> None:
+    rng = np.random.default_rng([seed, comm.size, 2])
+    targets = [[int(i) for i in rng.integers(comm.size, size=rng.integers(0, 7))] for _ in range(comm.size)]
+    blocks = [[block_of(rng) for _ in row] for row in targets]
+    into = [(source, k) for source, row in enumerate(targets) for k, to in enumerate(row) if to == comm.rank]
+    graph = comm.Create_dist_graph_adjacent([source for source, _ in into], targets[comm.rank])
+    make, starts = FORMS[form]
+    with acted(collectives=starts):
+        exchange(make(graph, "Neighbor_alltoallw"), blocks[comm.rank], [blocks[source][k] for source, k in into])
+    graph.Free()
+
+
+@forms
+def test_in_place(ready: Any, form: str) -> None:
+    size, rank = ready.size, ready.rank
+    rng = np.random.default_rng(size)
+    shapes = {(i, j): (tree_of(rng), int(rng.integers(0, 300))) for i in range(size) for j in range(i, size)}
+    side = Side([shapes[min(rank, i), max(rank, i)] for i in range(size)])
+    side.put([bytes_of(100 * rank + i, side.size(i)) for i in range(size)])
+    make, starts = FORMS[form]
+    with acted(collectives=starts):
+        make(ready, "Alltoallw")(MPI.IN_PLACE, side.message)
+    assert starts % 2 == 1  # a second one brings everything back
+    side.check([bytes_of(100 * i + rank, side.size(i)) for i in range(size)])
+    side.free()
+
+
+def same_type(comm: Any, name: str, call: Callable[..., None]) -> None:
+    """Each rank has blocks of 2 elements of a derived type for each, or for the root."""
+    size, rank, unit = comm.size, comm.rank, len(oracle.element_offsets(VECTOR, 1))
+    datatype = oracle.as_mpi(VECTOR, MPI).Commit()
+    extent = VECTOR.type_map.extent
+    out, into = np.zeros((2 * size + 1) * extent, np.uint8), np.zeros((2 * size + 1) * extent, np.uint8)
+    wanted = into.copy()
+    one = "gather" in name.lower()
+    for i in range(size):
+        if not one or i == 0:
+            oracle.unpack(VECTOR, 2, bytes_of(10 * rank + (0 if one else i), 2 * unit), out, 2 * i * extent)
+        if "Scatter" not in name or i == 0:
+            seed = 10 * (0 if "Scatter" in name else i) + (0 if one else rank)
+            oracle.unpack(VECTOR, 2, bytes_of(seed, 2 * unit), wanted, 2 * i * extent)
+    counts, places = [2] * size, [2 * i for i in range(size)]
+    all_out: list[Any] = [out, counts, places, datatype] if name.endswith("v") else [out, 2, datatype]
+    all_into: list[Any] = [into, counts, places, datatype] if name.endswith("v") else [into, 2, datatype]
+    at_root = rank == 0
+    if name.startswith("Gather"):
+        call([out, 2, datatype], all_into if at_root else None)
+    elif name.startswith("Scatter"):
+        call(all_out if at_root else None, [into, 2, datatype])
+    else:
+        call([out, 2, datatype] if one else all_out, all_into)
+    if not (name.startswith("Gather") and not at_root):
+        np.testing.assert_array_equal(into, wanted)
+    datatype.Free()
+
+
+ONE_TYPE = ["Alltoall", "Alltoallv", "Allgather", "Allgatherv", "Gather", "Gatherv", "Scatter", "Scatterv"]
+
+
+@pytest.mark.parametrize("name", ONE_TYPE)
+def test_one_type_by_a_persistent_request(comm: Any, name: str) -> None:
+    """The processes agree when it is made."""
+    needs_host_memory()
+    own = comm.Dup()
+    with acted(collectives=STARTS):
+        same_type(own, name, persistent(own, name))
+    own.Free()
+
+
+@pytest.mark.parametrize("name", ONE_TYPE)
+def test_one_type_once_a_blocking_call_has_agreed(comm: Any, name: str) -> None:
+    needs_host_memory()
+    own = comm.Dup()
+    with acted(collectives=0):
+        same_type(own, name, nonblocking(own, name))
+    with acted(collectives=2):
+        same_type(own, name, getattr(own, name))
+        same_type(own, name, nonblocking(own, name))
+    own.Free()
+
+
+class Pending:
+    """A started exchange of all with all, and what it must bring."""
+
+    def __init__(self, comm: Any, seed: int) -> None:
+        blocks = blocks_between(seed, comm.size)
+        self.out, self.into = blocks[comm.rank], [row[comm.rank] for row in blocks]
+        self.sent, self.received = Side([b.sent for b in self.out]), Side([b.received for b in self.into])
+        self.sent.put([bytes_of(b.seed, self.sent.size(i)) for i, b in enumerate(self.out)])
+        self.received.put([None] * len(self.into))
+
+    def check(self) -> None:
+        self.received.check([bytes_of(b.seed, self.received.size(i)) for i, b in enumerate(self.into)])
+
+    def free(self) -> None:
+        self.sent.free()
+        self.received.free()
+
+    @property
+    def arguments(self) -> tuple[Any, Any]:
+        return self.sent.message, self.received.message
+
+
+def by_waitany(requests: list[Any]) -> None:
+    seen = sorted(MPI.Request.Waitany(requests) for _ in requests)
+    assert seen == list(range(len(requests)))
+
+
+def by_waitsome(requests: list[Any]) -> None:
+    left = len(requests)
+    while left:
+        done = MPI.Request.Waitsome(requests)
+        assert done
+        left -= len(done)
+
+
+def by_testall(requests: list[Any]) -> None:
+    while not MPI.Request.Testall(requests):
+        pass
+
+
+def backwards(requests: list[Any]) -> None:
+    for request in reversed(requests):
+        request.Wait()
+
+
+COMPLETE = {"any": by_waitany, "some": by_waitsome, "test": by_testall, "backwards": backwards}
+
+
+@pytest.mark.parametrize("how", [*COMPLETE, "all"])
+def test_several_at_once_beside_messages_and_the_librarys_own(ready: Any, how: str) -> None:
+    other = ready.Create_cart([ready.size], [True])
+    exchanges = [Pending(ready, seed) for seed in range(5)]
+    requests = [ready.Ialltoallw(*e.arguments) for e in exchanges]
+    near = other.Shift(0, 1)
+    memory = np.full(2000, ready.rank, np.uint8)
+    into = np.zeros(2000, np.uint8)
+    requests += [other.Irecv(into, near[0], 3), other.Isend(memory, near[1], 3), ready.Ibarrier()]
+    (MPI.Request.Waitall if how == "all" else COMPLETE[how])(requests)
+    assert all(request == MPI.REQUEST_NULL for request in requests)
+    assert (into == near[0]).all()
+    for e in exchanges:
+        e.check()
+        e.free()
+    other.Free()
+
+
+def test_what_is_sent_does_not_wait_for_the_receiver(ready: Any) -> None:
+    """Rank 0 waits, in a plain receive, for what the others send only after they have completed the exchange."""
+    needs_host_memory()
+    e = Pending(ready, 11)
+    if ready.rank == 0:
+        request, token = ready.Ialltoallw(*e.arguments), np.zeros(1, np.uint8)
+        for source in range(1, ready.size):
+            ready.Recv(token, source, 4)
+        request.Wait()
+    else:
+        ready.Ialltoallw(*e.arguments).Wait()
+        ready.Send(np.zeros(1, np.uint8), 0, 4)
+    e.check()
+    e.free()
+
+
+def test_others_may_start_it_much_later(ready: Any) -> None:
+    """Rank 0 starts many, whose messages wait until the others start theirs."""
+    needs_host_memory()
+    exchanges = [Pending(ready, seed % 3) for seed in range(40)]
+    token = np.zeros(1, np.uint8)
+    if ready.rank > 0:
+        ready.Recv(token, 0, 5)
+    requests = [ready.Ialltoallw(*e.arguments) for e in exchanges]
+    for to in range(1, ready.size if ready.rank == 0 else 1):
+        ready.Send(token, to, 5)
+    MPI.Request.Waitall(requests)
+    for e in exchanges:
+        e.check()
+        e.free()
+
+
+def test_persistent_requests_are_started_in_any_order(ready: Any) -> None:
+    exchanges = [Pending(ready, seed) for seed in range(6)]
+    requests = [ready.Alltoallw_init(*e.arguments) for e in exchanges]
+    for turn in range(4):
+        order = np.random.default_rng([ready.rank, turn]).permutation(len(requests))
+        for e in exchanges:
+            e.received.memory[:] = 0xA5
+            e.received.put([None] * len(e.into))
+        if turn % 2:
+            MPI.Prequest.Startall([requests[i] for i in order])
+        else:
+            for i in order:
+                requests[i].Start()
+        MPI.Request.Waitall(requests)
+        assert all(request != MPI.REQUEST_NULL for request in requests)
+        for e in exchanges:
+            e.check()
+    for request, e in zip(requests, exchanges, strict=True):
+        request.Free()
+        e.free()
+
+
+def test_types_and_communicator_may_be_freed_before_the_end(comm: Any) -> None:
+    blocks = blocks_between(3, comm.size)
+    own = comm.Dup()
+    exchange(own.Alltoallw, blocks[own.rank], [row[own.rank] for row in blocks])
+    e = Pending(own, 12)
+    request = own.Ialltoallw(*e.arguments)
+    e.free()
+    own.Free()
+    request.Wait()
+    e.check()
+
+
+def test_a_persistent_request_keeps_its_types_and_arguments(ready: Any) -> None:
+    e = Pending(ready, 13)
+    request = ready.Alltoallw_init(*e.arguments)
+    e.free()
+    for _ in range(2):
+        request.Start()
+        request.Wait()
+        e.check()
+    request.Free()
+
+
+def test_an_inactive_request_is_complete(ready: Any) -> None:
+    e = Pending(ready, 14)
+    request = ready.Alltoallw_init(*e.arguments)
+    request.Wait()
+    assert request.Test()
+    request.Start()
+    request.Wait()
+    assert request.Test()
+    request.Free()
+    e.check()
+    e.free()
+
+
+def test_long_ones_use_their_memory_again(ready: Any) -> None:
+    """Longer than a slab of shared memory, and together more than what is kept."""
+    needs_host_memory()
+    size, rank, rows, run, stride = ready.size, ready.rank, 3000, 8192, 9000
+    datatype = MPI.BYTE.Create_vector(rows, run, stride).Commit()
+    out, into = (np.zeros((size, rows, stride), np.uint8) for _ in range(2))
+    places, types = [i * rows * stride for i in range(size)], [datatype] * size
+    for turn in range(4):
+        into[:] = 0xA5
+        for to in range(size):
+            out[to] = 16 * rank + 4 * to + turn
+        with acted(collectives=1):
+            ready.Ialltoallw([out, [1] * size, places, types], [into, [1] * size, places, types]).Wait()
+        for source in range(size):
+            assert (into[source, :, :run] == 16 * source + 4 * rank + turn).all()
+        assert (into[:, :, run:] == 0xA5).all()
+    datatype.Free()
+
+
+def test_blocking_ones_pass_by(ready: Any) -> None:
+    """A blocking exchange on the same communicator while others are on their way."""
+    exchanges = [Pending(ready, seed) for seed in (20, 21)]
+    requests = [ready.Ialltoallw(*e.arguments) for e in exchanges]
+    blocks = blocks_between(22, ready.size)
+    exchange(ready.Alltoallw, blocks[ready.rank], [row[ready.rank] for row in blocks])
+    assert ready.allreduce(1) == ready.size
+    MPI.Request.Waitall(requests)
+    for e in exchanges:
+        e.check()
+        e.free()
+
+
+def test_a_communicator_that_has_not_agreed_leaves_them_to_the_library(comm: Any) -> None:
+    needs_host_memory()
+    own = comm.Dup()
+    blocks = [[Block((VECTOR, 1), (VECTOR, 1), 3 * i + j) for j in range(own.size)] for i in range(own.size)]
+    with acted(collectives=int(own.size == 1)):
+        exchange(nonblocking(own, "Alltoallw"), blocks[own.rank], [row[own.rank] for row in blocks])
+    own.Free()
+
+
+def test_a_receive_that_is_too_short_is_an_error_and_overruns_nothing(own: Any) -> None:
+    sent = Side([(oracle.Vector(8, 1, 2, NAMED[2]), 1)])
+    received = Side([(NAMED[2], 4)])
+    sent.put([bytes_of(1, sent.size(0))])
+    assert "error" in str(outcome(lambda: own.Ialltoallw(sent.message, received.message).Wait()))
+    sent.free()
+    received.free()
+
+
+def test_requests_are_counted_by_their_bytes(ready: Any) -> None:
+    blocks = [[Block((VECTOR, 1), (VECTOR, 1), i + j) for j in range(ready.size)] for i in range(ready.size)]
+    before = snapshot()["collective_bytes"]
+    exchange(nonblocking(ready, "Alltoallw"), blocks[ready.rank], [row[ready.rank] for row in blocks])
+    assert snapshot()["collective_bytes"] - before == ready.size * len(oracle.element_offsets(VECTOR, 1))
