@@ -369,6 +369,58 @@ def _lined_up(peers: Iterable[tuple[int, Case]]) -> list[Block]:
 
 
 @dataclass(frozen=True, slots=True)
+class Tiles(Exchange):
+    """A square matrix of doubles on rank 0, and a tile of it on each rank, with one layer of halo around it: gathered,
+    or scattered."""
+
+    points: int
+    scatters: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{'scatter' if self.scatters else 'gather'} tiles, {self.points}^2"
+
+    @property
+    def function(self) -> str:
+        return "Scatterv" if self.scatters else "Gatherv"
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        return (self.points, self.points)
+
+    def place(self, rank: int, ranks: int) -> tuple[int, int]:
+        """Row and column of the first point of a tile."""
+        rows, columns = self._grid(ranks)
+        return rank // columns * (self.points // rows), rank % columns * (self.points // columns)
+
+    def tile(self, ranks: int) -> tuple[int, int]:
+        """Rows and columns: equal for all, so that one datatype describes them."""
+        rows, columns = self._grid(ranks)
+        return self.points // rows, self.points // columns
+
+    def _grid(self, ranks: int) -> tuple[int, int]:
+        """More columns than rows: whole rows would have no gaps."""
+        rows = max(n for n in range(1, math.isqrt(ranks) + 1) if ranks % n == 0)
+        return rows, ranks // rows
+
+    def _own(self, at: Position) -> list[Block]:
+        rows, columns = self.tile(at.ranks)
+        return [Block(0, at.rank, Box((rows + 2, columns + 2), (rows, columns), (1, 1), 8))]
+
+    def _root(self, at: Position) -> list[Block]:
+        if at.rank != 0:
+            return []
+        tile, each = self.tile(at.ranks), range(at.ranks)
+        return [Block(peer, peer, Box(self.whole, tile, self.place(peer, at.ranks), 8)) for peer in each]
+
+    def sends(self, at: Position) -> list[Block]:
+        return self._root(at) if self.scatters else self._own(at)
+
+    def receives(self, at: Position) -> list[Block]:
+        return self._own(at) if self.scatters else self._root(at)
+
+
+@dataclass(frozen=True, slots=True)
 class Irregular(Exchange):
     """Indexed types of random pieces and unequal sizes, other ones on each side; `size` bytes sent by each rank."""
 
@@ -426,4 +478,7 @@ def chosen(quick: bool, ranks: int) -> list[Exchange]:
         found += _transforms(points, ranks)
     for neighbours, cartesian in ((6, False), (26, False), (6, True)):
         found += [HaloExchange(n, count, neighbours, cartesian) for n in edges for count in fields]
-    return [*found, *map(Irregular, sizes), *map(ContiguousBlocks, sizes)]
+    tiles = [
+        Tiles(points, scatters) for scatters in (False, True) for points in ((64, 512) if quick else (64, 512, 2048))
+    ]
+    return [*found, *tiles, *map(Irregular, sizes), *map(ContiguousBlocks, sizes)]

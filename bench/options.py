@@ -20,18 +20,23 @@ class PackOptions:
         return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory)]
 
 
+FORMS = ("blocking", "nonblocking", "persistent")
+
+
 @dataclass(frozen=True, slots=True)
 class CollectiveOptions:
-    """`seconds`: budget of one case; `memory`: bytes per rank that a case may use; `check`: only check, do not time."""
+    """`seconds`: budget of one case; `memory`: bytes per rank that a case may use; `check`: only check, do not time.
+    `form`: of the functions; a nonblocking call is followed by its Wait, a persistent one is a Start and a Wait."""
 
     quick: bool
     seconds: float
     memory: int
     check: bool = False
+    form: str = FORMS[0]
 
     def arguments(self) -> list[str]:
         flags = ["--quick"] * self.quick + ["--check"] * self.check
-        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory)]
+        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), "--form", self.form]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ def parse_collectives(arguments: Sequence[str] | None = None) -> CollectiveOptio
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--form", choices=FORMS, default=FORMS[0])
     return CollectiveOptions(**vars(parser.parse_args(arguments)))
 
 

@@ -10,7 +10,8 @@ are those of the slowest rank, the one with the largest median.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
 from tempi.bench import stats
 from tempi.bench.cases import Bytes
-from tempi.bench.exchanges import Block, Exchange, Plain, Position, chosen
+from tempi.bench.exchanges import Block, Exchange, Plain, Position, Tiles, chosen
 from tempi.bench.options import CollectiveOptions, parse_collectives
 from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
@@ -60,7 +61,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One exchange in the memory of this rank. `kept`: arrays to which the arguments refer."""
+    """One exchange in the memory of this rank. `kept`: arrays to which the arguments refer; `last`: calls that free the
+    persistent requests, and `types` that were made beside those of the blocks."""
 
     mpi: Any
     exchange: Exchange
@@ -69,11 +71,20 @@ class Bench:
     sent: Side
     received: Side
     expected: Bytes
+    form: str
     kept: list[Any] = field(default_factory=list)
+    last: list[Call] = field(default_factory=list)
+    types: list[Any] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
         return sum(block.shape.nbytes for block in self.sent.blocks)
+
+    def free(self) -> None:
+        if self.last:
+            _once(*self.last)
+        for one in self.types:
+            one.Free()
 
     def array(self, kind: Any, values: Sequence[int]) -> int:
         """Address of an array of C."""
@@ -133,8 +144,53 @@ def _own(name: str) -> int:
     return worker.tempi_function(f"MPI_{name}") or _library(name)
 
 
-def _typed(bench: Bench, function: int) -> list[Call]:
-    """One call with a datatype for each block."""
+Lookup = Callable[[str], int]
+
+
+def _formed(bench: Bench, lookup: Lookup, arguments: Sequence[int], name: str = "") -> list[Call]:
+    """The calls of one exchange, by its function or by another one, in the form that is measured. A persistent request
+    is made now."""
+    name, mpi = name or bench.exchange.function, bench.mpi
+    if bench.form == "blocking":
+        return [(lookup(name), (*arguments,))]
+    request, status = bench.room(1), bench.room(STATUS_ROOM // 8)
+    wait = (lookup("Wait"), (request, status))
+    if bench.form == "nonblocking":
+        return [(lookup(form_of(name, bench.form)), (*arguments, request)), wait]
+    _once((lookup(form_of(name, bench.form)), (*arguments, worker.handle(mpi, mpi.INFO_NULL), request)))
+    bench.last.append((lookup("Request_free"), (request,)))
+    return [(lookup("Start"), (request,)), wait]
+
+
+def _once(*calls: Call) -> None:
+    _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))(1)
+
+
+def _tiles(bench: Bench, tiles: Tiles, bytes_at: Sequence[int] | None) -> list[int]:
+    """Arguments of a rooted call. `bytes_at`: both sides are packed bytes at these addresses."""
+    own, root = (bench.received, bench.sent) if tiles.scatters else (bench.sent, bench.received)
+    ranks, mpi = bench.at.ranks, bench.mpi
+    if bytes_at is None:
+        one = [int(own.buffer.ctypes.data), 1, own.handles[0]]
+        whole = mpi.DOUBLE.Create_subarray(tiles.whole, tiles.tile(ranks), (0, 0))
+        bench.types.append(whole.Create_resized(0, 8).Commit())
+        whole.Free()
+        places = [row * tiles.points + column for row, column in (tiles.place(rank, ranks) for rank in range(ranks))]
+        each, address, datatype = 1, int(root.buffer.ctypes.data), bench.types[-1]
+    else:
+        each, datatype = 8 * math.prod(tiles.tile(ranks)), mpi.BYTE
+        one = [bytes_at[tiles.scatters], each, worker.handle(mpi, datatype)]
+        places, address = [each * rank for rank in range(ranks)], bytes_at[not tiles.scatters]
+    arrays = [bench.array(ctypes.c_int, values) for values in ([each] * ranks, places)]
+    many = [address, *arrays, worker.handle(mpi, datatype)]
+    return [*(many + one if tiles.scatters else one + many), 0]
+
+
+def _typed(bench: Bench, lookup: Lookup) -> list[Call]:
+    """One call with a datatype for each block, or for all tiles."""
+    comm = worker.handle(bench.mpi, bench.comm)
+    if isinstance(bench.exchange, Tiles):
+        return _formed(bench, lookup, [*_tiles(bench, bench.exchange, None), comm])
     wide = bench.exchange.function == "Neighbor_alltoallw"
     displacement = ctypes.c_ssize_t if wide else ctypes.c_int
     handle = ctypes.c_uint32 if bench.mpi._sizeof(bench.mpi.Datatype) == 4 else ctypes.c_uint64
@@ -146,7 +202,7 @@ def _typed(bench: Bench, function: int) -> list[Call]:
             bench.array(displacement, [block.place for block in side.blocks]),
             bench.array(handle, side.handles),
         )
-    return [(function, (*arguments, worker.handle(bench.mpi, bench.comm)))]
+    return _formed(bench, lookup, [*arguments, comm])
 
 
 def _copies(bench: Bench, side: Side, op: str, packed: int) -> list[Call]:
@@ -171,6 +227,7 @@ def _by_hand(bench: Bench) -> list[Call]:
     """Packs all blocks, exchanges bytes, unpacks; blocks without gaps are exchanged where they are."""
     sides = (bench.sent, bench.received)
     plain = all(isinstance(block.shape, Plain) for side in sides for block in side.blocks)
+    comm = worker.handle(bench.mpi, bench.comm)
     arguments: list[int] = []
     staging = []
     for side in sides:
@@ -185,12 +242,13 @@ def _by_hand(bench: Bench) -> list[Call]:
             bench.array(ctypes.c_int, places),
             worker.handle(bench.mpi, bench.mpi.BYTE),
         )
-    name = bench.exchange.function.removesuffix("w") + "v"
-    exchange = (_library(name), (*arguments, worker.handle(bench.mpi, bench.comm)))
+    if isinstance(bench.exchange, Tiles):
+        arguments = _tiles(bench, bench.exchange, staging)
+    exchange = _formed(bench, _library, [*arguments, comm], bench.exchange.function.replace("allw", "allv"))
     if plain:
-        return [exchange]
+        return exchange
     packs = _copies(bench, bench.sent, "bench_hand_pack", staging[0])
-    return [*packs, exchange, *_copies(bench, bench.received, "bench_hand_unpack", staging[1])]
+    return [*packs, *exchange, *_copies(bench, bench.received, "bench_hand_unpack", staging[1])]
 
 
 def _messages(bench: Bench) -> list[Call]:
@@ -209,10 +267,9 @@ def _messages(bench: Bench) -> list[Call]:
 
 def subjects(bench: Bench, acting: bool) -> dict[str, list[Call]]:
     """Name of each subject and its calls. Without tempi there are no layouts, by which the loops are written."""
-    name = bench.exchange.function
-    table = {"library": _typed(bench, _library(name))}
+    table = {"library": _typed(bench, _library)}
     if acting:
-        table |= {"tempi": _typed(bench, _own(name)), "hand": _by_hand(bench), "isend": _messages(bench)}
+        table |= {"tempi": _typed(bench, _own), "hand": _by_hand(bench), "isend": _messages(bench)}
     return table
 
 
@@ -245,7 +302,7 @@ def _measure(
     bench: Bench, world: Any, acting: bool, options: CollectiveOptions, meta: dict[str, Any]
 ) -> Iterator[Record]:
     def record(subject: str, seconds: Sequence[float], **more: Any) -> Record:
-        name, op = bench.exchange.name, bench.exchange.function
+        name, op = bench.exchange.name, form_of(bench.exchange.function, options.form)
         return Record("collectives", name, op, subject, bench.nbytes, tuple(seconds), {**meta, **more})
 
     timers: dict[str, _native.Timer] = {}
@@ -270,9 +327,15 @@ def _measure(
         yield record(name, (), refused=error) if error else record(name, seconds, slowest=rank, **more)
 
 
-def _too_large(exchange: Exchange, need: int, limit: int, meta: dict[str, Any]) -> Record:
-    text = f"needs {need >> 20} MiB a rank, the limit is {limit >> 20} MiB"
-    return Record("collectives", exchange.name, exchange.function, "library", 0, (), {**meta, "refused": text})
+def form_of(function: str, form: str) -> str:
+    """Name of that form, without the prefix."""
+    return {"nonblocking": f"I{function.lower()}", "persistent": f"{function}_init"}.get(form, function)
+
+
+def _too_large(exchange: Exchange, need: int, options: CollectiveOptions, meta: dict[str, Any]) -> Record:
+    text = f"needs {need >> 20} MiB a rank, the limit is {options.memory >> 20} MiB"
+    op = form_of(exchange.function, options.form)
+    return Record("collectives", exchange.name, op, "library", 0, (), {**meta, "refused": text})
 
 
 def run(options: CollectiveOptions) -> Iterator[Record]:
@@ -291,7 +354,7 @@ def run(options: CollectiveOptions) -> Iterator[Record]:
     source, target, expected = (worker.arena(most) for _ in range(3))
     for exchange, span, fits in zip(exchanges, spans, fitting, strict=True):
         if not fits:
-            yield _too_large(exchange, 4 * span, options.memory, meta)
+            yield _too_large(exchange, 4 * span, options, meta)
             continue
         at = exchange.position(world.rank, world.size)
         source[:span] = worker.arena(span)
@@ -299,8 +362,9 @@ def run(options: CollectiveOptions) -> Iterator[Record]:
         comm = exchange.comm(MPI, world)
         sent = Side.of(MPI, exchange.sends(at), source[:span])
         received = Side.of(MPI, exchange.receives(at), (source if exchange.one_buffer else target)[:span])
-        bench = Bench(MPI, exchange, at, comm, sent, received, expected[:span])
+        bench = Bench(MPI, exchange, at, comm, sent, received, expected[:span], options.form)
         yield from _measure(bench, world, acting, options, meta)
+        bench.free()
         sent.free()
         received.free()
         comm.Free()

@@ -10,6 +10,7 @@ from table.header import Header
 from table.overlay import (
     COLLECTIVES,
     CONNECTS,
+    MEETS,
     EXTENSIONS,
     OPTIONAL,
     OWN_IMPLEMENTATION,
@@ -165,6 +166,7 @@ def forwarded_body(slot: Slot) -> str:
     body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
+    body += "    tempi_collective_meet(comm);\n" if row.name in MEETS else ""
     body += collective(row) + bounced(slot) + count_call(row, form, slot.large)
     if slot.large:
         return body + returned(row, f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})")

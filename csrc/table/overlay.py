@@ -326,6 +326,13 @@ COLLECTIVES = {
     "Neighbor_allgatherv": "NEIGHBORS",
 }
 
+# Blocking collectives of a communicator: in them its processes may agree on something.
+MEETS = frozenset(
+    """
+    Barrier Bcast Reduce Allreduce Reduce_scatter Reduce_scatter_block Scan Exscan
+    """.split()
+) | frozenset(COLLECTIVES)
+
 # They make a communicator with a topology, and may wait for all its processes: these agree there on whether they
 # carry its nonblocking collectives.
 CONNECTS = frozenset("Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent".split())

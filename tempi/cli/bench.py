@@ -160,13 +160,18 @@ def pingpong(
     "--ranks", type=click.IntRange(min=1), default=2, show_default=True,
     help="Number of ranks; with more than there are cores everything is checked and nothing timed.",
 )  # fmt: skip
+@click.option(
+    "--form", type=click.Choice(["blocking", "nonblocking", "persistent"]), default="blocking", show_default=True,
+    help="Form of the functions; a nonblocking call is timed with its Wait, a persistent one as Start and Wait.",
+)  # fmt: skip
 def collectives(
     json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None, repeats: int,
-    ranks: int,
+    ranks: int, form: str,
 ) -> None:  # fmt: skip
-    """MPI_Alltoallw and MPI_Neighbor_alltoallw of derived datatypes: FFTs, halos, irregular blocks.
+    """MPI_Alltoallw, MPI_Neighbor_alltoallw, MPI_Gatherv and MPI_Scatterv of derived datatypes: FFTs, halos,
+    irregular blocks, tiles of a matrix.
 
-    Subjects: library, tempi, hand (pack loops, one contiguous Alltoallv, unpack loops), isend (an Irecv and an
+    Subjects: library, tempi, hand (pack loops, one contiguous collective, unpack loops), isend (an Irecv and an
     Isend for each block and a Waitall, by tempi).
     """
     from tempi.bench import suite
@@ -176,7 +181,7 @@ def collectives(
     _need("collectives", None)
     _alone("collectives", ranks)
     common = suite.Common(json, None, quick, mpirun)
-    options = CollectiveOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 2 * ranks))
+    options = CollectiveOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 2 * ranks), form=form)
     _run(lambda: suite_collectives.run(common, options, ranks, repeats))
 
 

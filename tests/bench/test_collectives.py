@@ -32,7 +32,7 @@ def measured(folder: Path, ranks: int, options: CollectiveOptions, **variables: 
 
 
 def test_options_survive_the_command_line() -> None:
-    options = CollectiveOptions(True, 0.5, 1000, check=True)
+    options = CollectiveOptions(True, 0.5, 1000, check=True, form="persistent")
     assert parse_collectives(options.arguments()) == options
 
 
@@ -54,9 +54,23 @@ def test_subjects_are_timed_and_what_is_too_large_is_named(tmp_path: Path) -> No
     rows = suite_collectives.rows(found)
     assert rows
     assert all(row.seconds.keys() == SUBJECTS and row.engaged for row in rows)
-    assert {record.op for record in found} == {"Alltoallw", "Neighbor_alltoallw"}
+    assert {record.op for record in found} == {"Alltoallw", "Neighbor_alltoallw", "Gatherv", "Scatterv"}
     assert all("the limit is 2 MiB" in text for text in suite.refusals(found))
     assert len(rows) + len(suite.refusals(found)) == len(exchanges.chosen(True, 2))
+
+
+@pytest.mark.parametrize("form", ["nonblocking", "persistent"])
+def test_other_forms_are_right(tmp_path: Path, form: str) -> None:
+    """Those of neighbourhoods are wrong on Open MPI, and said to be so."""
+    found = measured(tmp_path, 2, CollectiveOptions(True, 0.01, 1 << 26, check=True, form=form))
+    assert all(record.subject == "library" for record in found if "wrong bytes" in record.meta.get("refused", ""))
+    right = [record for record in found if record.subject == "tempi"]
+    assert len(right) == len(exchanges.chosen(True, 2))
+    assert all(record.meta["checked"] for record in right)
+    acting = {
+        worker_collectives.form_of(f"{name}alltoallw", form) for name in ("Neighbor_", "")[: 1 + (form == "persistent")]
+    }
+    assert all(record.meta["engaged"] for record in right if record.op in acting)
 
 
 def test_without_tempi_the_library_is_measured(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ SMALL = [
     exchanges.Redistribution(7, 0, 1, pencils=True),
     *(HaloExchange(4, 2, neighbours) for neighbours in (6, 26)),
     HaloExchange(4, 2, 6, cartesian=True),
+    exchanges.Tiles(16),
+    exchanges.Tiles(16, scatters=True),
     exchanges.Irregular(1024),
     exchanges.ContiguousBlocks(1024),
 ]

@@ -371,12 +371,19 @@ def test_blocking_ones_pass_by(ready: Any) -> None:
         e.free()
 
 
-def test_a_communicator_that_has_not_agreed_leaves_them_to_the_library(comm: Any) -> None:
+@pytest.mark.parametrize("meet", ["Barrier", "Allreduce", "Bcast"])
+def test_a_communicator_agrees_in_its_next_blocking_collective(comm: Any, meet: str) -> None:
     needs_host_memory()
-    own = comm.Dup()
+    own = comm.Split(0, -comm.rank)
     blocks = [[Block((VECTOR, 1), (VECTOR, 1), 3 * i + j) for j in range(own.size)] for i in range(own.size)]
-    with acted(collectives=int(own.size == 1)):
-        exchange(nonblocking(own, "Alltoallw"), blocks[own.rank], [row[own.rank] for row in blocks])
+    out, into = blocks[own.rank], [row[own.rank] for row in blocks]
+    with acted(collectives=2 * (own.size == 1)):
+        for _ in range(2):
+            exchange(nonblocking(own, "Alltoallw"), out, into)
+    one, sum_ = np.ones(1), np.zeros(1)
+    getattr(own, meet)(*{"Barrier": (), "Allreduce": (one, sum_), "Bcast": (one,)}[meet])
+    with acted(collectives=1):
+        exchange(nonblocking(own, "Alltoallw"), out, into)
     own.Free()
 
 

@@ -190,3 +190,10 @@ void tempi_collective_connect(MPI_Comm comm)
     if (node && node->together)
         (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }
+
+void tempi_collective_agree(MPI_Comm comm)
+{
+    tempi_node_comm *node = comm != MPI_COMM_NULL ? tempi_node_comm_of(comm) : NULL;
+    if (node && node->wants_posts)
+        (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
+}

@@ -46,14 +46,27 @@ static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int functio
 }
 
 /* The same for a nonblocking one, in which the processes cannot agree: they have agreed before, in
- * a blocking one or when the communicator was made. */
+ * a blocking one or when the communicator was made; or they will, in the next blocking one. */
 static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int function)
 {
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
-    return node && node->together && (node->posts || node->size == 1) &&
-                   (tempi_collective_has_types_of_blocks(function) || node->carried[function])
-               ? node
-               : NULL;
+    if (!node || !node->together)
+        return NULL;
+    const bool always = tempi_collective_has_types_of_blocks(function);
+    if (node->posts || node->size == 1)
+        return always || node->carried[function] ? node : NULL;
+    if (always)
+        tempi_node_comm_want_posts(node);
+    return NULL;
+}
+
+/* At each blocking collective. */
+void tempi_collective_agree(MPI_Comm comm);
+
+static inline void tempi_collective_meet(MPI_Comm comm)
+{
+    if (__builtin_expect(__atomic_load_n(&tempi_posts_wanted, __ATOMIC_RELAXED), 0))
+        tempi_collective_agree(comm);
 }
 
 /* The same for one that makes a persistent request. */

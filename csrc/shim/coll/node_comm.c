@@ -30,6 +30,8 @@ static struct {
     int posts; /* open files, at most FILES */
 } comms = {.keyval = MPI_KEYVAL_INVALID};
 
+int tempi_posts_wanted;
+
 tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -59,9 +61,23 @@ static tempi_node_comm *take_memory(void)
     return node;
 }
 
+static void want(tempi_node_comm *node, bool wants)
+{
+    if (node->wants_posts != wants)
+        __atomic_fetch_add(&tempi_posts_wanted, wants ? 1 : -1, __ATOMIC_RELAXED);
+    node->wants_posts = wants;
+}
+
+void tempi_node_comm_want_posts(tempi_node_comm *node)
+{
+    if (!node->asked_posts)
+        want(node, true);
+}
+
 /* Frees what it owns. */
 static void close_node(tempi_node_comm *node)
 {
+    want(node, false);
     node->handle = MPI_COMM_NULL;
     tempi_segment_close(&node->segment);
     tempi_edges_free(&node->all);
@@ -231,6 +247,7 @@ static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
     char name[TEMPI_SEGMENT_NAME] = "";
     const bool made = node->rank == 0 && tempi_post_create(TEMPI_SEGMENT_FOLDER, node->size, name);
     node->asked_posts = true;
+    want(node, false);
     if (!broadcast(comm, name))
         return false;
     if (__atomic_load_n(&comms.posts, __ATOMIC_RELAXED) < FILES)

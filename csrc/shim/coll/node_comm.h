@@ -17,11 +17,12 @@ typedef struct tempi_node_comm {
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
     bool carried[TEMPI_FUNCTION_COUNT];
     tempi_segment segment;
-    tempi_ring_end *to, *from;           /* for each process; NULL until the first exchange */
-    tempi_post_box *posts;               /* for exchanges that a request completes */
-    bool asked_posts;                    /* whether they could be made was agreed on */
-    uint64_t posted;                     /* nonblocking calls so far */
-    uint64_t channels;                   /* persistent requests so far */
+    tempi_ring_end *to, *from; /* for each process; NULL until the first exchange */
+    tempi_post_box *posts;     /* for exchanges that a request completes */
+    bool asked_posts;          /* whether they could be made was agreed on */
+    bool wants_posts;          /* a nonblocking call needed them: the same in all its processes */
+    uint64_t posted;           /* nonblocking calls so far */
+    uint64_t channels;         /* persistent requests so far */
     struct tempi_coll_request *requests; /* that are not complete */
     struct tempi_unmatched *unmatched;   /* messages whose requests were not started yet */
     struct tempi_node_comm *next_active; /* with such requests */
@@ -63,6 +64,10 @@ typedef enum tempi_connection { TEMPI_CONNECT_RINGS, TEMPI_CONNECT_POSTS } tempi
  * call it, in the same call that may wait for all of them, and get the same answer; false: the
  * library does these calls. */
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
+
+/* Communicators that want posts: the next blocking collective on each makes them. */
+extern int tempi_posts_wanted;
+void tempi_node_comm_want_posts(tempi_node_comm *node);
 
 /* A request uses it: until it releases it, a communicator that is freed keeps its memory. */
 void tempi_node_comm_retain(tempi_node_comm *node);
