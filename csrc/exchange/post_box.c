@@ -19,7 +19,16 @@
 #define REGION ((uint64_t)64 << 30) /* the file is sparse */
 #define IDLE   ((uint64_t)64 << 20) /* bytes of long blocks that are kept for the next messages */
 
-enum { LEAST = 256, LEAST_LOG = 8, SHORT = 64 << 10, STEPS = 4, CLASSES = 30 * STEPS, LINE = 128 };
+/* FIRST: bytes for the first messages, allocated at once. */
+enum {
+    FIRST = 8 << 10,
+    LEAST = 256,
+    LEAST_LOG = 8,
+    SHORT = 64 << 10,
+    STEPS = 4,
+    CLASSES = 30 * STEPS,
+    LINE = 128
+};
 
 /* The first message of a list, which nobody sent; and how many the receiver has come to. */
 typedef struct head {
@@ -238,9 +247,10 @@ tempi_post_box *tempi_post_open(const char *folder, int members, int own, const 
     box->file = open_file(folder, members, name);
     box->members = members;
     box->own = own;
-    box->top = box->end = SLAB;
+    box->top = SLAB;
     box->at = (uint64_t)members * sizeof(head);
-    if (box->file < 0 || box->at > SLAB / 2 || !take_arrays(box) || !allocate(box, 0, SLAB) ||
+    box->end = box->at + FIRST;
+    if (box->file < 0 || box->end > SLAB || !take_arrays(box) || !allocate(box, 0, box->end) ||
         !own_place(box, 0, 0)) {
         tempi_post_close(box);
         return NULL;

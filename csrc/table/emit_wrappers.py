@@ -10,8 +10,8 @@ from table.header import Header
 from table.overlay import (
     COLLECTIVES,
     CONNECTS,
-    MEETS,
     EXTENSIONS,
+    MEETS,
     OPTIONAL,
     OWN_IMPLEMENTATION,
     REFUSED,

@@ -333,8 +333,8 @@ MEETS = frozenset(
     """.split()
 ) | frozenset(COLLECTIVES)
 
-# They make a communicator with a topology, and may wait for all its processes: these agree there on whether they
-# carry its nonblocking collectives.
+# They make a communicator with a topology, and may wait for all its processes: these agree there on its nonblocking
+# collectives, where those of the library are wrong.
 CONNECTS = frozenset("Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent".split())
 
 # Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the

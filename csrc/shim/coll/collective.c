@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/trace.h"
+#include "choose/rule.h"
 #include "exchange/exchange.h"
 #include "shim/coll/coll_request.h"
 #include "shim/coll/sides.h"
@@ -19,8 +20,23 @@
 
 bool tempi_collectives;
 
+/* Open MPI 5.0 delivers wrong blocks in nonblocking and persistent collectives of neighbours: there
+ * the processes must agree before the first one. */
+static bool wrong_neighbors;
+
+static void learn_library(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    (void)tempi_lib.Get_library_version(version, &length);
+    const tempi_library library = tempi_library_of(version);
+    wrong_neighbors = library == TEMPI_LIBRARY_OPENMPI4 || library == TEMPI_LIBRARY_OPENMPI5;
+}
+
 void tempi_collective_start(void)
 {
+    learn_library();
+
     tempi_collectives = tempi_config.collectives == TEMPI_COLLECTIVES_AUTO;
     tempi_waiting_start();
     tempi_exchange_use(tempi_stage_get, tempi_stage_put);
@@ -149,8 +165,6 @@ static bool decide(const tempi_collective *call, tempi_node_comm *node, const te
     if (!*carried)
         *carried = tempi_collective_wanted(call, out, in) &&
                    tempi_node_comm_connect(call->comm, node, TEMPI_CONNECT_RINGS);
-    if (*carried) /* for nonblocking ones, which cannot agree */
-        (void)tempi_node_comm_connect(call->comm, node, TEMPI_CONNECT_POSTS);
     return *carried;
 }
 
@@ -185,8 +199,8 @@ bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_arg
 
 void tempi_collective_connect(MPI_Comm comm)
 {
-    tempi_node_comm *node = tempi_collectives && comm != MPI_COMM_NULL ? tempi_node_comm_of(comm)
-                                                                       : NULL;
+    const bool needed = tempi_collectives && wrong_neighbors && comm != MPI_COMM_NULL;
+    tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
     if (node && node->together)
         (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }

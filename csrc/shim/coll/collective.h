@@ -52,11 +52,11 @@ static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
     if (!node || !node->together)
         return NULL;
-    const bool always = tempi_collective_has_types_of_blocks(function);
+    if (!tempi_collective_has_types_of_blocks(function) && !node->carried[function])
+        return NULL;
     if (node->posts || node->size == 1)
-        return always || node->carried[function] ? node : NULL;
-    if (always)
-        tempi_node_comm_want_posts(node);
+        return node;
+    tempi_node_comm_want_posts(node);
     return NULL;
 }
 
@@ -102,7 +102,7 @@ typedef struct tempi_collective {
  * *result is the error code for the program, which was raised. */
 bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_argument *buffers,
                             int *result);
-/* A communicator with a topology was made: its nonblocking collectives can be carried. */
+/* A communicator with a topology was made. */
 void tempi_collective_connect(MPI_Comm comm);
 
 #endif

@@ -19,15 +19,14 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { FILES = 64 };
+#include <sys/resource.h>
 
 static struct {
     int keyval;
     tempi_lock lock; /* guards the lists */
     tempi_node_comm *all;
     tempi_node_comm *free;
-    int posts; /* open files, at most FILES */
+    int posts; /* open files */
 } comms = {.keyval = MPI_KEYVAL_INVALID};
 
 int tempi_posts_wanted;
@@ -242,6 +241,16 @@ static bool connect_rings(MPI_Comm comm, tempi_node_comm *node)
     return false;
 }
 
+/* Whether the process can spare one more open file. */
+static bool spares_file(void)
+{
+    enum { SHARE = 4, MOST = 1024 };
+    struct rlimit limit;
+    const int posts = __atomic_load_n(&comms.posts, __ATOMIC_RELAXED);
+    return posts < MOST && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           (rlim_t)posts < limit.rlim_cur / SHARE;
+}
+
 static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
 {
     char name[TEMPI_SEGMENT_NAME] = "";
@@ -250,7 +259,7 @@ static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
     want(node, false);
     if (!broadcast(comm, name))
         return false;
-    if (__atomic_load_n(&comms.posts, __ATOMIC_RELAXED) < FILES)
+    if (spares_file())
         node->posts = tempi_post_open(TEMPI_SEGMENT_FOLDER, node->size, node->rank, name);
     if (node->posts)
         __atomic_fetch_add(&comms.posts, 1, __ATOMIC_RELAXED);
@@ -265,13 +274,23 @@ static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
     return all;
 }
 
-static void warn(const tempi_node_comm *node, const char *what)
+static void warn(const tempi_node_comm *node)
 {
     tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
     if (node->rank == 0)
-        TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its %scollectives are "
-                        "left to the library (is %s full?)",
-                        node->size, what, TEMPI_SEGMENT_FOLDER);
+        TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its collectives are left "
+                        "to the library (is %s full?)",
+                        node->size, TEMPI_SEGMENT_FOLDER);
+}
+
+static void warn_of_posts(const tempi_node_comm *node)
+{
+    tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
+    if (node->rank == 0)
+        TEMPI_WARN_ONCE("no shared memory for the nonblocking and persistent collectives of a "
+                        "communicator of %d ranks: they are left to the library (many open "
+                        "files, or is %s full?)",
+                        node->size, TEMPI_SEGMENT_FOLDER);
 }
 
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what)
@@ -280,11 +299,11 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
         return true;
     if (what == TEMPI_CONNECT_RINGS) {
         if (!node->to && !connect_rings(comm, node))
-            warn(node, "");
+            warn(node);
         return node->to != NULL;
     }
     if (!node->posts && !node->asked_posts && !connect_posts(comm, node))
-        warn(node, "nonblocking and persistent ");
+        warn_of_posts(node);
     return node->posts != NULL;
 }
 
