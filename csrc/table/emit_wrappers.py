@@ -116,7 +116,8 @@ def collective(row: Row) -> str:
         begin, carry, where = "begin_init(comm)", "tempi_coll_request_init", "request, "
     elif row.name != blocking:
         begin, carry, where = f"begin_request(comm, {function})", "tempi_coll_request_start", "request, "
-    buffers = "".join(f"            {described(row, buffer)},\n" for buffer in row.buffers)
+    sent, received = row.buffers[0], row.buffers[-1]  # MPI_Bcast has one, for both
+    buffers = "".join(f"            {described(row, buffer)},\n" for buffer in (sent, received))
     root = "root" if any(p.name == "root" for p in row.function.plain.parameters) else "-1"
     return (
         f"    tempi_node_comm *const node = tempi_collective_{begin};\n"

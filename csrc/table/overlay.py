@@ -315,6 +315,7 @@ COLLECTIVES = {
     "Alltoallw": "ALL",
     "Allgather": "ALL",
     "Allgatherv": "ALL",
+    "Bcast": "FROM_ROOT",
     "Gather": "TO_ROOT",
     "Gatherv": "TO_ROOT",
     "Scatter": "FROM_ROOT",
@@ -329,7 +330,7 @@ COLLECTIVES = {
 # Blocking collectives of a communicator: in them its processes may agree on something.
 MEETS = frozenset(
     """
-    Barrier Bcast Reduce Allreduce Reduce_scatter Reduce_scatter_block Scan Exscan
+    Barrier Reduce Allreduce Reduce_scatter Reduce_scatter_block Scan Exscan
     """.split()
 ) | frozenset(COLLECTIVES)
 

@@ -256,6 +256,25 @@ def test_a_root_scatters_by_its_own_type(comm: Any, varied: bool, seed: int, in_
     own.Free()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_broadcast_by_the_types_of_both_sides(comm: Any, seed: int) -> None:
+    """The root has the tree, or one of the others; plain bytes are the library's."""
+    rng = np.random.default_rng([seed, 23])
+    tree, root, own = tree_of(rng), seed % comm.size, comm.Dup()
+    size = len(oracle.element_offsets(tree, 3))
+    sides = [(tree, 3) if rank == root or (seed + rank) % 2 else (NAMED[0], size) for rank in range(comm.size)]
+    for turn in range(3):
+        side = Side([sides[comm.rank]])
+        side.put([bytes_of(turn, size) if comm.rank == root else None])
+        buffer, counts, origins, types = side.message
+        address = side.device.at(origins[0]) if side.device else buffer[origins[0] :]
+        with acted(collectives=int(own.size > 1)):
+            own.Bcast([address, counts[0], types[0]], root)
+        side.check([bytes_of(turn, size)])
+        side.free()
+    own.Free()
+
+
 @pytest.mark.parametrize(
     "name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Neighbor_allgatherv"]
 )
@@ -288,6 +307,7 @@ def test_plain_types_stay_with_the_library(comm: Any) -> None:
     with acted(collectives=0):
         for _ in range(20):
             other.Alltoall(out, into)
+            other.Bcast(out, 0)
     assert (into == comm.rank).all()
     other.Free()
 

@@ -25,6 +25,7 @@ static bool find_edges(const tempi_collective *call, tempi_node_comm *node, cons
     return true;
 }
 
+/* The root of a broadcast is, too: it does not write its buffer. */
 static bool is_in_place(const tempi_collective *call, const tempi_node_comm *node,
                         const tempi_bounce_argument *buffers)
 {
@@ -32,7 +33,8 @@ static bool is_in_place(const tempi_collective *call, const tempi_node_comm *nod
                         call->pattern == TEMPI_PATTERN_FROM_ROOT;
     if (rooted && call->root != node->rank)
         return false;
-    return !(call->pattern == TEMPI_PATTERN_FROM_ROOT ? buffers[1].does : buffers[0].does);
+    return call->pattern == TEMPI_PATTERN_FROM_ROOT ? !(buffers[1].does & TEMPI_WRITES)
+                                                    : !buffers[0].does;
 }
 
 /* In place, the blocks of this process stay where they are; what it sends to others is in the other
@@ -57,6 +59,8 @@ bool tempi_sides_of(const tempi_collective *call, const tempi_bounce_argument *b
     if (!find_edges(call, node, &to, &from))
         return false;
     const bool in_place = is_in_place(call, node, buffers);
+    if (in_place && call->pattern == TEMPI_PATTERN_FROM_ROOT && node->size == 1)
+        return false; /* nothing to do, but to look at the arguments */
     const bool receives_own = in_place && call->pattern == TEMPI_PATTERN_ALL;
     *out = side_of(call, node, receives_own ? &buffers[1] : &buffers[0], to, in_place);
     *in = side_of(call, node, &buffers[1], from, in_place);
