@@ -76,6 +76,8 @@ static int cancel(void *state, int complete)
 /* What one start has made. */
 static void end_round(tempi_coll_request *r)
 {
+    if (!r->in.ops)
+        return;
     tempi_blocks_close(&r->in);
     free(r->in.ops);
     free(r->arrivals);
