@@ -19,9 +19,10 @@ STARTS = 3
 
 
 def agree(comm: Any) -> None:
-    """A persistent request is made, and freed."""
+    """In the first blocking collective after the first nonblocking one."""
     nothing = [np.zeros(1, np.uint8), [0] * comm.size, [0] * comm.size, [MPI.BYTE] * comm.size]
-    comm.Alltoallw_init(nothing, nothing).Free()
+    comm.Ialltoallw(nothing, nothing).Wait()
+    comm.Barrier()
 
 
 @pytest.fixture
@@ -51,11 +52,19 @@ def nonblocking(comm: Any, name: str, wait: Callable[[Any], Any] = WAITS[0]) -> 
     return lambda *buffers: wait(getattr(comm, f"I{name.lower()}")(*buffers))
 
 
+def request_of(comm: Any, name: str, *buffers: Any) -> Any:
+    """A persistent one."""
+    try:
+        return getattr(comm, f"{name}_init")(*buffers)
+    except NotImplementedError:
+        pytest.skip("new in MPI-4.0")
+
+
 def persistent(comm: Any, name: str) -> Callable[..., None]:
     """Started several times, each completed in another way."""
 
     def call(*buffers: Any) -> None:
-        request = getattr(comm, f"{name}_init")(*buffers)
+        request = request_of(comm, name, *buffers)
         for wait in WAITS[:STARTS]:
             request.Start()
             wait(request)
@@ -307,7 +316,7 @@ def test_others_may_start_it_much_later(ready: Any) -> None:
 
 def test_persistent_requests_are_started_in_any_order(ready: Any) -> None:
     exchanges = [Pending(ready, seed) for seed in range(6)]
-    requests = [ready.Alltoallw_init(*e.arguments) for e in exchanges]
+    requests = [request_of(ready, "Alltoallw", *e.arguments) for e in exchanges]
     for turn in range(4):
         order = np.random.default_rng([ready.rank, turn]).permutation(len(requests))
         for e in exchanges:
@@ -340,7 +349,7 @@ def test_types_and_communicator_may_be_freed_before_the_end(comm: Any) -> None:
 
 def test_a_persistent_request_keeps_its_types_and_arguments(ready: Any) -> None:
     e = Pending(ready, 13)
-    request = ready.Alltoallw_init(*e.arguments)
+    request = request_of(ready, "Alltoallw", *e.arguments)
     e.free()
     for _ in range(2):
         request.Start()
@@ -351,7 +360,7 @@ def test_a_persistent_request_keeps_its_types_and_arguments(ready: Any) -> None:
 
 def test_an_inactive_request_is_complete(ready: Any) -> None:
     e = Pending(ready, 14)
-    request = ready.Alltoallw_init(*e.arguments)
+    request = request_of(ready, "Alltoallw", *e.arguments)
     request.Wait()
     assert request.Test()
     request.Start()
