@@ -3,7 +3,8 @@
 A view is sent and received in the order of its indices (C order), so it matches a contiguous array of the
 same shape at the peer. The message of a view is mpi4py's ``(buffer, 1, datatype)``, with the view's first
 element as the buffer. mpi4py keeps that message until the request completes: the element keeps the array's
-memory alive, and the datatype is freed with its last reference.
+memory alive, and the datatype is freed with its last reference. In a collective with a part of the array for each
+rank (`parts` of them, cut along the first axis) the datatype is that of one part.
 
 Arrays of other libraries come as `Foreign` (see there). Their first element is represented by an object of
 this module that holds its address. This module never touches elements: they may be in device memory.
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Message = tuple[Any, int, MPI.Datatype]
-    Key = tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...]]
+    Key = tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...], int]
 
 __all__ = ["clear", "incoming", "incoming_foreign", "outgoing", "outgoing_foreign"]
 
@@ -77,31 +78,31 @@ def _first(array: Foreign) -> _Address:
     return found
 
 
-def outgoing(array: Array) -> Message:
+def outgoing(array: Array, parts: int = 0) -> Message:
     """The message that sends this non-contiguous array. Raises ArrayError if the array cannot be sent."""
-    key = (array.dtype, array.shape, array.strides)
+    key = (array.dtype, array.shape, array.strides, parts)
     view = _views.get(key) or _make(key)
     return np.ndarray.__getitem__(array, view.first), 1, view.datatype
 
 
-def outgoing_foreign(array: Foreign) -> Message:
+def outgoing_foreign(array: Foreign, parts: int = 0) -> Message:
     """The same for an array of another library."""
-    key = (array.dtype, array.shape, array.strides)
+    key = (array.dtype, array.shape, array.strides, parts)
     view = _views.get(key) or _make(key)
     return _first(array), 1, view.datatype
 
 
-def incoming(array: Array) -> Message:
+def incoming(array: Array, parts: int = 0) -> Message:
     """The message that receives into this array, which must be writable and must not overlap itself."""
-    key = (array.dtype, array.shape, array.strides)
+    key = (array.dtype, array.shape, array.strides, parts)
     view = _views.get(key) or _make(key)
     _check_writable(view, array, array.flags.writeable)
     return np.ndarray.__getitem__(array, view.first), 1, view.datatype
 
 
-def incoming_foreign(array: Foreign) -> Message:
+def incoming_foreign(array: Foreign, parts: int = 0) -> Message:
     """The same for an array of another library."""
-    key = (array.dtype, array.shape, array.strides)
+    key = (array.dtype, array.shape, array.strides, parts)
     view = _views.get(key) or _make(key)
     _check_writable(view, array, not array.readonly)
     return _first(array), 1, view.datatype
@@ -160,8 +161,28 @@ def _element(dtype: np.dtype[Any]) -> tuple[MPI.Datatype, int]:
     return MPI.BYTE, dtype.itemsize
 
 
-def _datatype(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int]) -> _ViewType:
-    """A committed datatype of the elements in index order, relative to the address of the first."""
+def _datatype(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int], parts: int = 0) -> _ViewType:
+    """A committed datatype of the elements in index order, relative to the address of the first; or of one part."""
+    if parts:
+        return _part(dtype, shape, strides, parts)
+    return _ViewType(_elements(dtype, shape, strides).Commit())
+
+
+def _part(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int], parts: int) -> _ViewType:
+    """Its extent leads to the next part."""
+    rows, more = divmod(shape[0], parts)
+    if more:
+        raise ArrayError(f"an array of shape {tuple(shape)} has no {parts} equal parts along its first axis")
+    if strides[0] < 0:
+        raise ArrayError("an array with a negative step along its first axis cannot have a part for each rank")
+    one = _elements(dtype, (rows, *shape[1:]), strides)
+    try:
+        return _ViewType(one.Create_resized(0, rows * strides[0]).Commit())
+    finally:
+        one.Free()
+
+
+def _elements(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int]) -> MPI.Datatype:
     named, repeat = _element(dtype)
     (run, _), *axes = fold(shape, strides, dtype.itemsize)
     current = named.Create_contiguous(run * repeat)
@@ -171,4 +192,4 @@ def _datatype(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int]
             current = inner.Create_hvector(count, 1, stride)
         finally:
             inner.Free()
-    return _ViewType(current.Commit())
+    return current

@@ -23,6 +23,7 @@ from mpi4py import MPI
 from mpi4py.MPI import ANY_SOURCE, ANY_TAG, PROC_NULL
 from numpy import ndarray
 
+from tempi import _collectives
 from tempi._arrays import incoming, outgoing
 from tempi._ordered import PLAIN, arrive, call, depart
 
@@ -359,7 +360,22 @@ def _adopting(method: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+#: The forms of a function.
+_FORMS = ("{}", "I{}", "{}_init")
+
+
+def _accept_views(cls: type, base: type) -> None:
+    """In the collectives that this class of mpi4py has."""
+    for name in (*_collectives.ROOTED, *_collectives.SYMMETRIC, *_collectives.NEIGHBORS):
+        for form in _FORMS:
+            full = form.format(name.lower() if form[0] == "I" else name)
+            method = getattr(base, full, None)
+            if method is not None:
+                setattr(cls, full, _named(_collectives.accepting(name, method), method))
+
+
 def _register(cls: type, base: type) -> None:
+    _accept_views(cls, base)
     cls.__module__ = "tempi.MPI"  # the public location, also for pickle
     _ours[base] = cls
     _plain[cls] = base

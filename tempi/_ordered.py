@@ -47,22 +47,22 @@ def call(method: Callable[..., Any], *arguments: Any) -> Any:
         _lib.tempi_stream_end()
 
 
-def depart(buffer: Any, *, wait: bool = False) -> Any:
+def depart(buffer: Any, *, wait: bool = False, parts: int = 0) -> Any:
     """The message for mpi4py to send for `buffer`. Raises ArrayError if it cannot be sent."""
     found = _describe(buffer)
     if found is None:
         return buffer
-    message = buffer if found.contiguous or type(buffer) in _SPECS else outgoing_foreign(found)
+    message = buffer if found.contiguous or type(buffer) in _SPECS else outgoing_foreign(found, parts)
     _order(found, _OUTGOING, wait)
     return message
 
 
-def arrive(buffer: Any, *, wait: bool = False) -> Any:
+def arrive(buffer: Any, *, wait: bool = False, parts: int = 0) -> Any:
     """The message for mpi4py to receive into for `buffer`. Raises ArrayError if it cannot be received into."""
     found = _describe(buffer)
     if found is None:
         return buffer
-    message = buffer if found.contiguous or type(buffer) in _SPECS else incoming_foreign(found)
+    message = buffer if found.contiguous or type(buffer) in _SPECS else incoming_foreign(found, parts)
     _order(found, _INCOMING, wait)
     return message
 

@@ -45,7 +45,7 @@ def asked(request: Any) -> None:
     request.Wait()
 
 
-WAITS = [MPI.Request.Wait, poll, asked, lambda request: MPI.Request.Waitall([request])]
+WAITS: list[Callable[[Any], Any]] = [MPI.Request.Wait, poll, asked, lambda request: MPI.Request.Waitall([request])]
 
 
 def nonblocking(comm: Any, name: str, wait: Callable[[Any], Any] = WAITS[0]) -> Callable[..., None]:

@@ -288,7 +288,7 @@ def test_a_datatype_lives_while_a_request_uses_it_and_no_longer(ours: MPI.Intrac
     dest, source = neighbours(ours)
     got = np.zeros((6, 3, 2), np.int64)
     request = ours.Irecv(got[..., 1], source)
-    datatype = weakref.ref(_arrays._views[(got.dtype, (6, 3), (48, 16))].datatype)
+    datatype = weakref.ref(_arrays._views[(got.dtype, (6, 3), (48, 16), 0)].datatype)
     _arrays.clear()
     assert datatype() is not None
     ours.Barrier()
@@ -353,3 +353,82 @@ def test_views_of_many_shapes_leave_other_types_alone(ours: MPI.Intracomm) -> No
     assert letter.Pack(b"x", out, 0, ours) == 1
     assert out == b"x"
     letter.Free()
+
+
+FORMS = ["{}", "I{}", "{}_init"]
+
+
+def collect(comm: Any, form: str, name: str, *arguments: Any) -> None:
+    """One collective in that form, completed."""
+    full = form.format(name.lower() if form[0] == "I" else name)
+    try:
+        request = getattr(comm, full)(*arguments)
+    except NotImplementedError:
+        pytest.skip("new in MPI-4.0")
+    if form.endswith("_init"):
+        request.Start()
+    if request is not None:
+        request.Wait()
+    if form.endswith("_init"):
+        request.Free()
+
+
+def parts(rank: int, n: int, salt: int = 0) -> Any:
+    """A view with 2 rows for each of n ranks, every second element of a longer array."""
+    return (np.arange(2 * n * 3 * 4, dtype=np.int64).reshape(2 * n, 3, 4) + 1000 * rank + salt)[:, :, ::2]
+
+
+def room(n: int) -> Any:
+    return np.full((2 * n, 3, 5), -1, np.int64)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_collectives_cut_views_along_the_first_axis(ours: Any, form: str) -> None:
+    size, rank = ours.size, ours.rank
+    mine, whole = parts(rank, size), room(size)
+    collect(ours, form, "Alltoall", mine, whole[:, :, 1:4:2])
+    for source in range(size):
+        np.testing.assert_array_equal(whole[2 * source :][:2, :, 1:4:2], parts(source, size)[2 * rank :][:2])
+    assert (whole[:, :, ::2] == -1).all()
+    whole = room(size)
+    collect(ours, form, "Allgather", parts(rank, 1), whole[:, :, 1:4:2])
+    for source in range(size):
+        np.testing.assert_array_equal(whole[2 * source :][:2, :, 1:4:2], parts(source, 1))
+    assert (whole[:, :, ::2] == -1).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_root_gathers_and_scatters_views(ours: Any, form: str) -> None:
+    size, rank, root = ours.size, ours.rank, ours.size - 1
+    whole, own = room(size), room(1)
+    collect(ours, form, "Gather", parts(rank, 1), whole[:, :, 1:4:2] if rank == root else None, root)
+    if rank == root:
+        for source in range(size):
+            np.testing.assert_array_equal(whole[2 * source :][:2, :, 1:4:2], parts(source, 1))
+    collect(ours, form, "Scatter", parts(7, size) if rank == root else None, own[:, :, 1:4:2], root)
+    np.testing.assert_array_equal(own[:, :, 1:4:2], parts(7, size)[2 * rank :][:2])
+    assert (own[:, :, ::2] == -1).all()
+
+
+def test_neighbours_exchange_views(ours: Any) -> None:
+    cart = ours.Create_cart([ours.size], [True])
+    low, high = cart.Shift(0, 1)
+    got = room(2)
+    cart.Neighbor_alltoall(parts(cart.rank, 2), got[:, :, 1:4:2])
+    np.testing.assert_array_equal(got[:2, :, 1:4:2], parts(low, 2)[2:])
+    np.testing.assert_array_equal(got[2:, :, 1:4:2], parts(high, 2)[:2])
+    cart.Neighbor_allgather(parts(cart.rank, 1), got[:, :, 1:4:2])
+    np.testing.assert_array_equal(got[:2, :, 1:4:2], parts(low, 1))
+    np.testing.assert_array_equal(got[2:, :, 1:4:2], parts(high, 1))
+    cart.Free()
+
+
+def test_views_without_a_part_for_each_rank_are_refused() -> None:
+    own = MPI.COMM_SELF
+    array = np.zeros((4, 6))
+    graph = own.Create_dist_graph_adjacent([0, 0, 0], [0, 0, 0])
+    with pytest.raises(tempi.ArrayError, match="no 3 equal parts"):
+        graph.Neighbor_alltoall(array[:, ::2], np.zeros((3, 4)))
+    with pytest.raises(tempi.ArrayError, match="negative step"):
+        own.Alltoall(array[::-1, ::2], np.zeros((4, 3)))
+    graph.Free()
