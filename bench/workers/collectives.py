@@ -310,6 +310,8 @@ def _measure(
     for name, calls in subjects(bench, acting).items():
         sequence = _native.sequence(*calls)
         timer = _native.timer(_native.load(), "bench_calls_in_turn", sequence)
+        timer(1)
+        bench.comm.Barrier()  # where the processes agree on nonblocking ones
         error = wrong(bench, timer, world)
         if error:
             yield record(name, (), refused=error)

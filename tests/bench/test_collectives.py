@@ -67,9 +67,8 @@ def test_other_forms_are_right(tmp_path: Path, form: str) -> None:
     right = [record for record in found if record.subject == "tempi"]
     assert len(right) == len(exchanges.chosen(True, 2))
     assert all(record.meta["checked"] for record in right)
-    acting = {
-        worker_collectives.form_of(f"{name}alltoallw", form) for name in ("Neighbor_", "")[: 1 + (form == "persistent")]
-    }
+    acting = {worker_collectives.form_of(name, form) for name in ("Alltoallw", "Neighbor_alltoallw")}
+    assert acting == {record.op for record in right if record.op.endswith(("allw", "allw_init"))}
     assert all(record.meta["engaged"] for record in right if record.op in acting)
 
 
