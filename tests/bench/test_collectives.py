@@ -63,7 +63,9 @@ def test_subjects_are_timed_and_what_is_too_large_is_named(tmp_path: Path) -> No
 def test_other_forms_are_right(tmp_path: Path, form: str) -> None:
     """Those of neighbourhoods are wrong on Open MPI, and said to be so."""
     found = measured(tmp_path, 2, CollectiveOptions(True, 0.01, 1 << 26, check=True, form=form))
-    assert all(record.subject == "library" for record in found if "wrong bytes" in record.meta.get("refused", ""))
+    assert all(
+        record.subject in ("library", "hand") for record in found if "wrong bytes" in record.meta.get("refused", "")
+    )
     right = [record for record in found if record.subject == "tempi"]
     assert len(right) == len(exchanges.chosen(True, 2))
     assert all(record.meta["checked"] for record in right)
