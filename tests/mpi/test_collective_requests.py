@@ -39,7 +39,7 @@ def asked(request: Any) -> None:
     request.Wait()
 
 
-WAITS = [MPI.Request.Wait, poll, asked, lambda request: MPI.Request.Waitall([request])]
+WAITS: list[Callable[[Any], Any]] = [MPI.Request.Wait, poll, asked, lambda request: MPI.Request.Waitall([request])]
 
 
 def nonblocking(comm: Any, name: str, wait: Callable[[Any], Any] = WAITS[0]) -> Callable[[Any, Any], None]:
@@ -59,7 +59,10 @@ def persistent(comm: Any, name: str) -> Callable[[Any, Any], None]:
     return call
 
 
-FORMS = {"nonblocking": (nonblocking, 1), "persistent": (persistent, STARTS)}
+FORMS: dict[str, tuple[Callable[..., Callable[[Any, Any], None]], int]] = {
+    "nonblocking": (nonblocking, 1),
+    "persistent": (persistent, STARTS),
+}
 forms = pytest.mark.parametrize("form", FORMS)
 
 

@@ -126,7 +126,9 @@ GROUPS: dict[str, Group] = {
     "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
-    "device, collectives": variation(DEVICE | RANDOM, "test_collectives.py", "test_collective_requests.py", ranks=(2, 4)),
+    "device, collectives": variation(
+        DEVICE | RANDOM, "test_collectives.py", "test_collective_requests.py", ranks=(2, 4)
+    ),
     # Open MPI has the collectives at 4 ranks, and takes seconds for each file. None goes through shared memory.
     "bounce, collectives and files": Group(
         BOUNCED, ("test_bounce_collectives.py", "test_bounce_files.py"), (1, 2), short=ON_MPICH
