@@ -407,7 +407,6 @@ static void without_memory(int full)
 {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
-    signal(SIGXFSZ, SIG_IGN);
     load_topologies();
     MPI_Barrier(MPI_COMM_WORLD);
     if (full)
