@@ -22,10 +22,11 @@ typedef struct arrival {
 typedef struct tempi_coll_request {
     tempi_node_comm *node;
     uint64_t channel, call;
-    uintptr_t request; /* the program's */
-    MPI_Request inner; /* the generalized one */
-    tempi_blocks in;   /* with `ops` of its own */
-    arrival *arrivals; /* NULL: nothing was started */
+    uintptr_t request;    /* the program's */
+    tempi_record *record; /* of that */
+    MPI_Request inner;    /* the generalized one */
+    tempi_blocks in;      /* with `ops` of its own */
+    arrival *arrivals;    /* NULL: nothing was started */
     int narrivals, left;
     int error;
     struct kept *kept; /* NULL: it is used once */
@@ -57,20 +58,10 @@ static struct {
 
 /* ---- completing ------------------------------------------------------------------------------ */
 
-static int query(void *state, MPI_Status *status)
+/* A communicator that was freed has no handle. */
+static MPI_Comm comm_of(const tempi_node_comm *node)
 {
-    const tempi_coll_request *r = state;
-    tempi_lib.Status_set_elements(status, MPI_BYTE, 0);
-    tempi_lib.Status_set_cancelled(status, 0);
-    status->MPI_SOURCE = MPI_UNDEFINED;
-    status->MPI_TAG = MPI_UNDEFINED;
-    return r->error;
-}
-
-static int cancel(void *state, int complete)
-{
-    (void)state, (void)complete;
-    return MPI_SUCCESS;
+    return node->handle == MPI_COMM_NULL ? MPI_COMM_SELF : node->handle;
 }
 
 /* What one start has made. */
@@ -83,17 +74,6 @@ static void end_round(tempi_coll_request *r)
     r->arrivals = NULL;
 }
 
-/* The program has completed the request, or freed it. */
-static int on_freed(void *state)
-{
-    tempi_coll_request *r = state;
-    if (r->kept)
-        return MPI_SUCCESS;
-    end_round(r);
-    free(r);
-    return MPI_SUCCESS;
-}
-
 static void leave(tempi_coll_request *r)
 {
     tempi_coll_request **at = &r->node->requests;
@@ -102,12 +82,19 @@ static void leave(tempi_coll_request *r)
     *at = r->next;
 }
 
-/* All has come. The library may free the request in the last call. */
+/* All has come. Its error is raised when the program completes it. Another thread may do so, and
+ * free it, in the last call. */
 static void complete(tempi_coll_request *r)
 {
-    const int rc = tempi_blocks_unpack(&r->in);
-    if (r->error == MPI_SUCCESS)
-        r->error = rc;
+    tempi_record *record = r->record;
+    record->comm = tempi_handle(comm_of(r->node));
+    record->error = r->error;
+    r->in.comm = comm_of(r->node);
+    const int rc = tempi_blocks_unpack(&r->in); /* raises it */
+    if (rc != MPI_SUCCESS) {
+        record->error = rc;
+        record->error_reported = true;
+    }
     leave(r);
     tempi_pending_add(-1);
     tempi_lib.Grequest_complete(r->inner);
@@ -273,6 +260,81 @@ static void await(int64_t n, const MPI_Request requests[])
     tempi_waiting_end(&waiting);
 }
 
+/* ---- records --------------------------------------------------------------------------------- */
+
+static void free_type(MPI_Datatype *type)
+{
+    if (*type != MPI_DATATYPE_NULL && !tempi_type_named(*type))
+        tempi_lib.Type_free(type);
+}
+
+static void free_kept(kept *k)
+{
+    for (int which = 0; k && which < 2; ++which) {
+        free_type(&k->type[which]);
+        for (int i = 0; i < k->ntypes[which]; ++i)
+            free_type(&k->types[which][i]);
+        free(k->types[which]);
+        free(k->counts[which]);
+        free(k->displacements[which]);
+    }
+    free(k);
+}
+
+/* The one that stands in the place of a persistent request while that is active. */
+static bool inner(const tempi_record *record, MPI_Request *out)
+{
+    const tempi_coll_request *r = record->collective;
+    if (!record->active || !r->kept)
+        return false;
+    *out = r->inner;
+    return true;
+}
+
+static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
+{
+    (void)status, (void)out;
+    record->settled = true;
+    return false;
+}
+
+static bool was_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
+{
+    (void)record, (void)error, (void)status, (void)out;
+    return false;
+}
+
+static void release(tempi_record *record)
+{
+    tempi_coll_request *r = record->collective;
+    end_round(r);
+    if (r->kept)
+        tempi_node_comm_release(r->node);
+    free_kept(r->kept);
+    free(r);
+    tempi_record_release(record);
+}
+
+static const tempi_record_ops once_ops = {.inner = inner,
+                                          .start = tempi_record_never_starts,
+                                          .check = tempi_record_needs_no_check,
+                                          .refused = tempi_record_is_refused,
+                                          .arrived = arrived,
+                                          .cut = was_cut,
+                                          .finish = release,
+                                          .settles_without_status = true};
+
+static tempi_record *record_of(tempi_coll_request *r, const tempi_record_ops *ops)
+{
+    tempi_record *record = tempi_record_new();
+    if (!record)
+        return NULL;
+    record->ops = ops;
+    record->collective = r;
+    record->comm = tempi_handle(MPI_COMM_SELF);
+    return r->record = record;
+}
+
 /* ---- starting -------------------------------------------------------------------------------- */
 
 static int find_arrivals(tempi_coll_request *r)
@@ -376,14 +438,23 @@ static void list(tempi_coll_request *r)
     node->requests = r;
 }
 
+static bool track_once(tempi_coll_request *r)
+{
+    r->request = r->record->request = tempi_handle(r->inner);
+    r->record->active = true;
+    return tempi_records_put(r->record);
+}
+
 /* Makes the generalized request, and receives what is there. */
 static int follow(tempi_coll_request *r)
 {
-    const int rc = tempi_lib.Grequest_start(query, on_freed, cancel, r, &r->inner);
+    const int rc = tempi_proxy_start(&r->inner);
     if (rc != MPI_SUCCESS)
         return rc;
-    if (!r->kept)
-        r->request = tempi_handle(r->inner);
+    if (!r->kept && !track_once(r)) {
+        tempi_proxy_end(&r->inner);
+        return tempi_blocks_no_memory(r->in.comm);
+    }
     tempi_lock_acquire(&active.lock);
     ++tempi_this_thread.posting;
     tempi_pending_add(1);
@@ -433,7 +504,8 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
         return false;
     use_hooks();
     tempi_coll_request *r = calloc(1, sizeof *r);
-    if (!r) {
+    if (!r || !record_of(r, &once_ops)) {
+        free(r);
         *result = tempi_blocks_no_memory(call->comm);
         return true;
     }
@@ -443,7 +515,7 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
     if (*result == MPI_SUCCESS)
         *request = r->inner;
     else
-        free(r);
+        release(r->record);
     return true;
 }
 
@@ -466,12 +538,6 @@ static bool own_type(MPI_Datatype type, MPI_Datatype *own)
     *own = type;
     return type == MPI_DATATYPE_NULL || tempi_type_named(type) ||
            tempi_lib.Type_dup(type, own) == MPI_SUCCESS;
-}
-
-static void free_type(MPI_Datatype *type)
-{
-    if (*type != MPI_DATATYPE_NULL && !tempi_type_named(*type))
-        tempi_lib.Type_free(type);
 }
 
 /* Those of blocks that go nowhere are not looked at. */
@@ -508,19 +574,6 @@ static bool keep_side(kept *k, const tempi_blocks *side, const tempi_bounce_argu
            own_types(k, which, side->edges, n);
 }
 
-static void free_kept(kept *k)
-{
-    for (int which = 0; k && which < 2; ++which) {
-        free_type(&k->type[which]);
-        for (int i = 0; i < k->ntypes[which]; ++i)
-            free_type(&k->types[which][i]);
-        free(k->types[which]);
-        free(k->counts[which]);
-        free(k->displacements[which]);
-    }
-    free(k);
-}
-
 static kept *keep(const tempi_collective *call, const tempi_bounce_argument *buffers,
                   const tempi_blocks *out, const tempi_blocks *in)
 {
@@ -537,36 +590,17 @@ static kept *keep(const tempi_collective *call, const tempi_bounce_argument *buf
     return NULL;
 }
 
-static bool inner(const tempi_record *record, MPI_Request *out)
-{
-    *out = record->collective->inner;
-    return true;
-}
-
-/* The processes have agreed at the beginning. A communicator that was freed has no handle. */
+/* The processes have agreed at the beginning. */
 static bool start_again(tempi_record *record, tempi_op *op, int *rc)
 {
     tempi_coll_request *r = record->collective;
     tempi_collective *call = &r->kept->call;
     tempi_blocks out, in;
     (void)op;
-    call->comm = r->node->handle == MPI_COMM_NULL ? MPI_COMM_SELF : r->node->handle;
+    call->comm = comm_of(r->node);
     ++r->call;
     *rc = tempi_sides_of(call, r->kept->buffers, &out, &in) ? start(r, call, &out, &in)
                                                             : MPI_ERR_ARG;
-    return false;
-}
-
-static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
-{
-    (void)status, (void)out;
-    record->settled = true;
-    return false;
-}
-
-static bool was_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
-{
-    (void)record, (void)error, (void)status, (void)out;
     return false;
 }
 
@@ -578,25 +612,6 @@ static void rest(tempi_record *record)
     end_round(record->collective);
     tempi_record_rest(record);
 }
-
-static void release(tempi_record *record)
-{
-    tempi_coll_request *r = record->collective;
-    end_round(r);
-    tempi_node_comm_release(r->node);
-    free_kept(r->kept);
-    free(r);
-    tempi_record_release(record);
-}
-
-static const tempi_record_ops once_ops = {.inner = inner,
-                                          .start = tempi_record_never_starts,
-                                          .check = tempi_record_needs_no_check,
-                                          .refused = tempi_record_is_refused,
-                                          .arrived = arrived,
-                                          .cut = was_cut,
-                                          .finish = release,
-                                          .settles_without_status = true};
 
 static const tempi_record_ops persistent_ops = {.inner = inner,
                                                 .start = start_again,
@@ -610,13 +625,10 @@ static const tempi_record_ops persistent_ops = {.inner = inner,
 
 static bool track(tempi_coll_request *r)
 {
-    tempi_record *record = tempi_record_new();
+    tempi_record *record = record_of(r, &persistent_ops);
     if (!record)
         return false;
-    record->ops = &persistent_ops;
-    record->collective = r;
     record->request = r->request;
-    record->comm = tempi_handle(MPI_COMM_SELF);
     if (tempi_records_put(record))
         return true;
     tempi_record_free(record);
