@@ -367,35 +367,43 @@ static void pack_blocks(const tempi_op *ops, int n, char *packed)
             memcpy(packed, ops[i].mem, (size_t)ops[i].n);
 }
 
-/* False: no memory; the receiver was told so, if there was memory for that. */
-static bool send_to(const tempi_coll_request *r, const tempi_blocks *out, int to, bool failed)
+static int64_t bytes_to(const tempi_blocks *out, int to)
 {
-    const int n = tempi_edges_count(out->edges, to);
-    const tempi_op *ops = out->ops + out->edges->first[to];
-    tempi_post_box *box = r->node->posts;
     int64_t bytes = 0;
-    void *packed;
-    for (int i = 0; i < n; ++i)
-        bytes += ops[i].n;
-    if (bytes == 0)
-        return true;
-    tempi_post *post = failed ? NULL : tempi_post_new(box, to, bytes, &packed);
-    const bool good = post != NULL;
-    if (!good && !(post = tempi_post_new(box, to, -1, &packed)))
-        return false;
-    if (good)
-        pack_blocks(ops, n, packed);
-    post->channel = r->channel;
-    post->call = r->call;
-    tempi_post_send(box, to);
-    return good;
+    for (int i = out->edges->first[to]; i < out->edges->first[to + 1]; ++i)
+        bytes += out->ops[i].n;
+    return bytes;
 }
 
+/* False: no memory. `bytes` < 0: tells that process of an error. */
+static bool post_to(const tempi_coll_request *r, const tempi_blocks *out, int to, int64_t bytes)
+{
+    void *packed;
+    tempi_post *post = tempi_post_new(r->node->posts, to, bytes, &packed);
+    if (!post)
+        return false;
+    if (bytes > 0)
+        pack_blocks(out->ops + out->edges->first[to], tempi_edges_count(out->edges, to), packed);
+    post->channel = r->channel;
+    post->call = r->call;
+    tempi_post_send(r->node->posts, to);
+    return true;
+}
+
+/* `failed`: not all blocks are described, so each process that may wait for one is told. */
 static int send_all(const tempi_coll_request *r, const tempi_blocks *out, bool failed)
 {
     bool good = true;
-    for (int i = 1; i < r->node->size; ++i)
-        good &= send_to(r, out, (r->node->rank + i) % r->node->size, failed);
+    for (int i = 1; i < r->node->size; ++i) {
+        const int to = (r->node->rank + i) % r->node->size;
+        if (tempi_edges_count(out->edges, to) == 0)
+            continue;
+        const int64_t bytes = failed ? -1 : bytes_to(out, to);
+        if (bytes == 0 || post_to(r, out, to, bytes))
+            continue;
+        good = false;
+        (void)post_to(r, out, to, -1);
+    }
     return good || failed ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
 }
 
@@ -415,7 +423,7 @@ static int move_own(const tempi_coll_request *r, const tempi_blocks *out)
 /* After an error the others are told. */
 static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
 {
-    int rc = tempi_blocks_describe(out);
+    int rc = out->ops && r->in.ops ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
     if (rc == MPI_SUCCESS)
         rc = tempi_blocks_describe(&r->in);
     if (rc == MPI_SUCCESS)
@@ -477,7 +485,7 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     r->in.outlives = !r->kept;
     r->in.ops = calloc((size_t)in->edges->n + 1, sizeof *r->in.ops);
     r->error = MPI_SUCCESS;
-    int rc = out->ops && r->in.ops ? describe_and_send(r, out) : tempi_blocks_no_memory(call->comm);
+    int rc = describe_and_send(r, out);
     tempi_blocks_close(out);
     free(out->ops);
     if (rc == MPI_SUCCESS)
@@ -535,16 +543,22 @@ static bool copy_numbers(tempi_numbers *numbers, int n, void **copy)
 
 static bool own_type(MPI_Datatype type, MPI_Datatype *own)
 {
-    *own = type;
-    return type == MPI_DATATYPE_NULL || tempi_type_named(type) ||
-           tempi_lib.Type_dup(type, own) == MPI_SUCCESS;
+    MPI_Datatype made = type;
+    if (type != MPI_DATATYPE_NULL && !tempi_type_named(type) &&
+        tempi_lib.Type_dup(type, &made) != MPI_SUCCESS)
+        return false;
+    *own = made;
+    return true;
 }
 
-/* Those of blocks that go nowhere are not looked at. */
-static bool own_types(kept *k, int which, const tempi_edges *edges, int n)
+/* Those of blocks that go nowhere, or stay, may be anything. */
+static bool own_types(kept *k, int which, const tempi_blocks *side, int n)
 {
+    const tempi_edges *edges = side->edges;
     tempi_bounce_argument *buffer = &k->buffers[which];
     const MPI_Datatype *given = buffer->types;
+    if (edges->n == 0 || !buffer->does)
+        return true;
     if (!given)
         return own_type(buffer->type, &k->type[which]) && (buffer->type = k->type[which], true);
     MPI_Datatype *own = k->types[which] = malloc(((size_t)n + 1) * sizeof *own);
@@ -571,7 +585,7 @@ static bool keep_side(kept *k, const tempi_blocks *side, const tempi_bounce_argu
     k->buffers[which] = *side->buffer;
     return copy_numbers(&k->buffers[which].counts, n, &k->counts[which]) &&
            copy_numbers(&k->buffers[which].displacements, n, &k->displacements[which]) &&
-           own_types(k, which, side->edges, n);
+           own_types(k, which, side, n);
 }
 
 static kept *keep(const tempi_collective *call, const tempi_bounce_argument *buffers,
@@ -598,6 +612,10 @@ static bool start_again(tempi_record *record, tempi_op *op, int *rc)
     tempi_blocks out, in;
     (void)op;
     call->comm = comm_of(r->node);
+    if (r->in.ops) { /* it is active: the program is wrong */
+        tempi_lib.Comm_call_errhandler(call->comm, *rc = MPI_ERR_REQUEST);
+        return false;
+    }
     ++r->call;
     *rc = tempi_sides_of(call, r->kept->buffers, &out, &in) ? start(r, call, &out, &in)
                                                             : MPI_ERR_ARG;
