@@ -5,6 +5,7 @@
  *     full          as "each", but no process may make a file of more than 64 KiB
  *     blind         as "each", but the last rank may not open files
  *     threads       of several threads, each on a communicator of its own
+ *     together      of several threads, each with a persistent request of one communicator
  *     session       one rank has a session beside the world
  *     killed        the last rank is killed while the others exchange with it
  *     errors        wrong arguments, each on a communicator that returns its errors
@@ -486,6 +487,61 @@ static void threads(void)
     verdict("threads", good);
 }
 
+/* Each thread gathers columns of its own at a root of its own, so that ranks start them in any
+ * order. */
+typedef struct gatherer {
+    pthread_t thread;
+    MPI_Request request;
+    double out[4 * 50], in[MOST * 4 * 50];
+    int root, good;
+} gatherer;
+
+static void *gather_often(void *argument)
+{
+    gatherer *g = argument;
+    g->good = 1;
+    for (int turn = 0; turn < 500; turn++) {
+        for (int k = 0; k < 50; k++)
+            g->out[4 * k] = cell_of(check_rank, g->root, turn, k);
+        memset(g->in, 0, sizeof g->in);
+        MPI_Start(&g->request);
+        MPI_Wait(&g->request, MPI_STATUS_IGNORE);
+        for (int i = 0; i < 200 * check_size; i++)
+            g->good &= g->in[i] == (check_rank == g->root && i % 4 == 0
+                                        ? cell_of(i / 200, g->root, turn, i % 200 / 4)
+                                        : 0);
+    }
+    return NULL;
+}
+
+static void together(void)
+{
+#ifdef PERSISTENT_COLLECTIVES
+    static gatherer all[THREADS];
+    int good = 1;
+    MPI_Datatype column = strided(50, 4), columns;
+    MPI_Type_create_resized(column, 0, 200 * sizeof(double), &columns);
+    MPI_Type_commit(&columns);
+    for (int i = 0; i < THREADS; i++) {
+        all[i].root = i % check_size;
+        MPI_Gather_init(all[i].out, 1, columns, all[i].in, 1, columns, all[i].root, MPI_COMM_WORLD,
+                        MPI_INFO_NULL, &all[i].request);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&all[i].thread, NULL, gather_often, &all[i]);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(all[i].thread, NULL);
+        good &= all[i].good;
+        MPI_Request_free(&all[i].request);
+    }
+    verdict("together", good);
+    MPI_Type_free(&column);
+    MPI_Type_free(&columns);
+#else
+    puts("no persistent collectives");
+#endif
+}
+
 static void session(void)
 {
 #if MPI_VERSION >= 4
@@ -666,7 +722,7 @@ int main(int argc, char **argv)
 {
     int provided;
     const char *what = argc > 1 ? argv[1] : "each";
-    if (strcmp(what, "threads") == 0) {
+    if (strcmp(what, "threads") == 0 || strcmp(what, "together") == 0) {
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
         if (provided != MPI_THREAD_MULTIPLE)
             MPI_Abort(MPI_COMM_WORLD, 3);
@@ -683,6 +739,8 @@ int main(int argc, char **argv)
         duplicates();
     else if (strcmp(what, "threads") == 0)
         threads();
+    else if (strcmp(what, "together") == 0)
+        together();
     else if (strcmp(what, "session") == 0)
         session();
     else if (strcmp(what, "killed") == 0)

@@ -189,6 +189,13 @@ def test_threads_exchange_at_once(mpi: Toolchain, programs: Path, form: str) -> 
     assert carried(done) == [97 + 4 * AGREED[form]] * 2
 
 
+@every_toolchain
+def test_threads_start_persistent_requests_of_one_communicator(mpi: Toolchain, programs: Path) -> None:
+    done = run(mpi, programs, "together", [on()] * 2)
+    assert verdicts(done) == ["ok together"]
+    assert carried(done) == [2000] * 2
+
+
 # -- ends ---------------------------------------------------------------------------------------------------------
 
 

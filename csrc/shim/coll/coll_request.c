@@ -475,7 +475,8 @@ static int follow(tempi_coll_request *r)
     return MPI_SUCCESS;
 }
 
-/* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. */
+/* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. Caller
+ * holds the communicator's lock: several threads may start persistent requests of it. */
 static int start(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
                  const tempi_blocks *in)
 {
@@ -504,13 +505,12 @@ static void use_hooks(void)
     tempi_await_more = await;
 }
 
-bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_argument *buffers,
-                              MPI_Request *request, int *result)
+static bool start_once(const tempi_collective *call, const tempi_bounce_argument *buffers,
+                       MPI_Request *request, int *result)
 {
     tempi_blocks out, in;
-    if (!request || !tempi_sides_of(call, buffers, &out, &in))
+    if (!tempi_sides_of(call, buffers, &out, &in))
         return false;
-    use_hooks();
     tempi_coll_request *r = calloc(1, sizeof *r);
     if (!r || !record_of(r, &once_ops)) {
         free(r);
@@ -525,6 +525,18 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
     else
         release(r->record);
     return true;
+}
+
+bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_argument *buffers,
+                              MPI_Request *request, int *result)
+{
+    if (!request)
+        return false;
+    use_hooks();
+    tempi_lock_acquire(&call->node->starting);
+    const bool carried = start_once(call, buffers, request, result);
+    tempi_lock_release(&call->node->starting);
+    return carried;
 }
 
 /* ---- persistent requests --------------------------------------------------------------------- */
@@ -617,8 +629,10 @@ static bool start_again(tempi_record *record, tempi_op *op, int *rc)
         return false;
     }
     ++r->call;
+    tempi_lock_acquire(&r->node->starting);
     *rc = tempi_sides_of(call, r->kept->buffers, &out, &in) ? start(r, call, &out, &in)
                                                             : MPI_ERR_ARG;
+    tempi_lock_release(&r->node->starting);
     return false;
 }
 
