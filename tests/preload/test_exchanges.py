@@ -21,6 +21,7 @@ KINDS = 8
 EACH = 30  # calls of each rank
 AGREED = {"": 0, "nonblocking": 3, "persistent": 0}  # blocking calls before them, on each communicator
 forms = pytest.mark.parametrize("form", AGREED)
+few_forms = pytest.mark.parametrize("form", ["", "persistent", pytest.param("nonblocking", marks=pytest.mark.more)])
 Settings = dict[str, str]
 OFF: Settings = {}
 
@@ -111,7 +112,7 @@ DIFFERENT = {
 
 @every_toolchain
 @pytest.mark.parametrize("name", DIFFERENT)
-@forms
+@few_forms
 def test_ranks_with_different_settings_leave_all_calls_to_the_library(
     mpi: Toolchain, programs: Path, name: str, form: str
 ) -> None:
