@@ -566,8 +566,8 @@ FAULTS = (
     ),
     Fault(
         "coll",
-        "what goes to others than the root is looked at",
-        "csrc/shim/coll/coll_request.c",
+        "the types of buffers that are not used are looked at",
+        "csrc/shim/coll/kept_call.c",
         "if (edges->n == 0 || !buffer->does)",
         "if (edges->n < 0)",
     ),

@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "base/trace.h"
 #include "exchange/exchange.h"
+#include "shim/coll/kept_call.h"
 #include "shim/coll/sides.h"
 #include "shim/request/deferred_sends.h"
 #include "shim/request/record_ops.h"
@@ -29,19 +30,9 @@ typedef struct tempi_coll_request {
     arrival *arrivals;    /* NULL: nothing was started */
     int narrivals, left;
     int error;
-    struct kept *kept; /* NULL: it is used once */
+    tempi_kept_call *kept; /* NULL: it is used once */
     struct tempi_coll_request *next;
 } tempi_coll_request;
-
-/* What a persistent request is started with. Its datatypes are its own. */
-typedef struct kept {
-    tempi_collective call;
-    tempi_bounce_argument buffers[2];
-    MPI_Datatype type[2], *types[2];
-    int ntypes[2];
-    void *counts[2], *displacements[2];
-    MPI_Request request; /* the program's: it moves nothing */
-} kept;
 
 /* A message that came before its request was started. */
 typedef struct tempi_unmatched {
@@ -262,25 +253,6 @@ static void await(int64_t n, const MPI_Request requests[])
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static void free_type(MPI_Datatype *type)
-{
-    if (*type != MPI_DATATYPE_NULL && !tempi_type_named(*type))
-        tempi_lib.Type_free(type);
-}
-
-static void free_kept(kept *k)
-{
-    for (int which = 0; k && which < 2; ++which) {
-        free_type(&k->type[which]);
-        for (int i = 0; i < k->ntypes[which]; ++i)
-            free_type(&k->types[which][i]);
-        free(k->types[which]);
-        free(k->counts[which]);
-        free(k->displacements[which]);
-    }
-    free(k);
-}
-
 /* The one that stands in the place of a persistent request while that is active. */
 static bool inner(const tempi_record *record, MPI_Request *out)
 {
@@ -310,7 +282,7 @@ static void release(tempi_record *record)
     end_round(r);
     if (r->kept)
         tempi_node_comm_release(r->node);
-    free_kept(r->kept);
+    tempi_kept_call_free(r->kept);
     free(r);
     tempi_record_release(record);
 }
@@ -541,81 +513,6 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
 
 /* ---- persistent requests --------------------------------------------------------------------- */
 
-static bool copy_numbers(tempi_numbers *numbers, int n, void **copy)
-{
-    if (!numbers->of)
-        return true;
-    const size_t bytes = (size_t)n * (numbers->wide ? sizeof(int64_t) : sizeof(int));
-    if (!(*copy = malloc(bytes + 1)))
-        return false;
-    memcpy(*copy, numbers->of, bytes);
-    numbers->of = *copy;
-    return true;
-}
-
-static bool own_type(MPI_Datatype type, MPI_Datatype *own)
-{
-    MPI_Datatype made = type;
-    if (type != MPI_DATATYPE_NULL && !tempi_type_named(type) &&
-        tempi_lib.Type_dup(type, &made) != MPI_SUCCESS)
-        return false;
-    *own = made;
-    return true;
-}
-
-/* Those of blocks that go nowhere, or stay, may be anything. */
-static bool own_types(kept *k, int which, const tempi_blocks *side, int n)
-{
-    const tempi_edges *edges = side->edges;
-    tempi_bounce_argument *buffer = &k->buffers[which];
-    const MPI_Datatype *given = buffer->types;
-    if (edges->n == 0 || !buffer->does)
-        return true;
-    if (!given)
-        return own_type(buffer->type, &k->type[which]) && (buffer->type = k->type[which], true);
-    MPI_Datatype *own = k->types[which] = malloc(((size_t)n + 1) * sizeof *own);
-    if (!own)
-        return false;
-    for (int i = 0; i < n; ++i)
-        own[i] = MPI_DATATYPE_NULL;
-    k->ntypes[which] = n;
-    buffer->types = own;
-    for (int i = 0; i < edges->n; ++i)
-        if (!own_type(given[edges->block[i]], &own[edges->block[i]]))
-            return false;
-    return true;
-}
-
-static bool keep_side(kept *k, const tempi_blocks *side, const tempi_bounce_argument *buffers)
-{
-    const int which = (int)(side->buffer - buffers);
-    int n = 0;
-    for (int i = 0; i < side->edges->n; ++i)
-        n = side->edges->block[i] >= n ? side->edges->block[i] + 1 : n;
-    if (k->buffers[which].does || k->counts[which] || k->types[which])
-        return true; /* in place: both sides have this buffer */
-    k->buffers[which] = *side->buffer;
-    return copy_numbers(&k->buffers[which].counts, n, &k->counts[which]) &&
-           copy_numbers(&k->buffers[which].displacements, n, &k->displacements[which]) &&
-           own_types(k, which, side, n);
-}
-
-static kept *keep(const tempi_collective *call, const tempi_bounce_argument *buffers,
-                  const tempi_blocks *out, const tempi_blocks *in)
-{
-    kept *k = calloc(1, sizeof *k);
-    if (!k)
-        return NULL;
-    k->call = *call;
-    k->type[0] = k->type[1] = MPI_DATATYPE_NULL;
-    k->buffers[0] = (tempi_bounce_argument){.times = buffers[0].times};
-    k->buffers[1] = (tempi_bounce_argument){.times = buffers[1].times};
-    if (keep_side(k, out, buffers) && keep_side(k, in, buffers))
-        return k;
-    free_kept(k);
-    return NULL;
-}
-
 /* The processes have agreed at the beginning. */
 static bool start_again(tempi_record *record, tempi_op *op, int *rc)
 {
@@ -670,7 +567,7 @@ static bool track(tempi_coll_request *r)
 static int make_request(tempi_coll_request *r)
 {
     static char nothing;
-    kept *k = r->kept;
+    tempi_kept_call *k = r->kept;
     const int rc = tempi_lib.Send_init(&nothing, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF,
                                        &k->request);
     if (rc != MPI_SUCCESS)
@@ -692,7 +589,7 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
         return false;
     use_hooks();
     tempi_coll_request *r = calloc(1, sizeof *r);
-    kept *k = r ? keep(call, buffers, &out, &in) : NULL;
+    tempi_kept_call *k = r ? tempi_kept_call_make(call, buffers, &out, &in) : NULL;
     if (!k) {
         free(r);
         *result = tempi_blocks_no_memory(call->comm);
@@ -707,7 +604,7 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
         *request = k->request;
         return true;
     }
-    free_kept(k);
+    tempi_kept_call_free(k);
     free(r);
     return true;
 }
