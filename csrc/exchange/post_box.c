@@ -8,11 +8,9 @@
 #include "exchange/segment.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SLAB   ((uint64_t)256 << 10)
@@ -111,10 +109,24 @@ static void *own_place(tempi_post_box *box, uint64_t place, uint64_t room)
     return at_place(box, box->own, place, room);
 }
 
+static uint64_t page(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void give_pages_back(const tempi_post_box *box, uint64_t place, uint64_t bytes)
+{
+    (void)fallocate(box->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    (off_t)((uint64_t)box->own * REGION + place), (off_t)bytes);
+}
+
 static bool allocate(const tempi_post_box *box, uint64_t place, uint64_t bytes)
 {
-    return posix_fallocate(box->file, (off_t)((uint64_t)box->own * REGION + place), (off_t)bytes) ==
-           0;
+    const uint64_t at = (uint64_t)box->own * REGION + place;
+    if (tempi_segment_allocate(box->file, (int64_t)at, (int64_t)bytes))
+        return true;
+    give_pages_back(box, place, bytes);
+    return false;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -156,12 +168,16 @@ static uint64_t long_block(tempi_post_box *box, uint64_t room, uint64_t *without
 {
     uint64_t place = *without;
     if (place != 0)
-        return allocate(box, place, room) ? pop(box, without, room) : 0;
+        return allocate(box, place + page(), room - page()) ? pop(box, without, room) : 0;
     place = box->top;
     if (room > REGION - place || !allocate(box, place, room))
         return 0;
+    if (!own_place(box, place, room)) {
+        give_pages_back(box, place, room);
+        return 0;
+    }
     box->top += (room + SLAB - 1) / SLAB * SLAB;
-    return own_place(box, place, room) ? place : 0;
+    return place;
 }
 
 /* Returns the place of a block, or 0; sets *room to its size. */
@@ -185,9 +201,7 @@ static void block_put(tempi_post_box *box, uint64_t place, uint64_t room)
     const int class = class_of(&size);
     uint64_t *list = &box->free[class], *memory = own_place(box, place, room);
     if (room > SHORT && box->idle + room > IDLE) {
-        const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-        (void)fallocate(box->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                        (off_t)((uint64_t)box->own * REGION + place + page), (off_t)(room - page));
+        give_pages_back(box, place + page(), room - page());
         list = &box->without[class];
     } else if (room > SHORT) {
         box->idle += room;
@@ -198,36 +212,17 @@ static void block_put(tempi_post_box *box, uint64_t place, uint64_t room)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-bool tempi_post_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
+static int64_t length_for(int members)
 {
-    char path[256];
-    tempi_segment_name(name);
-    if (!tempi_segment_path(folder, name, path, sizeof path))
-        return false;
-    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file < 0)
-        return false;
-    const bool sized = ftruncate(file, (off_t)(REGION * (uint64_t)members)) == 0;
-    close(file);
-    if (!sized)
-        unlink(path);
-    return sized;
+    return (int64_t)REGION * members;
 }
 
-static int open_file(const char *folder, int members, const char *name)
+bool tempi_post_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
 {
-    char path[256];
-    struct stat about;
-    if (!tempi_segment_path(folder, name, path, sizeof path))
-        return -1;
-    const int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (file < 0)
-        return -1;
-    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
-        about.st_size == (off_t)(REGION * (uint64_t)members))
-        return file;
-    close(file);
-    return -1;
+    const int file = tempi_segment_make_file(folder, length_for(members), name);
+    if (file >= 0)
+        close(file);
+    return file >= 0;
 }
 
 static bool take_arrays(tempi_post_box *box)
@@ -244,7 +239,7 @@ tempi_post_box *tempi_post_open(const char *folder, int members, int own, const 
     tempi_post_box *box = calloc(1, sizeof *box);
     if (!box)
         return NULL;
-    box->file = open_file(folder, members, name);
+    box->file = tempi_segment_open_file(folder, length_for(members), name);
     box->members = members;
     box->own = own;
     box->top = SLAB;

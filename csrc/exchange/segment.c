@@ -1,11 +1,88 @@
 #include "exchange/segment.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool path_of(const char *folder, const char *name, char *out, size_t size)
+{
+    const int n = snprintf(out, size, "%s/%s", folder, name);
+    return n > 0 && (size_t)n < size;
+}
+
+static void make_name(char name[TEMPI_SEGMENT_NAME])
+{
+    static unsigned made;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    /* With the prefix by which the node registry clears up after crashes. */
+    snprintf(name, TEMPI_SEGMENT_NAME, "tempi-%lu-%x%x%x-%lx", (unsigned long)geteuid(),
+             (unsigned)getpid(), (unsigned)now.tv_sec, (unsigned)now.tv_nsec,
+             (unsigned long)__atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+}
+
+/* Beyond this limit the system does not refuse but ends the process, by SIGXFSZ. */
+static bool is_permitted(int64_t bytes)
+{
+    struct rlimit most;
+    return getrlimit(RLIMIT_FSIZE, &most) == 0 &&
+           (most.rlim_cur == RLIM_INFINITY || most.rlim_cur >= (rlim_t)bytes);
+}
+
+int tempi_segment_make_file(const char *folder, int64_t bytes, char name[TEMPI_SEGMENT_NAME])
+{
+    char path[256];
+    make_name(name);
+    if (!is_permitted(bytes) || !path_of(folder, name, path, sizeof path))
+        return -1;
+    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0 || ftruncate(file, (off_t)bytes) == 0)
+        return file;
+    close(file);
+    unlink(path);
+    return -1;
+}
+
+int tempi_segment_open_file(const char *folder, int64_t bytes, const char *name)
+{
+    char path[256];
+    struct stat about;
+    if (!path_of(folder, name, path, sizeof path))
+        return -1;
+    const int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
+        about.st_size == (off_t)bytes)
+        return file;
+    close(file);
+    return -1;
+}
+
+/* In pieces: a signal takes back what the call that it interrupts has allocated. */
+bool tempi_segment_allocate(int file, int64_t at, int64_t bytes)
+{
+    enum { PIECE = 1 << 20 };
+    for (int64_t done = 0; done < bytes; done += PIECE) {
+        const int64_t n = bytes - done < PIECE ? bytes - done : PIECE;
+        int error;
+        do
+            error = posix_fallocate(file, (off_t)(at + done), (off_t)n);
+        while (error == EINTR);
+        if (error != 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Depends on the number of members alone, so that all of them get the same. */
 static int64_t capacity_for(int members)
@@ -36,12 +113,6 @@ static tempi_segment sized(int members)
     return segment;
 }
 
-bool tempi_segment_path(const char *folder, const char *name, char *out, size_t size)
-{
-    const int n = snprintf(out, size, "%s/%s", folder, name);
-    return n > 0 && (size_t)n < size;
-}
-
 static void map(int file, tempi_segment *segment)
 {
     void *memory = mmap(NULL, (size_t)segment->bytes, PROT_READ | PROT_WRITE,
@@ -53,48 +124,27 @@ static void map(int file, tempi_segment *segment)
     segment->memory = memory;
 }
 
-void tempi_segment_name(char name[TEMPI_SEGMENT_NAME])
-{
-    static unsigned made;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    /* With the prefix by which the node registry clears up after crashes. */
-    snprintf(name, TEMPI_SEGMENT_NAME, "tempi-%lu-%x%x%x-%lx", (unsigned long)geteuid(),
-             (unsigned)getpid(), (unsigned)now.tv_sec, (unsigned)now.tv_nsec,
-             (unsigned long)__atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
-}
-
 tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
 {
     tempi_segment segment = sized(members);
-    char path[256];
-    tempi_segment_name(name);
-    if (!tempi_segment_path(folder, name, path, sizeof path))
-        return segment;
-    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int file = tempi_segment_make_file(folder, segment.bytes, name);
     if (file < 0)
         return segment;
-    if (posix_fallocate(file, 0, (off_t)segment.bytes) == 0)
+    if (tempi_segment_allocate(file, 0, segment.bytes))
         map(file, &segment);
     close(file);
     if (!segment.memory)
-        unlink(path);
+        tempi_segment_unlink(folder, name);
     return segment;
 }
 
 tempi_segment tempi_segment_open(const char *folder, int members, const char *name)
 {
     tempi_segment segment = sized(members);
-    char path[256];
-    struct stat about;
-    if (!tempi_segment_path(folder, name, path, sizeof path))
-        return segment;
-    const int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    const int file = tempi_segment_open_file(folder, segment.bytes, name);
     if (file < 0)
         return segment;
-    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
-        about.st_size == (off_t)segment.bytes)
-        map(file, &segment);
+    map(file, &segment);
     close(file);
     return segment;
 }
@@ -102,7 +152,7 @@ tempi_segment tempi_segment_open(const char *folder, int members, const char *na
 void tempi_segment_unlink(const char *folder, const char *name)
 {
     char path[256];
-    if (tempi_segment_path(folder, name, path, sizeof path))
+    if (path_of(folder, name, path, sizeof path))
         unlink(path);
 }
 

@@ -29,10 +29,13 @@ typedef struct tempi_segment {
     int members;
 } tempi_segment;
 
-/* A name that no other file in that folder has. */
-void tempi_segment_name(char name[TEMPI_SEGMENT_NAME]);
-/* False: the path is too long. */
-bool tempi_segment_path(const char *folder, const char *name, char *out, size_t size);
+/* A file of that length without memory, with a name that no other one in that folder has; -1: it
+ * could not, and there is none. */
+int tempi_segment_make_file(const char *folder, int64_t bytes, char name[TEMPI_SEGMENT_NAME]);
+/* Opens it in another process, if it has that length and is of the same user; or -1. */
+int tempi_segment_open_file(const char *folder, int64_t bytes, const char *name);
+/* So that no store to that part of the file fails. False: a part of it may have memory. */
+bool tempi_segment_allocate(int file, int64_t at, int64_t bytes);
 
 /* Creates the memory for so many processes; all of it is allocated, so that no later store fails.
  * On failure `memory` is NULL. */

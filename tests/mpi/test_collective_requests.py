@@ -65,17 +65,22 @@ def persistent(comm: Any, name: str) -> Callable[..., None]:
 
     def call(*buffers: Any) -> None:
         request = request_of(comm, name, *buffers)
-        for wait in WAITS[:STARTS]:
-            request.Start()
-            wait(request)
-        request.Free()
+        try:
+            for wait in WAITS[:STARTS]:
+                request.Start()
+                wait(request)
+        finally:
+            request.Free()
 
     return call
 
 
 #: Where the processes agree when a communicator with a topology is made.
 AT_ONCE = "Open MPI" in MPI.Get_library_version()
-FORMS = {"nonblocking": (nonblocking, 1), "persistent": (persistent, STARTS)}
+FORMS: dict[str, tuple[Callable[..., Callable[..., None]], int]] = {
+    "nonblocking": (nonblocking, 1),
+    "persistent": (persistent, STARTS),
+}
 forms = pytest.mark.parametrize("form", FORMS)
 
 
@@ -369,6 +374,37 @@ def test_an_inactive_request_is_complete(ready: Any) -> None:
     request.Free()
     e.check()
     e.free()
+
+
+def test_an_inactive_request_can_be_asked(ready: Any) -> None:
+    """Before its first start, between two, and after one that was asked until it had ended."""
+    e = Pending(ready, 15)
+    request = request_of(ready, "Alltoallw", *e.arguments)
+    for _ in range(3):
+        assert request.Get_status()
+        assert MPI.Request.Get_status_all([request])
+        request.Start()
+        asked(request)
+        e.check()
+    request.Free()
+    e.free()
+
+
+@forms
+def test_an_error_of_one_rank_reaches_those_that_wait_for_it(ready: Any, form: str) -> None:
+    """It cannot describe its block for rank 0, and does not come to those of the others."""
+    if ready.size == 1:
+        return
+    vector = MPI.DOUBLE.Create_vector(40, 3, 5)
+    wrong = vector.Dup() if ready.rank == 0 else vector
+    committed = vector.Dup().Commit()
+    out, into = np.zeros((ready.size, 200)), np.zeros((ready.size, 200))
+    places, ones = [200 * 8 * i for i in range(ready.size)], [1] * ready.size
+    types = [committed] * ready.size
+    sent = [wrong, *types[1:]] if ready.rank == 0 else types
+    make = FORMS[form][0]
+    said = outcome(lambda: make(ready, "Alltoallw")([out, ones, places, sent], [into, ones, places, types]))
+    assert "error" in str(said)
 
 
 def test_long_ones_use_their_memory_again(ready: Any) -> None:

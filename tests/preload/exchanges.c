@@ -5,9 +5,12 @@
  *     full          as "each", but no process may make a file of more than 64 KiB
  *     blind         as "each", but the last rank may not open files
  *     threads       of several threads, each on a communicator of its own
+ *     together      of several threads, each with a persistent request of one communicator
  *     session       one rank has a session beside the world
  *     killed        the last rank is killed while the others exchange with it
  *     errors        wrong arguments, each on a communicator that returns its errors
+ *
+ * EXCHANGES_FORM=nonblocking or persistent: by the functions of that form.
  *
  * At the end each rank prints on stderr how many collectives tempi carried. */
 #define _GNU_SOURCE
@@ -30,6 +33,109 @@ static long counted(const char *which)
         if (strcmp(name(i), which) == 0)
             return (long)value(i);
     return -1;
+}
+
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+/* Open MPI has them since its version 5, beside MPI 3.1. */
+#if MPI_VERSION >= 4 || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
+#define PERSISTENT_COLLECTIVES
+#endif
+
+typedef enum form { BLOCKING, NONBLOCKING, PERSISTENT } form;
+static form by_form;
+
+static void choose_form(const char *name)
+{
+    by_form = !name ? BLOCKING : strcmp(name, "persistent") == 0 ? PERSISTENT : NONBLOCKING;
+#ifndef PERSISTENT_COLLECTIVES
+    if (by_form == PERSISTENT)
+        printf("no persistent collectives: MPI %d.%d\n", MPI_VERSION, MPI_SUBVERSION);
+#endif
+}
+
+/* In another way each time. */
+static int completed(MPI_Request *request)
+{
+    static _Thread_local int turn;
+    int flag = 0, which, rc = MPI_SUCCESS;
+    MPI_Status status;
+    switch (turn++ % 4) {
+    case 0: return MPI_Wait(request, MPI_STATUS_IGNORE);
+    case 1:
+        while (rc == MPI_SUCCESS && !flag)
+            rc = MPI_Test(request, &flag, MPI_STATUS_IGNORE);
+        return rc;
+    case 2: return MPI_Waitany(1, request, &which, MPI_STATUS_IGNORE);
+    default:
+        rc = MPI_Waitall(1, request, &status);
+        return rc == MPI_ERR_IN_STATUS ? status.MPI_ERROR : rc;
+    }
+}
+
+static int started_and_completed(MPI_Request *request)
+{
+    int rc = MPI_Start(request);
+    if (rc == MPI_SUCCESS)
+        rc = completed(request);
+    if (*request != MPI_REQUEST_NULL)
+        MPI_Request_free(request);
+    return rc;
+}
+
+/* A function in the form that was chosen. */
+#ifdef PERSISTENT_COLLECTIVES
+#define IN_FORM(BLOCKING_NAME, NONBLOCKING_NAME, PERSISTENT_NAME, ...)                         \
+    do {                                                                                       \
+        MPI_Request request_ = MPI_REQUEST_NULL;                                               \
+        int rc_;                                                                               \
+        if (by_form == BLOCKING)                                                               \
+            return BLOCKING_NAME(__VA_ARGS__);                                                 \
+        rc_ = by_form == NONBLOCKING ? NONBLOCKING_NAME(__VA_ARGS__, &request_)                \
+                                     : PERSISTENT_NAME(__VA_ARGS__, MPI_INFO_NULL, &request_); \
+        return rc_ != MPI_SUCCESS       ? rc_                                                  \
+               : by_form == NONBLOCKING ? completed(&request_)                                 \
+                                        : started_and_completed(&request_);                    \
+    } while (0)
+#else
+#define IN_FORM(BLOCKING_NAME, NONBLOCKING_NAME, PERSISTENT_NAME, ...) \
+    do {                                                               \
+        MPI_Request request_ = MPI_REQUEST_NULL;                       \
+        if (by_form == BLOCKING)                                       \
+            return BLOCKING_NAME(__VA_ARGS__);                         \
+        const int rc_ = NONBLOCKING_NAME(__VA_ARGS__, &request_);      \
+        return rc_ != MPI_SUCCESS ? rc_ : completed(&request_);        \
+    } while (0)
+#endif
+
+static int alltoallw(const void *out, const int *outcounts, const int *outdispls,
+                     const MPI_Datatype *outtypes, void *in, const int *incounts,
+                     const int *indispls, const MPI_Datatype *intypes, MPI_Comm comm)
+{
+    IN_FORM(MPI_Alltoallw, MPI_Ialltoallw, MPI_Alltoallw_init, out, outcounts, outdispls, outtypes,
+            in, incounts, indispls, intypes, comm);
+}
+
+static int neighbor_alltoallw(const void *out, const int *outcounts, const MPI_Aint *outdispls,
+                              const MPI_Datatype *outtypes, void *in, const int *incounts,
+                              const MPI_Aint *indispls, const MPI_Datatype *intypes, MPI_Comm comm)
+{
+    IN_FORM(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, MPI_Neighbor_alltoallw_init, out,
+            outcounts, outdispls, outtypes, in, incounts, indispls, intypes, comm);
+}
+
+static int gather(const void *out, int outcount, MPI_Datatype outtype, void *in, int incount,
+                  MPI_Datatype intype, int root, MPI_Comm comm)
+{
+    IN_FORM(MPI_Gather, MPI_Igather, MPI_Gather_init, out, outcount, outtype, in, incount, intype,
+            root, comm);
+}
+
+static int scatter(const void *out, int outcount, MPI_Datatype outtype, void *in, int incount,
+                   MPI_Datatype intype, int root, MPI_Comm comm)
+{
+    IN_FORM(MPI_Scatter, MPI_Iscatter, MPI_Scatter_init, out, outcount, outtype, in, incount,
+            intype, root, comm);
 }
 
 /* ---- one exchange ---------------------------------------------------------------------------- */
@@ -112,8 +218,8 @@ static int all_to_all(MPI_Comm comm, int seed)
     call c;
     int good = 1;
     call_make(comm, seed, &c);
-    MPI_Alltoallw(c.out, c.sendcounts, c.senddispls, c.sendtypes, c.in, c.recvcounts, c.recvdispls,
-                  c.recvtypes, comm);
+    alltoallw(c.out, c.sendcounts, c.senddispls, c.sendtypes, c.in, c.recvcounts, c.recvdispls,
+              c.recvtypes, comm);
     for (int i = 0; i < c.size; i++)
         good &= came(&c, c.in + i * AREA, i, 3, -2);
     call_free(&c);
@@ -136,8 +242,7 @@ static int in_place(MPI_Comm comm, int seed)
         for (int k = rows; k < AREA / 4; k++)
             c.out[i * AREA + 4 * k] = -1;
     }
-    MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, c.out, c.recvcounts, c.recvdispls, c.recvtypes,
-                  comm);
+    alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, c.out, c.recvcounts, c.recvdispls, c.recvtypes, comm);
     for (int i = 0; i < c.size; i++) {
         const int low = i < c.rank ? i : c.rank, high = i < c.rank ? c.rank : i;
         for (int k = 0; k < AREA / 4; k++)
@@ -163,7 +268,7 @@ static int in_place_with_empty_types(MPI_Comm comm)
         displs[i] = 0;
         types[i] = i == (rank ^ 1) ? MPI_DOUBLE : empty;
     }
-    MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, &cell, counts, displs, types, comm);
+    alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, &cell, counts, displs, types, comm);
     MPI_Type_free(&empty);
     return cell == ((rank ^ 1) < size ? rank ^ 1 : rank);
 }
@@ -178,8 +283,8 @@ static int to_neighbors(MPI_Comm comm, int seed)
     MPI_Aint nowhere = 0;
     MPI_Dist_graph_create_adjacent(comm, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED,
                                    MPI_INFO_NULL, 0, &ring);
-    MPI_Neighbor_alltoallw(c.out + right * AREA, c.sendcounts, &nowhere, &c.sendtypes[right],
-                           c.in + left * AREA, c.recvcounts, &nowhere, &c.recvtypes[left], ring);
+    neighbor_alltoallw(c.out + right * AREA, c.sendcounts, &nowhere, &c.sendtypes[right],
+                       c.in + left * AREA, c.recvcounts, &nowhere, &c.recvtypes[left], ring);
     const int good = came(&c, c.in + left * AREA, left, 3, -2);
     MPI_Comm_free(&ring);
     call_free(&c);
@@ -211,7 +316,7 @@ static int long_runs(MPI_Comm comm, int seed)
     int sends[MOST];
     memcpy(sends, counts, sizeof sends);
     sends[right] = counts[left] = 1;
-    MPI_Alltoallw(from, sends, displs, out, to, counts, displs, in, comm);
+    alltoallw(from, sends, displs, out, to, counts, displs, in, comm);
     for (int i = 0; i < 3 * RUN * RUNS / 2; i++) {
         const int k = i / (3 * RUN) * 2 * RUN + i % (3 * RUN);
         good &= to[i] == (i % (3 * RUN) < 2 * RUN ? left * 1e7 + seed * 1e6 + k : 0);
@@ -230,28 +335,40 @@ static int at_a_root(MPI_Comm comm, int seed)
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
     const int root = seed % size, at_root = rank == root;
-    MPI_Datatype every_third = strided(50, 3), resized;
+    MPI_Datatype every_third = strided(50, 3), resized, none = strided(7, 2), freed = none;
+    MPI_Type_free(&none);
+    none = seed % 2 ? freed : MPI_DATATYPE_NULL;
     MPI_Type_create_resized(every_third, 0, 150 * sizeof(double), &resized);
     MPI_Type_commit(&resized);
     double *cells = calloc((size_t)size * 150, sizeof *cells);
     double *own = cells + 150 * rank;
     for (int k = 0; k < 50; k++)
         own[3 * k] = cell_of(rank, root, seed, k);
-    MPI_Gather(at_root ? MPI_IN_PLACE : own, at_root ? -1 : 1,
-               at_root ? MPI_DATATYPE_NULL : resized, cells, at_root ? 1 : -1,
-               at_root ? resized : MPI_DATATYPE_NULL, root, comm);
+    gather(at_root ? MPI_IN_PLACE : own, at_root ? -1 : 1, at_root ? none : resized, cells,
+           at_root ? 1 : -1, at_root ? resized : none, root, comm);
     for (int i = 0; at_root && i < 150 * size; i++)
         good &= cells[i] == (i % 3 == 0 ? cell_of(i / 150, root, seed, i % 150 / 3) : 0);
     for (int i = 0; i < 150 * size; i++)
         cells[i] = at_root ? i : -1;
-    MPI_Scatter(cells, at_root ? 1 : -1, at_root ? resized : MPI_DATATYPE_NULL,
-                at_root ? MPI_IN_PLACE : own, at_root ? -1 : 1,
-                at_root ? MPI_DATATYPE_NULL : resized, root, comm);
+    scatter(cells, at_root ? 1 : -1, at_root ? resized : none, at_root ? MPI_IN_PLACE : own,
+            at_root ? -1 : 1, at_root ? none : resized, root, comm);
     for (int i = 0; i < 150 * size; i++)
         good &= cells[i] == (at_root || (i / 150 == rank && i % 3 == 0) ? i : -1);
     free(cells);
     MPI_Type_free(&every_third);
     MPI_Type_free(&resized);
+    return good;
+}
+
+/* Nonblocking calls go by what the processes agreed on in blocking ones. */
+static int agree(MPI_Comm comm)
+{
+    const form wanted = by_form;
+    if (wanted != NONBLOCKING)
+        return 1;
+    by_form = BLOCKING;
+    const int good = all_to_all(comm, 1) & at_a_root(comm, 1);
+    by_form = wanted;
     return good;
 }
 
@@ -264,6 +381,7 @@ static int of_every_kind(MPI_Comm comm, int seed)
 static void each(int times)
 {
     int good[6] = {1, 1, 1, 1, 1, 1};
+    verdict("agreed", agree(MPI_COMM_WORLD));
     for (int i = 0; i < times; i++) {
         good[0] &= all_to_all(MPI_COMM_WORLD, i);
         good[1] &= in_place(MPI_COMM_WORLD, i);
@@ -316,6 +434,7 @@ static void duplicates(void)
         MPI_Comm own, half;
         MPI_Comm_dup(MPI_COMM_WORLD, &own);
         MPI_Comm_split(own, check_rank / 2, -check_rank, &half);
+        good &= agree(own) & agree(half);
         good &= all_to_all(own, turn) & all_to_all(half, turn);
         MPI_Comm_free(&own);
         good &= in_place(half, turn);
@@ -356,6 +475,8 @@ static void threads(void)
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
     for (int i = 0; i < THREADS; i++)
+        good &= agree(workers[i].comm);
+    for (int i = 0; i < THREADS; i++)
         pthread_create(&workers[i].thread, NULL, work, &workers[i]);
     for (int i = 0; i < THREADS; i++)
         pthread_join(workers[i].thread, NULL);
@@ -364,6 +485,61 @@ static void threads(void)
         MPI_Comm_free(&workers[i].comm);
     }
     verdict("threads", good);
+}
+
+/* Each thread gathers columns of its own at a root of its own, so that ranks start them in any
+ * order. */
+typedef struct gatherer {
+    pthread_t thread;
+    MPI_Request request;
+    double out[4 * 50], in[MOST * 4 * 50];
+    int root, good;
+} gatherer;
+
+static void *gather_often(void *argument)
+{
+    gatherer *g = argument;
+    g->good = 1;
+    for (int turn = 0; turn < 500; turn++) {
+        for (int k = 0; k < 50; k++)
+            g->out[4 * k] = cell_of(check_rank, g->root, turn, k);
+        memset(g->in, 0, sizeof g->in);
+        MPI_Start(&g->request);
+        MPI_Wait(&g->request, MPI_STATUS_IGNORE);
+        for (int i = 0; i < 200 * check_size; i++)
+            g->good &= g->in[i] == (check_rank == g->root && i % 4 == 0
+                                        ? cell_of(i / 200, g->root, turn, i % 200 / 4)
+                                        : 0);
+    }
+    return NULL;
+}
+
+static void together(void)
+{
+#ifdef PERSISTENT_COLLECTIVES
+    static gatherer all[THREADS];
+    int good = 1;
+    MPI_Datatype column = strided(50, 4), columns;
+    MPI_Type_create_resized(column, 0, 200 * sizeof(double), &columns);
+    MPI_Type_commit(&columns);
+    for (int i = 0; i < THREADS; i++) {
+        all[i].root = i % check_size;
+        MPI_Gather_init(all[i].out, 1, columns, all[i].in, 1, columns, all[i].root, MPI_COMM_WORLD,
+                        MPI_INFO_NULL, &all[i].request);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&all[i].thread, NULL, gather_often, &all[i]);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(all[i].thread, NULL);
+        good &= all[i].good;
+        MPI_Request_free(&all[i].request);
+    }
+    verdict("together", good);
+    MPI_Type_free(&column);
+    MPI_Type_free(&columns);
+#else
+    puts("no persistent collectives");
+#endif
 }
 
 static void session(void)
@@ -375,7 +551,7 @@ static void session(void)
     if (check_rank == 0)
         MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &one);
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
-    verdict("one rank has a session", of_every_kind(own, 3));
+    verdict("one rank has a session", agree(own) & of_every_kind(own, 3));
     MPI_Comm_free(&own);
     if (check_rank != 0)
         MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &one);
@@ -407,7 +583,7 @@ static void without_memory(int full)
 {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
-    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* MPICH makes files without looking at the limit */
     load_topologies();
     MPI_Barrier(MPI_COMM_WORLD);
     if (full)
@@ -421,6 +597,7 @@ static void without_memory(int full)
 
 static void killed(void)
 {
+    (void)agree(MPI_COMM_WORLD);
     for (int turn = 0;; turn++) {
         if (turn == 3 && check_rank == check_size - 1)
             kill(getpid(), SIGKILL);
@@ -484,13 +661,23 @@ static int mistake(MPI_Comm comm, fault which)
         shorter = out[peer] = strided(5, 4);
     }
     const int in_place = which == SHORT_IN_PLACE;
-    const int code = MPI_Alltoallw(in_place ? MPI_IN_PLACE : c.out, c.sendcounts, c.senddispls, out,
-                                   c.in, c.recvcounts, c.recvdispls, in, comm);
+    const int code = alltoallw(in_place ? MPI_IN_PLACE : c.out, c.sendcounts, c.senddispls, out,
+                               c.in, c.recvcounts, c.recvdispls, in, comm);
     MPI_Type_free(&raw);
     MPI_Type_free(&shorter);
     MPI_Type_free(&longer);
     call_free(&c);
     return class_of(code);
+}
+
+/* MPICH 4.0 commits them, and tempi duplicates the types of these calls. */
+static int duplicates_are_committed(void)
+{
+#if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
+    return by_form != BLOCKING;
+#else
+    return 0;
+#endif
 }
 
 static void errors(int first, int last)
@@ -511,6 +698,7 @@ static void errors(int first, int last)
     for (int i = first; i <= last; i++) {
         MPI_Comm own;
         MPI_Comm_dup(MPI_COMM_WORLD, &own);
+        (void)agree(own);
         MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
         const int class = mistake(own, i);
         const int bears = i == SHORT_IN_PLACE && check_rank % 2 == 0 ? MPI_SUCCESS
@@ -518,13 +706,15 @@ static void errors(int first, int last)
         /* Libraries have classes of their own for truncation here. */
         const int good = counted("collectives") < 0 && bears == MPI_ERR_TRUNCATE
                              ? class != MPI_SUCCESS
-                             : class == bears;
+                             : class == bears ||
+                                   (bears == MPI_ERR_TYPE && duplicates_are_committed());
         if (!good)
             printf("rank %d: %s: class %d\n", check_rank, expected[i].name, class);
         verdict(expected[i].name, good);
         if (class == MPI_SUCCESS || i < SHORT_RECEIVE)
             MPI_Comm_free(&own);
     }
+    by_form = BLOCKING; /* MPICH 4.0 exchanges wrong bytes in place by the others */
     verdict("the world still works", of_every_kind(MPI_COMM_WORLD, 2));
 }
 
@@ -532,7 +722,7 @@ int main(int argc, char **argv)
 {
     int provided;
     const char *what = argc > 1 ? argv[1] : "each";
-    if (strcmp(what, "threads") == 0) {
+    if (strcmp(what, "threads") == 0 || strcmp(what, "together") == 0) {
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
         if (provided != MPI_THREAD_MULTIPLE)
             MPI_Abort(MPI_COMM_WORLD, 3);
@@ -540,6 +730,7 @@ int main(int argc, char **argv)
         MPI_Init(&argc, &argv);
     }
     check_begin();
+    choose_form(getenv("EXCHANGES_FORM"));
     if (strcmp(what, "each") == 0)
         each(argc > 2 ? atoi(argv[2]) : 4);
     else if (strcmp(what, "full") == 0 || strcmp(what, "blind") == 0)
@@ -548,6 +739,8 @@ int main(int argc, char **argv)
         duplicates();
     else if (strcmp(what, "threads") == 0)
         threads();
+    else if (strcmp(what, "together") == 0)
+        together();
     else if (strcmp(what, "session") == 0)
         session();
     else if (strcmp(what, "killed") == 0)

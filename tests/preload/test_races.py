@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from preload.toolchains import HERE, counter, engine_for_test, own_toolchain, preloaded
+from sanitizers import THREADS, needs_thread_sanitizer, without_randomisation
 
-FLAGS = "-fsanitize=thread -fno-omit-frame-pointer -g1"
+FLAGS = f"{THREADS} -fno-omit-frame-pointer -g1"
 #: Features of MPI libraries that ThreadSanitizer does not survive: UCX's hooks in the C library, one process's
 #: reading another's memory, and PMIx's mapping memory at an address of its own.
 TAMED = {
@@ -29,23 +29,11 @@ OPTIONS = "ignore_noninstrumented_modules=1 history_size=4 exitcode=0"
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 
 
-def without_randomisation() -> list[str]:
-    """Older ThreadSanitizers cannot start where the kernel moves a process's memory about widely."""
-    found = shutil.which("setarch")
-    works = found and subprocess.run([found, "-R", "true"], check=False, capture_output=True).returncode == 0
-    return [found, "-R"] if found and works else []
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For programs, where ThreadSanitizer works."""
     out = tmp_path_factory.mktemp("threads")
-    empty = out / "empty.c"
-    empty.write_text("int main(void) { return 0; }\n")
-    if subprocess.run(["gcc", *FLAGS.split(), "-o", out / "empty", empty], check=False).returncode != 0:
-        pytest.skip("gcc has no ThreadSanitizer here")
-    if subprocess.run([*without_randomisation(), out / "empty"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("ThreadSanitizer does not start on this kernel")
+    needs_thread_sanitizer(out)
     return out
 
 

@@ -94,6 +94,12 @@ AREAS: Mapping[str, Sequence[str]] = {
         "tests/mpi/test_communicators.py",
         "tests/cli/test_two_hosts.py",
     ),
+    "exchange": ("tests/unit/test_post_native.py", "tests/mpi/test_collective_requests.py"),
+    "coll": (
+        "tests/mpi/test_collective_requests.py",
+        "tests/mpi/test_collective_requests.py@device, collectives",
+        "tests/preload/test_exchanges.py",
+    ),
     "interposer": ("tests/preload/test_interposer.py", "tests/preload/test_programs.py"),
     "topology": ("tests/unit/test_peers_native.py", "tests/cli/test_two_hosts.py"),
 }

@@ -1,35 +1,12 @@
-/* exchange_blocks.h: random numbers and random blocks of exchange_driver.c. */
+/* exchange_blocks.h: random blocks of exchange_driver.c. */
 #ifndef TEMPI_TEST_EXCHANGE_BLOCKS_H
 #define TEMPI_TEST_EXCHANGE_BLOCKS_H
 
 #include "datatype/layout.h"
 #include "exchange/exchange.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "members.h"
 
 enum { PARTS = 40, GUARD = 64, POISON = 0xA5 };
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "exchange_driver: %s\n", what);
-    exit(1);
-}
-
-/* ---- random numbers, the same in all members ------------------------------------------------- */
-
-typedef struct dice {
-    uint64_t state;
-} dice;
-
-static int64_t draw(dice *d, int64_t from, int64_t to) /* both included */
-{
-    d->state ^= d->state << 13;
-    d->state ^= d->state >> 7;
-    d->state ^= d->state << 17;
-    return from + (int64_t)(d->state % (uint64_t)(to - from + 1));
-}
 
 /* Often one that longer runs divide. */
 static int64_t draw_bytes(dice *d)

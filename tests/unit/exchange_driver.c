@@ -19,17 +19,9 @@
 #include "exchange/segment.h"
 #include "exchange_blocks.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-enum { MEMBERS = 4, BLOCKS = 6 };
+enum { BLOCKS = 6 };
 
 /* ---- one exchange ---------------------------------------------------------------------------- */
 
@@ -41,7 +33,8 @@ typedef struct counts {
 /* This process's, or this thread's. */
 typedef struct member {
     int rank, members;
-    const char *folder;
+    const char *folder, *name;
+    int64_t capacity;
     int rounds;
     uint64_t seed;
     tempi_ring_end to[MEMBERS], from[MEMBERS];
@@ -274,15 +267,11 @@ static void show(const member *m)
 
 static int as_threads(member *members, const tempi_segment *segment, int64_t capacity)
 {
-    pthread_t threads[MEMBERS];
     for (int i = 0; i < members->members; ++i)
         tempi_single_copy_offer(tempi_segment_probe(segment, i));
     for (int i = 0; i < members->members; ++i)
         connect(&members[i], segment, capacity);
-    for (int i = 0; i < members->members; ++i)
-        pthread_create(&threads[i], NULL, take_part, &members[i]);
-    for (int i = 0; i < members->members; ++i)
-        pthread_join(threads[i], NULL);
+    in_threads(members->members, take_part, members, sizeof *members);
     for (int i = 0; i < members->members; ++i)
         show(&members[i]);
     return 0;
@@ -297,30 +286,19 @@ static void meet(const tempi_segment *segment, int members)
         sched_yield();
 }
 
-static int as_processes(member *members, const char *name, int64_t capacity)
+static void *as_process(void *argument)
 {
-    const int n = members->members;
-    pid_t processes[MEMBERS];
-    int bad = 0, status;
-    for (int i = 0; i < n; ++i)
-        if ((processes[i] = fork()) == 0) {
-            tempi_segment segment = tempi_segment_open(members[i].folder, n, name);
-            if (!segment.memory)
-                fail("cannot open");
-            tempi_single_copy_offer(tempi_segment_probe(&segment, i));
-            meet(&segment, n);
-            connect(&members[i], &segment, capacity);
-            take_part(&members[i]);
-            show(&members[i]);
-            tempi_segment_close(&segment);
-            exit(0);
-        }
-    while (wait(&status) > 0) {
-        for (int i = 0; !bad && status != 0 && i < n; ++i)
-            kill(processes[i], SIGKILL); /* the others wait for the one that failed */
-        bad |= status != 0;
-    }
-    return bad;
+    member *m = argument;
+    tempi_segment segment = tempi_segment_open(m->folder, m->members, m->name);
+    if (!segment.memory)
+        fail("cannot open");
+    tempi_single_copy_offer(tempi_segment_probe(&segment, m->rank));
+    meet(&segment, m->members);
+    connect(m, &segment, m->capacity);
+    take_part(m);
+    show(m);
+    tempi_segment_close(&segment);
+    return NULL;
 }
 
 static int exchange(char **argv)
@@ -335,14 +313,15 @@ static int exchange(char **argv)
         members[i] = (member){.rank = i,
                               .members = n,
                               .folder = argv[2],
+                              .name = name,
+                              .capacity = atoll(argv[4]),
                               .rounds = atoi(argv[5]),
                               .seed = strtoull(argv[6], NULL, 10)};
     tempi_segment segment = tempi_segment_create(argv[2], n, name);
     if (!segment.memory)
         fail("no segment");
-    const int64_t capacity = atoll(argv[4]);
-    const int bad = threads ? as_threads(members, &segment, capacity)
-                            : as_processes(members, name, capacity);
+    const int bad = threads ? as_threads(members, &segment, members->capacity)
+                            : in_processes(n, as_process, members, sizeof *members);
     tempi_segment_unlink(argv[2], name);
     tempi_segment_close(&segment);
     return bad;

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from sanitizers import THREADS, needs_thread_sanitizer, output
+
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
 BASE = ("config", "method", "thread_cache", "log", "stats", "thread")
-THREADS = "-fsanitize=thread"
 
 
 def build(folder: Path, kernels: Sequence[Path], *flags: str) -> Path:
@@ -34,12 +35,6 @@ def build(folder: Path, kernels: Sequence[Path], *flags: str) -> Path:
 def driver(tmp_path_factory: pytest.TempPathFactory, sanitized_kernels: list[Path]) -> Path:
     sanitizers = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     return build(tmp_path_factory.mktemp("driver"), sanitized_kernels, *sanitizers)
-
-
-def output(*command: object) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    return done.stdout
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +88,8 @@ def kernels_for_threads(folder: Path) -> list[Path]:
     return made
 
 
-def without_randomisation() -> list[str]:
-    """Older ThreadSanitizers cannot start where the kernel moves a process's memory about widely."""
-    found = shutil.which("setarch")
-    works = found and subprocess.run([found, "-R", "true"], check=False, capture_output=True).returncode == 0
-    return [found, "-R"] if found and works else []
-
-
 def test_threads_that_exchange_do_not_race(tmp_path: Path) -> None:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc here")
-    empty = tmp_path / "empty.c"
-    empty.write_text("int main(void) { return 0; }\n")
-    if subprocess.run(["gcc", THREADS, empty, "-o", tmp_path / "empty"], check=False).returncode != 0:
-        pytest.skip("gcc has no ThreadSanitizer here")
-    start = without_randomisation()
-    if subprocess.run([*start, tmp_path / "empty"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("ThreadSanitizer does not start on this kernel")
+    start = needs_thread_sanitizer(tmp_path)
     program = build(tmp_path, kernels_for_threads(tmp_path), "-O1", THREADS, "-DSCALAR")
     folder = tmp_path / "shm"
     folder.mkdir()

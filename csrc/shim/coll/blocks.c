@@ -254,4 +254,6 @@ void tempi_blocks_close(tempi_blocks *blocks)
     for (int k = 0; blocks->outlives && k < blocks->n; ++k)
         if (blocks->ops[k].layout)
             tempi_layout_release(blocks->ops[k].layout);
+    blocks->staged = NULL;
+    blocks->nstaged = blocks->n = 0;
 }

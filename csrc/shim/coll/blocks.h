@@ -43,7 +43,7 @@ bool tempi_blocks_derived(const tempi_blocks *blocks);
 int tempi_blocks_describe(tempi_blocks *blocks);
 /* Unpacks received bytes from staging buffers; returns the same. */
 int tempi_blocks_unpack(const tempi_blocks *blocks);
-/* Frees the staging buffers. */
+/* Frees the staging buffers; a second time it does nothing. */
 void tempi_blocks_close(tempi_blocks *blocks);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "base/trace.h"
 #include "exchange/exchange.h"
+#include "shim/coll/kept_call.h"
 #include "shim/coll/sides.h"
 #include "shim/request/deferred_sends.h"
 #include "shim/request/record_ops.h"
@@ -22,25 +23,16 @@ typedef struct arrival {
 typedef struct tempi_coll_request {
     tempi_node_comm *node;
     uint64_t channel, call;
-    uintptr_t request; /* the program's */
-    MPI_Request inner; /* the generalized one */
-    tempi_blocks in;   /* with `ops` of its own */
-    arrival *arrivals; /* NULL: nothing was started */
+    uintptr_t request;    /* the program's */
+    tempi_record *record; /* of that */
+    MPI_Request inner;    /* the generalized one */
+    tempi_blocks in;      /* with `ops` of its own */
+    arrival *arrivals;    /* NULL: nothing was started */
     int narrivals, left;
     int error;
-    struct kept *kept; /* NULL: it is used once */
+    tempi_kept_call *kept; /* NULL: it is used once */
     struct tempi_coll_request *next;
 } tempi_coll_request;
-
-/* What a persistent request is started with. Its datatypes are its own. */
-typedef struct kept {
-    tempi_collective call;
-    tempi_bounce_argument buffers[2];
-    MPI_Datatype type[2], *types[2];
-    int ntypes[2];
-    void *counts[2], *displacements[2];
-    MPI_Request request; /* the program's: it moves nothing */
-} kept;
 
 /* A message that came before its request was started. */
 typedef struct tempi_unmatched {
@@ -57,20 +49,10 @@ static struct {
 
 /* ---- completing ------------------------------------------------------------------------------ */
 
-static int query(void *state, MPI_Status *status)
+/* A communicator that was freed has no handle. */
+static MPI_Comm comm_of(const tempi_node_comm *node)
 {
-    const tempi_coll_request *r = state;
-    tempi_lib.Status_set_elements(status, MPI_BYTE, 0);
-    tempi_lib.Status_set_cancelled(status, 0);
-    status->MPI_SOURCE = MPI_UNDEFINED;
-    status->MPI_TAG = MPI_UNDEFINED;
-    return r->error;
-}
-
-static int cancel(void *state, int complete)
-{
-    (void)state, (void)complete;
-    return MPI_SUCCESS;
+    return node->handle == MPI_COMM_NULL ? MPI_COMM_SELF : node->handle;
 }
 
 /* What one start has made. */
@@ -85,17 +67,6 @@ static void end_round(tempi_coll_request *r)
     r->arrivals = NULL;
 }
 
-/* The program has completed the request, or freed it. */
-static int on_freed(void *state)
-{
-    tempi_coll_request *r = state;
-    if (r->kept)
-        return MPI_SUCCESS;
-    end_round(r);
-    free(r);
-    return MPI_SUCCESS;
-}
-
 static void leave(tempi_coll_request *r)
 {
     tempi_coll_request **at = &r->node->requests;
@@ -104,12 +75,19 @@ static void leave(tempi_coll_request *r)
     *at = r->next;
 }
 
-/* All has come. The library may free the request in the last call. */
+/* All has come. Its error is raised when the program completes it. Another thread may do so, and
+ * free it, in the last call. */
 static void complete(tempi_coll_request *r)
 {
-    const int rc = tempi_blocks_unpack(&r->in);
-    if (r->error == MPI_SUCCESS)
-        r->error = rc;
+    tempi_record *record = r->record;
+    record->comm = tempi_handle(comm_of(r->node));
+    record->error = r->error;
+    r->in.comm = comm_of(r->node);
+    const int rc = tempi_blocks_unpack(&r->in); /* raises it */
+    if (rc != MPI_SUCCESS) {
+        record->error = rc;
+        record->error_reported = true;
+    }
     leave(r);
     tempi_pending_add(-1);
     tempi_lib.Grequest_complete(r->inner);
@@ -275,6 +253,62 @@ static void await(int64_t n, const MPI_Request requests[])
     tempi_waiting_end(&waiting);
 }
 
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* The one that stands in the place of a persistent request while that is active. */
+static bool inner(const tempi_record *record, MPI_Request *out)
+{
+    const tempi_coll_request *r = record->collective;
+    if (!record->active || !r->kept)
+        return false;
+    *out = r->inner;
+    return true;
+}
+
+static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
+{
+    (void)status, (void)out;
+    record->settled = true;
+    return false;
+}
+
+static bool was_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
+{
+    (void)record, (void)error, (void)status, (void)out;
+    return false;
+}
+
+static void release(tempi_record *record)
+{
+    tempi_coll_request *r = record->collective;
+    end_round(r);
+    if (r->kept)
+        tempi_node_comm_release(r->node);
+    tempi_kept_call_free(r->kept);
+    free(r);
+    tempi_record_release(record);
+}
+
+static const tempi_record_ops once_ops = {.inner = inner,
+                                          .start = tempi_record_never_starts,
+                                          .check = tempi_record_needs_no_check,
+                                          .refused = tempi_record_is_refused,
+                                          .arrived = arrived,
+                                          .cut = was_cut,
+                                          .finish = release,
+                                          .settles_without_status = true};
+
+static tempi_record *record_of(tempi_coll_request *r, const tempi_record_ops *ops)
+{
+    tempi_record *record = tempi_record_new();
+    if (!record)
+        return NULL;
+    record->ops = ops;
+    record->collective = r;
+    record->comm = tempi_handle(MPI_COMM_SELF);
+    return r->record = record;
+}
+
 /* ---- starting -------------------------------------------------------------------------------- */
 
 static int find_arrivals(tempi_coll_request *r)
@@ -307,35 +341,43 @@ static void pack_blocks(const tempi_op *ops, int n, char *packed)
             memcpy(packed, ops[i].mem, (size_t)ops[i].n);
 }
 
-/* False: no memory; the receiver was told so, if there was memory for that. */
-static bool send_to(const tempi_coll_request *r, const tempi_blocks *out, int to, bool failed)
+static int64_t bytes_to(const tempi_blocks *out, int to)
 {
-    const int n = tempi_edges_count(out->edges, to);
-    const tempi_op *ops = out->ops + out->edges->first[to];
-    tempi_post_box *box = r->node->posts;
     int64_t bytes = 0;
-    void *packed;
-    for (int i = 0; i < n; ++i)
-        bytes += ops[i].n;
-    if (bytes == 0)
-        return true;
-    tempi_post *post = failed ? NULL : tempi_post_new(box, to, bytes, &packed);
-    const bool good = post != NULL;
-    if (!good && !(post = tempi_post_new(box, to, -1, &packed)))
-        return false;
-    if (good)
-        pack_blocks(ops, n, packed);
-    post->channel = r->channel;
-    post->call = r->call;
-    tempi_post_send(box, to);
-    return good;
+    for (int i = out->edges->first[to]; i < out->edges->first[to + 1]; ++i)
+        bytes += out->ops[i].n;
+    return bytes;
 }
 
+/* False: no memory. `bytes` < 0: tells that process of an error. */
+static bool post_to(const tempi_coll_request *r, const tempi_blocks *out, int to, int64_t bytes)
+{
+    void *packed;
+    tempi_post *post = tempi_post_new(r->node->posts, to, bytes, &packed);
+    if (!post)
+        return false;
+    if (bytes > 0)
+        pack_blocks(out->ops + out->edges->first[to], tempi_edges_count(out->edges, to), packed);
+    post->channel = r->channel;
+    post->call = r->call;
+    tempi_post_send(r->node->posts, to);
+    return true;
+}
+
+/* `failed`: not all blocks are described, so each process that may wait for one is told. */
 static int send_all(const tempi_coll_request *r, const tempi_blocks *out, bool failed)
 {
     bool good = true;
-    for (int i = 1; i < r->node->size; ++i)
-        good &= send_to(r, out, (r->node->rank + i) % r->node->size, failed);
+    for (int i = 1; i < r->node->size; ++i) {
+        const int to = (r->node->rank + i) % r->node->size;
+        if (tempi_edges_count(out->edges, to) == 0)
+            continue;
+        const int64_t bytes = failed ? -1 : bytes_to(out, to);
+        if (bytes == 0 || post_to(r, out, to, bytes))
+            continue;
+        good = false;
+        (void)post_to(r, out, to, -1);
+    }
     return good || failed ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
 }
 
@@ -355,7 +397,7 @@ static int move_own(const tempi_coll_request *r, const tempi_blocks *out)
 /* After an error the others are told. */
 static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
 {
-    int rc = tempi_blocks_describe(out);
+    int rc = out->ops && r->in.ops ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
     if (rc == MPI_SUCCESS)
         rc = tempi_blocks_describe(&r->in);
     if (rc == MPI_SUCCESS)
@@ -378,14 +420,23 @@ static void list(tempi_coll_request *r)
     node->requests = r;
 }
 
+static bool track_once(tempi_coll_request *r)
+{
+    r->request = r->record->request = tempi_handle(r->inner);
+    r->record->active = true;
+    return tempi_records_put(r->record);
+}
+
 /* Makes the generalized request, and receives what is there. */
 static int follow(tempi_coll_request *r)
 {
-    const int rc = tempi_lib.Grequest_start(query, on_freed, cancel, r, &r->inner);
+    const int rc = tempi_proxy_start(&r->inner);
     if (rc != MPI_SUCCESS)
         return rc;
-    if (!r->kept)
-        r->request = tempi_handle(r->inner);
+    if (!r->kept && !track_once(r)) {
+        tempi_proxy_end(&r->inner);
+        return tempi_blocks_no_memory(r->in.comm);
+    }
     tempi_lock_acquire(&active.lock);
     ++tempi_this_thread.posting;
     tempi_pending_add(1);
@@ -398,7 +449,8 @@ static int follow(tempi_coll_request *r)
     return MPI_SUCCESS;
 }
 
-/* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. */
+/* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. Caller
+ * holds the communicator's lock: several threads may start persistent requests of it. */
 static int start(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
                  const tempi_blocks *in)
 {
@@ -408,7 +460,7 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     r->in.outlives = !r->kept;
     r->in.ops = calloc((size_t)in->edges->n + 1, sizeof *r->in.ops);
     r->error = MPI_SUCCESS;
-    int rc = out->ops && r->in.ops ? describe_and_send(r, out) : tempi_blocks_no_memory(call->comm);
+    int rc = describe_and_send(r, out);
     tempi_blocks_close(out);
     free(out->ops);
     if (rc == MPI_SUCCESS)
@@ -427,15 +479,15 @@ static void use_hooks(void)
     tempi_await_more = await;
 }
 
-bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_argument *buffers,
-                              MPI_Request *request, int *result)
+static bool start_once(const tempi_collective *call, const tempi_bounce_argument *buffers,
+                       MPI_Request *request, int *result)
 {
     tempi_blocks out, in;
-    if (!request || !tempi_sides_of(call, buffers, &out, &in))
+    if (!tempi_sides_of(call, buffers, &out, &in))
         return false;
-    use_hooks();
     tempi_coll_request *r = calloc(1, sizeof *r);
-    if (!r) {
+    if (!r || !record_of(r, &once_ops)) {
+        free(r);
         *result = tempi_blocks_no_memory(call->comm);
         return true;
     }
@@ -445,130 +497,41 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
     if (*result == MPI_SUCCESS)
         *request = r->inner;
     else
-        free(r);
+        release(r->record);
     return true;
+}
+
+bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_argument *buffers,
+                              MPI_Request *request, int *result)
+{
+    if (!request)
+        return false;
+    use_hooks();
+    tempi_lock_acquire(&call->node->starting);
+    const bool carried = start_once(call, buffers, request, result);
+    tempi_lock_release(&call->node->starting);
+    return carried;
 }
 
 /* ---- persistent requests --------------------------------------------------------------------- */
 
-static bool copy_numbers(tempi_numbers *numbers, int n, void **copy)
-{
-    if (!numbers->of)
-        return true;
-    const size_t bytes = (size_t)n * (numbers->wide ? sizeof(int64_t) : sizeof(int));
-    if (!(*copy = malloc(bytes + 1)))
-        return false;
-    memcpy(*copy, numbers->of, bytes);
-    numbers->of = *copy;
-    return true;
-}
-
-static bool own_type(MPI_Datatype type, MPI_Datatype *own)
-{
-    *own = type;
-    return type == MPI_DATATYPE_NULL || tempi_type_named(type) ||
-           tempi_lib.Type_dup(type, own) == MPI_SUCCESS;
-}
-
-static void free_type(MPI_Datatype *type)
-{
-    if (*type != MPI_DATATYPE_NULL && !tempi_type_named(*type))
-        tempi_lib.Type_free(type);
-}
-
-/* Those of blocks that go nowhere are not looked at. */
-static bool own_types(kept *k, int which, const tempi_edges *edges, int n)
-{
-    tempi_bounce_argument *buffer = &k->buffers[which];
-    const MPI_Datatype *given = buffer->types;
-    if (!given)
-        return own_type(buffer->type, &k->type[which]) && (buffer->type = k->type[which], true);
-    MPI_Datatype *own = k->types[which] = malloc(((size_t)n + 1) * sizeof *own);
-    if (!own)
-        return false;
-    for (int i = 0; i < n; ++i)
-        own[i] = MPI_DATATYPE_NULL;
-    k->ntypes[which] = n;
-    buffer->types = own;
-    for (int i = 0; i < edges->n; ++i)
-        if (!own_type(given[edges->block[i]], &own[edges->block[i]]))
-            return false;
-    return true;
-}
-
-static bool keep_side(kept *k, const tempi_blocks *side, const tempi_bounce_argument *buffers)
-{
-    const int which = (int)(side->buffer - buffers);
-    int n = 0;
-    for (int i = 0; i < side->edges->n; ++i)
-        n = side->edges->block[i] >= n ? side->edges->block[i] + 1 : n;
-    if (k->buffers[which].does || k->counts[which] || k->types[which])
-        return true; /* in place: both sides have this buffer */
-    k->buffers[which] = *side->buffer;
-    return copy_numbers(&k->buffers[which].counts, n, &k->counts[which]) &&
-           copy_numbers(&k->buffers[which].displacements, n, &k->displacements[which]) &&
-           own_types(k, which, side->edges, n);
-}
-
-static void free_kept(kept *k)
-{
-    for (int which = 0; k && which < 2; ++which) {
-        free_type(&k->type[which]);
-        for (int i = 0; i < k->ntypes[which]; ++i)
-            free_type(&k->types[which][i]);
-        free(k->types[which]);
-        free(k->counts[which]);
-        free(k->displacements[which]);
-    }
-    free(k);
-}
-
-static kept *keep(const tempi_collective *call, const tempi_bounce_argument *buffers,
-                  const tempi_blocks *out, const tempi_blocks *in)
-{
-    kept *k = calloc(1, sizeof *k);
-    if (!k)
-        return NULL;
-    k->call = *call;
-    k->type[0] = k->type[1] = MPI_DATATYPE_NULL;
-    k->buffers[0] = (tempi_bounce_argument){.times = buffers[0].times};
-    k->buffers[1] = (tempi_bounce_argument){.times = buffers[1].times};
-    if (keep_side(k, out, buffers) && keep_side(k, in, buffers))
-        return k;
-    free_kept(k);
-    return NULL;
-}
-
-static bool inner(const tempi_record *record, MPI_Request *out)
-{
-    *out = record->collective->inner;
-    return true;
-}
-
-/* The processes have agreed at the beginning. A communicator that was freed has no handle. */
+/* The processes have agreed at the beginning. */
 static bool start_again(tempi_record *record, tempi_op *op, int *rc)
 {
     tempi_coll_request *r = record->collective;
     tempi_collective *call = &r->kept->call;
     tempi_blocks out, in;
     (void)op;
-    call->comm = r->node->handle == MPI_COMM_NULL ? MPI_COMM_SELF : r->node->handle;
+    call->comm = comm_of(r->node);
+    if (r->in.ops) { /* it is active: the program is wrong */
+        tempi_lib.Comm_call_errhandler(call->comm, *rc = MPI_ERR_REQUEST);
+        return false;
+    }
     ++r->call;
+    tempi_lock_acquire(&r->node->starting);
     *rc = tempi_sides_of(call, r->kept->buffers, &out, &in) ? start(r, call, &out, &in)
                                                             : MPI_ERR_ARG;
-    return false;
-}
-
-static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
-{
-    (void)status, (void)out;
-    record->settled = true;
-    return false;
-}
-
-static bool was_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
-{
-    (void)record, (void)error, (void)status, (void)out;
+    tempi_lock_release(&r->node->starting);
     return false;
 }
 
@@ -580,25 +543,6 @@ static void rest(tempi_record *record)
     end_round(record->collective);
     tempi_record_rest(record);
 }
-
-static void release(tempi_record *record)
-{
-    tempi_coll_request *r = record->collective;
-    end_round(r);
-    tempi_node_comm_release(r->node);
-    free_kept(r->kept);
-    free(r);
-    tempi_record_release(record);
-}
-
-static const tempi_record_ops once_ops = {.inner = inner,
-                                          .start = tempi_record_never_starts,
-                                          .check = tempi_record_needs_no_check,
-                                          .refused = tempi_record_is_refused,
-                                          .arrived = arrived,
-                                          .cut = was_cut,
-                                          .finish = release,
-                                          .settles_without_status = true};
 
 static const tempi_record_ops persistent_ops = {.inner = inner,
                                                 .start = start_again,
@@ -612,13 +556,10 @@ static const tempi_record_ops persistent_ops = {.inner = inner,
 
 static bool track(tempi_coll_request *r)
 {
-    tempi_record *record = tempi_record_new();
+    tempi_record *record = record_of(r, &persistent_ops);
     if (!record)
         return false;
-    record->ops = &persistent_ops;
-    record->collective = r;
     record->request = r->request;
-    record->comm = tempi_handle(MPI_COMM_SELF);
     if (tempi_records_put(record))
         return true;
     tempi_record_free(record);
@@ -628,7 +569,7 @@ static bool track(tempi_coll_request *r)
 static int make_request(tempi_coll_request *r)
 {
     static char nothing;
-    kept *k = r->kept;
+    tempi_kept_call *k = r->kept;
     const int rc = tempi_lib.Send_init(&nothing, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF,
                                        &k->request);
     if (rc != MPI_SUCCESS)
@@ -650,7 +591,7 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
         return false;
     use_hooks();
     tempi_coll_request *r = calloc(1, sizeof *r);
-    kept *k = r ? keep(call, buffers, &out, &in) : NULL;
+    tempi_kept_call *k = r ? tempi_kept_call_make(call, buffers, &out, &in) : NULL;
     if (!k) {
         free(r);
         *result = tempi_blocks_no_memory(call->comm);
@@ -665,7 +606,7 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
         *request = k->request;
         return true;
     }
-    free_kept(k);
+    tempi_kept_call_free(k);
     free(r);
     return true;
 }

@@ -5,7 +5,8 @@
  *   progress  in each later call: unpacks what has come
  *   end       when all of it has: a generalized request becomes complete
  *
- * A nonblocking call's request is that generalized one. A persistent request is one of the library
+ * A nonblocking call's request is that generalized one; an error is raised by its record, since the
+ * library does not know the communicator. A persistent request is one of the library
  * that moves nothing; each start makes a generalized request, which its record puts in the place of
  * that one. Messages of persistent requests have a channel of their own: the processes may start
  * these in different orders. */

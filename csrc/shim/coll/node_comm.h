@@ -4,6 +4,7 @@
 #define TEMPI_SHIM_NODE_COMM_H
 
 #include "base/fallback.h"
+#include "base/lock.h"
 #include "exchange/post_box.h"
 #include "exchange/segment.h"
 #include "shim/abi.h"
@@ -21,6 +22,7 @@ typedef struct tempi_node_comm {
     tempi_post_box *posts;     /* for exchanges that a request completes */
     bool asked_posts;          /* whether they could be made was agreed on */
     bool wants_posts;          /* a nonblocking call needed them: the same in all its processes */
+    tempi_lock starting;       /* held by the thread that starts a request */
     uint64_t posted;           /* nonblocking calls so far */
     uint64_t channels;         /* persistent requests so far */
     struct tempi_coll_request *requests; /* that are not complete */

@@ -277,7 +277,8 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
 /* The library sets the statuses' errors only if it found one; tempi may add its own. */
 static void clear_errors(MPI_Status given[], int64_t n, int rc)
 {
-    if (rc == MPI_SUCCESS && tempi_memory_mixed && given != MPI_STATUSES_IGNORE)
+    if (rc == MPI_SUCCESS && (tempi_memory_mixed || tempi_await_more) &&
+        given != MPI_STATUSES_IGNORE)
         for (int64_t i = 0; i < n; ++i)
             given[i].MPI_ERROR = MPI_SUCCESS;
 }

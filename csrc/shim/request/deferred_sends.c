@@ -253,8 +253,8 @@ void tempi_deferred_orphan(tempi_record *record)
 /* True if the orphan is finished. */
 static bool finish_orphan(tempi_record *record)
 {
-    MPI_Request request = tempi_request_of(record->request);
-    (void)record->ops->inner(record, &request);
+    MPI_Request own = tempi_request_of(record->request), request = own;
+    const bool another = record->ops->inner(record, &request);
     MPI_Status status;
     int done = 0;
     if (request == MPI_REQUEST_NULL)
@@ -267,8 +267,8 @@ static bool finish_orphan(tempi_record *record)
         return false;
     (void)tempi_request_report(record, record->error);
     if (tempi_record_is_persistent(record)) {
-        if (request != MPI_REQUEST_NULL)
-            tempi_lib.Request_free(&request);
+        if (another || request != MPI_REQUEST_NULL)
+            tempi_lib.Request_free(&own);
         tempi_record_end_restarts(record);
     }
     record->ops->finish(record);

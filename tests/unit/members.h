@@ -1,0 +1,64 @@
+/* members.h: random numbers that are the same in all members of a group, and the members as
+ * processes or threads; for exchange_driver.c and post_driver.c. */
+#ifndef TEMPI_TEST_MEMBERS_H
+#define TEMPI_TEST_MEMBERS_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MEMBERS = 4 };
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
+    exit(1);
+}
+
+typedef struct dice {
+    uint64_t state;
+} dice;
+
+static int64_t draw(dice *d, int64_t from, int64_t to) /* both included */
+{
+    d->state ^= d->state << 13;
+    d->state ^= d->state >> 7;
+    d->state ^= d->state << 17;
+    return from + (int64_t)(d->state % (uint64_t)(to - from + 1));
+}
+
+/* Each member in a process of its own, by its element of an array. Returns whether one failed. */
+static int in_processes(int n, void *(*run)(void *), void *members, size_t size)
+{
+    pid_t processes[MEMBERS];
+    int bad = 0, status;
+    for (int i = 0; i < n; ++i)
+        if ((processes[i] = fork()) == 0) {
+            run((char *)members + (size_t)i * size);
+            exit(0);
+        }
+    while (wait(&status) > 0) {
+        for (int i = 0; !bad && status != 0 && i < n; ++i)
+            kill(processes[i], SIGKILL); /* the others wait for the one that failed */
+        bad |= status != 0;
+    }
+    return bad;
+}
+
+static void in_threads(int n, void *(*run)(void *), void *members, size_t size)
+{
+    pthread_t threads[MEMBERS];
+    for (int i = 0; i < n; ++i)
+        pthread_create(&threads[i], NULL, run, (char *)members + (size_t)i * size);
+    for (int i = 0; i < n; ++i)
+        pthread_join(threads[i], NULL);
+}
+
+#endif

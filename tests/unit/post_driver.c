@@ -1,0 +1,501 @@
+/* post_driver.c: csrc/exchange/post_box.c under the sanitizers, for test_post_native.py.
+ *
+ *     processes|threads FOLDER MEMBERS MESSAGES SEED
+ *
+ * So many random messages between each pair of members, each a process or a thread, which send,
+ * read and use them in any order, and some of which do not read for long. Prints, by each member,
+ * how many messages lay unread with it at most, and how many it used before an older one.
+ *
+ *     unread FOLDER MESSAGES SEED
+ *
+ * So many messages before the first is read, four times. Prints the allocated KiB of the file when
+ * all were sent, and when all were read, for each turn.
+ *
+ *     left FOLDER MESSAGES SEED      the sender has ended before the first is read
+ *     failing FOLDER STEP SEED       without memory and mappings, from a call on and for so many;
+ *                                    prints how often the sender and the receiver could not
+ *     interrupted FOLDER SEED        by signals
+ *     limited FOLDER                 no process may make files of that length
+ *
+ * The bytes of each message are compared. Exits with 1 at the first error. */
+#include "exchange/post_box.h"
+#include "members.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+enum { HELD = 4096, WORD = 8 };
+
+/* ---- calls of the system that fail ----------------------------------------------------------- */
+
+typedef enum faulty { FALLOCATE, MMAP, REALLOC, FAULTY } faulty;
+
+static struct {
+    faulty which;
+    int from, n; /* the calls from that one on, so many */
+    int seen[FAULTY];
+    bool interrupts; /* every second call */
+    bool shares; /* the mappings of one place have one address: else TSan takes them for several */
+} calls = {.which = FAULTY};
+
+static bool fails(faulty which)
+{
+    const int number = calls.seen[which]++;
+    return which == calls.which && number >= calls.from && number - calls.from < calls.n;
+}
+
+int __real_posix_fallocate(int file, off_t at, off_t bytes);
+int __wrap_posix_fallocate(int file, off_t at, off_t bytes);
+int __wrap_posix_fallocate(int file, off_t at, off_t bytes)
+{
+    if (calls.interrupts && calls.seen[FALLOCATE]++ % 2 == 0)
+        return EINTR;
+    return calls.which != FAULTY && fails(FALLOCATE) ? ENOSPC
+                                                     : __real_posix_fallocate(file, at, bytes);
+}
+
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return calls.which != FAULTY && fails(REALLOC) ? NULL : __real_realloc(memory, bytes);
+}
+
+void *__real_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t at);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t at);
+int __real_munmap(void *address, size_t bytes);
+int __wrap_munmap(void *address, size_t bytes);
+
+static void *shared(size_t bytes, int file, off_t at)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        off_t at;
+        void *memory;
+    } places[1 << 14];
+    static int n;
+    void *memory = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n && !memory; ++i)
+        memory = places[i].at == at ? places[i].memory : NULL;
+    if (!memory) {
+        memory = __real_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, at);
+        places[n].at = at;
+        places[n++].memory = memory;
+    }
+    pthread_mutex_unlock(&lock);
+    return memory;
+}
+
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t at)
+{
+    if (calls.shares)
+        return shared(bytes, file, at);
+    return calls.which != FAULTY && fails(MMAP)
+               ? MAP_FAILED
+               : __real_mmap(address, bytes, protection, flags, file, at);
+}
+
+int __wrap_munmap(void *address, size_t bytes)
+{
+    return calls.shares ? 0 : __real_munmap(address, bytes);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+typedef struct member {
+    int rank, members, messages;
+    const char *folder, *name;
+    uint64_t seed;
+    tempi_post_box *box;
+    struct {
+        int from;
+        tempi_post *post;
+    } held[HELD]; /* read, and not used yet, in their order */
+    int nheld, most, early;
+    int sent[MEMBERS], came[MEMBERS];
+} member;
+
+static uint64_t key_of(const member *m, int from, int to, int i)
+{
+    uint64_t key = (((m->seed * 8 + (uint64_t)from) * 8 + (uint64_t)to) << 32) + (uint64_t)i + 1;
+    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9u; /* as SplitMix64 does */
+    key = (key ^ key >> 27) * 0x94D049BB133111EBu;
+    return (key ^ key >> 31) | 1;
+}
+
+/* -1: the message says that there is none. */
+static int64_t size_of(uint64_t key)
+{
+    static const int64_t limits[] = {0,     1,     255,   256,    257,    4096,   65535, 65536,
+                                     65537, 81920, 81921, 262143, 262144, 262145, 300000};
+    dice d = {key};
+    const int64_t kind = draw(&d, 0, 399);
+    if (kind < 8)
+        return draw(&d, 1 << 20, 6 << 20);
+    if (kind < 40)
+        return limits[draw(&d, 0, (int64_t)(sizeof limits / sizeof *limits) - 1)];
+    return kind < 60 ? -1 : draw(&d, 0, kind < 100 ? 50000 : 700);
+}
+
+static void put(uint64_t key, char *data, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += WORD, key += 0x9E3779B97F4A7C15u)
+        memcpy(data + at, &key, (size_t)(n - at < WORD ? n - at : WORD));
+}
+
+static void check(uint64_t key, const char *data, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += WORD, key += 0x9E3779B97F4A7C15u)
+        if (memcmp(data + at, &key, (size_t)(n - at < WORD ? n - at : WORD)) != 0)
+            fail("wrong bytes");
+}
+
+/* False: no memory. */
+static bool send_bytes(member *m, int to, int64_t n)
+{
+    void *data = NULL;
+    const uint64_t key = key_of(m, m->rank, to, m->sent[to]);
+    tempi_post *post = tempi_post_new(m->box, to, n, &data);
+    if (!post)
+        return false;
+    if (post->next || post->taken || post->bytes != n)
+        fail("a new message is not");
+    put(key, data, n);
+    post->channel = key;
+    post->call = (uint64_t)m->sent[to]++;
+    tempi_post_send(m->box, to);
+    return true;
+}
+
+static bool send_one(member *m, int to)
+{
+    return send_bytes(m, to, size_of(key_of(m, m->rank, to, m->sent[to])));
+}
+
+static bool read_one(member *m, int from)
+{
+    tempi_post *post = m->nheld < HELD ? tempi_post_next(m->box, from) : NULL;
+    if (!post)
+        return false;
+    const int i = m->came[from]++;
+    if (post->call != (uint64_t)i || post->channel != key_of(m, from, m->rank, i))
+        fail("another message");
+    m->held[m->nheld].from = from;
+    m->held[m->nheld++].post = post;
+    m->most = m->nheld > m->most ? m->nheld : m->most;
+    return true;
+}
+
+/* False: it could not be mapped. */
+static bool use(member *m, int k)
+{
+    tempi_post *post = m->held[k].post;
+    const char *data = post->bytes > 0 ? tempi_post_data(m->box, m->held[k].from, post) : "";
+    if (!data)
+        return false;
+    check(post->channel, data, post->bytes);
+    for (int i = 0; i < k; ++i)
+        m->early += i == 0 && m->held[k].from == m->held[0].from;
+    tempi_post_take(post);
+    memmove(&m->held[k], &m->held[k + 1], (size_t)(--m->nheld - k) * sizeof m->held[0]);
+    return true;
+}
+
+/* ---- between members ------------------------------------------------------------------------- */
+
+static bool has_ended(const member *m)
+{
+    bool ended = m->nheld == 0;
+    for (int i = 0; i < m->members; ++i)
+        ended &= i == m->rank || (m->sent[i] == m->messages && m->came[i] == m->messages);
+    return ended;
+}
+
+static void turn(member *m, dice *d, bool reads)
+{
+    const int peer = (m->rank + (int)draw(d, 1, m->members - 1)) % m->members;
+    const int64_t burst = draw(d, 1, 12);
+    for (int64_t i = 0; i < burst && m->sent[peer] < m->messages; ++i)
+        if (!send_one(m, peer))
+            fail("no memory");
+    for (int64_t i = draw(d, 1, 20); reads && i > 0 && read_one(m, peer); --i)
+        ;
+    for (int64_t i = reads ? draw(d, 0, 16) : 0; i > 0 && m->nheld > 0; --i)
+        if (!use(m, draw(d, 0, 1) ? 0 : (int)draw(d, 0, m->nheld - 1)))
+            fail("no mapping");
+    if (draw(d, 0, 3) == 0)
+        sched_yield();
+}
+
+static void *take_part(void *argument)
+{
+    member *m = argument;
+    dice d = {m->seed * 77 + (uint64_t)m->rank * 13 + 1};
+    int64_t late = draw(&d, 0, 60);
+    m->box = tempi_post_open(m->folder, m->members, m->rank, m->name);
+    if (!m->box)
+        fail("cannot open");
+    while (!has_ended(m)) {
+        turn(m, &d, late <= 0);
+        late = late == -100 ? draw(&d, 0, 60) : late - 1;
+    }
+    tempi_post_close(m->box);
+    printf("%d unread %d early\n", m->most, m->early);
+    fflush(stdout);
+    return NULL;
+}
+
+static int exchange(bool threads, member *members)
+{
+    const int n = members->members;
+    calls.shares = threads;
+    if (!threads)
+        return in_processes(n, take_part, members, sizeof *members);
+    in_threads(n, take_part, members, sizeof *members);
+    return 0;
+}
+
+/* ---- two members in one process -------------------------------------------------------------- */
+
+static void open_both(member *members)
+{
+    for (int i = 0; i < 2; ++i)
+        if (!(members[i].box = tempi_post_open(members->folder, 2, i, members->name)))
+            fail("cannot open");
+}
+
+static void close_both(member *members)
+{
+    for (int i = 0; i < 2; ++i)
+        tempi_post_close(members[i].box);
+}
+
+/* All that came to the second one, in any order. */
+static void use_all(member *to, dice *d)
+{
+    while (read_one(to, 0) || to->nheld == HELD)
+        if (to->nheld == HELD && !use(to, (int)draw(d, 0, HELD - 1)))
+            fail("no mapping");
+    while (to->nheld > 0)
+        if (!use(to, (int)draw(d, 0, to->nheld - 1)))
+            fail("no mapping");
+    if (to->came[0] != to[-1].sent[1])
+        fail("messages are missing");
+}
+
+static long allocated(const member *m)
+{
+    char path[256];
+    struct stat about;
+    snprintf(path, sizeof path, "%s/%s", m->folder, m->name);
+    if (stat(path, &about) != 0)
+        fail("no file");
+    return (long)about.st_blocks / 2;
+}
+
+static int unread(member *members)
+{
+    dice d = {members->seed};
+    open_both(members);
+    for (int turns = 0; turns < 4; ++turns) {
+        for (int i = 0; i < members->messages; ++i)
+            if (!send_one(&members[0], 1))
+                fail("no memory");
+        const long most = allocated(members);
+        use_all(&members[1], &d);
+        if (!send_bytes(&members[0], 1, 1)) /* it sees that they were read */
+            fail("no memory");
+        use_all(&members[1], &d);
+        printf("%ld %ld\n", most, allocated(members));
+    }
+    close_both(members);
+    return 0;
+}
+
+static void *send_and_leave(void *argument)
+{
+    member *m = argument;
+    if (!(m->box = tempi_post_open(m->folder, 2, 0, m->name)))
+        fail("cannot open");
+    while (m->sent[1] < m->messages)
+        if (!send_one(m, 1))
+            fail("no memory");
+    tempi_post_close(m->box);
+    return NULL;
+}
+
+static int left(member *members)
+{
+    dice d = {members->seed};
+    if (!(members[1].box = tempi_post_open(members->folder, 2, 1, members->name)))
+        fail("cannot open");
+    if (in_processes(1, send_and_leave, members, sizeof *members))
+        return 1;
+    tempi_segment_unlink(members->folder, members->name);
+    members[0].sent[1] = members->messages;
+    use_all(&members[1], &d);
+    tempi_post_close(members[1].box);
+    return 0;
+}
+
+/* ---- without memory -------------------------------------------------------------------------- */
+
+static const int64_t some[] = {100, 1 << 20, 300000, 0, 70000, 200, 262144, 66000, 65536, 40000};
+
+/* Messages of which some cannot be sent, and then one says so. Returns the number of failures. */
+static int send_some(member *m, int messages)
+{
+    int failed = 0;
+    for (int i = 0; i < messages; ++i)
+        if (!send_bytes(m, 1, some[i % (int)(sizeof some / sizeof *some)])) {
+            ++failed;
+            (void)send_bytes(m, 1, -1);
+        }
+    return failed;
+}
+
+static int use_some(member *to)
+{
+    int failed = 0;
+    while (read_one(to, 0))
+        ;
+    for (int k = to->nheld - 1; k >= 0; --k)
+        failed += !use(to, k);
+    return failed;
+}
+
+static void create(member *members, char name[TEMPI_SEGMENT_NAME])
+{
+    if (!tempi_post_create(members->folder, 2, name))
+        fail("cannot create");
+    for (int i = 0; i < 2; ++i)
+        members[i].name = name;
+}
+
+static void failing_from(member *members, faulty which, int from, int n, int failed[2])
+{
+    char name[TEMPI_SEGMENT_NAME];
+    dice d = {members->seed};
+    create(members, name);
+    for (int i = 0; i < 2; ++i) {
+        memset(members[i].sent, 0, sizeof members[i].sent);
+        memset(members[i].came, 0, sizeof members[i].came);
+        members[i].box = NULL;
+    }
+    memset(calls.seen, 0, sizeof calls.seen);
+    calls.which = which;
+    calls.from = from;
+    calls.n = n;
+    for (int i = 0; i < 2; ++i)
+        members[i].box = tempi_post_open(members->folder, 2, i, name);
+    for (int turns = 0; members[0].box && members[1].box && turns < 6; ++turns) {
+        failed[0] += send_some(&members[0], 12);
+        failed[1] += use_some(&members[1]);
+    }
+    calls.which = FAULTY;
+    if (members[0].box && members[1].box) {
+        use_all(&members[1], &d);
+        if (send_some(&members[0], 20) > 0)
+            fail("no memory any more");
+        use_all(&members[1], &d);
+    }
+    close_both(members);
+    tempi_segment_unlink(members->folder, name);
+}
+
+/* What cannot be mapped is given back. */
+static void without_mappings(member *members)
+{
+    char name[TEMPI_SEGMENT_NAME];
+    create(members, name);
+    open_both(members);
+    calls.which = MMAP;
+    calls.from = 0;
+    calls.n = 1 << 20;
+    for (int i = 0; i < 20; ++i)
+        if (send_bytes(members, 1, 1 << 20))
+            fail("a mapping that there is not");
+    calls.which = FAULTY;
+    if (allocated(members) > 2 << 10)
+        fail("failures keep memory");
+    close_both(members);
+    tempi_segment_unlink(members->folder, name);
+}
+
+static int failing(member *members, int step)
+{
+    int failed[2] = {0, 0};
+    without_mappings(members);
+    for (faulty which = 0; which < FAULTY; ++which)
+        for (int from = 0; from < 24; from += step)
+            for (int n = 1; n <= 64; n *= 8)
+                failing_from(members, which, from, n, failed);
+    printf("%d %d\n", failed[0], failed[1]);
+    return 0;
+}
+
+static int interrupted(member *members)
+{
+    char name[TEMPI_SEGMENT_NAME];
+    dice d = {members->seed};
+    calls.interrupts = true;
+    tempi_segment segment = tempi_segment_create(members->folder, 2, name);
+    tempi_segment_unlink(members->folder, name);
+    if (!segment.memory)
+        fail("no segment");
+    tempi_segment_close(&segment);
+    create(members, name);
+    open_both(members);
+    if (send_some(&members[0], 40) > 0)
+        fail("a signal takes memory away");
+    use_all(&members[1], &d);
+    close_both(members);
+    tempi_segment_unlink(members->folder, name);
+    return 0;
+}
+
+static int limited(const char *folder)
+{
+    const struct rlimit most = {.rlim_cur = 1 << 20, .rlim_max = RLIM_INFINITY};
+    char name[TEMPI_SEGMENT_NAME];
+    if (setrlimit(RLIMIT_FSIZE, &most) != 0)
+        fail("no limit");
+    if (tempi_post_create(folder, 2, name) || tempi_segment_create(folder, 8, name).memory)
+        fail("a file is longer than the limit");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static member members[MEMBERS];
+    char name[TEMPI_SEGMENT_NAME];
+    const char *what = argc > 2 ? argv[1] : "";
+    const bool among = strcmp(what, "processes") == 0 || strcmp(what, "threads") == 0;
+    const int n = among && argc > 3 ? atoi(argv[3]) : 2;
+    if (argc < 3 || n < 2 || n > MEMBERS)
+        return 2;
+    for (int i = 0; i < n; ++i)
+        members[i] = (member){.rank = i,
+                              .members = n,
+                              .messages = argc > 4 ? atoi(argv[argc - 2]) : 0,
+                              .folder = argv[2],
+                              .name = name,
+                              .seed = strtoull(argv[argc - 1], NULL, 10)};
+    if (strcmp(what, "limited") == 0)
+        return limited(argv[2]);
+    if (strcmp(what, "failing") == 0)
+        return failing(members, members->messages);
+    if (strcmp(what, "interrupted") == 0)
+        return interrupted(members);
+    if (!tempi_post_create(argv[2], n, name))
+        fail("no file");
+    const int bad = among                         ? exchange(strcmp(what, "threads") == 0, members)
+                    : strcmp(what, "left") == 0   ? left(members)
+                    : strcmp(what, "unread") == 0 ? unread(members)
+                                                  : 2;
+    tempi_segment_unlink(argv[2], name);
+    return bad;
+}

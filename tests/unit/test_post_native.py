@@ -1,0 +1,102 @@
+"""Messages that wait in shared memory, from C: under the sanitizers, between processes and threads."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sanitizers import THREADS, needs_thread_sanitizer, output
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+SHARED_MEMORY = Path("/dev/shm")
+KEPT = (64 << 10) + (16 << 10)  # KiB of free blocks: long ones, and all the others of these tests
+
+
+def build(folder: Path, *flags: str) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    program = folder / "post_driver"
+    sources = [HERE / "post_driver.c", *(CSRC / "exchange" / f"{name}.c" for name in ("post_box", "segment"))]
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
+    wrapped = "-Wl," + ",".join(f"--wrap={name}" for name in ("posix_fallocate", "mmap", "munmap", "realloc"))
+    subprocess.run([*command, "-O1", "-g", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("driver"), "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Of shared memory where there is some; at the end it must be empty."""
+    own = Path(tempfile.mkdtemp(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else tmp_path))
+    try:
+        yield own
+        assert not list(own.iterdir())
+    finally:
+        shutil.rmtree(own)
+
+
+def numbers(text: str) -> list[list[int]]:
+    return [[int(word) for word in line.split() if word.isdigit()] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("members", [2, 4])
+def test_every_byte_arrives_whenever_it_is_read(driver: Path, folder: Path, members: int) -> None:
+    seen = numbers(output(driver, "processes", folder, members, 1000, members))
+    assert len(seen) == members
+    assert max(unread for unread, _ in seen) > 100
+    assert min(early for _, early in seen) > 50
+
+
+@pytest.mark.parametrize("seed", range(20, 30))
+@pytest.mark.more
+def test_every_byte_arrives_with_other_seeds(driver: Path, folder: Path, seed: int) -> None:
+    output(driver, "processes", folder, 3, 3000, seed)
+    output(driver, "left", folder, 1500, seed)
+
+
+def test_thousands_wait_and_their_memory_is_used_again(driver: Path, folder: Path) -> None:
+    turns = numbers(output(driver, "unread", folder, 3000, 5))
+    assert len(turns) == 4
+    for most, kept in turns:
+        assert most > 2 * KEPT
+        assert kept < KEPT
+    assert turns[3][1] - turns[1][1] < 4 << 10
+
+
+def test_what_is_sent_stays_when_its_sender_has_ended(driver: Path, folder: Path) -> None:
+    output(driver, "left", folder, 800, 6)
+
+
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.more)])
+def test_failures_lose_nothing_and_keep_nothing(driver: Path, folder: Path, step: int) -> None:
+    """Memory, mappings: what was sent arrives, what could not be sent says so, and later all works again."""
+    ((unsent, unmapped),) = numbers(output(driver, "failing", folder, step, 7))
+    assert unsent > 100
+    assert unmapped > 20
+
+
+def test_a_signal_does_not_take_memory_away(driver: Path, folder: Path) -> None:
+    """posix_fallocate on shared memory ends with EINTR where a timer's signal is pending."""
+    output(driver, "interrupted", folder, 8)
+
+
+def test_a_limit_of_file_sizes_does_not_end_the_process(driver: Path, folder: Path) -> None:
+    """Beyond it the system sends SIGXFSZ."""
+    output(driver, "limited", folder)
+
+
+def test_threads_do_not_race(tmp_path: Path, folder: Path) -> None:
+    start = needs_thread_sanitizer(tmp_path)
+    program = build(tmp_path, THREADS)
+    for members, messages in ((2, 600), (3, 300)):
+        assert len(numbers(output(*start, program, "threads", folder, members, messages, members))) == members
