@@ -1,10 +1,11 @@
-"""mpi4py programs with arrays in device memory: CuPy's on a GPU, those of the emulated device without one.
+"""mpi4py programs with arrays in device memory: our own, on the emulated device or a GPU, and CuPy's on a GPU.
 
 The calls are those of any mpi4py program; NumPy checks the received data.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,11 @@ from world import MPI, partners, placement, snapshot
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-pytestmark = pytest.mark.skipif(not placement.device, reason="host memory in this run")
-
 EMULATED = os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
 
 
-class Emulated:
-    """An array of the emulated device with the same attributes as CuPy's."""
+class Own:
+    """An array of tempi's with the same attributes as CuPy's."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         from tempi.emulator.array import DeviceArray
@@ -34,11 +33,39 @@ class Emulated:
         return self.array.to_numpy()
 
 
+@functools.cache
+def why_no_cupy() -> str | None:
+    """Why there are no arrays of CuPy, or None."""
+    try:
+        import cupy
+
+        cupy.zeros(1).get()
+    except ImportError as error:
+        return f"CuPy is not installed: {error}"
+    except Exception as error:  # of the CUDA runtime, which is CuPy's own
+        return f"CuPy does not work with this driver: {error}"
+    return None
+
+
+@pytest.fixture(params=["own", "cupy"] if placement.device and not EMULATED else ["own"], autouse=True)
+def library(request: pytest.FixtureRequest) -> str:
+    if not placement.device:
+        pytest.skip("host memory in this run")
+    if request.param == "cupy" and (why := why_no_cupy()):
+        pytest.skip(why)
+    _library[:] = [request.param]
+    return str(request.param)
+
+
+_library: list[str] = []  # of the test that runs
+
+
 def on_device(values: NDArray[Any]) -> Any:
     """A device array with these values."""
-    if EMULATED:
-        return Emulated(values)
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    if _library == ["own"]:
+        return Own(values)
+    import cupy
+
     return cupy.asarray(values)
 
 
