@@ -71,7 +71,7 @@ def test_a_step_that_skips_everything_without_a_reason_is_bad(gpu: ModuleType) -
 
 
 def test_the_reasons_of_skips_are_those_of_pytest(gpu: ModuleType) -> None:
-    output = "SKIPPED [2] tests/x.py:3: no card\nSKIPPED [1] tests/y.py:3: no tool\n1 passed, 3 skipped in 0.10s\n"
+    output = "SKIPPED [2] test_x.py:3: no card\nSKIPPED [1] test_y.py:3: no tool\n1 passed, 3 skipped in 0.10s\n"
     tally = gpu.suite.tally_of(output, 0)
     assert (tally.passed, tally.skipped) == (1, 3)
     assert [reason.rpartition(": ")[2] for reason in tally.reasons] == ["no card", "no tool"]
@@ -152,9 +152,9 @@ def script(path: Path, text: str) -> Path:
 
 def test_the_same_sources_are_not_installed_again(tmp_path: Path) -> None:
     """A copy of the tree makes all files new: their content counts."""
-    for name in ("csrc/a.c", "tempi/a.py", "bench/a.py", "scripts/a", "build/kernels/a.ptx", "setup.py"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
+    for folder in ("csrc", "tempi", "bench", "scripts", "build/kernels"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "file").write_text(folder)
     script(tmp_path / "venv" / "bin" / "python", "echo x >>installed")
 
     def install() -> int:
@@ -164,10 +164,10 @@ def test_the_same_sources_are_not_installed_again(tmp_path: Path) -> None:
         return (tmp_path / "installed").read_text().count("x")
 
     assert (install(), install()) == (1, 1)
-    os.utime(tmp_path / "csrc" / "a.c", (1, 1))
+    os.utime(tmp_path / "csrc" / "file", (1, 1))
     assert install() == 1
-    for number, name in enumerate(("csrc/a.c", "build/kernels/a.ptx"), 2):
-        (tmp_path / name).write_text("changed")
+    for number, name in enumerate(("csrc", "build/kernels"), 2):
+        (tmp_path / name / "file").write_text("changed")
         assert install() == number
 
 
