@@ -125,14 +125,15 @@ class Stream:
             driver().cuStreamDestroy_v2(ctypes.c_void_p(self.ptr))
 
 
-def overwrite(array: DeviceArray, values: Any, stream: int) -> DeviceArray:
-    """Enqueues a copy of `values` over the array's whole allocation into the stream; it has not run on return.
-    Returns its source, which must live until then."""
+def overwrite(array: DeviceArray, values: Any, stream: int, *, later: int = 1) -> DeviceArray:
+    """Enqueues a copy of `values` over the array's whole allocation into the stream; it has not run on return. On a GPU
+    it starts `later` times the delay of `patient` late. Returns its source, which must live until then."""
     source = DeviceArray.from_numpy(np.broadcast_to(values, array.memory.size).astype(np.uint8))
     with current(array.device):
         if LATE[0] and not emulated():  # usleep takes its argument as a host function takes its data
             sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
-            call_in(driver(), "cuLaunchHostFunc", ctypes.c_void_p(stream), sleep, ctypes.c_void_p(int(1e6 * LATE[0])))
+            delay = ctypes.c_void_p(int(1e6 * later * LATE[0]))
+            call_in(driver(), "cuLaunchHostFunc", ctypes.c_void_p(stream), sleep, delay)
         addresses = ctypes.c_uint64(array.memory.pointer), ctypes.c_uint64(source.pointer)
         size = ctypes.c_size_t(array.memory.size)
         call_in(driver(), "cuMemcpyDtoDAsync_v2", *addresses, size, ctypes.c_void_p(stream))

@@ -49,6 +49,7 @@ GRACE = 20.0
 #: What --quick tests: every file of the tests on the card, and each method for device memory.
 SHORT = (
     "datatypes on the card",
+    "arrays on the card",
     "mpi device",
     "mpi device, drop-in",
     "mpi device, programs",

@@ -159,7 +159,10 @@ def on_card(step: Step, emulated: bool) -> Step:
 def card_steps(library: str, emulated: bool) -> Iterator[Step]:
     """What there is to test on a GPU: random datatypes, and the MPI tests whose memory is a device's."""
     driver = {"TEMPI_CUDA_DRIVER": "emulated"} if emulated else {}
+    memory = {"MPITEST_MEMORY": "device"}
     yield Step("datatypes on the card", pytest_of(str(ROOT / "tests" / "gpu")), settings=driver, limit=1500.0)
+    arrays = pytest_of(*map(str, sorted((ROOT / "tests" / "arrays").glob("test_*.py"))))
+    yield Step("arrays on the card", arrays, settings=driver | memory, limit=300.0)
     for step in (*mpi_steps(library, None), *mpi_steps(library, None, more=True)):
         if step.settings.get("MPITEST_MEMORY") == "device" and "TEMPI_CUDA_AWARE" not in step.settings:
             yield replace(on_card(step, emulated), limit=900.0)
