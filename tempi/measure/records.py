@@ -166,8 +166,14 @@ def _cpu_model() -> str:
     return platform.processor() or "unknown"
 
 
+#: Names the commit where there is no git. Not named TEMPI_*: those variables are the user's and are checked.
+COMMIT = "_TEMPI_COMMIT"
+
+
 def _commit() -> str | None:
     """The commit of the tree that contains this file, with ``+`` if the tree has changes."""
+    if os.environ.get(COMMIT):
+        return os.environ[COMMIT]
     git = ["git", "-C", str(Path(__file__).resolve().parent)]
     try:
         done = subprocess.run(

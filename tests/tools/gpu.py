@@ -1,6 +1,6 @@
 """What `make gpu` does once tempi is installed: the tests on the card, the GPU benchmark, the model, one table.
 
-    python tests/tools/gpu.py VENV [MPI] [--part PART]... [--out DIR] [--limit S] [--emulated] [--quick]
+    python tests/tools/gpu.py VENV [MPI] [--part PART]... [--out DIR] [--limit S] [--emulated] [--quick] [--commit C]
 
 Parts, in the order of their worth: rates, launches, tests, kernels, halo, messages, model. Each writes its records
 to DIR (results/gpu/CARD) as they are made, and ends within LIMIT seconds: what was measured is there even if it is
@@ -16,10 +16,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -146,8 +146,9 @@ def benched(job: Job, part: str) -> Iterator[Bar]:
     """Runs parts of `tempi bench gpu`; its targets, read back from the records of all parts so far."""
     names = [Path(name).stem for name in PARTS[part]]
     own = [word for name in names for word in ("--part", name)]
-    limit = str(job.left)
-    status = job.tempi("bench", "gpu", *own, "--out", str(job.folder), "--limit", limit, *["--quick"] * job.quick)
+    own += ["--out", str(job.folder), "--limit", str(job.left)]
+    # The shapes are many: less time for each than `tempi bench gpu` takes by itself.
+    status = job.tempi("bench", "gpu", *own, *(["--quick"] if job.quick else ["--seconds", "0.2"]))
     if status not in (0, 1):
         yield Bar(f"tempi bench gpu {' '.join(names)}", f"exit status {status}", None if status == 124 else False)
     found = [one for name in PARTS[part] if (job.folder / name).is_file() for one in records.read(job.folder / name)]
@@ -178,17 +179,18 @@ def modelled(job: Job) -> Iterator[Bar]:
     file = job.folder / suite_model_device.FILE
     short = ["--quick"] * (job.quick or job.emulated)
     brief = ["--seconds", "8"] * job.rehearsed
-    with tempfile.TemporaryDirectory(prefix="tempi-calibration-") as cache:
-        for words in (
-            ("calibrate", *short, *brief),
-            ("calibrate", "--export", str(job.folder / suite_model_device.CALIBRATION)),
-            ("bench", "model", "--memory", "device", "--json", str(file), *short),
-        ):
-            if status := job.tempi(*words, TEMPI_CACHE_DIR=cache):
-                yield Bar(f"tempi {' '.join(words[:2])}", f"exit status {status}", None if status == 124 else False)
-                if not file.is_file():
-                    return
-    found = records.read(file)
+    file.unlink(missing_ok=True)
+    cache = job.folder / "calibration"  # there, so that it is kept if this process is killed
+    for words in (
+        ("calibrate", *short, *brief),
+        ("calibrate", "--export", str(job.folder / suite_model_device.CALIBRATION)),
+        ("bench", "model", "--memory", "device", "--json", str(file), *short),
+    ):
+        if status := job.tempi(*words, TEMPI_CACHE_DIR=str(cache)):
+            yield Bar(f"tempi {' '.join(words[:2])}", f"exit status {status}", None if status == 124 else False)
+    if (job.folder / suite_model_device.CALIBRATION).is_file():
+        shutil.rmtree(cache, ignore_errors=True)
+    found = records.read(file) if file.is_file() else []
     wrong = bench_suite.refusals(found)
     yield Bar("the model's messages", f"{len(wrong)} wrong of {len(found)}", not wrong and bool(found), tuple(wrong))
     if suite_gpu.is_emulated(found):
@@ -235,8 +237,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a part")
     parser.add_argument("--emulated", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--commit", help="that of the tree, where there is no git")
     options = parser.parse_args(arguments)
 
+    if options.commit:
+        os.environ[records.COMMIT] = options.commit
     if options.emulated:
         os.environ["TEMPI_CUDA_DRIVER"] = "emulated"
     try:

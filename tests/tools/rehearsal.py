@@ -229,7 +229,9 @@ def parts(place: Place, chosen: Sequence[str], every: bool, tally: Tally) -> Ite
         since = time.monotonic()
         out = str(place.folder / "out")
         quick = [] if every and part == "tests" else ["QUICK=1"]
-        status, output = place.run("make", "gpu", f"PART={part}", f"OUT={out}", "WHEELS=wheels", *quick)
+        status, output = place.run(
+            "make", "gpu", f"PART={part}", f"OUT={out}", "WHEELS=wheels", "COMMIT=rehearsed", *quick
+        )
         tally.check(status == 0, f"make gpu PART={part}: exit status {status} ({time.monotonic() - since:.0f} s)")
         for name in PARTS[part]:
             tally.check((place.folder / "out" / name).is_file(), f"PART={part} wrote {name}")
@@ -254,6 +256,7 @@ def rehearse(venv: Path, wheels: Path, chosen: Sequence[str], every: bool, folde
         status, _ = place.run("make", "gpu-page", f"FROM={folder / 'out'}", f"PAGE={page}")
         text = page.read_text() if page.is_file() else ""
         tally.check(status == 0 and "REHEARSAL" in text, "make gpu-page writes a page that says REHEARSAL")
+        tally.check("commit rehearsed" in text, "the page names the commit")
         refused, _ = place.run("make", "gpu-page", f"FROM={folder / 'out'}")
         tally.check(refused != 0, "docs/gpu.md is not made from a rehearsal")
     return tally
