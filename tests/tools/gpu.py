@@ -36,6 +36,7 @@ from tempi.bench.suites import gpu as suite_gpu
 from tempi.bench.suites import model_device as suite_model_device
 from tempi.measure import cuda_driver, records
 from tempi.measure.records import Record
+from tempi.model import single_copy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -221,6 +222,18 @@ def of_targets(bar: Bar) -> bool:
     return not bar.text.startswith(("tests:", "tempi ", "every answer", "the model's messages"))
 
 
+#: With it MPICH copies between ranks by shared memory only, not by process_vm_readv.
+NO_CMA = {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}
+
+
+def single_copy_off(why_refused: str | None) -> dict[str, str]:
+    """Where a process may not read another's memory, as in some virtual machines, MPICH's messages would hang."""
+    if why_refused is None or NO_CMA.keys() & os.environ.keys():
+        return {}
+    print(f"process_vm_readv is refused here ({why_refused}): MPICH runs with MPIR_CVAR_CH4_CMA_ENABLE=0", flush=True)
+    return NO_CMA
+
+
 def variables_of(environment: suite.Environment, emulated: bool) -> dict[str, str]:
     others = "TEMPI_(?!LIBRARY|MPI_PREFIX|CACHE_DIR)|LD_PRELOAD$"
     kept = {k: v for k, v in os.environ.items() if not re.match(others, k)}
@@ -244,6 +257,7 @@ def main(arguments: Sequence[str]) -> int:
         os.environ[records.COMMIT] = options.commit
     if options.emulated:
         os.environ["TEMPI_CUDA_DRIVER"] = "emulated"
+    own = single_copy_off(single_copy.refused())  # it forks: before the driver makes threads
     try:
         device = cuda_driver.Card()
     except cuda_driver.NoDeviceError as error:
@@ -258,7 +272,7 @@ def main(arguments: Sequence[str]) -> int:
     found: list[Bar] = []
     for part in options.part or PARTS:
         end = time.monotonic() + options.limit
-        variables = variables_of(environment, options.emulated)
+        variables = variables_of(environment, options.emulated) | own
         job = Job(environment, variables, device.name, folder, end, options.emulated, options.quick, rehearsed)
         mine = done(job, part)
         title = suite_gpu.EMULATED if options.emulated else f"{part} on {card}: records in {folder}"

@@ -134,6 +134,17 @@ def test_a_part_is_stopped_when_its_time_is_over(
         time.sleep(0.02)
 
 
+def test_messages_do_not_hang_where_memory_of_others_cannot_be_read(
+    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MPIR_CVAR_CH4_CMA_ENABLE", raising=False)
+    assert gpu.single_copy_off(None) == {}
+    assert gpu.single_copy_off("Operation not permitted") == {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}
+    assert "process_vm_readv is refused here (Operation not permitted)" in capsys.readouterr().out
+    monkeypatch.setenv("MPIR_CVAR_CH4_CMA_ENABLE", "1")
+    assert gpu.single_copy_off("Operation not permitted") == {}
+
+
 def test_a_rehearsal_holds_answers_and_no_targets(gpu: ModuleType) -> None:
     held = ["tests: x", "tempi calibrate", "every answer right", "the model's messages"]
     assert not [text for text in held if gpu.of_targets(gpu.Bar(text, "", False))]
