@@ -24,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ PACKAGES = ("pip", "cupy-cuda13x", "numba-cuda", "mpi4py", "numpy", "pytest", "h
 HIDDEN = re.compile(r"(mpi|ompi|prte|prun|orte|opal|oshmem|hydra|srun|sbatch|git)")
 #: Seconds of one part.
 LIMIT = 900.0
+#: All processes end with the first one.
+NAMESPACES = ("unshare", "--net", "--mount", "--ipc", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
 
 #: Run as root in namespaces of its own. $1: the folder; $2: where it lies; $3: the checkout; then the command.
 INSIDE = """
@@ -192,7 +195,7 @@ class Place:
 
     def command(self, *words: str) -> list[str]:
         inside = [str(self.folder), str(self.machine), str(ROOT), *words]
-        return ["unshare", "--net", "--mount", "--ipc", "sh", "-c", INSIDE, "rehearsal", *inside]
+        return [*NAMESPACES, "sh", "-c", INSIDE, "rehearsal", *inside]
 
     def run(self, *words: str, limit: float = LIMIT) -> tuple[int, str]:
         """The exit status and the output, which is shown as it comes."""
@@ -202,12 +205,17 @@ class Place:
         ) as process:  # fmt: skip
             assert process.stdout is not None
             lines = []
-            end = time.monotonic() + limit
-            for line in process.stdout:
-                print(f"    {line}", end="", flush=True)
-                lines.append(line)
-                if time.monotonic() > end:
-                    process.kill()
+            watchdog = threading.Timer(limit, process.kill)
+            watchdog.start()
+            try:
+                for line in process.stdout:
+                    print(f"    {line}", end="", flush=True)
+                    lines.append(line)
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                watchdog.cancel()
         return process.returncode, "".join(lines)
 
 
@@ -215,7 +223,7 @@ def permitted() -> None:
     """Raises CannotError unless namespaces can be made and mounted in."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         raise CannotError("only root with unshare (util-linux) can make a machine without a network")
-    try_it = ["unshare", "--net", "--mount", "--ipc", "sh", "-c", 'mount -t tmpfs tmpfs "$0"']
+    try_it = [*NAMESPACES, "sh", "-c", 'mount -t tmpfs tmpfs "$0"']
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([*try_it, folder], capture_output=True, text=True, check=False)
     if done.returncode != 0:

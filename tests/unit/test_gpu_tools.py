@@ -210,3 +210,22 @@ def test_it_is_said_where_it_cannot_be_rehearsed(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("not rehearsed: only root with unshare")
     assert lines[-1] == "0 passed, 0 failed, 1 skipped"
+
+
+def test_a_rehearsal_that_hangs_is_ended_with_all_its_processes(rehearsal: ModuleType, tmp_path: Path) -> None:
+    try:
+        rehearsal.permitted()
+    except rehearsal.CannotError as error:
+        pytest.skip(str(error))
+    for name in ("machine", "tree", "kept"):
+        (tmp_path / name).mkdir()
+    place = rehearsal.Place(tmp_path, tmp_path / "kept")
+    (tmp_path / "bin").symlink_to("/usr/bin")
+    began = time.monotonic()
+    status, output = place.run(
+        "sh", "-c", f"ls {ROOT}; ls /sys/class/net /dev/nvidiactl; setsid sleep 99 & sleep 99", limit=2
+    )
+    assert status != 0
+    assert time.monotonic() - began < 30
+    assert "/dev/nvidiactl" in output
+    assert "Makefile" not in output, "the checkout is hidden"
