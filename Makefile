@@ -2,7 +2,9 @@
 # make test   the test suite, on MPICH and on Open MPI, each in its own environment
 # make test-more   the remaining tests, which repeat those of `make test` with other ranks, entries and MPIs
 # make test-one TEST=FILE[::NAME]   one of them, within seconds; see below
-# make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table
+# make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table; PART=... one part
+# make gpu-page   docs/gpu.md from the records of `make gpu`
+# make gpu-rehearsal   `make gpu` as on a bare machine without a network, on CUDA on the CPU; EVERY=1: all its tests
 # make wheels WHEELS=DIR   the packages that `make gpu WHEELS=DIR` needs on a machine without a network
 # make wheel  one wheel for every MPI and Python, in dist
 # make test-install   that wheel and the sources on each installed Python from 3.11 on
@@ -21,6 +23,11 @@
 # folder WHEELS, or without one from the registry. The kernels are those in build/kernels, which any other
 # target makes where there is a network. MPI=system takes the mpicc on the PATH; QUICK=1 measures for
 # less than 40 seconds; GPU=emulated runs everything on CUDA on the CPU, for correctness.
+#
+# PART=rates|launches|tests|kernels|halo|messages|model is one part of it, in the order of their worth; each ends within
+# 8 minutes (LIMIT=seconds) and writes its records to OUT (default results/gpu/CARD) as they are made. COMMIT=... goes
+# into the records where there is no git. `make gpu-page` reads FROM (default: the cards of results/gpu and docs/data/gpu)
+# and writes PAGE (default docs/gpu.md).
 
 MPI ?=
 GPU ?=
@@ -34,7 +41,7 @@ $(if $(filter-out $(KINDS),$(MPI)),$(error MPI=$(MPI): choose one of $(KINDS)))
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: demo test test-more test-one gpu gpu-here wheels wheel test-install check clean $(KINDS:%=test-%) $(KINDS:%=more-%)
+.PHONY: demo test test-more test-one gpu gpu-here gpu-page gpu-rehearsal wheels wheel test-install check clean $(KINDS:%=test-%) $(KINDS:%=more-%)
 
 SOURCES := $(shell find csrc tempi bench scripts setup.py pyproject.toml -type f \
 	! -name '*.pyc' ! -path '*/__pycache__/*')
@@ -70,7 +77,19 @@ test-one: .venv-$(DEMO_MPI)/tempi
 
 gpu: gpu-here .venv-gpu/tempi
 	$(call run_$(DEMO_MPI),.venv-gpu) .venv-gpu/bin/python -P tests/tools/gpu.py .venv-gpu $(DEMO_MPI) \
+		$(PART:%=--part %) $(OUT:%=--out '%') $(LIMIT:%=--limit %) $(COMMIT:%=--commit %) \
 		$(if $(filter emulated,$(GPU)),--emulated) $(if $(QUICK),--quick)
+
+# With the environment of `make gpu` if it is there.
+PAGE_VENV := $(if $(wildcard .venv-gpu/tempi),.venv-gpu,.venv-mpich)
+gpu-page: $(PAGE_VENV)/tempi
+	$(PAGE_VENV)/bin/python -P scripts/gpu $(PAGE:%=--page '%') $(FROM)
+
+REHEARSED := build/rehearsal
+gpu-rehearsal: .venv-mpich/tempi
+	@$(MAKE) --no-print-directory wheels WHEELS=$(REHEARSED)/wheels
+	.venv-mpich/bin/python -P tests/tools/rehearsal.py .venv-mpich $(REHEARSED)/wheels \
+		$(PART:%=--part %) $(if $(EVERY),--every)
 
 gpu-here:
 	@$(if $(filter emulated,$(GPU)),true,scripts/gpu-here)

@@ -52,21 +52,45 @@ class OverheadOptions:
         return [*flags, "--seconds", str(self.seconds)]
 
 
-GPU_PARTS = ("rates", "kernels", "launches")
+GPU_PARTS = ("rates", "launches", "kernels")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuOptions:
-    """`seconds`: budget of one line; `memory`: bytes of device memory to use, 0: half of the free memory."""
+    """`seconds`: budget of one line; `memory`: bytes of device memory to use, 0: half of the free memory; `limit`:
+    seconds after which nothing new is begun, 0: none."""
 
     quick: bool
     seconds: float
     memory: int = 0
+    limit: float = 0.0
     parts: tuple[str, ...] = GPU_PARTS
 
     def arguments(self) -> list[str]:
-        flags = ["--quick"] * self.quick
-        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), "--parts", *self.parts]
+        given = {"seconds": self.seconds, "memory": self.memory, "limit": self.limit}
+        words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+        return [*["--quick"] * self.quick, *words, "--parts", *self.parts]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapOptions:
+    """`seconds`: budget of one line; `blocking`: the interior kernel runs in a blocking stream."""
+
+    seconds: float
+    blocking: bool = False
+
+    def arguments(self) -> list[str]:
+        return ["--seconds", str(self.seconds), *["--blocking"] * self.blocking]
+
+    def variables(self) -> dict[str, str]:
+        return {"TEMPI_FORCE": "1"}
+
+
+def parse_overlap(arguments: Sequence[str] | None = None) -> OverlapOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--blocking", action="store_true")
+    return OverlapOptions(**vars(parser.parse_args(arguments)))
 
 
 METHODS = ("auto", "oneshot", "device", "staged", "pipelined")
@@ -101,6 +125,7 @@ def parse_gpu(arguments: Sequence[str] | None = None) -> GpuOptions:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=0.0)
     parser.add_argument("--parts", nargs="+", choices=GPU_PARTS, default=GPU_PARTS)
     given = vars(parser.parse_args(arguments))
     return GpuOptions(**{**given, "parts": tuple(given["parts"])})

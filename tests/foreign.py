@@ -1,8 +1,8 @@
-"""Stand-ins for arrays of other libraries, by their protocols, in memory of the emulated device.
+"""Stand-ins for arrays of other libraries, by their protocols, in memory of a device, emulated or real.
 
 `Interface` stands for CuPy and Numba (by version and stream), `Pack` for PyTorch and other libraries with DLPack
-only. `Pending` is work in a stream of the program that runs only when a call waits for it, so that a missing wait
-gives a wrong answer.
+only. `overwrite` within `patient` is late work in a stream of the program: on the emulated device it runs only when
+a call waits for it, on a GPU it starts after a delay, so that a missing wait gives a wrong answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempi.emulator import _dlpack
-from tempi.emulator.array import DeviceArray, call_in, current, driver
+from tempi.emulator.array import DeviceArray, call_in, current, driver, emulated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["HostPack", "Interface", "Pack", "Stream", "on_device", "overwrite", "patient"]
 
 LEGACY, PER_THREAD, NON_BLOCKING = 1, 2, 1
+#: Seconds by which `overwrite` is late on a GPU, within `patient`.
+LATE = [0.0]
 
 
 def on_device(array: NDArray[Any], kind: str = "device") -> DeviceArray:
@@ -123,11 +125,15 @@ class Stream:
             driver().cuStreamDestroy_v2(ctypes.c_void_p(self.ptr))
 
 
-def overwrite(array: DeviceArray, values: Any, stream: int) -> DeviceArray:
-    """Enqueues a copy of `values` over the array's whole allocation into the stream; it has not run on return.
-    Returns its source, which must live until then."""
+def overwrite(array: DeviceArray, values: Any, stream: int, *, later: int = 1) -> DeviceArray:
+    """Enqueues a copy of `values` over the array's whole allocation into the stream; it has not run on return. On a GPU
+    it starts `later` times the delay of `patient` late. Returns its source, which must live until then."""
     source = DeviceArray.from_numpy(np.broadcast_to(values, array.memory.size).astype(np.uint8))
     with current(array.device):
+        if LATE[0] and not emulated():  # usleep takes its argument as a host function takes its data
+            sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
+            delay = ctypes.c_void_p(int(1e6 * later * LATE[0]))
+            call_in(driver(), "cuLaunchHostFunc", ctypes.c_void_p(stream), sleep, delay)
         addresses = ctypes.c_uint64(array.memory.pointer), ctypes.c_uint64(source.pointer)
         size = ctypes.c_size_t(array.memory.size)
         call_in(driver(), "cuMemcpyDtoDAsync_v2", *addresses, size, ctypes.c_void_p(stream))
@@ -135,9 +141,21 @@ def overwrite(array: DeviceArray, values: Any, stream: int) -> DeviceArray:
 
 
 @contextlib.contextmanager
-def patient() -> Iterator[None]:
-    """Within the block, stream work runs only when a call waits for it."""
-    library = driver()
+def patient(seconds: float = 0.02) -> Iterator[None]:
+    """Within the block, stream work runs only when a call waits for it; on a GPU, `overwrite` starts `seconds` late."""
+    if not emulated():
+        before, LATE[0] = LATE[0], seconds
+        try:
+            yield
+        finally:
+            LATE[0] = before
+        return
+    with _unhurried(driver()):
+        yield
+
+
+@contextlib.contextmanager
+def _unhurried(library: ctypes.CDLL) -> Iterator[None]:
     delay = ctypes.c_int64.in_dll(library, "tempi_emulator_delay_ns")
     before = delay.value
     assert library.tempi_emulator_streams(b"deferred") == 0

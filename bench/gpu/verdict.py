@@ -12,7 +12,7 @@ from tempi.bench.cases import MIB
 from tempi.bench.stats import Interval
 from tempi.measure.records import Record
 
-#: The targets: fractions of the sector bound from LARGE packed bytes on, by bytes of a contiguous run.
+#: The targets: fractions of the larger bound from LARGE packed bytes on, by bytes of a contiguous run.
 LARGE, SHARES = 64 * MIB, ((16, 0.9), (4, 0.8))
 #: "Never slower" means: not surely slower by more than this factor.
 SLOWER = 1.02
@@ -89,14 +89,20 @@ class Row:
     size: int
     run: int
     seconds: Mapping[str, float]
-    share: Interval
+    share: Interval  # of the sector bound
+    probed: Interval | None  # of the time that the gather probe takes for the same runs
     wanted: float | None
     against: Mapping[str, Interval]  # the other subject's time over tempi's
 
     @property
     def below(self) -> bool:
         """Surely below the target fraction."""
-        return self.wanted is not None and self.share.high < self.wanted
+        return self.wanted is not None and self.bound.high < self.wanted
+
+    @property
+    def bound(self) -> Interval:
+        """The fraction of the larger of the two bounds."""
+        return self.share if self.probed is None or self.probed.value < self.share.value else self.probed
 
     @property
     def slower_than(self) -> tuple[str, ...]:
@@ -117,14 +123,37 @@ def bound_seconds(record: Record, measured: Rates) -> float:
     return float((moved + measured.fill * filled) / measured.copy)
 
 
-def row(group: Mapping[str, list[Record]], measured: Rates) -> Row | None:
+#: The probe that bounds each operation: only its strided side.
+PROBES = {"pack": "gather", "unpack": "scatter"}
+Probed = Mapping[tuple[str, int, int], float]
+
+
+def probed(found: Iterable[Record]) -> Probed:
+    """Seconds of one run by (probe, stride, bytes of a run): at wide strides no kernel reads or writes faster, whatever
+    the sectors, since each run opens another page of the memory."""
+    part = [record for record in of_part(found, "rates") if record.subject == "probe" and record.seconds]
+    return {
+        (record.op, record.meta["stride"], record.meta["run"]): stats.median(record.seconds).value / record.meta["runs"]
+        for record in part
+    }
+
+
+def probed_seconds(record: Record, probes: Probed) -> float | None:
+    """The probe's time for the runs of a pack or unpack; None if its stride was not probed."""
+    run = int(record.meta["run"])
+    least = min((each for _, stride, each in probes if stride == record.meta.get("stride")), default=run)
+    each = probes.get((PROBES[record.op], record.meta.get("stride") or 0, max(run, least)))
+    return None if each is None else each * record.bytes / run
+
+
+def row(group: Mapping[str, list[Record]], measured: Rates, probes: Probed) -> Row | None:
     own = suite.samples(group.get("tempi"))
     if not own:
         return None
     record = group["tempi"][0]
     taken = {subject: suite.samples(found) for subject, found in group.items()}
     run = int(record.meta["run"])
-    bound = bound_seconds(record, measured)
+    bound, probe = bound_seconds(record, measured), probed_seconds(record, probes)
     return Row(
         case=record.case,
         op=record.op,
@@ -132,13 +161,16 @@ def row(group: Mapping[str, list[Record]], measured: Rates) -> Row | None:
         run=run,
         seconds={subject: stats.median(values).value for subject, values in taken.items() if values},
         share=stats.ratio([bound] * len(own), own),
+        probed=stats.ratio([probe] * len(own), own) if probe is not None else None,
         wanted=wanted_share(record.bytes, run),
         against={name: stats.ratio(taken[name], own) for name in ("memcpy", "cupy") if taken.get(name)},
     )
 
 
 def rows(found: Sequence[Record], measured: Rates) -> list[Row]:
-    made = (row(group, measured) for group in suite.by_case(of_part(found, "kernels")).values())
+    probes = probed(found)
+    part = [record for record in of_part(found, "kernels") if record.op in PROBES]
+    made = (row(group, measured, probes) for group in suite.by_case(part).values())
     return [one for one in made if one is not None]
 
 
@@ -178,13 +210,13 @@ def _named(one: Row) -> str:
 
 def _share_bar(found: Sequence[Row], share: float, runs: str) -> Bar:
     of = [one for one in found if one.wanted == share]
-    text = f"{100 * share:.0f}% of the sector bound, 64 MiB and more, runs of {runs}"
+    text = f"{100 * share:.0f}% of the bound, 64 MiB and more, runs of {runs}"
     if not of:
         return Bar(text, "not measured", None)
-    least = min(of, key=lambda one: one.share.value)
+    least = min(of, key=lambda one: one.bound.value)
     below = [one for one in of if one.below]
-    summary = f"{len(of) - len(below)} of {len(of)}; least {100 * least.share.value:.0f}%"
-    names = tuple(f"{_named(one)}: {100 * one.share.value:.0f}%" for one in below)
+    summary = f"{len(of) - len(below)} of {len(of)}; least {100 * least.bound.value:.0f}%"
+    names = tuple(f"{_named(one)}: {100 * one.bound.value:.0f}%" for one in below)
     return Bar(text, summary, not below, names)
 
 

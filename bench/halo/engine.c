@@ -82,6 +82,7 @@ int engine_library_aware(void)
     int (*query)(void) = NULL;
     if (said)
         return strcmp(said, "0") != 0;
+    (void)engine_found(); /* binds engine.symbol */
     if (engine.symbol) {
         void *symbol = engine.symbol(name);
         memcpy(&query, &symbol, sizeof symbol);

@@ -1,20 +1,27 @@
 """``tempi bench gpu``: the GPU's rates, and tempi's performance on it.
 
-1. rates     the copy rate, the granule of the memory, the cost of writing part of a sector
-2. kernels   packs and unpacks of many shapes against the sector bound, the driver's copies and CuPy
-3. launches  a launch and a wait; the halo's packs in one launch
-4. messages  two ranks that share the card, each method, a CUDA-aware library, by hand
-5. halo      `tempi bench halo --memory device`
+1. rates     the copy rate, the granule of the memory, the cost of writing part of a sector, wide strides
+2. launches  a launch and a wait, other driver calls; the halo's packs in one launch
+3. kernels   one-shot by number of blocks; packs and unpacks against the bounds, the driver's copies and CuPy
+4. halo      `tempi bench halo --memory device`: radius 1, 2 and 3, many messages and one for each neighbour
+5. overlap   an exchange beside an interior kernel
+6. messages  two ranks that share the card, each method, a CUDA-aware library, by hand; with and without MPS
 
-Each part's records go to a separate file in a folder named after the card. On the emulated device
-everything is checked, nothing is timed, and the folder is called "emulated".
+Each part's records go to a separate file in a folder named after the card, each as soon as it is there. On the
+emulated device everything is checked, nothing is timed, and the folder is called "emulated".
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +32,35 @@ from tempi.bench import stats, suite
 from tempi.bench.cases import MIB
 from tempi.bench.gpu import verdict as gpu_verdict
 from tempi.bench.gpu.verdict import Bar, Rates, Row
-from tempi.bench.options import GPU_PARTS, METHODS, GpuOptions, MessageOptions
+from tempi.bench.options import GPU_PARTS, METHODS, GpuOptions, MessageOptions, OverlapOptions
 from tempi.bench.suites import halo as suite_halo
 from tempi.measure import cuda_driver, launch, records
 from tempi.measure.records import Record, RecordError
 
-PARTS = (*GPU_PARTS, "messages", "halo")
+PARTS = (*GPU_PARTS, "halo", "overlap", "messages")
 RESULTS = Path("results/gpu")
 SHOWN = 8  # most shapes to list of those that miss a target
 QUICK_METHODS = ("auto", "oneshot", "staged")
+MPS_CONTROL = "nvidia-cuda-mps-control"
+REHEARSED = "REHEARSAL (CUDA on the CPU): these are not times of a GPU"
 EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only, no times"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`seconds`: budget of one line; `memory`: bytes of device memory, 0: half of the free memory."""
+    """`seconds`: budget of one line; `memory`: bytes of device memory, 0: half of the free memory; `end`:
+    time.monotonic() after which nothing new is begun."""
 
     parts: tuple[str, ...]
     seconds: float
     memory: int = 0
     out: str | None = None
     mpicc: str | None = None
+    end: float = float("inf")
+
+    @property
+    def left(self) -> float:
+        return self.end - time.monotonic()
 
 
 # -- running -------------------------------------------------------------------------------------------
@@ -63,39 +78,150 @@ def _worker(arguments: Sequence[str]) -> Iterator[Record]:
             process.terminate()
             raise
     if process.returncode != 0:
-        raise launch.LaunchError("the GPU could not be measured: see above")
+        raise launch.LaunchError(f"the GPU could not be measured (exit status {process.returncode}): see above")
 
 
-def _alone(part: str) -> Callable[[Console, suite.Common, Options], list[Record]]:
-    def run(console: Console, common: suite.Common, options: Options) -> list[Record]:
-        given = GpuOptions(common.quick, options.seconds, options.memory, (part,))
+Runner = Callable[[Console, suite.Common, Options], Iterator[Record]]
+
+
+def _alone(part: str) -> Runner:
+    def run(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
+        limit = max(options.left, 1.0) if options.end < float("inf") else 0.0
+        given = GpuOptions(common.quick, options.seconds, options.memory, limit, (part,))
         with suite.step(console, f"{part} of the GPU"):
-            return list(_worker(given.arguments()))
+            yield from _worker(given.arguments())
 
     return run
 
 
-def _messages(console: Console, common: suite.Common, options: Options) -> list[Record]:
+def _about(part: str) -> dict[str, Any]:
+    return {"part": part, "emulated": cuda_driver.is_emulated()}
+
+
+def _left_out(part: str, case: str, why: str) -> Record:
+    """Of something that was not measured. The device and the machine are those of the other records."""
+    return Record("gpu", case, part, "all", 0, (), {**_about(part), "left_out": why})
+
+
+def _failed(part: str, case: str, error: Exception) -> Record:
+    return Record("gpu", case, part, "all", 0, (), {**_about(part), "failed": str(error)})
+
+
+def _one(
+    console: Console, part: str, case: str, options: Options, measured: Callable[[], Iterator[Record]]
+) -> Iterator[Record]:
+    """The records of one of several measurements of a part, or why there are none: the others go on."""
+    if options.left <= 0:
+        yield _left_out(part, case, "the time was over")
+        return
+    try:
+        yield from measured()
+    except launch.LaunchError as error:
+        console.print(f"failed: {part}, {case}: {error}", highlight=False)
+        yield _failed(part, case, error)
+
+
+def _messages(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
     launcher = launch.find_launcher(common.mpirun)
-    found: list[Record] = []
-    for method in QUICK_METHODS if common.quick and not cuda_driver.is_emulated() else METHODS:
+    few = common.quick and not cuda_driver.is_emulated()
+
+    def measured(method: str, mps: bool) -> Iterator[Record]:
         given = MessageOptions(common.quick, options.seconds, method)
-        with suite.step(console, f"messages between two ranks: {method}"):
-            found += launch.run_worker(
-                launcher, "tempi.bench.workers.gpu_messages", given.arguments(), 2, given.variables()
+        worker = "tempi.bench.workers.gpu_messages"
+        with suite.step(console, f"messages between two ranks: {method}{', with MPS' * mps}"):
+            for record in launch.run_worker(launcher, worker, given.arguments(), 2, given.variables()):
+                yield replace(record, subject=f"{record.subject}{MPS * mps}").with_meta(mps=mps)
+
+    for method in QUICK_METHODS if few else METHODS:
+        yield from _one(console, "messages", method, options, partial(measured, method, False))
+    with mps() as why:
+        if why:
+            yield _left_out("messages", "MPS", why)
+            return
+        for method in QUICK_METHODS:
+            yield from _one(console, "messages", f"{method}{MPS}", options, partial(measured, method, True))
+
+
+#: Behind the subject of a message while MPS ran.
+MPS = " with MPS"
+
+
+@contextmanager
+def mps() -> Iterator[str | None]:
+    """CUDA's MPS for the processes started in the block, so that kernels of two ranks run at once; or why not. No
+    setting of the card is changed."""
+    control = shutil.which(MPS_CONTROL)
+    if control is None:
+        yield f"there is no {MPS_CONTROL}"
+        return
+    with tempfile.TemporaryDirectory(prefix="tempi-mps-") as folder:
+        own = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        try:
+            done = subprocess.run(
+                [control, "-d"], env={**os.environ, **own}, capture_output=True, text=True, timeout=30, check=False
             )
-    return found
+        except (OSError, subprocess.TimeoutExpired) as error:
+            yield f"MPS does not start: {error}"
+            return
+        if done.returncode != 0:
+            yield f"MPS does not start: {(done.stdout + done.stderr).strip() or done.returncode}"
+            return
+        before = {name: os.environ.get(name) for name in own}
+        os.environ.update(own)
+        try:
+            yield None
+        finally:
+            subprocess.run([control], input="quit\n", text=True, capture_output=True, timeout=60, check=False)
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _halo(console: Console, common: suite.Common, options: Options) -> list[Record]:
-    points = "16" if cuda_driver.is_emulated() else "96" if common.quick else "256"
-    program = ("--memory", "device", "--points", points, "--fields", "8", "--radius", "3")
-    budget = 3.0 if common.quick else 20.0
-    return suite_halo.measure(console, common, suite_halo.Options(2, 0, budget, program, options.mpicc))
+def halos(quick: bool, emulated: bool, small: bool) -> list[tuple[str, ...]]:
+    """Options of the halo program: radius 1, 2 and 3, one message for each field and one for each neighbour. The
+    paper's first. On the emulated device that one alone."""
+    points = "16" if emulated else "8" if small else "96" if quick else "256"
+    shape = ("--memory", "device", "--points", points, "--fields", "2" if small and not emulated else "8")
+    found = [(*shape, "--radius", radius, *more) for radius in ("3", "1", "2") for more in ((), ("--combine",))]
+    return found[:1] if emulated else found
 
 
-RUNNERS = {**{part: _alone(part) for part in GPU_PARTS}, "messages": _messages, "halo": _halo}
-NEEDS_MPI = ("messages", "halo")
+def _halo(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
+    emulated = cuda_driver.is_emulated()
+    small = cuda_driver.is_small()
+    budget = 0.2 if small else 2.0 if common.quick else 8.0
+
+    def measured(program: tuple[str, ...]) -> Iterator[Record]:
+        chosen = suite_halo.Options(2, 0, budget, program, options.mpicc)
+        found = suite_halo.measure(console, common, chosen)
+        yield from (record.with_meta(program=list(program)) for record in found)
+
+    for program in halos(common.quick, emulated, small):
+        name = " ".join(program[4:])
+        yield from _one(console, "halo", name, options, partial(measured, program))
+
+
+def _overlap(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
+    launcher = launch.find_launcher(common.mpirun)
+
+    def measured(blocking: bool) -> Iterator[Record]:
+        given = OverlapOptions(4 * options.seconds, blocking)
+        with suite.step(console, f"an exchange beside a kernel in a {'' if blocking else 'non-'}blocking stream"):
+            yield from launch.run_worker(
+                launcher, "tempi.bench.workers.gpu_overlap", given.arguments(), 2, given.variables()
+            )
+
+    for blocking in (False, True):
+        name = "blocking" if blocking else "non-blocking"
+        yield from _one(console, "overlap", name, options, partial(measured, blocking))
+
+
+RUNNERS: dict[str, Runner] = {
+    **{part: _alone(part) for part in GPU_PARTS},
+    "halo": _halo,
+    "overlap": _overlap,
+    "messages": _messages,
+}
+NEEDS_MPI = ("halo", "overlap", "messages")
 
 
 def why_not(part: str, common: suite.Common, options: Options) -> str | None:
@@ -117,7 +243,7 @@ def why_not(part: str, common: suite.Common, options: Options) -> str | None:
 
 
 def measure(console: Console, common: suite.Common, options: Options) -> dict[str, list[Record]]:
-    """The records of each part, written as soon as the part is done."""
+    """The records of each part. Each is written as soon as it is there: what was measured is not lost."""
     card = card_name()
     folder = Path(options.out) if options.out else RESULTS / card
     found: dict[str, list[Record]] = {}
@@ -126,8 +252,12 @@ def measure(console: Console, common: suite.Common, options: Options) -> dict[st
         if without:
             console.print(f"left out: {part}: {without}", highlight=False)
             continue
-        found[part] = RUNNERS[part](console, common, options)
-        records.write(folder / f"{part}.json", found[part])
+        with records.Journal(folder / f"{part}.json") as journal:
+            try:
+                found[part] = [journal.add(record) for record in RUNNERS[part](console, common, options)]
+            except launch.LaunchError as error:
+                journal.add(_failed(part, part, error))
+                raise
     console.print(f"written: {folder}", highlight=False)
     return found
 
@@ -148,6 +278,11 @@ def read(folder: Path) -> list[Record]:
 
 
 # -- showing -------------------------------------------------------------------------------------------
+
+
+def is_rehearsed(found: Sequence[Record]) -> bool:
+    """Whether any record comes from a rehearsal of `make gpu`."""
+    return any(cuda_driver.REHEARSAL in str(record.meta.get("device", "")) for record in found)
 
 
 def is_emulated(found: Sequence[Record]) -> bool:
@@ -175,16 +310,17 @@ def kernels_table(found: Sequence[Row], least: int = 64 * MIB) -> Table:
     """The shapes of at least `least` packed bytes (or the largest available), and the faces."""
     most = max((one.size for one in found), default=0)
     shown = [one for one in found if one.size >= min(least, most) or one.case.startswith("face")]
-    made = Table(title="Packs and unpacks by device time; of bound: the sector bound over tempi's time")
+    made = Table(title="Packs and unpacks by device time; the sector bound, and the probe's time, over tempi's time")
     for name in ("case", "op"):
         made.add_column(name)
-    for name in ("tempi us", "GB/s packed", "of bound", "x memcpy", "x CuPy"):
+    for name in ("tempi us", "GB/s packed", "of sectors", "of probe", "x memcpy", "x CuPy"):
         made.add_column(name, justify="right", no_wrap=True)
     for one in shown:
         ratios = (f"{one.against[other].value:.2f}" if other in one.against else "-" for other in ("memcpy", "cupy"))
         seconds = one.seconds["tempi"]
-        share = f"{100 * one.share.value:.0f}%"
-        made.add_row(one.case, one.op, suite.format_time(seconds), f"{1e-9 * one.size / seconds:.0f}", share, *ratios)
+        shares = (f"{100 * share.value:.0f}%" if share else "-" for share in (one.share, one.probed))
+        rate = f"{1e-9 * one.size / seconds:.0f}"
+        made.add_row(one.case, one.op, suite.format_time(seconds), rate, *shares, *ratios)
     return made
 
 
@@ -193,10 +329,11 @@ def messages_table(found: Sequence[Record]) -> Table:
     part = gpu_verdict.of_part(found, "messages")
     made = Table(title="One way between two ranks on one card, us")
     made.add_column("case")
-    possible = (*METHODS, "hand beside auto", "library beside auto")
+    plain = (*METHODS, "hand beside auto", "library beside auto")
+    possible = (*plain, *(f"{name}{MPS}" for name in plain))
     names = [name for name in possible if any(r.subject == name and r.seconds for r in part)]
     for name in names:
-        made.add_column(name.removesuffix(" beside auto"), justify="right", no_wrap=True)
+        made.add_column(name.replace(" beside auto", ""), justify="right", no_wrap=True)
     for (case, _), group in suite.by_case(part).items():
         taken = [suite.samples(group.get(name)) for name in names]
         if any(taken):
@@ -216,6 +353,48 @@ def launches_table(found: Sequence[Record]) -> Table:
             micro = stats.Interval(*(1e6 * value for value in (seconds.low, seconds.value, seconds.high)))
             made.add_row(record.case, record.op, record.subject, suite.format_interval(micro, 1))
     return made
+
+
+def blocks_table(found: Sequence[Record]) -> Table:
+    """One-shot copies by number of blocks, in GB/s of packed bytes."""
+    part = [r for r in gpu_verdict.of_part(found, "kernels") if r.op.startswith("one-shot") and r.seconds]
+    made = Table(title="Strided device memory to and from mapped host memory, by number of blocks, GB/s packed")
+    for name in ("case", "op"):
+        made.add_column(name)
+    names = list(dict.fromkeys(record.subject for record in part))
+    for name in names:
+        made.add_column(name, justify="right", no_wrap=True)
+    for (case, op), group in suite.by_case(part).items():
+        rates = {name: 1e-9 * rs[0].bytes / stats.median(suite.samples(rs)).value for name, rs in group.items()}
+        made.add_row(case, op.removeprefix("one-shot "), *(f"{rates[n]:.1f}" if n in rates else "-" for n in names))
+    return made
+
+
+def overlap_table(found: Sequence[Record]) -> Table:
+    """An exchange beside an interior kernel, in microseconds; hidden: of the shorter one's time."""
+    made = Table(title="An exchange and an interior kernel, us; hidden: the part of the shorter one that overlaps")
+    made.add_column("case")
+    names = ("exchange", "interior", "interior first", "interior within")
+    for name in (*names, "hidden, first", "hidden, within"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for (case, _), group in suite.by_case(gpu_verdict.of_part(found, "overlap")).items():
+        taken = {name: suite.samples(group.get(name)) for name in names}
+        if all(taken.values()):
+            seconds = {name: stats.median(values).value for name, values in taken.items()}
+            alone = seconds["exchange"], seconds["interior"]
+            hidden = [(sum(alone) - seconds[name]) / min(alone) for name in names[2:]]
+            cells = [suite.format_time(seconds[name]) for name in names]
+            made.add_row(case, *cells, *(f"{100 * min(1.0, max(0.0, one)):.0f}%" for one in hidden))
+    return made
+
+
+def halos_of(found: Iterable[Record]) -> list[list[Record]]:
+    """The records of each halo exchange."""
+    cases: dict[str, list[Record]] = {}
+    for record in found:
+        if record.bench == "halo":
+            cases.setdefault(record.case, []).append(record)
+    return list(cases.values())
 
 
 def bars_table(found: Sequence[Bar], title: str) -> Table:
@@ -260,14 +439,23 @@ def show(console: Console, found: dict[str, list[Record]]) -> bool:
 
 
 def _show_measured(console: Console, found: dict[str, list[Record]], everything: list[Record]) -> bool:
-    if found.get("halo"):
-        suite_halo.show(console, found["halo"])
-    if found.get("messages"):
-        console.print(messages_table(everything))
-    if found.get("launches"):
-        console.print(launches_table(everything))
+    if is_rehearsed(everything):
+        console.print(REHEARSED)
+    for one in halos_of(found.get("halo", [])):
+        suite_halo.show(console, one)
+    for part, drawn in (
+        ("overlap", overlap_table),
+        ("messages", messages_table),
+        ("launches", launches_table),
+        ("kernels", blocks_table),
+    ):
+        if found.get(part):
+            console.print(drawn(everything))
     if not found.get("rates"):
         console.print("no targets without the part rates")
+        return not suite.refusals(everything)
+    if is_rehearsed(everything):
+        console.print("a rehearsal: no targets")
         return not suite.refusals(everything)
     measured = gpu_verdict.rates(everything)
     if found.get("kernels"):

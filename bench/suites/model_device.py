@@ -9,6 +9,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,10 +151,12 @@ def _records(common: suite.Common, options: PackOptions) -> Iterator[Record]:
 
 def run(common: suite.Common, options: PackOptions) -> list[Record]:
     """Measures, writes and prints."""
-    shapes = cases.held_out_device(options.quick, emulated=cuda_driver.is_emulated())
+    shapes = cases.held_out_device(options.quick, emulated=cuda_driver.is_small())
     total = len(shapes) + 4 * len(shapes[:: worker_model_packing.EACH])  # more if the library is CUDA-aware
-    found = suite.gather(_records(common, options), total, "model")
-    if common.json:
+    with records.Journal(common.json) if common.json and common.json != "-" else nullcontext() as journal:
+        measured = _records(common, options)
+        found = suite.gather(map(journal.add, measured) if journal else measured, total, "model")
+    if common.json == "-":
         records.write(common.json, found)
     show(common.console(), found)
     return found

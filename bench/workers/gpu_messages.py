@@ -164,7 +164,7 @@ def run(options: MessageOptions) -> Iterator[Record]:
     if not worker.active():
         raise worker.WorkerError("tempi does not act in this process: `tempi doctor`")
     driver, method, cuda_aware = Driver(comm.rank), options.method, device_work.library_cuda_aware()
-    chosen = shapes(options.quick, driver.emulated)
+    chosen = shapes(options.quick, driver.small)
     meta: dict[str, Any] = {**worker.describe(MPI), "part": "messages", "method": method, "aware": cuda_aware}
     meta |= {"device": driver.describe(), "emulated": driver.emulated}
     if method == "device" and not cuda_aware:

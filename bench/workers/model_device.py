@@ -132,7 +132,7 @@ def run(options: PackOptions) -> Iterator[Record]:
     driver, cuda_aware = Driver(comm.rank), device_work.library_cuda_aware()
     model, path, gpu = tables(MPI, driver)
     limit = min(comm.allgather(min(options.memory, driver.free_memory() // 3)))
-    chosen = [c for c in cases.held_out_device(options.quick, emulated=driver.emulated) if 2 * c.span <= limit]
+    chosen = [c for c in cases.held_out_device(options.quick, emulated=driver.small) if 2 * c.span <= limit]
     span = max(case.span for case in chosen)
     bytes_ = worker.arena(span)
     if comm.rank == 1:

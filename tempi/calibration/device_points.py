@@ -103,8 +103,8 @@ def ends(host: Any) -> Ends:
     driver = Driver(int(host.comm.rank))
     if store.gpu(driver.ordinal) is None:
         raise worker.WorkerError("the engine does not see the GPU")
-    most = 64 << 10 if driver.emulated else 64 << 20
-    span = (1 << 20) if driver.emulated else min(SPAN, driver.free_memory() // 8)
+    most = 64 << 10 if driver.small else 64 << 20
+    span = (1 << 20) if driver.small else min(SPAN, driver.free_memory() // 8)
     cuda_aware = device_work.library_cuda_aware()
     made = Ends(
         host, driver, span, _strided(driver, span), driver.allocate(span),
@@ -357,9 +357,9 @@ def run(host: Any, peers: Sequence[str], quick: bool, seconds: float) -> Iterato
     if why is not None:
         yield Record(BENCH, "device memory", "no device", "here", 0, (), {"why": why})
         return
-    emulated = cuda_driver.is_emulated()
+    small = any(host.comm.allgather(own is not None and own.driver.small))
     cuda_aware = all(host.comm.allgather(own is None or own.cuda_aware))
-    plan = jobs(quick, peers, emulated, cuda_aware)
+    plan = jobs(quick, peers, small, cuda_aware)
     left = sum(map(len, plan))
     if own is not None:
         yield _first_record(own, peers, len(plan))

@@ -1,4 +1,5 @@
-"""`tempi doctor` on CUDA: the driver, the devices, the kernels for them, the array libraries."""
+"""`tempi doctor` on CUDA: the driver, the devices, the kernels for them, peer access, stream order, array libraries.
+CUDA awareness is reported with each MPI library (_machine.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tempi import _engine
 from tempi.cli._machine import Finding, ask, probe_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["findings", "gpu"]
 
@@ -43,6 +45,10 @@ def findings(answer: Mapping[str, Any], nodes: list[str]) -> Iterator[Finding]:
         yield _driver(answer, data)
     for ordinal, device in enumerate(answer["devices"]):
         yield _device(ordinal, device)
+    if len(answer["devices"]) > 1:
+        yield _peers(answer.get("peers"))
+    if answer["devices"]:
+        yield _order()
     yield _libraries(answer)
 
 
@@ -85,6 +91,30 @@ def _device(ordinal: int, device: Mapping[str, Any]) -> Finding:
         return Finding("gpu", "warning", f"{text}; this build has no kernels for it", advice, device)
     how = "PTX, which the driver compiles at first use" if kernels == "ptx" else f"machine code for {kernels}"
     return Finding("gpu", "ok", f"{text}; kernels: {how}", data=device)
+
+
+def _peers(pairs: Sequence[tuple[int, int, bool]] | None) -> Finding:
+    """Which devices can access each other's memory."""
+    if pairs is None:
+        return Finding("gpu", "note", "peer access: the driver does not say")
+    data = {"peers": list(pairs)}
+    without = [f"{one} and {other}" for one, other, access in pairs if not access]
+    if not without:
+        return Finding("gpu", "ok", "peer access: between all devices", data=data)
+    text = f"peer access: none between devices {', '.join(without)}"
+    return Finding("gpu", "note", text, data=data)
+
+
+def _order() -> Finding:
+    """What a message of device memory waits for."""
+    named = "for the stream that the program names (tempi_comm_set_stream, __cuda_array_interface__, DLPack)"
+    order = os.environ.get("TEMPI_STREAM_ORDER")
+    known = any(name == "TEMPI_STREAM_ORDER" for name, *_ in _engine.items("config"))
+    if known and order == "none":
+        text = f"stream order: messages wait {named}; others for nothing: the program synchronizes by itself"
+    else:
+        order, text = "legacy", f"stream order: messages wait {named}, else for the legacy default stream"
+    return Finding("gpu", "ok", text, data={"stream_order": order})
 
 
 def _version(packages: tuple[str, ...]) -> str | None:

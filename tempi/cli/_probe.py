@@ -8,18 +8,20 @@ and for ``load`` also "single_copy" (tempi.model.single_copy).
 ``python -m tempi.cli._probe memory``: whether one process may read another's memory: {"refused", "ptrace_scope"}.
 
 ``python -m tempi.cli._probe gpu``: the CUDA driver and devices, in a process that may crash:
-{"driver", "emulated", "version", "devices": [...], "error"}.
+{"driver", "emulated", "version", "devices": [...], "peers": [[device, device, access], ...], "error"}.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import sys
 from typing import Any
 
 from tempi import _engine, _stats
+from tempi.measure.worker import WorkerError
 from tempi.model import single_copy
 
 __all__ = ["main"]
@@ -122,8 +124,27 @@ def gpu() -> dict[str, object]:
         "emulated": bool(info.emulated),
         "version": f"{info.version // 1000}.{info.version % 1000 // 10}" if info.version else None,
         "devices": devices,
+        "peers": _peers(len(devices)) if len(devices) > 1 else [],
         "error": _engine.text(info.error),
     }
+
+
+def _peers(devices: int) -> list[tuple[int, int, bool]] | None:
+    """Pairs of devices, and whether a kernel of each can access the other's memory; None if the driver does not say.
+    `gpu` has initialized it."""
+    from tempi.measure import cuda_driver
+
+    try:
+        card = cuda_driver.Card()
+        found = []
+        for one, other in itertools.combinations(range(devices), 2):
+            each = [ctypes.c_int(), ctypes.c_int()]
+            card.call("cuDeviceCanAccessPeer", ctypes.byref(each[0]), one, other)
+            card.call("cuDeviceCanAccessPeer", ctypes.byref(each[1]), other, one)
+            found.append((one, other, all(access.value for access in each)))
+        return found
+    except (WorkerError, AttributeError):
+        return None
 
 
 def main(arguments: list[str]) -> int:

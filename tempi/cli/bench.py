@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -295,14 +296,15 @@ def halo(
 @_common
 @_seconds
 @click.option("--memory", type=click.FloatRange(min=0.01), help="GiB of device memory [default: half of the free].")
-@click.option("--part", "parts", multiple=True, help="rates, kernels, launches, messages, halo [default: all].")
+@click.option("--part", "parts", multiple=True, help="rates, launches, kernels, halo, overlap, messages; or all.")
+@click.option("--limit", type=click.FloatRange(min=1), help="Begin nothing new after so many seconds.")
 @click.option("--out", metavar="DIR", help="Where the records go [default: results/gpu/CARD].")
 @click.option("--mpicc", metavar="PATH", help="The MPI compiler for the halo [default: as for halo].")
 def gpu(
     json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None,
-    parts: tuple[str, ...], out: str | None, mpicc: str | None,
+    parts: tuple[str, ...], limit: float | None, out: str | None, mpicc: str | None,
 ) -> None:  # fmt: skip
-    """An NVIDIA GPU: its memory, tempi's kernels against the sector bound, launches, messages, a halo.
+    """An NVIDIA GPU: its memory, launches, tempi's kernels against the bounds, a halo, overlap, messages.
 
     Subjects: tempi, the driver's pitched copies, CuPy where it is installed, the MPI library where it takes
     device addresses, and by hand. Every answer is checked before it is timed; the targets are printed last,
@@ -319,5 +321,6 @@ def gpu(
     common = suite.Common(json, None, quick, mpirun)
     chosen = parts or suite_gpu.PARTS
     size = int(memory * (1 << 30)) if memory else 0
-    options = suite_gpu.Options(chosen, seconds or (0.05 if quick else 0.3), size, out, mpicc)
+    end = time.monotonic() + (limit or float("inf"))
+    options = suite_gpu.Options(chosen, seconds or (0.05 if quick else 0.3), size, out, mpicc, end)
     _run(lambda: suite_gpu.run(common, options) or sys.exit(1))

@@ -1,16 +1,17 @@
-"""Arrays in the memory of an emulated device, for tests and demonstrations of mpi4py programs.
+"""Arrays in the memory of a device, the emulated one or a GPU, for tests and demonstrations of mpi4py programs.
 
     x = DeviceArray.from_numpy(numpy.arange(12.0).reshape(3, 4))
     comm.Send(x[:, 1], 1)          # a strided view, through __cuda_array_interface__ or DLPack
     x.to_numpy()
 
-The engine must run with TEMPI_CUDA_DRIVER=emulated: the memory is device memory only for the emulated driver, and
-host code that accesses it crashes.
+The driver is the engine's: the emulated one with TEMPI_CUDA_DRIVER=emulated, else the machine's. Host code that
+accesses the memory crashes.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -29,17 +30,25 @@ KINDS = {"device": 2, "pinned": 3, "managed": 13}  # and their numbers in DLPack
 
 
 class DriverError(Exception):
-    """A function of the emulated driver failed; `code` is its CUresult."""
+    """A function of the driver failed; `code` is its CUresult."""
 
     def __init__(self, function: str, code: int) -> None:
-        super().__init__(f"{function} failed with CUDA error {code} on the emulated device")
+        super().__init__(f"{function} failed with CUDA error {code} on the {'emulated ' * emulated()}device")
         self.code = code
+
+
+def emulated() -> bool:
+    """Whether TEMPI_CUDA_DRIVER selects the emulated driver."""
+    return os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
 
 
 @cache
 def driver() -> ctypes.CDLL:
-    """libtempi-cuda.so, initialized: the copy that the engine uses in this process."""
-    library = ctypes.CDLL(str(Path(__file__).resolve().parent.parent / "lib" / "libtempi-cuda.so"))
+    """The driver that the engine uses in this process, initialized."""
+    if emulated():
+        library = ctypes.CDLL(str(Path(__file__).resolve().parent.parent / "lib" / "libtempi-cuda.so"))
+    else:
+        library = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)  # the engine looks for it among the loaded ones
     call_in(library, "cuInit", ctypes.c_uint(0))
     return library
 
@@ -117,7 +126,7 @@ class DeviceArray:
     def empty(
         cls, shape: Sequence[int], dtype: npt.DTypeLike = float, *, device: int = 0, kind: str = "device"
     ) -> Self:
-        """New memory of an emulated device: "device", "managed" or "pinned"; its content is undefined."""
+        """New memory of a device: "device", "managed" or "pinned"; its content is undefined."""
         if kind not in KINDS:
             raise ValueError(f"kind {kind!r}: choose one of {', '.join(KINDS)}")
         like = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, np.zeros(len(shape), int).tolist())

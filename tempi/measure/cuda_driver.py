@@ -23,6 +23,8 @@ from tempi.measure.worker import WorkerError
 
 Bytes = npt.NDArray[np.uint8]
 
+#: In the names of the emulated devices of `make gpu-rehearsal`, which are otherwise taken for GPUs.
+REHEARSAL = "REHEARSAL"
 HOST, DEVICE = 1, 2
 PORTABLE_AND_MAPPED = 3
 MAX_PITCH, MULTIPROCESSORS, L2_BYTES, MAJOR, MINOR = 11, 16, 38, 75, 76
@@ -114,6 +116,7 @@ class Card:
         self.call("cuDeviceGet", ctypes.byref(handle), self.ordinal)
         self.handle = handle.value
         self.emulated = self.emulated or "EMULATED" in self.name  # however it was selected
+        self.small = self.emulated or REHEARSAL in self.name  # too slow for the sizes that a GPU is measured with
 
     def _start(self, name: str, *arguments: Any) -> None:
         code = getattr(self.library, name)(*arguments)
@@ -159,7 +162,10 @@ class Driver(Card):
         context = c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.handle)
         self.call("cuCtxSetCurrent", context)
-        self.stream = self._made("cuStreamCreate", 1)  # non-blocking
+        self.stream = self.new_stream()
+
+    def new_stream(self, *, blocking: bool = False) -> int:
+        return self._made("cuStreamCreate", 0 if blocking else 1)
 
     def describe(self) -> dict[str, Any]:
         """The device properties that measurements depend on."""
@@ -229,6 +235,13 @@ class Driver(Card):
 
     # -- time --------------------------------------------------------------------------------------
 
+    def event(self) -> int:
+        """An event without a time."""
+        return self._made("cuEventCreate", 2)
+
+    def record(self, event: int) -> None:
+        self.call("cuEventRecord", c_void_p(event), c_void_p(self.stream))
+
     def synchronize(self) -> None:
         self.call("cuStreamSynchronize", c_void_p(self.stream))
 
@@ -255,6 +268,11 @@ class Driver(Card):
             return 1e-3 * milliseconds.value
 
         return run
+
+
+def is_small() -> bool:
+    """Whether the first device is measured with few and small shapes."""
+    return is_emulated() or Card().small
 
 
 def slug(name: str) -> str:
@@ -297,5 +315,5 @@ def flat_copy_call(driver: Driver, target: int, source: int, size: int) -> tuple
     return driver.address("cuMemcpyDtoDAsync_v2"), (target, source, size, driver.stream)
 
 
-def wait_call(driver: Driver) -> tuple[int, tuple[int, ...]]:
-    return driver.address("cuStreamSynchronize"), (driver.stream,)
+def wait_call(driver: Driver, stream: int | None = None) -> tuple[int, tuple[int, ...]]:
+    return driver.address("cuStreamSynchronize"), (driver.stream if stream is None else stream,)

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import tempi
 from tempi._aliases import renamed
@@ -127,6 +127,34 @@ def write(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
         raise
 
 
+class Journal:
+    """A file to which records are added one by one: what was measured is in it, however the process ends.
+
+    The first record replaces the file of an earlier run."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._file: IO[str] | None = None
+
+    def add(self, record: Record) -> Record:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("w", encoding="utf-8")
+        self._file.write(record.line() + "\n")
+        self._file.flush()
+        return record
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def _cpu_model() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -138,8 +166,14 @@ def _cpu_model() -> str:
     return platform.processor() or "unknown"
 
 
+#: Names the commit where there is no git. Not named TEMPI_*: those variables are the user's and are checked.
+COMMIT = "_TEMPI_COMMIT"
+
+
 def _commit() -> str | None:
     """The commit of the tree that contains this file, with ``+`` if the tree has changes."""
+    if os.environ.get(COMMIT):
+        return os.environ[COMMIT]
     git = ["git", "-C", str(Path(__file__).resolve().parent)]
     try:
         done = subprocess.run(

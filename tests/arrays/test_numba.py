@@ -1,4 +1,4 @@
-"""Numba's own arrays, if numba-cuda is installed: it uses the emulated driver as libcuda.so.1."""
+"""Numba's own arrays, if numba-cuda is installed: it uses the emulated driver as libcuda.so.1, or that of a GPU."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 
 from tempi import _engine
 
+#: Whether the device of this run is the machine's.
+ON_CARD = os.environ.get("MPITEST_MEMORY") == "device" and os.environ.get("TEMPI_CUDA_DRIVER") != "emulated"
 PROGRAM = """
 import numpy as np
 from numba import cuda
@@ -47,10 +49,17 @@ assert (stats["device_packs"], stats["sends"], stats["recvs"], stats["self_moves
 def test_numbas_arrays_are_packed_and_sent(tmp_path: Path, messages: bool) -> None:
     if messages:
         pytest.importorskip("mpi4py")
-    folder = Path(_engine.library_path()).parent
-    (tmp_path / "libcuda.so.1").symlink_to(folder / "libtempi-cuda.so")
-    paths = {"LD_LIBRARY_PATH": str(tmp_path), "TEMPI_EMULATOR_MODULES": str(folder), "LD_PRELOAD": ""}
-    environment = {**os.environ, **paths, "TEMPI_CUDA_DRIVER": "emulated", "TEMPI_LIBRARY": _engine.library_path()}
+    environment = {**os.environ, "LD_PRELOAD": "", "TEMPI_LIBRARY": _engine.library_path()}
+    if not ON_CARD:
+        environment |= emulated(tmp_path)
     command = [sys.executable, "-P", "-c", PROGRAM + MESSAGES * messages]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def emulated(tmp_path: Path) -> dict[str, str]:
+    """What makes the emulated driver Numba's."""
+    folder = Path(_engine.library_path()).parent
+    (tmp_path / "libcuda.so.1").symlink_to(folder / "libtempi-cuda.so")
+    paths = {"LD_LIBRARY_PATH": str(tmp_path), "TEMPI_EMULATOR_MODULES": str(folder)}
+    return {**paths, "TEMPI_CUDA_DRIVER": "emulated"}

@@ -1,6 +1,6 @@
 """`tempi.pack` and `tempi.unpack`: NumPy's arrays, device arrays, streams, without MPI.
 
-Run with TEMPI_CUDA_DRIVER=emulated; without it the tests of device arrays are skipped.
+Run with TEMPI_CUDA_DRIVER=emulated, or on a GPU with MPITEST_MEMORY=device; else tests of device arrays are skipped.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from tempi import _engine, _libraries, _packing
 
 EMULATED = os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
 DEVICES = int(os.environ.get("TEMPI_EMULATOR_DEVICES", "1"))
-needs_device = pytest.mark.skipif(not EMULATED, reason="needs the emulated device (TEMPI_CUDA_DRIVER=emulated)")
-if EMULATED:
+ON_DEVICE = EMULATED or os.environ.get("MPITEST_MEMORY") == "device"
+needs_device = pytest.mark.skipif(not ON_DEVICE, reason="needs a device, emulated (TEMPI_CUDA_DRIVER) or real")
+needs_emulator = pytest.mark.skipif(not EMULATED, reason="needs the emulated device (TEMPI_CUDA_DRIVER=emulated)")
+if ON_DEVICE:
     from foreign import HostPack, Interface, Pack, Stream, on_device, overwrite, patient
     from tempi.emulator.array import DeviceArray, call_in, current, driver
 
-WHERE = ["host", *(["device", "managed", "pinned"] if EMULATED else [])]
+WHERE = ["host", *(["device", "managed", "pinned"] if ON_DEVICE else [])]
 
 
 def put(host: Any, where: str) -> Any:
@@ -201,7 +203,7 @@ for _ in range(3):
 """
 
 
-@needs_device
+@needs_emulator
 def test_a_lost_device_is_an_error_each_time() -> None:
     environment = {**os.environ, "TEMPI_LIBRARY": _engine.library_path(), "LD_PRELOAD": ""}
     environment |= {"TEMPI_EMULATOR_FAIL": "cuLaunchKernel:1:lost"}
@@ -249,7 +251,7 @@ def test_threads_may_pack_at_once() -> None:
 @pytest.mark.parametrize("how", ["interface", "argument", "object", "DLPack"])
 def test_a_pack_is_in_the_order_of_its_stream(how: str) -> None:
     array, stream, out = on_device(np.zeros(64, np.uint8)), Stream(), on_device(np.zeros(32, np.uint8))
-    with patient():
+    with patient(0.5):
         source = overwrite(array, 7, stream.ptr)
         match how:
             case "interface":
@@ -273,7 +275,7 @@ def test_a_pack_is_in_the_order_of_its_stream(how: str) -> None:
 @needs_device
 def test_an_unpack_is_in_the_order_of_its_stream() -> None:
     array, stream, packed = on_device(np.zeros(64, np.uint8)), Stream(), on_device(np.zeros(32, np.uint8))
-    with patient():
+    with patient(0.5):
         kept = [overwrite(packed, 3, stream.ptr), overwrite(array, 7, stream.ptr)]
         tempi.unpack(packed, array[::2], stream)
         assert not stream.is_done()
@@ -332,7 +334,7 @@ def test_two_devices_each_pack_their_own_and_not_for_each_other() -> None:
         tempi.pack(first[:, 2], out=packed)
 
 
-@needs_device
+@needs_emulator
 def test_many_packs_leave_nothing_behind() -> None:
     library = driver()
     array = on_device(np.zeros((64, 3)))
@@ -355,7 +357,7 @@ CALLS = ["cuLaunchKernel", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"
          "cuPointerGetAttributes", "cuPointerGetAttribute", "cuEventQuery", "cuMemcpyAsync"]  # fmt: skip
 
 
-@needs_device
+@needs_emulator
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_call_that_fails_once_is_retried_or_an_error(call: str, nth: int) -> None:

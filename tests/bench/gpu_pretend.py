@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from tempi import emulator
+from tempi.bench.gpu import probes
 from tempi.bench.gpu.cases import Face, Indexed, Vector
 from tempi.bench.gpu.halo import Halo
 from tempi.bench.workers import gpu as worker_gpu
-from tempi.measure import device_work
 from tempi.measure.cuda_driver import Driver
 
 CASES = (Vector(4096, 8, 64), Vector(4096, 16, 32, True), Face(10, 1), Face(10, 2), Indexed(4096))
@@ -20,10 +20,12 @@ CASES = (Vector(4096, 8, 64), Vector(4096, 16, 32, True), Face(10, 1), Face(10, 
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    emulator.compile_ptx(device_work.EMPTY_PTX.rstrip(b"\0").decode(), folder)
+    for ptx in probes.MODULES:
+        emulator.compile_ptx(ptx.rstrip(b"\0").decode(), folder)
     os.environ["TEMPI_EMULATOR_MODULES"] = str(folder)
     driver = Driver()
-    plan = worker_gpu.Plan(True, 1 << 16, 1 << 12, CASES, Halo(points=6, radius=2))
+    driver.emulated = False
+    plan = worker_gpu.Plan(True, 1 << 16, 1 << 12, CASES, Halo(points=6, radius=2), gather=32, oneshot=(1 << 12,))
     bench = worker_gpu.Bench(driver, plan, 0.01, 1 << 21, {"device": driver.describe()})
     for part in worker_gpu.PARTS.values():
         for record in part(bench):

@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +20,18 @@ import pytest
 from tempi import _engine
 from tempi.bench.gpu import cases as gpu_cases
 from tempi.bench.gpu.cases import Face, Indexed, Vector
-from tempi.bench.options import GPU_PARTS, METHODS, GpuOptions, MessageOptions, parse_gpu, parse_messages
+from tempi.bench.options import (
+    GPU_PARTS,
+    METHODS,
+    GpuOptions,
+    MessageOptions,
+    OverlapOptions,
+    parse_gpu,
+    parse_messages,
+    parse_overlap,
+)
 from tempi.bench.suites import gpu as suite_gpu
+from tempi.bench.workers import gpu as worker_gpu
 from tempi.measure import cuda_driver, launch, records
 from tempi.measure.records import Record
 
@@ -72,11 +85,55 @@ def test_there_is_every_shape_that_the_targets_name() -> None:
     assert {case.run for case in gpu_cases.all_cases() if isinstance(case, Vector)} == set(gpu_cases.RUNS)
 
 
+def test_what_matters_most_is_measured_first() -> None:
+    names = [case.name for case in gpu_cases.chosen(quick=False, emulated=False)]
+    assert sorted(names) == sorted(case.name for case in gpu_cases.all_cases())
+    order = ["face x of 258^3", "vector run 8 stride 16, 64 MiB", "vector run 8 stride 16 at 8, 16 MiB",
+             "vector run 8 stride 16, 1024 MiB"]  # fmt: skip
+    assert [name for name in names if name in order] == order
+    sizes = [case.nbytes for case in gpu_cases.chosen(False, False) if case.name.startswith("vector run 8 stride 16,")]
+    assert sizes == sorted(sizes)
+
+
+CONTROL = """#!/bin/sh
+echo "$CUDA_MPS_PIPE_DIRECTORY" >>"$0.pipes"
+[ "$1" = -d ] && exit {status}
+cat >>"$0.said"
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_mps_is_started_and_stopped_or_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    control = tmp_path / suite_gpu.MPS_CONTROL
+    control.write_text(CONTROL.format(status=status))
+    control.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    with suite_gpu.mps() as why:
+        assert why == (None if status == 0 else "MPS does not start: 3")
+        assert ("CUDA_MPS_PIPE_DIRECTORY" in os.environ) == (status == 0)
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+    assert (tmp_path / f"{control.name}.said").exists() == (status == 0)
+    if status == 0:
+        assert (tmp_path / f"{control.name}.said").read_text() == "quit\n"
+        assert len(set((tmp_path / f"{control.name}.pipes").read_text().split())) == 1
+
+
+def test_without_mps_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with suite_gpu.mps() as why:
+        assert why == "there is no nvidia-cuda-mps-control"
+
+
 def test_options_come_back() -> None:
-    given = GpuOptions(True, 0.25, 1 << 30, ("rates", "launches"))
+    given = GpuOptions(True, 0.25, 1 << 30, 440.0, ("rates", "launches"))
     assert parse_gpu(given.arguments()) == given
     message = MessageOptions(False, 0.5, "staged")
     assert parse_messages(message.arguments()) == message
+    overlap = OverlapOptions(0.5, blocking=True)
+    assert parse_overlap(overlap.arguments()) == overlap
 
 
 def test_a_card_has_a_folder() -> None:
@@ -105,6 +162,12 @@ def test_the_timing_records_seconds(emulated: dict[str, str], tmp_path: Path, co
     fused = [record for record in found if record.subject == "fused"]
     assert [record.meta["launches"] for record in fused] == [1, 1]
     assert fused[0].meta["messages"] == 208
+    probes = [record for record in found if record.subject == "probe"]
+    assert {(r.op, r.meta["stride"]) for r in probes} == {(o, s) for o in ("gather", "scatter") for s in (512, 4096)}
+    oneshot = {(record.op, record.subject) for record in found if record.op.startswith("one-shot")}
+    assert oneshot >= {("one-shot pack", "8 blocks"), ("one-shot unpack", "copy of packed bytes")}
+    calls = {record.op for record in found if record.case == "driver calls"}
+    assert calls >= {"stream query, idle", "6 pointer attributes", "event record, of 16 and a wait"}
     subjects = {record.subject for record in found if record.meta["part"] == "launches"}
     assert subjects == {"driver", "tempi", "fused", "one by one", "memcpy", "empty launches"}
 
@@ -133,6 +196,7 @@ def test_every_part_is_checked_on_the_emulated_device(emulated: dict[str, str], 
     if "messages" in taken:
         of_tempi = {r.subject for r in taken["messages"] if r.meta.get("checked") and "beside" not in r.subject}
         assert of_tempi == set(METHODS) - {"device"}
+        assert {record.subject for record in taken["overlap"] if record.meta.get("checked")} >= {"interior within"}
 
 
 def test_an_emulated_device_under_a_real_ones_name_is_not_timed(emulated: dict[str, str], tmp_path: Path) -> None:
@@ -192,7 +256,56 @@ def test_a_missing_gpu_is_reported_at_once(tmp_path: Path) -> None:
 def test_an_unknown_part_is_reported(emulated: dict[str, str], tmp_path: Path) -> None:
     done = bench(emulated, tmp_path, "--part", "moon")
     assert done.returncode == 2
-    assert "--part moon: choose one of rates, kernels, launches, messages, halo" in done.stderr
+    assert "--part moon: choose one of rates, launches, kernels, halo, overlap, messages" in done.stderr
+
+
+def test_what_was_measured_is_there_when_it_is_killed(emulated: dict[str, str], tmp_path: Path) -> None:
+    line = [sys.executable, "-P", "-m", "tempi", "bench", "gpu", "--out", str(tmp_path), "--part", "kernels"]
+    file = tmp_path / "kernels.json"
+    with subprocess.Popen(line, env=emulated, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        until = time.monotonic() + 60
+        while not (file.is_file() and file.read_text().count("\n") > 3):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+    whole = file.read_text().count("\n")
+    assert whole > 3
+    assert len(records.read(file)) >= whole
+
+
+def test_nothing_new_is_begun_when_the_time_is_over(emulated: dict[str, str], tmp_path: Path) -> None:
+    done = bench(broken_clock(emulated, tmp_path), tmp_path / "out", "--part", "kernels", "--limit", "5")
+    assert done.returncode == 0, done.stderr
+    assert "shapes: the time was over" in done.stdout
+    found = records.read(tmp_path / "out" / "kernels.json")
+    assert [record for record in found if record.meta.get("checked")]
+    assert len({record.case for record in found}) < len(gpu_cases.tiny_cases())
+
+
+def broken_clock(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    """An environment in which a second of the worker lasts 50 ms."""
+    line = "import time\nreal = time.monotonic\ntime.monotonic = lambda: 20 * real()\n"
+    (folder / "sitecustomize.py").write_text(
+        f"import sys\nif 'tempi.bench.workers.gpu' in sys.orig_argv:\n    exec({line!r})"
+    )
+    return {**environment, "PYTHONPATH": str(folder)}
+
+
+@pytest.mark.parametrize(
+    ("known", "rows", "left"),
+    [(None, 1 << 22, False), (None, 1 << 23, True), (1e-9, 1 << 30, True), (1e-12, 1 << 30, False)],
+)
+def test_a_copy_of_very_many_rows_is_left_out(known: float | None, rows: int, left: bool) -> None:
+    """By the seconds of a row at a smaller size, or by the number of rows."""
+    case = Vector(rows, 1, 2)
+    none: Any = None
+    plan = worker_gpu.Plan(True, 0, 0, (), none)
+    bench = worker_gpu.Bench(none, plan, 0.3, 1 << 40, {})
+    if known:
+        bench.taken[worker_gpu.shape_key(Vector(1 << 16, 1, 2), "pack", "memcpy")] = (1 << 16, known * (1 << 16))
+        bench.taken[worker_gpu.shape_key(Vector(1 << 16, 1, 2), "unpack", "memcpy")] = (1 << 16, 1e3)
+    assert (worker_gpu.capped(bench, case, "pack", "memcpy") is not None) == left
 
 
 def test_records_are_whole(emulated: dict[str, str], tmp_path: Path) -> None:

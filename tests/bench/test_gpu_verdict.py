@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,15 +54,27 @@ def memory_rates(granule: int, fill: float) -> list[Record]:
     return found
 
 
-def kernel(op: str, run: int, share: float, memcpy: float = 2.0, cupy: float = 1.5) -> list[Record]:
-    """tempi at that fraction of the bound; the others take that many times tempi's time."""
+def kernel(
+    op: str, run: int, share: float, memcpy: float = 2.0, cupy: float = 1.5, stride: int | None = None
+) -> list[Record]:
+    """tempi at that fraction of the sector bound; the others take that many times tempi's time."""
     size = 64 * MIB
     moved, filled = 3 * size, size if op == "unpack" else 0
-    meta = {"run": run, "moved": {"32": [moved, filled], "64": [2 * moved, filled]}, "checked": True}
+    meta = {"run": run, "stride": stride, "moved": {"32": [moved, filled], "64": [2 * moved, filled]}, "checked": True}
     seconds = (moved + 0.5 * filled) / RATE / share
-    name = f"vector run {run} stride {2 * run}, {size // MIB} MiB"
+    name = f"vector run {run} stride {stride or 2 * run}, {size // MIB} MiB"
     subjects = {"tempi": seconds, "memcpy": memcpy * seconds, "cupy": cupy * seconds}
     return [make("kernels", name, op, subject, size, value, **meta) for subject, value in subjects.items()]
+
+
+def probes(stride: int, run: int, each: float) -> list[Record]:
+    """A gather and a scatter that take `each` seconds a run."""
+    runs = 1 << 20
+    meta = {"runs": runs, "run": run, "stride": stride}
+    return [
+        make("rates", f"run {run} stride {stride}", op, "probe", runs * run, each * runs, **meta)
+        for op in ("gather", "scatter")
+    ]
 
 
 def launches(more: float, fused: int = 1) -> list[Record]:
@@ -115,6 +128,29 @@ def test_the_share_is_of_the_bound_at_the_measured_granule() -> None:
     assert unpack.share.value == pytest.approx(0.9, rel=0.01)
     (wide,) = gpu_verdict.rows(kernel("pack", 64, 0.95), Rates(RATE, 64, 0.0))
     assert wide.share.value == pytest.approx(1.9, rel=0.01)
+
+
+def test_at_wide_strides_the_probe_is_the_larger_bound() -> None:
+    """A pack at half of the sector bound, and at 95% of the time that reading its runs takes."""
+    found = kernel("pack", 64, 0.5, stride=512)
+    size, seconds = found[0].bytes, found[0].seconds[0]
+    probed = everything() + probes(512, 64, 0.95 * seconds / (size // 64)) + found
+    (one,) = [row for row in gpu_verdict.rows(probed, gpu_verdict.rates(probed)) if row.share.value < 0.6]
+    assert one.probed is not None
+    assert one.share.value == pytest.approx(0.5, rel=0.01)
+    assert one.bound.value == pytest.approx(0.95, rel=0.01)
+    assert not one.below
+    assert bar(probed, "90% of").met
+    assert not bar(everything() + found, "90% of").met
+    wider = gpu_verdict.rows(everything() + probes(4096, 64, 1.0) + found, Rates(RATE, 32, 0.0))
+    assert {row.probed for row in wider} == {None}, "another stride"
+
+
+def test_runs_shorter_than_a_word_are_bounded_by_the_shortest_probe() -> None:
+    found = kernel("unpack", 4, 0.5, stride=512) + probes(512, 16, 2e-12) + probes(512, 32, 5e-12)
+    assert gpu_verdict.probed_seconds(found[0], gpu_verdict.probed(found)) == pytest.approx(
+        2e-12 * found[0].bytes / 4, rel=0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +241,7 @@ def test_the_page_has_the_figures_of_each_card(tmp_path: Path) -> None:
     assert page.startswith("# GPU performance")
     assert "### NVIDIA H200, driver for CUDA 12.8" in page
     assert "It copies at 3996" in page
-    assert "- 90% of the sector bound" in page
+    assert "- 90% of the bound" in page
     assert "to be measured" not in page.lower()
 
 
@@ -213,6 +249,52 @@ def test_the_page_refuses_an_emulated_device(tmp_path: Path) -> None:
     found = [record.with_meta(emulated=True) for record in everything()]
     with pytest.raises(gpu_page.PageError, match="emulated device"):
         gpu_page.text([written(tmp_path, found)])
+
+
+def test_the_page_refuses_a_rehearsal_unless_it_is_asked_for(tmp_path: Path) -> None:
+    card = {**CARD, "name": "tempi REHEARSAL device 0 (CUDA on the CPU)"}
+    folder = written(tmp_path, [record.with_meta(device=card) for record in everything()])
+    with pytest.raises(gpu_page.PageError, match="rehearsal"):
+        gpu_page.text([folder])
+    assert "### REHEARSAL (CUDA on the CPU): these are not times of a GPU" in gpu_page.text([folder], rehearsed=True)
+
+
+def test_what_is_predicted_and_what_is_measured_are_apart(tmp_path: Path) -> None:
+    for page in (gpu_page.text([]), gpu_page.text([written(tmp_path, everything())])):
+        _, predicted, rest = page.partition("\n## Predicted, not measured\n")
+        prediction, measured, _ = rest.partition("\n## Measured\n")
+        assert predicted
+        assert measured
+        assert not re.search(r"\d+(\.\d+)? ?(%|GB/s|us\b|microsecond|times|x\b)", prediction)
+    assert gpu_page.text([]).endswith("## Measured\n\nNot measured yet: there is no record of a GPU.\n")
+
+
+def test_a_part_alone_makes_a_page(tmp_path: Path) -> None:
+    """Without the rates there are no bounds; tests, overlap and one-shot copies are shown as they are."""
+    about = {"emulated": False, "device": CARD, "machine": MACHINE}
+    tested = {"part": "tests", "passed": 7, "failed": 0, "skipped": 1, "reasons": ["SKIPPED [1] no sanitizer"], **about}
+    found = [
+        make("overlap", "faces", "overlap", name, 64, seconds)
+        for name, seconds in (
+            ("exchange", 1e-4),
+            ("interior", 2e-4),
+            ("interior first", 2.5e-4),
+            ("interior within", 3e-4),
+        )
+    ]
+    found += [make("kernels", "c", "one-shot pack", "8 blocks", 1 << 20, 1e-3)]
+    for part in ("overlap", "kernels"):
+        records.write(tmp_path / f"{part}.json", [record for record in found if record.meta["part"] == part])
+    over = Record("gpu", "MPS", "messages", "all", 0, (), {"part": "messages", "left_out": "there is no control"})
+    records.write(tmp_path / "messages.json", [over])
+    records.write(tmp_path / "tests.json", [Record("gpu", "step", "tests", "tempi", 0, (), tested)])
+    page = gpu_page.text([tmp_path])
+    assert "The part rates was not measured" in page
+    assert "Tests on the card: 7 passed, 0 failed, 1 skipped, in 1 steps." in page
+    assert "- SKIPPED [1] no sanitizer" in page
+    assert "Not measured: messages, MPS: there is no control." in page
+    assert "| faces | 100 | 200 | 250 | 300 | 50% | 0% |" in page
+    assert "| c | pack | 1.0 |" in page
 
 
 def test_an_empty_folder_is_reported(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -269,6 +270,22 @@ def test_an_emulated_device_is_never_timed(program: Program) -> None:
     output = program(1, *arguments, variables=_preload(**EMULATED), json=False).out
     assert "EMULATED DEVICE" in output
     assert "no subject library: this MPI is not CUDA-aware" in output
+
+
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.once
+def test_a_library_that_is_not_cuda_aware_is_no_subject_on_a_gpu(program: Program, tmp_path: Path) -> None:
+    """With a driver that does not say that it is emulated. tempi's own answer is that it is CUDA-aware."""
+    here, fake = Path(_engine.library_path()).parent, tmp_path / "libcuda.so.1"
+    shutil.copy(here / "libtempi-cuda.so", fake)
+    for module in here.glob("tempi-ptx-*.so"):
+        shutil.copy(module, tmp_path)
+    own = {"LD_LIBRARY_PATH": str(tmp_path), "LD_PRELOAD": f"{_engine.library_path()}:{fake}", "_TEMPI_REHEARSAL": "1"}
+    done = program(2, *SMALL, "--memory", "device", variables=own)
+    assert done.status == 0, done.err
+    assert done.checks() == {"tempi": 0, "hand": 0}
+    assert "REHEARSAL" in done.records[0].meta["device"]
+    assert not done.records[0].meta["emulated"]
 
 
 def test_device_memory_without_a_device_is_reported(program: Program) -> None:

@@ -90,3 +90,17 @@ def test_every_record_says_when_the_device_was_emulated(monkeypatch: pytest.Monk
     assert "cuda" not in records.machine()
     monkeypatch.setenv("TEMPI_CUDA_DRIVER", "emulated")
     assert records.machine()["cuda"] == "EMULATED: CUDA on the CPU, a test device"
+
+
+def test_a_journal_has_each_record_at_once_and_replaces_an_earlier_run_with_its_first(json_file: Path) -> None:
+    json_file.write_text("an earlier run\n")
+    with records.Journal(json_file) as journal:
+        assert json_file.read_text() == "an earlier run\n"
+        for number in (1, 2):
+            assert journal.add(RECORD) is RECORD
+            assert records.read(json_file) == [RECORD] * number
+
+
+def test_where_there_is_no_git_the_commit_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(records.COMMIT, "abc1234")
+    assert records._commit() == "abc1234"

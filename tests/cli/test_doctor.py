@@ -205,7 +205,7 @@ def reported(answer: dict[str, Any], *nodes: str) -> list[tuple[str, str, str]]:
 
 
 def test_a_device_is_reported_with_the_kernels_that_fit() -> None:
-    first, device, _ = reported(DRIVER, "nvidia0")
+    first, device, *_ = reported(DRIVER, "nvidia0")
     assert first[:2] == ("ok", "CUDA driver libcuda.so.1, CUDA 12.4, 1 device")
     assert device[:2] == (
         "ok",
@@ -236,6 +236,31 @@ def test_a_driver_that_crashes_its_process_is_reported(monkeypatch: pytest.Monke
     assert only(_gpu.gpu()).text == "the CUDA driver cannot be queried: exit status -11: no output"
 
 
+def test_peer_access_is_reported_of_several_devices() -> None:
+    def peers(*pairs: tuple[int, int, bool] | None) -> list[tuple[str, str]]:
+        answer = {**DRIVER, "devices": [CARD, CARD, CARD], "peers": None if None in pairs else list(pairs)}
+        return [(status, text) for status, text, _ in reported(answer) if text.startswith("peer access")]
+
+    assert peers((0, 1, True), (0, 2, True), (1, 2, True)) == [("ok", "peer access: between all devices")]
+    some = peers((0, 1, True), (0, 2, False), (1, 2, False))
+    assert some == [("note", "peer access: none between devices 0 and 2, 1 and 2")]
+    assert peers(None) == [("note", "peer access: the driver does not say")]
+    assert not [text for _, text, _ in reported({**DRIVER, "peers": []}) if text.startswith("peer")]
+
+
+def test_the_order_of_streams_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def order() -> list[str]:
+        return [text for _, text, _ in reported(DRIVER) if text.startswith("stream order")]
+
+    monkeypatch.delenv("TEMPI_STREAM_ORDER", raising=False)
+    assert [text.rpartition(", ")[2] for text in order()] == ["else for the legacy default stream"]
+    monkeypatch.setattr(_gpu._engine, "items", lambda table: [("TEMPI_STREAM_ORDER", "", 0)])
+    monkeypatch.setenv("TEMPI_STREAM_ORDER", "none")
+    assert [text.rpartition("; ")[2] for text in order()] == ["others for nothing: the program synchronizes by itself"]
+    none = {**DRIVER, "devices": [], "error": "CUDA_ERROR_NO_DEVICE"}
+    assert not [text for _, text, _ in reported(none) if text.startswith("stream order")]
+
+
 def test_array_libraries_are_reported_and_the_extra_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gpu, "_version", lambda packages: None)
     for version, extra in (("12.4", "cuda12"), ("13.0", "cuda13"), ("14.1", "cuda13")):
@@ -252,6 +277,9 @@ def test_the_emulator_is_named_loudly(library: Path) -> None:
     assert (found[0][0], "EMULATED" in found[0][1], "no GPU" in found[0][1]) == ("warning", True, True)
     assert "EMULATED device 1" in found[2][1]
     assert "PTX" in found[2][1]
+    assert answer["peers"] == [[0, 1, True]]
+    assert found[3][1] == "peer access: between all devices"
+    assert found[4][1].startswith("stream order: messages wait for the stream that the program names")
 
 
 def test_without_cuda_the_probe_still_answers(library: Path) -> None:

@@ -19,7 +19,8 @@ VIEWS = (*BOXES, np.s_[::-1, :, 1], np.s_[None, -1], np.s_[2:2])
 
 
 @pytest.fixture(autouse=True)
-def device(driver: Driver) -> Iterator[Driver]:
+def device(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setenv("TEMPI_CUDA_DRIVER", "emulated")
     driver("cuInit", ctypes.c_int(0))
     driver.streams("deferred")
     before = driver.live("device")

@@ -11,7 +11,7 @@ import pytest
 from emulator import kernels
 from emulator.driver import ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, LEGACY, Driver, int32
 
-DESTROYED, NO_PEERS = 709, 217
+DESTROYED, NO_PEERS, INVALID_DEVICE = 709, 217, 101
 CONTEXT, ORDINAL = 1, 9
 #: The forms of cuCtxCreate, with their arguments before the flags.
 FORMS = {"cuCtxCreate_v2": (), "cuCtxCreate_v3": (None, int32(0)), "cuCtxCreate_v4": (None,)}
@@ -65,6 +65,16 @@ def test_memory_is_its_contexts_and_goes_with_it(clean: Driver) -> None:
             INVALID_VALUE
         )
     clean.free(other)
+
+
+def test_devices_are_each_others_peers_and_not_their_own(clean: Driver) -> None:
+    def access(device: int, peer: int) -> int:
+        return clean.get("cuDeviceCanAccessPeer", int32(device), int32(peer), kind=ctypes.c_int32)
+
+    assert (access(0, 1), access(1, 0), access(0, 0)) == (1, 1, 0)
+    for pair in ((0, 2), (2, 0), (-1, 0)):
+        out = ctypes.byref(ctypes.c_int32())
+        assert clean.result("cuDeviceCanAccessPeer", out, *map(int32, pair)) == INVALID_DEVICE
 
 
 def test_pools_belong_to_the_device(clean: Driver) -> None:

@@ -56,6 +56,21 @@ def test_the_kth_call_fails_once(cuda: Driver) -> None:
     assert cuda.count("cuMemAlloc") == calls + 3
 
 
+NAME = """
+cuda("cuInit", int32(0))
+name = ctypes.create_string_buffer(256)
+cuda("cuDeviceGetName", name, int32(256), int32(0))
+print(name.value.decode(), cuda.get("cuDriverGetVersion", kind=ctypes.c_int32))
+"""
+
+
+def test_only_in_a_rehearsal_a_device_does_not_say_that_it_is_emulated(driver: Driver) -> None:
+    plain = program(driver, NAME, TEMPI_EMULATOR_DRIVER="").stdout
+    assert plain == "tempi EMULATED device 0 (CUDA on the CPU) 12040\n"
+    rehearsed = program(driver, NAME, TEMPI_EMULATOR_DRIVER="", _TEMPI_REHEARSAL="1").stdout
+    assert rehearsed == "tempi REHEARSAL device 0 (CUDA on the CPU) 13000\n"
+
+
 @pytest.mark.parametrize("rule", ["cuMemAlloc", "cuMemAlloc:0", "cuMemAlloc:x", "cuMemAlloc:1:0"])
 def test_invalid_rules_are_refused(cuda: Driver, rule: str) -> None:
     assert cuda.library.tempi_emulator_fail(rule.encode()) != 0

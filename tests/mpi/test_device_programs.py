@@ -1,10 +1,12 @@
-"""mpi4py programs with arrays in device memory: CuPy's on a GPU, those of the emulated device without one.
+"""mpi4py programs with arrays in device memory: our own, on the emulated device or a GPU; CuPy's, Numba's and
+PyTorch's on a GPU.
 
 The calls are those of any mpi4py program; NumPy checks the received data.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +16,15 @@ import pytest
 from world import MPI, partners, placement, snapshot
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
-pytestmark = pytest.mark.skipif(not placement.device, reason="host memory in this run")
+    from numpy.typing import NDArray
 
 EMULATED = os.environ.get("TEMPI_CUDA_DRIVER") == "emulated"
 
 
-class Emulated:
-    """An array of the emulated device with the same attributes as CuPy's."""
+class Own:
+    """An array of tempi's with the same attributes as CuPy's."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         from tempi.emulator.array import DeviceArray
@@ -30,21 +32,66 @@ class Emulated:
         self.array = DeviceArray.from_numpy(values)
         self.__cuda_array_interface__ = self.array.__cuda_array_interface__
 
-    def get(self) -> NDArray[Any]:
-        return self.array.to_numpy()
+
+def _cupy(values: NDArray[Any]) -> Any:
+    import cupy
+
+    return cupy.asarray(values)
+
+
+def _numba(values: NDArray[Any]) -> Any:
+    from numba import cuda
+
+    return cuda.to_device(values)
+
+
+def _torch(values: NDArray[Any]) -> Any:
+    import torch
+
+    return torch.as_tensor(values, device="cuda")
+
+
+#: By library: makes a device array of these values, and copies one to the host.
+LIBRARIES: dict[str, tuple[Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]] = {
+    "own": (Own, lambda array: array.array.to_numpy()),
+    "cupy": (_cupy, lambda array: array.get()),
+    "numba": (_numba, lambda array: array.copy_to_host()),
+    "torch": (_torch, lambda array: array.cpu().numpy()),
+}
+
+
+@functools.cache
+def why_not(name: str) -> str | None:
+    """Why there are no arrays of that library, or None."""
+    make, copy = LIBRARIES[name]
+    try:
+        copy(make(np.zeros(1)))
+    except ImportError as error:
+        return f"{name} is not installed: {error}"
+    except Exception as error:  # of the library's own; CuPy and PyTorch need the CUDA runtime
+        return f"{name} does not work with this driver: {str(error).splitlines()[0]}"
+    return None
+
+
+_library: list[str] = ["own"]  # of the test that runs
+
+
+@pytest.fixture(params=LIBRARIES if placement.device and not EMULATED else ["own"], autouse=True)
+def library(request: pytest.FixtureRequest) -> None:
+    if not placement.device:
+        pytest.skip("host memory in this run")
+    if request.param != "own" and (why := why_not(request.param)):
+        pytest.skip(why)
+    _library[:] = [request.param]
 
 
 def on_device(values: NDArray[Any]) -> Any:
     """A device array with these values."""
-    if EMULATED:
-        return Emulated(values)
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    return cupy.asarray(values)
+    return LIBRARIES[_library[0]][0](values)
 
 
 def on_host(array: Any) -> NDArray[Any]:
-    found: NDArray[Any] = array.get()
-    return found
+    return LIBRARIES[_library[0]][1](array)
 
 
 def numbered(rank: int, *shape: int) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Device arrays, and arrays of other libraries, as messages of the drop-in: on the emulated device."""
+"""Device arrays, and arrays of other libraries, as messages of the drop-in: on the emulated device, or on a GPU."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from comms import COMMS, halves, make
 from examples import examples
 from tempi import MPI
 
-if os.environ.get("TEMPI_CUDA_DRIVER") != "emulated":
-    pytest.skip("needs the emulated device (TEMPI_CUDA_DRIVER=emulated)", allow_module_level=True)
+if os.environ.get("MPITEST_MEMORY") != "device":
+    pytest.skip("host memory in this run", allow_module_level=True)
 
 from foreign import HostPack, Interface, Pack, Stream, on_device, overwrite, patient
 from tempi.emulator.array import DeviceArray
@@ -408,8 +408,8 @@ def test_pytorchs_tensors_are_ordered_by_its_current_stream(
     torch.cuda = types.SimpleNamespace(current_stream=lambda device: current)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
     got, idle = np.zeros(64, np.uint8)[index].copy(), Stream()
-    with patient():
-        kept = [overwrite(array, 7, stream.ptr), overwrite(other, 9, idle.ptr)]
+    with patient(0.04):
+        kept = [overwrite(array, 7, stream.ptr), overwrite(other, 9, idle.ptr, later=20)]
         tensor = Tensor(array[index], stream=stream.ptr)
         request = ours.Irecv(got, ours.rank)
         ours.Send(tensor, ours.rank)
@@ -428,7 +428,7 @@ def test_the_order_ends_with_the_call(ours: MPI.Intracomm) -> None:
     request = ours.Isend(Interface(first[::2], stream=stream.ptr), ours.rank)
     ours.Recv(got, ours.rank)
     request.Wait()
-    with patient():
+    with patient(0.9):
         source = overwrite(first, 7, stream.ptr)
         request = ours.Irecv(got, ours.rank)
         ours.Send(Interface(second[::2], stream=None), ours.rank)

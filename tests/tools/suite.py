@@ -63,11 +63,13 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    reasons: list[str] = field(default_factory=list)  # of what was skipped
 
     def add(self, other: Tally) -> None:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.reasons += other.reasons
 
     def __str__(self) -> str:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
@@ -157,7 +159,10 @@ def on_card(step: Step, emulated: bool) -> Step:
 def card_steps(library: str, emulated: bool) -> Iterator[Step]:
     """What there is to test on a GPU: random datatypes, and the MPI tests whose memory is a device's."""
     driver = {"TEMPI_CUDA_DRIVER": "emulated"} if emulated else {}
+    memory = {"MPITEST_MEMORY": "device"}
     yield Step("datatypes on the card", pytest_of(str(ROOT / "tests" / "gpu")), settings=driver, limit=1500.0)
+    arrays = pytest_of(*map(str, sorted((ROOT / "tests" / "arrays").glob("test_*.py"))))
+    yield Step("arrays on the card", arrays, settings=driver | memory, limit=300.0)
     for step in (*mpi_steps(library, None), *mpi_steps(library, None, more=True)):
         if step.settings.get("MPITEST_MEMORY") == "device" and "TEMPI_CUDA_AWARE" not in step.settings:
             yield replace(on_card(step, emulated), limit=900.0)
@@ -199,7 +204,7 @@ def run(
 
 def show(ended: lanes.Ended, tally: Tally) -> None:
     print(f"{ended.job.name}: {tally} ({ended.seconds:.0f} s, {ended.busy:.0f} s of a core)", flush=True)
-    for reason in re.findall(r"^SKIPPED \[\d+\].*$", ended.output, re.MULTILINE):
+    for reason in tally.reasons:
         print(f"  {reason}", flush=True)
     if tally.failed:
         print("\n".join(ended.output.splitlines()[-SHOWN:]), flush=True)
@@ -207,7 +212,7 @@ def show(ended: lanes.Ended, tally: Tally) -> None:
 
 def tally_of(output: str, status: int) -> Tally:
     """From pytest's last summary line. A step that ends badly has at least one failure."""
-    tally = Tally()
+    tally = Tally(reasons=re.findall(r"^SKIPPED \[\d+\].*$", output, re.MULTILINE))
     lines = [line for line in output.splitlines() if re.search(r"\bin [\d.]+s", line) and TALLY.search(line)]
     for number, what in TALLY.findall(lines[-1]) if lines else ():
         field_name = "failed" if what.startswith("error") else what

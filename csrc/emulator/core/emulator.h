@@ -31,6 +31,7 @@ typedef struct {
     tempi_emu_mode mode;
     uint64_t memory; /* bytes of each device */
     uint64_t seed;
+    bool rehearsal; /* devices do not say that they are emulated */
     const char *modules;
     const char *report;
 } tempi_emu_options;

@@ -99,7 +99,8 @@ CUresult TEMPI_EMU_API cuDeviceGetName(char *name, int length, CUdevice device)
     const CUresult result = enter(EMU_cuDeviceGetName, device);
     if (result != CUDA_SUCCESS)
         return result;
-    snprintf(name, (size_t)length, "tempi EMULATED device %d (CUDA on the CPU)", device);
+    snprintf(name, (size_t)length, "tempi %s device %d (CUDA on the CPU)",
+             tempi_emu_option.rehearsal ? "REHEARSAL" : "EMULATED", device);
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 
@@ -126,6 +127,18 @@ CUresult TEMPI_EMU_API cuDeviceGetAttribute(int *value, int attribute, CUdevice 
     if (attribute < 1 || attribute > 200)
         return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
     *value = attribute_value(attribute, device);
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuDeviceCanAccessPeer(int *access, CUdevice device, CUdevice peer);
+CUresult TEMPI_EMU_API cuDeviceCanAccessPeer(int *access, CUdevice device, CUdevice peer)
+{
+    const CUresult result = enter(EMU_cuDeviceCanAccessPeer, device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!valid(peer))
+        return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
+    *access = device != peer; /* CUDA driver API: not to itself */
     return tempi_emu_leave(CUDA_SUCCESS);
 }
 

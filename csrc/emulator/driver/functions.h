@@ -10,7 +10,7 @@
     X(cuGetErrorName) X(cuGetErrorString)                                                          \
     X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                  \
     X(cuDeviceGetUuid_v2) X(cuDeviceTotalMem_v2)                                                   \
-    X(cuDeviceGetDefaultMemPool)                                                                   \
+    X(cuDeviceGetDefaultMemPool) X(cuDeviceCanAccessPeer)                                          \
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2)                                    \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuDevicePrimaryCtxReset_v2)                                                                  \
