@@ -1,8 +1,8 @@
-/* Through the ring; in one copy, by reading the sender's memory; or packed in memory of the
- * sender's own, which the receiver reads? Which one is faster depends on the processor, on the
- * caches that two cores share, and on what the kernel asks for each run; so the sender of long
- * flows tries them on the program's own calls, for each receiver, length of runs and size, and
- * keeps trying now and then. */
+/* Through the ring, with ordinary or with non-temporal stores; in one copy, by reading the sender's
+ * memory; or packed in memory of the sender's own, which the receiver reads? Which one is faster
+ * depends on the processor, on the caches that two cores share, and on what the kernel asks for
+ * each run; so the sender of long flows tries them on the program's own calls, for each receiver,
+ * length of runs and size, and keeps trying now and then. */
 #ifndef TEMPI_EXCHANGE_COPY_CHOICE_H
 #define TEMPI_EXCHANGE_COPY_CHOICE_H
 
@@ -11,6 +11,7 @@
 
 typedef enum tempi_copy_way {
     TEMPI_COPY_TWICE,  /* through the ring */
+    TEMPI_COPY_FAR,    /* the same with non-temporal stores (block_bytes.h) */
     TEMPI_COPY_PACKED, /* the receiver reads packed bytes */
     TEMPI_COPY_ONCE,   /* the receiver reads blocks; not for short runs */
     TEMPI_COPY_WAYS

@@ -1,4 +1,5 @@
 #include "exchange/exchange.h"
+#include "exchange/block_bytes.h"
 #include "exchange/single_copy.h"
 
 #include <stdlib.h>
@@ -81,22 +82,6 @@ static void piece_close(piece_buffer *piece)
 
 /* ---- pieces of blocks ------------------------------------------------------------------------ */
 
-static void pack_piece(const tempi_op *block, int64_t first, int64_t n, char *packed)
-{
-    if (block->layout)
-        tempi_pack(block->layout, block->count, block->mem, first, n, packed);
-    else
-        memcpy(packed, (const char *)block->mem + first, (size_t)n);
-}
-
-static void unpack_piece(const tempi_op *block, int64_t first, int64_t n, const char *packed)
-{
-    if (block->layout)
-        tempi_unpack(block->layout, block->count, packed, first, n, block->mem);
-    else
-        memcpy((char *)block->mem + first, packed, (size_t)n);
-}
-
 static bool is_offered(const tempi_flow *flow, int64_t block)
 {
     return block < 64 && (flow->offered >> block & 1) != 0;
@@ -123,10 +108,10 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
     while (n > 0 && (block = block_in_progress(flow)) != NULL) {
         const int64_t part = least(block->n - flow->done, n);
         if (out) {
-            pack_piece(block, flow->done, part, out);
+            (flow->far ? tempi_block_pack_far : tempi_block_pack)(block, flow->done, part, out);
             out += part;
         } else {
-            unpack_piece(block, flow->done, part, in);
+            tempi_block_unpack(block, flow->done, part, in);
             in += part;
         }
         flow->done += part;
@@ -215,6 +200,7 @@ static void make_offer(tempi_flow *flow, offer *out)
     if (choice->way == TEMPI_COPY_ONCE)
         return;
     out->n = 0;
+    flow->far = choice->way == TEMPI_COPY_FAR;
     if (choice->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
         choice->call = 0; /* nothing is learnt */
 }
@@ -524,9 +510,9 @@ static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n)
         part = least(walk.left, n - done);
         char *run = (char *)(uintptr_t)walk.at;
         if (in >= out)
-            unpack_piece(to, done, part, run);
+            tempi_block_unpack(to, done, part, run);
         else
-            pack_piece(from, done, part, run);
+            tempi_block_pack(from, done, part, run);
         tempi_nest_step(&walk, part);
     }
     return true;
@@ -541,8 +527,8 @@ static void move(const tempi_op *from, const tempi_op *to)
     piece_open(&piece, n);
     for (int64_t done = 0, part; done < n; done += part) {
         part = least(n - done, piece.size);
-        pack_piece(from, done, part, piece.bytes);
-        unpack_piece(to, done, part, piece.bytes);
+        tempi_block_pack(from, done, part, piece.bytes);
+        tempi_block_unpack(to, done, part, piece.bytes);
     }
     piece_close(&piece);
 }

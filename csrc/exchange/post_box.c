@@ -5,6 +5,7 @@
  * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
  * does. A long block that is not in use gives back its pages, if many are not. */
 #include "exchange/post_box.h"
+#include "exchange/far_choice.h"
 #include "exchange/segment.h"
 
 #include <fcntl.h>
@@ -50,6 +51,7 @@ typedef struct outbox {
     uint64_t oldest, newest; /* places: of messages in use, or of `first` */
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
+    tempi_far_choice choice;
 } outbox;
 
 struct tempi_post_box {
@@ -282,10 +284,13 @@ void tempi_post_close(tempi_post_box *box)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static void release(tempi_post_box *box, tempi_post *post)
+static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
 {
-    if (post->room > 0)
-        block_put(box, post->data, post->room);
+    if (post->room == 0)
+        return;
+    if (post->timed)
+        tempi_far_learn(&mine->choice, post->far, post->packing + post->unpacking, post->bytes);
+    block_put(box, post->data, post->room);
     post->room = 0;
 }
 
@@ -301,7 +306,7 @@ static void sweep(tempi_post_box *box, int to)
         if (mine->oldest != first) {
             if (!__atomic_load_n(&post->taken, __ATOMIC_ACQUIRE))
                 return;
-            release(box, post);
+            release(box, mine, post);
         }
         if (mine->oldest == mine->newest || passed <= mine->index)
             return;
@@ -330,6 +335,8 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, void **da
     post->data = place;
     post->room = place ? room : 0;
     *data = place ? own_place(box, place, room) : NULL;
+    post->timed = bytes >= TEMPI_FAR_LEAST;
+    post->far = post->timed && tempi_far_choose(&box->outboxes[to].choice);
     box->outboxes[to].unsent = at;
     return post;
 }

@@ -22,6 +22,10 @@ typedef struct tempi_post {
     uint64_t data; /* their place */
     uint64_t room; /* bytes set aside there */
     uint32_t taken;
+    bool far;         /* to be packed with non-temporal stores */
+    bool timed;       /* a long one: the two times are taken */
+    double packing;   /* seconds, by the sender */
+    double unpacking; /* by the receiver, before it is taken */
 } tempi_post;
 
 typedef struct tempi_post_box tempi_post_box;

@@ -22,7 +22,10 @@ def build(folder: Path, *flags: str) -> Path:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
     program = folder / "post_driver"
-    sources = [HERE / "post_driver.c", *(CSRC / "exchange" / f"{name}.c" for name in ("post_box", "segment"))]
+    sources = [
+        HERE / "post_driver.c",
+        *(CSRC / "exchange" / f"{name}.c" for name in ("post_box", "segment", "far_choice")),
+    ]
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
     wrapped = "-Wl," + ",".join(f"--wrap={name}" for name in ("posix_fallocate", "mmap", "munmap", "realloc"))
     subprocess.run([*command, "-O1", "-g", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True)

@@ -2,6 +2,8 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "base/trace.h"
+#include "exchange/block_bytes.h"
+#include "exchange/copy_choice.h"
 #include "exchange/exchange.h"
 #include "shim/coll/kept_call.h"
 #include "shim/coll/sides.h"
@@ -95,14 +97,6 @@ static void complete(tempi_coll_request *r)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-static void unpack(const tempi_op *op, const char *packed, int64_t n)
-{
-    if (op->layout)
-        tempi_unpack(op->layout, op->count, packed, 0, n, op->mem);
-    else
-        memcpy(op->mem, packed, (size_t)n);
-}
-
 static void unpack_all(const tempi_coll_request *r, const arrival *a, const char *packed,
                        int64_t bytes)
 {
@@ -110,20 +104,23 @@ static void unpack_all(const tempi_coll_request *r, const arrival *a, const char
         const tempi_op *op = &r->in.ops[a->first + i];
         const int64_t n = op->n < bytes ? op->n : bytes;
         if (n > 0)
-            unpack(op, packed, n);
+            tempi_block_unpack(op, 0, n, packed);
         packed += n;
         bytes -= n;
     }
 }
 
-static int receive(const tempi_coll_request *r, const arrival *a, const tempi_post *post)
+static int receive(const tempi_coll_request *r, const arrival *a, tempi_post *post)
 {
     if (post->bytes < 0)
         return MPI_ERR_OTHER;
     const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
     if (!packed)
         return MPI_ERR_NO_MEM;
+    const double start = post->timed ? tempi_copy_clock() : 0;
     unpack_all(r, a, packed, post->bytes < a->bytes ? post->bytes : a->bytes);
+    if (post->timed)
+        post->unpacking = tempi_copy_clock() - start;
     return post->bytes > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
 }
 
@@ -332,13 +329,19 @@ static int find_arrivals(tempi_coll_request *r)
     return MPI_SUCCESS;
 }
 
-static void pack_blocks(const tempi_op *ops, int n, char *packed)
+static void pack_blocks(const tempi_op *ops, int n, bool far, char *packed)
 {
     for (int i = 0; i < n; packed += ops[i++].n)
-        if (ops[i].n > 0 && ops[i].layout)
-            tempi_pack(ops[i].layout, ops[i].count, ops[i].mem, 0, ops[i].n, packed);
-        else if (ops[i].n > 0)
-            memcpy(packed, ops[i].mem, (size_t)ops[i].n);
+        if (ops[i].n > 0)
+            (far ? tempi_block_pack_far : tempi_block_pack)(&ops[i], 0, ops[i].n, packed);
+}
+
+static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *packed)
+{
+    const double start = post->timed ? tempi_copy_clock() : 0;
+    pack_blocks(ops, n, post->far, packed);
+    if (post->timed)
+        post->packing = tempi_copy_clock() - start;
 }
 
 static int64_t bytes_to(const tempi_blocks *out, int to)
@@ -357,7 +360,8 @@ static bool post_to(const tempi_coll_request *r, const tempi_blocks *out, int to
     if (!post)
         return false;
     if (bytes > 0)
-        pack_blocks(out->ops + out->edges->first[to], tempi_edges_count(out->edges, to), packed);
+        pack_message(out->ops + out->edges->first[to], tempi_edges_count(out->edges, to), post,
+                     packed);
     post->channel = r->channel;
     post->call = r->call;
     tempi_post_send(r->node->posts, to);

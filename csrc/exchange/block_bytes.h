@@ -1,0 +1,32 @@
+/* The packed bytes of a block: of a whole operation of the host or, without a layout, contiguous
+ * bytes at `mem`. */
+#ifndef TEMPI_EXCHANGE_BLOCK_BYTES_H
+#define TEMPI_EXCHANGE_BLOCK_BYTES_H
+
+#include "pack/pack.h"
+
+#include <string.h>
+
+static inline void tempi_block_pack(const tempi_op *block, int64_t first, int64_t n, char *packed)
+{
+    if (block->layout)
+        tempi_pack(block->layout, block->count, block->mem, first, n, packed);
+    else
+        memcpy(packed, (const char *)block->mem + first, (size_t)n);
+}
+
+static inline void tempi_block_unpack(const tempi_op *block, int64_t first, int64_t n,
+                                      const char *packed)
+{
+    if (block->layout)
+        tempi_unpack(block->layout, block->count, packed, first, n, block->mem);
+    else
+        memcpy((char *)block->mem + first, packed, (size_t)n);
+}
+
+/* As tempi_block_pack, with non-temporal stores, for memory that another core has read before and
+ * will read next. An ordinary store to a line that the other core has in its cache waits until it
+ * gave it up: 434 instead of 42 us for 1 MiB on Zen 4, between cores without a common cache. */
+void tempi_block_pack_far(const tempi_op *block, int64_t first, int64_t n, char *packed);
+
+#endif
