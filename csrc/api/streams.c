@@ -102,13 +102,7 @@ static int order_all(int ordinal, uintptr_t stream)
     int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
-    for (int d = 0; d < 2 && status == TEMPI_OK; ++d) {
-        const tempi_cuda_stream all[] = {device->streams[d], device->default_streams[d],
-                                         device->copy_streams[d]};
-        for (int i = 0; i < 3 && status == TEMPI_OK; ++i)
-            status = tempi_cuda_order_streams(device, stream_of(stream), all[i]);
-    }
-    atomic_store(&device->joined, true);
+    status = tempi_cuda_order_all(device, stream_of(stream));
     tempi_cuda_leave(&entry);
     return status;
 }
@@ -126,7 +120,7 @@ int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
     const int ordinal = ordinal_of(&memory);
     if (!is_for_kernels(kind) || !tempi_shim_hooks.datatype_layout)
         return tempi_cuda_wait_stream(ordinal, stream);
-    if (direction == TEMPI_UNPACK && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
+    if (direction == TEMPI_UNPACK && stream != 0 && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
         const int status = order_all(ordinal, stream);
         if (status != TEMPI_OK)
             return status;

@@ -154,6 +154,8 @@ uintptr_t tempi_cuda_named_stream(int direction);
  * Enqueues nothing if `first` is idle, or is captured: then it holds no work. */
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then);
+/* Makes all of tempi's streams wait for it, from now on: later messages use no other. */
+int tempi_cuda_order_all(tempi_cuda_device *device, tempi_cuda_stream first);
 /* Blocks until a stream of the program is idle. */
 int tempi_cuda_wait_stream(int slot, uintptr_t stream);
 /* The same for the stream set for the direction, if any: before code other than tempi's uses the

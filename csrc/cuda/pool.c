@@ -292,7 +292,9 @@ static bool within(const tempi_cuda_device *device, int64_t bytes)
 
 void *tempi_cuda_buffer_get(int slot, int64_t bytes)
 {
-    tempi_cuda_device *device = tempi_cuda_device_get(slot);
+    tempi_cuda_device *device = tempi_cuda_device_peek(slot);
+    /* A device that is gone is not set up anew here: callers hold locks. */
+    device = device && atomic_load(&device->gone) ? NULL : tempi_cuda_device_get(slot);
     const int class = bytes < 0 ? CLASSES : class_of(bytes);
     if (device && !within(device, bytes))
         tempi_cuda_residents_trim();

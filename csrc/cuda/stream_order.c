@@ -67,15 +67,15 @@ static tempi_cuda_stream stand_in(const tempi_cuda_device *device, tempi_cuda_st
 
 /* The event captures the work so far, so it can be reused at once. */
 static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream first,
-                          tempi_cuda_stream then)
+                          const tempi_cuda_stream *then, int n)
 {
     tempi_cuda_event event;
     int status = tempi_cuda_event_get(device, &event);
     if (status != TEMPI_OK)
         return status;
     status = TEMPI_CU(EventRecord, event, first);
-    if (status == TEMPI_OK)
-        status = TEMPI_CU(StreamWaitEvent, then, event, 0);
+    for (int i = 0; i < n && status == TEMPI_OK; ++i)
+        status = TEMPI_CU(StreamWaitEvent, then[i], event, 0);
     tempi_cuda_event_put(device, event);
     return status;
 }
@@ -99,12 +99,23 @@ int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
     else if (is_idle(first))
         return TEMPI_OK;
     if (status == TEMPI_OK && from != to)
-        status = order_by_event(device, from, to);
+        status = order_by_event(device, from, &to, 1);
     if (status == TEMPI_OK && to != then)
         status = touch(device, to);
     if (status == TEMPI_OK || !tempi_cuda_up())
         return status;
     return TEMPI_CU(StreamSynchronize, from);
+}
+
+int tempi_cuda_order_all(tempi_cuda_device *device, tempi_cuda_stream first)
+{
+    const tempi_cuda_stream all[] = {device->streams[0],         device->streams[1],
+                                     device->default_streams[0], device->default_streams[1],
+                                     device->copy_streams[0],    device->copy_streams[1]};
+    atomic_store(&device->joined, true);
+    if (is_idle(first) || order_by_event(device, first, all, 6) == TEMPI_OK)
+        return TEMPI_OK;
+    return tempi_cuda_up() ? TEMPI_CU(StreamSynchronize, first) : TEMPI_ERR_DEVICE;
 }
 
 bool tempi_cuda_is_default(tempi_cuda_device *device, int direction, uintptr_t theirs,
