@@ -383,12 +383,14 @@ void *tempi_engine_entry(const char *name);
  * as long as the datatype does. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_datatype_layout(uintptr_t datatype, const tempi_layout **out);
 
-/* Orders messages of that communicator after the work in `stream`, instead of the legacy default
- * stream. Device memory is packed after the work that is in the stream when the send is called, and
- * unpacked after the work that is in it when the completing call is made. `stream` is a CUstream of
- * the program, with cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the
- * default. It must outlive its use. Duplicates of the communicator do not inherit it.
- * TEMPI_ERR_NO_MPI before MPI_Init. */
+/* Orders messages of that communicator after the work in `stream`, and no other work of the
+ * program, instead of TEMPI_STREAM_ORDER. Device memory is packed after the work that is in the
+ * stream when the send is called, or up to the next MPI call that is no MPI_Isend or MPI_Irecv, and
+ * unpacked after the work that is in it when the completing call is made. tempi's kernels may run
+ * in the stream itself. `stream` is a CUstream of the program, with cuda.h's numbers for the
+ * default ones (1 legacy, 2 per thread); 0: back to the default. It must exist until the messages
+ * are complete. While it is captured, messages wait for nothing and become no part of the graph.
+ * Duplicates of the communicator do not inherit it. TEMPI_ERR_NO_MPI before MPI_Init. */
 int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream);
 
 /* The peer class (TEMPI_PEER_*) that the model uses for messages with that rank of the communicator

@@ -98,7 +98,7 @@ static int repeat(tempi_cuda_batch *batch, int64_t loops)
 static int time_batch(tempi_cuda_batch *batch, const clock_pair *clocks, int64_t loops,
                       double *seconds)
 {
-    const tempi_cuda_stream stream = batch->device->streams[batch->direction];
+    const tempi_cuda_stream stream = batch->stream;
     float milliseconds = 0;
     int status = tempi_cuda_batch_enqueue(batch);
     if (status == TEMPI_OK)
@@ -145,7 +145,7 @@ static int time_on(tempi_cuda_device *device, const tempi_op *ops, int n, int64_
         if (status == TEMPI_OK && launches)
             *launches = batch->plan.nlaunches + batch->plan.ncopies;
         clocks_free(&clocks);
-        tempi_cuda_batch_fly(batch, device->streams[batch->direction], status);
+        tempi_cuda_batch_fly(batch, status);
         tempi_cuda_batch_wait(batch);
         tempi_cuda_leave(&entry);
     }

@@ -102,11 +102,7 @@ static int order_all(int ordinal, uintptr_t stream)
     int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
-    for (int d = 0; d < 2 && status == TEMPI_OK; ++d) {
-        status = tempi_cuda_order_streams(device, stream_of(stream), device->streams[d]);
-        if (status == TEMPI_OK)
-            status = tempi_cuda_order_streams(device, stream_of(stream), device->copy_streams[d]);
-    }
+    status = tempi_cuda_order_all(device, stream_of(stream));
     tempi_cuda_leave(&entry);
     return status;
 }
@@ -124,7 +120,7 @@ int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
     const int ordinal = ordinal_of(&memory);
     if (!is_for_kernels(kind) || !tempi_shim_hooks.datatype_layout)
         return tempi_cuda_wait_stream(ordinal, stream);
-    if (direction == TEMPI_UNPACK && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
+    if (direction == TEMPI_UNPACK && stream != 0 && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
         const int status = order_all(ordinal, stream);
         if (status != TEMPI_OK)
             return status;
@@ -203,24 +199,32 @@ static tempi_cuda_batch *batch_of(tempi_cuda_device *device, const tempi_cuda_it
     if (batch && tempi_cuda_batch_reserve(batch, 1)) {
         tempi_cuda_batch_add(batch, item);
         atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
+        batch->in_program_order = true;
         return batch;
     }
     tempi_cuda_batch_release(batch);
     return NULL;
 }
 
-/* Launches the batch after the work in the program's stream, which then waits for it. The caller
- * has entered the device. */
+/* Later work of the legacy default stream comes after it without a call (stream_order.c). */
+static bool is_default(const tempi_cuda_device *device, const tempi_cuda_batch *batch)
+{
+    return batch->stream == device->default_streams[TEMPI_PACK];
+}
+
+/* Launches the batch in the program's stream, or else after its work, and the stream then waits for
+ * it. Nothing waits for the batch, which may outlive the stream: so it is known to be done by an
+ * event. The caller has entered the device. */
 static int launch_between(tempi_cuda_device *device, tempi_cuda_batch *batch, uintptr_t stream)
 {
-    const tempi_cuda_stream ours = device->streams[batch->direction];
-    const int before = tempi_cuda_order_streams(device, stream_of(stream), ours);
-    if (before != TEMPI_OK)
-        return before;
+    if (tempi_cuda_is_captured(stream_of(stream)))
+        return TEMPI_ERR_UNSUPPORTED;
     tempi_cuda_batch_launch(batch);
     if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_DONE && batch->status != TEMPI_OK)
         return batch->status;
-    return tempi_cuda_order_streams(device, ours, stream_of(stream));
+    return batch->stream == stream_of(stream) || is_default(device, batch)
+               ? TEMPI_OK
+               : tempi_cuda_order_streams(device, batch->stream, stream_of(stream));
 }
 
 /* Packed side in the same device's memory or in pinned memory: needs no intermediate buffer. */
@@ -229,6 +233,7 @@ static int submit(const tempi_op *op, uintptr_t stream)
     tempi_cuda_item item;
     tempi_cuda_entry entry;
     int status = tempi_cuda_item_prepare(op, &item);
+    item.op.stream = stream ? stream : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM;
     if (status != TEMPI_OK)
         return status;
     tempi_cuda_device *device = tempi_cuda_device_get(op->device);

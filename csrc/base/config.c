@@ -19,6 +19,7 @@ typedef enum {
     LOG_LEVEL,
     LOCALITY,
     COLLECTIVES,
+    STREAM_ORDER,
     METHOD,
     ELSEWHERE
 } value_kind;
@@ -64,6 +65,11 @@ static const variable variables[] = {
      "emulated CUDA: memory of a device, bytes (default 4G)"},
     {"TEMPI_EMULATOR_STREAMS", ELSEWHERE, NULL,
      "emulated CUDA: when work in a stream runs: deferred (default), immediate or random"},
+    {"TEMPI_EMULATOR_PAGEABLE", ELSEWHERE, NULL,
+     "emulated CUDA: when an asynchronous copy accesses pageable memory: staged, at the call (default), or late, when "
+     "it runs"},
+    {"TEMPI_EMULATOR_PAGEABLE_ACCESS", ELSEWHERE, NULL,
+     "emulated CUDA: 1: devices access pageable memory, as on Grace Hopper (default 0)"},
     {"TEMPI_EMULATOR_DELAY", ELSEWHERE, NULL,
      "emulated CUDA: microseconds after which deferred work runs by itself (default 2000)"},
     {"TEMPI_EMULATOR_SEED", ELSEWHERE, NULL,
@@ -110,6 +116,12 @@ static const variable variables[] = {
     {"TEMPI_LAUNCH_AT_ONCE", FLAG, &tempi_config.launch_at_once,
      "device memory: launch the kernel of a nonblocking send at once if its stream is idle; by "
      "default one launch serves a burst of nonblocking sends, at the first call of another kind"},
+    {"TEMPI_STREAM_ORDER", STREAM_ORDER, &tempi_config.stream_order,
+     "device memory: the program's work that a message waits for, if no stream was named for it. "
+     "legacy: the work in the legacy default stream (default); none: no work, as the program synchronizes itself"},
+    {"TEMPI_ONESHOT_BLOCKS", NUMBER, &tempi_config.oneshot_blocks,
+     "device memory: most blocks of a kernel that writes or reads pinned host memory, which the bus bounds; the others "
+     "stay free for the program's kernels (default 0: no bound)"},
     {"TEMPI_CONTIGUOUS_STAGED", FLAG, &tempi_config.contiguous_staged,
      "contiguous device memory: copy it to the host and send that, also on a CUDA-aware library"},
     {"TEMPI_CONTIGUOUS_AUTO", FLAG, &tempi_config.contiguous_automatic,
@@ -176,6 +188,7 @@ static bool bytes_of(const char *text, int64_t *out)
 }
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
+static const char *const stream_orders[] = {"legacy", "none", NULL};
 static const char *const collectives[] = {"auto", "library", NULL};
 static const char *const localities[] = {"auto", "same-llc", "other-llc", NULL};
 
@@ -210,6 +223,7 @@ static bool parse(const variable *v, const char *text)
     case LOG_LEVEL: return word_of(text, log_levels, v->target);
     case LOCALITY: return word_of(text, localities, v->target);
     case COLLECTIVES: return word_of(text, collectives, v->target);
+    case STREAM_ORDER: return word_of(text, stream_orders, v->target);
     case METHOD: return method_of(text, v->target);
     case ELSEWHERE: return true;
     }

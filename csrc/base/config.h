@@ -25,7 +25,8 @@ typedef struct tempi_settings {
     bool contiguous_staged, contiguous_automatic;
     /* Launch a kernel when its stream is idle, not when the program has posted all its sends. */
     bool launch_at_once;
-    int64_t test_delay; /* packs complete only at the n-th test: exercises deferred sends */
+    int64_t oneshot_blocks; /* most blocks of a kernel that accesses pinned memory; 0: no bound */
+    int64_t test_delay;     /* packs complete only at the n-th test: exercises deferred sends */
     /* "0": the built-in rule; a file: its tables; NULL: the tables of this machine. */
     const char *model;
     bool model_update; /* correct the tables by the times of real work */
@@ -33,10 +34,13 @@ typedef struct tempi_settings {
     bool autotune;
     int locality;      /* TEMPI_LOCALITY_*, for all ranks of this node */
     int collectives;   /* TEMPI_COLLECTIVES_* */
+    int stream_order;  /* TEMPI_STREAM_ORDER_* */
     const char *trace; /* file name of the Chrome trace, or NULL */
 } tempi_settings;
 
 enum { TEMPI_LOCALITY_AUTO, TEMPI_LOCALITY_SAME_LLC, TEMPI_LOCALITY_OTHER_LLC };
+
+enum { TEMPI_STREAM_ORDER_LEGACY, TEMPI_STREAM_ORDER_NONE };
 
 enum { TEMPI_COLLECTIVES_AUTO, TEMPI_COLLECTIVES_LIBRARY };
 

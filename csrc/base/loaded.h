@@ -7,11 +7,12 @@
 #include <stdbool.h>
 
 typedef struct tempi_watch {
-    const char *name;        /* prefix of the file's name */
+    const char *name;        /* prefix of the file's name or of its soname */
     unsigned long long seen; /* the loader's count at the last negative answer; 0: never searched */
 } tempi_watch;
 
-/* Whether an object of that name is loaded; writes its path to path[0..size) unless size is 0. */
+/* Whether an object of that name is loaded, under whatever path and version it was opened; writes
+ * its path to path[0..size) unless size is 0. */
 bool tempi_watch_look(tempi_watch *watch, char *path, int size);
 
 #endif

@@ -2,14 +2,16 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
+#include "cuda/context_slot.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pool.h"
 
 #include <stdlib.h>
 
-enum { PIECE = TEMPI_PIECE, PIECE_SMALLEST = 64 << 10, PIECE_SLOTS = 4, FEW = 8 };
+enum { FEW = 8 };
 
 _Atomic int tempi_cuda_waiting;
+_Atomic bool tempi_cuda_bursting;
 
 /* The work of one submit: a batch for each device and direction in it. */
 struct tempi_work {
@@ -60,86 +62,40 @@ static bool is_idle(tempi_cuda_device *device, int direction)
     return idle;
 }
 
+static void end_burst(tempi_cuda_device *device, int direction)
+{
+    pthread_mutex_lock(&device->lock);
+    tempi_cuda_burst *burst = &device->bursts[direction];
+    if (burst->now > 0) {
+        burst->expected = burst->now == burst->last ? burst->now : 0;
+        burst->last = burst->now;
+        burst->now = 0;
+    }
+    pthread_mutex_unlock(&device->lock);
+    launch_open(device, direction);
+}
+
+/* A wait for a burst that started by itself. */
+static void end_complete(tempi_cuda_device *device, int direction)
+{
+    pthread_mutex_lock(&device->lock);
+    tempi_cuda_burst *burst = &device->bursts[direction];
+    if (burst->now == burst->expected)
+        burst->now = 0; /* the last one was as long */
+    pthread_mutex_unlock(&device->lock);
+}
+
 void tempi_cuda_flush_waiting(void)
 {
+    atomic_store(&tempi_cuda_bursting, false);
     for (int i = 0; i < TEMPI_CUDA_DEVICES; ++i) {
         tempi_cuda_device *device = tempi_cuda_device_peek(i);
         for (int d = 0; device && d < 2; ++d)
-            launch_open(device, d);
+            end_burst(device, d);
     }
 }
 
 /* ---- making operations ready ----------------------------------------------------------------- */
-
-static bool is_one_run(const tempi_op *op)
-{
-    const tempi_layout *layout = op->layout;
-    return layout->dense || (op->count == 1 && layout->nboxes == 1 && layout->boxes[0].ndims == 0 &&
-                             !layout->boxes[0].table);
-}
-
-/* Loads kernels and tables, so that a later launch needs only the driver. */
-static int ready_for_kernels(tempi_cuda_device *device, const tempi_layout *layout)
-{
-    int status = tempi_cuda_kernels_ready(device);
-    for (int i = 0; i < layout->nboxes && status == TEMPI_OK; ++i) {
-        const tempi_box *box = &layout->boxes[i];
-        tempi_device_table there;
-        if (box->table)
-            status = tempi_cuda_table_get(device, box->table, box->run == 0, &there);
-    }
-    return status;
-}
-
-static int prepare_pipelined(tempi_cuda_item *item)
-{
-    const int64_t pieces = (item->op.n + PIECE - 1) / PIECE;
-    const int slots = pieces < PIECE_SLOTS ? (int)pieces : PIECE_SLOTS;
-    for (int64_t piece = PIECE; piece >= PIECE_SMALLEST; piece /= 2) {
-        item->buffer = tempi_cuda_buffer_get(item->op.device, piece * slots);
-        if (!item->buffer)
-            continue;
-        item->piece = piece;
-        item->slots = slots;
-        return TEMPI_OK;
-    }
-    return TEMPI_ERR_MEMORY;
-}
-
-/* In one piece if the message is short, or if the method is staged and memory suffices; else in
- * pieces. */
-static int prepare_staged(tempi_cuda_item *item)
-{
-    item->host = item->op.packed;
-    if (item->op.method == TEMPI_METHOD_STAGED || item->op.n <= PIECE)
-        item->buffer = tempi_cuda_buffer_get(item->op.device, item->op.n);
-    if (!item->buffer && prepare_pipelined(item) != TEMPI_OK) {
-        /* The kernel accesses pinned memory directly. */
-        const bool pinned = tempi_cuda_pool_pinned(item->host);
-        item->host = NULL;
-        return pinned ? TEMPI_OK : TEMPI_ERR_MEMORY;
-    }
-    item->op.packed = item->buffer;
-    tempi_stat_add(TEMPI_STAT_staged_bytes, item->op.n);
-    return TEMPI_OK;
-}
-
-int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
-{
-    tempi_cuda_device *device = tempi_cuda_device_get(op->device);
-    *item = (tempi_cuda_item){.op = *op};
-    if (!device)
-        return TEMPI_ERR_DEVICE;
-    if (op->into)
-        return tempi_cuda_move_plans(device, op);
-    if (is_one_run(op)) /* the plan is a copy, which can access any memory */
-        return TEMPI_OK;
-    const int status = ready_for_kernels(device, op->layout);
-    if (status != TEMPI_OK || op->method == TEMPI_METHOD_DEVICE ||
-        op->method == TEMPI_METHOD_ONE_SHOT)
-        return status;
-    return prepare_staged(item);
-}
 
 static void give_back(const tempi_cuda_item *items, int n)
 {
@@ -184,8 +140,10 @@ static bool belongs(const tempi_cuda_item *item, const tempi_cuda_item *to)
     return item->op.device == to->op.device && item->op.direction == to->op.direction;
 }
 
-/* Adds all items like the first to the open batch; NULL: out of memory, and none was added. */
-static tempi_cuda_batch *gather(tempi_cuda_device *device, const tempi_cuda_item *items, int n)
+/* Adds all items like the first to the open batch; NULL: out of memory, and none was added.
+ * *complete: the burst has as many operations as expected. */
+static tempi_cuda_batch *gather(tempi_cuda_device *device, const tempi_cuda_item *items, int n,
+                                bool *complete)
 {
     const int direction = items[0].op.direction;
     pthread_mutex_lock(&device->lock);
@@ -200,49 +158,67 @@ static tempi_cuda_batch *gather(tempi_cuda_device *device, const tempi_cuda_item
         tempi_cuda_batch_add(batch, &items[i]);
         tempi_cuda_item_note(&items[i]);
         atomic_fetch_add(&tempi_cuda_waiting, 1);
+        ++device->bursts[direction].now;
     }
+    atomic_store(&tempi_cuda_bursting, true);
+    *complete = device->bursts[direction].now == device->bursts[direction].expected;
     if (batch)
         (void)tempi_cuda_batch_retain(batch);
     pthread_mutex_unlock(&device->lock);
     return batch;
 }
 
-static bool stream_is_new(const tempi_cuda_item *items, int i)
-{
-    for (int j = 0; j < i; ++j)
-        if (belongs(&items[j], &items[0]) && items[j].op.stream == items[i].op.stream)
-            return false;
-    return true;
-}
-
-/* Makes tempi's stream wait for the program's before items like the first join its batch. */
-static int order(tempi_cuda_device *device, const tempi_cuda_item *items, int n)
+static int order_now(tempi_cuda_device *device, int direction, uintptr_t stream)
 {
     tempi_cuda_entry entry;
-    const tempi_cuda_stream stream = device->streams[items[0].op.direction];
     int status = tempi_cuda_enter(device, &entry);
     if (status != TEMPI_OK)
         return status;
-    for (int i = 0; i < n && status == TEMPI_OK; ++i)
-        if (i == 0 || (items[i].op.stream != items[0].op.stream && belongs(&items[i], &items[0]) &&
-                       stream_is_new(items, i)))
-            status = tempi_cuda_order(device, stream, items[i].op.stream);
+    status = tempi_cuda_order_streams(device, (tempi_cuda_stream)stream,
+                                      device->streams[direction]);
     tempi_cuda_leave(&entry);
     return status;
 }
 
-static int hand_over(const tempi_cuda_item *items, int n, tempi_work *work)
+/* Settles which stream each item like the first comes after. The stream of a communicator is
+ * waited for at the launch (batch_stream.c); one that is known to this thread, during this call
+ * only, is waited for now. */
+static int order(tempi_cuda_device *device, tempi_cuda_item *items, int n)
+{
+    tempi_cuda_stream of;
+    uintptr_t waited = 0;
+    const int direction = items[0].op.direction;
+    const uintptr_t named = tempi_cuda_named_stream(direction);
+    int status = TEMPI_OK;
+    for (int i = 0; i < n && status == TEMPI_OK; ++i) {
+        if (!belongs(&items[i], &items[0]))
+            continue;
+        uintptr_t *stream = &items[i].op.stream;
+        *stream = named ? named : *stream;
+        if (tempi_cuda_is_default(device, direction, *stream, &of) ||
+            (!named && *stream != (uintptr_t)TEMPI_CUDA_THREAD_STREAM))
+            continue;
+        if (*stream != waited)
+            status = order_now(device, direction, *stream);
+        waited = *stream;
+        *stream = TEMPI_CUDA_ORDERED;
+    }
+    return status;
+}
+
+static int hand_over(tempi_cuda_item *items, int n, tempi_work *work)
 {
     tempi_cuda_device *device = tempi_cuda_device_peek(items[0].op.device);
     const int direction = items[0].op.direction;
     const int status = device ? order(device, items, n) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
-    tempi_cuda_batch *batch = gather(device, items, n);
+    bool complete = false;
+    tempi_cuda_batch *batch = gather(device, items, n, &complete);
     if (!batch)
         return TEMPI_ERR_MEMORY;
     work->batches[work->n++] = batch;
-    if (tempi_config.launch_at_once && is_idle(device, direction))
+    if (complete || (tempi_config.launch_at_once && is_idle(device, direction)))
         launch_open(device, direction);
     return TEMPI_OK;
 }
@@ -264,7 +240,7 @@ static void give_back_kind(const tempi_cuda_item *items, int n)
 
 /* Submits group by group. If the first group fails nothing was started; a later failure is reported
  * by the ticket. */
-static int hand_over_all(const tempi_cuda_item *items, int n, tempi_work *work)
+static int hand_over_all(tempi_cuda_item *items, int n, tempi_work *work)
 {
     for (int i = 0; i < n; ++i) {
         if (!first_of_its_kind(items, i))
@@ -334,9 +310,13 @@ static int test(tempi_work *work, int *status)
 
 static int wait(tempi_work *work)
 {
-    for (int i = 0; i < work->n; ++i)
-        if (tempi_cuda_batch_state(work->batches[i]) == TEMPI_BATCH_OPEN)
-            launch_open(work->batches[i]->device, work->batches[i]->direction);
+    for (int i = 0; i < work->n; ++i) {
+        tempi_cuda_batch *batch = work->batches[i];
+        if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_OPEN)
+            end_burst(batch->device, batch->direction);
+        else
+            end_complete(batch->device, batch->direction);
+    }
     while (work->n > 0) {
         tempi_cuda_batch_wait(work->batches[work->n - 1]);
         drop_last(work);
@@ -379,6 +359,31 @@ const tempi_backend tempi_cuda_backend = {"cuda", submit, test, wait};
 void tempi_cuda_backend_start(void)
 {
     tempi_pack_set_device_backend(&tempi_cuda_backend);
+}
+
+static int ordinal_of(int handle)
+{
+    int device, n = 0;
+    if (tempi_cu.DeviceGetCount(&n) != TEMPI_CUDA_SUCCESS)
+        return -1;
+    for (int i = 0; i < n && i < TEMPI_CUDA_ORDINALS; ++i)
+        if (tempi_cu.DeviceGet(&device, i) == TEMPI_CUDA_SUCCESS && device == handle)
+            return i;
+    return -1;
+}
+
+void tempi_cuda_backend_prepare(void)
+{
+    tempi_cuda_context current = NULL;
+    int handle;
+    if (tempi_cuda_look() != TEMPI_CUDA_UP || !tempi_cu.CtxGetDevice ||
+        tempi_cu.CtxGetCurrent(&current) != TEMPI_CUDA_SUCCESS || !current ||
+        tempi_cu.CtxGetDevice(&handle) != TEMPI_CUDA_SUCCESS)
+        return;
+    tempi_cuda_device *device =
+        tempi_cuda_device_get(tempi_cuda_context_slot_of(ordinal_of(handle), current));
+    if (device)
+        (void)tempi_cuda_kernels_ready(device);
 }
 
 static void finish_last(tempi_cuda_device *device, int direction)

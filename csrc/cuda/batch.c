@@ -1,6 +1,8 @@
 #include "cuda/batch.h"
 #include "base/stats.h"
+#include "cuda/completion.h"
 #include "cuda/pool.h"
+#include "cuda/resident.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -15,6 +17,10 @@ tempi_cuda_batch *tempi_cuda_batch_new(tempi_cuda_device *device, int direction)
     batch->device = device;
     batch->direction = direction;
     batch->refs = 1;
+    batch->stream = device->streams[direction];
+    batch->flag = TEMPI_CUDA_NO_FLAG;
+    batch->resident = -1;
+    batch->over_bus = true;
     return batch;
 }
 
@@ -72,21 +78,31 @@ bool tempi_cuda_batch_reserve(tempi_cuda_batch *batch, int items)
 void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item)
 {
     batch->items[batch->nitems++] = *item;
+    batch->over_bus &= item->op.method == TEMPI_METHOD_ONE_SHOT && !item->op.into;
     if (item->buffer)
         batch->buffers[batch->nbuffers++] = item->buffer;
 }
 
-void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned)
+/* The caller has reserved room. */
+static void *keep_buffer(tempi_cuda_batch *batch, void *buffer)
 {
-    if (!reserve_buffers(batch, 1))
-        return NULL;
-    void *buffer = tempi_cuda_buffer_get(batch->device->slot, bytes);
-    *pinned = !buffer;
-    if (!buffer)
-        buffer = tempi_cuda_pinned_get(batch->device->slot, bytes);
     if (buffer)
         batch->buffers[batch->nbuffers++] = buffer;
     return buffer;
+}
+
+void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes)
+{
+    return reserve_buffers(batch, 1)
+               ? keep_buffer(batch, tempi_cuda_buffer_get(batch->device->slot, bytes))
+               : NULL;
+}
+
+void *tempi_cuda_batch_pinned(tempi_cuda_batch *batch, int64_t bytes)
+{
+    return reserve_buffers(batch, 1)
+               ? keep_buffer(batch, tempi_cuda_pinned_get(batch->device->slot, bytes))
+               : NULL;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -100,6 +116,11 @@ static void state_set(tempi_cuda_batch *batch, int state)
 static void end(tempi_cuda_batch *batch, int status)
 {
     batch->status = status;
+    if (batch->resident >= 0)
+        tempi_cuda_resident_release(batch->device, batch->direction, batch->resident,
+                                    status == TEMPI_OK);
+    if (batch->flag != TEMPI_CUDA_NO_FLAG)
+        tempi_cuda_flag_put(batch->device, batch->flag);
     for (int i = 0; i < batch->nbuffers; ++i)
         (void)tempi_cuda_pool_put(batch->buffers[i]);
     batch->nbuffers = 0;
@@ -120,69 +141,95 @@ static int drain(tempi_cuda_batch *batch)
     tempi_cuda_entry entry;
     if (!tempi_cuda_up())
         return TEMPI_ERR_DEVICE;
-    const int entered = tempi_cuda_enter(batch->device, &entry);
+    const int entered = tempi_cuda_enter_relaxed(batch->device, &entry);
     if (entered != TEMPI_OK)
         return entered;
     const int first = TEMPI_CU(StreamSynchronize, batch->device->copy_streams[batch->direction]);
-    const int second = TEMPI_CU(StreamSynchronize, batch->device->streams[batch->direction]);
+    const int second = TEMPI_CU(StreamSynchronize, batch->stream);
     tempi_cuda_leave(&entry);
     return first != TEMPI_OK ? first : second;
 }
 
-/* The result of a flying batch if its event gave none. */
+/* The result of a flying batch if its flag or event gave none. */
 static int ask_streams(tempi_cuda_batch *batch, int status)
 {
     return status == TEMPI_OK ? TEMPI_OK : drain(batch);
 }
 
-void tempi_cuda_batch_fly(tempi_cuda_batch *batch, tempi_cuda_stream stream, int status)
+static int record_event(tempi_cuda_batch *batch)
+{
+    const int status = tempi_cuda_event_get(batch->device, &batch->event);
+    return status == TEMPI_OK ? TEMPI_CU(EventRecord, batch->event, batch->stream) : status;
+}
+
+void tempi_cuda_batch_fly(tempi_cuda_batch *batch, int status)
 {
     if (status != TEMPI_OK) {
         (void)drain(batch);
         end(batch, status);
         return;
     }
-    status = tempi_cuda_event_get(batch->device, &batch->event);
-    if (status == TEMPI_OK)
-        status = TEMPI_CU(EventRecord, batch->event, stream);
-    if (status == TEMPI_OK)
+    if (!batch->in_program_order) /* then nobody waits, and the stream may be gone */
+        batch->flag = tempi_cuda_flag_raise(batch->device, batch->stream);
+    if (batch->flag != TEMPI_CUDA_NO_FLAG || record_event(batch) == TEMPI_OK)
         state_set(batch, TEMPI_BATCH_FLYING);
     else
-        end(batch, drain(batch)); /* without an event: wait for it here */
+        end(batch, drain(batch)); /* with neither: wait for it here */
+}
+
+/* `own`: not in a stream of the program. */
+static int try_launch(tempi_cuda_batch *batch, bool own)
+{
+    const int status = tempi_cuda_batch_choose_stream(batch, own);
+    return status == TEMPI_OK ? tempi_cuda_batch_enqueue(batch) : status;
 }
 
 /* Packing or unpacking the same bytes again is harmless: a failed launch is retried once, unless
- * the device is lost. */
+ * the device is lost. The program's stream may be another device's, where no kernel of this one can
+ * be launched. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
 {
     tempi_cuda_entry entry;
     int status = tempi_cuda_enter(batch->device, &entry);
     if (status == TEMPI_OK) {
-        status = tempi_cuda_batch_enqueue(batch);
+        status = try_launch(batch, false);
         if (status != TEMPI_OK && tempi_cuda_up()) {
             tempi_stat_add(TEMPI_STAT_cuda_repeated, 1);
             (void)drain(batch);
-            status = tempi_cuda_batch_enqueue(batch);
+            status = try_launch(batch, true);
         }
-        tempi_cuda_batch_fly(batch, batch->device->streams[batch->direction], status);
+        tempi_cuda_batch_fly(batch, status);
         tempi_cuda_leave(&entry);
     } else {
         end(batch, status);
     }
 }
 
-/* Queries the batch's event. The driver requires a current context, and the thread may have none;
- * in a context that the program has destroyed the event no longer exists. */
-static int ask_event(tempi_cuda_batch *batch, bool *ready)
+/* Queries the batch's event, or its stream. The driver requires a current context, and the thread
+ * may have none; in a context that the program has destroyed neither exists any longer. */
+static int ask_driver(tempi_cuda_batch *batch, bool *ready)
 {
     tempi_cuda_entry entry;
-    const int status = tempi_cuda_enter(batch->device, &entry);
+    const int status = tempi_cuda_enter_relaxed(batch->device, &entry);
     if (status != TEMPI_OK)
         return status;
-    const int result = tempi_cu.EventQuery(batch->event);
+    const int result = batch->event ? tempi_cu.EventQuery(batch->event)
+                                    : tempi_cu.StreamQuery(batch->stream);
     tempi_cuda_leave(&entry);
     *ready = result != TEMPI_CUDA_NOT_READY;
-    return *ready ? tempi_cuda_check(result, "cuEventQuery") : TEMPI_OK;
+    return *ready ? tempi_cuda_check(result, batch->event ? "cuEventQuery" : "cuStreamQuery")
+                  : TEMPI_OK;
+}
+
+/* A kernel that failed never gets to the flag, so the stream is queried now and then: this is also
+ * a sign of life for drivers that need one. */
+enum { POLLS_A_QUERY = 64 };
+
+static bool flag_says_wait(tempi_cuda_batch *batch)
+{
+    return batch->flag != TEMPI_CUDA_NO_FLAG &&
+           !tempi_cuda_flag_is_up(batch->device, batch->flag) &&
+           __atomic_add_fetch(&batch->polls, 1, __ATOMIC_RELAXED) % POLLS_A_QUERY != 0;
 }
 
 int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
@@ -194,8 +241,12 @@ int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
         land(batch, TEMPI_ERR_DEVICE);
         return 1;
     }
+    if (flag_says_wait(batch))
+        return 0;
     bool ready = true;
-    const int status = ask_event(batch, &ready);
+    int status = TEMPI_OK;
+    if (batch->flag == TEMPI_CUDA_NO_FLAG || !tempi_cuda_flag_is_up(batch->device, batch->flag))
+        status = ask_driver(batch, &ready);
     if (!ready)
         return 0;
     land(batch, ask_streams(batch, status));
@@ -205,7 +256,7 @@ int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
 static int wait_for_event(tempi_cuda_batch *batch)
 {
     tempi_cuda_entry entry;
-    int status = tempi_cuda_enter(batch->device, &entry);
+    int status = tempi_cuda_enter_relaxed(batch->device, &entry);
     if (status != TEMPI_OK)
         return status;
     status = TEMPI_CU(EventSynchronize, batch->event);
@@ -213,11 +264,32 @@ static int wait_for_event(tempi_cuda_batch *batch)
     return status;
 }
 
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Polls for some tens of microseconds, as long as most packs take; then the next poll queries. */
+static void spin(tempi_cuda_batch *batch)
+{
+    const int most = tempi_cuda_emulated() ? 16 : 2000;
+    for (int i = 0; i < most && !tempi_cuda_flag_is_up(batch->device, batch->flag); ++i)
+        relax();
+    __atomic_store_n(&batch->polls, POLLS_A_QUERY - 1, __ATOMIC_RELAXED);
+}
+
 void tempi_cuda_batch_wait(tempi_cuda_batch *batch)
 {
     while (!tempi_cuda_batch_poll(batch)) {
-        if (tempi_cuda_batch_state(batch) == TEMPI_BATCH_FLYING)
+        const bool flying = tempi_cuda_batch_state(batch) == TEMPI_BATCH_FLYING;
+        if (flying && batch->flag == TEMPI_CUDA_NO_FLAG)
             land(batch, ask_streams(batch, wait_for_event(batch)));
+        else if (flying)
+            spin(batch);
         else
             sched_yield(); /* another thread launches or ends it */
     }

@@ -2,7 +2,7 @@
  *
  *   OPEN       gathers operations (device->open)
  *   LAUNCHING  one thread enqueues it into the stream; for the others it is not done
- *   FLYING     its event is recorded
+ *   FLYING     its stream will raise its flag, or reach its event
  *   ENDING     one thread returns its buffers
  *   DONE       `status` is the result
  *
@@ -37,7 +37,13 @@ struct tempi_cuda_batch {
     _Atomic int refs;
     _Atomic int state;
     int status;
+    tempi_cuda_stream stream; /* in which it runs */
+    int flag;                 /* how it is known to be done (completion.h), or: */
     tempi_cuda_event event;
+    bool in_program_order; /* it takes a place in the program's stream (api/streams.c) */
+    unsigned polls;        /* of the flag */
+    bool over_bus;         /* all of its kernels access pinned memory */
+    int resident;          /* its block of descriptors (resident.h); -1: none */
     tempi_cuda_item *items;
     int nitems, items_room;
     void **buffers; /* from the pool, returned at the end */
@@ -59,21 +65,26 @@ static inline int tempi_cuda_batch_state(tempi_cuda_batch *batch)
 bool tempi_cuda_batch_reserve(tempi_cuda_batch *batch, int items);
 /* The batch owns the item's buffer from now on. */
 void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item);
-/* Another buffer for the life of the batch, in device memory or else *pinned; NULL: none available.
- */
-void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes, bool *pinned);
+/* Another buffer for the life of the batch, in device memory or pinned; NULL: none available. */
+void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes);
+void *tempi_cuda_batch_pinned(tempi_cuda_batch *batch, int64_t bytes);
 
 /* Repeats the launches and copies of the last enqueue's plan. Not for staged items. */
 int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING or, if it failed, DONE. */
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch);
-/* LAUNCHING -> FLYING after the work in `stream`; `status`: of enqueueing it. */
-void tempi_cuda_batch_fly(tempi_cuda_batch *batch, tempi_cuda_stream stream, int status);
+/* LAUNCHING -> FLYING after the work in its stream; `status`: of enqueueing it. */
+void tempi_cuda_batch_fly(tempi_cuda_batch *batch, int status);
 /* 1 when DONE. Never blocks. */
 int tempi_cuda_batch_poll(tempi_cuda_batch *batch);
 /* Returns when DONE; must not be called for an OPEN batch. */
 void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
 
+/* op.stream of an item whose wait for the program's stream is in tempi's stream already. */
+#define TEMPI_CUDA_ORDERED UINTPTR_MAX
+/* Sets batch->stream by the items' streams; it comes after their work (batch_stream.c). `own`: one
+ * of tempi's. The caller has entered the device. */
+int tempi_cuda_batch_choose_stream(tempi_cuda_batch *batch, bool own);
 /* Enqueues the batch's items into its stream (launch.c). The caller has entered the device. */
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch);
 /* Enqueues a strided copy (plan.h: tempi_cuda_plan_strided). TEMPI_ERR_UNSUPPORTED: no such plan,
@@ -83,7 +94,7 @@ int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const 
 
 /* Whether an operation with `into` has a plan, with kernels and tables (launch.c). */
 int tempi_cuda_move_plans(tempi_cuda_device *device, const tempi_op *op);
-/* Prepares the operation: its buffers, kernels and tables (backend.c). */
+/* Prepares the operation: its buffers, kernels and tables (prepare.c). */
 int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *out);
 /* Counts the item as handled by a device. */
 void tempi_cuda_item_note(const tempi_cuda_item *item);

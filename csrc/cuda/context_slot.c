@@ -36,9 +36,15 @@ static tempi_cuda_context ask_for_primary(int ordinal)
     return found;
 }
 
+/* After a reset the handle may be the same: tempi's objects in it are gone. */
 static bool is_primary(int ordinal, tempi_cuda_context context)
 {
-    const tempi_cuda_device *device = tempi_cuda_device_peek(ordinal);
+    tempi_cuda_device *device = tempi_cuda_device_peek(ordinal);
+    if (device && !tempi_cuda_device_alive(device) && atomic_load(&device->gone)) {
+        tempi_cuda_context_forget(device);
+        device = NULL;
+        atomic_store(&primary[ordinal], NULL);
+    }
     if (device)
         return device->context == context;
     if (atomic_load(&primary[ordinal]) != context)
@@ -54,6 +60,17 @@ static void forget(tempi_cuda_device *device)
     tempi_cuda_backend_forget(device);
     tempi_cuda_pool_forget(device->slot);
     tempi_cuda_tables_forget(device->slot);
+}
+
+void tempi_cuda_context_forget(tempi_cuda_device *device)
+{
+    pthread_mutex_lock(&looking);
+    if (tempi_cuda_device_peek(device->slot) == device) {
+        forget(device);
+        if (device->slot < TEMPI_CUDA_ORDINALS) /* a reset leaves the references */
+            (void)TEMPI_CU(DevicePrimaryCtxRelease, device->handle);
+    }
+    pthread_mutex_unlock(&looking);
 }
 
 static int add(int slot, int ordinal, tempi_cuda_context context)

@@ -2,7 +2,7 @@
 #ifndef TEMPI_CUDA_CONTEXT_SLOT_H
 #define TEMPI_CUDA_CONTEXT_SLOT_H
 
-#include "cuda/driver.h"
+#include "cuda/device.h"
 
 enum { TEMPI_CUDA_NO_SLOT = -1 };
 
@@ -11,5 +11,8 @@ enum { TEMPI_CUDA_NO_SLOT = -1 };
  * device. TEMPI_CUDA_NO_SLOT: the context cannot be used. Takes locks of its own: must not be
  * called with a lock of this folder held. */
 int tempi_cuda_context_slot_of(int ordinal, tempi_cuda_context context);
+/* Drops all that tempi has in a context that the program has destroyed or reset: nothing is
+ * returned to the driver, which did so itself. The slot's next user sets it up anew. */
+void tempi_cuda_context_forget(tempi_cuda_device *device);
 
 #endif

@@ -1,6 +1,9 @@
 #include "cuda/device.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "cuda/completion.h"
+#include "cuda/context_slot.h"
+#include "cuda/resident.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -32,9 +35,17 @@ int tempi_cuda_enter(tempi_cuda_device *device, tempi_cuda_entry *entry)
             return status;
         entry->pushed = true;
     }
-    entry->captured = tempi_cu.ThreadExchangeStreamCaptureMode &&
-                      tempi_cu.ThreadExchangeStreamCaptureMode(&entry->mode) == TEMPI_CUDA_SUCCESS;
     return TEMPI_OK;
+}
+
+int tempi_cuda_enter_relaxed(tempi_cuda_device *device, tempi_cuda_entry *entry)
+{
+    const int status = tempi_cuda_enter(device, entry);
+    if (status == TEMPI_OK)
+        entry->captured = tempi_cu.ThreadExchangeStreamCaptureMode &&
+                          tempi_cu.ThreadExchangeStreamCaptureMode(&entry->mode) ==
+                              TEMPI_CUDA_SUCCESS;
+    return status;
 }
 
 void tempi_cuda_leave(tempi_cuda_entry *entry)
@@ -67,6 +78,7 @@ static void describe(tempi_cuda_device *device)
     device->multiprocessors = attribute(device, TEMPI_CUDA_MULTIPROCESSORS, 0);
     device->capability = 10 * attribute(device, TEMPI_CUDA_CAPABILITY_MAJOR, 0) +
                          attribute(device, TEMPI_CUDA_CAPABILITY_MINOR, 0);
+    device->same_addresses = attribute(device, TEMPI_CUDA_HOST_POINTERS_OF_REGISTERED, 0) == 1;
     if (tempi_cu.DeviceTotalMem && TEMPI_CU(DeviceTotalMem, &bytes, device->handle) == TEMPI_OK)
         device->memory = (int64_t)bytes;
 }
@@ -74,29 +86,73 @@ static void describe(tempi_cuda_device *device)
 static void destroy_streams(tempi_cuda_device *device)
 {
     for (int d = 0; d < 2; ++d) {
-        if (device->streams[d])
-            (void)TEMPI_CU(StreamDestroy, device->streams[d]);
-        if (device->copy_streams[d])
-            (void)TEMPI_CU(StreamDestroy, device->copy_streams[d]);
+        const tempi_cuda_stream all[] = {device->streams[d], device->default_streams[d],
+                                         device->copy_streams[d]};
+        for (int i = 0; i < 3; ++i)
+            if (all[i])
+                (void)TEMPI_CU(StreamDestroy, all[i]);
     }
+}
+
+/* A short pack must not wait until the program's long kernel has started all of its blocks: the
+ * highest priority, which blocks that have not started respect (CUDA Programming Guide, "Stream
+ * Priorities"; lower numbers are higher). */
+static int create_stream(tempi_cuda_stream *out, unsigned flags)
+{
+    int least = 0, greatest = 0;
+    if (!tempi_cu.StreamCreateWithPriority || !tempi_cu.CtxGetStreamPriorityRange ||
+        tempi_cu.CtxGetStreamPriorityRange(&least, &greatest) != TEMPI_CUDA_SUCCESS)
+        return TEMPI_CU(StreamCreate, out, flags);
+    return TEMPI_CU(StreamCreateWithPriority, out, flags, greatest);
 }
 
 static int create_streams(tempi_cuda_device *device)
 {
     tempi_cuda_entry entry;
-    int status = tempi_cuda_enter(device, &entry);
+    int status = tempi_cuda_enter_relaxed(device, &entry);
     if (status != TEMPI_OK)
         return status;
     for (int d = 0; d < 2 && status == TEMPI_OK; ++d) {
-        status = TEMPI_CU(StreamCreate, &device->streams[d], TEMPI_CUDA_STREAM_NON_BLOCKING);
+        status = create_stream(&device->streams[d], TEMPI_CUDA_STREAM_NON_BLOCKING);
         if (status == TEMPI_OK)
-            status = TEMPI_CU(StreamCreate, &device->copy_streams[d],
-                              TEMPI_CUDA_STREAM_NON_BLOCKING);
+            status = create_stream(&device->default_streams[d], TEMPI_CUDA_STREAM_BLOCKING);
+        if (status == TEMPI_OK)
+            status = create_stream(&device->copy_streams[d], TEMPI_CUDA_STREAM_NON_BLOCKING);
     }
     if (status != TEMPI_OK)
         destroy_streams(device);
     tempi_cuda_leave(&entry);
     return status;
+}
+
+/* Allocates a small block in the context; the driver never reuses its buffer id. */
+static int leave_witness(tempi_cuda_device *device)
+{
+    tempi_cuda_entry entry;
+    /* On failure there is no witness, and the context is never checked. */
+    int status = tempi_cuda_enter_relaxed(device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    tempi_cuda_address witness = 0;
+    status = TEMPI_CU(MemAlloc, &witness, 8);
+    if (status == TEMPI_OK)
+        status = TEMPI_CU(PointerGetAttribute, &device->witness_id, TEMPI_CUDA_POINTER_BUFFER_ID,
+                          witness);
+    if (status == TEMPI_OK)
+        device->witness = witness;
+    else if (witness)
+        (void)TEMPI_CU(MemFree, witness);
+    tempi_cuda_leave(&entry);
+    return status;
+}
+
+static void free_witness(tempi_cuda_device *device)
+{
+    tempi_cuda_entry entry;
+    if (!device->witness || tempi_cuda_enter_relaxed(device, &entry) != TEMPI_OK)
+        return;
+    (void)TEMPI_CU(MemFree, device->witness);
+    tempi_cuda_leave(&entry);
 }
 
 static tempi_cuda_device *new_device(int slot, int ordinal)
@@ -121,11 +177,13 @@ static tempi_cuda_device *set_up(int ordinal)
         return NULL;
     if (TEMPI_CU(DevicePrimaryCtxRetain, &device->context, device->handle) != TEMPI_OK)
         goto free_device;
+    (void)leave_witness(device); /* without one a reset goes unnoticed */
     if (create_streams(device) != TEMPI_OK)
-        goto release_context;
+        goto free_memory;
     pthread_mutex_init(&device->lock, NULL);
     return device;
-release_context:
+free_memory:
+    free_witness(device);
     (void)TEMPI_CU(DevicePrimaryCtxRelease, device->handle);
 free_device:
     free(device);
@@ -142,6 +200,10 @@ tempi_cuda_device *tempi_cuda_device_peek(int slot)
 tempi_cuda_device *tempi_cuda_device_get(int slot)
 {
     tempi_cuda_device *device = tempi_cuda_up() ? tempi_cuda_device_peek(slot) : NULL;
+    if (device && slot < TEMPI_CUDA_ORDINALS && atomic_load(&device->gone)) {
+        tempi_cuda_context_forget(device);
+        device = tempi_cuda_device_peek(slot);
+    }
     if (device || !tempi_cuda_up() || slot < 0 || slot >= TEMPI_CUDA_ORDINALS)
         return device;
     pthread_mutex_lock(&setting_up);
@@ -157,7 +219,8 @@ tempi_cuda_device *tempi_cuda_device_get(int slot)
 static void take_down(tempi_cuda_device *device)
 {
     tempi_cuda_entry entry;
-    if (tempi_cuda_up() && tempi_cuda_enter(device, &entry) == TEMPI_OK) {
+    if (tempi_cuda_up() && tempi_cuda_enter_relaxed(device, &entry) == TEMPI_OK) {
+        tempi_cuda_flags_free(device);
         for (int i = 0; i < device->nevents; ++i)
             (void)TEMPI_CU(EventDestroy, device->events[i]);
         destroy_streams(device);
@@ -169,9 +232,12 @@ static void take_down(tempi_cuda_device *device)
         if (device->slot < TEMPI_CUDA_ORDINALS)
             (void)TEMPI_CU(DevicePrimaryCtxRelease, device->handle);
     }
+    tempi_cuda_flags_drop(device);
+    tempi_cuda_resident_drop(device);
     pthread_mutex_destroy(&device->lock);
     free(device->events);
     free(device->functions);
+    free(device->resident_blocks);
     free(device);
 }
 
@@ -191,36 +257,6 @@ void tempi_cuda_devices_stop(void)
 }
 
 /* ---- contexts of the program's own ----------------------------------------------------------- */
-
-/* Allocates a small block in the context; the driver never reuses its buffer id. */
-static int leave_witness(tempi_cuda_device *device)
-{
-    tempi_cuda_entry entry;
-    /* On failure there is no witness, and the context is never checked. */
-    int status = tempi_cuda_enter(device, &entry);
-    if (status != TEMPI_OK)
-        return status;
-    tempi_cuda_address witness = 0;
-    status = TEMPI_CU(MemAlloc, &witness, 8);
-    if (status == TEMPI_OK)
-        status = TEMPI_CU(PointerGetAttribute, &device->witness_id, TEMPI_CUDA_POINTER_BUFFER_ID,
-                          witness);
-    if (status == TEMPI_OK)
-        device->witness = witness;
-    else if (witness)
-        (void)TEMPI_CU(MemFree, witness);
-    tempi_cuda_leave(&entry);
-    return status;
-}
-
-static void free_witness(tempi_cuda_device *device)
-{
-    tempi_cuda_entry entry;
-    if (tempi_cuda_enter(device, &entry) != TEMPI_OK)
-        return;
-    (void)TEMPI_CU(MemFree, device->witness);
-    tempi_cuda_leave(&entry);
-}
 
 tempi_cuda_device *tempi_cuda_device_add(int slot, int ordinal, tempi_cuda_context context)
 {
@@ -271,7 +307,7 @@ bool tempi_cuda_device_alive(tempi_cuda_device *device)
         if (atomic_exchange(&device->gone, true))
             break;
         tempi_stat_add(TEMPI_STAT_contexts_gone, 1);
-        TEMPI_LOG(TEMPI_LOG_INFO, "a context of device %d was destroyed", device->ordinal);
+        TEMPI_LOG(TEMPI_LOG_INFO, "a context of device %d was destroyed or reset", device->ordinal);
     }
     return false;
 }

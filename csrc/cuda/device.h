@@ -24,6 +24,35 @@ enum {
 
 typedef struct tempi_cuda_batch tempi_cuda_batch;
 
+/* Words in pinned memory that streams write when they get there; `lock` guards the list. */
+enum { TEMPI_CUDA_FLAGS = 1024 };
+typedef struct tempi_cuda_flags {
+    uint32_t *words; /* NULL: not allocated */
+    bool off;        /* the driver cannot write them */
+    bool registered;
+    int free[TEMPI_CUDA_FLAGS];
+    int nfree;
+} tempi_cuda_flags;
+
+/* Lengths of bursts of operations, which programs repeat; `lock` guards them. */
+typedef struct tempi_cuda_burst {
+    int now;      /* operations since the last burst ended */
+    int last;     /* operations of that */
+    int expected; /* of this one: as of the last two; 0: they were not equal */
+} tempi_cuda_burst;
+
+/* A descriptor block on the device (resident.h); `lock` guards it. */
+enum { TEMPI_CUDA_RESIDENTS = 4 };
+typedef struct tempi_resident {
+    void *bytes; /* a copy on the host */
+    size_t n;    /* 0: none */
+    uint64_t address;
+    tempi_cuda_stream stream; /* in which it was uploaded */
+    bool there;               /* the upload is done */
+    int users;                /* batches */
+    uint64_t used;            /* when last */
+} tempi_resident;
+
 typedef struct tempi_cuda_device {
     int slot;
     int ordinal;
@@ -32,22 +61,31 @@ typedef struct tempi_cuda_device {
     int capability; /* 10 * major + minor */
     int64_t memory; /* bytes of device memory */
     int64_t max_pitch;
-    tempi_cuda_context context;        /* the primary one, retained; or one of the program */
-    tempi_cuda_address witness;        /* memory in a context of the program; 0: none */
-    uint64_t witness_id;               /* its buffer id, from the driver */
-    _Atomic bool gone;                 /* the program has destroyed its context */
-    struct tempi_cuda_device *next;    /* in the list of removed devices */
-    tempi_cuda_stream streams[2];      /* by direction: TEMPI_PACK, TEMPI_UNPACK */
-    tempi_cuda_stream copy_streams[2]; /* copies that overlap with `streams` */
+    tempi_cuda_context context;     /* the primary one, retained; or one of the program */
+    tempi_cuda_address witness;     /* 8 bytes in the context; 0: none */
+    uint64_t witness_id;            /* its buffer id, from the driver */
+    _Atomic bool gone;              /* the program has destroyed or reset its context */
+    struct tempi_cuda_device *next; /* in the list of removed devices */
+    /* By direction: TEMPI_PACK, TEMPI_UNPACK. The driver orders work in default_streams after
+     * earlier work in the legacy default stream, and no other stream's (stream_order.c). */
+    tempi_cuda_stream streams[2], default_streams[2];
+    tempi_cuda_stream copy_streams[2]; /* copies that overlap with them */
+    _Atomic bool joined;    /* all of tempi's streams have waited for one of the program's */
+    tempi_cuda_flags flags; /* completion.c */
+    tempi_resident residents[2][TEMPI_CUDA_RESIDENTS]; /* by direction */
+    uint64_t resident_uses;
+    bool same_addresses; /* registered host memory has the host's addresses on the device */
     pthread_mutex_t lock;
     tempi_cuda_event *events; /* idle events */
     int nevents, events_room;
     tempi_cuda_module module;
-    tempi_cuda_function *functions; /* by tempi_kernel_id; loaded when first needed */
+    tempi_cuda_function *functions; /* by tempi_kernel_id */
+    unsigned *resident_blocks;      /* of each: as many run at a time; 0: unknown */
     int kernels_status;             /* result of loading them; TEMPI_OK before that */
     bool kernels_tried;
-    tempi_cuda_batch *open[2]; /* by direction: the batch that gathers operations */
-    tempi_cuda_batch *last[2]; /* launched last, not known to be done */
+    tempi_cuda_burst bursts[2]; /* by direction */
+    tempi_cuda_batch *open[2];  /* by direction: the batch that gathers operations */
+    tempi_cuda_batch *last[2];  /* launched last, not known to be done */
 } tempi_cuda_device;
 
 /* The device in that slot; a primary context is set up on first use. NULL: it or CUDA is
@@ -67,23 +105,38 @@ bool tempi_cuda_device_alive(tempi_cuda_device *device);
 /* How often all devices were taken down: knowledge about slots is valid within one such epoch. */
 extern _Atomic unsigned tempi_cuda_times;
 
-/* Makes the device's context current, unless it is; tempi_cuda_leave restores the program's. */
+/* Makes the device's context current, unless it is; tempi_cuda_leave restores the program's. While
+ * some thread captures a graph, calls that may wait for the device, allocate or load are refused
+ * and end the capture (CUDA driver API, cuThreadExchangeStreamCaptureMode); enter by
+ * tempi_cuda_enter_relaxed for them. Copies, launches and events in tempi's own streams need no
+ * relaxing. */
 typedef struct tempi_cuda_entry {
     bool pushed;
     bool captured; /* the thread's stream capture mode was relaxed */
     int mode;
 } tempi_cuda_entry;
 int tempi_cuda_enter(tempi_cuda_device *device, tempi_cuda_entry *entry);
+int tempi_cuda_enter_relaxed(tempi_cuda_device *device, tempi_cuda_entry *entry);
 void tempi_cuda_leave(tempi_cuda_entry *entry);
 
 /* An event without timing, from the pool. The caller has entered the device. */
 int tempi_cuda_event_get(tempi_cuda_device *device, tempi_cuda_event *out);
 void tempi_cuda_event_put(tempi_cuda_device *device, tempi_cuda_event event);
 
-/* Makes `stream`, one of the device's own, wait for all work so far in the program's stream: the
- * one set for the stream's direction, or else `theirs`, or, if that is 0, the legacy default stream
- * of this device. The caller has entered the device. */
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs);
+/* A stream of tempi's for work of that direction that comes after the work so far in the program's
+ * stream: the one that this thread named, or else `theirs`, or, if that is 0, that of
+ * TEMPI_STREAM_ORDER. The caller has entered the device. */
+int tempi_cuda_stream_after(tempi_cuda_device *device, int direction, uintptr_t theirs,
+                            tempi_cuda_stream *out);
+/* Makes `stream`, of another device, wait for this device's default stream, if the thread has named
+ * none and TEMPI_STREAM_ORDER says so. The caller has entered this device. */
+int tempi_cuda_order_default(tempi_cuda_device *device, tempi_cuda_stream stream);
+/* Whether the number stands for the order of TEMPI_STREAM_ORDER or for the legacy default stream,
+ * rather than for a stream to wait for; *out: tempi's stream for that. */
+bool tempi_cuda_is_default(tempi_cuda_device *device, int direction, uintptr_t theirs,
+                           tempi_cuda_stream *out);
+/* Whether work in the stream would become part of a graph. */
+bool tempi_cuda_is_captured(tempi_cuda_stream stream);
 /* The same for the host: returns when the program's stream of that device is idle (of all devices,
  * for managed memory without a device). */
 int tempi_cuda_await_program(int slot);
@@ -95,9 +148,14 @@ uintptr_t tempi_cuda_get_stream(void);
 /* The same for one direction, TEMPI_PACK or TEMPI_UNPACK; `slot`: context slot of the buffer's
  * device. */
 void tempi_cuda_set_direction_stream(int direction, int slot, uintptr_t stream);
-/* Makes `then` wait for the work in `first`, on the device if possible, else by blocking here. */
+/* The stream that this thread named for the direction; 0: none. */
+uintptr_t tempi_cuda_named_stream(int direction);
+/* Makes `then` wait for the work in `first`, on the device if possible, else by blocking here.
+ * Enqueues nothing if `first` is idle, or is captured: then it holds no work. */
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then);
+/* Makes all of tempi's streams wait for it, from now on: later messages use no other. */
+int tempi_cuda_order_all(tempi_cuda_device *device, tempi_cuda_stream first);
 /* Blocks until a stream of the program is idle. */
 int tempi_cuda_wait_stream(int slot, uintptr_t stream);
 /* The same for the stream set for the direction, if any: before code other than tempi's uses the

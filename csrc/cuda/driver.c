@@ -14,7 +14,11 @@
 tempi_cuda_driver tempi_cu;
 _Atomic int tempi_cuda_state;
 
+/* What tempi itself opens, and the beginning of every name of the driver. Programs open it as
+ * libcuda.so (Numba, LLVM's OpenMP), libcuda.so.1 (the CUDA runtime), by its version or by a path;
+ * its soname is libcuda.so.1 in all cases. */
 static const char library_name[] = "libcuda.so.1";
+static const char any_name[] = "libcuda.so";
 static const char emulator_name[] = "libtempi-cuda.so";
 static const char emulator_title[] = "emulated: CUDA on the CPU, a test device";
 
@@ -106,17 +110,19 @@ static void emulator_start(void)
 
 /* ---- start and probe ------------------------------------------------------------------------- */
 
-/* Whether a driver can exist: the device files of a PC, of WSL, of a Jetson. */
+/* Whether a driver can exist: the device files of a PC, of WSL, of a Jetson. The first CUDA program
+ * after a boot makes those of a PC by nvidia-modprobe, which may be later than this. */
 static bool machine_has_gpu(void)
 {
-    static const char *const files[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"};
+    static const char *const files[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap",
+                                        "/proc/driver/nvidia", "/usr/bin/nvidia-modprobe"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i)
         if (access(files[i], F_OK) == 0)
             return true;
     return false;
 }
 
-static tempi_watch watch = {library_name, 0};
+static tempi_watch watch = {any_name, 0};
 
 static void start(void)
 {
@@ -210,7 +216,6 @@ static bool is_sticky(int result)
     case 226: /* CONTAINED */
     case 700: /* ILLEGAL_ADDRESS */
     case 702: /* LAUNCH_TIMEOUT */
-    case 709: /* CONTEXT_IS_DESTROYED */
     case 710: /* ASSERT */
     case 714: /* HARDWARE_STACK_ERROR */
     case 715: /* ILLEGAL_INSTRUCTION */

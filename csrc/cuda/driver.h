@@ -1,9 +1,9 @@
 /* cuda/driver.h: the CUDA driver API as a table of function pointers.
  *
  * Building tempi needs no NVIDIA headers: the few types and numbers are declared here, from the
- * CUDA driver API reference. The table is filled once the program has libcuda.so.1 loaded: tempi
- * never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at startup, from
- * the emulator beside libtempi.so.
+ * CUDA driver API reference. The table is filled once the program has the driver loaded, by any
+ * name: tempi never brings CUDA into a process. With TEMPI_CUDA_DRIVER=emulated it is filled at
+ * startup, from the emulator beside libtempi.so.
  *
  * Every result goes through tempi_cuda_check, which logs and counts it by name. After an error that
  * leaves a device unusable (CUDA calls it sticky) the GPU path is off for the life of the process.
@@ -36,10 +36,12 @@ enum {
     TEMPI_CUDA_NO_BINARY = 209,
     TEMPI_CUDA_INVALID_PTX = 218,
     TEMPI_CUDA_UNSUPPORTED_PTX = 222,
-    TEMPI_CUDA_NOT_READY = 600
+    TEMPI_CUDA_NOT_READY = 600,
+    TEMPI_CUDA_NOT_SUPPORTED = 801
 };
 
 enum {
+    TEMPI_CUDA_STREAM_BLOCKING = 0, /* comes after the work in the legacy default stream */
     TEMPI_CUDA_STREAM_NON_BLOCKING = 1,
     TEMPI_CUDA_EVENT_DISABLE_TIMING = 2,
     TEMPI_CUDA_HOST_PORTABLE = 1,
@@ -47,12 +49,16 @@ enum {
 };
 /* CUstream of the legacy default stream: it synchronizes with all blocking streams, both ways. */
 #define TEMPI_CUDA_LEGACY_STREAM ((tempi_cuda_stream)(uintptr_t)1)
+/* ... and of the calling thread's default stream. */
+#define TEMPI_CUDA_THREAD_STREAM ((tempi_cuda_stream)(uintptr_t)2)
 
 /* CUdevice_attribute */
 enum {
     TEMPI_CUDA_MAX_PITCH = 11,
     TEMPI_CUDA_MULTIPROCESSORS = 16,
     TEMPI_CUDA_CAPABILITY_MAJOR = 75,
+    TEMPI_CUDA_PAGEABLE_ACCESS = 88,             /* kernels reach the system's memory */
+    TEMPI_CUDA_HOST_POINTERS_OF_REGISTERED = 91, /* the device's addresses are the host's */
     TEMPI_CUDA_CAPABILITY_MINOR = 76
 };
 
@@ -66,6 +72,8 @@ enum {
     TEMPI_CUDA_POINTER_RANGE_START = 11,
     TEMPI_CUDA_POINTER_RANGE_SIZE = 12
 };
+/* CUmem_range_attribute: a device's ordinal, or negative */
+enum { TEMPI_CUDA_RANGE_PREFERRED = 2, TEMPI_CUDA_RANGE_LAST_PREFETCH = 4 };
 enum {
     TEMPI_CUDA_MEMORY_HOST = 1,
     TEMPI_CUDA_MEMORY_DEVICE = 2,
@@ -116,15 +124,28 @@ typedef struct tempi_memory_copy2d {
       (void *data, int attribute, tempi_cuda_address address))                                     \
     X(1, PointerGetAttributes, "cuPointerGetAttributes",                                           \
       (unsigned n, int *attributes, void **data, tempi_cuda_address address))                      \
+    X(0, MemRangeGetAttribute, "cuMemRangeGetAttribute",                                           \
+      (void *data, size_t size, int attribute, tempi_cuda_address address, size_t bytes))          \
     X(1, MemAlloc, "cuMemAlloc_v2", (tempi_cuda_address *out, size_t bytes))                       \
     X(1, MemFree, "cuMemFree_v2", (tempi_cuda_address address))                                    \
     X(1, MemHostAlloc, "cuMemHostAlloc", (void **out, size_t bytes, unsigned flags))               \
     X(1, MemFreeHost, "cuMemFreeHost", (void *address))                                            \
+    X(0, MemHostRegister, "cuMemHostRegister_v2", (void *address, size_t bytes, unsigned flags))   \
+    X(0, MemHostUnregister, "cuMemHostUnregister", (void *address))                                \
+    X(0, MemsetD8Async, "cuMemsetD8Async",                                                         \
+      (tempi_cuda_address address, unsigned char value, size_t bytes, tempi_cuda_stream stream))   \
     X(1, MemcpyAsync, "cuMemcpyAsync",                                                             \
       (tempi_cuda_address dst, tempi_cuda_address src, size_t bytes, tempi_cuda_stream stream))    \
     X(0, Memcpy2DAsync, "cuMemcpy2DAsync_v2",                                                      \
       (const tempi_memory_copy2d *copy, tempi_cuda_stream stream))                                   \
     X(1, StreamCreate, "cuStreamCreate", (tempi_cuda_stream *out, unsigned flags))                 \
+    X(0, StreamCreateWithPriority, "cuStreamCreateWithPriority",                                   \
+      (tempi_cuda_stream * out, unsigned flags, int priority))                                     \
+    X(0, CtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int *least, int *greatest))    \
+    X(0, StreamQuery, "cuStreamQuery", (tempi_cuda_stream stream))                                 \
+    X(0, StreamIsCapturing, "cuStreamIsCapturing", (tempi_cuda_stream stream, int *status))        \
+    X(0, StreamWriteValue32, "cuStreamWriteValue32_v2",                                            \
+      (tempi_cuda_stream stream, tempi_cuda_address address, uint32_t value, unsigned flags))      \
     X(1, StreamDestroy, "cuStreamDestroy_v2", (tempi_cuda_stream stream))                          \
     X(1, StreamSynchronize, "cuStreamSynchronize", (tempi_cuda_stream stream))                     \
     X(1, StreamWaitEvent, "cuStreamWaitEvent",                                                     \
@@ -140,6 +161,9 @@ typedef struct tempi_memory_copy2d {
     X(0, ModuleUnload, "cuModuleUnload", (tempi_cuda_module module))                               \
     X(0, ModuleGetFunction, "cuModuleGetFunction",                                                 \
       (tempi_cuda_function *out, tempi_cuda_module module, const char *name))                      \
+    X(0, FuncLoad, "cuFuncLoad", (tempi_cuda_function function))                                   \
+    X(0, OccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", \
+      (int *blocks, tempi_cuda_function function, int block, size_t shared))                       \
     X(0, LaunchKernel, "cuLaunchKernel",                                                           \
       (tempi_cuda_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,           \
        unsigned by, unsigned bz, unsigned shared, tempi_cuda_stream stream, void **params,         \

@@ -5,10 +5,12 @@
  *   3. pack: copy staged bytes to the host
  *   4. the pipelined items, piece by piece: kernels in the stream, copies in the copy stream
  */
+#include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pool.h"
+#include "cuda/resident.h"
 #include "cuda/strided_copy.h"
 #include "pack/parts.h"
 
@@ -35,6 +37,16 @@ static int table_hook(void *context, const tempi_table *table, bool variable,
     return tempi_cuda_table_get(context, table, variable, out);
 }
 
+/* The planner's grid, or the blocks that run at a time: kernels do the rest in steps of the grid,
+ * and blocks that start later only add their start. */
+static unsigned grid_of(const tempi_cuda_batch *batch, const tempi_launch *what)
+{
+    const unsigned most = batch->device->resident_blocks[what->kernel];
+    const int64_t bus = batch->over_bus && batch->nitems > 0 ? tempi_config.oneshot_blocks : 0;
+    const unsigned grid = most > 0 && most < what->grid ? most : what->grid;
+    return bus > 0 && bus < grid ? (unsigned)bus : grid;
+}
+
 static int launch(tempi_cuda_batch *batch, tempi_launch *what)
 {
     tempi_cuda_function function;
@@ -45,26 +57,63 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what)
     for (int i = 0; i < what->nparams; ++i)
         params[i] = &what->params[i];
     tempi_stat_add(TEMPI_STAT_launches, 1);
-    return TEMPI_CU(LaunchKernel, function, what->grid, 1, 1, what->block, 1, 1, what->shared,
-                    batch->device->streams[batch->direction], params, NULL);
+    return TEMPI_CU(LaunchKernel, function, grid_of(batch, what), 1, 1, what->block, 1, 1,
+                    what->shared, batch->stream, params, NULL);
 }
 
-/* Uploads the descriptors to device memory; if that is out, the kernels read them from the host. */
+/* Puts the descriptors into pinned memory that the batch returns when it is done: a copy may read
+ * its source as late as it runs. (From pageable memory, too: CUDA driver API, "API synchronization
+ * behavior": such copies "might be synchronous".) NULL: out of memory. */
+static void *pin_descriptors(tempi_cuda_batch *batch)
+{
+    const tempi_plan *plan = &batch->plan;
+    void *pinned = tempi_cuda_batch_pinned(batch, (int64_t)plan->nbytes);
+    if (pinned)
+        memcpy(pinned, plan->bytes, plan->nbytes);
+    return pinned;
+}
+
+/* Device memory with the descriptors; if there is none, the kernels read the pinned ones. */
+static int place_descriptors(tempi_cuda_batch *batch, uint64_t *out)
+{
+    const tempi_plan *plan = &batch->plan;
+    tempi_cuda_device *device = batch->device;
+    const int direction = batch->direction;
+    if (batch->resident < 0)
+        *out = tempi_cuda_resident_find(device, direction, plan->bytes, plan->nbytes, batch->stream,
+                                        &batch->resident);
+    if (*out)
+        return TEMPI_OK;
+    const void *pinned = pin_descriptors(batch);
+    if (!pinned)
+        return TEMPI_ERR_MEMORY;
+    *out = address_of(pinned);
+    int which = -1;
+    const uint64_t there = batch->resident < 0
+                               ? tempi_cuda_resident_add(device, direction, plan->bytes,
+                                                         plan->nbytes, batch->stream, &which)
+                               : (uintptr_t)tempi_cuda_batch_buffer(batch, (int64_t)plan->nbytes);
+    if (!there)
+        return TEMPI_OK;
+    *out = there;
+    const int status = TEMPI_CU(MemcpyAsync, there, address_of(pinned), plan->nbytes,
+                                batch->stream);
+    if (which >= 0 && status == TEMPI_OK)
+        batch->resident = which;
+    else if (which >= 0)
+        tempi_cuda_resident_release(device, direction, which, false);
+    return status;
+}
+
 static int upload_descriptors(tempi_cuda_batch *batch)
 {
-    tempi_plan *plan = &batch->plan;
-    if (plan->nbytes == 0)
+    uint64_t there = 0;
+    if (batch->plan.nbytes == 0)
         return TEMPI_OK;
-    bool pinned = false;
-    void *there = tempi_cuda_batch_buffer(batch, (int64_t)plan->nbytes, &pinned);
-    if (!there)
-        return TEMPI_ERR_MEMORY;
-    tempi_cuda_plan_patch(plan, address_of(there));
-    if (!pinned)
-        return TEMPI_CU(MemcpyAsync, address_of(there), address_of(plan->bytes), plan->nbytes,
-                        batch->device->streams[batch->direction]);
-    memcpy(there, plan->bytes, plan->nbytes);
-    return TEMPI_OK;
+    const int status = place_descriptors(batch, &there);
+    if (status == TEMPI_OK)
+        tempi_cuda_plan_patch(&batch->plan, there);
+    return status;
 }
 
 int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
@@ -72,8 +121,7 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
     const tempi_plan *plan = &batch->plan;
     int status = TEMPI_OK;
     for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
-        status = copy(batch->device->streams[batch->direction], plan->copies[i].dst,
-                      plan->copies[i].src, plan->copies[i].n);
+        status = copy(batch->stream, plan->copies[i].dst, plan->copies[i].src, plan->copies[i].n);
     for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
         status = launch(batch, &plan->launches[i]);
     return status;
@@ -81,8 +129,11 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
 
 static tempi_plan_hooks hooks_of(tempi_cuda_device *device)
 {
-    return (tempi_plan_hooks){
-        .context = device, .table = table_hook, .multiprocessors = device->multiprocessors};
+    return (tempi_plan_hooks){.context = device,
+                              .table = table_hook,
+                              .multiprocessors = device->multiprocessors,
+                              .kernels = device->kernels_tried &&
+                                         device->kernels_status == TEMPI_OK};
 }
 
 static int put_plan(tempi_cuda_batch *batch)
@@ -166,7 +217,7 @@ static int move_staged(tempi_cuda_batch *batch)
         const tempi_cuda_item *item = &batch->items[i];
         if (!item->host || item->piece)
             continue;
-        move m = {.stream = batch->device->streams[batch->direction],
+        move m = {.stream = batch->stream,
                   .host = address_of(item->host),
                   .device = address_of(item->buffer),
                   .first = item->op.first,
@@ -254,7 +305,7 @@ static int run_pipelined(tempi_cuda_batch *batch, const tempi_cuda_item *item)
     tempi_cuda_device *device = batch->device;
     pipe p = {.batch = batch,
               .item = item,
-              .stream = device->streams[batch->direction],
+              .stream = batch->stream,
               .copies = device->copy_streams[batch->direction]};
     int status = tempi_cuda_event_get(device, &p.handed);
     for (int s = 0; s < item->slots && status == TEMPI_OK; ++s)

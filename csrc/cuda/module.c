@@ -77,6 +77,27 @@ static int load_image(tempi_cuda_device *device, const tempi_kernel_image *image
     return status;
 }
 
+/* With lazy loading a kernel is loaded at its first use, which may wait for all kernels that run:
+ * for ever, if one of them waits for a message (CUDA Programming Guide, "Lazy Loading", concurrent
+ * execution). So all of them are loaded with the module. A function that cannot be found now is
+ * looked up again at its launch. */
+static void load_functions(tempi_cuda_device *device)
+{
+    for (int i = 0; i < TEMPI_KERNEL_COUNT; ++i) {
+        tempi_cuda_function *function = &device->functions[i];
+        int blocks = 0;
+        if (tempi_cu.ModuleGetFunction(function, device->module, tempi_kernel_names[i]) !=
+            TEMPI_CUDA_SUCCESS)
+            *function = NULL;
+        if (*function && tempi_cu.FuncLoad)
+            (void)tempi_cu.FuncLoad(*function);
+        if (*function && tempi_cu.OccupancyMaxActiveBlocksPerMultiprocessor &&
+            tempi_cu.OccupancyMaxActiveBlocksPerMultiprocessor(
+                &blocks, *function, TEMPI_KERNEL_BLOCK, 0) == TEMPI_CUDA_SUCCESS)
+            device->resident_blocks[i] = (unsigned)(blocks * device->multiprocessors);
+    }
+}
+
 /* Caller holds `loading`. Only running out of memory is retried later. */
 static int load(tempi_cuda_device *device)
 {
@@ -85,7 +106,9 @@ static int load(tempi_cuda_device *device)
     int status = TEMPI_ERR_UNSUPPORTED;
     if (!device->functions)
         device->functions = calloc(TEMPI_KERNEL_COUNT + 1, sizeof *device->functions);
-    if (!device->functions)
+    if (!device->resident_blocks)
+        device->resident_blocks = calloc(TEMPI_KERNEL_COUNT + 1, sizeof *device->resident_blocks);
+    if (!device->functions || !device->resident_blocks)
         return TEMPI_ERR_MEMORY;
     if (tempi_cu.ModuleLoadData && tempi_cu.ModuleGetFunction && tempi_cu.LaunchKernel)
         status = load_image(device, best_code(device->capability));
@@ -98,6 +121,8 @@ static int load(tempi_cuda_device *device)
         TEMPI_LOG(TEMPI_LOG_WARN, "no kernels for device %d (compute capability %d.%d)",
                   device->ordinal, device->capability / 10, device->capability % 10);
         status = TEMPI_ERR_UNSUPPORTED;
+    } else {
+        load_functions(device);
     }
     device->kernels_status = status;
     device->kernels_tried = true;
@@ -128,7 +153,7 @@ int tempi_cuda_function_get(tempi_cuda_device *device, int kernel, tempi_cuda_fu
 static int load_entered(tempi_cuda_device *device)
 {
     tempi_cuda_entry entry;
-    int status = tempi_cuda_enter(device, &entry);
+    int status = tempi_cuda_enter_relaxed(device, &entry);
     if (status != TEMPI_OK)
         return status;
     status = load(device);

@@ -33,18 +33,6 @@ static bool held_by_others(const tempi_table *table)
     return atomic_load(&tempi_table_shared(table)->refs) > ours;
 }
 
-/* A table whose layout was freed has no users, but its upload may still be pending: a message that
- * was refused after it requested the table never waited for the upload. */
-static void await_upload(int slot)
-{
-    tempi_cuda_entry entry;
-    tempi_cuda_device *device = tempi_cuda_device_peek(slot);
-    if (!device || !tempi_cuda_up() || tempi_cuda_enter(device, &entry) != TEMPI_OK)
-        return;
-    (void)TEMPI_CU(StreamSynchronize, device->copy_streams[TEMPI_UNPACK]);
-    tempi_cuda_leave(&entry);
-}
-
 enum { OF_NONE = -1, OF_ALL = -2 };
 
 /* Frees all tables of that device, and all tables that only the cache references. */
@@ -57,7 +45,6 @@ static void sweep(int slot)
             continue;
         }
         *k = gone->next;
-        await_upload(gone->device);
         (void)tempi_cuda_pool_put((void *)(uintptr_t)gone->there.address);
         tempi_table_release(gone->table);
         free(gone);
@@ -66,34 +53,21 @@ static void sweep(int slot)
 
 /* ---- bringing one over ----------------------------------------------------------------------- */
 
-/* Makes the kernels' streams wait for the work so far in the copy stream. */
-static int let_kernels_wait(tempi_cuda_device *device)
-{
-    tempi_cuda_event event;
-    int status = tempi_cuda_event_get(device, &event);
-    if (status != TEMPI_OK)
-        return status;
-    status = TEMPI_CU(EventRecord, event, device->copy_streams[TEMPI_UNPACK]);
-    for (int d = 0; d < 2 && status == TEMPI_OK; ++d)
-        status = TEMPI_CU(StreamWaitEvent, device->streams[d], event, 0);
-    tempi_cuda_event_put(device, event);
-    return status;
-}
-
-/* The caller may free the bytes once the call returns: the driver stages pageable memory at once
- * (CUDA driver API, "API synchronization behavior"). */
-static int upload(tempi_cuda_device *device, void *to, const void *bytes, int64_t n)
+/* Waits until the table has arrived: it is used in any stream, and only its first use pays. */
+static int upload(tempi_cuda_device *device, uint64_t to, const void *bytes, int64_t n)
 {
     const tempi_cuda_stream stream = device->copy_streams[TEMPI_UNPACK];
     tempi_cuda_entry entry;
-    int status = tempi_cuda_enter(device, &entry);
+    int status = tempi_cuda_enter_relaxed(device, &entry);
     if (status != TEMPI_OK)
         return status;
-    status = TEMPI_CU(MemcpyAsync, (uintptr_t)to, (uintptr_t)bytes, (size_t)n, stream);
-    if (status == TEMPI_OK && let_kernels_wait(device) != TEMPI_OK)
-        status = TEMPI_CU(StreamSynchronize, stream); /* then wait until the table has arrived */
+    status = TEMPI_CU(MemcpyAsync, to, (uintptr_t)bytes, (size_t)n, stream);
+    if (status != TEMPI_OK &&
+        tempi_cuda_up()) /* no message of the layout can do without: once more */
+        status = TEMPI_CU(MemcpyAsync, to, (uintptr_t)bytes, (size_t)n, stream);
+    const int arrived = TEMPI_CU(StreamSynchronize, stream);
     tempi_cuda_leave(&entry);
-    return status;
+    return status != TEMPI_OK ? status : arrived;
 }
 
 static int encode_and_upload(tempi_cuda_device *device, cached *k)
@@ -102,8 +76,7 @@ static int encode_and_upload(tempi_cuda_device *device, cached *k)
     if (!bytes)
         return TEMPI_ERR_MEMORY;
     tempi_table_encode(k->table, k->variable, &k->there.form, bytes);
-    const int status = upload(device, (void *)(uintptr_t)k->there.address, bytes,
-                              k->there.form.bytes);
+    const int status = upload(device, k->there.address, bytes, k->there.form.bytes);
     free(bytes);
     return status;
 }

@@ -7,8 +7,7 @@
 #include "cuda/plan.h"
 
 /* The device's copy of a layout's table (made by tempi_layout_canonical: shared and counted). Valid
- * while a reference other than the cache's exists; ready for all later launches in the device's
- * streams. */
+ * while a reference other than the cache's exists; ready for launches in any stream. */
 int tempi_cuda_table_get(tempi_cuda_device *device, const tempi_table *table, bool variable,
                          tempi_device_table *out);
 /* Frees the tables that only the cache references. */

@@ -7,7 +7,9 @@
 
 enum {
     /* A transpose this large gains more by tiles than a launch costs. */
-    OWN_LAUNCH_BYTES = 1 << 20
+    OWN_LAUNCH_BYTES = 1 << 20,
+    /* More copies cost more calls than a launch and the look for its end. */
+    COPIES_MOST = 2
 };
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -57,13 +59,13 @@ tempi_launch *tempi_plan_add_launch(tempi_plan *plan)
     return &plan->launches[plan->nlaunches++];
 }
 
-static int add_copy(tempi_plan *plan, uint64_t dst, uint64_t src, int64_t n)
+static int add_copy(tempi_plan *plan, uint64_t dst, uint64_t src, int64_t n, bool by_kernel)
 {
     void *list = plan->copies;
     if (!tempi_plan_grow(&list, &plan->room->most_copies, plan->ncopies, sizeof *plan->copies))
         return TEMPI_ERR_MEMORY;
     plan->copies = list;
-    plan->copies[plan->ncopies++] = (tempi_device_copy){dst, src, n};
+    plan->copies[plan->ncopies++] = (tempi_device_copy){dst, src, n, by_kernel};
     return TEMPI_OK;
 }
 
@@ -145,15 +147,21 @@ static int add_box(tempi_plan *plan, const tempi_op *op, const tempi_box *box,
     return tempi_plan_add_piece(plan, &piece);
 }
 
+/* The packed side of the other methods may be pageable memory, which only a copy reaches. */
+static bool is_for_kernels(const tempi_op *op)
+{
+    return op->method == TEMPI_METHOD_DEVICE || op->method == TEMPI_METHOD_ONE_SHOT || op->into;
+}
+
 static int add_dense(tempi_plan *plan, const tempi_op *op)
 {
     const uint64_t mem = (uintptr_t)op->mem + (uint64_t)(op->layout->true_lb + op->first);
     const uint64_t packed = (uintptr_t)op->packed;
-    return op->direction == TEMPI_UNPACK ? add_copy(plan, mem, packed, op->n)
-                                         : add_copy(plan, packed, mem, op->n);
+    return op->direction == TEMPI_UNPACK ? add_copy(plan, mem, packed, op->n, is_for_kernels(op))
+                                         : add_copy(plan, packed, mem, op->n, is_for_kernels(op));
 }
 
-int tempi_plan_take_copy(tempi_plan *plan, int before)
+int tempi_plan_take_copy(tempi_plan *plan, int before, bool by_kernel)
 {
     tempi_plan_room *room = plan->room;
     const tempi_piece *first = &room->pieces[before];
@@ -168,7 +176,7 @@ int tempi_plan_take_copy(tempi_plan *plan, int before)
     if (n == 0)
         return TEMPI_OK;
     room->npieces = before;
-    return add_copy(plan, first->dst, first->src, n);
+    return add_copy(plan, first->dst, first->src, n, by_kernel);
 }
 
 static int add_op(tempi_plan *plan, const tempi_op *op, const tempi_plan_hooks *hooks)
@@ -187,7 +195,7 @@ static int add_op(tempi_plan *plan, const tempi_op *op, const tempi_plan_hooks *
         if (status != TEMPI_OK)
             return status;
     }
-    return tempi_plan_take_copy(plan, before);
+    return tempi_plan_take_copy(plan, before, is_for_kernels(op));
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -216,10 +224,34 @@ static int launch_alone(tempi_plan *plan, int multiprocessors)
     return TEMPI_OK;
 }
 
-int tempi_plan_finish(tempi_plan *plan, int multiprocessors)
+/* Makes pieces of the copies that a kernel can do. */
+static int fuse_copies(tempi_plan *plan)
+{
+    int remaining = 0, status = TEMPI_OK;
+    for (int i = 0; i < plan->ncopies && status == TEMPI_OK; i++) {
+        const tempi_device_copy *copy = &plan->copies[i];
+        const tempi_piece piece = {.dst = copy->dst,
+                                   .src = copy->src,
+                                   .run = copy->n,
+                                   .end = copy->n,
+                                   .table_axis = TEMPI_NO_AXIS};
+        if (copy->by_kernel)
+            status = split(plan, &piece);
+        else
+            plan->copies[remaining++] = *copy;
+    }
+    plan->ncopies = remaining;
+    return status;
+}
+
+int tempi_plan_finish(tempi_plan *plan, const tempi_plan_hooks *hooks)
 {
     tempi_plan_room *room = plan->room;
-    int left, status;
+    const int multiprocessors = hooks->multiprocessors;
+    const bool fuses = room->npieces > 0 || (hooks->kernels && plan->ncopies > COPIES_MOST);
+    int left, status = fuses ? fuse_copies(plan) : TEMPI_OK;
+    if (status != TEMPI_OK)
+        return status;
     do { /* after removals a single piece may be left */
         left = room->npieces;
         status = launch_alone(plan, multiprocessors);
@@ -236,7 +268,7 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
     for (int i = 0; i < n && status == TEMPI_OK; i++)
         status = add_op(plan, &ops[i], hooks);
     if (status == TEMPI_OK)
-        status = tempi_plan_finish(plan, hooks->multiprocessors);
+        status = tempi_plan_finish(plan, hooks);
     if (status != TEMPI_OK)
         tempi_plan_reset(plan);
     return status;

@@ -2,7 +2,7 @@
  * of the memory that it plans for, so it behaves the same on a machine without a GPU.
  *
  *   ops -> pieces (one box of one op, cut to the op's fragment: plan_piece.h)
- *       -> a copy       for one contiguous run on both sides
+ *       -> a copy       for one contiguous run on both sides, if no kernel runs anyway
  *        | one launch   scalar parameters only, for an op of one box
  *        | one launch   a block of descriptors, for all pieces of all other ops (plan_boxes.c)
  *
@@ -26,6 +26,7 @@ typedef struct tempi_device_copy {
     uint64_t dst;
     uint64_t src;
     int64_t n;
+    bool by_kernel; /* kernels reach both sides */
 } tempi_device_copy;
 
 /* ---- offset tables on the device ------------------------------------------------------------- */
@@ -73,6 +74,7 @@ typedef struct tempi_plan_hooks {
      * (tempi_box.space), each with a plan of its own. */
     bool (*takes)(void *context, const tempi_op *op, const tempi_box *box);
     int multiprocessors; /* of the device; 0: 80 */
+    bool kernels;        /* there are kernels for it: many copies become one launch */
 } tempi_plan_hooks;
 
 /* Where to add the address of the descriptor block: params[param] of launch `launch`. */

@@ -7,6 +7,7 @@
 #include "cuda/plan_piece.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { CHUNK_WORDS = 4 * TEMPI_KERNEL_BLOCK, MAP_CELLS = 4096 };
 
@@ -125,6 +126,8 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors)
         .boxes = (void *)bytes, .axes = (void *)(bytes + axes_at), .map = (void *)(bytes + map_at)};
     for (int i = 0; i < room->npieces; i++)
         write_box(&to, i, &room->pieces[i]);
+    /* No byte is left as it was: equal bursts have equal blocks (resident.h). */
+    memset(to.axes + to.naxes, 0, (size_t)(bytes + map_at - (char *)(to.axes + to.naxes)));
     write_map(&to, room->npieces, shift, cells);
     *launch = (tempi_launch){.kernel = fits_32bit ? TEMPI_KERNEL_BOXES_I32 : TEMPI_KERNEL_BOXES_I64,
                              .grid = tempi_cuda_grid((int64_t)chunks * TEMPI_KERNEL_BLOCK,

@@ -89,11 +89,11 @@ bool tempi_plan_grow(void **array, int *most, int n, size_t each);
 /* Adds the piece, trimmed, folded and split into parts of fewer than 2^31 words. */
 int tempi_plan_add_piece(tempi_plan *plan, const tempi_piece *piece);
 /* Turns the pieces since `before` into a copy if they form one contiguous segment. */
-int tempi_plan_take_copy(tempi_plan *plan, int before);
+int tempi_plan_take_copy(tempi_plan *plan, int before, bool by_kernel);
 /* Space for a launch at the end of the list; NULL: out of memory. */
 tempi_launch *tempi_plan_add_launch(tempi_plan *plan);
 /* Turns the plan's pieces into launches. */
-int tempi_plan_finish(tempi_plan *plan, int multiprocessors);
+int tempi_plan_finish(tempi_plan *plan, const tempi_plan_hooks *hooks);
 /* Turns all pieces into one launch with descriptors. */
 int tempi_plan_boxes(tempi_plan *plan, int multiprocessors);
 /* Empties the plan and allocates its room; false: out of memory. */

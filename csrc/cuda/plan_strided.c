@@ -152,7 +152,7 @@ int tempi_plan_add_move(tempi_plan *plan, const tempi_side *src, const tempi_sid
 {
     const int before = plan->room->npieces;
     const int status = n > 0 ? pair_all(src, dst, n, hooks, plan) : TEMPI_OK;
-    return status == TEMPI_OK ? tempi_plan_take_copy(plan, before) : status;
+    return status == TEMPI_OK ? tempi_plan_take_copy(plan, before, true) : status;
 }
 
 int tempi_cuda_plan_strided(const tempi_side *src, const tempi_side *dst, int64_t n,
@@ -162,7 +162,7 @@ int tempi_cuda_plan_strided(const tempi_side *src, const tempi_side *dst, int64_
         return TEMPI_ERR_MEMORY;
     int status = tempi_plan_add_move(plan, src, dst, n, hooks);
     if (status == TEMPI_OK)
-        status = tempi_plan_finish(plan, hooks->multiprocessors);
+        status = tempi_plan_finish(plan, hooks);
     if (status != TEMPI_OK)
         tempi_plan_reset(plan);
     return status;

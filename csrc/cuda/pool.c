@@ -8,6 +8,8 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "cuda/device.h"
+#include "cuda/pinned.h"
+#include "cuda/resident.h"
 
 #include <stdlib.h>
 
@@ -21,18 +23,22 @@ enum {
 };
 
 typedef struct block {
-    struct block *next; /* in a free list or a bucket */
+    struct block *next;         /* in a list or a bucket */
+    struct block *left, *right; /* in a heap of free blocks */
+    int rank;
     void *address;
     int64_t capacity;
     int class;
     /* Slot of the device through whose context it was allocated; GONE: freed with that context. */
     int home;
     bool pinned;
+    bool registered; /* pinned.h */
 } block;
 
 /* There is one for pinned memory and one for each device. */
 typedef struct shelf {
-    block *free[CLASSES];
+    block *free[CLASSES]; /* heaps, the lowest address first: a program that repeats its messages
+                             gets the same buffers, in whatever order it freed them */
     int64_t used;
     int64_t cached;
 } shelf;
@@ -71,20 +77,17 @@ static block **bucket_of(const void *address)
 
 /* ---- the driver's part ----------------------------------------------------------------------- */
 
-static int take_from_driver(tempi_cuda_device *device, bool pinned, int64_t capacity, void **out)
+static int take_from_driver(tempi_cuda_device *device, block *b)
 {
     tempi_cuda_entry entry;
     tempi_cuda_address address = 0;
-    int status = tempi_cuda_enter(device, &entry);
+    if (b->pinned)
+        return tempi_cuda_pinned_new(device, b->capacity, &b->address, &b->registered);
+    int status = tempi_cuda_enter_relaxed(device, &entry);
     if (status != TEMPI_OK)
         return status;
-    if (pinned)
-        status = TEMPI_CU(MemHostAlloc, out, (size_t)capacity,
-                          TEMPI_CUDA_HOST_PORTABLE | TEMPI_CUDA_HOST_MAPPED);
-    else
-        status = TEMPI_CU(MemAlloc, &address, (size_t)capacity);
-    if (status == TEMPI_OK && !pinned)
-        *out = (void *)(uintptr_t)address;
+    status = TEMPI_CU(MemAlloc, &address, (size_t)b->capacity);
+    b->address = (void *)(uintptr_t)address;
     tempi_cuda_leave(&entry);
     return status;
 }
@@ -93,12 +96,13 @@ static void return_to_driver(const block *gone)
 {
     tempi_cuda_entry entry;
     tempi_cuda_device *device = tempi_cuda_device_peek(gone->home);
-    if (!device || !tempi_cuda_up() || tempi_cuda_enter(device, &entry) != TEMPI_OK)
+    if (gone->pinned) {
+        tempi_cuda_pinned_free(device, gone->address, gone->capacity, gone->registered);
         return;
-    if (gone->pinned)
-        (void)TEMPI_CU(MemFreeHost, gone->address);
-    else
-        (void)TEMPI_CU(MemFree, (uintptr_t)gone->address);
+    }
+    if (!device || !tempi_cuda_up() || tempi_cuda_enter_relaxed(device, &entry) != TEMPI_OK)
+        return;
+    (void)TEMPI_CU(MemFree, (uintptr_t)gone->address);
     tempi_cuda_leave(&entry);
 }
 
@@ -114,13 +118,46 @@ static void return_list(block *list)
 
 /* ---- lists; the caller holds the lock -------------------------------------------------------- */
 
+/* A leftist heap: the right spine has logarithmic length. */
+static block *merge(block *a, block *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    if (b->address < a->address) {
+        block *higher = a;
+        a = b;
+        b = higher;
+    }
+    a->right = merge(a->right, b);
+    if (!a->left || a->left->rank < a->right->rank) {
+        block *shorter = a->left;
+        a->left = a->right;
+        a->right = shorter;
+    }
+    a->rank = a->right ? a->right->rank + 1 : 1;
+    return a;
+}
+
+static void push(block **heap, block *b)
+{
+    b->left = b->right = NULL;
+    b->rank = 1;
+    *heap = merge(*heap, b);
+}
+
+static block *pop(block **heap)
+{
+    block *lowest = *heap;
+    if (lowest)
+        *heap = merge(lowest->left, lowest->right);
+    return lowest;
+}
+
 /* Takes all cached blocks of a shelf and puts them before `list`. */
 static block *take_cached(shelf *from, block *list)
 {
     for (int c = 0; c < CLASSES; ++c) {
-        while (from->free[c]) {
-            block *b = from->free[c];
-            from->free[c] = b->next;
+        for (block *b; (b = pop(&from->free[c])) != NULL;) {
             b->next = list;
             list = b;
         }
@@ -148,15 +185,26 @@ static block *call_in(const void *address)
     return NULL;
 }
 
-/* A cached block; or NULL and, in *surplus, the blocks to free before a new one fits. */
-static block *reserve(shelf *from, int class, int64_t bound, block **surplus)
+/* A cached block of the class, or else of up to twice its size, since allocating takes far longer
+ * than the memory is worth. Pinned ones count in the budget, which has that of the class already.
+ */
+static block *take_fitting(shelf *from, int class, bool pinned)
 {
-    const int64_t capacity = class_capacity(class);
-    block *b = from->free[class];
-    from->used += capacity;
+    for (int c = class; c < CLASSES && c <= class + STEPS; ++c) {
+        const int64_t more = class_capacity(c) - class_capacity(class);
+        if (from->free[c] && (!pinned || more == 0 || tempi_budget_take(more, more)))
+            return pop(&from->free[c]);
+    }
+    return NULL;
+}
+
+/* A cached block; or NULL and, in *surplus, the blocks to free before a new one fits. */
+static block *reserve(shelf *from, int class, bool pinned, int64_t bound, block **surplus)
+{
+    block *b = take_fitting(from, class, pinned);
+    from->used += b ? b->capacity : class_capacity(class);
     if (b) {
-        from->free[class] = b->next;
-        from->cached -= capacity;
+        from->cached -= b->capacity;
         hand_out(b);
     } else if (from->used + from->cached > bound) {
         *surplus = take_cached(from, NULL);
@@ -181,10 +229,10 @@ static block *fresh(tempi_cuda_device *device, bool pinned, int class)
         return NULL;
     *b = (block){
         .capacity = class_capacity(class), .class = class, .home = device->slot, .pinned = pinned};
-    int status = take_from_driver(device, pinned, b->capacity, &b->address);
+    int status = take_from_driver(device, b);
     if (status == TEMPI_ERR_MEMORY) {
         tempi_cuda_pool_trim();
-        status = take_from_driver(device, pinned, b->capacity, &b->address);
+        status = take_from_driver(device, b);
     }
     if (status == TEMPI_OK)
         return b;
@@ -197,7 +245,7 @@ static void *get(tempi_cuda_device *device, bool pinned, int class, int64_t boun
     shelf *from = shelf_of(pinned, device->slot);
     block *surplus = NULL;
     pthread_mutex_lock(&pool.lock);
-    block *b = reserve(from, class, bound, &surplus);
+    block *b = reserve(from, class, pinned, bound, &surplus);
     pthread_mutex_unlock(&pool.lock);
     return_list(surplus);
     if (b)
@@ -244,12 +292,33 @@ static bool within(const tempi_cuda_device *device, int64_t bytes)
 
 void *tempi_cuda_buffer_get(int slot, int64_t bytes)
 {
-    tempi_cuda_device *device = tempi_cuda_device_get(slot);
+    tempi_cuda_device *device = tempi_cuda_device_peek(slot);
+    /* A device that is gone is not set up anew here: callers hold locks. */
+    device = device && atomic_load(&device->gone) ? NULL : tempi_cuda_device_get(slot);
     const int class = bytes < 0 ? CLASSES : class_of(bytes);
+    if (device && !within(device, bytes))
+        tempi_cuda_residents_trim();
     if (!device || class >= CLASSES || !within(device, bytes))
         return refuse(TEMPI_STAT_refused_device_memory);
     void *found = get(device, false, class, device_bound(device));
     return found ? found : refuse(TEMPI_STAT_refused_device_memory);
+}
+
+/* Frees a block whose context is gone. */
+static void drop(block *gone)
+{
+    if (gone->pinned)
+        tempi_cuda_pinned_drop(gone->address, gone->capacity, gone->registered);
+    free(gone);
+}
+
+static void drop_list(block *list)
+{
+    while (list) {
+        block *gone = list;
+        list = gone->next;
+        drop(gone);
+    }
 }
 
 /* ---- putting --------------------------------------------------------------------------------- */
@@ -261,16 +330,15 @@ bool tempi_cuda_pool_put(void *buffer)
     pthread_mutex_lock(&pool.lock);
     block *b = call_in(buffer);
     const bool found = b != NULL;
+    if (found && b->pinned)
+        tempi_budget_give(b->capacity);
     if (found && b->home == GONE) {
-        free(b);
+        drop(b);
     } else if (found) {
         shelf *to = shelf_of(b->pinned, b->home);
-        b->next = to->free[b->class];
-        to->free[b->class] = b;
+        push(&to->free[b->class], b);
         to->used -= b->capacity;
         to->cached += b->capacity;
-        if (b->pinned)
-            tempi_budget_give(b->capacity);
     }
     pthread_mutex_unlock(&pool.lock);
     return found;
@@ -296,25 +364,40 @@ void tempi_cuda_pool_trim(void)
     return_list(list);
 }
 
-static void drop_list(block *list)
+/* Pinned memory was allocated in a primary context, which can be reset. Only of one device: cached
+ * blocks of others are returned to the driver. */
+static void forget_pinned(int slot, block **others)
 {
+    block *list = take_cached(&pool.pinned, NULL);
     while (list) {
-        block *gone = list;
-        list = gone->next;
-        free(gone);
+        block *b = list;
+        list = b->next;
+        if (b->home == slot) {
+            drop(b);
+        } else {
+            b->next = *others;
+            *others = b;
+        }
     }
 }
 
 void tempi_cuda_pool_forget(int slot)
 {
+    block *others = NULL;
     pthread_mutex_lock(&pool.lock);
     drop_list(take_cached(&pool.device[slot], NULL));
+    if (slot < TEMPI_CUDA_ORDINALS)
+        forget_pinned(slot, &others);
     for (int i = 0; i < BUCKETS; ++i)
         for (block *b = pool.in_use[i]; b; b = b->next)
-            if (!b->pinned && b->home == slot)
+            if (b->home == slot) {
+                if (b->pinned)
+                    pool.pinned.used -= b->capacity;
                 b->home = GONE;
+            }
     pool.device[slot] = (shelf){.used = 0};
     pthread_mutex_unlock(&pool.lock);
+    return_list(others);
 }
 
 /* Caller holds the lock. */

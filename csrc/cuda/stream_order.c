@@ -1,4 +1,13 @@
-/* stream_order.c: orders tempi's work after the work in the program's streams. */
+/* stream_order.c: orders tempi's work after the work in the program's streams.
+ *
+ * A stream that the program named is waited for, alone. For other messages TEMPI_STREAM_ORDER
+ * decides: `none`, or after the work in the legacy default stream. For the latter nothing waits and
+ * no call is made: tempi's default_streams are blocking streams, whose work the driver orders after
+ * earlier work in the legacy default stream (CUDA driver API, "Stream synchronization behavior").
+ * The legacy stream itself is never used. Its handle stands for all blocking streams of the context
+ * together: an event in it waits for all of them, and any use while one of them is captured is an
+ * error that ends the capture (CUDA Programming Guide, "Stream Capture", prohibited operations). */
+#include "base/config.h"
 #include "cuda/device.h"
 #include "pack/pack.h"
 
@@ -24,19 +33,58 @@ uintptr_t tempi_cuda_get_stream(void)
     return named[TEMPI_PACK].stream;
 }
 
-static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream theirs,
-                          tempi_cuda_stream stream)
+uintptr_t tempi_cuda_named_stream(int direction)
+{
+    return named[direction].stream;
+}
+
+bool tempi_cuda_is_captured(tempi_cuda_stream stream)
+{
+    int status = 0;
+    return tempi_cu.StreamIsCapturing &&
+           tempi_cu.StreamIsCapturing(stream, &status) == TEMPI_CUDA_SUCCESS && status != 0;
+}
+
+static bool is_legacy(tempi_cuda_stream stream)
+{
+    return stream == NULL || stream == TEMPI_CUDA_LEGACY_STREAM;
+}
+
+/* Enqueues an operation without effect. An event in a blocking stream covers the stream's own work
+ * only; this makes earlier work of the legacy default stream a part of it, and makes the legacy
+ * stream's later work wait. */
+static int touch(const tempi_cuda_device *device, tempi_cuda_stream stream)
+{
+    return TEMPI_CU(MemsetD8Async, device->witness, 0, 1, stream);
+}
+
+/* The stream of tempi's that stands in for the program's legacy default stream. */
+static tempi_cuda_stream stand_in(const tempi_cuda_device *device, tempi_cuda_stream stream)
+{
+    const bool possible = tempi_cu.MemsetD8Async && device->witness;
+    return is_legacy(stream) && possible ? device->default_streams[TEMPI_PACK] : stream;
+}
+
+/* The event captures the work so far, so it can be reused at once. */
+static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream first,
+                          const tempi_cuda_stream *then, int n)
 {
     tempi_cuda_event event;
     int status = tempi_cuda_event_get(device, &event);
     if (status != TEMPI_OK)
         return status;
-    status = TEMPI_CU(EventRecord, event, theirs);
-    if (status == TEMPI_OK)
-        /* Captures the event as recorded now, so the event can be reused at once. */
-        status = TEMPI_CU(StreamWaitEvent, stream, event, 0);
+    status = TEMPI_CU(EventRecord, event, first);
+    for (int i = 0; i < n && status == TEMPI_OK; ++i)
+        status = TEMPI_CU(StreamWaitEvent, then[i], event, 0);
     tempi_cuda_event_put(device, event);
     return status;
+}
+
+/* Nothing to wait for: no work has been put into it, or all is done. */
+static bool is_idle(tempi_cuda_stream stream)
+{
+    return tempi_cuda_is_captured(stream) ||
+           (tempi_cu.StreamQuery && tempi_cu.StreamQuery(stream) == TEMPI_CUDA_SUCCESS);
 }
 
 /* An event can be recorded only in a stream of its own device, and the stream that the program set
@@ -44,30 +92,76 @@ static int order_by_event(tempi_cuda_device *device, tempi_cuda_stream theirs,
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then)
 {
-    const int status = order_by_event(device, first, then);
+    const tempi_cuda_stream from = stand_in(device, first), to = stand_in(device, then);
+    int status = TEMPI_OK;
+    if (from != first)
+        status = touch(device, from);
+    else if (is_idle(first))
+        return TEMPI_OK;
+    if (status == TEMPI_OK && from != to)
+        status = order_by_event(device, from, &to, 1);
+    if (status == TEMPI_OK && to != then)
+        status = touch(device, to);
     if (status == TEMPI_OK || !tempi_cuda_up())
         return status;
-    return TEMPI_CU(StreamSynchronize, first);
+    return TEMPI_CU(StreamSynchronize, from);
 }
 
-int tempi_cuda_order(tempi_cuda_device *device, tempi_cuda_stream stream, uintptr_t theirs)
+int tempi_cuda_order_all(tempi_cuda_device *device, tempi_cuda_stream first)
 {
-    const bool unpacks = stream == device->streams[TEMPI_UNPACK] ||
-                         stream == device->copy_streams[TEMPI_UNPACK];
-    const uintptr_t own = named[unpacks ? TEMPI_UNPACK : TEMPI_PACK].stream,
-                    after = own ? own : theirs;
-    return tempi_cuda_order_streams(
-        device, after ? (tempi_cuda_stream)after : TEMPI_CUDA_LEGACY_STREAM, stream);
+    const tempi_cuda_stream all[] = {device->streams[0],         device->streams[1],
+                                     device->default_streams[0], device->default_streams[1],
+                                     device->copy_streams[0],    device->copy_streams[1]};
+    atomic_store(&device->joined, true);
+    if (is_idle(first) || order_by_event(device, first, all, 6) == TEMPI_OK)
+        return TEMPI_OK;
+    return tempi_cuda_up() ? TEMPI_CU(StreamSynchronize, first) : TEMPI_ERR_DEVICE;
+}
+
+bool tempi_cuda_is_default(tempi_cuda_device *device, int direction, uintptr_t theirs,
+                           tempi_cuda_stream *out)
+{
+    if (theirs != 0 && theirs != (uintptr_t)TEMPI_CUDA_LEGACY_STREAM)
+        return false;
+    const bool legacy = theirs != 0 || tempi_config.stream_order == TEMPI_STREAM_ORDER_LEGACY;
+    *out = legacy ? device->default_streams[direction] : device->streams[direction];
+    return true;
+}
+
+int tempi_cuda_stream_after(tempi_cuda_device *device, int direction, uintptr_t theirs,
+                            tempi_cuda_stream *out)
+{
+    const uintptr_t own = named[direction].stream, after = own ? own : theirs;
+    if (tempi_cuda_is_default(device, direction, after, out))
+        return TEMPI_OK;
+    *out = device->streams[direction];
+    return tempi_cuda_order_streams(device, (tempi_cuda_stream)after, *out);
+}
+
+int tempi_cuda_order_default(tempi_cuda_device *device, tempi_cuda_stream stream)
+{
+    const bool waits = named[TEMPI_PACK].stream == 0 && named[TEMPI_UNPACK].stream == 0 &&
+                       tempi_config.stream_order == TEMPI_STREAM_ORDER_LEGACY;
+    return waits ? tempi_cuda_order_streams(device, TEMPI_CUDA_LEGACY_STREAM, stream) : TEMPI_OK;
+}
+
+static int wait_entered(tempi_cuda_device *device, tempi_cuda_stream stream)
+{
+    const tempi_cuda_stream of = stand_in(device, stream);
+    const int status = of != stream ? touch(device, of) : TEMPI_OK;
+    if (status != TEMPI_OK || tempi_cuda_is_captured(of))
+        return status;
+    return TEMPI_CU(StreamSynchronize, of);
 }
 
 int tempi_cuda_wait_stream(int slot, uintptr_t stream)
 {
     tempi_cuda_entry entry;
     tempi_cuda_device *device = tempi_cuda_device_get(slot < 0 ? 0 : slot);
-    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
+    int status = device ? tempi_cuda_enter_relaxed(device, &entry) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
-    status = TEMPI_CU(StreamSynchronize, (tempi_cuda_stream)stream);
+    status = wait_entered(device, (tempi_cuda_stream)stream);
     tempi_cuda_leave(&entry);
     return status;
 }
@@ -81,5 +175,7 @@ int tempi_cuda_settle(int direction)
 int tempi_cuda_await_program(int slot)
 {
     const uintptr_t theirs = tempi_cuda_get_stream();
+    if (!theirs && tempi_config.stream_order == TEMPI_STREAM_ORDER_NONE)
+        return TEMPI_OK;
     return tempi_cuda_wait_stream(slot, theirs ? theirs : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM);
 }

@@ -5,7 +5,7 @@
 /* Safe to retry: the source is not written. */
 static int put(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
 {
-    int status = tempi_cuda_order(batch->device, batch->device->streams[batch->direction], 0);
+    int status = tempi_cuda_stream_after(batch->device, batch->direction, 0, &batch->stream);
     if (status == TEMPI_OK)
         status = tempi_cuda_batch_move(batch, src, dst, n);
     if (status == TEMPI_OK || status == TEMPI_ERR_UNSUPPORTED || !tempi_cuda_up())
@@ -23,7 +23,7 @@ static int move(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side
     status = put(batch, src, dst, n);
     if (status != TEMPI_ERR_UNSUPPORTED) {
         atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
-        tempi_cuda_batch_fly(batch, batch->device->streams[batch->direction], status);
+        tempi_cuda_batch_fly(batch, status);
         tempi_cuda_batch_wait(batch);
         status = batch->status;
     }

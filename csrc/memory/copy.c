@@ -25,6 +25,7 @@ static int device_of(const tempi_memory *dst, const tempi_memory *src)
     return one >= 0 && one < TEMPI_CUDA_DEVICES ? one : 0;
 }
 
+/* Makes the stream wait for the default stream of another device. */
 static int order_after(int ordinal, tempi_cuda_stream stream)
 {
     tempi_cuda_entry entry;
@@ -32,26 +33,32 @@ static int order_after(int ordinal, tempi_cuda_stream stream)
     int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
     if (status != TEMPI_OK)
         return status;
-    status = tempi_cuda_order(device, stream, 0);
+    status = tempi_cuda_order_default(device, stream);
     tempi_cuda_leave(&entry);
     return status;
 }
 
-/* One copy in flight, as a batch of its own in the device's copy stream. */
-static int put_copy(tempi_cuda_batch *batch, void *dst, const void *src, int64_t n)
+/* One copy in flight, as a batch of its own. `other`: a device that the batch's waits for as well;
+ * -1: none. */
+static int put_copy(tempi_cuda_batch *batch, void *dst, const void *src, int64_t n, int other)
 {
     tempi_cuda_device *device = batch->device;
     tempi_cuda_entry entry;
-    const tempi_cuda_stream stream = device->copy_streams[batch->direction];
     int status = tempi_cuda_enter(device, &entry);
     if (status != TEMPI_OK)
         return status;
-    status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, stream);
-    if (status != TEMPI_OK && tempi_cuda_up()) /* a copy has no fallback: try once more */
-        status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, stream);
+    status = tempi_cuda_stream_after(device, batch->direction, 0, &batch->stream);
+    if (status == TEMPI_OK && other >= 0)
+        status = order_after(other, batch->stream);
+    if (status == TEMPI_OK) {
+        status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n, batch->stream);
+        if (status != TEMPI_OK && tempi_cuda_up()) /* a copy has no fallback: try once more */
+            status = TEMPI_CU(MemcpyAsync, (uintptr_t)dst, (uintptr_t)src, (size_t)n,
+                              batch->stream);
+    }
     atomic_store(&batch->state, TEMPI_BATCH_LAUNCHING);
     if (status == TEMPI_OK)
-        tempi_cuda_batch_fly(batch, stream, TEMPI_OK);
+        tempi_cuda_batch_fly(batch, TEMPI_OK);
     tempi_cuda_leave(&entry);
     tempi_stat_add(TEMPI_STAT_device_copies, 1);
     tempi_stat_add(TEMPI_STAT_device_copied_bytes, n);
@@ -70,11 +77,8 @@ static int start(void *dst, const tempi_memory *to, const void *src, const tempi
     if (!batch)
         return TEMPI_ERR_MEMORY;
     const tempi_memory *other = to->kind == TEMPI_MEMORY_DEVICE ? from : to;
-    int status = order_after(ordinal, device->copy_streams[direction]);
-    if (status == TEMPI_OK && other->kind == TEMPI_MEMORY_DEVICE && other->device != ordinal)
-        status = order_after(other->device, device->copy_streams[direction]);
-    if (status == TEMPI_OK)
-        status = put_copy(batch, dst, src, n);
+    const bool two = other->kind == TEMPI_MEMORY_DEVICE && other->device != ordinal;
+    const int status = put_copy(batch, dst, src, n, two ? other->device : -1);
     if (status == TEMPI_OK)
         *out = batch;
     else

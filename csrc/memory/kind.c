@@ -1,5 +1,6 @@
 #include "memory/kind.h"
 #include "base/loaded.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "cuda/context_slot.h"
@@ -70,6 +71,47 @@ static tempi_memory_kind place(tempi_memory *memory, tempi_cuda_context context)
     return memory->kind;
 }
 
+/* ---- the system's own memory ------------------------------------------------------------------
+ */
+
+/* Whether some device's kernels reach pageable memory (Grace Hopper, HMM). */
+static bool pageable_access(void)
+{
+    static _Atomic int known = -1;
+    if (atomic_load(&known) >= 0)
+        return atomic_load(&known);
+    int n = 0, any = 0;
+    if (tempi_cu.DeviceGetCount(&n) != TEMPI_CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < n; ++i) {
+        int device, value = 0;
+        if (tempi_cu.DeviceGet(&device, i) == TEMPI_CUDA_SUCCESS &&
+            tempi_cu.DeviceGetAttribute(&value, TEMPI_CUDA_PAGEABLE_ACCESS, device) ==
+                TEMPI_CUDA_SUCCESS)
+            any |= value;
+    }
+    atomic_store(&known, any != 0);
+    return any;
+}
+
+/* Memory of malloc that was prefetched to a device, or prefers one, is packed by its kernels; where
+ * neither is known it is the host's. (CUDA driver API, cuMemRangeGetAttribute; drivers that answer
+ * for managed memory only leave it unknown.) */
+static tempi_memory_kind kind_of_system_memory(const void *address, tempi_memory *out)
+{
+    static const int attributes[] = {TEMPI_CUDA_RANGE_LAST_PREFETCH, TEMPI_CUDA_RANGE_PREFERRED};
+    for (int i = 0; i < 2 && tempi_cu.MemRangeGetAttribute && pageable_access(); ++i) {
+        int32_t device = -1;
+        if (tempi_cu.MemRangeGetAttribute(&device, sizeof device, attributes[i], (uintptr_t)address,
+                                          1) != TEMPI_CUDA_SUCCESS ||
+            device < 0 || device >= TEMPI_CUDA_ORDINALS)
+            continue;
+        *out = (tempi_memory){.kind = TEMPI_MEMORY_MANAGED, .device = device};
+        return TEMPI_MEMORY_MANAGED;
+    }
+    return TEMPI_MEMORY_HOST;
+}
+
 /* *ordinal: of memory that belongs to no context; else -1. */
 static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *ordinal)
 {
@@ -92,7 +134,9 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
     if (result != TEMPI_CUDA_SUCCESS)
         return means_host(result) ? TEMPI_MEMORY_HOST : TEMPI_MEMORY_FOREIGN;
     const tempi_memory_kind kind = kind_of(cells);
-    if (kind == TEMPI_MEMORY_HOST || kind == TEMPI_MEMORY_FOREIGN)
+    if (kind == TEMPI_MEMORY_HOST)
+        return kind_of_system_memory(address, out);
+    if (kind == TEMPI_MEMORY_FOREIGN)
         return kind;
     *out = (tempi_memory){kind, (int32_t)(uint32_t)cells[ORDINAL], (uintptr_t)cells[START],
                           (int64_t)cells[SIZE], cells[ID]};
@@ -105,7 +149,7 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
 /* Each thread caches a few allocations. The driver never reuses a buffer id: if the address still
  * has it, it is the same allocation and its attributes hold. Exception: the context slot of memory
  * that belongs to no context changes with the current context. */
-enum { RECENT = 4 };
+enum { RECENT = 16 };
 static _Thread_local struct {
     struct known {
         tempi_memory memory;
@@ -158,6 +202,97 @@ void tempi_memory_forget(void)
         recent.of[i].memory.size = 0;
 }
 
+/* ---- allocations with pending messages --------------------------------------------------------
+ */
+
+enum { PINS = 64 };
+static struct {
+    tempi_lock lock;
+    _Atomic int n; /* pins[n] and above are free */
+    struct pin {
+        struct known known;
+        int messages;
+    } of[PINS];
+} pins;
+
+static bool covers(const struct known *known, const void *address)
+{
+    return (uintptr_t)address - known->memory.base < (uintptr_t)known->memory.size;
+}
+
+/* Memory of no context is the current context's, which may be another one now. */
+static bool pinned_find(const void *address, struct known *out)
+{
+    bool found = false;
+    if (atomic_load_explicit(&pins.n, memory_order_relaxed) == 0)
+        return false;
+    tempi_lock_acquire(&pins.lock);
+    for (int i = 0; i < atomic_load(&pins.n) && !found; ++i) {
+        const struct pin *pin = &pins.of[i];
+        found = pin->messages > 0 && pin->known.times == atomic_load(&tempi_cuda_times) &&
+                covers(&pin->known, address);
+        if (found)
+            *out = pin->known;
+    }
+    tempi_lock_release(&pins.lock);
+    return found;
+}
+
+static const struct known *last_known(const void *address)
+{
+    for (int i = 0; i < RECENT; ++i)
+        if (covers(&recent.of[i], address) && recent.of[i].ordinal < 0)
+            return &recent.of[i];
+    return NULL;
+}
+
+/* The place of that allocation, or a free one; -1: none. Caller holds the lock. */
+static int place_for(const struct known *known)
+{
+    int spare = -1;
+    const int n = atomic_load(&pins.n);
+    for (int i = 0; i < n; ++i) {
+        const struct pin *pin = &pins.of[i];
+        if (pin->messages > 0 && pin->known.memory.buffer_id == known->memory.buffer_id &&
+            pin->known.times == known->times)
+            return i;
+        if (pin->messages == 0)
+            spare = i;
+    }
+    if (spare < 0 && n < PINS) {
+        spare = n;
+        atomic_store(&pins.n, n + 1);
+    }
+    return spare;
+}
+
+int tempi_memory_pin(const void *address)
+{
+    struct known pinned;
+    const struct known *known = pinned_find(address, &pinned) ? &pinned : last_known(address);
+    if (!known)
+        return -1;
+    tempi_lock_acquire(&pins.lock);
+    const int pin = place_for(known);
+    if (pin >= 0) {
+        pins.of[pin].known = *known;
+        ++pins.of[pin].messages;
+    }
+    tempi_lock_release(&pins.lock);
+    return pin;
+}
+
+void tempi_memory_unpin(int pin)
+{
+    if (pin < 0)
+        return;
+    tempi_lock_acquire(&pins.lock);
+    --pins.of[pin].messages;
+    for (int n = atomic_load(&pins.n); n > 0 && pins.of[n - 1].messages == 0; --n)
+        atomic_store(&pins.n, n - 1);
+    tempi_lock_release(&pins.lock);
+}
+
 /* ---- after a device was lost ----------------------------------------------------------------- */
 
 /* A system call on an address that the CPU cannot reach fails, where a load would crash. */
@@ -190,6 +325,11 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
     case TEMPI_CUDA_OFF: return out->kind = TEMPI_MEMORY_FOREIGN;
     case TEMPI_CUDA_LOST: return ask_lost(address, out);
     default: break;
+    }
+    struct known pinned;
+    if (pinned_find(address, &pinned)) {
+        *out = pinned.memory;
+        return out->kind;
     }
     if (recent_find(address, out))
         return out->kind;

@@ -35,6 +35,11 @@ extern bool tempi_memory_mixed;
 
 void tempi_memory_start(void);
 tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out);
+/* While a message is pending its buffer must not be freed (MPI-5.0, 3.7.2: it may be accessed only
+ * after completion), so the attributes of its allocation hold without a query. Pins the allocation
+ * of an address that this thread queried last, until the matching unpin; -1: not possible. */
+int tempi_memory_pin(const void *address);
+void tempi_memory_unpin(int pin);
 /* Clears this thread's cache of recent queries: for tests. */
 void tempi_memory_forget(void);
 

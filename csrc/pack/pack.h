@@ -29,8 +29,8 @@ typedef struct tempi_op {
     int32_t device; /* ordinal; unused on the host */
     /* The layout covers only some of the packed bytes: the others must not be touched. */
     bool partial;
-    /* The program's stream, after which a device does it (cuda/device.h: tempi_cuda_order); 0: the
-     * default. */
+    /* The program's stream, after which a device does it (cuda/device.h: tempi_cuda_stream_after);
+     * 0: the default. */
     uintptr_t stream;
     /* TEMPI_METHOD_MIXED: one operation per memory (parts.h); else NULL. */
     struct tempi_parts *parts;

@@ -135,8 +135,10 @@ static void world_began(bool seen)
     tempi_shim_hooks.library_cuda_aware = library_cuda_aware;
     const bool acting = start(seen);
     tempi_peer_world_began(acting);
-    if (acting)
+    if (acting) {
         tempi_collective_start();
+        tempi_cuda_backend_prepare();
+    }
 }
 
 void tempi_lifecycle_loaded(void)

@@ -48,6 +48,7 @@ tempi_record *tempi_record_new(void)
     record->op.layout = NULL;
     record->op.packed = NULL;
     record->op.parts = NULL;
+    record->pin = -1;
     record->typemap = NULL;
     record->bounce = NULL;
     record->posted_list = NULL;

@@ -23,11 +23,13 @@ typedef struct tempi_record {
     uintptr_t request; /* the program's handle */
     const struct tempi_record_ops *ops;
     bool receives;
-    bool active;                   /* persistent: started and not yet completed */
-    bool settled;                  /* the data has been moved, only the handle remains */
-    bool cancelled;                /* MPI_Cancel was called */
-    bool gapped;                   /* sent with a gap before the last byte (shim/p2p/wire.h) */
-    tempi_op op;                   /* op.packed is owned by the record (packed_buffer.h) */
+    bool active;    /* persistent: started and not yet completed */
+    bool settled;   /* the data has been moved, only the handle remains */
+    bool cancelled; /* MPI_Cancel was called */
+    bool gapped;    /* sent with a gap before the last byte (shim/p2p/wire.h) */
+    tempi_op op;    /* op.packed is owned by the record (packed_buffer.h) */
+    int pin; /* of the buffer's allocation (memory/kind.h), while the request is pending; -1: none
+              */
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_bounce *bounce;   /* host memory in place of device buffers; op is empty then */
     struct tempi_coll_request *collective; /* a persistent collective; op is empty then */

@@ -232,6 +232,19 @@ def overhead(json: str | None, quick: bool, mpirun: str | None, seconds: float |
 
 @bench.command()
 @_common
+def driver_calls(json: str | None, quick: bool, mpirun: str | None) -> None:
+    """Calls of the CUDA driver for a message and for a halo exchange, counted by the emulated driver."""
+    from tempi.bench import suite
+    from tempi.bench.suites import driver_calls as suite_driver_calls
+
+    _need("driver-calls", None)
+    _alone("driver-calls", 2)
+    common = suite.Common(json, None, quick, mpirun)
+    _run(lambda: suite_driver_calls.run(common))
+
+
+@bench.command()
+@_common
 @_png
 @click.option("--mpicc", metavar="PATH", help="The MPI compiler [default: that of this Python, then PATH].")
 @click.option("--ranks", type=click.IntRange(min=1), help="Ranks to time [default: min(4, cores)].")

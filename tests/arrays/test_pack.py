@@ -354,7 +354,8 @@ def test_many_packs_leave_nothing_behind() -> None:
 
 
 CALLS = ["cuLaunchKernel", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuCtxPushCurrent", "cuCtxGetCurrent",
-         "cuPointerGetAttributes", "cuPointerGetAttribute", "cuEventQuery", "cuMemcpyAsync"]  # fmt: skip
+         "cuPointerGetAttributes", "cuPointerGetAttribute", "cuEventQuery", "cuMemcpyAsync",
+         "cuStreamQuery"]  # fmt: skip
 
 
 @needs_emulator

@@ -33,13 +33,13 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["pack", "pingpong", "collectives", "overhead", "halo"])
+@pytest.mark.parametrize("command", ["pack", "pingpong", "collectives", "overhead", "driver-calls", "halo"])
 def test_every_suite_has_the_common_options(command: str) -> None:
     text = CliRunner().invoke(bench, [command, "--help"]).output
     assert all(option in text for option in ("--json", "--quick", "--mpirun"))
 
 
-@pytest.mark.parametrize("command", ["pack", "pingpong", "collectives", "overhead", "halo"])
+@pytest.mark.parametrize("command", ["pack", "pingpong", "collectives", "overhead", "driver-calls", "halo"])
 def test_a_missing_launcher_is_one_line(alone: Path, command: str) -> None:
     done = CliRunner().invoke(bench, [command, "--mpirun", "/nowhere/mpirun"])
     assert done.exit_code == 1

@@ -194,3 +194,40 @@ def test_a_stream_of_another_device_takes_no_kernels(cuda: Driver) -> None:
     with pytest.raises(Exception, match="cuLaunchKernel returned 400"):
         cuda.launch(function, (), stream=other)
     cuda.stop(1)
+
+
+def test_copies_of_pageable_memory_may_be_late(slow: Driver) -> None:
+    """CUDA driver API, "API synchronization behavior": they might be synchronous, and might not."""
+    s, device = stream(slow), slow.alloc(64)
+    source, target = ctypes.create_string_buffer(b"a" * 64), ctypes.create_string_buffer(64)
+    assert slow.library.tempi_emulator_pageable(b"late") == 0
+    slow("cuMemcpyHtoDAsync_v2", device, source, 64, s)
+    slow("cuMemcpyDtoHAsync_v2", target, device, 64, s)
+    ctypes.memset(source, ord("b"), 64)
+    assert target.raw == bytes(64)
+    slow("cuStreamSynchronize", s)
+    assert slow.library.tempi_emulator_pageable(b"staged") == 0
+    assert target.raw == b"b" * 64
+    assert slow.library.tempi_emulator_pageable(b"sometimes") == 1
+
+
+def test_a_stream_writes_a_word_after_the_work_before_it(slow: Driver) -> None:
+    s, words, device = stream(slow), pinned(slow), slow.alloc(64)
+    slow("cuMemsetD8Async", device, ctypes.c_ubyte(7), 64, s)
+    slow("cuStreamWriteValue32_v2", s, words, ctypes.c_uint32(0x01020304), int32(0))
+    assert first(words) == 0
+    slow("cuStreamSynchronize", s)
+    assert ctypes.string_at(words, 8) == bytes((4, 3, 2, 1, 0, 0, 0, 0))
+    for address in (words + 2, words + (1 << 40)):
+        assert slow.result("cuStreamWriteValue32_v2", s, address, ctypes.c_uint32(1), int32(0)) == 1
+
+
+def test_priorities_are_clamped_to_their_range(cuda: Driver) -> None:
+    least, greatest = ctypes.c_int(), ctypes.c_int()
+    cuda("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+    assert greatest.value < least.value == 0
+    for asked, given in ((greatest.value, greatest.value), (greatest.value - 9, greatest.value), (9, 0), (-1, -1)):
+        made = cuda.get("cuStreamCreateWithPriority", int32(NON_BLOCKING), int32(asked))
+        priority = ctypes.c_int()
+        cuda("cuStreamGetPriority", made, ctypes.byref(priority))
+        assert priority.value == given

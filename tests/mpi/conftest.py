@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from world import ENTRY, MPI, snapshot
+from examples import strided
+from world import ENTRY, MPI, Memory, committed, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,3 +123,14 @@ def own() -> Iterator[Any]:
     made.Set_errhandler(MPI.ERRORS_RETURN)
     yield made
     made.Free()
+
+
+@pytest.fixture
+def unlike() -> None:
+    """After two bursts of different lengths none is expected to be as long as the last: nothing starts by itself."""
+    for n in (9, 10):
+        memory = [Memory(strided(4), 1, where="device") for _ in range(2 * n)]
+        with committed(strided(4)) as datatype:
+            requests = [MPI.COMM_SELF.Irecv(m.message(datatype), 0, i) for i, m in enumerate(memory[:n])]
+            requests += [MPI.COMM_SELF.Isend(m.message(datatype), 0, i) for i, m in enumerate(memory[n:])]
+            MPI.Request.Waitall(requests)

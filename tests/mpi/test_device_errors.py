@@ -139,6 +139,7 @@ def test_blocking_calls(comm: Any, datatype: Any, call: str) -> None:
     assert not comm.Iprobe(source, 1)
 
 
+@pytest.mark.usefixtures("unlike")
 @pytest.mark.parametrize("call", COMPLETIONS)
 def test_a_send_that_could_not_be_packed(comm: Any, datatype: Any, call: str) -> None:
     """It fails when it is completed, beside a receive that never comes; nothing is sent."""

@@ -126,6 +126,7 @@ def test_on_a_communicator_of_all(comm: Any) -> None:
     post.comm.Free()
 
 
+@pytest.mark.usefixtures("unlike")
 def test_a_burst_is_one_launch(post: Post) -> None:
     """Whatever order the sends are in."""
     outs, intos = [column(i) for i in range(6)], [column() for _ in range(6)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,16 +24,17 @@ pytestmark = pytest.mark.skipif(not EMULATED or DEVICES < 2, reason="needs two e
 
 N = 60
 TREE = strided(N)
-NON_BLOCKING = 1
+BLOCKING, NON_BLOCKING = 0, 1
+UNORDERED = os.environ.get("TEMPI_STREAM_ORDER") == "none"
 NEVER = 3600 * 10**9  # nanoseconds until work runs that no call waits for
 
 
 class Stream:
-    """A stream that does not synchronize with the default one."""
+    """A stream; by default one that does not synchronize with the legacy default stream."""
 
-    def __init__(self, device: int = 0) -> None:
+    def __init__(self, device: int = 0, flags: int = NON_BLOCKING) -> None:
         made = ctypes.c_void_p()
-        call("cuStreamCreate", ctypes.byref(made), NON_BLOCKING, on=device)
+        call("cuStreamCreate", ctypes.byref(made), flags, on=device)
         assert made.value is not None
         self.ptr, self.device = made.value, device
 
@@ -43,6 +46,17 @@ class Stream:
 
     def finish(self) -> None:
         call("cuStreamSynchronize", ctypes.c_void_p(self.ptr), on=self.device)
+
+    def capture(self) -> None:
+        call("cuStreamBeginCapture_v2", ctypes.c_void_p(self.ptr), 0, on=self.device)
+
+    def end_capture(self) -> int:
+        """The number of the graph's nodes."""
+        graph, n = ctypes.c_void_p(), ctypes.c_size_t()
+        call("cuStreamEndCapture", ctypes.c_void_p(self.ptr), ctypes.byref(graph), on=self.device)
+        call("cuGraphGetNodes", graph, None, ctypes.byref(n), on=self.device)
+        call("cuGraphDestroy", graph, on=self.device)
+        return n.value
 
     def close(self) -> None:
         self.finish()
@@ -196,7 +210,74 @@ def test_the_default_stream_is_waited_for(comm: Any) -> None:
         call("cuMemsetD8Async", where, 0x77, size, None, on=0)
         comm.Send(memory.message(datatype), to, 1)
         receive.Wait()
-    into.check(np.full(8 * N, 0x77, np.uint8))
+    if not UNORDERED:
+        into.check(np.full(8 * N, 0x77, np.uint8))
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.skipif(not UNORDERED, reason="TEMPI_STREAM_ORDER is not none")
+def test_without_an_order_no_stream_is_waited_for(own: Any) -> None:
+    memory = Memory(TREE, 1, where="device")
+    with committed(TREE) as datatype:
+        assert memory._device is not None
+        where, size = ctypes.c_uint64(memory._device.address), ctypes.c_size_t(memory._device.size)
+        call("cuMemsetD8Async", where, 0x77, size, None, on=0)
+        assert not np.any(sent(own, datatype, "Isend", memory) == 0x77)
+    call("cuCtxSynchronize", on=0)
+
+
+# -- streams that the program did not name ----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("how", ["Send", "Isend", "Bsend", "Send_init", "Pack"])
+def test_work_in_blocking_streams_delays_no_message(own: Any, buffered: None, how: str) -> None:
+    """The interior kernel, while the boundary is sent."""
+    stream, memory = Stream(flags=BLOCKING), Memory(TREE, 1, where="device")
+    with committed(TREE) as datatype:
+        stream.set_bytes(memory, 0x11)
+        assert not np.any(sent(own, datatype, how, memory) == 0x11)
+    stream.close()
+
+
+def test_a_kernel_may_wait_for_a_message(own: Any) -> None:
+    """In a blocking stream; a callback stands for it. It ends once the message has arrived."""
+    stream, arrived, over = Stream(flags=BLOCKING), threading.Event(), threading.Event()
+    memory = Memory(TREE, 1, where="device")
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def waits(_: object) -> None:
+        if arrived.wait(timeout=20):
+            over.set()
+
+    driver().tempi_emulator_streams(b"immediate")
+    call("cuLaunchHostFunc", ctypes.c_void_p(stream.ptr), waits, None, on=0)
+    with committed(TREE) as datatype:
+        sent(own, datatype, "Isend", memory)
+    arrived.set()
+    stream.close()
+    driver().tempi_emulator_streams(b"random")
+    assert over.is_set()
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["another stream", "the messages' stream"])
+@pytest.mark.parametrize("flags", [BLOCKING, NON_BLOCKING], ids=["blocking", "non-blocking"])
+@pytest.mark.parametrize("how", ["Send", "Isend", "Send_init", "Pack"])
+def test_messages_while_a_graph_is_captured(own: Any, how: str, flags: int, named: bool) -> None:
+    """They neither end the capture nor become part of the graph."""
+    stream, memory, other = Stream(flags=flags), Memory(TREE, 1, where="device"), Memory(TREE, 1, where="device")
+    memory.fill(own.rank)
+    if named:
+        tempi.set_stream(own, stream)
+    with committed(TREE) as datatype:
+        stream.capture()
+        stream.set_bytes(other, 0x11)
+        came = sent(own, datatype, how, memory)
+        assert stream.end_capture() == 1
+    source = own.rank if how == "Pack" else partners(own)[1]
+    assert np.array_equal(came, Memory(TREE, 1).fill(source).packed)
+    tempi.set_stream(own, None)
+    stream.close()
 
 
 class Named:

@@ -1,6 +1,7 @@
 /* Device memory at the end of contexts, threads and processes, one case per run:
  *
- *     devices fork | gone | late | threads | contexts | own | destroyed | selves
+ *     devices fork | gone | late | threads | contexts | own | destroyed | reset | elsewhere |
+ * opened | early | selves
  */
 #include "check.h"
 #include "device.h"
@@ -289,20 +290,24 @@ static int one_of_many(int i, void **before)
 }
 
 /* A receive whose memory is freed while it is posted: an error, and later messages are right. */
-static void receive_into_nothing(void)
+static void receive_into_nothing(void (*end)(void))
 {
     matrix m;
     MPI_Request request;
-    void *context = own_context(0);
     MPI_Datatype type = column_type(ROWS);
     clear(&m);
     void *in = on_device(&m);
     MPI_Irecv(column_of(in), 1, type, check_peer, 1000, MPI_COMM_WORLD, &request);
-    CU_MUST(cuCtxDestroy_v2, context);
+    end();
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Send(&m, ROWS, MPI_DOUBLE, check_peer, 1000, MPI_COMM_WORLD);
     verdict("an error", MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS);
     MPI_Type_free(&type);
+}
+
+static void destroy(void)
+{
+    CU_MUST(cuCtxDestroy_v2, current());
 }
 
 static void destroyed(void)
@@ -314,8 +319,152 @@ static void destroyed(void)
     for (int i = 0; i < 40; i++)
         good &= one_of_many(i, &before);
     verdict("one after the other", good);
-    receive_into_nothing();
+    (void)own_context(0);
+    receive_into_nothing(destroy);
     verdict("afterwards", swap(MPI_COMM_WORLD, check_peer, 2, check_rank, check_peer));
+}
+
+/* As cudaDeviceReset and OpenACC's shutdown do; the next use of the device starts it anew. */
+static void reset_device(void)
+{
+    CU_MUST(cuDevicePrimaryCtxReset_v2, 0);
+    CU_MUST(cuCtxSetCurrent, device_context(0));
+}
+
+/* The program resets its device between messages, under a receive, and before MPI_Finalize. */
+static void reset(void)
+{
+    device_begin();
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    verdict("before", swap(MPI_COMM_WORLD, check_peer, 1, check_rank, check_peer));
+    for (int i = 0; i < 3; i++) {
+        reset_device();
+        verdict("after a reset", swap(MPI_COMM_WORLD, check_peer, 2, check_rank, check_peer));
+    }
+    receive_into_nothing(reset_device);
+    verdict("afterwards", swap(MPI_COMM_WORLD, check_peer, 2, check_rank, check_peer));
+    CU_MUST(cuDevicePrimaryCtxReset_v2, 0);
+}
+
+/* Memory that another thread, with a context of its own, has filled and keeps. */
+typedef struct place {
+    void *(*begin)(int);
+    void *out, *in;
+} place;
+
+static void *green_context(int ordinal)
+{
+    void *green = NULL, *made = NULL;
+    CU_MUST(cuGreenCtxCreate, &green, NULL, ordinal, 1u);
+    CU_MUST(cuCtxFromGreenCtx, &made, green);
+    CU_MUST(cuCtxSetCurrent, made);
+    return made;
+}
+
+static void *current_primary(int ordinal)
+{
+    CU_MUST(cuCtxSetCurrent, device_context(ordinal));
+    return current();
+}
+
+static void *furnish(void *argument)
+{
+    place *p = argument;
+    matrix m;
+    void *context = p->begin(0);
+    fill(&m, check_rank, 5);
+    p->out = on_device(&m);
+    clear(&m);
+    p->in = on_device(&m);
+    return context;
+}
+
+static void *send_and_receive(void *argument)
+{
+    place *p = argument;
+    MPI_Request requests[2];
+    MPI_Datatype type = column_type(ROWS);
+    MPI_Irecv(column_of(p->in), 1, type, check_peer, 5, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(column_of(p->out), 1, type, check_peer, 5, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Type_free(&type);
+    return NULL;
+}
+
+static void *in_thread(void *(*run)(void *), place *p)
+{
+    pthread_t thread;
+    void *result = NULL;
+    pthread_create(&thread, NULL, run, p);
+    pthread_join(thread, &result);
+    return result;
+}
+
+/* Sent by a thread that never had a context, and by one whose context is another. */
+static void elsewhere(void)
+{
+    void *(*const contexts[])(int) = {current_primary, own_context, green_context};
+    device_begin();
+    for (int i = 0; i < 3; i++)
+        for (int bare = 0; bare < 2; bare++) {
+            place p = {.begin = contexts[i]};
+            matrix m;
+            void *context = in_thread(furnish, &p);
+            if (bare)
+                (void)in_thread(send_and_receive, &p);
+            else
+                (void)send_and_receive(&p);
+            void *before = current();
+            CU_MUST(cuCtxSetCurrent, context);
+            verdict("elsewhere",
+                    device_read(&m, p.in, sizeof m) && arrived(&m, check_peer, 5, ROWS));
+            CU_MUST(cuCtxSetCurrent, before);
+        }
+}
+
+/* Each rank sends from, and receives into, memory of the other that it opened. */
+static void opened(void)
+{
+    typedef struct handle {
+        char bytes[64];
+    } handle;
+    matrix m;
+    handle own[2], other[2];
+    uint64_t there[2];
+    device_begin();
+    fill(&m, check_rank, 6);
+    void *out = on_device(&m);
+    clear(&m);
+    void *in = on_device(&m);
+    CU_MUST(cuIpcGetMemHandle, &own[0], (uint64_t)(uintptr_t)out);
+    CU_MUST(cuIpcGetMemHandle, &own[1], (uint64_t)(uintptr_t)in);
+    MPI_Sendrecv(own, sizeof own, MPI_BYTE, check_peer, 1, other, sizeof other, MPI_BYTE,
+                 check_peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2; i++)
+        CU_MUST(cuIpcOpenMemHandle_v2, &there[i], other[i], 1u);
+    place p = {.out = (void *)(uintptr_t)there[0], .in = (void *)(uintptr_t)there[1]};
+    (void)send_and_receive(
+        &p); /* the peer's bytes go to the peer, which puts them into this rank's memory */
+    MPI_Barrier(MPI_COMM_WORLD);
+    verdict("opened", device_read(&m, in, sizeof m) && arrived(&m, check_peer, 6, ROWS));
+    for (int i = 0; i < 2; i++)
+        CU_MUST(cuIpcCloseMemHandle, there[i]);
+}
+
+static uint64_t loads(void)
+{
+    uint64_t (*const count)(const char *) = (uint64_t (*)(const char *))cu("tempi_emulator_count");
+    return count("cuModuleLoadData") + count("cuModuleGetFunction") + count("cuFuncLoad");
+}
+
+/* A context is current before MPI_Init, which loads all kernels: a message may be what a running
+ * kernel waits for. */
+static void early(void)
+{
+    const uint64_t before = loads();
+    verdict("loaded", before > 0);
+    verdict("sent", swap(MPI_COMM_WORLD, check_peer, 1, check_rank, check_peer));
+    verdict("no more", loads() == before);
 }
 
 enum { SELVES = 3, COMMS = 60, MESSAGES = 2 };
@@ -415,9 +564,12 @@ int main(int argc, char **argv)
         void (*run)(void);
     } cases[] = {{"fork", forking},        {"gone", gone},         {"late", late},
                  {"threads", threads},     {"contexts", contexts}, {"own", own},
-                 {"destroyed", destroyed}, {"selves", selves}};
+                 {"destroyed", destroyed}, {"reset", reset},       {"elsewhere", elsewhere},
+                 {"opened", opened},       {"early", early},       {"selves", selves}};
     int level;
     device_load();
+    if (argc > 1 && strcmp(argv[1], "early") == 0)
+        device_begin();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     check_begin();
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)

@@ -101,8 +101,9 @@ def test_a_library_that_is_set_not_cuda_aware_gets_no_device_memory(mpi: Toolcha
 # -- a driver that fails ------------------------------------------------------------------------------------------
 
 FAILURES = ("cuMemcpyAsync:1", "cuMemcpyAsync:4", "cuMemcpyAsync:3:lost", "cuEventRecord:2", "cuStreamWaitEvent:2",
-            "cuEventCreate:1", "cuStreamCreate:1", "cuPointerGetAttributes:1", "cuPointerGetAttributes:3",
-            "cuEventQuery:1", "cuDeviceGet:1", "cuDevicePrimaryCtxRetain:2", "cuMemHostAlloc:1")  # fmt: skip
+            "cuEventCreate:1", "cuStreamCreateWithPriority:1", "cuPointerGetAttributes:1", "cuPointerGetAttributes:3",
+            "cuEventQuery:1", "cuDeviceGet:1", "cuDevicePrimaryCtxRetain:2", "cuMemHostRegister:1",
+            "cuStreamWriteValue32:1", "cuStreamQuery:1")  # fmt: skip
 
 
 @pytest.mark.parametrize("failure", FAILURES)

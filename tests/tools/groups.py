@@ -62,7 +62,7 @@ def variation(
 FORCED = {"TEMPI_FORCE": "1"}
 #: By the built-in rule: this machine's calibrations do not affect the tests.
 EMULATED = FORCED | {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_MODEL": "0"}
-RANDOM = {"TEMPI_EMULATOR_STREAMS": "random"}
+RANDOM = {"TEMPI_EMULATOR_STREAMS": "random", "TEMPI_EMULATOR_PAGEABLE": "late"}
 
 #: The same tests with their memory on the emulated device (tests/devices.py).
 DEVICE = EMULATED | {"MPITEST_MEMORY": "device"}
@@ -79,6 +79,7 @@ OF_DEVICES = (
     "test_self_requests.py",
     "test_bursts.py",
     "test_device_errors.py",
+    "test_driver_calls.py",
     "test_streams.py",
 )
 
@@ -93,6 +94,7 @@ APART = (
     "test_dropin_devices.py",
     "test_fallbacks.py",
     "test_rule_*.py",
+    "test_pageable_access.py",
     "test_signatures.py",
     "test_stage.py",
 )
@@ -148,6 +150,10 @@ GROUPS: dict[str, Group] = {
         "test_memories.py",
         "test_mixed.py",
         short=ON_MPICH,
+    ),
+    "devices, unordered": variation(DEVICES | {"TEMPI_STREAM_ORDER": "none"}, "test_streams.py", short=ON_MPICH),
+    "devices, pageable access": variation(
+        DEVICES | {"TEMPI_EMULATOR_PAGEABLE_ACCESS": "1"}, "test_pageable_access.py", short=ON_MPICH
     ),
     "devices, aware": variation(DEVICES | {"TEMPI_CUDA_AWARE": "1"}, "test_mixed.py"),
     "devices, checked": variation(

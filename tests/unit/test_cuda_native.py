@@ -60,3 +60,16 @@ def test_the_back_end_over_a_fake_driver(program: Path, case: str) -> None:
 def test_the_program_has_all_cases(program: Path) -> None:
     done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == CASES
+
+
+#: Names under which programs open the driver: Numba and LLVM's OpenMP, a version, a copy under a name of its own.
+NAMES = ("libcuda.so", "libcuda.so.580.65.06", "libcuda.so.1.1", "driver-of-another-name")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_driver_is_found_by_any_name(program: Path, tmp_path: Path, name: str) -> None:
+    library = tmp_path / name
+    library.write_bytes((program.parent / "libcuda.so.1").read_bytes())
+    command: list[str | Path] = [program, library, "cuda_that_comes_later_is_found"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,10 @@
 /* copy_work.c: copies and fills as stream work.
  *
- * Pageable memory gets the minimum that the driver documents: a pageable source has been read when
- * the call returns, and a copy to pageable memory is finished then. */
+ * With TEMPI_EMULATOR_PAGEABLE=staged a pageable source of an asynchronous copy has been read when
+ * the call returns, and a copy to pageable memory is finished then, as drivers usually do. They
+ * need not: such copies "might be synchronous with respect to host" (CUDA driver API, "API
+ * synchronization behavior"), and where devices access pageable memory themselves they are not.
+ * With `late` they run in their stream, as any other. */
 #include "emulator/core/copy_work.h"
 #include "emulator/core/emulator.h"
 
@@ -108,8 +111,9 @@ CUresult tempi_emu_copy(tempi_emu_context *context, const tempi_emu_transfer *t)
     box.dst = dst.bytes;
     box.src = src.bytes;
     /* Copies between devices do not block; synchronous copies with host memory do. */
-    const bool wait = t->wait ? !(dst_device && src_device) : dst.range == NULL;
-    if (!wait && src.range == NULL)
+    const bool late = tempi_emu_option.late_pageable;
+    const bool wait = t->wait ? !(dst_device && src_device) : dst.range == NULL && !late;
+    if (!wait && src.range == NULL && !late)
         result = stage(&box);
     if (result == CUDA_SUCCESS)
         result = submit_box(stream, &box);

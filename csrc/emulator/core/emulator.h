@@ -32,6 +32,8 @@ typedef struct {
     uint64_t memory; /* bytes of each device */
     uint64_t seed;
     bool rehearsal; /* devices do not say that they are emulated */
+    bool late_pageable;
+    bool pageable_access; /* devices access pageable memory */
     const char *modules;
     const char *report;
 } tempi_emu_options;
@@ -42,11 +44,13 @@ extern TEMPI_EMU_API uint64_t tempi_emulator_delay_ns;
 
 typedef struct tempi_emu_stream tempi_emu_stream;
 typedef struct tempi_emu_op tempi_emu_op;
+typedef struct tempi_emu_capture tempi_emu_capture;
 typedef struct tempi_emu_context tempi_emu_context;
 
 struct tempi_emu_context {
     int device;
     bool active;
+    bool green;    /* shares the memory of its device's primary context */
     unsigned life; /* a handle is reused: how often it was destroyed */
     unsigned retained;
     unsigned flags;
@@ -97,6 +101,9 @@ void tempi_emu_space_give(uint64_t address);
 bool tempi_emu_space_holds(uint64_t address);
 /* Maps bytes of the file to device addresses. */
 bool tempi_emu_space_map(uint64_t address, uint64_t size, uint64_t offset);
+/* The same of another process's file. */
+bool tempi_emu_space_map_from(uint64_t address, uint64_t size, int from, uint64_t offset);
+int tempi_emu_space_file(void);
 void tempi_emu_space_unmap(uint64_t address, uint64_t size);
 void tempi_emu_space_forget(uint64_t offset, uint64_t size); /* frees the pages */
 uint8_t *tempi_emu_space_bytes(uint64_t address);
@@ -107,6 +114,7 @@ typedef enum {
     EMU_DEVICE,
     EMU_POOL,
     EMU_MAPPED,    /* by cuMemMap */
+    EMU_OPENED,    /* another process's, by cuIpcOpenMemHandle */
     EMU_VARIABLES, /* of a module */
     EMU_MANAGED,
     EMU_HOST,
@@ -135,6 +143,9 @@ uint64_t tempi_emu_id(void);
 bool tempi_emu_range_on_device(const tempi_emu_range *range);
 /* Whether kernels of that context may access it. */
 bool tempi_emu_range_open_to(const tempi_emu_range *range, const tempi_emu_context *context);
+
+/* Whether it is pageable memory that the devices access. */
+bool tempi_emu_pageable_access(uint64_t address);
 
 /* ---- cu_memory.c ----------------------------------------------------------------------------- */
 CUresult tempi_emu_allocate(tempi_emu_context *context, int device, size_t size,
@@ -183,6 +194,8 @@ struct tempi_emu_stream {
     unsigned asked;  /* queries since the last progress */
     tempi_emu_op *head;
     tempi_emu_op *tail;
+    int priority;
+    tempi_emu_capture *capture; /* the graph that its work becomes part of; NULL: it runs */
 };
 
 tempi_emu_stream *tempi_emu_stream_new(tempi_emu_context *context, unsigned flags);
@@ -202,6 +215,21 @@ CUresult tempi_emu_drive_context(tempi_emu_context *context); /* all of its stre
 bool tempi_emu_reached(tempi_emu_point point);
 void tempi_emu_ask(tempi_emu_point point);
 void tempi_emu_worker_start(void);
+
+/* ---- cu_capture.c ---------------------------------------------------------------------------- */
+/* Takes the operation into the graph of its stream; false: the stream captures none. */
+bool tempi_emu_captured(tempi_emu_op *op);
+/* Drops the captures in a context that ends. */
+void tempi_emu_captures_end(const tempi_emu_context *context);
+/* Refuses a call that is unsafe while work is captured, and ends the capture. */
+CUresult tempi_emu_capture_check(tempi_emu_function function);
+/* Any use of the legacy default stream of that context. */
+CUresult tempi_emu_legacy_use(const tempi_emu_context *context);
+/* A stream or event whose work is captured cannot be queried or waited for. */
+CUresult tempi_emu_capture_spoil(tempi_emu_stream *stream);
+/* A captured event is waited for in that stream, which joins the capture; or a capturing stream is
+ * to wait for work that is not captured. */
+CUresult tempi_emu_capture_wait(tempi_emu_stream *stream, tempi_emu_capture *of);
 
 /* ---- cu_event.c ------------------------------------------------------------------------------ */
 typedef struct tempi_emu_event tempi_emu_event;

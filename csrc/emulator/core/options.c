@@ -90,6 +90,24 @@ static void stream_mode(void)
         tempi_emu_say("TEMPI_EMULATOR_STREAMS=%s: choose immediate, deferred or random", text);
 }
 
+TEMPI_EMU_API int tempi_emulator_pageable(const char *mode);
+/* Sets when asynchronous copies access pageable memory: staged or late. 0: understood. */
+TEMPI_EMU_API int tempi_emulator_pageable(const char *mode)
+{
+    const bool late = strcmp(mode, "late") == 0;
+    if (!late && strcmp(mode, "staged") != 0)
+        return 1;
+    tempi_emu_option.late_pageable = late;
+    return 0;
+}
+
+static void pageable_copies(void)
+{
+    const char *const text = getenv("TEMPI_EMULATOR_PAGEABLE");
+    if (text != NULL && *text != '\0' && tempi_emulator_pageable(text) != 0)
+        tempi_emu_say("TEMPI_EMULATOR_PAGEABLE=%s: choose staged or late", text);
+}
+
 void tempi_emu_options_read(void)
 {
     tempi_emu_options *const o = &tempi_emu_option;
@@ -104,7 +122,9 @@ void tempi_emu_options_read(void)
      * GPU. */
     o->rehearsal = getenv("_TEMPI_REHEARSAL") != NULL;
     o->driver = version("TEMPI_EMULATOR_DRIVER", o->rehearsal ? 13000 : 12040, 1000, 10);
+    o->pageable_access = number("TEMPI_EMULATOR_PAGEABLE_ACCESS", 0) != 0;
     stream_mode();
+    pageable_copies();
     o->modules = getenv("TEMPI_EMULATOR_MODULES");
     o->report = getenv("TEMPI_EMULATOR_REPORT");
     chance = o->seed;

@@ -101,6 +101,8 @@ CUresult tempi_emu_stream_of(tempi_emu_context *context, CUstream handle, tempi_
     *stream = number < 2 ? context->legacy : number == 2 ? default_of_thread(context) : handle;
     if (number == 2 && *stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (number < 2 && tempi_emu_legacy_use(context) != CUDA_SUCCESS)
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     return known(*stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -281,6 +283,8 @@ static void run_some(tempi_emu_stream *stream, uint64_t most)
 CUresult tempi_emu_submit(tempi_emu_op *op)
 {
     tempi_emu_stream *const stream = op->stream;
+    if (tempi_emu_captured(op))
+        return CUDA_SUCCESS;
     if (!after_defaults(op)) {
         tempi_emu_op_free(op);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -90,6 +90,8 @@ bool tempi_emu_range_open_to(const tempi_emu_range *range, const tempi_emu_conte
         return false;
     if (range->context == NULL)
         return range->device == context->device || context->peers[range->device];
+    if (context->green || range->context->green)
+        return range->device == context->device;
     return range->context == context || context->peers[range->context - tempi_emu_contexts];
 }
 

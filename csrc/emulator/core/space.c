@@ -155,12 +155,22 @@ void tempi_emu_space_give(uint64_t address)
     }
 }
 
-bool tempi_emu_space_map(uint64_t address, uint64_t size, uint64_t offset)
+bool tempi_emu_space_map_from(uint64_t address, uint64_t size, int from, uint64_t offset)
 {
     size = align_up(size, EMU_PAGE);
     const int protection = PROT_READ | PROT_WRITE;
-    return mmap(tempi_emu_space_bytes(address), size, protection, MAP_SHARED | MAP_FIXED, file,
+    return mmap(tempi_emu_space_bytes(address), size, protection, MAP_SHARED | MAP_FIXED, from,
                 (off_t)offset) != MAP_FAILED;
+}
+
+bool tempi_emu_space_map(uint64_t address, uint64_t size, uint64_t offset)
+{
+    return tempi_emu_space_map_from(address, size, file, offset);
+}
+
+int tempi_emu_space_file(void)
+{
+    return file;
 }
 
 void tempi_emu_space_unmap(uint64_t address, uint64_t size)

@@ -111,6 +111,9 @@ CUresult tempi_emu_enter(tempi_emu_function function, tempi_emu_need need,
     if (result != CUDA_SUCCESS)
         return result;
     tempi_emu_lock();
+    result = tempi_emu_capture_check(function);
+    if (result != CUDA_SUCCESS)
+        return tempi_emu_leave(result);
     if (need != EMU_CONTEXT)
         return CUDA_SUCCESS;
     tempi_emu_context *const current = tempi_emu_current();

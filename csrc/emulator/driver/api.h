@@ -17,6 +17,7 @@ typedef struct tempi_emu_event *CUevent;
 typedef struct tempi_emu_module *CUmodule;
 typedef struct tempi_emu_entry *CUfunction;
 typedef struct tempi_emu_pool *CUmemoryPool;
+typedef struct tempi_emu_graph *CUgraph;
 typedef uint64_t CUmemGenericAllocationHandle;
 typedef void (*CUhostFn)(void *);
 
@@ -55,6 +56,13 @@ typedef void (*CUhostFn)(void *);
     X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                 \
     X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                    \
     X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                    \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing") \
+    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "operation failed due to a previous error during capture") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "capture was not initiated in this stream")        \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904, "capturing stream has unjoined work")               \
+    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905, "dependency created on uncaptured work in another stream") \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "operation would make the legacy stream depend on a capturing blocking stream") \
+    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "attempt to terminate a thread-local capture sequence from another thread") \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 /* clang-format on */
 

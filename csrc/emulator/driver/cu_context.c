@@ -62,6 +62,7 @@ static CUresult context_start(tempi_emu_context *context, int device)
     if (context->legacy == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->device = device;
+    context->green = false;
     context->active = true;
     context->sticky = CUDA_SUCCESS;
     memset(context->peers, 0, sizeof context->peers);
@@ -73,6 +74,7 @@ static void context_stop(tempi_emu_context *context)
 {
     if (!context->active)
         return;
+    tempi_emu_captures_end(context);
     tempi_emu_drive_context(context);
     tempi_emu_events_end(context);
     tempi_emu_streams_end(context);
@@ -82,7 +84,6 @@ static void context_stop(tempi_emu_context *context)
         tempi_emu_contexts[i].peers[context - tempi_emu_contexts] = false;
     context->legacy = NULL;
     context->active = false;
-    context->retained = 0;
 }
 
 static bool valid_device(CUdevice device)
@@ -119,6 +120,7 @@ static CUresult release(tempi_emu_function function, CUdevice device, bool all)
     tempi_emu_context *const context = &tempi_emu_contexts[device];
     if (context->retained == 0 && !all)
         return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    /* A reset does not release: the references stay (cuDevicePrimaryCtxReset). */
     if (all || --context->retained == 0)
         context_stop(context);
     return tempi_emu_leave(CUDA_SUCCESS);
@@ -221,6 +223,57 @@ CUresult TEMPI_EMU_API cuCtxDestroy_v2(CUcontext context)
     const bool current = tempi_emu_current() == context;
     context_stop(context);
     context->life++;
+    depth -= current;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+/* A green context is a share of a device; its context uses the primary one's memory (CUDA driver
+ * API, "Green Contexts"). The share itself is ignored, and the two handles are one object. */
+CUresult TEMPI_EMU_API cuGreenCtxCreate(CUcontext *green, const void *resources, CUdevice device,
+                                        unsigned flags);
+CUresult TEMPI_EMU_API cuGreenCtxCreate(CUcontext *green, const void *resources, CUdevice device,
+                                        unsigned flags)
+{
+    (void)resources;
+    CUresult result = tempi_emu_enter(EMU_cuGreenCtxCreate, EMU_INIT, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (green == NULL || flags != 1) /* CU_GREEN_CTX_DEFAULT_STREAM */
+        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!valid_device(device))
+        return tempi_emu_leave(CUDA_ERROR_INVALID_DEVICE);
+    tempi_emu_context *const made = spare();
+    result = made != NULL ? context_start(made, device) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        return tempi_emu_leave(result);
+    made->green = true;
+    *green = made;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuCtxFromGreenCtx(CUcontext *context, CUcontext green);
+CUresult TEMPI_EMU_API cuCtxFromGreenCtx(CUcontext *context, CUcontext green)
+{
+    const CUresult result = tempi_emu_enter(EMU_cuCtxFromGreenCtx, EMU_INIT, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!tempi_emu_context_valid(green) || !green->green)
+        return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    *context = green;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}
+
+CUresult TEMPI_EMU_API cuGreenCtxDestroy(CUcontext green);
+CUresult TEMPI_EMU_API cuGreenCtxDestroy(CUcontext green)
+{
+    const CUresult result = tempi_emu_enter(EMU_cuGreenCtxDestroy, EMU_INIT, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!tempi_emu_context_valid(green) || !green->green)
+        return tempi_emu_leave(CUDA_ERROR_INVALID_CONTEXT);
+    const bool current = tempi_emu_current() == green;
+    context_stop(green);
+    green->life++;
     depth -= current;
     return tempi_emu_leave(CUDA_SUCCESS);
 }

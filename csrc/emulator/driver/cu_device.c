@@ -40,6 +40,7 @@ static const property properties[] = {
     {82, 65536},     /* registers per multiprocessor */
     {83, 1},         /* managed memory */
     {89, 1},         /* concurrent managed access */
+    {91, 1},         /* host pointers of registered memory */
     {90, 1},         /* preemption */
     {91, 1},         /* registered memory under the host's pointer */
     {97, 232448},    /* shared memory per block, opt-in */
@@ -106,6 +107,8 @@ CUresult TEMPI_EMU_API cuDeviceGetName(char *name, int length, CUdevice device)
 
 static int attribute_value(int attribute, CUdevice device)
 {
+    if (attribute == 88) /* pageable memory access */
+        return tempi_emu_option.pageable_access;
     if (attribute == 33) /* PCI bus */
         return device + 1;
     if (attribute == 75)

@@ -9,9 +9,10 @@ struct tempi_emu_event {
     unsigned flags;
     unsigned references;
     bool destroyed;
-    tempi_emu_point point; /* no stream: never recorded */
-    uint64_t time;         /* when it was reached */
-    uint64_t timed;        /* number of the point that `time` belongs to */
+    tempi_emu_point point;      /* no stream: never recorded */
+    tempi_emu_capture *capture; /* in which it was recorded; NULL: it is real */
+    uint64_t time;              /* when it was reached */
+    uint64_t timed;             /* number of the point that `time` belongs to */
 };
 
 static tempi_emu_event *events;
@@ -131,6 +132,9 @@ static CUresult record_in(tempi_emu_context *context, CUevent event, CUstream ha
     tempi_emu_op *const op = tempi_emu_op_new(stream, sizeof event, reach);
     if (op == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    event->capture = stream->capture;
+    if (stream->capture != NULL)
+        return tempi_emu_submit(op);
     memcpy(op->payload, &event, sizeof event);
     op->drop = drop_record;
     event->references++;
@@ -160,6 +164,8 @@ CUresult TEMPI_EMU_API cuEventQuery(CUevent event)
     const CUresult result = enter(EMU_cuEventQuery, event, NULL);
     if (result != CUDA_SUCCESS)
         return result;
+    if (event->capture != NULL)
+        return tempi_emu_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (reached(event))
         return tempi_emu_leave(CUDA_SUCCESS);
     tempi_emu_ask(event->point);
@@ -190,6 +196,8 @@ CUresult TEMPI_EMU_API cuStreamWaitEvent(CUstream handle, CUevent event, unsigne
     result = tempi_emu_stream_of(context, handle, &stream);
     if (result == CUDA_SUCCESS && flags > 1)
         result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && (event->capture != NULL || stream->capture != NULL))
+        return tempi_emu_leave(tempi_emu_capture_wait(stream, event->capture));
     if (result != CUDA_SUCCESS || reached(event))
         return tempi_emu_leave(result);
     tempi_emu_op *const op = tempi_emu_op_new(stream, 0, NULL);

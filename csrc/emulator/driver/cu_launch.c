@@ -123,3 +123,30 @@ CUresult TEMPI_EMU_API cuLaunchKernel(CUfunction entry, unsigned gx, unsigned gy
     };
     return tempi_emu_leave(launch(context, entry, made, stream, params, extra));
 }
+
+/* "Loads a function": without effect on one that is loaded (cuFuncLoad). */
+CUresult TEMPI_EMU_API cuFuncLoad(CUfunction entry);
+CUresult TEMPI_EMU_API cuFuncLoad(CUfunction entry)
+{
+    const CUresult result = enter(EMU_cuFuncLoad, entry, NULL);
+    return result != CUDA_SUCCESS ? result : tempi_emu_leave(CUDA_SUCCESS);
+}
+
+/* As for kernels of 64 registers a thread, of which a multiprocessor has 65536 (CUDA Programming
+ * Guide, "Compute Capabilities"). */
+CUresult TEMPI_EMU_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction entry,
+                                                                   int block, size_t shared);
+CUresult TEMPI_EMU_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction entry,
+                                                                   int block, size_t shared)
+{
+    enum { REGISTERS = 65536, A_THREAD = 64 };
+    (void)shared;
+    const CUresult result = enter(EMU_cuOccupancyMaxActiveBlocksPerMultiprocessor, entry, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (blocks == NULL || block <= 0 || (uint32_t)block > most_threads(entry->kernel))
+        return tempi_emu_leave(CUDA_ERROR_INVALID_VALUE);
+    *blocks = REGISTERS / (A_THREAD * block) < PER_SM_BLOCKS ? REGISTERS / (A_THREAD * block)
+                                                             : PER_SM_BLOCKS;
+    return tempi_emu_leave(CUDA_SUCCESS);
+}

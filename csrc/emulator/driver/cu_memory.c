@@ -55,7 +55,7 @@ void tempi_emu_release(tempi_emu_range *range)
     const uint64_t size = range->size;
     if (range->kind == EMU_MANAGED || range->kind == EMU_HOST)
         munmap(range->bytes, size);
-    if (range->kind != EMU_HOST && range->kind != EMU_REGISTERED)
+    if (range->kind != EMU_HOST && range->kind != EMU_REGISTERED && range->kind != EMU_OPENED)
         tempi_emu_used[range->device] -= size;
     if (tempi_emu_range_on_device(range)) {
         tempi_emu_space_unmap(base, size);

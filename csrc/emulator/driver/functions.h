@@ -16,8 +16,11 @@
     X(cuDevicePrimaryCtxReset_v2)                                                                  \
     X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxDestroy_v2) X(cuCtxGetId)         \
     X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2)             \
+    X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuCtxFromGreenCtx)                                  \
+    X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle)                           \
     X(cuCtxGetDevice) X(cuCtxSynchronize)                                                          \
     X(cuCtxEnablePeerAccess) X(cuCtxDisablePeerAccess)                                             \
+    X(cuMemRangeGetAttribute)                                                                      \
     X(cuPointerGetAttribute) X(cuPointerGetAttributes)                                             \
     X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2)                                            \
     X(cuMemAllocManaged)                                                                           \
@@ -32,13 +35,18 @@
     X(cuMemcpy3DAsync_v2)                                                                          \
     X(cuMemsetD8_v2) X(cuMemsetD8Async)                                                            \
     X(cuStreamCreate) X(cuStreamDestroy_v2) X(cuStreamQuery)                                       \
+    X(cuStreamCreateWithPriority) X(cuStreamGetPriority) X(cuCtxGetStreamPriorityRange)            \
+    X(cuStreamWriteValue32_v2)                                                                     \
+    X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuStreamIsCapturing)                        \
+    X(cuGraphGetNodes) X(cuGraphDestroy)                                                           \
     X(cuStreamSynchronize) X(cuStreamWaitEvent)                                                    \
     X(cuLaunchHostFunc)                                                                            \
     X(cuThreadExchangeStreamCaptureMode)                                                           \
     X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord)                                         \
     X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventElapsedTime_v2)           \
     X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction)                                   \
-    X(cuModuleGetGlobal_v2)                                                                        \
+    X(cuModuleGetGlobal_v2) X(cuFuncLoad)                                                       \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor)                                                                        \
     X(cuLaunchKernel)
 /* clang-format on */
 

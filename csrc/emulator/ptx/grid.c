@@ -33,10 +33,14 @@ static int find(tempi_ptx_block *block, uint64_t address, tempi_ptx_span *span)
     tempi_emu_lock();
     const tempi_emu_range *const range = tempi_emu_range_find(address);
     const bool found = range != NULL && tempi_emu_range_open_to(range, g->launch->context);
+    const bool pageable = range == NULL && tempi_emu_pageable_access(address);
+    const uint64_t page = address - address % EMU_PAGE;
     if (found)
         *span = (tempi_ptx_span){range->base, range->size, range->bytes};
+    else if (pageable)
+        *span = (tempi_ptx_span){page, EMU_PAGE, (uint8_t *)(uintptr_t)page};
     tempi_emu_unlock();
-    return found;
+    return found || pageable;
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */

@@ -166,6 +166,7 @@ static bool defer(const sending *s, tempi_message *message, const tempi_ticket *
         return false;
     record->mpi = s->next;
     record->ticket = *ticket;
+    tempi_request_pin(record);
     record->mode = (int)s->mode;
     record->destination = s->dest;
     record->tag = s->tag;

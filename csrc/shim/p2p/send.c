@@ -67,6 +67,7 @@ static started defer(const struct tempi_mpi *next, tempi_message *message, tempi
     if (record) {
         record->mpi = next;
         record->ticket = *ticket;
+        tempi_request_pin(record);
         record->mode = (int)mode;
         record->destination = dest;
         record->tag = tag;

@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "cuda/backend.h"
+#include "memory/kind.h"
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
 
@@ -241,8 +242,11 @@ static void post_deferred(bool wait)
 
 /* ---- orphans --------------------------------------------------------------------------------- */
 
+/* The program may learn of its completion before tempi does, and free the buffer. */
 void tempi_deferred_orphan(tempi_record *record)
 {
+    tempi_memory_unpin(record->pin);
+    record->pin = -1;
     tempi_pending_add(1);
     tempi_lock_acquire(&deferred.lists);
     record->next = deferred.orphans;

@@ -68,6 +68,7 @@ static bool leave_arrived(tempi_message *message, MPI_Comm comm, MPI_Request *re
     if (!record)
         return false;
     record->comm = tempi_handle(comm);
+    tempi_request_pin(record);
     if (tempi_deferred_arrived(record, request) == MPI_SUCCESS)
         return true;
     tempi_request_unrecord(record, message);
@@ -94,6 +95,7 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, M
     if (record) {
         record->request = tempi_handle(*request);
         record->comm = tempi_handle(comm);
+        tempi_request_pin(record);
         if (tempi_records_put(record))
             return MPI_SUCCESS;
         tempi_request_unrecord(record, message);
@@ -198,8 +200,16 @@ void tempi_request_settle(tempi_record *record, int error, const MPI_Status *sta
         tempi_request_unpack(&op, &record, 1);
 }
 
+void tempi_request_pin(tempi_record *record)
+{
+    const tempi_op *op = &record->op;
+    if (tempi_memory_mixed && op->method != TEMPI_METHOD_HOST && op->method != TEMPI_METHOD_MIXED)
+        record->pin = tempi_memory_pin((const char *)op->mem + op->layout->true_lb);
+}
+
 void tempi_record_release(tempi_record *record)
 {
+    tempi_memory_unpin(record->pin);
     if (record->posted_list)
         tempi_posted_leave(record);
     tempi_typemap_free(record->typemap);

@@ -23,6 +23,8 @@ int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool 
 /* Makes a record from a message: takes over its staging buffer and retains its layout. NULL: no
  * memory, and the caller still owns the message. */
 tempi_record *tempi_request_record(tempi_message *message, bool receives);
+/* Pins the allocation of its device buffer, for a request that is not persistent. */
+void tempi_request_pin(tempi_record *record);
 /* The reverse: the message owns everything again, and the record is freed. */
 void tempi_request_unrecord(tempi_record *record, tempi_message *message);
 

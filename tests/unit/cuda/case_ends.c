@@ -41,6 +41,24 @@ void case_buffers_are_kept_within_bounds(const char *library)
     CHECK(driver->live == 0 && tempi_cuda_pool_used() == 0);
 }
 
+void case_a_free_buffer_serves_a_smaller_request(const char *library)
+{
+    driver_begin(library);
+    void *(*const get[])(int, int64_t) = {tempi_cuda_buffer_get, tempi_cuda_pinned_get};
+    for (int pinned = 0; pinned < 2; pinned++) {
+        char *a = get[pinned](0, 600 << 10);
+        CHECK(a && tempi_cuda_pool_put(a));
+        const int live = driver->live;
+        char *b = get[pinned](0, 400 << 10);
+        CHECK(b == a && driver->live == live && tempi_cuda_pool_put(b));
+        char *c = get[pinned](0, 200 << 10); /* not of more than twice the size */
+        CHECK(c != a && driver->live == live + 1 && tempi_cuda_pool_put(c));
+    }
+    CHECK(tempi_cuda_pool_used() == 0);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0);
+}
+
 /* ---- a scenario with all there is ------------------------------------------------------------ */
 
 enum { SIZE = 3 << 20, OPS = 8 };

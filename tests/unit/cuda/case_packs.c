@@ -116,7 +116,57 @@ void case_every_method_packs_and_unpacks(const char *library)
     CHECK(tempi_layout_alive() == 0);
 }
 
+/* The fake's multiprocessors run three blocks each; the planner asks for more. */
+void case_a_grid_has_the_blocks_that_fit(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(1000, 8, 24);
+    round_trip(layout, 1, 0, -1, TEMPI_METHOD_ONE_SHOT);
+    CHECK(driver->grid == 3 * tempi_cuda_device_get(1)->multiprocessors);
+    tempi_config.oneshot_blocks = 5;
+    round_trip(layout, 1, 0, -1, TEMPI_METHOD_ONE_SHOT);
+    CHECK(driver->grid == 5);
+    round_trip(layout, 1, 0, -1, TEMPI_METHOD_STAGED); /* its kernel accesses device memory only */
+    CHECK(driver->grid == 3 * tempi_cuda_device_get(1)->multiprocessors);
+    tempi_layout_release(layout);
+}
+
 enum { BURST = 30 };
+
+static void burst_of(const tempi_layout *layout, int n, bool starts)
+{
+    message messages[BURST];
+    tempi_ticket tickets[BURST];
+    const int before = driver->launches;
+    for (int i = 0; i < n; i++) {
+        CHECK(driver->launches == before);
+        messages[i] = message_new(layout, 1, TEMPI_METHOD_ONE_SHOT, 0);
+        tickets[i] = submit(&messages[i], TEMPI_PACK);
+    }
+    CHECK(driver->launches == before + starts);
+    tempi_cuda_flush();
+    CHECK(driver->launches == before + 1);
+    for (int i = 0; i < n; i++) {
+        tempi_pack_wait(&tickets[i]);
+        expect_packed(&messages[i]);
+        message_free(&messages[i]);
+    }
+}
+
+/* As long as the last two, which were equal; one of another length is launched by the flush. */
+void case_a_repeated_burst_starts_when_it_is_complete(const char *library)
+{
+    driver_begin(library);
+    tempi_config.launch_at_once = false;
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    const int sizes[] = {5, 5, 5, 5, 3, 5, 5, 5};
+    const bool starts[] = {false, false, true, true, false, false, false, true};
+    for (int i = 0; i < 8; i++)
+        burst_of(layout, sizes[i], starts[i]);
+    tempi_layout_release(layout);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0);
+}
 
 void case_a_burst_is_two_launches(const char *library)
 {

@@ -17,6 +17,9 @@
     X(the_programs_context_stays)                     \
     X(threads_submit_together)                        \
     X(buffers_are_kept_within_bounds)                 \
+    X(a_free_buffer_serves_a_smaller_request)         \
+    X(a_grid_has_the_blocks_that_fit)                 \
+    X(a_repeated_burst_starts_when_it_is_complete)    \
     X(scarce_memory_means_smaller_pieces)             \
     X(tables_stay_as_long_as_their_layouts)           \
     X(copies_reach_every_kind)                        \

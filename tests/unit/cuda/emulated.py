@@ -42,6 +42,7 @@ void *tempi_cuda_pinned_get(int device, int64_t bytes);
 void *tempi_cuda_buffer_get(int device, int64_t bytes);
 bool tempi_cuda_pool_put(void *buffer);
 void tempi_cuda_tables_trim(void);
+void tempi_cuda_residents_trim(void);
 int64_t tempi_cuda_pool_used(void);
 int tempi_memory_copy(uintptr_t dst, uintptr_t src, int64_t n);
 """)
@@ -259,6 +260,7 @@ def main() -> None:
     while done < cases:
         done += burst(devices, rng)
     lib.tempi_cuda_tables_trim()
+    lib.tempi_cuda_residents_trim()
     assert lib.tempi_cuda_pool_used() == 0
     lib.tempi_cuda_stop()
     counters = {_engine.text(lib.tempi_stats_name(i)): lib.tempi_stats_value(i) for i in range(lib.tempi_stats_count())}

@@ -31,6 +31,7 @@ typedef struct operation {
 
 typedef struct stream {
     int device;
+    int blocking; /* comes after the device's legacy stream */
     operation *ops;
     long head, tail, room;
 } stream;
@@ -170,6 +171,12 @@ static void answer(const range *r, int which, void *out)
 
 static operation *append(stream *s)
 {
+    if (s->blocking && legacy[s->device].head < legacy[s->device].tail) {
+        s->blocking = 0;
+        *append(s) =
+            (operation){.kind = WAIT, .other = &legacy[s->device], .until = legacy[s->device].tail};
+        s->blocking = 1;
+    }
     if (s->tail == s->room) {
         s->room = s->room ? 2 * s->room : 16;
         s->ops = realloc(s->ops, (size_t)s->room * sizeof *s->ops);
@@ -336,8 +343,13 @@ CALL(cuMemFreeHost, (void *at), 1, {
 CALL(cuMemcpyAsync, (address dst, address src, size_t n, stream *s), 1,
      { put_copy(stream_at(s), (char *)dst, (char *)src, n); })
 CALL(cuStreamCreate, (stream * *out, unsigned flags), 1, {
-    (void)flags;
     *out = made(stream_new(stack[depth] - 1));
+    (*out)->blocking = flags == 0;
+})
+CALL(cuMemsetD8Async, (address to, unsigned char value, size_t n, stream *s), 1, {
+    operation *o = append(stream_at(s));
+    *o = (operation){.kind = FILL, .dst = (char *)to, .n = n};
+    o->params[0] = value;
 })
 CALL(cuStreamDestroy_v2, (stream * s), 1, { result = stream_gone(s); })
 CALL(cuStreamSynchronize, (stream * s), 1, { run_until(stream_at(s), stream_at(s)->tail); })
@@ -377,6 +389,11 @@ CALL(cuModuleGetFunction, (void **out, void *module, const char *name), 1, {
     (void)name;
     *out = module;
 })
+CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+     (int *out, void *function, int block, size_t shared), 1, {
+         (void)function, (void)block, (void)shared;
+         *out = 3;
+     })
 CALL(cuLaunchKernel,
      (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
       unsigned shared, stream *s, void **params, void **extra),
@@ -390,6 +407,7 @@ CALL(cuLaunchKernel,
              for (int i = 0; i < 2; ++i)
                  memcpy(&o->params[i], params[i], 8);
              ++fake.launches;
+             fake.grid = (int)gx;
          }
      })
 

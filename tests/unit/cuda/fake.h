@@ -19,6 +19,7 @@ typedef struct fake_control {
     int live;              /* allocations, streams, events, modules and contexts not released */
     int queries;           /* of pointers */
     int launches;
+    int grid; /* of the last one */
     int copies;
     int pending;        /* operations of all streams that have not run */
     char last_call[40]; /* that returned fail_with */

@@ -74,12 +74,12 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
                        packed = (uintptr_t)ops[0].packed;
         const bool packs = ops[0].direction == TEMPI_PACK;
         plan->copies[plan->ncopies++] = (tempi_device_copy){packs ? packed : mem,
-                                                            packs ? mem : packed, ops[0].n};
+                                                            packs ? mem : packed, ops[0].n, false};
         plan->nbytes = 0;
         return TEMPI_OK;
     }
     plan->launches[plan->nlaunches++] =
-        (tempi_launch){.grid = 1, .block = 32, .nparams = 2, .params = {0, (uint64_t)n}};
+        (tempi_launch){.grid = 1000, .block = 32, .nparams = 2, .params = {0, (uint64_t)n}};
     plan->patches[plan->npatches++] = (tempi_plan_patch){0, 0};
     return TEMPI_OK;
 }

@@ -1,0 +1,28 @@
+/* cuda/completion.h: how the host learns that a stream has got somewhere. The stream writes a word
+ * of pinned memory (CUDA driver API, cuStreamWriteValue32: the write is preceded by a system-wide
+ * memory fence), which the host polls: one driver call, where an event takes one to record it and
+ * one for each query. */
+#ifndef TEMPI_CUDA_COMPLETION_H
+#define TEMPI_CUDA_COMPLETION_H
+
+#include "cuda/device.h"
+
+enum { TEMPI_CUDA_NO_FLAG = -1 };
+
+/* Enqueues the write of a flag; TEMPI_CUDA_NO_FLAG: none is free, or the driver cannot: use an
+ * event. The caller has entered the device. */
+int tempi_cuda_flag_raise(tempi_cuda_device *device, tempi_cuda_stream stream);
+/* The stream must be done with it. */
+void tempi_cuda_flag_put(tempi_cuda_device *device, int flag);
+
+static inline bool tempi_cuda_flag_is_up(const tempi_cuda_device *device, int flag)
+{
+    return __atomic_load_n(&device->flags.words[flag], __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Returns the memory to the driver; the caller has entered the device. */
+void tempi_cuda_flags_free(tempi_cuda_device *device);
+/* The same where the driver has dropped it already. */
+void tempi_cuda_flags_drop(tempi_cuda_device *device);
+
+#endif

@@ -1,0 +1,123 @@
+"""Calls of the CUDA driver in the steady state of an exchange, counted by the emulated one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import oracle
+from devices import DEVICES, EMULATED, context, count, driver
+from examples import strided
+from world import MPI, Memory, committed, partners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(not EMULATED or DEVICES < 2, reason="needs two emulated devices")
+
+WARM_UP = 6  # exchanges until buffers and descriptors are there
+SIDE = 8  # points of a field along each axis, without its halo
+_double = oracle.Named("DOUBLE")
+
+
+@pytest.fixture(autouse=True)
+def at_once() -> Iterator[None]:
+    """Work runs when it is submitted, so that no count depends on a number of polls."""
+    driver().tempi_emulator_streams(b"immediate")
+    driver().cuCtxSetCurrent(context(0))  # as in a program that uses its device
+    yield
+    driver().cuCtxSetCurrent(None)
+    driver().tempi_emulator_streams(b"random")
+
+
+def regions(radius: int) -> list[tuple[oracle.Tree, oracle.Tree]]:
+    """Inner region and halo of the 26 neighbours."""
+    found: list[tuple[oracle.Tree, oracle.Tree]] = []
+    for number in range(27):
+        way = (number // 9 - 1, number // 3 % 3 - 1, number % 3 - 1)
+        if way == (0, 0, 0):
+            continue
+        size = tuple(radius if w else SIDE for w in way)
+        inner = tuple((SIDE if w > 0 else radius) for w in way)
+        outer = tuple((SIDE + radius if w > 0 else 0 if w < 0 else radius) for w in way)
+        whole = (SIDE + 2 * radius,) * 3
+        found.append((oracle.Subarray(whole, size, inner, _double), oracle.Subarray(whole, size, outer, _double)))
+    return found
+
+
+class Halo:
+    """Fields, each an allocation; 26 regions of each go to the right, and its halo comes from the left."""
+
+    def __init__(self, comm: Any, radius: int, fields: int) -> None:
+        self.comm, (self.to, self.source) = comm, partners(comm)
+        trees = regions(radius)
+        whole = oracle.Contiguous((SIDE + 2 * radius) ** 3, _double)
+        self.fields = [Memory(whole, 1, where="device").fill(10 * comm.rank + f) for f in range(fields)]
+        self.types = [(oracle.as_mpi(i, MPI).Commit(), oracle.as_mpi(o, MPI).Commit()) for i, o in trees]
+
+    def exchange(self) -> None:
+        requests = []
+        for f, field in enumerate(self.fields):
+            for t, (_, outer) in enumerate(self.types):
+                requests.append(self.comm.Irecv(field.message(outer), self.source, 26 * f + t))
+        for f, field in enumerate(self.fields):
+            for t, (inner, _) in enumerate(self.types):
+                requests.append(self.comm.Isend(field.message(inner), self.to, 26 * f + t))
+        MPI.Request.Waitall(requests)
+
+    def free(self) -> None:
+        for pair in self.types:
+            for datatype in pair:
+                datatype.Free()
+
+
+NAMES = ("CtxGetCurrent", "CtxPushCurrent", "CtxPopCurrent", "CtxGetDevice", "PointerGetAttribute",
+         "PointerGetAttributes", "ThreadExchangeStreamCaptureMode", "LaunchKernel", "MemcpyAsync", "MemsetD8Async",
+         "StreamWriteValue32", "StreamQuery", "StreamIsCapturing", "StreamSynchronize", "StreamWaitEvent",
+         "EventCreate", "EventRecord", "EventQuery", "EventSynchronize", "MemAlloc", "MemHostRegister",
+         "ModuleGetFunction")  # fmt: skip
+
+
+class Calls:
+    """Calls of the driver since then, by function."""
+
+    def __init__(self) -> None:
+        self.all, self.each = count(""), {name: count(f"cu{name}") for name in NAMES}
+
+    def since(self) -> tuple[int, dict[str, int]]:
+        now = {name: count(f"cu{name}") - n for name, n in self.each.items()}
+        return count("") - self.all, {name: n for name, n in now.items() if n}
+
+
+@pytest.mark.parametrize("radius", [1, 2, 3])
+@pytest.mark.parametrize("fields", [1, 8])
+def test_26_and_208_messages_are_at_most_sixteen_calls(comm: Any, radius: int, fields: int) -> None:
+    halo = Halo(comm, radius, fields)
+    for _ in range(WARM_UP):
+        halo.exchange()
+        comm.Barrier()
+    before = Calls()
+    halo.exchange()
+    made, each = before.since()
+    halo.free()
+    assert each["LaunchKernel"] == 2 or comm.size == 1  # to oneself strided memory is copied to strided memory
+    assert made <= 16, str(each)
+
+
+@pytest.mark.parametrize("where", ["device", "managed"])
+def test_a_blocking_message_is_at_most_six_calls(comm: Any, where: str) -> None:
+    to, source = partners(comm)
+    if comm.size == 1:
+        pytest.skip("a message to oneself is moved")
+    tree = strided(8192)  # 64 KiB
+    out, into = (Memory(tree, 1, where=where).fill(comm.rank) for _ in range(2))
+    with committed(tree) as datatype:
+        for _ in range(WARM_UP + 1):
+            ready = comm.Irecv(into.message(datatype), source, 1)
+            comm.Barrier()
+            before = Calls()
+            comm.Send(out.message(datatype), to, 1)
+            made, each = before.since()
+            ready.Wait()
+    assert made <= 6, str(each)
