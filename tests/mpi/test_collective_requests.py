@@ -20,8 +20,8 @@ STARTS = 3
 
 def agree(comm: Any) -> None:
     """In the first blocking collective after the first nonblocking one."""
-    nothing = [np.zeros(1, np.uint8), [0] * comm.size, [0] * comm.size, [MPI.BYTE] * comm.size]
-    comm.Ialltoallw(nothing, nothing).Wait()
+    sent, received = ([np.zeros(1, np.uint8), *[[0] * comm.size] * 2, [MPI.BYTE] * comm.size] for _ in range(2))
+    comm.Ialltoallw(sent, received).Wait()
     comm.Barrier()
 
 
