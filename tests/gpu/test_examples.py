@@ -47,6 +47,7 @@ from tempi._libraries import stream_number
 source = np.arange(16 * 8 * 5.0).reshape(16, 8, 5)
 x, rank, stream = cupy.asarray(source), 0, 1
 got = [np.zeros((8, 8)) for _ in range(MPI.COMM_WORLD.size)]
+gathered = cupy.asarray(np.zeros((14 * MPI.COMM_WORLD.size, 6, 10)))
 requests = [MPI.COMM_WORLD.Irecv(each, i) for i, each in enumerate(got)] if MPI.COMM_WORLD.rank == 1 else []
 """
 FIRST_DONE = """
