@@ -6,7 +6,6 @@ enum {
     LONG_RUNS_LEAST = 32 << 10, /* bytes; shorter flows end before an answer could come */
     SHORT_RUNS_LEAST = 64 << 10,
     BYTES_LONG = 1 << 20,
-    TRIALS = 3,  /* of each way at first; the first one of each warms caches and pages */
     AGAIN = 64,  /* flows after which another way is tried again */
     EARLY = 512, /* flows, up to which that is more often */
     AGAIN_EARLY = 16
@@ -46,7 +45,7 @@ static tempi_copy_way choose(tempi_copy_choice *choice, int class)
     const uint32_t flow = choice->classes[class].flows++;
     const int ways = ways_of(class);
     for (int way = 0; way < ways; ++way)
-        if (samples[way] < TRIALS)
+        if (samples[way] < TEMPI_COPY_TRIALS)
             return (tempi_copy_way)(flow % (uint32_t)ways);
     const uint32_t again = flow < EARLY ? AGAIN_EARLY : AGAIN;
     if (flow % again == 0)
@@ -63,19 +62,23 @@ void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64
     choice->seconds = 0;
 }
 
-void tempi_copy_learn(tempi_copy_choice *choice, double seconds)
+void tempi_copy_sample(double *known, uint32_t samples, double cost)
 {
-    const double cost = (choice->seconds + seconds) / (double)choice->bytes;
-    double *known = &choice->classes[choice->class].cost[choice->way];
-    const uint32_t samples = ++choice->classes[choice->class].samples[choice->way];
     if (samples <= 2)
         *known = cost; /* the first one does not count */
-    else if (samples <= TRIALS)
+    else if (samples <= TEMPI_COPY_TRIALS)
         *known = cost < *known ? cost : *known;
     else if (cost < *known)
         *known += (cost - *known) / 2;
     else /* a process may have lost its core meanwhile */
         *known += ((cost < 2 * *known ? cost : 2 * *known) - *known) / 16;
+}
+
+void tempi_copy_learn(tempi_copy_choice *choice, double seconds)
+{
+    const double cost = (choice->seconds + seconds) / (double)choice->bytes;
+    tempi_copy_sample(&choice->classes[choice->class].cost[choice->way],
+                      ++choice->classes[choice->class].samples[choice->way], cost);
     choice->call = 0;
 }
 

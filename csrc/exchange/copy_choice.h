@@ -18,6 +18,7 @@ typedef enum tempi_copy_way {
 } tempi_copy_way;
 
 enum {
+    TEMPI_COPY_TRIALS = 3, /* of each way at first; the first one of each warms caches and pages */
     TEMPI_COPY_CLASSES = 10, /* the first two: short runs */
     /* The kernel takes as long for a shorter run as to copy it twice. */
     TEMPI_COPY_RUN_LEAST = 512
@@ -45,6 +46,9 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64_t bytes);
 /* The receiver took so many seconds for that flow. */
 void tempi_copy_learn(tempi_copy_choice *choice, double seconds);
+
+/* Takes a sample into a known cost; `samples` counts it. */
+void tempi_copy_sample(double *known, uint32_t samples, double cost);
 
 /* Seconds. */
 double tempi_copy_clock(void);

@@ -351,10 +351,21 @@ void tempi_post_send(tempi_post_box *box, int to)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-tempi_post *tempi_post_next(tempi_post_box *box, int from)
+/* 0: there is none. */
+static uint64_t next_place(tempi_post_box *box, int from)
 {
     const tempi_post *last = (tempi_post *)(void *)at_place(box, from, box->next[from], 0);
-    const uint64_t place = last ? __atomic_load_n(&last->next, __ATOMIC_ACQUIRE) : 0;
+    return last ? __atomic_load_n(&last->next, __ATOMIC_ACQUIRE) : 0;
+}
+
+bool tempi_post_waits(tempi_post_box *box, int from)
+{
+    return next_place(box, from) != 0;
+}
+
+tempi_post *tempi_post_next(tempi_post_box *box, int from)
+{
+    const uint64_t place = next_place(box, from);
     tempi_post *post = place ? (tempi_post *)(void *)at_place(box, from, place, 0) : NULL;
     if (!post)
         return NULL;

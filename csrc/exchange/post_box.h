@@ -48,6 +48,8 @@ void tempi_post_send(tempi_post_box *box, int to);
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
+/* Whether there is a next message from that process. */
+bool tempi_post_waits(tempi_post_box *box, int from);
 /* The next message from that process, each once and in their order; NULL: there is none yet. */
 tempi_post *tempi_post_next(tempi_post_box *box, int from);
 /* Its packed bytes; NULL: they could not be mapped. */

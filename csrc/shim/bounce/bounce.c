@@ -251,17 +251,6 @@ static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *ou
     return false;
 }
 
-/* The library delivers either as much as fits into the bounce buffer or nothing, and does not
- * report which. */
-static bool cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
-{
-    (void)record;
-    (void)error;
-    (void)status;
-    (void)out;
-    return false;
-}
-
 static bool start(tempi_record *record, tempi_op *out, int *rc)
 {
     (void)out;
@@ -269,12 +258,14 @@ static bool start(tempi_record *record, tempi_op *out, int *rc)
     return false;
 }
 
+/* The library delivers either as much as fits into the bounce buffer or nothing, and does not
+ * report which. */
 const tempi_record_ops tempi_bounce_ops = {.inner = tempi_record_has_no_inner,
                                            .start = tempi_record_never_starts,
                                            .check = tempi_record_needs_no_check,
                                            .refused = tempi_record_is_refused,
                                            .arrived = arrived_once,
-                                           .cut = cut,
+                                           .cut = tempi_record_was_not_cut,
                                            .finish = tempi_record_release,
                                            .settles_without_status = true};
 
@@ -283,7 +274,7 @@ const tempi_record_ops tempi_bounce_persistent_ops = {.inner = tempi_record_has_
                                                       .check = tempi_record_needs_no_check,
                                                       .refused = tempi_record_is_refused,
                                                       .arrived = arrived,
-                                                      .cut = cut,
+                                                      .cut = tempi_record_was_not_cut,
                                                       .finish = tempi_record_rest,
                                                       .once = &tempi_bounce_ops,
                                                       .settles_without_status = true};

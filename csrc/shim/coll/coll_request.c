@@ -146,7 +146,7 @@ static bool takes(tempi_coll_request *r, int source, tempi_post *post)
 /* Reads what has come from that process. True: a request is complete, and the list has changed. */
 static bool collect(tempi_node_comm *node, int source)
 {
-    for (;;) {
+    while (tempi_post_waits(node->posts, source)) {
         /* First: a message that was read cannot be put back. */
         tempi_unmatched *later = malloc(sizeof *later);
         tempi_post *post = later ? tempi_post_next(node->posts, source) : NULL;
@@ -166,6 +166,7 @@ static bool collect(tempi_node_comm *node, int source)
             return true;
         }
     }
+    return false;
 }
 
 /* A request was started: some of its messages may be there. */
@@ -269,12 +270,6 @@ static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *ou
     return false;
 }
 
-static bool was_cut(tempi_record *record, int error, const MPI_Status *status, tempi_op *out)
-{
-    (void)record, (void)error, (void)status, (void)out;
-    return false;
-}
-
 static void release(tempi_record *record)
 {
     tempi_coll_request *r = record->collective;
@@ -291,7 +286,7 @@ static const tempi_record_ops once_ops = {.inner = inner,
                                           .check = tempi_record_needs_no_check,
                                           .refused = tempi_record_is_refused,
                                           .arrived = arrived,
-                                          .cut = was_cut,
+                                          .cut = tempi_record_was_not_cut,
                                           .finish = release,
                                           .settles_without_status = true};
 
@@ -553,7 +548,7 @@ static const tempi_record_ops persistent_ops = {.inner = inner,
                                                 .check = tempi_record_needs_no_check,
                                                 .refused = tempi_record_is_refused,
                                                 .arrived = arrived,
-                                                .cut = was_cut,
+                                                .cut = tempi_record_was_not_cut,
                                                 .finish = rest,
                                                 .once = &once_ops,
                                                 .settles_without_status = true};

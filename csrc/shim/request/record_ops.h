@@ -62,6 +62,8 @@ bool tempi_record_has_no_inner(const tempi_record *record, MPI_Request *out);
 bool tempi_record_never_starts(tempi_record *record, tempi_op *out, int *rc);
 void tempi_record_needs_no_check(const tempi_record *record);
 void tempi_record_is_refused(tempi_record *record);
+bool tempi_record_was_not_cut(tempi_record *record, int error, const MPI_Status *status,
+                              tempi_op *out);
 bool tempi_message_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out);
 bool tempi_message_was_cut(tempi_record *record, int error, const MPI_Status *status,
                            tempi_op *out);
