@@ -400,14 +400,26 @@ static int of_every_kind(MPI_Comm comm, int seed)
            long_runs(comm, seed % 9);
 }
 
-static void each(int times)
+/* Open MPI 5.0 does not return from nonblocking and persistent calls in place with such types. */
+static int survives_empty_types(int by_the_library)
+{
+#ifdef OMPI_MAJOR_VERSION
+    return !by_the_library || by_form == BLOCKING;
+#else
+    (void)by_the_library;
+    return 1;
+#endif
+}
+
+static void each(int times, int by_the_library)
 {
     int good[6] = {1, 1, 1, 1, 1, 1};
     verdict("agreed", agree(MPI_COMM_WORLD));
     for (int i = 0; i < times; i++) {
         good[0] &= all_to_all(MPI_COMM_WORLD, i);
         good[1] &= in_place(MPI_COMM_WORLD, i);
-        good[2] &= in_place_with_empty_types(MPI_COMM_WORLD);
+        if (survives_empty_types(by_the_library))
+            good[2] &= in_place_with_empty_types(MPI_COMM_WORLD);
         good[3] &= to_neighbors(MPI_COMM_WORLD, i);
         good[4] &= long_runs(MPI_COMM_WORLD, i % 9);
         good[5] &= at_a_root(MPI_COMM_WORLD, i);
@@ -612,7 +624,7 @@ static void without_memory(int full)
         limit(RLIMIT_FSIZE, 64 << 10);
     else if (check_rank == check_size - 1)
         limit(RLIMIT_NOFILE, 3);
-    each(3);
+    each(3, 1);
     limit(RLIMIT_FSIZE, RLIM_INFINITY);
     limit(RLIMIT_NOFILE, files.rlim_cur);
 }
@@ -753,8 +765,8 @@ int main(int argc, char **argv)
     }
     check_begin();
     choose_form(getenv("EXCHANGES_FORM"));
-    if (strcmp(what, "each") == 0)
-        each(argc > 2 ? atoi(argv[2]) : 4);
+    if (strcmp(what, "each") == 0 || strcmp(what, "left") == 0)
+        each(argc > 2 ? atoi(argv[2]) : 4, strcmp(what, "left") == 0);
     else if (strcmp(what, "full") == 0 || strcmp(what, "blind") == 0)
         without_memory(strcmp(what, "full") == 0);
     else if (strcmp(what, "duplicates") == 0)
