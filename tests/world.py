@@ -42,13 +42,16 @@ __all__ = [
     "DELAY",
     "ENTRY",
     "FORCED",
+    "HOSTS",
     "METHODS",
     "MPI",
     "Memory",
     "acted",
+    "carried",
     "committed",
     "disabled_if",
     "idle",
+    "is_on_several_hosts",
     "needs_host_memory",
     "outcome",
     "partners",
@@ -80,17 +83,38 @@ FORCED = os.environ.get("TEMPI_FORCE") == "1"
 
 
 @contextlib.contextmanager
-def acted(**expected: int) -> Iterator[None]:
+def acted(exactly: bool = FORCED, **expected: int) -> Iterator[None]:
     """The block increases the named counters by exactly these amounts; with the built-in rule, which differs from
     library to library, by no more than these."""
     before = snapshot()
     yield
     after = snapshot()
     moved = {name: after[name] - before[name] for name in expected}
-    if FORCED:
+    if exactly:
         assert moved == expected
     else:
         assert all(0 <= moved[name] <= n for name, n in expected.items())
+
+
+#: Of each rank: scripts/two-hosts places them in turn.
+HOSTS = MPI.COMM_WORLD.allgather(os.uname().nodename)
+
+#: On several hosts only these are carried, and of the blocks those that stay on a host, or are packed.
+IN_PART = ("Alltoallw", "Alltoallv", "Neighbor_alltoallw", "Neighbor_alltoallv")
+
+
+def is_on_several_hosts(comm: Any) -> bool:
+    ranks = MPI.Group.Translate_ranks(comm.group, range(comm.size), MPI.COMM_WORLD.group)
+    return len({HOSTS[rank] for rank in ranks}) > 1
+
+
+def carried(comm: Any, name: str, calls: int = 1) -> contextlib.AbstractContextManager[None]:
+    """The engine carries so many calls of the blocking function of this name, or its forms. Those with one type are
+    carried on hosts where a rank has a derived one."""
+    if is_on_several_hosts(comm):
+        always = FORCED and not name.endswith("v")
+        return acted(always, collectives=0, collectives_apart=calls * (name in IN_PART))
+    return acted(collectives=calls, collectives_apart=0)
 
 
 def idle() -> contextlib.AbstractContextManager[None]:

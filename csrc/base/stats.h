@@ -18,7 +18,9 @@
     X(unpacked_bytes, "bytes in them")                                                             \
     X(runs, "contiguous runs copied by them")                                   \
     X(collectives, "calls of collectives carried through shared memory (TEMPI_COLLECTIVES)")      \
+    X(collectives_apart, "calls of collectives of several nodes carried in part")                  \
     X(collective_bytes, "bytes that this process sent in them, to itself too")                     \
+    X(remote_bytes, "bytes packed and unpacked in them for processes of other nodes")              \
     X(refused_shared_memory, "communicators without shared memory, whose collectives are the library's") \
     X(deferred, "sends deferred until their pack was done")                                   \
     X(types, "datatypes of the program that were decoded")                               \

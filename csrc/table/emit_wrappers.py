@@ -113,7 +113,7 @@ def collective(row: Row) -> str:
     function = f"TEMPI_FUNCTION_{blocking}"
     begin, carry, where = f"begin(comm, {function})", "tempi_collective_carry", ""
     if row.name.endswith("_init"):
-        begin, carry, where = "begin_init(comm)", "tempi_coll_request_init", "request, "
+        begin, carry, where = f"begin_init(comm, {function})", "tempi_coll_request_init", "request, "
     elif row.name != blocking:
         begin, carry, where = f"begin_request(comm, {function})", "tempi_coll_request_start", "request, "
     sent, received = row.buffers[0], row.buffers[-1]  # MPI_Bcast has one, for both

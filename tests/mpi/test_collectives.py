@@ -10,7 +10,7 @@ import pytest
 
 import oracle
 from redistribution import GUARD, NAMED, POISON, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
-from world import MPI, acted, disabled_if, needs_host_memory, outcome, snapshot
+from world import MPI, acted, carried, disabled_if, needs_host_memory, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("seed", range(8))
 def test_alltoallw_delivers_each_block_by_the_types_of_both_sides(comm: Any, seed: int) -> None:
     blocks = blocks_between(seed, comm.size)
-    with acted(collectives=1, refused_shared_memory=0):
+    with carried(comm, "Alltoallw"), acted(refused_shared_memory=0):
         exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
 
 
@@ -41,7 +41,7 @@ def test_a_graph_delivers_repeated_edges_in_their_order(comm: Any, seed: int) ->
     order = np.random.default_rng([seed, comm.rank]).permutation(comm.size)
     into.sort(key=lambda edge: (int(order[edge[0]]), edge[1]))
     graph = comm.Create_dist_graph_adjacent([source for source, _ in into], targets[comm.rank])
-    with acted(collectives=1):
+    with carried(graph, "Neighbor_alltoallw"):
         exchange(graph.Neighbor_alltoallw, blocks[comm.rank], [blocks[source][k] for source, k in into])
     graph.Free()
 
@@ -60,7 +60,7 @@ def test_a_grid_delivers_what_comes_from_the_opposite_direction(comm: Any, dims:
     near = [rank for d in range(len(made)) for rank in cart.Shift(d, 1)]
     out = [blocks[cart.rank][e] if near[e] >= 0 else None for e in range(directions)]
     into = [blocks[near[e]][e ^ 1] if near[e] >= 0 else None for e in range(directions)]
-    with acted(collectives=3):
+    with carried(cart, "Neighbor_alltoallw", 3):
         for _ in range(3):
             exchange(cart.Neighbor_alltoallw, out, into)
     cart.Free()
@@ -78,7 +78,7 @@ def test_a_graph_of_the_first_kind(comm: Any) -> None:
         times = near[rank][: i + 1].count(source)
         places = [k for k, to in enumerate(near[source]) if to == rank]
         into.append(blocks[source][places[times - 1]])
-    with acted(collectives=1):
+    with carried(graph, "Neighbor_alltoallw"):
         exchange(graph.Neighbor_alltoallw, blocks[rank], into)
     graph.Free()
 
@@ -90,7 +90,7 @@ def test_in_place(comm: Any, seed: int) -> None:
     shapes = {(i, j): (tree_of(rng), int(rng.integers(0, 300))) for i in range(size) for j in range(i, size)}
     side = Side([shapes[min(rank, i), max(rank, i)] for i in range(size)])
     side.put([bytes_of(100 * rank + i, side.size(i)) for i in range(size)])
-    with acted(collectives=1):
+    with carried(comm, "Alltoallw"):
         comm.Alltoallw(MPI.IN_PLACE, side.message)
     side.check([bytes_of(100 * i + rank, side.size(i)) for i in range(size)])
     side.free()
@@ -227,7 +227,7 @@ def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, seed: int, i
     own = comm.Dup()
     shape = shape_of(name, comm.size, seed, unit)
     moves = comm.size > 1 or not in_place
-    with acted(collectives=3 * moves):
+    with carried(own, name, 3 * moves):
         for turn in range(3):
             run(own, name, shape, derived_on(comm.rank, seed, tree), (seed + turn) % comm.size, in_place)
     own.Free()
@@ -249,7 +249,7 @@ def test_a_root_scatters_by_its_own_type(comm: Any, varied: bool, seed: int, in_
     if not (in_place and comm.rank == root):
         into.expect(0, shape.data(root, comm.rank))
     receive: Any = MPI.IN_PLACE if in_place and comm.rank == root else into.all(counts[comm.rank])
-    with acted(collectives=int(size > 1 or not in_place)):
+    with carried(own, name, int(size > 1 or not in_place)):
         getattr(own, name)(out.each(counts, places, varied) if comm.rank == root else None, receive, root)
     out.check()
     into.check()
@@ -268,7 +268,7 @@ def test_a_broadcast_by_the_types_of_both_sides(comm: Any, seed: int) -> None:
         side.put([bytes_of(turn, size) if comm.rank == root else None])
         buffer, counts, origins, types = side.message
         address = side.device.at(origins[0]) if side.device else buffer[origins[0] :]
-        with acted(collectives=int(own.size > 1)):
+        with carried(own, "Bcast", int(own.size > 1)):
             own.Bcast([address, counts[0], types[0]], root)
         side.check([bytes_of(turn, size)])
         side.free()
@@ -292,7 +292,7 @@ def test_neighbours_with_one_type(comm: Any, name: str) -> None:
     into = Row(here, unit, 2 * SLOT)
     for e, source in enumerate(near):
         into.expect(places[e], bytes_of(source * 8 + personal * (1 - e), 2 * unit))
-    with acted(collectives=1):
+    with carried(cart, name):
         send = out.each([2, 2], places, varied) if personal else out.all(2)
         getattr(cart, name)(send, into.each([2, 2], places, varied))
     out.check()
@@ -318,10 +318,9 @@ def test_a_type_that_becomes_derived_is_noticed_at_a_later_call(comm: Any) -> No
     shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
     for _ in range(3):
         run(other, "Alltoallv", shape, None, 0, False)
-    before = snapshot()["collectives"]
-    for _ in range(8):
-        run(other, "Alltoallv", shape, tree if comm.rank == 0 else None, 0, False)
-    assert snapshot()["collectives"] - before == 8
+    with carried(other, "Alltoallv", 8):
+        for _ in range(8):
+            run(other, "Alltoallv", shape, tree if comm.rank == 0 else None, 0, False)
     other.Free()
 
 
@@ -346,7 +345,7 @@ def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
             [Block((tree, 1), (tree if (i + j + turn) % 2 else whole, 1), 7 * i + j + turn) for j in range(comm.size)]
             for i in range(comm.size)
         ]
-        with acted(collectives=1):
+        with carried(comm, "Alltoallw"):
             exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
 
 

@@ -18,6 +18,7 @@ SHORT: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (2,)}}
 BASE: Short = {"mpich": {"preload": (1, 2), "import": (1,)}, "openmpi": {"import": (4,), "preload": (1,)}}
 ON_MPICH: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {}}
 ON_OPENMPI: Short = {"mpich": {}, "openmpi": {"import": (2, 4)}}
+ON_BOTH: Short = {"mpich": {"preload": (4,)}, "openmpi": {"import": (4,)}}
 NOWHERE: Short = {"mpich": {}, "openmpi": {}}  # another group has that method on the one or the other side
 
 
@@ -29,6 +30,7 @@ class Group:
     apart: tuple[str, ...] = ()  # patterns of files that are excluded
     both_entries: bool = True
     short: Short = field(default_factory=lambda: SHORT)
+    hosts: bool = False  # over two hosts, which scripts/two-hosts makes
 
     def files(self, folder: Path) -> set[Path]:
         taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
@@ -54,9 +56,10 @@ def variation(
     *patterns: str,
     ranks: tuple[int, ...] = (2,),
     short: Short = SHORT,
+    hosts: bool = False,
 ) -> Group:
     """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_entries=False, short=short)
+    return Group(settings, patterns, ranks, both_entries=False, short=short, hosts=hosts)
 
 
 FORCED = {"TEMPI_FORCE": "1"}
@@ -128,6 +131,17 @@ GROUPS: dict[str, Group] = {
     "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
+    "two hosts": variation(
+        FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(4,), short=ON_BOTH, hosts=True
+    ),
+    "device, two hosts": variation(
+        DEVICE | RANDOM,
+        "test_collectives.py",
+        "test_collective_requests.py",
+        ranks=(4,),
+        short=NOWHERE,
+        hosts=True,
+    ),
     "device, collectives": variation(
         DEVICE | RANDOM, "test_collectives.py", "test_collective_requests.py", ranks=(2, 4)
     ),

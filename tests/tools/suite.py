@@ -29,6 +29,7 @@ import groups
 import lanes
 
 ROOT = Path(__file__).resolve().parents[2]
+TWO_HOSTS = str(ROOT / "scripts" / "two-hosts")
 SHOWN = 200  # lines of a step that failed
 TALLY = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 
@@ -56,6 +57,7 @@ class Step:
     settings: Mapping[str, str] = field(default_factory=dict)
     limit: float = 300.0  # seconds
     cores: float = 1.0  # that it keeps busy, if its ranks do not say so
+    hosts: bool = False  # over two hosts
 
 
 @dataclass(slots=True)
@@ -94,7 +96,7 @@ def mpi_steps(library: str, kind: str | None, more: bool = False) -> Iterator[St
             own = dict(group.settings) | {"MPITEST_ENTRY": entry}
             if entry == "preload":
                 own["LD_PRELOAD"] = library
-            yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own)
+            yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own, hosts=group.hosts)
 
 
 def parts() -> Iterator[tuple[Step, list[Path]]]:
@@ -187,7 +189,23 @@ def environment_of(prefix: Path, mpi: str | None) -> Environment:
 def command_of(step: Step, environment: Environment) -> tuple[str, ...]:
     pairs = [f"{key}={value}" for key, value in step.settings.items()]
     program = ("env", *pairs, environment.python, *step.arguments)
-    return (*environment.mpirun, "-n", str(step.ranks), *program) if step.ranks else program
+    hosts = (TWO_HOSTS,) if step.hosts else ()
+    return (*hosts, *environment.mpirun, "-n", str(step.ranks), *program) if step.ranks else program
+
+
+def without_hosts(steps: Iterable[Step], total: Tally) -> list[Step]:
+    """Leaves out, and says so, what needs two hosts, where they cannot be made."""
+    chosen = list(steps)
+    if not any(step.hosts for step in chosen):
+        return chosen
+    made = subprocess.run([TWO_HOSTS, "true"], capture_output=True, text=True, timeout=60)
+    if made.returncode == 0:
+        return chosen
+    for step in chosen:
+        if step.hosts:
+            print(f"{step.name}: skipped: {made.stderr.strip()}", flush=True)
+            total.add(Tally(skipped=1))
+    return [step for step in chosen if not step.hosts]
 
 
 def run(
@@ -255,7 +273,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that running processes are stopped
     total, start = Tally(), time.monotonic()
-    for _, tally in run(chosen, environment, variables, len(os.sched_getaffinity(0))):
+    for _, tally in run(without_hosts(chosen, total), environment, variables, len(os.sched_getaffinity(0))):
         total.add(tally)
     print(f"{options.venv} in {time.monotonic() - start:.0f} s:")
     print(total)

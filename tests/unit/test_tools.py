@@ -64,7 +64,7 @@ def test_tests_that_only_repeat_are_run_by_test_more(suite: ModuleType, kind: st
 def test_every_group_is_in_the_short_suite_unless_another_has_its_method(suite: ModuleType) -> None:
     names = {name for kind in ("mpich", "openmpi") for name in mpi_names(suite, kind, False)}
     there = {name for name in suite.groups.GROUPS if any(each.startswith(f"mpi {name}, ") for each in names)}
-    repeated = {"device, one-shot", "device, pipelined", "devices, staged", "devices, pipelined"}
+    repeated = {"device, two hosts", "device, one-shot", "device, pipelined", "devices, staged", "devices, pipelined"}
     assert set(suite.groups.GROUPS) - there == repeated
     for entry in ("preload", "import"):
         assert any(f", {entry}, 2 ranks" in name for name in names)

@@ -20,19 +20,13 @@ struct tempi_staged_block {
 
 /* ---- entries of the buffer ------------------------------------------------------------------- */
 
-typedef struct entry {
-    int64_t count;
-    MPI_Datatype type;
-    int64_t displacement; /* bytes, or elements */
-    bool in_bytes;
-} entry;
-
 /* Without displacements, entries of one count follow each other. */
-static entry entry_of(const tempi_bounce_argument *buffer, int i)
+tempi_block_entry tempi_block_entry_of(const tempi_bounce_argument *buffer, int i)
 {
-    entry out = {.count = buffer->counts.of ? tempi_number_at(buffer->counts, i) : buffer->count,
-                 .type = buffer->types ? buffer->types[i] : buffer->type,
-                 .in_bytes = buffer->in_bytes};
+    tempi_block_entry out = {.count = buffer->counts.of ? tempi_number_at(buffer->counts, i)
+                                                        : buffer->count,
+                             .type = buffer->types ? buffer->types[i] : buffer->type,
+                             .in_bytes = buffer->in_bytes};
     if (buffer->displacements.of)
         out.displacement = tempi_number_at(buffer->displacements, i);
     else if (buffer->times != TEMPI_ONCE)
@@ -68,7 +62,7 @@ bool tempi_blocks_refusable(const tempi_blocks *blocks)
     for (int k = 0; k < blocks->edges->n; ++k) {
         if (stays(blocks, k))
             continue;
-        const entry e = entry_of(blocks->buffer, entry_number(blocks, k));
+        const tempi_block_entry e = tempi_block_entry_of(blocks->buffer, entry_number(blocks, k));
         if (e.count < 0 || (e.count > 0 && e.type == MPI_DATATYPE_NULL))
             return true;
     }
@@ -81,7 +75,8 @@ bool tempi_blocks_derived(const tempi_blocks *blocks)
     for (int k = 0; k < blocks->edges->n; ++k) {
         if (stays(blocks, k))
             continue;
-        const MPI_Datatype type = entry_of(blocks->buffer, entry_number(blocks, k)).type;
+        const MPI_Datatype type =
+            tempi_block_entry_of(blocks->buffer, entry_number(blocks, k)).type;
         if (!tempi_type_named(type) && tempi_type_derived(type, &size))
             return true;
         if (!blocks->buffer->types)
@@ -143,7 +138,7 @@ static void keep_layout(const tempi_blocks *blocks, const tempi_op *op)
         tempi_layout_retain(op->layout);
 }
 
-static int stage(tempi_blocks *blocks, const entry *e, char *mem, tempi_op *op)
+static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, tempi_op *op)
 {
     if (!blocks->staged)
         blocks->staged = calloc((size_t)blocks->edges->n, sizeof *blocks->staged);
@@ -188,7 +183,7 @@ static int64_t extent_of(const tempi_type *type, MPI_Datatype handle)
 
 static int describe(tempi_blocks *blocks, int k, tempi_op *op)
 {
-    const entry e = entry_of(blocks->buffer, entry_number(blocks, k));
+    const tempi_block_entry e = tempi_block_entry_of(blocks->buffer, entry_number(blocks, k));
     if (e.count <= 0)
         return MPI_SUCCESS;
     const tempi_type *type = tempi_type_any(e.type);

@@ -27,6 +27,16 @@ typedef struct tempi_blocks {
     int nstaged;
 } tempi_blocks;
 
+/* An entry of the buffer's arrays. */
+typedef struct tempi_block_entry {
+    int64_t count;
+    MPI_Datatype type;
+    int64_t displacement; /* bytes, or elements */
+    bool in_bytes;
+} tempi_block_entry;
+
+tempi_block_entry tempi_block_entry_of(const tempi_bounce_argument *buffer, int i);
+
 /* Raises MPI_ERR_NO_MEM, and returns it. */
 static inline int tempi_blocks_no_memory(MPI_Comm comm)
 {

@@ -2,10 +2,11 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "base/trace.h"
-#include "exchange/block_bytes.h"
-#include "exchange/copy_choice.h"
 #include "exchange/exchange.h"
-#include "shim/coll/kept_call.h"
+#include "shim/coll/apart.h"
+#include "shim/coll/coll_posts.h"
+#include "shim/coll/coll_round.h"
+#include "shim/coll/node_part.h"
 #include "shim/coll/sides.h"
 #include "shim/request/deferred_sends.h"
 #include "shim/request/record_ops.h"
@@ -14,242 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* What comes from one process. */
-typedef struct arrival {
-    int source, first, n; /* operations */
-    int64_t bytes;
-    bool ended;
-} arrival;
-
-typedef struct tempi_coll_request {
-    tempi_node_comm *node;
-    uint64_t channel, call;
-    uintptr_t request;    /* the program's */
-    tempi_record *record; /* of that */
-    MPI_Request inner;    /* the generalized one */
-    tempi_blocks in;      /* with `ops` of its own */
-    arrival *arrivals;    /* NULL: nothing was started */
-    int narrivals, left;
-    int error;
-    tempi_kept_call *kept; /* NULL: it is used once */
-    struct tempi_coll_request *next;
-} tempi_coll_request;
-
-/* A message that came before its request was started. */
-typedef struct tempi_unmatched {
-    int source;
-    tempi_post *post;
-    struct tempi_unmatched *next;
-} tempi_unmatched;
-
-/* Guards what is received, and the lists. */
-static struct {
-    tempi_lock lock;
-    tempi_node_comm *nodes; /* with requests that are not complete */
-} active;
-
-/* ---- completing ------------------------------------------------------------------------------ */
-
-/* A communicator that was freed has no handle. */
-static MPI_Comm comm_of(const tempi_node_comm *node)
-{
-    return node->handle == MPI_COMM_NULL ? MPI_COMM_SELF : node->handle;
-}
-
-/* What one start has made. */
-static void end_round(tempi_coll_request *r)
-{
-    if (!r->in.ops)
-        return;
-    tempi_blocks_close(&r->in);
-    free(r->in.ops);
-    free(r->arrivals);
-    r->in.ops = NULL;
-    r->arrivals = NULL;
-}
-
-static void leave(tempi_coll_request *r)
-{
-    tempi_coll_request **at = &r->node->requests;
-    while (*at != r)
-        at = &(*at)->next;
-    *at = r->next;
-}
-
-/* All has come. Its error is raised when the program completes it. Another thread may do so, and
- * free it, in the last call. */
-static void complete(tempi_coll_request *r)
-{
-    tempi_record *record = r->record;
-    record->comm = tempi_handle(comm_of(r->node));
-    record->error = r->error;
-    r->in.comm = comm_of(r->node);
-    const int rc = tempi_blocks_unpack(&r->in); /* raises it */
-    if (rc != MPI_SUCCESS) {
-        record->error = rc;
-        record->error_reported = true;
-    }
-    leave(r);
-    tempi_pending_add(-1);
-    tempi_lib.Grequest_complete(r->inner);
-}
-
-/* ---- receiving ------------------------------------------------------------------------------- */
-
-static void unpack_all(const tempi_coll_request *r, const arrival *a, const char *packed,
-                       int64_t bytes)
-{
-    for (int i = 0; i < a->n && bytes > 0; ++i) {
-        const tempi_op *op = &r->in.ops[a->first + i];
-        const int64_t n = op->n < bytes ? op->n : bytes;
-        if (n > 0)
-            tempi_block_unpack(op, 0, n, packed);
-        packed += n;
-        bytes -= n;
-    }
-}
-
-static int receive(const tempi_coll_request *r, const arrival *a, tempi_post *post)
-{
-    if (post->bytes < 0)
-        return MPI_ERR_OTHER;
-    const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
-    if (!packed)
-        return MPI_ERR_NO_MEM;
-    const double start = post->timed ? tempi_copy_clock() : 0;
-    unpack_all(r, a, packed, post->bytes < a->bytes ? post->bytes : a->bytes);
-    if (post->timed)
-        post->unpacking = tempi_copy_clock() - start;
-    return post->bytes > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
-}
-
-/* Whether the message belongs to it; then it was received. */
-static bool takes(tempi_coll_request *r, int source, tempi_post *post)
-{
-    if (post->channel != r->channel || post->call != r->call)
-        return false;
-    for (int i = 0; i < r->narrivals; ++i) {
-        arrival *a = &r->arrivals[i];
-        if (a->source != source || a->ended)
-            continue;
-        const int rc = receive(r, a, post);
-        if (r->error == MPI_SUCCESS)
-            r->error = rc;
-        a->ended = true;
-        --r->left;
-    }
-    tempi_post_take(post);
-    return true;
-}
-
-/* Reads what has come from that process. True: a request is complete, and the list has changed. */
-static bool collect(tempi_node_comm *node, int source)
-{
-    while (tempi_post_waits(node->posts, source)) {
-        /* First: a message that was read cannot be put back. */
-        tempi_unmatched *later = malloc(sizeof *later);
-        tempi_post *post = later ? tempi_post_next(node->posts, source) : NULL;
-        tempi_coll_request *r = post ? node->requests : NULL;
-        while (r && !takes(r, source, post))
-            r = r->next;
-        if (post && !r) {
-            *later = (tempi_unmatched){source, post, node->unmatched};
-            node->unmatched = later;
-            continue;
-        }
-        free(later);
-        if (!post)
-            return false;
-        if (r->left == 0) {
-            complete(r);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A request was started: some of its messages may be there. */
-static void match(tempi_coll_request *r)
-{
-    tempi_unmatched **at = &r->node->unmatched;
-    while (*at) {
-        tempi_unmatched *u = *at;
-        if (!takes(r, u->source, u->post)) {
-            at = &u->next;
-            continue;
-        }
-        *at = u->next;
-        free(u);
-    }
-}
-
-static bool collect_any(tempi_node_comm *node)
-{
-    for (tempi_coll_request *r = node->requests; r; r = r->next)
-        for (int i = 0; i < r->narrivals; ++i)
-            if (!r->arrivals[i].ended && collect(node, r->arrivals[i].source))
-                return true;
-    return false;
-}
-
-/* Caller holds the lock. */
-static void progress_all(void)
-{
-    for (tempi_node_comm **at = &active.nodes; *at;) {
-        tempi_node_comm *node = *at;
-        while (collect_any(node))
-            ;
-        if (node->requests) {
-            at = &node->next_active;
-            continue;
-        }
-        *at = node->next_active;
-        tempi_node_comm_release(node);
-    }
-}
-
-/* Without threads the lock is always free, and an error handler may call MPI: so callbacks do not
- * progress. */
-static void leave_lock(void)
-{
-    --tempi_this_thread.posting;
-    tempi_lock_release(&active.lock);
-}
-
-static void progress(void)
-{
-    if (!active.nodes || tempi_this_thread.posting || !tempi_lock_try(&active.lock))
-        return;
-    ++tempi_this_thread.posting;
-    progress_all();
-    leave_lock();
-}
-
-/* ---- waiting --------------------------------------------------------------------------------- */
-
-static bool is_incomplete(int64_t n, const MPI_Request requests[])
-{
-    bool found = false;
-    tempi_lock_acquire(&active.lock);
-    for (tempi_node_comm *node = active.nodes; node; node = node->next_active)
-        for (tempi_coll_request *r = node->requests; r && !found; r = r->next)
-            for (int64_t i = 0; i < n && !found; ++i)
-                found = tempi_handle(requests[i]) == r->request;
-    tempi_lock_release(&active.lock);
-    return found;
-}
-
-static void await(int64_t n, const MPI_Request requests[])
-{
-    MPI_Request waiting = MPI_REQUEST_NULL;
-    progress();
-    for (int64_t waited = 1; is_incomplete(n, requests); ++waited) {
-        tempi_waiting_idle(&waiting, waited);
-        progress();
-    }
-    tempi_waiting_end(&waiting);
-}
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -270,14 +35,30 @@ static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *ou
     return false;
 }
 
+static void free_remote(tempi_coll_request *r)
+{
+    if (!r->remote)
+        return;
+    if (r->initialized)
+        tempi_lib.Request_free(&r->passed);
+    tempi_remote_close(r->remote);
+    free(r->remote);
+}
+
+/* One that has no record yet, or none any more. */
+static void discard(tempi_coll_request *r)
+{
+    tempi_kept_call_free(r->kept);
+    free_remote(r);
+    free(r);
+}
+
 static void release(tempi_record *record)
 {
     tempi_coll_request *r = record->collective;
-    end_round(r);
-    if (r->kept)
-        tempi_node_comm_release(r->node);
-    tempi_kept_call_free(r->kept);
-    free(r);
+    tempi_coll_end_round(r);
+    tempi_node_comm_release(r->owner);
+    discard(r);
     tempi_record_release(record);
 }
 
@@ -313,7 +94,7 @@ static int find_arrivals(tempi_coll_request *r)
     r->narrivals = 0;
     for (int i = 1; i < size; ++i) {
         const int source = (r->node->rank - i + size) % size;
-        arrival a = {
+        tempi_arrival a = {
             .source = source, .first = edges->first[source], .n = tempi_edges_count(edges, source)};
         for (int k = 0; k < a.n; ++k)
             a.bytes += r->in.ops[a.first + k].n;
@@ -322,62 +103,6 @@ static int find_arrivals(tempi_coll_request *r)
     }
     r->left = r->narrivals;
     return MPI_SUCCESS;
-}
-
-static void pack_blocks(const tempi_op *ops, int n, bool far, char *packed)
-{
-    for (int i = 0; i < n; packed += ops[i++].n)
-        if (ops[i].n > 0)
-            (far ? tempi_block_pack_far : tempi_block_pack)(&ops[i], 0, ops[i].n, packed);
-}
-
-static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *packed)
-{
-    const double start = post->timed ? tempi_copy_clock() : 0;
-    pack_blocks(ops, n, post->far, packed);
-    if (post->timed)
-        post->packing = tempi_copy_clock() - start;
-}
-
-static int64_t bytes_to(const tempi_blocks *out, int to)
-{
-    int64_t bytes = 0;
-    for (int i = out->edges->first[to]; i < out->edges->first[to + 1]; ++i)
-        bytes += out->ops[i].n;
-    return bytes;
-}
-
-/* False: no memory. `bytes` < 0: tells that process of an error. */
-static bool post_to(const tempi_coll_request *r, const tempi_blocks *out, int to, int64_t bytes)
-{
-    void *packed;
-    tempi_post *post = tempi_post_new(r->node->posts, to, bytes, &packed);
-    if (!post)
-        return false;
-    if (bytes > 0)
-        pack_message(out->ops + out->edges->first[to], tempi_edges_count(out->edges, to), post,
-                     packed);
-    post->channel = r->channel;
-    post->call = r->call;
-    tempi_post_send(r->node->posts, to);
-    return true;
-}
-
-/* `failed`: not all blocks are described, so each process that may wait for one is told. */
-static int send_all(const tempi_coll_request *r, const tempi_blocks *out, bool failed)
-{
-    bool good = true;
-    for (int i = 1; i < r->node->size; ++i) {
-        const int to = (r->node->rank + i) % r->node->size;
-        if (tempi_edges_count(out->edges, to) == 0)
-            continue;
-        const int64_t bytes = failed ? -1 : bytes_to(out, to);
-        if (bytes == 0 || post_to(r, out, to, bytes))
-            continue;
-        good = false;
-        (void)post_to(r, out, to, -1);
-    }
-    return good || failed ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
 }
 
 /* The blocks of this process itself. */
@@ -393,7 +118,21 @@ static int move_own(const tempi_coll_request *r, const tempi_blocks *out)
     return MPI_ERR_TRUNCATE;
 }
 
-/* After an error the others are told. */
+/* What goes to other nodes. */
+static int pass_on(tempi_coll_request *r)
+{
+    if (!r->remote)
+        return MPI_SUCCESS;
+    int rc = tempi_remote_start(r->remote, !r->kept);
+    if (rc == MPI_SUCCESS)
+        rc = r->kept ? tempi_lib.Start(&r->passed)
+                     : tempi_remote_pass(r->remote, TEMPI_REMOTE_NONBLOCKING, &r->passed);
+    r->passing = rc == MPI_SUCCESS;
+    r->passed_error = MPI_SUCCESS;
+    return rc;
+}
+
+/* After an error the others of the node are told, and those of other nodes get what is for them. */
 static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
 {
     int rc = out->ops && r->in.ops ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
@@ -401,22 +140,11 @@ static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
         rc = tempi_blocks_describe(&r->in);
     if (rc == MPI_SUCCESS)
         rc = find_arrivals(r);
-    const int sent = send_all(r, out, rc != MPI_SUCCESS);
+    const int passed = pass_on(r);
+    rc = rc == MPI_SUCCESS ? passed : rc;
+    const int sent = tempi_coll_posts_send(r->node, r->name, out, rc != MPI_SUCCESS);
     rc = rc == MPI_SUCCESS ? sent : rc;
     return rc == MPI_SUCCESS ? move_own(r, out) : rc;
-}
-
-/* Puts it into the lists. Caller holds the lock. */
-static void list(tempi_coll_request *r)
-{
-    tempi_node_comm *node = r->node;
-    if (!node->requests) {
-        tempi_node_comm_retain(node);
-        node->next_active = active.nodes;
-        active.nodes = node;
-    }
-    r->next = node->requests;
-    node->requests = r;
 }
 
 static bool track_once(tempi_coll_request *r)
@@ -436,16 +164,18 @@ static int follow(tempi_coll_request *r)
         tempi_proxy_end(&r->inner);
         return tempi_blocks_no_memory(r->in.comm);
     }
-    tempi_lock_acquire(&active.lock);
-    ++tempi_this_thread.posting;
-    tempi_pending_add(1);
-    list(r);
-    match(r);
-    if (r->left == 0)
-        complete(r);
-    progress_all();
-    leave_lock();
+    tempi_coll_follow(r);
     return MPI_SUCCESS;
+}
+
+static void give_up(tempi_coll_request *r)
+{
+    if (r->passing)
+        (void)tempi_lib.Wait(&r->passed, MPI_STATUS_IGNORE);
+    if (r->passing)
+        (void)tempi_remote_end(r->remote, MPI_ERR_OTHER);
+    r->passing = false;
+    tempi_coll_end_round(r);
 }
 
 /* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. Caller
@@ -465,17 +195,49 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     if (rc == MPI_SUCCESS)
         rc = follow(r);
     if (rc != MPI_SUCCESS)
-        end_round(r);
-    tempi_stat_add(TEMPI_STAT_collectives, 1);
+        give_up(r);
+    if (r->remote)
+        tempi_apart_count(call, r->remote);
+    else
+        tempi_stat_add(TEMPI_STAT_collectives, 1);
     tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
     tempi_trace_end(begun, "exchange", call->name, out->bytes);
     return rc;
 }
 
-static void use_hooks(void)
+/* The processes with which it exchanges blocks: those of this node, if others are elsewhere. What
+ * goes to these is opened. `sides`: of the whole call; made those of the part. False: the library
+ * must do the call. */
+static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
+                   tempi_blocks *in, int *result)
 {
-    tempi_progress_more = progress;
-    tempi_await_more = await;
+    r->owner = r->node = call->node;
+    if (!call->node->apart)
+        return true;
+    r->remote = calloc(1, sizeof *r->remote);
+    if (!r->remote) {
+        *result = tempi_blocks_no_memory(call->comm);
+        return true;
+    }
+    r->node = call->node->part->node;
+    return tempi_apart_open(call, out, in, r->remote, result);
+}
+
+static int start_new(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
+                     const tempi_blocks *in, MPI_Request *request)
+{
+    if (!record_of(r, &once_ops)) {
+        discard(r);
+        return tempi_blocks_no_memory(call->comm);
+    }
+    r->name.call = ++call->node->posted;
+    tempi_node_comm_retain(r->owner);
+    const int rc = start(r, call, out, in);
+    if (rc == MPI_SUCCESS)
+        *request = r->inner;
+    else
+        release(r->record);
+    return rc;
 }
 
 static bool start_once(const tempi_collective *call, const tempi_bounce_argument *buffers,
@@ -485,19 +247,15 @@ static bool start_once(const tempi_collective *call, const tempi_bounce_argument
     if (!tempi_sides_of(call, buffers, &out, &in))
         return false;
     tempi_coll_request *r = calloc(1, sizeof *r);
-    if (!r || !record_of(r, &once_ops)) {
-        free(r);
-        *result = tempi_blocks_no_memory(call->comm);
+    *result = r ? MPI_SUCCESS : tempi_blocks_no_memory(call->comm);
+    if (!r)
         return true;
-    }
-    r->node = call->node;
-    r->call = ++call->node->posted;
-    *result = start(r, call, &out, &in);
-    if (*result == MPI_SUCCESS)
-        *request = r->inner;
+    const bool ours = divide(r, call, &out, &in, result);
+    if (ours && *result == MPI_SUCCESS)
+        *result = start_new(r, call, &out, &in, request);
     else
-        release(r->record);
-    return true;
+        discard(r);
+    return ours;
 }
 
 bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_argument *buffers,
@@ -505,7 +263,7 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
 {
     if (!request)
         return false;
-    use_hooks();
+    tempi_coll_use_hooks();
     tempi_lock_acquire(&call->node->starting);
     const bool carried = start_once(call, buffers, request, result);
     tempi_lock_release(&call->node->starting);
@@ -521,16 +279,18 @@ static bool start_again(tempi_record *record, tempi_op *op, int *rc)
     tempi_collective *call = &r->kept->call;
     tempi_blocks out, in;
     (void)op;
-    call->comm = comm_of(r->node);
+    call->comm = tempi_coll_comm_of(r->owner);
     if (r->in.ops) { /* it is active: the program is wrong */
         tempi_lib.Comm_call_errhandler(call->comm, *rc = MPI_ERR_REQUEST);
         return false;
     }
-    ++r->call;
-    tempi_lock_acquire(&r->node->starting);
-    *rc = tempi_sides_of(call, r->kept->buffers, &out, &in) ? start(r, call, &out, &in)
-                                                            : MPI_ERR_ARG;
-    tempi_lock_release(&r->node->starting);
+    ++r->name.call;
+    tempi_lock_acquire(&r->owner->starting);
+    *rc = tempi_sides_of(call, r->kept->buffers, &out, &in) &&
+                  (!r->remote || tempi_apart_restrict(call, &out, &in))
+              ? start(r, call, &out, &in)
+              : MPI_ERR_ARG;
+    tempi_lock_release(&r->owner->starting);
     return false;
 }
 
@@ -539,7 +299,7 @@ static void rest(tempi_record *record)
 {
     MPI_Request request = tempi_request_of(record->request);
     (void)tempi_lib.Wait(&request, MPI_STATUS_IGNORE);
-    end_round(record->collective);
+    tempi_coll_end_round(record->collective);
     tempi_record_rest(record);
 }
 
@@ -580,41 +340,63 @@ static int make_request(tempi_coll_request *r)
     return tempi_blocks_no_memory(k->call.comm);
 }
 
+/* The library's request for what goes to other nodes. */
+static int init_remote(tempi_coll_request *r)
+{
+    if (!r->remote)
+        return MPI_SUCCESS;
+    const int rc = tempi_remote_pass(r->remote, TEMPI_REMOTE_PERSISTENT, &r->passed);
+    r->initialized = rc == MPI_SUCCESS;
+    return rc;
+}
+
+static int init_new(tempi_coll_request *r, MPI_Request *request)
+{
+    r->name.channel = ++r->owner->channels;
+    int rc = init_remote(r);
+    if (rc == MPI_SUCCESS)
+        rc = make_request(r);
+    if (rc != MPI_SUCCESS) {
+        discard(r);
+        return rc;
+    }
+    tempi_node_comm_retain(r->owner);
+    *request = r->kept->request;
+    return MPI_SUCCESS;
+}
+
+/* Whether the processes carry it: the same in all that exchange blocks. */
+static bool wanted(const tempi_collective *call, const tempi_blocks *out, const tempi_blocks *in)
+{
+    if (!call->node->apart)
+        return tempi_collective_wanted(call, out, in) &&
+               tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS);
+    return tempi_apart_wanted(call, out, in) &&
+           tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS);
+}
+
 bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_argument *buffers,
                              MPI_Request *request, int *result)
 {
     tempi_blocks out, in;
-    if (!request || !tempi_sides_of(call, buffers, &out, &in) ||
-        !tempi_collective_wanted(call, &out, &in) ||
-        !tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS))
+    if (!request || !tempi_sides_of(call, buffers, &out, &in) || !wanted(call, &out, &in))
         return false;
-    use_hooks();
+    tempi_coll_use_hooks();
     tempi_coll_request *r = calloc(1, sizeof *r);
-    tempi_kept_call *k = r ? tempi_kept_call_make(call, buffers, &out, &in) : NULL;
-    if (!k) {
+    *result = MPI_SUCCESS;
+    if (r)
+        r->kept = tempi_kept_call_make(call, buffers, &out, &in);
+    if (!r || !r->kept) {
         free(r);
         *result = tempi_blocks_no_memory(call->comm);
         return true;
     }
-    r->node = call->node;
-    r->kept = k;
-    r->channel = ++call->node->channels;
-    *result = make_request(r);
-    if (*result == MPI_SUCCESS) {
-        tempi_node_comm_retain(r->node);
-        *request = k->request;
-        return true;
-    }
-    tempi_kept_call_free(k);
-    free(r);
-    return true;
-}
-
-void tempi_coll_request_forget(tempi_node_comm *node)
-{
-    while (node->unmatched) {
-        tempi_unmatched *u = node->unmatched;
-        node->unmatched = u->next;
-        free(u);
-    }
+    /* Of the kept arguments: the program may free its types. */
+    const bool ours = tempi_sides_of(&r->kept->call, r->kept->buffers, &out, &in) &&
+                      divide(r, &r->kept->call, &out, &in, result);
+    if (ours && *result == MPI_SUCCESS)
+        *result = init_new(r, request);
+    else
+        discard(r);
+    return ours;
 }

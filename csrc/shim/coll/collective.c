@@ -11,6 +11,8 @@
 #include "base/trace.h"
 #include "choose/rule.h"
 #include "exchange/exchange.h"
+#include "shim/coll/apart.h"
+#include "shim/coll/block_exchange.h"
 #include "shim/coll/coll_request.h"
 #include "shim/coll/sides.h"
 #include "shim/request/waiting.h"
@@ -53,97 +55,6 @@ void tempi_collective_clear(void)
     tempi_node_comm_clear();
 }
 
-/* ---- the exchange ---------------------------------------------------------------------------- */
-
-static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, int process)
-{
-    const int first = s->edges->first[process];
-    tempi_flow flow = {.end = s->operation == TEMPI_OP_SEND ? &node->to[process]
-                                                            : &node->from[process],
-                       .blocks = s->ops + first,
-                       .n = tempi_edges_count(s->edges, process),
-                       .call = node->calls};
-    for (int k = 0; k < flow.n; ++k)
-        flow.bytes += flow.blocks[k].n;
-    return flow;
-}
-
-/* Flows of all other processes, beginning after this one, so that not all send to the same one
- * first. Returns their number. */
-static int flows_of(const tempi_node_comm *node, const tempi_blocks *s, tempi_flow *flows, int step)
-{
-    int n = 0;
-    for (int i = 1; i < node->size; ++i) {
-        const int process = (node->rank + step * i + node->size) % node->size;
-        if (tempi_edges_count(s->edges, process) > 0)
-            flows[n++] = flow_of(node, s, process);
-    }
-    return n;
-}
-
-/* False: a block did not fit. */
-static bool move_own(const tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in)
-{
-    const int nout = tempi_edges_count(out->edges, node->rank),
-              nin = tempi_edges_count(in->edges, node->rank);
-    return tempi_exchange_self(out->ops + out->edges->first[node->rank],
-                               in->ops + in->edges->first[node->rank], nout < nin ? nout : nin);
-}
-
-/* What is received from a process replaces what was sent to it. The flows from the processes are in
- * the reverse order of those to them. */
-static void keep_order(tempi_flow *in, int nin, tempi_flow *out, int nout)
-{
-    for (int i = 0; i < nin; ++i)
-        in[i].source = &out[nout - 1 - i];
-    for (int k = 0; k < nout; ++k) /* nor may the receiver read what is replaced meanwhile */
-        out[k].streams = true;
-}
-
-static int exchange(MPI_Comm comm, const tempi_node_comm *node, const tempi_blocks *out,
-                    const tempi_blocks *in)
-{
-    tempi_flow few[32], *flows = few;
-    if (node->size > 16)
-        flows = malloc(2 * (size_t)node->size * sizeof *flows);
-    if (!flows)
-        return tempi_blocks_no_memory(comm);
-    const int nout = flows_of(node, out, flows, 1);
-    tempi_flow *from = flows + nout;
-    const int nin = flows_of(node, in, from, -1);
-    if (out->buffer == in->buffer && out->entry < 0) /* in place, and each block for one process */
-        keep_order(from, nin, flows, nout);
-    tempi_exchange_begin(flows, nout, from, nin);
-    MPI_Request waiting = MPI_REQUEST_NULL;
-    const bool own = move_own(node, out, in),
-               good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
-                      own;
-    tempi_waiting_end(&waiting);
-    if (flows != few)
-        free(flows);
-    if (good)
-        return MPI_SUCCESS;
-    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_TRUNCATE);
-    return MPI_ERR_TRUNCATE;
-}
-
-static int carry(const tempi_collective *call, const tempi_node_comm *node, tempi_blocks *out,
-                 tempi_blocks *in)
-{
-    const double start = tempi_trace_begin();
-    int rc = tempi_blocks_describe(out);
-    if (rc == MPI_SUCCESS)
-        rc = tempi_blocks_describe(in);
-    if (rc == MPI_SUCCESS)
-        rc = exchange(call->comm, node, out, in);
-    if (rc == MPI_SUCCESS)
-        rc = tempi_blocks_unpack(in);
-    tempi_stat_add(TEMPI_STAT_collectives, 1);
-    tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
-    tempi_trace_end(start, "exchange", call->name, out->bytes);
-    return rc;
-}
-
 /* ---- who carries it -------------------------------------------------------------------------- */
 
 bool tempi_collective_wanted(const tempi_collective *call, const tempi_blocks *out,
@@ -170,30 +81,21 @@ static bool decide(const tempi_collective *call, tempi_node_comm *node, const te
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
-static int carry_with_memory(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in)
-{
-    const int n = out->edges->n + in->edges->n;
-    tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
-    if (!ops)
-        return tempi_blocks_no_memory(call->comm);
-    out->ops = ops;
-    in->ops = ops + out->edges->n;
-    ++call->node->calls;
-    const int rc = carry(call, call->node, out, in);
-    tempi_blocks_close(out);
-    tempi_blocks_close(in);
-    if (ops != few)
-        free(ops);
-    return rc;
-}
-
 bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_argument *buffers,
                             int *result)
 {
     tempi_blocks out, in;
-    if (!tempi_sides_of(call, buffers, &out, &in) || !decide(call, call->node, &out, &in))
+    if (!tempi_sides_of(call, buffers, &out, &in))
         return false;
-    *result = carry_with_memory(call, &out, &in);
+    if (call->node->apart)
+        return tempi_apart_carry(call, &out, &in, result);
+    if (!decide(call, call->node, &out, &in))
+        return false;
+    const double start = tempi_trace_begin();
+    *result = tempi_block_exchange(call->node, &out, &in, NULL);
+    tempi_stat_add(TEMPI_STAT_collectives, 1);
+    tempi_stat_add(TEMPI_STAT_collective_bytes, out.bytes);
+    tempi_trace_end(start, "exchange", call->name, out.bytes);
     return true;
 }
 
@@ -201,7 +103,7 @@ void tempi_collective_connect(MPI_Comm comm)
 {
     const bool needed = tempi_collectives && wrong_neighbors && comm != MPI_COMM_NULL;
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
-    if (node && node->together)
+    if (node && (node->together || node->apart))
         (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }
 

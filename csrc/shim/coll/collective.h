@@ -23,6 +23,20 @@ static inline bool tempi_collective_has_types_of_blocks(int function)
     return function == TEMPI_FUNCTION_Alltoallw || function == TEMPI_FUNCTION_Neighbor_alltoallw;
 }
 
+/* Whether each block goes from one process to one, with a count of its own: so the library can do
+ * a part of the call. */
+static inline bool tempi_collective_has_pairs(int function)
+{
+    return tempi_collective_has_types_of_blocks(function) || function == TEMPI_FUNCTION_Alltoallv ||
+           function == TEMPI_FUNCTION_Neighbor_alltoallv;
+}
+
+/* Whether such a call may be carried, wholly or in part. */
+static inline bool tempi_collective_concerns(const tempi_node_comm *node, int function)
+{
+    return node && (node->together || (node->apart && tempi_collective_has_pairs(function)));
+}
+
 /* The calls in which the processes agree anew: the first one, the second, the fourth and so on. */
 static inline bool tempi_collective_is_due(uint32_t calls)
 {
@@ -37,7 +51,7 @@ static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int functio
     if (__builtin_expect(!tempi_collectives, 0))
         return NULL;
     tempi_node_comm *node = tempi_node_comm_of(comm);
-    if (!node || !node->together)
+    if (!tempi_collective_concerns(node, function))
         return NULL;
     return node->carried[function] || tempi_collective_has_types_of_blocks(function) ||
                    tempi_collective_is_due(++node->seen[function])
@@ -50,11 +64,11 @@ static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int functio
 static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int function)
 {
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
-    if (!node || !node->together)
+    if (!tempi_collective_concerns(node, function))
         return NULL;
     if (!tempi_collective_has_types_of_blocks(function) && !node->carried[function])
         return NULL;
-    if (node->posts || node->size == 1)
+    if (tempi_node_comm_has_posts(node))
         return node;
     tempi_node_comm_want_posts(node);
     return NULL;
@@ -70,10 +84,10 @@ static inline void tempi_collective_meet(MPI_Comm comm)
 }
 
 /* The same for one that makes a persistent request. */
-static inline tempi_node_comm *tempi_collective_begin_init(MPI_Comm comm)
+static inline tempi_node_comm *tempi_collective_begin_init(MPI_Comm comm, int function)
 {
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
-    return node && node->together ? node : NULL;
+    return tempi_collective_concerns(node, function) ? node : NULL;
 }
 
 /* After MPI_Init; before and after the library's finalize. */

@@ -43,6 +43,27 @@ void tempi_edges_one(tempi_edges *edges, int size, int process)
         edges->first[i] = i > process;
 }
 
+bool tempi_edges_split(const tempi_edges *edges, int size, const int *rank, tempi_edges *here,
+                       tempi_edges *there)
+{
+    int members = 0;
+    if (!allocate(edges->n, size, here))
+        return false;
+    if (!allocate(edges->n, size, there)) {
+        tempi_edges_free(here);
+        return false;
+    }
+    for (int i = 0; i < size; ++i) {
+        tempi_edges *to = rank[i] >= 0 ? here : there;
+        for (int k = edges->first[i]; k < edges->first[i + 1]; ++k)
+            to->block[to->n++] = edges->block[k];
+        if (rank[i] >= 0)
+            here->first[++members] = here->n;
+        there->first[i + 1] = there->n;
+    }
+    return true;
+}
+
 /* Neighbours of one direction; `order`: block number k of them all is block order[k] of the call.
  */
 typedef struct neighbors {

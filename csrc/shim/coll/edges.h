@@ -25,6 +25,10 @@ void tempi_edges_one(tempi_edges *edges, int size, int process);
  * size must be right. False: out of memory, or there is no topology: nothing was allocated. */
 bool tempi_edges_of_neighbors(MPI_Comm comm, int size, tempi_edges *out, tempi_edges *in);
 void tempi_edges_free(tempi_edges *edges);
+/* Those of the processes with a rank in a part, by that rank, and those of the others. `rank`: of
+ * each of `size` processes, -1: none; in the order of the processes. False: out of memory. */
+bool tempi_edges_split(const tempi_edges *edges, int size, const int *rank, tempi_edges *here,
+                       tempi_edges *there);
 
 static inline int tempi_edges_count(const tempi_edges *edges, int process)
 {

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "shim/coll/coll_request.h"
+#include "shim/coll/node_part.h"
 #include "shim/comm/comm_attribute.h"
 #include "shim/comm/peer_class.h"
 
@@ -73,11 +74,13 @@ void tempi_node_comm_want_posts(tempi_node_comm *node)
         want(node, true);
 }
 
-/* Frees what it owns. */
-static void close_node(tempi_node_comm *node)
+/* Frees what it owns. `ends`: MPI has ended, and its communicators are gone. */
+static void close_node(tempi_node_comm *node, bool ends)
 {
     want(node, false);
     node->handle = MPI_COMM_NULL;
+    tempi_node_part_close(node->part, !ends);
+    node->part = NULL;
     tempi_segment_close(&node->segment);
     tempi_edges_free(&node->all);
     tempi_edges_free(&node->none);
@@ -95,7 +98,7 @@ static void close_node(tempi_node_comm *node)
 
 static void give_back(tempi_node_comm *node)
 {
-    close_node(node);
+    close_node(node, false);
     tempi_lock_acquire(&comms.lock);
     node->next_free = comms.free;
     comms.free = node;
@@ -170,7 +173,7 @@ void tempi_node_comm_clear(void)
     while (comms.all) {
         tempi_node_comm *node = comms.all;
         comms.all = node->next;
-        close_node(node);
+        close_node(node, true);
         free(node);
     }
     comms.free = NULL;
@@ -293,10 +296,30 @@ static void warn_of_posts(const tempi_node_comm *node)
                         node->size, TEMPI_SEGMENT_FOLDER);
 }
 
+bool tempi_node_comm_has_posts(const tempi_node_comm *node)
+{
+    if (node->apart)
+        return node->part && tempi_node_comm_has_posts(node->part->node);
+    return node->posts || node->size == 1;
+}
+
+/* The part of it that is on this node. */
+static bool connect_part(MPI_Comm comm, tempi_node_comm *node, tempi_connection what)
+{
+    tempi_node_part *part = tempi_node_part_of(comm, node);
+    if (what == TEMPI_CONNECT_POSTS) {
+        node->asked_posts = true;
+        want(node, false);
+    }
+    return part && tempi_node_comm_connect(part->comm, part->node, what);
+}
+
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what)
 {
     if (node->size == 1)
         return true;
+    if (node->apart)
+        return connect_part(comm, node, what);
     if (what == TEMPI_CONNECT_RINGS) {
         if (!node->to && !connect_rings(comm, node))
             warn(node);
@@ -305,6 +328,17 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
     if (!node->posts && !node->asked_posts && !connect_posts(comm, node))
         warn_of_posts(node);
     return node->posts != NULL;
+}
+
+static void place(MPI_Comm comm, tempi_node_comm *node)
+{
+    const bool memory = tempi_edges_all(node->size, &node->all) &&
+                        tempi_edges_none(node->size, &node->none) &&
+                        tempi_edges_none(node->size, &node->one);
+    const bool all = node->size == 1 ||
+                     (node->size <= TEMPI_SEGMENT_MEMBERS && tempi_peer_agree(comm, node->size));
+    node->together = memory && all;
+    node->apart = memory && !all;
 }
 
 static tempi_node_comm *make(MPI_Comm comm)
@@ -316,11 +350,7 @@ static tempi_node_comm *make(MPI_Comm comm)
     if (tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter &&
         tempi_lib.Comm_size(comm, &node->size) == MPI_SUCCESS &&
         tempi_lib.Comm_rank(comm, &node->rank) == MPI_SUCCESS)
-        node->together = (node->size == 1 || (node->size <= TEMPI_SEGMENT_MEMBERS &&
-                                              tempi_peer_agree(comm, node->size))) &&
-                         tempi_edges_all(node->size, &node->all) &&
-                         tempi_edges_none(node->size, &node->none) &&
-                         tempi_edges_none(node->size, &node->one);
+        place(comm, node);
     if (tempi_lib.Comm_set_attr(comm, key(), node) != MPI_SUCCESS) {
         give_back(node);
         return NULL;

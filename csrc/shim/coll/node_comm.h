@@ -1,5 +1,6 @@
-/* A communicator all of whose processes are on this node and run tempi: the shared memory between
- * them, kept as its attribute. It is made in the first call that needs it. */
+/* What tempi keeps of a communicator, as its attribute. If all its processes are on this node and
+ * run tempi: the shared memory between them, made in the first call that needs it. If not: the part
+ * of it that is on this node (node_part.h). */
 #ifndef TEMPI_SHIM_NODE_COMM_H
 #define TEMPI_SHIM_NODE_COMM_H
 
@@ -13,6 +14,7 @@
 typedef struct tempi_node_comm {
     MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     bool together;   /* all are on this node and run tempi; the same in all its processes */
+    bool apart;      /* they are not, but calls may be carried in part; the same in all of a node */
     int size, rank;
     uint64_t calls;                      /* exchanges so far */
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
@@ -34,6 +36,7 @@ typedef struct tempi_node_comm {
     tempi_edges none;                    /* none */
     tempi_edges one;                     /* one block, for the root of the call */
     tempi_edges out, in;          /* of its neighbours; `first` is NULL until they are asked for */
+    struct tempi_node_part *part; /* NULL until the first call */
     struct tempi_node_comm *next; /* of all */
     struct tempi_node_comm *next_free;
 } tempi_node_comm;
@@ -70,6 +73,9 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
 /* Communicators that want posts: the next blocking collective on each makes them. */
 extern int tempi_posts_wanted;
 void tempi_node_comm_want_posts(tempi_node_comm *node);
+
+/* Whether nonblocking calls can be carried on it. */
+bool tempi_node_comm_has_posts(const tempi_node_comm *node);
 
 /* A request uses it: until it releases it, a communicator that is freed keeps its memory. */
 void tempi_node_comm_retain(tempi_node_comm *node);

@@ -291,19 +291,69 @@ bool tempi_peer_crowded(void)
     return peers.job.local > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+static bool may_agree(void)
+{
+    return peers.started && peers.registry && tempi_node_registry_own(peers.registry) >= 0 &&
+           !peers.by_session && peers.has_world;
+}
+
 /* Not by `mixed`: a process may have begun a session that the others know nothing of. A group of a
  * session is that of processes which all have one, so whatever comes out is the same in them. */
 bool tempi_peer_agree(MPI_Comm comm, int size)
 {
     MPI_Group group;
-    if (!peers.started || !peers.registry || tempi_node_registry_own(peers.registry) < 0 ||
-        peers.by_session || !peers.has_world ||
-        (unsigned)size > tempi_node_registry_count(peers.registry) ||
+    if (!may_agree() || (unsigned)size > tempi_node_registry_count(peers.registry) ||
         tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
         return false;
     const bool all = agree(group, size);
     tempi_lib.Group_free(&group);
     return all;
+}
+
+/* First this process, as in agree(). */
+static bool whole_node_agrees(void)
+{
+    const int local = peers.job.local, own = tempi_node_registry_own(peers.registry);
+    if (local < 1 || !tempi_node_registry_knows(peers.registry, own, local - 1))
+        return false;
+    for (int i = 0; i < local; ++i)
+        if (!tempi_node_registry_knows(peers.registry, i, local - 1))
+            return false;
+    return true;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* The ranks there of the processes of this node, `local` at most; returns their number. */
+static int node_ranks_in(MPI_Group group, int local, int *ranks)
+{
+    int found = 0;
+    for (int i = 0; i < local; ++i) {
+        const int world = tempi_node_registry_rank(peers.registry, (unsigned)i);
+        int there = MPI_UNDEFINED;
+        if (tempi_lib.Group_translate_ranks(peers.world, 1, &world, group, &there) == MPI_SUCCESS &&
+            there >= 0)
+            ranks[found++] = there;
+    }
+    qsort(ranks, (size_t)found, sizeof *ranks, ascending);
+    return found;
+}
+
+bool tempi_peer_node_group(MPI_Comm comm, MPI_Group *out)
+{
+    MPI_Group group;
+    if (!may_agree() || !whole_node_agrees() || tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
+        return false;
+    const int local = peers.job.local;
+    int *ranks = malloc((size_t)local * sizeof *ranks);
+    const bool good = ranks && tempi_lib.Group_incl(group, node_ranks_in(group, local, ranks),
+                                                    ranks, out) == MPI_SUCCESS;
+    free(ranks);
+    tempi_lib.Group_free(&group);
+    return good;
 }
 
 int tempi_peer_probe(uintptr_t comm, int rank)

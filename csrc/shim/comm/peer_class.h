@@ -37,6 +37,11 @@ bool tempi_peer_crowded(void);
  * know this of each other: then all of them get true, else all get false, without a message. */
 bool tempi_peer_agree(MPI_Comm comm, int size);
 
+/* The processes of an intracommunicator that are on this node, if all ranks of the world there run
+ * tempi and know this of each other: the same group in all of them, without a message. False: not
+ * so; nothing is to be freed. */
+bool tempi_peer_node_group(MPI_Comm comm, MPI_Group *out);
+
 /* Implements tempi_comm_peer of tempi.h. */
 int tempi_peer_report(uintptr_t comm, int rank, int *out);
 /* Implements tempi_comm_probe_locality of tempi.h. */

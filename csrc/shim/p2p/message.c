@@ -196,6 +196,12 @@ static bool wins(const tempi_type *type, tempi_operation operation, const tempi_
     return tempi_choose(tempi_type_chooser(type), &query) == TEMPI_METHOD_HOST;
 }
 
+bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
+                        int64_t bytes)
+{
+    return !type->layout->dense && wins(type, operation, &peer, bytes, NULL);
+}
+
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
                  tempi_operation operation, tempi_peer peer, bool forced,
                  tempi_inline_buffer *inline_buffer, tempi_message *out)

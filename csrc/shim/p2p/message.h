@@ -79,6 +79,10 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
     return type && tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
 
+/* Whether tempi is expected to be faster with a message of so many packed bytes in host memory. */
+bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
+                        int64_t bytes);
+
 /* True: tempi carries the message, and *out must be given back by tempi_message_drop or moved
  * into a record. False: pass all arguments on to the library. */
 static inline bool tempi_message_take(const void *buffer, MPI_Count count, MPI_Datatype datatype,

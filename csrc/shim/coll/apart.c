@@ -1,0 +1,94 @@
+#include "shim/coll/apart.h"
+#include "base/stats.h"
+#include "base/trace.h"
+#include "shim/coll/block_exchange.h"
+#include "shim/coll/node_part.h"
+#include "shim/coll/remote_blocks.h"
+#include "shim/coll/sides.h"
+
+/* The processes of the node decide alike; one that is alone as it likes. */
+bool tempi_apart_wanted(const tempi_collective *call, const tempi_blocks *out,
+                        const tempi_blocks *in)
+{
+    const tempi_node_part *part = tempi_node_part_of(call->comm, call->node);
+    if (!part)
+        return false;
+    bool *carried = &call->node->carried[call->function];
+    tempi_collective here = *call;
+    here.node = part->node;
+    here.comm = part->comm;
+    if (!*carried || part->node->size == 1)
+        *carried = tempi_collective_wanted(&here, out, in);
+    return *carried;
+}
+
+static bool restrict_side(const tempi_collective *call, tempi_blocks *side)
+{
+    tempi_node_part *part = call->node->part;
+    const tempi_edges_apart *edges = tempi_node_part_edges(part, call->node, side->edges);
+    if (!edges)
+        return false;
+    side->edges = &edges->here;
+    side->kept = side->kept >= 0 ? part->node->rank : -1;
+    return true;
+}
+
+bool tempi_apart_restrict(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in)
+{
+    return restrict_side(call, out) && restrict_side(call, in);
+}
+
+bool tempi_apart_open(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
+                      tempi_remote *remote, int *result)
+{
+    tempi_node_part *part = call->node->part;
+    const tempi_edges_apart *to = tempi_node_part_edges(part, call->node, out->edges),
+                            *from = tempi_node_part_edges(part, call->node, in->edges);
+    *result = to && from ? tempi_remote_open(call, out, &to->there, in, &from->there, remote)
+                         : tempi_blocks_no_memory(call->comm);
+    return *result != MPI_SUCCESS || ((part->node->size > 1 || tempi_remote_packs(remote)) &&
+                                      tempi_apart_restrict(call, out, in));
+}
+
+static int pass_on(void *state)
+{
+    int rc = tempi_remote_start(state, false);
+    if (rc == MPI_SUCCESS)
+        rc = tempi_remote_pass(state, TEMPI_REMOTE_BLOCKING, NULL);
+    return tempi_remote_end(state, rc);
+}
+
+/* Blocks of derived datatypes that the library has to pack are counted as left to it. */
+void tempi_apart_count(const tempi_collective *call, const tempi_remote *remote)
+{
+    const int64_t left = remote->out.derived + remote->in.derived;
+    tempi_stat_add(TEMPI_STAT_collectives_apart, 1);
+    if (left > 0)
+        tempi_fallback_add(call->function, left);
+}
+
+static int carry(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
+                 tempi_remote *remote)
+{
+    const tempi_meanwhile meanwhile = {pass_on, remote};
+    const double start = tempi_trace_begin();
+    const int rc = tempi_block_exchange(call->node->part->node, out, in, &meanwhile);
+    tempi_apart_count(call, remote);
+    tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
+    tempi_trace_end(start, "exchange", call->name, out->bytes);
+    return rc;
+}
+
+bool tempi_apart_carry(const tempi_collective *call, const tempi_blocks *out,
+                       const tempi_blocks *in, int *result)
+{
+    tempi_blocks here_out = *out, here_in = *in;
+    tempi_remote remote = {0};
+    if (!tempi_apart_wanted(call, out, in))
+        return false;
+    const bool ours = tempi_apart_open(call, &here_out, &here_in, &remote, result);
+    if (ours && *result == MPI_SUCCESS)
+        *result = carry(call, &here_out, &here_in, &remote);
+    tempi_remote_close(&remote);
+    return ours;
+}

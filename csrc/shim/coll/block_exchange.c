@@ -1,0 +1,127 @@
+#include "shim/coll/block_exchange.h"
+#include "exchange/exchange.h"
+#include "shim/request/waiting.h"
+
+#include <stdlib.h>
+
+/* ---- the exchange ---------------------------------------------------------------------------- */
+
+static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, int process)
+{
+    const int first = s->edges->first[process];
+    tempi_flow flow = {.end = s->operation == TEMPI_OP_SEND ? &node->to[process]
+                                                            : &node->from[process],
+                       .blocks = s->ops + first,
+                       .n = tempi_edges_count(s->edges, process),
+                       .call = node->calls};
+    for (int k = 0; k < flow.n; ++k)
+        flow.bytes += flow.blocks[k].n;
+    return flow;
+}
+
+/* Flows of all other processes, beginning after this one, so that not all send to the same one
+ * first. Returns their number. */
+static int flows_of(const tempi_node_comm *node, const tempi_blocks *s, tempi_flow *flows, int step)
+{
+    int n = 0;
+    for (int i = 1; i < node->size; ++i) {
+        const int process = (node->rank + step * i + node->size) % node->size;
+        if (tempi_edges_count(s->edges, process) > 0)
+            flows[n++] = flow_of(node, s, process);
+    }
+    return n;
+}
+
+/* False: a block did not fit. */
+static bool move_own(const tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in)
+{
+    const int nout = tempi_edges_count(out->edges, node->rank),
+              nin = tempi_edges_count(in->edges, node->rank);
+    return tempi_exchange_self(out->ops + out->edges->first[node->rank],
+                               in->ops + in->edges->first[node->rank], nout < nin ? nout : nin);
+}
+
+/* What is received from a process replaces what was sent to it. The flows from the processes are in
+ * the reverse order of those to them. */
+static void keep_order(tempi_flow *in, int nin, tempi_flow *out, int nout)
+{
+    for (int i = 0; i < nin; ++i)
+        in[i].source = &out[nout - 1 - i];
+    for (int k = 0; k < nout; ++k) /* nor may the receiver read what is replaced meanwhile */
+        out[k].streams = true;
+}
+
+static int truncated(MPI_Comm comm)
+{
+    tempi_lib.Comm_call_errhandler(comm, MPI_ERR_TRUNCATE);
+    return MPI_ERR_TRUNCATE;
+}
+
+static int act(const tempi_meanwhile *meanwhile)
+{
+    return meanwhile ? meanwhile->act(meanwhile->state) : MPI_SUCCESS;
+}
+
+static int run(const tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in,
+               tempi_flow *flows, const tempi_meanwhile *meanwhile)
+{
+    const int nout = flows_of(node, out, flows, 1);
+    tempi_flow *from = flows + nout;
+    const int nin = flows_of(node, in, from, -1);
+    if (out->buffer == in->buffer && out->entry < 0) /* in place, and each block for one process */
+        keep_order(from, nin, flows, nout);
+    tempi_exchange_begin(flows, nout, from, nin);
+    const int rc = act(meanwhile);
+    MPI_Request waiting = MPI_REQUEST_NULL;
+    const bool own = move_own(node, out, in),
+               good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
+                      own;
+    tempi_waiting_end(&waiting);
+    return good || rc != MPI_SUCCESS ? rc : truncated(out->comm);
+}
+
+static int exchange(const tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in,
+                    const tempi_meanwhile *meanwhile)
+{
+    tempi_flow few[32];
+    if (node->size <= 16)
+        return run(node, out, in, few, meanwhile);
+    tempi_flow *flows = malloc(2 * (size_t)node->size * sizeof *flows);
+    if (!flows)
+        return tempi_blocks_no_memory(out->comm);
+    const int rc = run(node, out, in, flows, meanwhile);
+    free(flows);
+    return rc;
+}
+
+static int carry(const tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
+                 const tempi_meanwhile *meanwhile)
+{
+    int rc = tempi_blocks_describe(out);
+    if (rc == MPI_SUCCESS)
+        rc = tempi_blocks_describe(in);
+    if (rc != MPI_SUCCESS) {
+        (void)act(meanwhile);
+        return rc;
+    }
+    rc = exchange(node, out, in, meanwhile);
+    return rc == MPI_SUCCESS ? tempi_blocks_unpack(in) : rc;
+}
+
+int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
+                         const tempi_meanwhile *meanwhile)
+{
+    const int n = out->edges->n + in->edges->n;
+    tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
+    if (!ops)
+        return tempi_blocks_no_memory(out->comm);
+    out->ops = ops;
+    in->ops = ops + out->edges->n;
+    ++node->calls;
+    const int rc = carry(node, out, in, meanwhile);
+    tempi_blocks_close(out);
+    tempi_blocks_close(in);
+    if (ops != few)
+        free(ops);
+    return rc;
+}

@@ -1,0 +1,21 @@
+/* The exchange of a call's blocks between the processes of one node. */
+#ifndef TEMPI_SHIM_BLOCK_EXCHANGE_H
+#define TEMPI_SHIM_BLOCK_EXCHANGE_H
+
+#include "shim/coll/blocks.h"
+#include "shim/coll/node_comm.h"
+
+/* What to do while the blocks that fit are on their way. Returns MPI_SUCCESS or an error that was
+ * raised. */
+typedef struct tempi_meanwhile {
+    int (*act)(void *state);
+    void *state;
+} tempi_meanwhile;
+
+/* Describes the blocks of both sides (`ops` is not set yet), exchanges and unpacks them. `node`:
+ * its processes number the edges. `meanwhile`: may be NULL; is called in any case. Returns
+ * MPI_SUCCESS or an error that was raised. */
+int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
+                         const tempi_meanwhile *meanwhile);
+
+#endif

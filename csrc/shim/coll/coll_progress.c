@@ -1,0 +1,296 @@
+#include "base/thread.h"
+#include "exchange/block_bytes.h"
+#include "exchange/copy_choice.h"
+#include "shim/coll/coll_request.h"
+#include "shim/coll/coll_round.h"
+#include "shim/request/deferred_sends.h"
+#include "shim/request/record_ops.h"
+#include "shim/request/request.h"
+#include "shim/request/waiting.h"
+
+#include <stdlib.h>
+
+/* A message that came before its request was started. */
+typedef struct tempi_unmatched {
+    int source;
+    tempi_post *post;
+    struct tempi_unmatched *next;
+} tempi_unmatched;
+
+/* Guards what is received, and the lists. */
+static struct {
+    tempi_lock lock;
+    tempi_node_comm *nodes; /* with requests that are not complete */
+} active;
+
+/* ---- completing ------------------------------------------------------------------------------ */
+
+/* A communicator that was freed has no handle. */
+MPI_Comm tempi_coll_comm_of(const tempi_node_comm *node)
+{
+    return node->handle == MPI_COMM_NULL ? MPI_COMM_SELF : node->handle;
+}
+
+/* What one start has made. */
+void tempi_coll_end_round(tempi_coll_request *r)
+{
+    if (!r->in.ops)
+        return;
+    tempi_blocks_close(&r->in);
+    free(r->in.ops);
+    free(r->arrivals);
+    r->in.ops = NULL;
+    r->arrivals = NULL;
+}
+
+static void leave(tempi_coll_request *r)
+{
+    tempi_coll_request **at = &r->node->requests;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+}
+
+/* All has come. Its error is raised when the program completes it. Another thread may do so, and
+ * free it, in the last call. */
+static void complete(tempi_coll_request *r)
+{
+    tempi_record *record = r->record;
+    record->comm = tempi_handle(tempi_coll_comm_of(r->owner));
+    record->error = r->error;
+    r->in.comm = tempi_coll_comm_of(r->owner);
+    int rc = tempi_blocks_unpack(&r->in); /* raises it */
+    const int remote = r->remote ? tempi_remote_end(r->remote, r->passed_error) : MPI_SUCCESS;
+    rc = rc == MPI_SUCCESS ? remote : rc;
+    if (rc != MPI_SUCCESS) {
+        record->error = rc;
+        record->error_reported = true;
+    }
+    leave(r);
+    tempi_pending_add(-1);
+    tempi_lib.Grequest_complete(r->inner);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static void unpack_all(const tempi_coll_request *r, const tempi_arrival *a, const char *packed,
+                       int64_t bytes)
+{
+    for (int i = 0; i < a->n && bytes > 0; ++i) {
+        const tempi_op *op = &r->in.ops[a->first + i];
+        const int64_t n = op->n < bytes ? op->n : bytes;
+        if (n > 0)
+            tempi_block_unpack(op, 0, n, packed);
+        packed += n;
+        bytes -= n;
+    }
+}
+
+static int receive(const tempi_coll_request *r, const tempi_arrival *a, tempi_post *post)
+{
+    if (post->bytes < 0)
+        return MPI_ERR_OTHER;
+    const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
+    if (!packed)
+        return MPI_ERR_NO_MEM;
+    const double start = post->timed ? tempi_copy_clock() : 0;
+    unpack_all(r, a, packed, post->bytes < a->bytes ? post->bytes : a->bytes);
+    if (post->timed)
+        post->unpacking = tempi_copy_clock() - start;
+    return post->bytes > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+}
+
+/* Whether the message belongs to it; then it was received. */
+static bool takes(tempi_coll_request *r, int source, tempi_post *post)
+{
+    if (post->channel != r->name.channel || post->call != r->name.call)
+        return false;
+    for (int i = 0; i < r->narrivals; ++i) {
+        tempi_arrival *a = &r->arrivals[i];
+        if (a->source != source || a->ended)
+            continue;
+        const int rc = receive(r, a, post);
+        if (r->error == MPI_SUCCESS)
+            r->error = rc;
+        a->ended = true;
+        --r->left;
+    }
+    tempi_post_take(post);
+    return true;
+}
+
+/* Reads what has come from that process. True: a request is complete, and the list has changed. */
+static bool collect(tempi_node_comm *node, int source)
+{
+    while (tempi_post_waits(node->posts, source)) {
+        /* First: a message that was read cannot be put back. */
+        tempi_unmatched *later = malloc(sizeof *later);
+        tempi_post *post = later ? tempi_post_next(node->posts, source) : NULL;
+        tempi_coll_request *r = post ? node->requests : NULL;
+        while (r && !takes(r, source, post))
+            r = r->next;
+        if (post && !r) {
+            *later = (tempi_unmatched){source, post, node->unmatched};
+            node->unmatched = later;
+            continue;
+        }
+        free(later);
+        if (!post)
+            return false;
+        if (r->left == 0 && !r->passing) {
+            complete(r);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A request was started: some of its messages may be there. */
+static void match(tempi_coll_request *r)
+{
+    tempi_unmatched **at = &r->node->unmatched;
+    while (*at) {
+        tempi_unmatched *u = *at;
+        if (!takes(r, u->source, u->post)) {
+            at = &u->next;
+            continue;
+        }
+        *at = u->next;
+        free(u);
+    }
+}
+
+/* Whether the library has passed on all it had to. */
+static bool is_passed(tempi_coll_request *r)
+{
+    int flag = 0;
+    if (!r->passing)
+        return true;
+    const int rc = tempi_lib.Test(&r->passed, &flag, MPI_STATUS_IGNORE);
+    if (!flag && rc == MPI_SUCCESS)
+        return false;
+    r->passing = false;
+    r->passed_error = rc;
+    return true;
+}
+
+/* As collect(). */
+static bool complete_any(tempi_node_comm *node)
+{
+    for (tempi_coll_request *r = node->requests; r; r = r->next)
+        if (r->left == 0 && is_passed(r)) {
+            complete(r);
+            return true;
+        }
+    return false;
+}
+
+static bool collect_any(tempi_node_comm *node)
+{
+    for (tempi_coll_request *r = node->requests; r; r = r->next)
+        for (int i = 0; i < r->narrivals; ++i)
+            if (!r->arrivals[i].ended && collect(node, r->arrivals[i].source))
+                return true;
+    return false;
+}
+
+/* Caller holds the lock. */
+static void progress_all(void)
+{
+    for (tempi_node_comm **at = &active.nodes; *at;) {
+        tempi_node_comm *node = *at;
+        while (collect_any(node) || complete_any(node))
+            ;
+        if (node->requests) {
+            at = &node->next_active;
+            continue;
+        }
+        *at = node->next_active;
+        tempi_node_comm_release(node);
+    }
+}
+
+/* Without threads the lock is always free, and an error handler may call MPI: so callbacks do not
+ * progress. */
+static void leave_lock(void)
+{
+    --tempi_this_thread.posting;
+    tempi_lock_release(&active.lock);
+}
+
+static void progress(void)
+{
+    if (!active.nodes || tempi_this_thread.posting || !tempi_lock_try(&active.lock))
+        return;
+    ++tempi_this_thread.posting;
+    progress_all();
+    leave_lock();
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static bool is_incomplete(int64_t n, const MPI_Request requests[])
+{
+    bool found = false;
+    tempi_lock_acquire(&active.lock);
+    for (tempi_node_comm *node = active.nodes; node; node = node->next_active)
+        for (tempi_coll_request *r = node->requests; r && !found; r = r->next)
+            for (int64_t i = 0; i < n && !found; ++i)
+                found = tempi_handle(requests[i]) == r->request;
+    tempi_lock_release(&active.lock);
+    return found;
+}
+
+static void await(int64_t n, const MPI_Request requests[])
+{
+    MPI_Request waiting = MPI_REQUEST_NULL;
+    progress();
+    for (int64_t waited = 1; is_incomplete(n, requests); ++waited) {
+        tempi_waiting_idle(&waiting, waited);
+        progress();
+    }
+    tempi_waiting_end(&waiting);
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* Puts it into the lists. Caller holds the lock. */
+static void list(tempi_coll_request *r)
+{
+    tempi_node_comm *node = r->node;
+    if (!node->requests) {
+        tempi_node_comm_retain(node);
+        node->next_active = active.nodes;
+        active.nodes = node;
+    }
+    r->next = node->requests;
+    node->requests = r;
+}
+
+void tempi_coll_follow(tempi_coll_request *r)
+{
+    tempi_lock_acquire(&active.lock);
+    ++tempi_this_thread.posting;
+    tempi_pending_add(1);
+    list(r);
+    match(r);
+    if (r->left == 0 && !r->passing)
+        complete(r);
+    progress_all();
+    leave_lock();
+}
+
+void tempi_coll_use_hooks(void)
+{
+    tempi_progress_more = progress;
+    tempi_await_more = await;
+}
+
+void tempi_coll_request_forget(tempi_node_comm *node)
+{
+    while (node->unmatched) {
+        tempi_unmatched *u = node->unmatched;
+        node->unmatched = u->next;
+        free(u);
+    }
+}

@@ -1,0 +1,48 @@
+/* A round of a nonblocking or persistent collective: from its start until all has come, on the
+ * communicator's lists. */
+#ifndef TEMPI_SHIM_COLL_ROUND_H
+#define TEMPI_SHIM_COLL_ROUND_H
+
+#include "shim/coll/blocks.h"
+#include "shim/coll/coll_posts.h"
+#include "shim/coll/kept_call.h"
+#include "shim/coll/remote_blocks.h"
+#include "transfer/records.h"
+
+/* What comes from one process. */
+typedef struct tempi_arrival {
+    int source, first, n; /* operations */
+    int64_t bytes;
+    bool ended;
+} tempi_arrival;
+
+typedef struct tempi_coll_request {
+    tempi_node_comm *owner; /* the program's communicator */
+    tempi_node_comm *node;  /* the same, or its part on this node: they exchange blocks */
+    tempi_post_name name;
+    uintptr_t request;       /* the program's */
+    tempi_record *record;    /* of that */
+    MPI_Request inner;       /* the generalized one */
+    tempi_blocks in;         /* with `ops` of its own */
+    tempi_arrival *arrivals; /* NULL: nothing was started */
+    int narrivals, left;
+    int error;
+    tempi_remote *remote; /* blocks of other nodes; NULL: there are none */
+    MPI_Request passed;   /* the library's request for them */
+    bool initialized;     /* it is persistent */
+    bool passing;         /* it is active */
+    int passed_error;
+    tempi_kept_call *kept; /* NULL: it is used once */
+    struct tempi_coll_request *next;
+} tempi_coll_request;
+
+/* The communicator, or MPI_COMM_SELF: one that was freed has no handle. */
+MPI_Comm tempi_coll_comm_of(const tempi_node_comm *node);
+/* Once all is sent: receives what is there, and what comes in later calls. */
+void tempi_coll_follow(tempi_coll_request *r);
+/* Frees what a start has made. */
+void tempi_coll_end_round(tempi_coll_request *r);
+/* Before the first one: later calls make progress. */
+void tempi_coll_use_hooks(void);
+
+#endif

@@ -1,0 +1,107 @@
+#include "shim/coll/node_part.h"
+#include "shim/comm/peer_class.h"
+
+#include <stdlib.h>
+
+enum { TAG = 29017 }; /* of MPI_Comm_create_group: any, but the same in all processes */
+
+/* Ranks of the part, by those of the whole. */
+static bool number(tempi_node_part *part, MPI_Comm whole, const tempi_node_comm *node)
+{
+    MPI_Group group, own;
+    bool good = false;
+    if (tempi_lib.Comm_group(whole, &group) != MPI_SUCCESS)
+        return false;
+    if (tempi_lib.Comm_group(part->comm, &own) == MPI_SUCCESS) {
+        int *all = malloc((size_t)node->size * sizeof *all);
+        for (int i = 0; all && i < node->size; ++i)
+            all[i] = i;
+        good = all && tempi_lib.Group_translate_ranks(group, node->size, all, own, part->rank) ==
+                          MPI_SUCCESS;
+        free(all);
+        tempi_lib.Group_free(&own);
+    }
+    for (int i = 0; i < node->size; ++i)
+        part->rank[i] = good && part->rank[i] >= 0 ? part->rank[i] : -1;
+    tempi_lib.Group_free(&group);
+    return good;
+}
+
+static void free_comm(tempi_node_part *part)
+{
+    if (part->comm != MPI_COMM_SELF)
+        tempi_lib.Comm_free(&part->comm);
+    part->comm = MPI_COMM_SELF;
+}
+
+/* The communicator of the processes of this node, if they can exchange blocks. */
+static void gather(tempi_node_part *part, MPI_Comm whole)
+{
+    MPI_Group group;
+    int size = 1;
+    if (!tempi_peer_node_group(whole, &group))
+        return;
+    if (tempi_lib.Group_size(group, &size) != MPI_SUCCESS || size < 2 ||
+        tempi_lib.Comm_create_group(whole, group, TAG, &part->comm) != MPI_SUCCESS)
+        part->comm = MPI_COMM_SELF;
+    tempi_lib.Group_free(&group);
+    if (part->comm == MPI_COMM_SELF)
+        return;
+    part->node = tempi_node_comm_of(part->comm);
+    if (!part->node || !part->node->together ||
+        !tempi_node_comm_connect(part->comm, part->node, TEMPI_CONNECT_RINGS))
+        free_comm(part);
+}
+
+static tempi_node_part *make(MPI_Comm comm, const tempi_node_comm *whole)
+{
+    tempi_node_part *part = calloc(1, sizeof *part);
+    if (!part)
+        return NULL;
+    part->comm = MPI_COMM_SELF;
+    part->rank = malloc((size_t)whole->size * sizeof *part->rank);
+    gather(part, comm);
+    part->node = tempi_node_comm_of(part->comm);
+    if (part->rank && part->node && part->node->together && number(part, comm, whole))
+        return part;
+    tempi_node_part_close(part, true);
+    return NULL;
+}
+
+tempi_node_part *tempi_node_part_of(MPI_Comm comm, tempi_node_comm *whole)
+{
+    if (!whole->part)
+        whole->part = make(comm, whole);
+    return whole->part;
+}
+
+const tempi_edges_apart *tempi_node_part_edges(tempi_node_part *part, const tempi_node_comm *whole,
+                                               const tempi_edges *edges)
+{
+    tempi_edges_apart *apart = edges == &whole->out  ? &part->out
+                               : edges == &whole->in ? &part->in
+                                                     : &part->all;
+    if (!apart->known)
+        apart->known = tempi_edges_split(edges, whole->size, part->rank, &apart->here,
+                                         &apart->there);
+    return apart->known ? apart : NULL;
+}
+
+static void free_edges(tempi_edges_apart *apart)
+{
+    tempi_edges_free(&apart->here);
+    tempi_edges_free(&apart->there);
+}
+
+void tempi_node_part_close(tempi_node_part *part, bool frees)
+{
+    if (!part)
+        return;
+    if (frees)
+        free_comm(part);
+    free_edges(&part->all);
+    free_edges(&part->out);
+    free_edges(&part->in);
+    free(part->rank);
+    free(part);
+}

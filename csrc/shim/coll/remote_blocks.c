@@ -1,0 +1,268 @@
+#include "shim/coll/remote_blocks.h"
+#include "base/stats.h"
+#include "exchange/block_bytes.h"
+#include "transfer/staging.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which blocks are packed ----------------------------------------------------------------- */
+
+static bool has_addresses(const tempi_remote *remote)
+{
+    return remote->function == TEMPI_FUNCTION_Neighbor_alltoallw;
+}
+
+/* What is known of the blocks of one side. */
+typedef struct survey {
+    int64_t bytes, better; /* of all; of those that tempi is expected to be faster with */
+    bool *packs;           /* each of them */
+} survey;
+
+/* Bytes of a derived datatype; 0: predefined, or the library's to judge. */
+static int64_t derived_bytes(const tempi_block_entry *e)
+{
+    int64_t size;
+    return e->count > 0 && !tempi_type_named(e->type) && tempi_type_derived(e->type, &size)
+               ? size * e->count
+               : 0;
+}
+
+static void look(const tempi_remote *remote, const tempi_blocks *side, int process, int k,
+                 survey *out)
+{
+    const tempi_block_entry e = tempi_block_entry_of(side->buffer, side->edges->block[k]);
+    const tempi_type *type = e.count > 0 ? tempi_type_any(e.type) : NULL;
+    if (!type)
+        return;
+    const int64_t bytes = e.count * type->size;
+    out->packs[k] = bytes > 0 && tempi_message_wins(type, side->operation,
+                                                    tempi_peer_of(remote->comm, process), bytes);
+    out->bytes += bytes;
+    out->better += out->packs[k] ? bytes : 0;
+}
+
+static void choose(const tempi_remote *remote, const tempi_blocks *side, int size, survey *out)
+{
+    const bool all = tempi_bounces();
+    for (int process = 0; process < size; ++process)
+        for (int k = side->edges->first[process]; k < side->edges->first[process + 1]; ++k)
+            look(remote, side, process, k, out);
+    if (!all && has_addresses(remote))
+        return;
+    const bool most = all || 2 * out->better > out->bytes;
+    for (int k = 0; k < side->edges->n; ++k)
+        out->packs[k] = most;
+}
+
+/* ---- the library's arguments ----------------------------------------------------------------- */
+
+/* Of the arrays; all blocks have count 0. */
+static int allocate(const tempi_remote *remote, const tempi_blocks *all, tempi_remote_side *side)
+{
+    const int rc = tempi_large_count_entries(
+        remote->comm, (enum tempi_large_count_length)all->buffer->times, &side->entries);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    const size_t n = (size_t)side->entries + 1;
+    side->counts = calloc(n, sizeof *side->counts + sizeof *side->displacements);
+    side->types = malloc(n * sizeof *side->types);
+    side->packed.block = malloc(((size_t)all->edges->n + 1) * sizeof *side->packed.block);
+    if (!side->counts || !side->types || !side->packed.block)
+        return tempi_blocks_no_memory(all->comm);
+    side->displacements = (MPI_Aint *)(side->counts + n);
+    for (size_t i = 0; i < n; ++i)
+        side->types[i] = MPI_BYTE;
+    return MPI_SUCCESS;
+}
+
+/* Bytes of all elements of an entry. */
+static int64_t bytes_of(const tempi_block_entry *e)
+{
+    int64_t size = 0;
+    const tempi_type *type = e->count > 0 ? tempi_type_any(e->type) : NULL;
+    if (type)
+        size = type->size;
+    else if (e->count > 0 && !tempi_type_derived(e->type, &size)) {
+        int plain = 0;
+        (void)tempi_lib.Type_size(e->type, &plain);
+        size = plain;
+    }
+    return e->count > 0 ? size * e->count : 0;
+}
+
+/* A block that is the library's. */
+static void leave(const tempi_remote *remote, const tempi_blocks *all, int i,
+                  tempi_remote_side *side)
+{
+    const tempi_block_entry e = tempi_block_entry_of(all->buffer, i);
+    if (e.count <= 0)
+        return;
+    side->derived += derived_bytes(&e);
+    side->counts[i] = e.count;
+    side->types[i] = e.type;
+    side->displacements[i] = (MPI_Aint)e.displacement;
+    if (has_addresses(remote))
+        side->displacements[i] += (MPI_Aint)all->buffer->address;
+}
+
+/* The places of the packed blocks in one buffer. */
+static int place(const tempi_remote *remote, const tempi_blocks *all, tempi_remote_side *side)
+{
+    int64_t bytes = 0;
+    for (int k = 0; k < side->packed.n; ++k) {
+        const int i = side->packed.block[k];
+        const tempi_block_entry e = tempi_block_entry_of(all->buffer, i);
+        side->counts[i] = bytes_of(&e);
+        side->displacements[i] = (MPI_Aint)bytes;
+        bytes += side->counts[i];
+    }
+    if (!(side->bytes = tempi_stage_get_beyond(bytes + 1)))
+        return tempi_blocks_no_memory(all->comm);
+    for (int k = 0; has_addresses(remote) && k < side->packed.n; ++k)
+        side->displacements[side->packed.block[k]] += (MPI_Aint)side->bytes;
+    if (!has_addresses(remote))
+        side->base = side->bytes;
+    return MPI_SUCCESS;
+}
+
+static int open_side(const tempi_remote *remote, const tempi_blocks *all, int size,
+                     tempi_remote_side *side)
+{
+    int rc = allocate(remote, all, side);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    survey found = {.packs = calloc((size_t)all->edges->n + 1, sizeof *found.packs)};
+    if (!found.packs)
+        return tempi_blocks_no_memory(all->comm);
+    if (!remote->in_place)
+        choose(remote, all, size, &found);
+    for (int k = 0; k < all->edges->n; ++k) {
+        const int i = all->edges->block[k];
+        if (found.packs[k])
+            side->packed.block[side->packed.n++] = i;
+        else
+            leave(remote, all, i, side);
+    }
+    free(found.packs);
+    side->blocks = *all;
+    side->blocks.edges = &side->packed;
+    side->blocks.kept = -1;
+    side->type = side->packed.n > 0 ? MPI_BYTE : all->buffer->type;
+    side->base = has_addresses(remote) ? MPI_BOTTOM : all->buffer->address;
+    return side->packed.n > 0 ? place(remote, all, side) : MPI_SUCCESS;
+}
+
+int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out, const tempi_edges *to,
+                      const tempi_blocks *in, const tempi_edges *from, tempi_remote *remote)
+{
+    tempi_blocks sent = *out, received = *in;
+    sent.edges = to;
+    received.edges = from;
+    *remote = (tempi_remote){
+        .function = call->function, .comm = call->comm, .in_place = out->buffer == in->buffer};
+    const int size = call->node->size, rc = open_side(remote, &sent, size, &remote->out);
+    return rc == MPI_SUCCESS ? open_side(remote, &received, size, &remote->in) : rc;
+}
+
+/* ---- packed blocks --------------------------------------------------------------------------- */
+
+static int describe(tempi_remote_side *side, bool outlives)
+{
+    tempi_blocks *blocks = &side->blocks;
+    if (side->packed.n == 0)
+        return MPI_SUCCESS;
+    blocks->outlives = outlives;
+    blocks->bytes = 0;
+    blocks->ops = calloc((size_t)side->packed.n + 1, sizeof *blocks->ops);
+    return blocks->ops ? tempi_blocks_describe(blocks) : tempi_blocks_no_memory(blocks->comm);
+}
+
+/* Moves the bytes of all of them, to or from the buffer. */
+static void move(const tempi_remote_side *side)
+{
+    char *at = side->bytes;
+    for (int k = 0; k < side->packed.n; at += side->counts[side->packed.block[k++]]) {
+        const tempi_op *op = &side->blocks.ops[k];
+        if (op->n > 0 && side->blocks.operation == TEMPI_OP_SEND)
+            tempi_block_pack(op, 0, op->n, at);
+        else if (op->n > 0)
+            tempi_block_unpack(op, 0, op->n, at);
+    }
+}
+
+/* What a start has made. */
+static void forget(tempi_remote_side *side)
+{
+    if (side->blocks.ops)
+        tempi_blocks_close(&side->blocks);
+    free(side->blocks.ops);
+    side->blocks.ops = NULL;
+}
+
+int tempi_remote_start(tempi_remote *remote, bool outlives)
+{
+    int rc = describe(&remote->out, false);
+    if (rc == MPI_SUCCESS)
+        rc = describe(&remote->in, outlives);
+    if (rc == MPI_SUCCESS)
+        move(&remote->out);
+    forget(&remote->out);
+    return rc;
+}
+
+int tempi_remote_end(tempi_remote *remote, int error)
+{
+    tempi_remote_side *in = &remote->in;
+    int rc = error;
+    if (error == MPI_SUCCESS && in->blocks.ops) {
+        move(in);
+        rc = tempi_blocks_unpack(&in->blocks);
+    }
+    tempi_stat_add(TEMPI_STAT_remote_bytes, remote->out.blocks.bytes + in->blocks.bytes);
+    forget(in);
+    return rc;
+}
+
+/* ---- the library's call ---------------------------------------------------------------------- */
+
+/* The same arguments in each form. */
+#define ARGUMENTS(TYPE)                                                           \
+    &tempi_lib, base, out->counts, out->displacements, out->TYPE, to, in->counts, \
+        in->displacements, in->TYPE, comm
+#define PASS(BLOCKING, NONBLOCKING, TYPE)                            \
+    return form == TEMPI_REMOTE_BLOCKING ? BLOCKING(ARGUMENTS(TYPE)) \
+           : form == TEMPI_REMOTE_NONBLOCKING                        \
+               ? NONBLOCKING(ARGUMENTS(TYPE), request)               \
+               : BLOCKING##_init(ARGUMENTS(TYPE), MPI_INFO_NULL, request)
+
+int tempi_remote_pass(const tempi_remote *remote, tempi_remote_form form, MPI_Request *request)
+{
+    const tempi_remote_side *out = &remote->out, *in = &remote->in;
+    const void *base = remote->in_place ? MPI_IN_PLACE : out->base;
+    void *const to = (void *)(uintptr_t)in->base;
+    const MPI_Comm comm = remote->comm;
+    switch (remote->function) {
+    case TEMPI_FUNCTION_Alltoallw: PASS(tempi_fwd_Alltoallw, tempi_fwd_Ialltoallw, types);
+    case TEMPI_FUNCTION_Alltoallv: PASS(tempi_fwd_Alltoallv, tempi_fwd_Ialltoallv, type);
+    case TEMPI_FUNCTION_Neighbor_alltoallw:
+        PASS(tempi_fwd_Neighbor_alltoallw, tempi_fwd_Ineighbor_alltoallw, types);
+    default: PASS(tempi_fwd_Neighbor_alltoallv, tempi_fwd_Ineighbor_alltoallv, type);
+    }
+}
+
+static void close_side(tempi_remote_side *side)
+{
+    forget(side);
+    if (side->bytes)
+        tempi_stage_put(side->bytes);
+    free(side->packed.block);
+    free(side->counts);
+    free(side->types);
+}
+
+void tempi_remote_close(tempi_remote *remote)
+{
+    close_side(&remote->out);
+    close_side(&remote->in);
+}
