@@ -48,14 +48,41 @@ static const struct {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
+/* Of the step's node of that number, by Slurm's list of tasks on each: "4(x2),3" are 4, 4, 3. 0: it
+ * is not in there. */
+static int tasks_of(const char *list, int node)
+{
+    while (*list) {
+        char *end;
+        const long tasks = strtol(list, &end, 10);
+        long times = 1;
+        if (end == list || tasks < 0)
+            return 0;
+        if (strncmp(end, "(x", 2) == 0) {
+            times = strtol(end + 2, &end, 10);
+            if (times < 1 || *end++ != ')')
+                return 0;
+        }
+        if (node < times)
+            return (int)tasks;
+        node -= (int)times;
+        list = *end == ',' ? end + 1 : "";
+    }
+    return 0;
+}
+
 static int local_ranks(int rank, int size)
 {
     for (int i = 0; i < LAUNCHERS; ++i)
         if (says(launchers[i].rank, rank) && says(launchers[i].size, size) &&
             number(launchers[i].local) > 0)
             return number(launchers[i].local);
-    const bool step = says("SLURM_PROCID", rank) && says("SLURM_STEP_NUM_TASKS", size);
-    return step && says("SLURM_STEP_NUM_NODES", 1) ? size : 0;
+    int node;
+    if (!says("SLURM_PROCID", rank) || !says("SLURM_STEP_NUM_TASKS", size))
+        return 0;
+    if (says("SLURM_STEP_NUM_NODES", 1))
+        return size;
+    return has("SLURM_NODEID", &node) ? tasks_of(text_of("SLURM_STEP_TASKS_PER_NODE"), node) : 0;
 }
 
 /* Start time of that process, to distinguish it from a later one with the same pid; 0: not visible.

@@ -150,6 +150,27 @@ def test_slurm_steps_over_nodes_are_not_one_node(driver: Path) -> None:
     assert output(driver, "launcher", 1, 4, **SLURM | {"SLURM_STEP_NUM_NODES": "2"}) == "0"
 
 
+@pytest.mark.parametrize(
+    ("tasks", "node", "local"),
+    [
+        ("2(x2)", 1, 2),
+        ("4(x2),3", 1, 4),
+        ("4(x2),3", 2, 3),
+        ("4(x2),3", 3, 0),
+        ("1,3", 0, 1),
+        ("1,3", 1, 3),
+        ("12(x100),5(x2)", 101, 5),
+        ("", 0, 0),
+        ("4(x", 1, 0),
+        ("4(x2", 0, 0),
+        ("four", 0, 0),
+    ],
+)
+def test_slurm_lists_the_ranks_of_each_node(driver: Path, tasks: str, node: int, local: int) -> None:
+    own = SLURM | {"SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_NODEID": str(node)}
+    assert output(driver, "launcher", 1, 4, **own) == str(local)
+
+
 def test_a_pmix_job_is_named_by_its_namespace_and_server(driver: Path) -> None:
     own = output(driver, "launcher", 1, 4, **PMIX)
     assert own.startswith(f"0 {socket.gethostname()[:64]} pmix prterun-a-7@1 ")

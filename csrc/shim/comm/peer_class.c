@@ -314,7 +314,7 @@ bool tempi_peer_agree(MPI_Comm comm, int size)
 static bool whole_node_agrees(void)
 {
     const int local = peers.job.local, own = tempi_node_registry_own(peers.registry);
-    if (local < 1 || !tempi_node_registry_knows(peers.registry, own, local - 1))
+    if (own >= local || !tempi_node_registry_knows(peers.registry, own, local - 1))
         return false;
     for (int i = 0; i < local; ++i)
         if (!tempi_node_registry_knows(peers.registry, i, local - 1))
