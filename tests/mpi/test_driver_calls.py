@@ -105,6 +105,33 @@ def test_26_and_208_messages_are_at_most_sixteen_calls(comm: Any, radius: int, f
     assert made <= 16, str(each)
 
 
+@pytest.mark.parametrize("form", ["Neighbor_alltoallw", "Ineighbor_alltoallw"])
+def test_a_collective_of_26_blocks_is_one_launch_each_way(comm: Any, form: str) -> None:
+    """At most twenty calls, for any number of blocks; those of the process itself are packed, too."""
+    halo = Halo(comm, 2, 1)
+    (field,) = halo.fields
+    (right, left), blocks = partners(comm), len(halo.types)
+    graph = comm.Create_dist_graph_adjacent([left] * blocks, [right] * blocks)
+    (start, _, _), address = field.message(halo.types[0][0]), [0] * blocks
+    sides = [[start, [1] * blocks, address, [pair[side] for pair in halo.types]] for side in (0, 1)]
+
+    def exchange() -> None:
+        request = getattr(graph, form)(*sides)
+        if request is not None:
+            request.Wait()
+        graph.Barrier()  # in which the processes agree on the nonblocking form
+
+    for _ in range(WARM_UP):
+        exchange()
+    before = Calls()
+    exchange()
+    made, each = before.since()
+    graph.Free()
+    halo.free()
+    assert each["LaunchKernel"] == 2
+    assert made <= 20, str(each)
+
+
 @pytest.mark.parametrize("where", ["device", "managed"])
 def test_a_blocking_message_is_at_most_six_calls(comm: Any, where: str) -> None:
     to, source = partners(comm)

@@ -16,6 +16,7 @@ struct tempi_staged_block {
     MPI_Count count;
     MPI_Datatype type;
     bool owns_type;
+    int pin; /* of its memory, which blocks of the call share */
 };
 
 /* ---- entries of the buffer ------------------------------------------------------------------- */
@@ -145,7 +146,7 @@ static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, te
     if (!blocks->staged)
         return tempi_blocks_no_memory(blocks->comm);
     tempi_staged_block *s = &blocks->staged[blocks->nstaged];
-    *s = (tempi_staged_block){.mem = mem, .count = e->count, .type = e->type};
+    *s = (tempi_staged_block){.mem = mem, .count = e->count, .type = e->type, .pin = -1};
     if (blocks->outlives && !tempi_type_named(e->type) &&
         tempi_lib.Type_dup(e->type, &s->type) != MPI_SUCCESS)
         return MPI_ERR_TYPE;
@@ -163,11 +164,25 @@ static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, te
     s->message.wire = MPI_PACKED; /* shared memory needs no gap */
     s->message.op.stream = tempi_stream_of(blocks->comm);
     s->packed = s->message.op.packed;
+    s->pin = tempi_memory_pin((const char *)mem + s->message.op.layout->true_lb);
     op->mem = s->packed;
     op->n = s->message.op.n;
-    if (!packs(blocks) || tempi_message_pack(&s->message, blocks->call) == MPI_SUCCESS)
-        return MPI_SUCCESS;
-    return tempi_message_failed(blocks->comm);
+    return MPI_SUCCESS;
+}
+
+/* Packs, or unpacks, all that tempi carries, together. */
+static int run_staged(const tempi_blocks *blocks)
+{
+    int n = 0;
+    const tempi_message **messages = malloc(((size_t)blocks->nstaged + 1) * sizeof *messages);
+    if (!messages)
+        return tempi_blocks_no_memory(blocks->comm);
+    for (int i = 0; i < blocks->nstaged; ++i)
+        if (blocks->staged[i].carried)
+            messages[n++] = &blocks->staged[i].message;
+    const int rc = n > 0 ? tempi_messages_run(messages, n, blocks->call) : MPI_SUCCESS;
+    free(messages);
+    return rc == MPI_SUCCESS ? rc : tempi_message_failed(blocks->comm);
 }
 
 /* ---- all blocks ------------------------------------------------------------------------------ */
@@ -217,19 +232,15 @@ int tempi_blocks_describe(tempi_blocks *blocks)
             return rc;
         blocks->bytes += op->n;
     }
-    return MPI_SUCCESS;
+    return blocks->nstaged > 0 && packs(blocks) ? run_staged(blocks) : MPI_SUCCESS;
 }
 
 int tempi_blocks_unpack(const tempi_blocks *blocks)
 {
-    int result = MPI_SUCCESS;
+    int result = blocks->nstaged > 0 ? run_staged(blocks) : MPI_SUCCESS;
     for (int i = 0; i < blocks->nstaged; ++i) {
         const tempi_staged_block *s = &blocks->staged[i];
-        int rc = MPI_SUCCESS;
-        if (!s->carried)
-            rc = s->bytes > 0 ? library_unpack(blocks->comm, s) : MPI_SUCCESS;
-        else if (tempi_message_unpack(&s->message, s->message.op.n, blocks->call) != MPI_SUCCESS)
-            rc = tempi_message_failed(blocks->comm);
+        const int rc = s->carried || s->bytes == 0 ? MPI_SUCCESS : library_unpack(blocks->comm, s);
         result = result == MPI_SUCCESS ? rc : result;
     }
     return result;
@@ -243,6 +254,7 @@ void tempi_blocks_close(tempi_blocks *blocks)
             tempi_message_drop(&s->message);
         else if (s->packed)
             tempi_stage_put(s->packed);
+        tempi_memory_unpin(s->pin);
         free_type(s);
     }
     free(blocks->staged);

@@ -28,26 +28,28 @@ static int64_t derived_bytes(const tempi_block_entry *e)
                : 0;
 }
 
-static void look(const tempi_remote *remote, const tempi_blocks *side, int process, int k,
-                 survey *out)
+static void look(const tempi_remote *remote, const tempi_blocks *side, tempi_operation operation,
+                 int process, int k, survey *out)
 {
     const tempi_block_entry e = tempi_block_entry_of(side->buffer, side->edges->block[k]);
     const tempi_type *type = e.count > 0 ? tempi_type_any(e.type) : NULL;
     if (!type)
         return;
     const int64_t bytes = e.count * type->size;
-    out->packs[k] = bytes > 0 && tempi_message_wins(type, side->operation,
+    out->packs[k] = bytes > 0 && tempi_message_wins(type, operation,
                                                     tempi_peer_of(remote->comm, process), bytes);
     out->bytes += bytes;
     out->better += out->packs[k] ? bytes : 0;
 }
 
+/* In place, both sides come to the same. */
 static void choose(const tempi_remote *remote, const tempi_blocks *side, int size, survey *out)
 {
     const bool all = tempi_bounces();
+    const tempi_operation operation = remote->in_place ? TEMPI_OP_SEND : side->operation;
     for (int process = 0; process < size; ++process)
         for (int k = side->edges->first[process]; k < side->edges->first[process + 1]; ++k)
-            look(remote, side, process, k, out);
+            look(remote, side, operation, process, k, out);
     if (!all && has_addresses(remote))
         return;
     const bool most = all || 2 * out->better > out->bytes;
@@ -135,8 +137,7 @@ static int open_side(const tempi_remote *remote, const tempi_blocks *all, int si
     survey found = {.packs = calloc((size_t)all->edges->n + 1, sizeof *found.packs)};
     if (!found.packs)
         return tempi_blocks_no_memory(all->comm);
-    if (!remote->in_place)
-        choose(remote, all, size, &found);
+    choose(remote, all, size, &found);
     for (int k = 0; k < all->edges->n; ++k) {
         const int i = all->edges->block[k];
         if (found.packs[k])
@@ -179,9 +180,8 @@ static int describe(tempi_remote_side *side, bool outlives)
 }
 
 /* Moves the bytes of all of them, to or from the buffer. */
-static void move(const tempi_remote_side *side)
+static void move(const tempi_remote_side *side, char *at)
 {
-    char *at = side->bytes;
     for (int k = 0; k < side->packed.n; at += side->counts[side->packed.block[k++]]) {
         const tempi_op *op = &side->blocks.ops[k];
         if (op->n > 0 && side->blocks.operation == TEMPI_OP_SEND)
@@ -206,7 +206,7 @@ int tempi_remote_start(tempi_remote *remote, bool outlives)
     if (rc == MPI_SUCCESS)
         rc = describe(&remote->in, outlives);
     if (rc == MPI_SUCCESS)
-        move(&remote->out);
+        move(&remote->out, remote->in_place ? remote->in.bytes : remote->out.bytes);
     forget(&remote->out);
     return rc;
 }
@@ -216,7 +216,7 @@ int tempi_remote_end(tempi_remote *remote, int error)
     tempi_remote_side *in = &remote->in;
     int rc = error;
     if (error == MPI_SUCCESS && in->blocks.ops) {
-        move(in);
+        move(in, in->bytes);
         rc = tempi_blocks_unpack(&in->blocks);
     }
     tempi_stat_add(TEMPI_STAT_remote_bytes, remote->out.blocks.bytes + in->blocks.bytes);

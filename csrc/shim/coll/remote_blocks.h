@@ -4,7 +4,9 @@
  * with messages of them (choose/choose.h), or where the library cannot read the memory.
  *
  * MPI_Neighbor_alltoallw has displacements that are addresses, so there each block is packed or
- * not. In other functions all blocks of a side are, if that is better for most of their bytes. */
+ * not. In other functions all blocks of a side are, if that is better for most of their bytes.
+ *
+ * In place the library gets MPI_IN_PLACE with the packed bytes of both directions in one buffer. */
 #ifndef TEMPI_SHIM_REMOTE_BLOCKS_H
 #define TEMPI_SHIM_REMOTE_BLOCKS_H
 

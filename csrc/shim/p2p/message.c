@@ -276,6 +276,13 @@ static tempi_quantity quantity_of(tempi_operation operation)
     return of[operation];
 }
 
+static void note(const tempi_message *message, const tempi_op *op, const char *call)
+{
+    tempi_message_note(message->operation, op);
+    if (message->type->typemap)
+        tempi_check_op(message->type->typemap, op, call);
+}
+
 static int run(const tempi_op *op, const tempi_message *message, const char *call)
 {
     const double start = tempi_trace_begin(), begun = tempi_tuning_begin();
@@ -284,9 +291,29 @@ static int run(const tempi_op *op, const tempi_message *message, const char *cal
     if (op->method == TEMPI_METHOD_HOST)
         tempi_tuning_end(begun, quantity_of(message->operation), op->layout, op->n);
     tempi_trace_end(start, op->direction == TEMPI_PACK ? "pack" : "unpack", call, op->n);
-    tempi_message_note(message->operation, op);
-    if (message->type->typemap)
-        tempi_check_op(message->type->typemap, op, call);
+    note(message, op, call);
+    return MPI_SUCCESS;
+}
+
+int tempi_messages_run(const tempi_message *const messages[], int n, const char *call)
+{
+    enum { FEW = 32 };
+    tempi_op few[FEW], *ops = n > FEW ? malloc((size_t)n * sizeof *ops) : few;
+    const double start = tempi_trace_begin();
+    int64_t bytes = 0;
+    if (!ops)
+        return MPI_ERR_OTHER;
+    for (int i = 0; i < n; bytes += ops[i++].n)
+        ops[i] = messages[i]->op;
+    const int status = tempi_pack_run(ops, n);
+    if (ops != few)
+        free(ops);
+    if (status != TEMPI_OK)
+        return MPI_ERR_OTHER;
+    tempi_trace_end(start, messages[0]->op.direction == TEMPI_PACK ? "pack" : "unpack", call,
+                    bytes);
+    for (int i = 0; i < n; ++i)
+        note(messages[i], &messages[i]->op, call);
     return MPI_SUCCESS;
 }
 

@@ -103,6 +103,9 @@ void tempi_message_drop(tempi_message *message);
  * return MPI_ERR_OTHER, which the caller hands to the communicator's error handler. */
 int tempi_message_pack(const tempi_message *message, const char *call);
 int tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call);
+/* Packs, or unpacks, n of them (of one direction) together: blocks on one device in one launch. The
+ * same results; after an error the bytes of all are undefined. */
+int tempi_messages_run(const tempi_message *const messages[], int n, const char *call);
 /* Counts a device error, calls the error handler of comm, and returns the error for the program. */
 int tempi_message_failed(MPI_Comm comm);
 
