@@ -100,7 +100,7 @@ def acted(exactly: bool = FORCED, **expected: int) -> Iterator[None]:
 HOSTS = MPI.COMM_WORLD.allgather(os.uname().nodename)
 
 #: On several hosts only these are carried, and of the blocks those that stay on a host, or are packed.
-IN_PART = ("Alltoallw", "Alltoallv", "Neighbor_alltoallw", "Neighbor_alltoallv")
+IN_PART = ("Alltoallw", "Alltoallv", "Neighbor_alltoallw", "Neighbor_alltoallv", "Gatherv", "Scatterv")
 
 
 def is_on_several_hosts(comm: Any) -> bool:

@@ -35,11 +35,6 @@ tempi_block_entry tempi_block_entry_of(const tempi_bounce_argument *buffer, int 
     return out;
 }
 
-static int entry_number(const tempi_blocks *blocks, int k)
-{
-    return blocks->entry >= 0 ? blocks->entry : blocks->edges->block[k];
-}
-
 static bool lacks_arrays(const tempi_bounce_argument *buffer, bool many)
 {
     return many && buffer->times != TEMPI_ONCE &&
@@ -63,7 +58,8 @@ bool tempi_blocks_refusable(const tempi_blocks *blocks)
     for (int k = 0; k < blocks->edges->n; ++k) {
         if (stays(blocks, k))
             continue;
-        const tempi_block_entry e = tempi_block_entry_of(blocks->buffer, entry_number(blocks, k));
+        const tempi_block_entry e = tempi_block_entry_of(blocks->buffer,
+                                                         tempi_block_number(blocks, k));
         if (e.count < 0 || (e.count > 0 && e.type == MPI_DATATYPE_NULL))
             return true;
     }
@@ -77,7 +73,7 @@ bool tempi_blocks_derived(const tempi_blocks *blocks)
         if (stays(blocks, k))
             continue;
         const MPI_Datatype type =
-            tempi_block_entry_of(blocks->buffer, entry_number(blocks, k)).type;
+            tempi_block_entry_of(blocks->buffer, tempi_block_number(blocks, k)).type;
         if (!tempi_type_named(type) && tempi_type_derived(type, &size))
             return true;
         if (!blocks->buffer->types)
@@ -198,7 +194,7 @@ static int64_t extent_of(const tempi_type *type, MPI_Datatype handle)
 
 static int describe(tempi_blocks *blocks, int k, tempi_op *op)
 {
-    const tempi_block_entry e = tempi_block_entry_of(blocks->buffer, entry_number(blocks, k));
+    const tempi_block_entry e = tempi_block_entry_of(blocks->buffer, tempi_block_number(blocks, k));
     if (e.count <= 0)
         return MPI_SUCCESS;
     const tempi_type *type = tempi_type_any(e.type);

@@ -37,6 +37,12 @@ typedef struct tempi_block_entry {
 
 tempi_block_entry tempi_block_entry_of(const tempi_bounce_argument *buffer, int i);
 
+/* The entry of block k of the edges. */
+static inline int tempi_block_number(const tempi_blocks *blocks, int k)
+{
+    return blocks->entry >= 0 ? blocks->entry : blocks->edges->block[k];
+}
+
 /* Raises MPI_ERR_NO_MEM, and returns it. */
 static inline int tempi_blocks_no_memory(MPI_Comm comm)
 {

@@ -28,7 +28,8 @@ static inline bool tempi_collective_has_types_of_blocks(int function)
 static inline bool tempi_collective_has_pairs(int function)
 {
     return tempi_collective_has_types_of_blocks(function) || function == TEMPI_FUNCTION_Alltoallv ||
-           function == TEMPI_FUNCTION_Neighbor_alltoallv;
+           function == TEMPI_FUNCTION_Neighbor_alltoallv || function == TEMPI_FUNCTION_Gatherv ||
+           function == TEMPI_FUNCTION_Scatterv;
 }
 
 /* Whether such a call may be carried, wholly or in part. */

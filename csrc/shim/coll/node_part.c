@@ -75,22 +75,28 @@ tempi_node_part *tempi_node_part_of(MPI_Comm comm, tempi_node_comm *whole)
     return whole->part;
 }
 
-const tempi_edges_apart *tempi_node_part_edges(tempi_node_part *part, const tempi_node_comm *whole,
-                                               const tempi_edges *edges)
-{
-    tempi_edges_apart *apart = edges == &whole->out  ? &part->out
-                               : edges == &whole->in ? &part->in
-                                                     : &part->all;
-    if (!apart->known)
-        apart->known = tempi_edges_split(edges, whole->size, part->rank, &apart->here,
-                                         &apart->there);
-    return apart->known ? apart : NULL;
-}
-
 static void free_edges(tempi_edges_apart *apart)
 {
     tempi_edges_free(&apart->here);
     tempi_edges_free(&apart->there);
+}
+
+const tempi_edges_apart *tempi_node_part_edges(tempi_node_part *part, const tempi_node_comm *whole,
+                                               const tempi_edges *edges)
+{
+    tempi_edges_apart *apart = edges == &whole->out    ? &part->out
+                               : edges == &whole->in   ? &part->in
+                               : edges == &whole->one  ? &part->one
+                               : edges == &whole->none ? &part->none
+                                                       : &part->all;
+    if (edges == &whole->one) { /* its process changes from call to call */
+        free_edges(apart);
+        apart->known = false;
+    }
+    if (!apart->known)
+        apart->known = tempi_edges_split(edges, whole->size, part->rank, &apart->here,
+                                         &apart->there);
+    return apart->known ? apart : NULL;
 }
 
 void tempi_node_part_close(tempi_node_part *part, bool frees)
@@ -102,6 +108,8 @@ void tempi_node_part_close(tempi_node_part *part, bool frees)
     free_edges(&part->all);
     free_edges(&part->out);
     free_edges(&part->in);
+    free_edges(&part->one);
+    free_edges(&part->none);
     free(part->rank);
     free(part);
 }

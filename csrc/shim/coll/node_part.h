@@ -15,7 +15,7 @@ typedef struct tempi_node_part {
     tempi_node_comm *node; /* this process alone, unless the whole node runs tempi */
     MPI_Comm comm;         /* MPI_COMM_SELF, or owned */
     int *rank;             /* in it, of each process of the whole; -1: elsewhere */
-    tempi_edges_apart all, out, in;
+    tempi_edges_apart all, out, in, one, none;
 } tempi_node_part;
 
 /* All processes of this node in the communicator must call it, in the same call that may wait for

@@ -31,7 +31,7 @@ static int64_t derived_bytes(const tempi_block_entry *e)
 static void look(const tempi_remote *remote, const tempi_blocks *side, tempi_operation operation,
                  int process, int k, survey *out)
 {
-    const tempi_block_entry e = tempi_block_entry_of(side->buffer, side->edges->block[k]);
+    const tempi_block_entry e = tempi_block_entry_of(side->buffer, tempi_block_number(side, k));
     const tempi_type *type = e.count > 0 ? tempi_type_any(e.type) : NULL;
     if (!type)
         return;
@@ -62,8 +62,13 @@ static void choose(const tempi_remote *remote, const tempi_blocks *side, int siz
 /* Of the arrays; all blocks have count 0. */
 static int allocate(const tempi_remote *remote, const tempi_blocks *all, tempi_remote_side *side)
 {
-    const int rc = tempi_large_count_entries(
-        remote->comm, (enum tempi_large_count_length)all->buffer->times, &side->entries);
+    const int times = all->buffer->times;
+    int rc = MPI_SUCCESS;
+    if (times == TEMPI_ONCE)
+        side->entries = 1;
+    else
+        rc = tempi_large_count_entries(remote->comm, (enum tempi_large_count_length)times,
+                                       &side->entries);
     if (rc != MPI_SUCCESS)
         return rc;
     const size_t n = (size_t)side->entries + 1;
@@ -139,7 +144,7 @@ static int open_side(const tempi_remote *remote, const tempi_blocks *all, int si
         return tempi_blocks_no_memory(all->comm);
     choose(remote, all, size, &found);
     for (int k = 0; k < all->edges->n; ++k) {
-        const int i = all->edges->block[k];
+        const int i = tempi_block_number(all, k);
         if (found.packs[k])
             side->packed.block[side->packed.n++] = i;
         else
@@ -160,8 +165,10 @@ int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out, con
     tempi_blocks sent = *out, received = *in;
     sent.edges = to;
     received.edges = from;
-    *remote = (tempi_remote){
-        .function = call->function, .comm = call->comm, .in_place = out->buffer == in->buffer};
+    *remote = (tempi_remote){.function = call->function,
+                             .comm = call->comm,
+                             .root = call->root,
+                             .in_place = out->buffer == in->buffer};
     const int size = call->node->size, rc = open_side(remote, &sent, size, &remote->out);
     return rc == MPI_SUCCESS ? open_side(remote, &received, size, &remote->in) : rc;
 }
@@ -226,15 +233,14 @@ int tempi_remote_end(tempi_remote *remote, int error)
 
 /* ---- the library's call ---------------------------------------------------------------------- */
 
-/* The same arguments in each form. */
-#define ARGUMENTS(TYPE)                                                           \
-    &tempi_lib, base, out->counts, out->displacements, out->TYPE, to, in->counts, \
-        in->displacements, in->TYPE, comm
-#define PASS(BLOCKING, NONBLOCKING, TYPE)                            \
-    return form == TEMPI_REMOTE_BLOCKING ? BLOCKING(ARGUMENTS(TYPE)) \
-           : form == TEMPI_REMOTE_NONBLOCKING                        \
-               ? NONBLOCKING(ARGUMENTS(TYPE), request)               \
-               : BLOCKING##_init(ARGUMENTS(TYPE), MPI_INFO_NULL, request)
+/* A call in each of the forms. */
+#define PASS(BLOCKING, NONBLOCKING, ...)                                     \
+    return form == TEMPI_REMOTE_BLOCKING ? BLOCKING(&tempi_lib, __VA_ARGS__) \
+           : form == TEMPI_REMOTE_NONBLOCKING                                \
+               ? NONBLOCKING(&tempi_lib, __VA_ARGS__, request)               \
+               : BLOCKING##_init(&tempi_lib, __VA_ARGS__, MPI_INFO_NULL, request)
+#define SENT(TYPES)     base, out->counts, out->displacements, out->TYPES
+#define RECEIVED(TYPES) to, in->counts, in->displacements, in->TYPES
 
 int tempi_remote_pass(const tempi_remote *remote, tempi_remote_form form, MPI_Request *request)
 {
@@ -242,12 +248,24 @@ int tempi_remote_pass(const tempi_remote *remote, tempi_remote_form form, MPI_Re
     const void *base = remote->in_place ? MPI_IN_PLACE : out->base;
     void *const to = (void *)(uintptr_t)in->base;
     const MPI_Comm comm = remote->comm;
+    const int root = remote->root;
     switch (remote->function) {
-    case TEMPI_FUNCTION_Alltoallw: PASS(tempi_fwd_Alltoallw, tempi_fwd_Ialltoallw, types);
-    case TEMPI_FUNCTION_Alltoallv: PASS(tempi_fwd_Alltoallv, tempi_fwd_Ialltoallv, type);
+    case TEMPI_FUNCTION_Alltoallw:
+        PASS(tempi_fwd_Alltoallw, tempi_fwd_Ialltoallw, SENT(types), RECEIVED(types), comm);
+    case TEMPI_FUNCTION_Alltoallv:
+        PASS(tempi_fwd_Alltoallv, tempi_fwd_Ialltoallv, SENT(type), RECEIVED(type), comm);
     case TEMPI_FUNCTION_Neighbor_alltoallw:
-        PASS(tempi_fwd_Neighbor_alltoallw, tempi_fwd_Ineighbor_alltoallw, types);
-    default: PASS(tempi_fwd_Neighbor_alltoallv, tempi_fwd_Ineighbor_alltoallv, type);
+        PASS(tempi_fwd_Neighbor_alltoallw, tempi_fwd_Ineighbor_alltoallw, SENT(types),
+             RECEIVED(types), comm);
+    case TEMPI_FUNCTION_Neighbor_alltoallv:
+        PASS(tempi_fwd_Neighbor_alltoallv, tempi_fwd_Ineighbor_alltoallv, SENT(type),
+             RECEIVED(type), comm);
+    case TEMPI_FUNCTION_Gatherv:
+        PASS(tempi_fwd_Gatherv, tempi_fwd_Igatherv, base, out->counts[0], out->type, RECEIVED(type),
+             root, comm);
+    default:
+        PASS(tempi_fwd_Scatterv, tempi_fwd_Iscatterv, SENT(type), to, in->counts[0], in->type, root,
+             comm);
     }
 }
 

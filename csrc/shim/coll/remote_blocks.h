@@ -30,6 +30,7 @@ typedef struct tempi_remote_side {
 typedef struct tempi_remote {
     int function; /* TEMPI_FUNCTION_* */
     MPI_Comm comm;
+    int root;
     bool in_place;
     tempi_remote_side out, in;
 } tempi_remote;
