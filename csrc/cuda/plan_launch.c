@@ -12,8 +12,13 @@ enum {
     FORM_WIDE = 8, /* bits of a kernel's `form`: tempi/kernels/_move.py */
     FORM_UNPACK = 16,
     FORM_VARIABLE = 32,
+    FORM_GATHER = 64,
+    FORM_SCATTER = 128,
     FORM_AXIS_SHIFT = 8,
-    FORM_NO_TABLE = 255
+    FORM_LEAD_SHIFT = 16,
+    FORM_NO_TABLE = 255,
+    GROUP_WORDS = 4, /* neighbours that move as one word on a contiguous side */
+    WIDEST_GROUPED = 2
 };
 
 unsigned tempi_cuda_grid(int64_t work, int multiprocessors)
@@ -50,13 +55,41 @@ static void push(tempi_words *words, int64_t n, int64_t d, int64_t s)
 
 static uint32_t form_of(const tempi_piece *piece, const tempi_words *words)
 {
-    uint32_t form = (uint32_t)log2_ceil((uint32_t)words->width);
+    uint32_t form = (uint32_t)log2_ceil((uint32_t)words->width) | words->groups |
+                    words->lead << FORM_LEAD_SHIFT;
     if (piece->table_axis == TEMPI_NO_AXIS)
         return form | (uint32_t)FORM_NO_TABLE << FORM_AXIS_SHIFT;
     form |= piece->form.wide ? FORM_WIDE : 0u;
     form |= piece->table_in_dst ? FORM_UNPACK : 0u;
     form |= piece->table_axis == TEMPI_RUN_AXIS ? FORM_VARIABLE : 0u;
     return form | (uint32_t)words->table_axis << FORM_AXIS_SHIFT;
+}
+
+/* Whether word w is at w * width on that side, for every w. */
+static bool contiguous(const tempi_words *words, bool in_dst)
+{
+    int64_t next = words->width;
+    for (int k = 0; k < words->naxes; k++) {
+        const tempi_word_axis *axis = &words->axes[k];
+        if ((in_dst ? axis->d : axis->s) != next)
+            return false;
+        next *= axis->n;
+    }
+    return true;
+}
+
+/* Narrow words move in groups where one side is contiguous; a group is aligned there. */
+static void set_groups(const tempi_piece *piece, tempi_words *words)
+{
+    words->groups = words->lead = 0;
+    if (words->width > WIDEST_GROUPED)
+        return;
+    const bool in_dst = contiguous(words, true);
+    if (!in_dst && !contiguous(words, false))
+        return;
+    const uint64_t start = (in_dst ? piece->dst : piece->src) / (unsigned)words->width;
+    words->groups = in_dst ? FORM_GATHER : FORM_SCATTER;
+    words->lead = (uint32_t)(start + words->first) % GROUP_WORDS;
 }
 
 void tempi_words_of(const tempi_piece *piece, tempi_words *out)
@@ -75,6 +108,7 @@ void tempi_words_of(const tempi_piece *piece, tempi_words *out)
     out->table_axis = runs ? 0 : piece->table_axis + out->naxes;
     for (int k = 0; k < piece->naxes; k++)
         push(out, piece->axes[k].n, piece->axes[k].d, piece->axes[k].s);
+    set_groups(piece, out);
     out->form = form_of(piece, out);
 }
 
@@ -109,6 +143,40 @@ static void put_box(tempi_launch *launch, const tempi_piece *piece, const tempi_
     put(launch, (uint64_t)last->s);
 }
 
+/* Parameters: dst src first groups body end naxes, the inner axes with their strides on the side
+ * that is not contiguous, the outermost one's stride. The groups start at word `body`. */
+static void put_groups(tempi_launch *launch, const tempi_piece *piece, const tempi_words *words)
+{
+    static const tempi_word_axis none;
+    const bool in_dst = words->groups == FORM_SCATTER;
+    const tempi_word_axis *last = &words->axes[words->naxes - 1];
+    const uint32_t head = words->lead ? GROUP_WORDS - words->lead : 0;
+    const uint32_t all = words->end - words->first, body = head < all ? head : all;
+    put(launch, piece->dst);
+    put(launch, piece->src);
+    put(launch, words->first);
+    put(launch, (all - body) / GROUP_WORDS);
+    put(launch, words->first + body);
+    put(launch, words->end);
+    put(launch, (uint64_t)words->naxes);
+    for (int k = 0; k < STRIDED_AXES - 1; k++) {
+        const tempi_word_axis *axis = k < words->naxes - 1 ? &words->axes[k] : &none;
+        put(launch, axis->n);
+        put(launch, axis->magic);
+        put(launch, axis->shift);
+        put(launch, (uint64_t)(in_dst ? axis->d : axis->s));
+    }
+    put(launch, (uint64_t)(in_dst ? last->d : last->s));
+}
+
+static int groups_kernel(const tempi_words *words, bool fits_32bit)
+{
+    const int of_index = log2_ceil((uint32_t)words->width);
+    if (words->groups == FORM_GATHER)
+        return (fits_32bit ? TEMPI_KERNEL_GATHER_W1_I32 : TEMPI_KERNEL_GATHER_W1_I64) + of_index;
+    return (fits_32bit ? TEMPI_KERNEL_SCATTER_W1_I32 : TEMPI_KERNEL_SCATTER_W1_I64) + of_index;
+}
+
 static int strided_kernel(int width, bool fits_32bit)
 {
     const int of_index = log2_ceil((uint32_t)width);
@@ -134,9 +202,14 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
     tempi_words_of(piece, &words);
     if (words.naxes > most)
         return false;
-    *out =
-        (tempi_launch){.grid = tempi_cuda_grid((int64_t)words.end - words.first, multiprocessors),
-                       .block = TEMPI_KERNEL_BLOCK};
+    const int64_t each = words.groups ? GROUP_WORDS : 1, all = (int64_t)words.end - words.first;
+    *out = (tempi_launch){.grid = tempi_cuda_grid((all + each - 1) / each, multiprocessors),
+                          .block = TEMPI_KERNEL_BLOCK};
+    if (!has_table && words.groups) {
+        out->kernel = groups_kernel(&words, fits_32bit);
+        put_groups(out, piece, &words);
+        return true;
+    }
     put_box(out, piece, &words, most - 1);
     if (has_table) {
         out->kernel = fits_32bit ? TEMPI_KERNEL_TABLE_I32 : TEMPI_KERNEL_TABLE_I64;

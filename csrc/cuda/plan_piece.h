@@ -115,8 +115,10 @@ typedef struct tempi_word_axis {
 typedef struct tempi_words {
     uint32_t first;
     uint32_t end;
-    uint32_t form; /* tempi/kernels/_move.py */
-    int naxes;     /* at least one */
+    uint32_t form;   /* tempi/kernels/_move.py */
+    uint32_t groups; /* its bits of groups; 0: none */
+    uint32_t lead;   /* words between the start of the first group and the first word */
+    int naxes;       /* at least one */
     int table_axis;
     int width;
     tempi_word_axis axes[TEMPI_PIECE_AXES + 1];

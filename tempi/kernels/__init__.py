@@ -3,7 +3,7 @@
     _table     names and parameters of all kernels, for the engine's planner and the compiler
     _ops       instructions that Numba cannot express: 32-bit arithmetic, words of 1 to 16 bytes
     _place, _lookup, _move    from a word's number to its position, by axes and tables; moving it
-    _strided, _table_box, _boxes, _transpose    the families
+    _strided, _narrow, _table_box, _boxes, _transpose    the families
     _compile   Python -> PTX -> machine code for every target
     _build     the build step: reuse or compile images, and generate the C that embeds them
 

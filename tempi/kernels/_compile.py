@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from tempi.kernels._table import ALL, BLOCK, TARGETS, Kernel
+from tempi.kernels._table import ALL, TARGETS, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,14 +52,18 @@ class Usage:
 
 
 def _function(kernel: Kernel) -> Callable[..., None]:
-    from tempi.kernels import _boxes, _strided, _table_box, _transpose
+    from tempi.kernels import _boxes, _narrow, _strided, _table_box, _transpose
 
     if kernel.family == "strided":
         made = _strided.make(kernel.width, kernel.index)
+    elif kernel.family in _narrow.MAKE:
+        made = _narrow.MAKE[kernel.family](kernel.width, kernel.index)
+    elif kernel.family == "table":
+        made = _table_box.make(kernel.index)
     elif kernel.family == "transpose":
         made = _transpose.make(kernel.width)
     else:
-        made = {"boxes": _boxes, "table": _table_box}[kernel.family].make(kernel.index)
+        made = _boxes.make(kernel.index, kernel.family == "tables")
     return made  # type: ignore[no-any-return]
 
 
@@ -77,7 +81,13 @@ def _numba(kernel: Kernel) -> str:
     here = SimpleNamespace(compute_capability=capability)
     with patch("numba.cuda.dispatcher.get_current_device", lambda: here):
         text, _ = cuda.compile(
-            _function(kernel), signature, device=False, abi="numba", cc=capability, output="ptx", launch_bounds=(BLOCK,)
+            _function(kernel),
+            signature,
+            device=False,
+            abi="numba",
+            cc=capability,
+            output="ptx",
+            launch_bounds=kernel.bounds,
         )
     return str(text)
 

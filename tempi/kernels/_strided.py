@@ -6,10 +6,11 @@
 
 A warp has 32 consecutive words of the packed side, so its accesses there are whole lines for runs of any
 length; on the memory side it touches only the sectors of the runs. Each thread moves
-four words a round, one grid apart, and has all four loads in flight before the first store.
+four words a round, one grid apart, and has all four loads in flight before the first store. Where the grid has a
+thread for each word, as for short messages, a thread moves one and computes no others.
 
-Bound by the memory: distinct sectors touched on both sides. Words of 1 and 2 bytes are bound by
-arithmetic, some 30 instructions a word.
+Bound by the memory: distinct sectors touched on both sides. Words of 1 and 2 bytes whose packed side is contiguous are
+left to _narrow.py, which takes fewer instructions and accesses for them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ def make(width: int, index: int) -> Any:
         step = all_threads()
         last = sub(end, u32(1))
         w = add(first, first_thread())
+        if not lt(step, sub(end, first)):
+            if lt(w, end):
+                a, x = place(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
+                put(to(dst, a), get(to(src, x)))
+            return
         while lt(w, end):
             w1 = add(w, step)
             w2 = add(w1, step)

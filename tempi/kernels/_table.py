@@ -34,6 +34,12 @@ class Kernel:
         """u32 or u64 for each parameter."""
         return tuple(f"u{self.index}" if kind == "off" else kind for _, kind in self.params)
 
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """Threads of a block and, where the assembler would save registers and load a descriptor in turns, blocks of a
+        multiprocessor: 64 registers a thread."""
+        return (BLOCK, 4) if (self.family, self.index) == ("tables", 32) else (BLOCK,)
+
 
 def _params(text: str) -> tuple[tuple[str, str], ...]:
     """``"u64: dst src, u32: first"`` as (name, type) pairs."""
@@ -47,14 +53,22 @@ def _params(text: str) -> tuple[tuple[str, str], ...]:
 # Axes are numbered from the innermost (0) on; the outermost one has its strides in dl, sl only.
 _AXIS = "u32: n{0} m{0} h{0}, off: d{0} s{0}"
 _RANGE = "u64: dst src, u32: first end naxes"
+_ONE_SIDED = "u32: n{0} m{0} h{0}, off: x{0}"  # the other side is contiguous
+_GROUPS = ", ".join(
+    ["u64: dst src, u32: first groups body end naxes", *(_ONE_SIDED.format(i) for i in range(3)), "off: xl"]
+)
 _TABLE = "u32: form, u64: table packed guide, u32: shift, u64: start"
+_DESCRIBED = "u64: descs axes map, u32: map_shift chunks"
 PARAMS = {
     "strided": ", ".join([_RANGE, *(_AXIS.format(i) for i in range(3)), "off: dl sl"]),
     "table": ", ".join([_RANGE, *(_AXIS.format(i) for i in range(2)), "off: dl sl", _TABLE]),
-    "boxes": "u64: descs axes map, u32: map_shift chunks",
+    "boxes": _DESCRIBED,
+    "tables": _DESCRIBED,
+    "gather": _GROUPS,
+    "scatter": _GROUPS,
     "transpose": ("u64: dst src, u32: tiles na nb ta tb, u64: sa db, u32: n2, u64: d2 s2, u64: d3 s3"),
 }
-KERNELS_OF_A_WIDTH = {"strided": WIDTHS, "transpose": (1, 2, 4, 8)}
+KERNELS_OF_A_WIDTH = {"strided": WIDTHS, "gather": (1, 2), "scatter": (1, 2), "transpose": (1, 2, 4, 8)}
 
 
 def _all() -> tuple[Kernel, ...]:

@@ -15,25 +15,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from tempi.kernels._lookup import LOOK
-from tempi.kernels._move import AXIS_SHIFT, move_any
-from tempi.kernels._ops import add, at, least, lt, shr, sub, u32
+from tempi.kernels._lookup import LOOK, LOOK_ONE
+from tempi.kernels._move import AXIS_SHIFT, existing, grouped, lead_of, move_any, move_one, spacing, starts_at
+from tempi.kernels._ops import add, at, band, lt, shl, shr, sub, u32
 from tempi.kernels._place import PLACE3, all_threads, device, first_thread
 
 
 def make(index: int) -> Any:
     """The kernel for offsets of `index` bits; parameters: _table.PARAMS."""
-    place, look, to = PLACE3[index], LOOK[index], at[index]
+    place, look, look_one, to = PLACE3[index], LOOK[index], LOOK_ONE[index], at[index]
 
     @device
-    def one(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start):  # type: ignore[no-untyped-def]
+    def indexed(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form):  # type: ignore[no-untyped-def]
+        """Offsets of word w without the table's, and its index on the table's axis."""
         d, s, i, i1, last = place(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl)
-        axis = shr(form, u32(AXIS_SHIFT))
+        axis = band(shr(form, u32(AXIS_SHIFT)), u32(255))
         if axis == sub(naxes, u32(1)):
             i = last
         elif axis == u32(1):
             i = i1
-        return look(d, s, i, table, packed, guide, shift, start, form)
+        return d, s, i
 
     def kernel(  # type: ignore[no-untyped-def]
         dst,
@@ -60,32 +61,42 @@ def make(index: int) -> Any:
         shift,
         start,
     ):
-        step = all_threads()
-        stop = sub(end, u32(1))
-        w = add(first, first_thread())
-        while lt(w, end):
-            w1 = add(w, step)
-            w2 = add(w1, step)
-            w3 = add(w2, step)
-            v1 = least(w1, stop)
-            v2 = least(w2, stop)
-            v3 = least(w3, stop)
-            d, s = one(
-                w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
-            )
-            p, x = one(
-                v1, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
-            )
-            q, y = one(
-                v2, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
-            )
-            r, z = one(
-                v3, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form, table, packed, guide, shift, start
+        threads = all_threads()
+        count = sub(end, first)
+        if not lt(threads, count) and not grouped(form):
+            w = add(first, first_thread())
+            if lt(w, end):
+                d, s, i = indexed(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form)
+                d, s = look_one(d, s, i, table, packed, guide, shift, start, form)
+                move_one(form, to(dst, d), to(src, s))
+            return
+        # From the start of the first group, at most 3 words before the first word.
+        lead = lead_of(form)
+        origin = sub(first, lead)
+        whole = add(count, lead)
+        gap = spacing(form, threads)
+        t = starts_at(form, first_thread())
+        while lt(t, whole):
+            w = add(origin, t)
+            w1 = add(w, gap)
+            w2 = add(w1, gap)
+            w3 = add(w2, gap)
+            # Instead of words outside the box its last one is read, so that no load depends on a branch.
+            v, has = existing(w, first, count)
+            v1, has1 = existing(w1, first, count)
+            v2, has2 = existing(w2, first, count)
+            v3, has3 = existing(w3, first, count)
+            d, s, i = indexed(v, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form)
+            p, x, i1 = indexed(v1, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form)
+            q, y, i2 = indexed(v2, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form)
+            r, z, i3 = indexed(v3, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, dl, sl, form)
+            d, s, p, x, q, y, r, z = look(
+                d, s, p, x, q, y, r, z, i, i1, i2, i3, table, packed, guide, shift, start, form
             )
             move_any(
                 form, to(dst, d), to(src, s), to(dst, p), to(src, x), to(dst, q), to(src, y), to(dst, r), to(src, z),
-                lt(w1, end), lt(w2, end), lt(w3, end),
+                has, has1, has2, has3,
             )  # fmt: skip
-            w = add(w3, step)
+            t = add(t, shl(threads, u32(2)))
 
     return kernel

@@ -120,8 +120,19 @@ def _ops(memory: Memory) -> dict[str, Any]:
         return x & M64
 
     widths = (1, 2, 4, 8, 16)
+
+    def vector(n: int, size: int) -> Callable[[int], tuple[int, ...]]:
+        def load(address: int) -> tuple[int, ...]:
+            found = memory.load(address, n * size)
+            return tuple(int.from_bytes(found[i : i + size], "little") for i in range(0, n * size, size))
+
+        return load
+
+    def part(size: int, k: int) -> Callable[[bytes], bytes]:
+        return lambda group: group[k * size : (k + 1) * size]
+
     add, add64 = (lambda x, y: x + y & M32), (lambda x, y: x + y & M64)
-    load32, load64 = number(4), number(8)
+    fixed32 = number(4)
     return {
         "u32": u32,
         "u64": u64,
@@ -130,30 +141,39 @@ def _ops(memory: Memory) -> dict[str, Any]:
         "mul": lambda x, y: x * y & M32,
         "mulhi": lambda x, y: x * y >> 32,
         "shr": lambda x, y: x >> y,
+        "shl": lambda x, y: x << y & M32,
         "band": lambda x, y: x & y,
+        "bor": lambda x, y: x | y,
         "udiv": lambda x, y: x // y,
         "lt": lambda x, y: x < y,
         "least": min,
+        "choose": dict.fromkeys((32, 64), lambda condition, x, y: x if condition else y),
         "wide": lambda x: x,
         "narrow": u32,
+        "joined": lambda low, high: low | high << 32,
         "add64": add64,
         "sub64": lambda x, y: x - y & M64,
         "shl64": lambda x, y: x << y & M64,
         "shr64": lambda x, y: x >> y,
-        "le64": lambda x, y: x <= y,
+        "not_above": dict.fromkeys((32, 64), lambda x, y: x <= y),
         "cell": lambda base, i, n: base + i * n & M64,
         "WORD": dict.fromkeys(widths),
         "load": {size: word(size) for size in widths},
         "store": dict.fromkeys(widths, memory.store),
-        "load32": load32,
-        "load64": load64,
+        "fixed32": fixed32,
+        "fixed64": number(8),
+        "fixed_words": vector(4, 4),
+        "fixed_longs": vector(2, 8),
+        "GROUP": 4,
+        "merge": dict.fromkeys((1, 2), lambda *words: b"".join(words)),
+        "part": {size: [part(size, k) for k in range(4)] for size in (1, 2)},
         "mad": {32: lambda x, i, stride: x + i * stride & M32, 64: lambda x, i, stride: x + i * stride & M64},
         "at": {32: lambda base, x: base + _signed(x) & M64, 64: add64},
         "plus": {32: add, 64: add64},
         "minus": {32: lambda x, y: x - y & M32, 64: lambda x, y: x - y & M64},
         "offset": {32: u32, 64: u64},
         "as_offset": {32: u32, 64: u64},
-        "number4": {32: load32, 64: lambda address: _signed(load32(address))},
+        "number4": {32: fixed32, 64: lambda address: _signed(fixed32(address))},
     }
 
 
@@ -250,4 +270,8 @@ class Machine:
             return self.module("_strided")["make"](int(rest[0][1:]), index)
         if family == "transpose":
             return self.module("_transpose")["make"](int(rest[0][1:]))
-        return self.module({"boxes": "_boxes", "table": "_table_box"}[family])["make"](index)
+        if family in ("gather", "scatter"):
+            return self.module("_narrow")["MAKE"][family](int(rest[0][1:]), index)
+        if family == "table":
+            return self.module("_table_box")["make"](index)
+        return self.module("_boxes")["make"](index, family == "tables")

@@ -52,10 +52,10 @@ def test_a_grid_covers_the_work_or_fills_the_device(work: int, multiprocessors: 
 
 
 def axes_of(plan: Plan) -> list[tuple[int, int, int]]:
-    """(n, magic, shift) of the inner axes of a plan of one strided launch."""
+    """(n, magic, shift) of the inner axes of a plan of one launch of words in groups."""
     (launch,) = plan.launches
-    naxes = launch.params[4]
-    return [launch.params[5 + 5 * k : 8 + 5 * k] for k in range(naxes - 1)]
+    naxes = launch.params[6]
+    return [launch.params[7 + 4 * k : 10 + 4 * k] for k in range(naxes - 1)]
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 7, 31, 32, 33, 641, 65535, 65536, 65537, 2**20 - 1, 2**28 + 1])
@@ -86,7 +86,21 @@ def test_words_are_as_wide_as_addresses_strides_and_runs_allow(
     mem: int, packed: int, stride: int, run: int, width: int
 ) -> None:
     plan = plan_of(vector(100, stride, run), 1, (1 << 44) + mem, (1 << 45) + packed)
-    assert plan.kernels == [f"strided_w{width}_i32"]
+    assert plan.kernels == [f"{'strided' if width > 2 else 'gather'}_w{width}_i32"]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("shift", range(5))
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 7, 8, 9, 100])
+def test_groups_of_narrow_words_are_aligned_on_the_packed_side(width: int, shift: int, count: int) -> None:
+    """At most three words before the first group and three behind the last one are on their own."""
+    plan = plan_of(vector(count + 1, 3 * width, width), 1, packed=(1 << 45) + shift * width, n=count * width)
+    (launch,) = plan.launches
+    packed, _, first, groups, body, end, naxes = launch.params[:7]
+    assert (first, end, naxes) == (0, count, 1)
+    assert groups == 0 or (packed + body * width) % (4 * width) == 0
+    assert 0 <= body - first <= min(3, count)
+    assert 0 <= end - body - 4 * groups <= 3
 
 
 def test_a_dense_type_is_a_copy_and_no_launch() -> None:
@@ -113,10 +127,10 @@ def test_a_stream_of_many_gibibytes_is_split_where_words_can_be_numbered() -> No
             assert launch.params[2:4] == (0, count)
             continue
         boxes_at, axes_at = launch.params[:2]
-        boxes = np.frombuffer(plan.descriptors[: axes_at - boxes_at], np.uint32).reshape(-1, 20).astype(np.int64)
-        words = boxes[:, 11] - boxes[:, 10]
+        boxes = np.frombuffer(plan.descriptors[: axes_at - boxes_at], np.uint32).reshape(-1, 40).astype(np.int64)
+        words = boxes[:, 5] - boxes[:, 4]
         assert words.size >= least
-        assert (words << (boxes[:, 15] & 7)).sum() == run * count
+        assert (words << (boxes[:, 7] & 7)).sum() == run * count
         assert words.max() <= 2**30
 
 
@@ -136,8 +150,8 @@ def test_many_launches_worth_of_boxes_have_one_map() -> None:
             ops.append(Message(layout, count, np.arange(1), 1 << 44, 1 << 45, 0, 4 * count).op(PACK))
         plan = Planner(machine).plan(ops)
     boxes_at, axes_at, map_at, shift, chunks = plan.launches[0].params
-    n = (axes_at - boxes_at) // 80
-    starts = np.frombuffer(plan.descriptors[: 80 * n], np.uint32).reshape(-1, 20)[:, 12]
+    n = (axes_at - boxes_at) // 160
+    starts = np.frombuffer(plan.descriptors[: 160 * n], np.uint32).reshape(-1, 40)[:, 6]
     cells = np.frombuffer(plan.descriptors[map_at - boxes_at :], np.uint32)
     assert cells.size <= 4098
     for chunk in range(chunks):
