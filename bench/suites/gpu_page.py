@@ -86,8 +86,13 @@ as a GPU. Its records name the device REHEARSAL and cannot become this page.
 From the machine code, the layouts and the documentation of CUDA. None of it has been seen on a card.
 
 - Strides of 512 and 4096 bytes stay below the sector bound; the gather probe says by how much.
-- Runs of 1 and 2 bytes stay further below the bounds than longer ones: they load fewer bytes at a time. They have no
-  target.
+- Runs of 1 and 2 bytes stay further below the bounds than longer ones. Their packed side moves in words of 4 and 8
+  bytes, their memory side one by one: eight loads a thread before the first store, and for runs of 1 byte 8
+  instructions a byte where the type has one axis, 17 with two, counted in the machine code for sm_90 (14 and 23 without
+  the groups). They have no target.
+- A launch for many regions, such as a halo's, waits for two loads in sequence before those of its data: map and
+  descriptor; with offset tables for a third. Where a region has no more words than a block has threads, a thread loads
+  one word and computes no others.
 - Without MPS, kernels of two ranks on one card take turns, so one-way times contain switches between processes.
 - An exchange beside a kernel in a blocking stream may not overlap with it, as it waits for the legacy default stream;
   beside one in a non-blocking stream it should.
