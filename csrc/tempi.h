@@ -200,6 +200,11 @@ enum {
 
 /* The kind of memory that an address is in, and its device; -1: no device. */
 int tempi_memory_query(const void *address, int32_t *kind, int32_t *device);
+/* Registers the CUDA allocation that the address is in: the program promises not to free it before
+ * it deregisters it (as often as it registered it), so messages need no query of the driver for it.
+ * TEMPI_ERR_ARG: the address is in no such allocation, or was not registered. */
+int tempi_memory_register(const void *address);
+int tempi_memory_deregister(const void *address);
 /* 1 if this process can have device memory; the answer never changes. */
 int tempi_gpu_possible(void);
 

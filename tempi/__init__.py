@@ -2,8 +2,9 @@
 
 ``from tempi import MPI`` is mpi4py's MPI on top of the engine. `describe` shows the layout of a
 datatype, `stats` reports what was accelerated, ``with disabled():`` turns tempi off for the calling thread,
-`set_stream` sets the CUDA stream after which a communicator's messages are ordered, and `peer` returns the
-peer class of a rank. `pack` and `unpack` run the kernels alone, on NumPy or device arrays, without MPI.
+`set_stream` sets the CUDA stream after which a communicator's messages are ordered, `register` saves the driver's
+queries for memory that stays, and `peer` returns the peer class of a rank. `pack` and `unpack` run the kernels alone,
+on NumPy or device arrays, without MPI.
 
 Importing this package loads the engine. It neither needs nor loads an MPI library.
 """
@@ -49,10 +50,12 @@ __all__ = [
     "TempiError",
     "UnsupportedError",
     "__version__",
+    "deregister",
     "describe",
     "disabled",
     "pack",
     "peer",
+    "register",
     "set_stream",
     "stats",
     "unpack",
@@ -116,6 +119,38 @@ def set_stream(comm: Comm | int, stream: Any) -> None:
 
     handle = comm if isinstance(comm, int) else _handle(comm)
     _engine.check(_engine.lib.tempi_comm_set_stream(handle, _stream(stream)), doing="tempi.set_stream()")
+
+
+def register(buffer: Any) -> None:
+    """Promise that the CUDA allocation of `buffer` is not freed before `deregister`, called as often as this.
+
+    Messages from and into a registered allocation need no query of the driver; an exchange of many allocations has
+    one for each of the others. `buffer` is an address, or an array with ``__cuda_array_interface__`` or `data_ptr`
+    (CuPy, Numba, PyTorch), any part of the allocation. Arrays of a memory pool share its allocations, which the pool
+    may free: keep such an array, or register none.
+
+    Raises ArgumentError if the memory is no allocation of CUDA's. MPI is not needed.
+    """
+    from tempi import _engine
+
+    _engine.check(_engine.lib.tempi_memory_register(_address(buffer)), doing="tempi.register()")
+
+
+def deregister(buffer: Any) -> None:
+    """End one `register` of the allocation of `buffer`: before it is freed. Raises ArgumentError without one."""
+    from tempi import _engine
+
+    _engine.check(_engine.lib.tempi_memory_deregister(_address(buffer)), doing="tempi.deregister()")
+
+
+def _address(buffer: Any) -> Any:
+    from tempi import _engine
+
+    if hasattr(buffer, "__cuda_array_interface__"):
+        number = buffer.__cuda_array_interface__["data"][0]
+    else:
+        number = buffer.data_ptr() if hasattr(buffer, "data_ptr") else buffer
+    return _engine.ffi.cast("void *", int(number))
 
 
 def peer(comm: Comm | int, rank: int) -> str:

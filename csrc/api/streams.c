@@ -4,6 +4,7 @@
 #include "cuda/backend.h"
 #include "cuda/batch.h"
 #include "memory/kind.h"
+#include "memory/known.h"
 
 #include <stdlib.h>
 
@@ -43,6 +44,19 @@ int tempi_memory_query(const void *address, int32_t *kind, int32_t *device)
     if (own)
         *device = own->ordinal;
     return TEMPI_OK;
+}
+
+int tempi_memory_register(const void *address)
+{
+    tempi_memory memory;
+    const tempi_memory_kind kind = describe(address, &memory);
+    return kind != TEMPI_MEMORY_FOREIGN && tempi_known_register(address, 1) ? TEMPI_OK
+                                                                            : TEMPI_ERR_ARG;
+}
+
+int tempi_memory_deregister(const void *address)
+{
+    return tempi_known_register(address, -1) ? TEMPI_OK : TEMPI_ERR_ARG;
 }
 
 int tempi_gpu_possible(void)

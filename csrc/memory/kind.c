@@ -1,10 +1,10 @@
 #include "memory/kind.h"
 #include "base/loaded.h"
-#include "base/lock.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "cuda/context_slot.h"
 #include "cuda/device.h"
+#include "memory/known.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -144,21 +144,10 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
     return place(out, (tempi_cuda_context)(uintptr_t)cells[CONTEXT]);
 }
 
-/* ---- cache of recent queries ----------------------------------------------------------------- */
+/* ---- known allocations ----------------------------------------------------------------------- */
 
-/* Each thread caches a few allocations. The driver never reuses a buffer id: if the address still
- * has it, it is the same allocation and its attributes hold. Exception: the context slot of memory
- * that belongs to no context changes with the current context. */
-enum { RECENT = 16 };
-static _Thread_local struct {
-    struct known {
-        tempi_memory memory;
-        int32_t ordinal; /* of memory that belongs to no context; else -1 */
-        unsigned times;  /* context slots are valid until all devices are shut down */
-    } of[RECENT];
-    unsigned next;
-} recent;
-
+/* The driver never reuses a buffer id: if the address still has it, it is the same allocation and
+ * its attributes hold. */
 static bool is_same(const void *address, const tempi_memory *known)
 {
     uint64_t id = 0;
@@ -168,129 +157,32 @@ static bool is_same(const void *address, const tempi_memory *known)
            id == known->buffer_id;
 }
 
-static bool recent_find(const void *address, tempi_memory *out)
+/* The context slot of memory that belongs to no context changes with the current context; while
+ * messages are pending, that of their memory serves. */
+static tempi_memory_kind place_again(const tempi_known *known, tempi_memory *out)
 {
-    for (int i = 0; i < RECENT; ++i) {
-        struct known *known = &recent.of[i];
-        if ((uintptr_t)address - known->memory.base >= (uintptr_t)known->memory.size)
-            continue;
-        if (known->times != atomic_load(&tempi_cuda_times) || !is_same(address, &known->memory)) {
-            known->memory.size = 0;
-            continue;
-        }
-        *out = known->memory;
-        if (known->ordinal >= 0) {
-            out->device = known->ordinal;
-            out->kind = place(out, NULL);
-        }
-        return true;
-    }
-    return false;
+    if (known->ordinal < 0 || tempi_known_slot(known->ordinal, &out->device))
+        return out->kind;
+    out->device = known->ordinal;
+    out->kind = place(out, NULL);
+    if (out->kind != TEMPI_MEMORY_FOREIGN)
+        tempi_known_note(out, known->ordinal);
+    return out->kind;
 }
 
-static void recent_note(const tempi_memory *memory, int32_t ordinal)
+static bool find_known(const void *address, tempi_memory *out)
 {
-    if (memory->base == 0 || memory->size <= 0 || memory->buffer_id == 0)
-        return;
-    recent.of[recent.next++ % RECENT] = (struct known){*memory, ordinal,
-                                                       atomic_load(&tempi_cuda_times)};
-}
-
-void tempi_memory_forget(void)
-{
-    for (int i = 0; i < RECENT; ++i)
-        recent.of[i].memory.size = 0;
-}
-
-/* ---- allocations with pending messages --------------------------------------------------------
- */
-
-enum { PINS = 64 };
-static struct {
-    tempi_lock lock;
-    _Atomic int n; /* pins[n] and above are free */
-    struct pin {
-        struct known known;
-        int messages;
-    } of[PINS];
-} pins;
-
-static bool covers(const struct known *known, const void *address)
-{
-    return (uintptr_t)address - known->memory.base < (uintptr_t)known->memory.size;
-}
-
-/* Memory of no context is the current context's, which may be another one now. */
-static bool pinned_find(const void *address, struct known *out)
-{
-    bool found = false;
-    if (atomic_load_explicit(&pins.n, memory_order_relaxed) == 0)
+    tempi_known known;
+    if (!tempi_known_find(address, &known))
         return false;
-    tempi_lock_acquire(&pins.lock);
-    for (int i = 0; i < atomic_load(&pins.n) && !found; ++i) {
-        const struct pin *pin = &pins.of[i];
-        found = pin->messages > 0 && pin->known.times == atomic_load(&tempi_cuda_times) &&
-                covers(&pin->known, address);
-        if (found)
-            *out = pin->known;
+    if (!known.in_use && !is_same(address, &known.memory)) {
+        tempi_known_drop(&known);
+        return false;
     }
-    tempi_lock_release(&pins.lock);
-    return found;
-}
-
-static const struct known *last_known(const void *address)
-{
-    for (int i = 0; i < RECENT; ++i)
-        if (covers(&recent.of[i], address) && recent.of[i].ordinal < 0)
-            return &recent.of[i];
-    return NULL;
-}
-
-/* The place of that allocation, or a free one; -1: none. Caller holds the lock. */
-static int place_for(const struct known *known)
-{
-    int spare = -1;
-    const int n = atomic_load(&pins.n);
-    for (int i = 0; i < n; ++i) {
-        const struct pin *pin = &pins.of[i];
-        if (pin->messages > 0 && pin->known.memory.buffer_id == known->memory.buffer_id &&
-            pin->known.times == known->times)
-            return i;
-        if (pin->messages == 0)
-            spare = i;
-    }
-    if (spare < 0 && n < PINS) {
-        spare = n;
-        atomic_store(&pins.n, n + 1);
-    }
-    return spare;
-}
-
-int tempi_memory_pin(const void *address)
-{
-    struct known pinned;
-    const struct known *known = pinned_find(address, &pinned) ? &pinned : last_known(address);
-    if (!known)
-        return -1;
-    tempi_lock_acquire(&pins.lock);
-    const int pin = place_for(known);
-    if (pin >= 0) {
-        pins.of[pin].known = *known;
-        ++pins.of[pin].messages;
-    }
-    tempi_lock_release(&pins.lock);
-    return pin;
-}
-
-void tempi_memory_unpin(int pin)
-{
-    if (pin < 0)
-        return;
-    tempi_lock_acquire(&pins.lock);
-    --pins.of[pin].messages;
-    for (int n = atomic_load(&pins.n); n > 0 && pins.of[n - 1].messages == 0; --n)
-        atomic_store(&pins.n, n - 1);
-    tempi_lock_release(&pins.lock);
+    *out = known.memory;
+    if (!known.in_use)
+        out->kind = place_again(&known, out);
+    return true;
 }
 
 /* ---- after a device was lost ----------------------------------------------------------------- */
@@ -326,12 +218,7 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
     case TEMPI_CUDA_LOST: return ask_lost(address, out);
     default: break;
     }
-    struct known pinned;
-    if (pinned_find(address, &pinned)) {
-        *out = pinned.memory;
-        return out->kind;
-    }
-    if (recent_find(address, out))
+    if (find_known(address, out))
         return out->kind;
     int32_t ordinal = -1;
     out->kind = query(address, out, &ordinal);
@@ -339,6 +226,6 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
         out->kind = TEMPI_MEMORY_HOST;
         return ask_lost(address, out);
     }
-    recent_note(out, ordinal);
+    tempi_known_note(out, ordinal);
     return out->kind;
 }

@@ -3,7 +3,7 @@
  *
  * Cost: one load while the process can have no GPU run-time; 11 to 35 ns (reading the loader's
  * counter of loaded objects) on a machine with a GPU in a program that has not loaded its driver;
- * after that one driver query, a smaller one for an allocation that this thread queried recently.
+ * after that one driver query, a smaller one for an allocation that is known (known.h).
  * Pageable host addresses are not cached: a later allocation may reuse them. */
 #ifndef TEMPI_MEMORY_KIND_H
 #define TEMPI_MEMORY_KIND_H
@@ -35,13 +35,6 @@ extern bool tempi_memory_mixed;
 
 void tempi_memory_start(void);
 tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out);
-/* While a message is pending its buffer must not be freed (MPI-5.0, 3.7.2: it may be accessed only
- * after completion), so the attributes of its allocation hold without a query. Pins the allocation
- * of an address that this thread queried last, until the matching unpin; -1: not possible. */
-int tempi_memory_pin(const void *address);
-void tempi_memory_unpin(int pin);
-/* Clears this thread's cache of recent queries: for tests. */
-void tempi_memory_forget(void);
 
 /* Describes an address; returns the kind. */
 static inline tempi_memory_kind tempi_memory_describe(const void *address, tempi_memory *out)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import oracle
+import tempi
 from devices import DEVICES, EMULATED, context, count, driver
 from examples import strided
 from world import MPI, Memory, committed, partners
@@ -49,11 +50,11 @@ def regions(radius: int) -> list[tuple[oracle.Tree, oracle.Tree]]:
 class Halo:
     """Fields, each an allocation; 26 regions of each go to the right, and its halo comes from the left."""
 
-    def __init__(self, comm: Any, radius: int, fields: int) -> None:
+    def __init__(self, comm: Any, radius: int, fields: int, where: str = "device") -> None:
         self.comm, (self.to, self.source) = comm, partners(comm)
         trees = regions(radius)
         whole = oracle.Contiguous((SIDE + 2 * radius) ** 3, _double)
-        self.fields = [Memory(whole, 1, where="device").fill(10 * comm.rank + f) for f in range(fields)]
+        self.fields = [Memory(whole, 1, where=where).fill(10 * comm.rank + f) for f in range(fields)]
         self.types = [(oracle.as_mpi(i, MPI).Commit(), oracle.as_mpi(o, MPI).Commit()) for i, o in trees]
 
     def exchange(self) -> None:
@@ -65,6 +66,15 @@ class Halo:
             for t, (inner, _) in enumerate(self.types):
                 requests.append(self.comm.Isend(field.message(inner), self.to, 26 * f + t))
         MPI.Request.Waitall(requests)
+
+    def calls(self) -> tuple[int, dict[str, int]]:
+        """Of one exchange in the steady state."""
+        for _ in range(WARM_UP):
+            self.exchange()
+            self.comm.Barrier()
+        before = Calls()
+        self.exchange()
+        return before.since()
 
     def free(self) -> None:
         for pair in self.types:
@@ -94,12 +104,7 @@ class Calls:
 @pytest.mark.parametrize("fields", [1, 8])
 def test_26_and_208_messages_are_at_most_sixteen_calls(comm: Any, radius: int, fields: int) -> None:
     halo = Halo(comm, radius, fields)
-    for _ in range(WARM_UP):
-        halo.exchange()
-        comm.Barrier()
-    before = Calls()
-    halo.exchange()
-    made, each = before.since()
+    made, each = halo.calls()
     halo.free()
     assert each["LaunchKernel"] == 2 or comm.size == 1  # to oneself strided memory is copied to strided memory
     assert made <= 16, str(each)
@@ -130,6 +135,34 @@ def test_a_collective_of_26_blocks_is_one_launch_each_way(comm: Any, form: str) 
     halo.free()
     assert each["LaunchKernel"] == 2
     assert made <= 20, str(each)
+
+
+@pytest.mark.parametrize("fields", [12, 80])
+def test_an_allocation_is_queried_once_for_all_its_messages(comm: Any, fields: int) -> None:
+    halo = Halo(comm, 1, fields)
+    made, each = halo.calls()
+    halo.free()
+    assert made <= fields + 8, str(each)
+
+
+@pytest.mark.parametrize("fields", [12, 80])
+def test_messages_of_registered_allocations_are_at_most_sixteen_calls(comm: Any, fields: int) -> None:
+    halo = Halo(comm, 1, fields)
+    for field in halo.fields:
+        tempi.register(field.address)
+    made, each = halo.calls()
+    for field in halo.fields:
+        tempi.deregister(field.address)
+    halo.free()
+    assert made <= 16, str(each)
+
+
+def test_messages_of_a_pools_memory_are_at_most_sixteen_calls(comm: Any) -> None:
+    """It belongs to no context; the one to use is asked for once."""
+    halo = Halo(comm, 1, 4, "pool")
+    made, each = halo.calls()
+    halo.free()
+    assert made <= 16, str(each)
 
 
 @pytest.mark.parametrize("where", ["device", "managed"])

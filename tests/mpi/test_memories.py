@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import oracle
+import tempi
 from devices import DEVICES, EMULATED, KINDS
 from examples import strided
 from transfers import Side, exchange
@@ -49,6 +50,27 @@ def test_memory_that_is_freed_and_comes_again_as_another_kind(comm: Any) -> None
             exchange(comm, "Isend", Side(out, datatype), "Recv", Side(into, datatype))
         into.check(out.packed)
         del out, into
+
+
+def test_memory_that_was_registered_comes_again_as_another_kind(comm: Any) -> None:
+    """Until it is deregistered it is not queried; after that as ever."""
+    for turn in range(24):
+        out, into = (Memory(TREE, 1, where=WHERE[turn % len(WHERE)]) for _ in range(2))
+        known = [memory.address for memory in (out, into) if memory.on_device]
+        for address in known + known:
+            tempi.register(address)
+        with committed(TREE) as datatype:
+            for seed in range(2):
+                exchange(comm, "Isend", Side(out.fill(turn + seed), datatype), "Recv", Side(into, datatype))
+        into.check(Memory(TREE, 1).fill(turn + 1).packed)
+        for address in known + known:
+            tempi.deregister(address)
+        for address in known:
+            with pytest.raises(tempi.ArgumentError):
+                tempi.deregister(address)
+        del out, into
+    with pytest.raises(tempi.ArgumentError):
+        tempi.register(Memory(TREE, 1, where="host").address)
 
 
 @pytest.mark.skipif(not METHODS, reason="MPITEST_METHODS is not set")

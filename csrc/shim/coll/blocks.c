@@ -1,6 +1,7 @@
 #include "shim/coll/blocks.h"
 #include "base/config.h"
 #include "datatype/layout.h"
+#include "memory/known.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/impl.h"
 #include "transfer/staging.h"

@@ -3,7 +3,7 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "cuda/backend.h"
-#include "memory/kind.h"
+#include "memory/known.h"
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
 

@@ -4,6 +4,7 @@
 #include "base/trace.h"
 #include "choose/online_tuning.h"
 #include "datatype/layout.h"
+#include "memory/known.h"
 #include "shim/bounce/bounce.h"
 #include "shim/p2p/posted_receives.h"
 #include "shim/request/deferred_sends.h"
