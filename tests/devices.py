@@ -17,7 +17,19 @@ from tempi import _engine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DEVICES", "EMULATED", "KINDS", "DeviceMemory", "call", "context", "count", "driver", "failing", "live"]
+__all__ = [
+    "DEVICES",
+    "EMULATED",
+    "KINDS",
+    "Calls",
+    "DeviceMemory",
+    "call",
+    "context",
+    "count",
+    "driver",
+    "failing",
+    "live",
+]
 
 Bytes = NDArray[np.uint8]
 u64, size_t = ctypes.c_uint64, ctypes.c_size_t
@@ -66,6 +78,25 @@ def count(name: str) -> int:
     found = driver().tempi_emulator_count
     found.restype = ctypes.c_uint64
     return int(found(name.encode()))
+
+
+#: Functions that Calls counts one by one.
+NAMES = ("CtxGetCurrent", "CtxPushCurrent", "CtxPopCurrent", "CtxGetDevice", "PointerGetAttribute",
+         "PointerGetAttributes", "ThreadExchangeStreamCaptureMode", "LaunchKernel", "MemcpyAsync", "MemsetD8Async",
+         "StreamWriteValue32", "StreamQuery", "StreamIsCapturing", "StreamSynchronize", "StreamWaitEvent",
+         "EventCreate", "EventRecord", "EventQuery", "EventSynchronize", "MemAlloc", "MemHostRegister",
+         "ModuleGetFunction")  # fmt: skip
+
+
+class Calls:
+    """Calls of the driver since then, by function."""
+
+    def __init__(self) -> None:
+        self.all, self.each = count(""), {name: count(f"cu{name}") for name in NAMES}
+
+    def since(self) -> tuple[int, dict[str, int]]:
+        now = {name: count(f"cu{name}") - n for name, n in self.each.items()}
+        return count("") - self.all, {name: n for name, n in now.items() if n}
 
 
 def live(kind: str) -> int:

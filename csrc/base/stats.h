@@ -55,6 +55,7 @@
     X(device_copies, "copies by the CUDA driver")                                                  \
     X(device_copied_bytes, "bytes in them")                                                        \
     X(staged_bytes, "bytes of messages that went through a device buffer to or from the host")     \
+    X(pageable_pieces, "pieces of messages above TEMPI_STAGE_MAX that went through pinned memory") \
     X(pointer_queries, "pointer queries to the CUDA driver")                           \
     X(refused_device_memory, "device buffers refused: TEMPI_DEVICE_MAX, or the device is full")    \
     X(refused_pinned_memory, "pinned buffers refused: TEMPI_STAGE_MAX, or out of memory")          \

@@ -1,6 +1,7 @@
 #include "cuda/batch.h"
 #include "base/stats.h"
 #include "cuda/completion.h"
+#include "cuda/pageable.h"
 #include "cuda/pool.h"
 #include "cuda/resident.h"
 
@@ -79,6 +80,7 @@ void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item)
 {
     batch->items[batch->nitems++] = *item;
     batch->over_bus &= item->op.method == TEMPI_METHOD_ONE_SHOT && !item->op.into;
+    batch->has_pageable |= item->pageable;
     if (item->buffer)
         batch->buffers[batch->nbuffers++] = item->buffer;
 }
@@ -101,7 +103,7 @@ void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes)
 void *tempi_cuda_batch_pinned(tempi_cuda_batch *batch, int64_t bytes)
 {
     return reserve_buffers(batch, 1)
-               ? keep_buffer(batch, tempi_cuda_pinned_get(batch->device->slot, bytes))
+               ? keep_buffer(batch, tempi_cuda_pinned_some(batch->device->slot, bytes))
                : NULL;
 }
 
@@ -121,6 +123,7 @@ static void end(tempi_cuda_batch *batch, int status)
                                     status == TEMPI_OK);
     if (batch->flag != TEMPI_CUDA_NO_FLAG)
         tempi_cuda_flag_put(batch->device, batch->flag);
+    tempi_cuda_pageable_end(batch);
     for (int i = 0; i < batch->nbuffers; ++i)
         (void)tempi_cuda_pool_put(batch->buffers[i]);
     batch->nbuffers = 0;
@@ -169,6 +172,10 @@ void tempi_cuda_batch_fly(tempi_cuda_batch *batch, int status)
         end(batch, status);
         return;
     }
+    if (batch->has_pageable) { /* its last piece comes after all of it */
+        state_set(batch, TEMPI_BATCH_FLYING);
+        return;
+    }
     if (!batch->in_program_order) /* then nobody waits, and the stream may be gone */
         batch->flag = tempi_cuda_flag_raise(batch->device, batch->stream);
     if (batch->flag != TEMPI_CUDA_NO_FLAG || record_event(batch) == TEMPI_OK)
@@ -180,7 +187,8 @@ void tempi_cuda_batch_fly(tempi_cuda_batch *batch, int status)
 /* `own`: not in a stream of the program. */
 static int try_launch(tempi_cuda_batch *batch, bool own)
 {
-    const int status = tempi_cuda_batch_choose_stream(batch, own);
+    /* Pieces are put into it later, when a stream of the program may be gone. */
+    const int status = tempi_cuda_batch_choose_stream(batch, own || batch->has_pageable);
     return status == TEMPI_OK ? tempi_cuda_batch_enqueue(batch) : status;
 }
 
@@ -232,6 +240,27 @@ static bool flag_says_wait(tempi_cuda_batch *batch)
            __atomic_add_fetch(&batch->polls, 1, __ATOMIC_RELAXED) % POLLS_A_QUERY != 0;
 }
 
+static bool own(tempi_cuda_batch *batch)
+{
+    int flying = TEMPI_BATCH_FLYING;
+    return atomic_compare_exchange_strong(&batch->state, &flying, TEMPI_BATCH_COPYING);
+}
+
+static int poll_pageable(tempi_cuda_batch *batch)
+{
+    bool done = false;
+    if (!own(batch))
+        return 0;
+    int status = tempi_cuda_pageable_advance(batch, &done);
+    if (status != TEMPI_OK)
+        (void)drain(batch);
+    if (done || status != TEMPI_OK)
+        end(batch, status);
+    else
+        state_set(batch, TEMPI_BATCH_FLYING);
+    return tempi_cuda_batch_state(batch) == TEMPI_BATCH_DONE;
+}
+
 int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
 {
     const int state = tempi_cuda_batch_state(batch);
@@ -241,6 +270,8 @@ int tempi_cuda_batch_poll(tempi_cuda_batch *batch)
         land(batch, TEMPI_ERR_DEVICE);
         return 1;
     }
+    if (batch->has_pageable)
+        return poll_pageable(batch);
     if (flag_says_wait(batch))
         return 0;
     bool ready = true;
@@ -264,29 +295,28 @@ static int wait_for_event(tempi_cuda_batch *batch)
     return status;
 }
 
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-/* Polls for some tens of microseconds, as long as most packs take; then the next poll queries. */
+/* Then the next poll queries. */
 static void spin(tempi_cuda_batch *batch)
 {
-    const int most = tempi_cuda_emulated() ? 16 : 2000;
-    for (int i = 0; i < most && !tempi_cuda_flag_is_up(batch->device, batch->flag); ++i)
-        relax();
+    tempi_cuda_flag_spin(batch->device, batch->flag);
     __atomic_store_n(&batch->polls, POLLS_A_QUERY - 1, __ATOMIC_RELAXED);
+}
+
+static void await_pageable(tempi_cuda_batch *batch)
+{
+    if (!own(batch))
+        return;
+    tempi_cuda_pageable_await(batch);
+    state_set(batch, TEMPI_BATCH_FLYING);
 }
 
 void tempi_cuda_batch_wait(tempi_cuda_batch *batch)
 {
     while (!tempi_cuda_batch_poll(batch)) {
         const bool flying = tempi_cuda_batch_state(batch) == TEMPI_BATCH_FLYING;
-        if (flying && batch->flag == TEMPI_CUDA_NO_FLAG)
+        if (flying && batch->has_pageable)
+            await_pageable(batch);
+        else if (flying && batch->flag == TEMPI_CUDA_NO_FLAG)
             land(batch, ask_streams(batch, wait_for_event(batch)));
         else if (flying)
             spin(batch);

@@ -3,6 +3,7 @@
  *   OPEN       gathers operations (device->open)
  *   LAUNCHING  one thread enqueues it into the stream; for the others it is not done
  *   FLYING     its stream will raise its flag, or reach its event
+ *   COPYING    for a while, if it has pageable memory: one thread copies pieces (pageable.h)
  *   ENDING     one thread returns its buffers
  *   DONE       `status` is the result
  *
@@ -18,17 +19,20 @@ typedef enum tempi_batch_state {
     TEMPI_BATCH_OPEN,
     TEMPI_BATCH_LAUNCHING,
     TEMPI_BATCH_FLYING,
+    TEMPI_BATCH_COPYING,
     TEMPI_BATCH_ENDING,
     TEMPI_BATCH_DONE
 } tempi_batch_state;
 
 /* One prepared operation: the memory that it needs is allocated. */
 typedef struct tempi_cuda_item {
-    tempi_op op;   /* op.packed: the kernel's side, in `buffer` if there is one */
-    void *host;    /* staged and pipelined: the packed bytes in host memory; else NULL */
-    void *buffer;  /* intermediate device buffer from the pool; else NULL */
-    int64_t piece; /* pipelined: bytes a piece; else 0 */
+    tempi_op op; /* op.packed: the kernel's side, in `buffer` if there is one */
+    void *host;  /* staged and pipelined: the packed bytes in host memory; else NULL */
+    void
+        *buffer; /* intermediate buffer from the pool, on the device; pageable: pinned; else NULL */
+    int64_t piece; /* pipelined and pageable: bytes a piece; else 0 */
     int slots;     /* pieces that the buffer holds */
+    bool pageable; /* `host` is pageable memory (pageable.h) */
 } tempi_cuda_item;
 
 struct tempi_cuda_batch {
@@ -49,6 +53,8 @@ struct tempi_cuda_batch {
     void **buffers; /* from the pool, returned at the end */
     int nbuffers, buffers_room;
     tempi_plan plan;
+    bool has_pageable;
+    struct tempi_cuda_pageable *pageable; /* its progress; NULL: not launched, or done */
 };
 
 /* An empty batch with one reference; NULL: out of memory. */
@@ -69,6 +75,8 @@ void tempi_cuda_batch_add(tempi_cuda_batch *batch, const tempi_cuda_item *item);
 void *tempi_cuda_batch_buffer(tempi_cuda_batch *batch, int64_t bytes);
 void *tempi_cuda_batch_pinned(tempi_cuda_batch *batch, int64_t bytes);
 
+/* Plans operations, for tempi_cuda_batch_repeat; the caller uploads the plan's descriptors. */
+int tempi_cuda_batch_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n);
 /* Repeats the launches and copies of the last enqueue's plan. Not for staged items. */
 int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING or, if it failed, DONE. */

@@ -72,6 +72,22 @@ void tempi_cuda_flag_put(tempi_cuda_device *device, int flag)
     pthread_mutex_unlock(&device->lock);
 }
 
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void tempi_cuda_flag_spin(const tempi_cuda_device *device, int flag)
+{
+    const int most = tempi_cuda_emulated() ? 16 : 2000;
+    for (int i = 0; i < most && !tempi_cuda_flag_is_up(device, flag); ++i)
+        relax();
+}
+
 void tempi_cuda_flags_free(tempi_cuda_device *device)
 {
     if (device->flags.words)

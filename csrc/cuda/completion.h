@@ -20,6 +20,9 @@ static inline bool tempi_cuda_flag_is_up(const tempi_cuda_device *device, int fl
     return __atomic_load_n(&device->flags.words[flag], __ATOMIC_ACQUIRE) != 0;
 }
 
+/* Polls for some tens of microseconds, as long as most packs take. */
+void tempi_cuda_flag_spin(const tempi_cuda_device *device, int flag);
+
 /* Returns the memory to the driver; the caller has entered the device. */
 void tempi_cuda_flags_free(tempi_cuda_device *device);
 /* The same where the driver has dropped it already. */

@@ -4,11 +4,13 @@
  *   2. one plan for all items that are not pipelined: its copies, its launches
  *   3. pack: copy staged bytes to the host
  *   4. the pipelined items, piece by piece: kernels in the stream, copies in the copy stream
+ *   5. the first pieces of those in pageable memory (pageable.c)
  */
 #include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/offset_tables.h"
+#include "cuda/pageable.h"
 #include "cuda/pool.h"
 #include "cuda/resident.h"
 #include "cuda/strided_copy.h"
@@ -142,12 +144,17 @@ static int put_plan(tempi_cuda_batch *batch)
     return status == TEMPI_OK ? tempi_cuda_batch_repeat(batch) : status;
 }
 
-static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
+int tempi_cuda_batch_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
 {
     const tempi_plan_hooks hooks = hooks_of(batch->device);
+    return tempi_cuda_plan(ops, n, &hooks, &batch->plan);
+}
+
+static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
+{
     if (n == 0)
         return TEMPI_OK;
-    const int status = tempi_cuda_plan(ops, n, &hooks, &batch->plan);
+    const int status = tempi_cuda_batch_plan(batch, ops, n);
     return status == TEMPI_OK ? put_plan(batch) : status;
 }
 
@@ -329,7 +336,7 @@ int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch)
     if (status == TEMPI_OK && packs)
         status = move_staged(batch);
     for (int i = 0; i < batch->nitems && status == TEMPI_OK; ++i)
-        if (batch->items[i].piece)
+        if (batch->items[i].piece && !batch->items[i].pageable)
             status = run_pipelined(batch, &batch->items[i]);
-    return status;
+    return status == TEMPI_OK ? tempi_cuda_pageable_start(batch) : status;
 }

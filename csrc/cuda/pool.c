@@ -33,6 +33,7 @@ typedef struct block {
     int home;
     bool pinned;
     bool registered; /* pinned.h */
+    bool budgeted;   /* in use, and counted against the bound on staging memory */
 } block;
 
 /* There is one for pinned memory and one for each device. */
@@ -188,22 +189,23 @@ static block *call_in(const void *address)
 /* A cached block of the class, or else of up to twice its size, since allocating takes far longer
  * than the memory is worth. Pinned ones count in the budget, which has that of the class already.
  */
-static block *take_fitting(shelf *from, int class, bool pinned)
+static block *take_fitting(shelf *from, int class, bool budgeted)
 {
     for (int c = class; c < CLASSES && c <= class + STEPS; ++c) {
         const int64_t more = class_capacity(c) - class_capacity(class);
-        if (from->free[c] && (!pinned || more == 0 || tempi_budget_take(more, more)))
+        if (from->free[c] && (!budgeted || more == 0 || tempi_budget_take(more, more)))
             return pop(&from->free[c]);
     }
     return NULL;
 }
 
 /* A cached block; or NULL and, in *surplus, the blocks to free before a new one fits. */
-static block *reserve(shelf *from, int class, bool pinned, int64_t bound, block **surplus)
+static block *reserve(shelf *from, int class, bool budgeted, int64_t bound, block **surplus)
 {
-    block *b = take_fitting(from, class, pinned);
+    block *b = take_fitting(from, class, budgeted);
     from->used += b ? b->capacity : class_capacity(class);
     if (b) {
+        b->budgeted = budgeted;
         from->cached -= b->capacity;
         hand_out(b);
     } else if (from->used + from->cached > bound) {
@@ -240,22 +242,24 @@ static block *fresh(tempi_cuda_device *device, bool pinned, int class)
     return NULL;
 }
 
-static void *get(tempi_cuda_device *device, bool pinned, int class, int64_t bound)
+static void *get(tempi_cuda_device *device, bool pinned, bool budgeted, int class, int64_t bound)
 {
     shelf *from = shelf_of(pinned, device->slot);
     block *surplus = NULL;
     pthread_mutex_lock(&pool.lock);
-    block *b = reserve(from, class, pinned, bound, &surplus);
+    block *b = reserve(from, class, budgeted, bound, &surplus);
     pthread_mutex_unlock(&pool.lock);
     return_list(surplus);
     if (b)
         return b->address;
     b = fresh(device, pinned, class);
     pthread_mutex_lock(&pool.lock);
-    if (b)
+    if (b) {
+        b->budgeted = budgeted;
         hand_out(b);
-    else
+    } else {
         from->used -= class_capacity(class);
+    }
     pthread_mutex_unlock(&pool.lock);
     return b ? b->address : NULL;
 }
@@ -266,18 +270,38 @@ static void *refuse(int reason)
     return NULL;
 }
 
-void *tempi_cuda_pinned_get(int slot, int64_t bytes)
+/* The device with the primary context. */
+static tempi_cuda_device *primary_of(int slot)
 {
     tempi_cuda_device *user = tempi_cuda_device_get(slot);
-    tempi_cuda_device *device = user ? tempi_cuda_device_get(user->ordinal) : NULL;
+    return user ? tempi_cuda_device_get(user->ordinal) : NULL;
+}
+
+static void *pinned_get(int slot, int64_t bytes, bool must)
+{
+    tempi_cuda_device *device = primary_of(slot);
     const int class = bytes < 0 ? CLASSES : class_of(bytes);
-    if (!device || class >= CLASSES || !tempi_budget_take(bytes, class_capacity(class)))
-        return refuse(TEMPI_STAT_refused_pinned_memory);
-    void *found = get(device, true, class, tempi_config.stage_max);
-    if (found)
-        return found;
-    tempi_budget_give(class_capacity(class));
-    return refuse(TEMPI_STAT_refused_pinned_memory);
+    if (!device || class >= CLASSES)
+        return NULL;
+    const bool budgeted = tempi_budget_take(bytes, class_capacity(class));
+    if (!budgeted && !must)
+        return NULL;
+    void *found = get(device, true, budgeted, class, tempi_config.stage_max);
+    if (!found && budgeted)
+        tempi_budget_give(class_capacity(class));
+    return found;
+}
+
+void *tempi_cuda_pinned_get(int slot, int64_t bytes)
+{
+    void *found = pinned_get(slot, bytes, false);
+    return found ? found : refuse(TEMPI_STAT_refused_pinned_memory);
+}
+
+void *tempi_cuda_pinned_some(int slot, int64_t bytes)
+{
+    void *found = pinned_get(slot, bytes, true);
+    return found ? found : refuse(TEMPI_STAT_refused_pinned_memory);
 }
 
 /* Compares the bytes asked for with the bound, as for staging memory: a bound of exactly one
@@ -300,7 +324,7 @@ void *tempi_cuda_buffer_get(int slot, int64_t bytes)
         tempi_cuda_residents_trim();
     if (!device || class >= CLASSES || !within(device, bytes))
         return refuse(TEMPI_STAT_refused_device_memory);
-    void *found = get(device, false, class, device_bound(device));
+    void *found = get(device, false, false, class, device_bound(device));
     return found ? found : refuse(TEMPI_STAT_refused_device_memory);
 }
 
@@ -330,7 +354,7 @@ bool tempi_cuda_pool_put(void *buffer)
     pthread_mutex_lock(&pool.lock);
     block *b = call_in(buffer);
     const bool found = b != NULL;
-    if (found && b->pinned)
+    if (found && b->budgeted)
         tempi_budget_give(b->capacity);
     if (found && b->home == GONE) {
         drop(b);
@@ -405,7 +429,7 @@ static void take_out(block *b)
 {
     if (b->home != GONE)
         shelf_of(b->pinned, b->home)->used -= b->capacity;
-    if (b->pinned)
+    if (b->budgeted)
         tempi_budget_give(b->capacity);
 }
 

@@ -14,6 +14,9 @@
  * destroyed, while MPI may still be writing it. */
 void *tempi_cuda_pinned_get(int slot, int64_t bytes);
 void *tempi_cuda_buffer_get(int slot, int64_t bytes);
+/* Pinned memory for the work on a message that is carried already: if it would exceed the bound it
+ * is not counted. */
+void *tempi_cuda_pinned_some(int slot, int64_t bytes);
 /* Returns a buffer of either kind, on any thread. The device must be done with it. False, with no
  * effect, if the address is not the start of a buffer of these pools in use. */
 bool tempi_cuda_pool_put(void *buffer);

@@ -2,6 +2,7 @@
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/offset_tables.h"
+#include "cuda/pageable.h"
 #include "cuda/pool.h"
 
 enum { PIECE = TEMPI_PIECE, PIECE_SMALLEST = 64 << 10, PIECE_SLOTS = 4 };
@@ -69,6 +70,26 @@ static int prepare_run(tempi_cuda_device *device, tempi_cuda_item *item)
     return TEMPI_OK;
 }
 
+static int prepare(tempi_cuda_device *device, tempi_cuda_item *item)
+{
+    const tempi_op *op = &item->op;
+    if (is_one_run(op)) /* alone it is a copy, which can access any memory */
+        return prepare_run(device, item);
+    const int status = ready_for_kernels(device, op->layout);
+    if (status != TEMPI_OK || op->method == TEMPI_METHOD_DEVICE ||
+        op->method == TEMPI_METHOD_ONE_SHOT)
+        return status;
+    return prepare_staged(item);
+}
+
+/* Without pinned memory like all others. */
+static int prepare_pageable(tempi_cuda_device *device, tempi_cuda_item *item)
+{
+    const int status = is_one_run(&item->op) ? TEMPI_OK
+                                             : ready_for_kernels(device, item->op.layout);
+    return status != TEMPI_OK || tempi_cuda_pageable_prepare(item) ? status : prepare(device, item);
+}
+
 int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
 {
     tempi_cuda_device *device = tempi_cuda_device_get(op->device);
@@ -77,11 +98,7 @@ int tempi_cuda_item_prepare(const tempi_op *op, tempi_cuda_item *item)
         return TEMPI_ERR_DEVICE;
     if (op->into)
         return tempi_cuda_move_plans(device, op);
-    if (is_one_run(op)) /* alone it is a copy, which can access any memory */
-        return prepare_run(device, item);
-    const int status = ready_for_kernels(device, op->layout);
-    if (status != TEMPI_OK || op->method == TEMPI_METHOD_DEVICE ||
-        op->method == TEMPI_METHOD_ONE_SHOT)
-        return status;
-    return prepare_staged(item);
+    if (tempi_cuda_is_pageable(op))
+        return prepare_pageable(device, item);
+    return prepare(device, item);
 }

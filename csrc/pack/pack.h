@@ -29,6 +29,8 @@ typedef struct tempi_op {
     int32_t device; /* ordinal; unused on the host */
     /* The layout covers only some of the packed bytes: the others must not be touched. */
     bool partial;
+    /* `packed` is memory of the host that no device reaches. */
+    bool pageable;
     /* The program's stream, after which a device does it (cuda/device.h: tempi_cuda_stream_after);
      * 0: the default. */
     uintptr_t stream;

@@ -6,6 +6,7 @@
 
 static bool get(tempi_op *op)
 {
+    op->pageable = false;
     switch (op->method) {
     case TEMPI_METHOD_HOST: op->packed = tempi_stage_get(op->n); break;
     case TEMPI_METHOD_DEVICE: op->packed = tempi_cuda_buffer_get(op->device, op->n); break;
@@ -32,6 +33,7 @@ bool tempi_packed_get(tempi_op *op, bool must)
     else
         op->method = TEMPI_METHOD_STAGED;
     tempi_stat_add(TEMPI_STAT_method_changed, 1);
+    op->pageable = true;
     op->packed = tempi_stage_get(op->n);
     if (!op->packed && must)
         op->packed = tempi_stage_get_beyond(op->n);

@@ -8,7 +8,7 @@ import pytest
 
 import oracle
 import tempi
-from devices import DEVICES, EMULATED, context, count, driver
+from devices import DEVICES, EMULATED, Calls, context, driver
 from examples import strided
 from world import MPI, Memory, committed, partners
 
@@ -80,24 +80,6 @@ class Halo:
         for pair in self.types:
             for datatype in pair:
                 datatype.Free()
-
-
-NAMES = ("CtxGetCurrent", "CtxPushCurrent", "CtxPopCurrent", "CtxGetDevice", "PointerGetAttribute",
-         "PointerGetAttributes", "ThreadExchangeStreamCaptureMode", "LaunchKernel", "MemcpyAsync", "MemsetD8Async",
-         "StreamWriteValue32", "StreamQuery", "StreamIsCapturing", "StreamSynchronize", "StreamWaitEvent",
-         "EventCreate", "EventRecord", "EventQuery", "EventSynchronize", "MemAlloc", "MemHostRegister",
-         "ModuleGetFunction")  # fmt: skip
-
-
-class Calls:
-    """Calls of the driver since then, by function."""
-
-    def __init__(self) -> None:
-        self.all, self.each = count(""), {name: count(f"cu{name}") for name in NAMES}
-
-    def since(self) -> tuple[int, dict[str, int]]:
-        now = {name: count(f"cu{name}") - n for name, n in self.each.items()}
-        return count("") - self.all, {name: n for name, n in now.items() if n}
 
 
 @pytest.mark.parametrize("radius", [1, 2, 3])

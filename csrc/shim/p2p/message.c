@@ -56,6 +56,7 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->device = 0;
     op->stream = 0;
     op->partial = false;
+    op->pageable = false;
     op->parts = NULL;
     op->into = NULL;
     out->borrowed = false;
