@@ -114,6 +114,13 @@ static void state_set(tempi_cuda_batch *batch, int state)
     atomic_store_explicit(&batch->state, state, memory_order_release);
 }
 
+void tempi_cuda_batch_unflag(tempi_cuda_batch *batch)
+{
+    if (batch->flag != TEMPI_CUDA_NO_FLAG)
+        tempi_cuda_flag_put(batch->device, batch->flag);
+    batch->flag = TEMPI_CUDA_NO_FLAG;
+}
+
 /* Ends the batch. The caller owns it: it is LAUNCHING, or the caller made it ENDING. */
 static void end(tempi_cuda_batch *batch, int status)
 {
@@ -176,7 +183,7 @@ void tempi_cuda_batch_fly(tempi_cuda_batch *batch, int status)
         state_set(batch, TEMPI_BATCH_FLYING);
         return;
     }
-    if (!batch->in_program_order) /* then nobody waits, and the stream may be gone */
+    if (batch->flag == TEMPI_CUDA_NO_FLAG && !batch->in_program_order)
         batch->flag = tempi_cuda_flag_raise(batch->device, batch->stream);
     if (batch->flag != TEMPI_CUDA_NO_FLAG || record_event(batch) == TEMPI_OK)
         state_set(batch, TEMPI_BATCH_FLYING);
@@ -187,6 +194,9 @@ void tempi_cuda_batch_fly(tempi_cuda_batch *batch, int status)
 /* `own`: not in a stream of the program. */
 static int try_launch(tempi_cuda_batch *batch, bool own)
 {
+    tempi_cuda_batch_unflag(batch);
+    batch->flag_wanted =
+        !batch->in_program_order; /* then nobody waits, and the stream may be gone */
     /* Pieces are put into it later, when a stream of the program may be gone. */
     const int status = tempi_cuda_batch_choose_stream(batch, own || batch->has_pageable);
     return status == TEMPI_OK ? tempi_cuda_batch_enqueue(batch) : status;

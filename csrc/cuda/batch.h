@@ -44,6 +44,8 @@ struct tempi_cuda_batch {
     tempi_cuda_stream stream; /* in which it runs */
     int flag;                 /* how it is known to be done (completion.h), or: */
     tempi_cuda_event event;
+    bool flag_wanted;      /* by what waits for it */
+    bool flag_last;        /* the last kernel of a plan shall write the flag */
     bool in_program_order; /* it takes a place in the program's stream (api/streams.c) */
     unsigned polls;        /* of the flag */
     bool over_bus;         /* all of its kernels access pinned memory */
@@ -77,6 +79,8 @@ void *tempi_cuda_batch_pinned(tempi_cuda_batch *batch, int64_t bytes);
 
 /* Plans operations, for tempi_cuda_batch_repeat; the caller uploads the plan's descriptors. */
 int tempi_cuda_batch_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n);
+/* Returns its flag, which nothing will write. */
+void tempi_cuda_batch_unflag(tempi_cuda_batch *batch);
 /* Repeats the launches and copies of the last enqueue's plan. Not for staged items. */
 int tempi_cuda_batch_repeat(tempi_cuda_batch *batch);
 /* LAUNCHING -> FLYING or, if it failed, DONE. */

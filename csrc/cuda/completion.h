@@ -1,13 +1,18 @@
-/* cuda/completion.h: how the host learns that a stream has got somewhere. The stream writes a word
- * of pinned memory (CUDA driver API, cuStreamWriteValue32: the write is preceded by a system-wide
- * memory fence), which the host polls: one driver call, where an event takes one to record it and
- * one for each query. */
+/* cuda/completion.h: how the host learns that a stream has got somewhere: it polls a word of pinned
+ * memory. The last block of a kernel writes it if the kernel is the last work
+ * (tempi/kernels/_done.py), which takes no driver call. Else the stream writes it (CUDA driver API,
+ * cuStreamWriteValue32: the write is preceded by a system-wide memory fence), in one; an event
+ * takes one to record it and one for each query. */
 #ifndef TEMPI_CUDA_COMPLETION_H
 #define TEMPI_CUDA_COMPLETION_H
 
 #include "cuda/device.h"
 
 enum { TEMPI_CUDA_NO_FLAG = -1 };
+
+/* A flag for a kernel to write, and the addresses to pass to it; TEMPI_CUDA_NO_FLAG: none is free.
+ * The caller has entered the device. */
+int tempi_cuda_flag_for_kernel(tempi_cuda_device *device, uint64_t *word, uint64_t *counter);
 
 /* Enqueues the write of a flag; TEMPI_CUDA_NO_FLAG: none is free, or the driver cannot: use an
  * event. The caller has entered the device. */

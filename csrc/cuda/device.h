@@ -28,7 +28,10 @@ typedef struct tempi_cuda_batch tempi_cuda_batch;
 enum { TEMPI_CUDA_FLAGS = 1024 };
 typedef struct tempi_cuda_flags {
     uint32_t *words; /* NULL: not allocated */
-    bool off;        /* the driver cannot write them */
+    tempi_cuda_address
+        counters; /* for each one of the blocks of a kernel that writes it; 0: none */
+    bool failed;  /* to allocate them */
+    bool off;     /* the driver cannot write them; kernels can */
     bool registered;
     int free[TEMPI_CUDA_FLAGS];
     int nfree;

@@ -28,7 +28,8 @@ extern const int tempi_kernel_image_count;
 /* The C names of the kernels in every image, by tempi_kernel_id. */
 extern const char *const tempi_kernel_names[];
 
-enum { TEMPI_LAUNCH_PARAMS = 24 };
+/* Behind its own parameters every kernel has two more (tempi/kernels/_done.py). */
+enum { TEMPI_LAUNCH_PARAMS = 24, TEMPI_LAUNCH_DONE_PARAMS = 2 };
 
 /* One kernel launch. params[i] holds a 32-bit parameter in its low half: &params[i] is the pointer
  * that cuLaunchKernel takes on every (little-endian) machine that has CUDA. */

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
+#include "cuda/completion.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pageable.h"
 #include "cuda/pool.h"
@@ -49,18 +50,26 @@ static unsigned grid_of(const tempi_cuda_batch *batch, const tempi_launch *what)
     return bus > 0 && bus < grid ? (unsigned)bus : grid;
 }
 
-static int launch(tempi_cuda_batch *batch, tempi_launch *what)
+static int launch(tempi_cuda_batch *batch, tempi_launch *what, bool flagged)
 {
     tempi_cuda_function function;
-    void *params[TEMPI_LAUNCH_PARAMS];
+    uint64_t done[TEMPI_LAUNCH_DONE_PARAMS] = {0, 0};
+    void *params[TEMPI_LAUNCH_PARAMS + TEMPI_LAUNCH_DONE_PARAMS];
     const int status = tempi_cuda_function_get(batch->device, what->kernel, &function);
     if (status != TEMPI_OK)
         return status;
+    if (flagged)
+        batch->flag = tempi_cuda_flag_for_kernel(batch->device, &done[0], &done[1]);
     for (int i = 0; i < what->nparams; ++i)
         params[i] = &what->params[i];
+    for (int i = 0; i < TEMPI_LAUNCH_DONE_PARAMS; ++i)
+        params[what->nparams + i] = &done[i];
     tempi_stat_add(TEMPI_STAT_launches, 1);
-    return TEMPI_CU(LaunchKernel, function, grid_of(batch, what), 1, 1, what->block, 1, 1,
-                    what->shared, batch->stream, params, NULL);
+    const int launched = TEMPI_CU(LaunchKernel, function, grid_of(batch, what), 1, 1, what->block,
+                                  1, 1, what->shared, batch->stream, params, NULL);
+    if (launched != TEMPI_OK && flagged)
+        tempi_cuda_batch_unflag(batch);
+    return launched;
 }
 
 /* Puts the descriptors into pinned memory that the batch returns when it is done: a copy may read
@@ -125,7 +134,7 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
     for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
         status = copy(batch->stream, plan->copies[i].dst, plan->copies[i].src, plan->copies[i].n);
     for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
-        status = launch(batch, &plan->launches[i]);
+        status = launch(batch, &plan->launches[i], batch->flag_last && i == plan->nlaunches - 1);
     return status;
 }
 
@@ -327,9 +336,19 @@ static int run_pipelined(tempi_cuda_batch *batch, const tempi_cuda_item *item)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* Whether something is enqueued behind the plan of the whole items. */
+static bool has_more(const tempi_cuda_batch *batch)
+{
+    for (int i = 0; i < batch->nitems; ++i)
+        if (batch->items[i].piece || (batch->items[i].host && batch->direction == TEMPI_PACK))
+            return true;
+    return false;
+}
+
 int tempi_cuda_batch_enqueue(tempi_cuda_batch *batch)
 {
     const bool packs = batch->direction == TEMPI_PACK;
+    batch->flag_last = batch->flag_wanted && !has_more(batch);
     int status = packs ? TEMPI_OK : move_staged(batch);
     if (status == TEMPI_OK)
         status = run_whole(batch);

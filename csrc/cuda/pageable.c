@@ -6,8 +6,8 @@
  *            2. a kernel unpacks it from there, and marks it, while the next ones are copied
  *
  * The host's part is done by the thread that tests or waits for the batch. For each piece the
- * driver is called to launch, to write the mark, to upload descriptors if there are any, and twice
- * to enter the device (once for all pieces that start together). */
+ * driver is called to launch or copy, to write the mark of a copy, to upload descriptors if there
+ * are any, and twice to enter the device (once for all pieces that start together). */
 #include "cuda/pageable.h"
 #include "base/stats.h"
 #include "cuda/completion.h"

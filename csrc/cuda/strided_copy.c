@@ -5,6 +5,7 @@
 /* Safe to retry: the source is not written. */
 static int put(tempi_cuda_batch *batch, const tempi_side *src, const tempi_side *dst, int64_t n)
 {
+    batch->flag_last = true;
     int status = tempi_cuda_stream_after(batch->device, batch->direction, 0, &batch->stream);
     if (status == TEMPI_OK)
         status = tempi_cuda_batch_move(batch, src, dst, n);

@@ -1,7 +1,7 @@
 """Python -> PTX -> machine code, without a GPU.
 
 1. Numba makes PTX of every kernel, for the oldest target (_table.TARGETS).
-2. The texts become one module: C names for the entries, no Numba environment, one header whose
+2. The texts become one module: C names for the entries, no Numba environment, the end of _done, one header whose
    `.version` is lowered to `PTX_VERSION`, which drivers since CUDA 11.0 accept.
 3. ptxas assembles the module for every target, which also checks that the lowered version suffices.
 """
@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from tempi.kernels import _done
 from tempi.kernels._table import ALL, TARGETS, Kernel
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def merge(texts: Iterable[tuple[str, str]]) -> str:
     parts = [_HEADER]
     for name, text in texts:
         # Labels and registers are local to an entry, so those of two kernels cannot collide.
-        parts.append(_entry(text, name))
+        parts.append(_done.append(_entry(text, name), name))
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ALL", "BLOCK", "KERNELS_OF_A_WIDTH", "TARGETS", "Kernel", "c_header", "c_names"]
+__all__ = ["ALL", "BLOCK", "DONE_PARAMS", "KERNELS_OF_A_WIDTH", "TARGETS", "Kernel", "c_header", "c_names"]
 
 BLOCK = 256  # threads of every kernel: its launch bound
 WIDTHS = (1, 2, 4, 8, 16)
@@ -68,6 +68,8 @@ PARAMS = {
     "scatter": _GROUPS,
     "transpose": ("u64: dst src, u32: tiles na nb ta tb, u64: sa db, u32: n2, u64: d2 s2, u64: d3 s3"),
 }
+#: Behind them: addresses of the flag that the kernel writes at its end, or 0, and of its counter of blocks (_done.py).
+DONE_PARAMS = ("u64", "u64")
 KERNELS_OF_A_WIDTH = {"strided": WIDTHS, "gather": (1, 2), "scatter": (1, 2), "transpose": (1, 2, 4, 8)}
 
 

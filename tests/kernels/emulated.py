@@ -143,10 +143,12 @@ class EmulatedMachine:
     def __init__(self) -> None:
         self.memory = _DeviceMemory()
 
-    def launch(self, name: str, grid: int, block: int, params: Sequence[int]) -> None:
+    def launch(self, name: str, grid: int, block: int, params: Sequence[int], done: Sequence[int] = (0, 0)) -> None:
+        """`done`: addresses of a flag and of its counter."""
         kernel = next(k for k in kernel_table().ALL if k.name == name)
         of = {"u32": ctypes.c_uint32, "u64": ctypes.c_uint64}
         held = [of[kind](value) for kind, value in zip(kernel.types, params, strict=True)]
+        held += [of[kind](address) for kind, address in zip(kernel_table().DONE_PARAMS, done, strict=True)]
         pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
         driver = _driver()
         driver.call("cuLaunchKernel", driver.function(name), grid, 1, 1, block, 1, 1, 0, None, pointers, None)

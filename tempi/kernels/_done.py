@@ -1,0 +1,54 @@
+"""How a kernel tells the host that it is done: the end that every kernel gets.
+
+    every block    threads meet; one makes the block's accesses visible to the whole system and counts the block
+    the last one   sets the counter back to 0 and writes 1 to the flag, in pinned memory, which the host polls
+
+So no call of the driver is needed behind the launch (csrc/cuda/completion.c). A launch with `done` 0 skips it.
+
+By the PTX memory model (PTX ISA 7.0, "Memory Consistency Model"): the barrier orders the block's accesses before
+the thread that fences; a fence and the relaxed atomic behind it are a release pattern, the last block's atomic and the
+fence behind that an acquire pattern, also over the other blocks' atomics in between; the store releases all of it to
+the host, as each fence has system scope. ``barrier.sync`` needs no converged warp. All of it is sm_70.
+
+It is PTX, not Python: the same text for every kernel, and Numba has no such store.
+"""
+
+from __future__ import annotations
+
+__all__ = ["append"]
+
+_END = """\
+$L_tempi_end:
+	ld.param.u64 %end_d1, [{name}_param_done];
+	setp.eq.u64 %end_p1, %end_d1, 0;
+	@%end_p1 bra $L_tempi_ret;
+	barrier.sync 0;
+	mov.u32 %end_r1, %tid.x;
+	setp.ne.u32 %end_p2, %end_r1, 0;
+	@%end_p2 bra $L_tempi_ret;
+	fence.acq_rel.sys;
+	ld.param.u64 %end_d2, [{name}_param_counter];
+	mov.u32 %end_r2, %nctaid.x;
+	add.s32 %end_r3, %end_r2, -1;
+	atom.relaxed.gpu.global.inc.u32 %end_r4, [%end_d2], %end_r3;
+	setp.ne.u32 %end_p3, %end_r4, %end_r3;
+	@%end_p3 bra $L_tempi_ret;
+	fence.acq_rel.sys;
+	mov.u32 %end_r5, 1;
+	st.release.sys.global.u32 [%end_d1], %end_r5;
+$L_tempi_ret:
+	ret;
+"""
+_REGISTERS = "\t.reg .pred %end_p<4>;\n\t.reg .b32 %end_r<6>;\n\t.reg .b64 %end_d<3>;\n"
+
+
+def append(entry: str, name: str) -> str:
+    """The PTX of a kernel with the two parameters and the end."""
+    head, brace, body = entry.partition("\n{")
+    at = head.rindex("\n)")
+    head = f"{head[:at]},\n\t.param .u64 {name}_param_done,\n\t.param .u64 {name}_param_counter{head[at:]}"
+    body, last, rest = body.rpartition("\tret;\n")
+    body = body.replace("\tret;\n", "\tbra $L_tempi_end;\n")
+    if not last or not brace or "exit;" in body:
+        raise ValueError(f"{name}: no return to put the end before")
+    return f"{head}{brace}\n{_REGISTERS}{body}{_END.format(name=name)}{rest}"
