@@ -373,6 +373,14 @@ FAULTS = (
     ),
     Fault(
         "cuda",
+        "pinned memory is filled again while the device or the host uses it",
+        "csrc/cuda/pageable.c",
+        "p->started - p->finished < SLOTS;",
+        "p->started - p->finished < 2 * SLOTS;",
+        tests=("tests/mpi/test_device_pageable.py",),
+    ),
+    Fault(
+        "cuda",
         "an allocation with pending messages is queried again",
         "csrc/memory/kind.c",
         "    if (!known.in_use && !is_same(address, &known.memory)) {",
