@@ -22,8 +22,13 @@ EACH = 30  # calls of each rank
 AGREED = {"": 0, "nonblocking": 3, "persistent": 0}  # blocking calls before them, on each communicator
 forms = pytest.mark.parametrize("form", AGREED)
 few_forms = pytest.mark.parametrize("form", ["", "persistent", pytest.param("nonblocking", marks=pytest.mark.more)])
+#: Between hosts every job takes seconds.
+_repeated = [pytest.param(form, marks=pytest.mark.more) for form in ("", "persistent")]
+one_form = pytest.mark.parametrize("form", ["nonblocking", *_repeated])
 Settings = dict[str, str]
 OFF: Settings = {}
+TWO_HOSTS = str(HERE.parents[1] / "scripts" / "two-hosts")
+CANNOT = 77  # its exit status
 
 
 def on(**more: str) -> Settings:
@@ -196,6 +201,78 @@ def test_threads_start_persistent_requests_of_one_communicator(mpi: Toolchain, p
     done = run(mpi, programs, "together", [on()] * 2)
     assert verdicts(done) == ["ok together"]
     assert carried(done) == [2000] * 2
+
+
+# -- several hosts --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hosts() -> str:
+    done = subprocess.run([TWO_HOSTS, "true"], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == CANNOT:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return TWO_HOSTS
+
+
+def run_on(
+    hosts: str, mpi: Toolchain, programs: Path, what: str, ranks: Sequence[Settings], form: str
+) -> subprocess.CompletedProcess[str]:
+    """On two hosts in turn; a script sets what each rank has, as launchers place several programs as they like."""
+    if mpi.name == "mpich-system":
+        pytest.skip("MPI_Finalize of MPICH 4.0 does not return between these hosts")
+    cases = [f"{i}) export {' '.join(f'{k}={v}' for k, v in settings.items())} ;;" for i, settings in enumerate(ranks)]
+    script = programs / "by-rank.sh"
+    lines = ["case ${PMI_RANK:-$OMPI_COMM_WORLD_RANK} in", *cases, "esac", 'exec "$@"']
+    script.write_text("\n".join(lines))
+    own = clean_environment() | mpi.environment | ({"EXCHANGES_FORM": form} if form else {})
+    line = [hosts, *mpi.mpirun, "-n", str(len(ranks)), "sh", str(script), str(built(mpi, programs)), *what.split()]
+    done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if "no persistent collectives" in done.stdout:
+        pytest.skip(f"{mpi.name}: no persistent collectives")
+    return done
+
+
+FORCED = {"TEMPI_FORCE": "1"}
+#: On each host one process, or a host on which not all ranks run tempi, is alone; ranks 0 and 2 are on the first one.
+ON_HOSTS = {
+    "all": [on(**FORCED)] * 4,
+    "one host without tempi": [OFF, on(**FORCED), OFF, on(**FORCED)],
+    "one rank without tempi": [on(**FORCED), OFF, on(**FORCED), on(**FORCED)],
+    "one rank to the library": [on(**FORCED), on(**FORCED), on(TEMPI_COLLECTIVES="library"), on(**FORCED)],
+}
+
+
+@every_toolchain
+@one_form
+@pytest.mark.parametrize("name", ON_HOSTS)
+def test_ranks_of_two_hosts_match_each_other(hosts: str, mpi: Toolchain, programs: Path, name: str, form: str) -> None:
+    ranks = ON_HOSTS[name]
+    plain = run_on(hosts, mpi, programs, "left", [OFF] * 4, form)
+    if len(told(plain)) < KINDS:
+        pytest.skip(f"{mpi.name}: does not survive {form} calls between hosts")
+    done = run_on(hosts, mpi, programs, "left", ranks, form)
+    assert told(done) == told(plain)
+    apart = carried(done, "apart")
+    assert [n > 0 for n in apart] == [settings.get("TEMPI_FORCE") == "1" for settings in ranks]
+
+
+@every_toolchain
+@one_form
+def test_communicators_of_two_hosts_that_are_freed_leave_nothing_behind(
+    hosts: str, mpi: Toolchain, programs: Path, form: str
+) -> None:
+    done = run_on(hosts, mpi, programs, "duplicates", [on()] * 4, form)
+    assert verdicts(done) == ["ok duplicates", "ok mappings", "ok files"]
+    assert min(carried(done, "apart")) > 0
+
+
+@every_toolchain
+@one_form
+def test_threads_exchange_at_once_between_two_hosts(hosts: str, mpi: Toolchain, programs: Path, form: str) -> None:
+    done = run_on(hosts, mpi, programs, "threads", [on()] * 4, form)
+    assert verdicts(done) == ["ok threads"]
+    assert min(carried(done, "apart")) > 0
 
 
 # -- ends ---------------------------------------------------------------------------------------------------------
