@@ -82,10 +82,15 @@ def snapshot() -> Mapping[str, int]:
 FORCED = os.environ.get("TEMPI_FORCE") == "1"
 
 
-@contextlib.contextmanager
-def acted(exactly: bool = FORCED, **expected: int) -> Iterator[None]:
+def acted(**expected: int) -> contextlib.AbstractContextManager[None]:
     """The block increases the named counters by exactly these amounts; with the built-in rule, which differs from
     library to library, by no more than these."""
+    return counted(FORCED, expected)
+
+
+@contextlib.contextmanager
+def counted(exactly: bool, expected: Mapping[str, int]) -> Iterator[None]:
+    """By exactly these amounts, or by no more."""
     before = snapshot()
     yield
     after = snapshot()
@@ -113,7 +118,7 @@ def carried(comm: Any, name: str, calls: int = 1) -> contextlib.AbstractContextM
     carried on hosts where a rank has a derived one."""
     if is_on_several_hosts(comm):
         always = FORCED and not name.endswith("v")
-        return acted(always, collectives=0, collectives_apart=calls * (name in IN_PART))
+        return counted(always, {"collectives": 0, "collectives_apart": calls * (name in IN_PART)})
     return acted(collectives=calls, collectives_apart=0)
 
 

@@ -112,11 +112,21 @@ def halo(ends: Ends, radius: int, fields: int) -> Callable[[], None]:
     return exchange
 
 
+def collective(ends: Ends, radius: int) -> Callable[[], None]:
+    """All regions of one field, as the blocks of 26 edges between the two ranks."""
+    types, field = regions(ends.mpi, radius), ends.buffer(8 * (SIDE + 2 * radius) ** 3)
+    n = len(types)
+    graph = ends.comm.Create_dist_graph_adjacent([ends.peer] * n, [ends.peer] * n)
+    out, into = ([field, [1] * n, [0] * n, [pair[side] for pair in types]] for side in (0, 1))
+    return partial(graph.Neighbor_alltoallw, out, into)
+
+
 def cases(ends: Ends) -> Iterator[Case]:
     yield from blocking(ends, 64 * KIB)
     for fields, radius in product(FIELDS, RADII):
         name = f"{26 * fields} messages, fields {fields}, radius {radius}"
         yield Case(name, "exchange", before=lambda: None, work=halo(ends, radius, fields))
+    yield Case("26 blocks, radius 2", "Neighbor_alltoallw", before=lambda: None, work=collective(ends, 2))
 
 
 def counted(ends: Ends, counter: Counter, case: Case) -> tuple[int, dict[str, int]]:
