@@ -44,7 +44,7 @@ bool tempi_apart_open(const tempi_collective *call, tempi_blocks *out, tempi_blo
     tempi_node_part *part = call->node->part;
     const tempi_edges_apart *to = tempi_node_part_edges(part, call->node, out->edges),
                             *from = tempi_node_part_edges(part, call->node, in->edges);
-    *result = to && from ? tempi_remote_open(call, out, &to->there, in, &from->there, remote)
+    *result = to && from ? tempi_remote_open(call, out, to, in, from, remote)
                          : tempi_blocks_no_memory(call->comm);
     return *result != MPI_SUCCESS || ((part->node->size > 1 || tempi_remote_packs(remote)) &&
                                       tempi_apart_restrict(call, out, in));

@@ -79,6 +79,23 @@ static void free_edges(tempi_edges_apart *apart)
 {
     tempi_edges_free(&apart->here);
     tempi_edges_free(&apart->there);
+    free(apart->process);
+    *apart = (tempi_edges_apart){.known = false};
+}
+
+/* Once: a call must not cost more in a large communicator than its blocks do. */
+static bool divide(const tempi_edges *edges, int size, const int *rank, tempi_edges_apart *out)
+{
+    if (!tempi_edges_split(edges, size, rank, &out->here, &out->there))
+        return false;
+    out->known = true;
+    out->process = malloc(((size_t)out->there.n + 1) * sizeof *out->process);
+    for (int i = 0; out->process && i < size; ++i)
+        for (int k = out->there.first[i]; k < out->there.first[i + 1]; ++k)
+            out->process[k] = i;
+    if (!out->process)
+        free_edges(out);
+    return out->known;
 }
 
 const tempi_edges_apart *tempi_node_part_edges(tempi_node_part *part, const tempi_node_comm *whole,
@@ -89,14 +106,9 @@ const tempi_edges_apart *tempi_node_part_edges(tempi_node_part *part, const temp
                                : edges == &whole->one  ? &part->one
                                : edges == &whole->none ? &part->none
                                                        : &part->all;
-    if (edges == &whole->one) { /* its process changes from call to call */
+    if (edges == &whole->one) /* its process changes from call to call */
         free_edges(apart);
-        apart->known = false;
-    }
-    if (!apart->known)
-        apart->known = tempi_edges_split(edges, whole->size, part->rank, &apart->here,
-                                         &apart->there);
-    return apart->known ? apart : NULL;
+    return apart->known || divide(edges, whole->size, part->rank, apart) ? apart : NULL;
 }
 
 void tempi_node_part_close(tempi_node_part *part, bool frees)

@@ -9,6 +9,7 @@
 typedef struct tempi_edges_apart {
     bool known;
     tempi_edges here, there;
+    int *process; /* of each block of `there` */
 } tempi_edges_apart;
 
 typedef struct tempi_node_part {

@@ -42,14 +42,14 @@ static void look(const tempi_remote *remote, const tempi_blocks *side, tempi_ope
     out->better += out->packs[k] ? bytes : 0;
 }
 
-/* In place, both sides come to the same. */
-static void choose(const tempi_remote *remote, const tempi_blocks *side, int size, survey *out)
+/* In place, both sides come to the same. `process`: of each block. */
+static void choose(const tempi_remote *remote, const tempi_blocks *side, const int *process,
+                   survey *out)
 {
     const bool all = tempi_bounces();
     const tempi_operation operation = remote->in_place ? TEMPI_OP_SEND : side->operation;
-    for (int process = 0; process < size; ++process)
-        for (int k = side->edges->first[process]; k < side->edges->first[process + 1]; ++k)
-            look(remote, side, operation, process, k, out);
+    for (int k = 0; k < side->edges->n; ++k)
+        look(remote, side, operation, process[k], k, out);
     if (!all && has_addresses(remote))
         return;
     const bool most = all || 2 * out->better > out->bytes;
@@ -133,7 +133,7 @@ static int place(const tempi_remote *remote, const tempi_blocks *all, tempi_remo
     return MPI_SUCCESS;
 }
 
-static int open_side(const tempi_remote *remote, const tempi_blocks *all, int size,
+static int open_side(const tempi_remote *remote, const tempi_blocks *all, const int *process,
                      tempi_remote_side *side)
 {
     int rc = allocate(remote, all, side);
@@ -142,7 +142,7 @@ static int open_side(const tempi_remote *remote, const tempi_blocks *all, int si
     survey found = {.packs = calloc((size_t)all->edges->n + 1, sizeof *found.packs)};
     if (!found.packs)
         return tempi_blocks_no_memory(all->comm);
-    choose(remote, all, size, &found);
+    choose(remote, all, process, &found);
     for (int k = 0; k < all->edges->n; ++k) {
         const int i = tempi_block_number(all, k);
         if (found.packs[k])
@@ -159,18 +159,19 @@ static int open_side(const tempi_remote *remote, const tempi_blocks *all, int si
     return side->packed.n > 0 ? place(remote, all, side) : MPI_SUCCESS;
 }
 
-int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out, const tempi_edges *to,
-                      const tempi_blocks *in, const tempi_edges *from, tempi_remote *remote)
+int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out,
+                      const tempi_edges_apart *to, const tempi_blocks *in,
+                      const tempi_edges_apart *from, tempi_remote *remote)
 {
     tempi_blocks sent = *out, received = *in;
-    sent.edges = to;
-    received.edges = from;
+    sent.edges = &to->there;
+    received.edges = &from->there;
     *remote = (tempi_remote){.function = call->function,
                              .comm = call->comm,
                              .root = call->root,
                              .in_place = out->buffer == in->buffer};
-    const int size = call->node->size, rc = open_side(remote, &sent, size, &remote->out);
-    return rc == MPI_SUCCESS ? open_side(remote, &received, size, &remote->in) : rc;
+    const int rc = open_side(remote, &sent, to->process, &remote->out);
+    return rc == MPI_SUCCESS ? open_side(remote, &received, from->process, &remote->in) : rc;
 }
 
 /* ---- packed blocks --------------------------------------------------------------------------- */
