@@ -8,12 +8,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from preload.toolchains import (
     ENGINE,
     HERE,
+    NOT_STARTED,
+    STARTS,
     TIMEOUT,
     Toolchain,
     clean_environment,
@@ -22,6 +25,9 @@ from preload.toolchains import (
     preloaded,
     toolchains,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DERIVED_CALLS = 5  # of interposer_program.c: three MPI_Send, one PMPI_Isend, one MPI_Pack
 
@@ -42,6 +48,16 @@ def tool_library(mpi: Toolchain, programs: Path) -> Path:
 
 def test_an_mpi_is_installed() -> None:
     assert toolchains(), "no mpicc: the tests of the interposer would test nothing"
+
+
+@pytest.mark.parametrize(("fails", "status"), [(STARTS - 1, 0), (STARTS, 7)])
+def test_a_launcher_that_cannot_start_is_started_again(
+    tmp_path: Path, executable: Callable[[str, str], Path], fails: int, status: int
+) -> None:
+    text = f"#!/bin/sh\necho >>{tmp_path}/starts\n[ $(wc -l <{tmp_path}/starts) -gt {fails} ] && exit 0\n"
+    launcher = executable("mpirun", f'{text}echo "The {NOT_STARTED}." >&2; exit 7\n')
+    done = Toolchain("none", "none", "", (str(launcher),)).run("true")
+    assert (done.returncode, (tmp_path / "starts").read_text().count("\n")) == (status, STARTS)
 
 
 def test_a_program_without_mpi_does_not_notice() -> None:

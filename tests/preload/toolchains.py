@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,10 @@ import build
 
 HERE = Path(__file__).parent
 TIMEOUT = 120  # seconds; a run that hangs is a failure
+#: What Open MPI's launcher says when it ends before it starts any program, as it does when a network interface goes
+#: away while it lists them (https://github.com/lfortran/lfortran/issues/8610), or the files of a killed one are left.
+NOT_STARTED = "PMIx server's listener thread failed to start"
+STARTS = 3  # that such a launcher is given
 
 
 def engine_directory() -> Path:
@@ -61,14 +66,23 @@ class Toolchain:
         """Runs under the launcher; `settings` are set for the program, not for the launcher."""
         pairs = [f"{key}={value}" for key, value in settings.items()]
         line = [*self.mpirun, "-n", str(ranks), "env", *pairs, *map(str, command)]
-        return subprocess.run(
-            line,
-            env=clean_environment() | self.environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
+        for left in reversed(range(STARTS)):
+            done = self._launch(line)
+            if left == 0 or NOT_STARTED not in done.stderr:
+                break
+        return done
+
+    def _launch(self, line: list[str]) -> subprocess.CompletedProcess[str]:
+        """In a folder of temporary files that ends with it: a launcher that is killed leaves its own there."""
+        with tempfile.TemporaryDirectory(prefix="tempi-", ignore_cleanup_errors=True) as temporary:
+            return subprocess.run(
+                line,
+                env=self.full_environment() | {"TMPDIR": temporary},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
 
 
 def clean_environment() -> dict[str, str]:

@@ -35,11 +35,16 @@ class Ended:
 
 @dataclass(slots=True)
 class Running:
-    """A job's process, the leader of a session, so that its group contains the whole job; its output goes to a file."""
+    """A job's process, the leader of a session, so that its group contains the whole job; its output goes to a file.
+
+    Its folder of temporary files ends with it. Open MPI's launcher names its own there by its process number and
+    leaves it when it is killed; a later one of that number would not start.
+    """
 
     job: Job
     process: subprocess.Popen[bytes]
     output: IO[bytes]
+    temporary: tempfile.TemporaryDirectory[str]
     since: float = field(default_factory=time.monotonic)
 
     def ended(self) -> Ended | None:
@@ -53,10 +58,14 @@ class Running:
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.output.seek(0)
         text = self.output.read().decode(errors="replace")
-        self.output.close()
+        self.close()
         text += f"\nstopped after {self.job.limit:g} s" if late else ""
         seconds = time.monotonic() - self.since
         return Ended(self.job, self.process.returncode, text, seconds, used.ru_utime + used.ru_stime)
+
+    def close(self) -> None:
+        self.output.close()
+        self.temporary.cleanup()
 
     def stop(self) -> None:
         """First by a signal that a launcher passes on to its ranks, which need not be of its group."""
@@ -72,17 +81,18 @@ class Running:
 
 
 def started(job: Job, folder: Path, variables: Mapping[str, str]) -> Running:
-    output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by ended)
+    output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the job)
+    temporary = tempfile.TemporaryDirectory(prefix="tempi-", ignore_cleanup_errors=True)
     process = subprocess.Popen(
         job.command,
         cwd=folder,
-        env=variables,
+        env=dict(variables) | {"TMPDIR": temporary.name},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    return Running(job, process, output)
+    return Running(job, process, output, temporary)
 
 
 def run(jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, str]) -> Iterator[Ended]:
@@ -110,3 +120,4 @@ def run(jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, st
         for one in running:
             one.stop()
             one.process.wait()
+            one.close()

@@ -57,6 +57,12 @@ def test_the_output_and_resources_of_a_job_are_reported(tmp_path: Path) -> None:
     assert ended.seconds > 0
 
 
+def test_each_job_has_temporary_files_of_its_own_that_end_with_it(tmp_path: Path) -> None:
+    first, second = run(tmp_path, 2, [job(name, "touch $TMPDIR/left; echo $TMPDIR") for name in "ab"])
+    assert first.output != second.output
+    assert not any(Path(ended.output.strip()).exists() for ended in (first, second))
+
+
 @pytest.mark.parametrize("first", ["", "trap '' TERM; "])
 def test_a_job_past_its_limit_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
     monkeypatch.setattr(lanes, "GRACE", 0.2)
