@@ -1,9 +1,10 @@
-"""Fixtures for all tests: the engine's files, the command line's script, a C compiler."""
+"""Fixtures for all tests: the engine's files, the command line's script, a C compiler, two hosts."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,3 +51,14 @@ def executable(tmp_path: Path) -> Callable[[str, str], Path]:
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def hosts() -> str:
+    """scripts/two-hosts, which runs a command on the first of two hosts, or a skip with its reason."""
+    script = str(Path(__file__).resolve().parents[1] / "scripts" / "two-hosts")
+    done = subprocess.run([script, "true"], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return script

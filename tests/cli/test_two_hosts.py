@@ -35,15 +35,6 @@ def launcher() -> launch.Launcher:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
-def hosts() -> str:
-    done = subprocess.run([TWO_HOSTS, "true"], capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode == CANNOT:
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
-    return TWO_HOSTS
-
-
 def environment(launcher: launch.Launcher, **variables: str) -> dict[str, str]:
     apart = r"TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PMI|OMPI_COMM_WORLD"
     own = {name: value for name, value in launch.environment(launcher.path).items() if not re.match(apart, name)}

@@ -27,8 +27,6 @@ _repeated = [pytest.param(form, marks=pytest.mark.more) for form in ("", "persis
 one_form = pytest.mark.parametrize("form", ["nonblocking", *_repeated])
 Settings = dict[str, str]
 OFF: Settings = {}
-TWO_HOSTS = str(HERE.parents[1] / "scripts" / "two-hosts")
-CANNOT = 77  # its exit status
 
 
 def on(**more: str) -> Settings:
@@ -204,15 +202,6 @@ def test_threads_start_persistent_requests_of_one_communicator(mpi: Toolchain, p
 
 
 # -- several hosts --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def hosts() -> str:
-    done = subprocess.run([TWO_HOSTS, "true"], capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode == CANNOT:
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
-    return TWO_HOSTS
 
 
 def run_on(

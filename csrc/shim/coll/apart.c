@@ -22,20 +22,23 @@ bool tempi_apart_wanted(const tempi_collective *call, const tempi_blocks *out,
     return *carried;
 }
 
-static bool restrict_side(const tempi_collective *call, tempi_blocks *side)
+static void restrict_side(const tempi_node_part *part, const tempi_edges_apart *edges,
+                          tempi_blocks *side)
 {
-    tempi_node_part *part = call->node->part;
-    const tempi_edges_apart *edges = tempi_node_part_edges(part, call->node, side->edges);
-    if (!edges)
-        return false;
     side->edges = &edges->here;
     side->kept = side->kept >= 0 ? part->node->rank : -1;
-    return true;
 }
 
 bool tempi_apart_restrict(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in)
 {
-    return restrict_side(call, out) && restrict_side(call, in);
+    tempi_node_part *part = call->node->part;
+    const tempi_edges_apart *to = tempi_node_part_edges(part, call->node, out->edges),
+                            *from = tempi_node_part_edges(part, call->node, in->edges);
+    if (!to || !from)
+        return false;
+    restrict_side(part, to, out);
+    restrict_side(part, from, in);
+    return true;
 }
 
 bool tempi_apart_open(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
@@ -46,8 +49,11 @@ bool tempi_apart_open(const tempi_collective *call, tempi_blocks *out, tempi_blo
                             *from = tempi_node_part_edges(part, call->node, in->edges);
     *result = to && from ? tempi_remote_open(call, out, to, in, from, remote)
                          : tempi_blocks_no_memory(call->comm);
-    return *result != MPI_SUCCESS || ((part->node->size > 1 || tempi_remote_packs(remote)) &&
-                                      tempi_apart_restrict(call, out, in));
+    if (*result != MPI_SUCCESS)
+        return true;
+    restrict_side(part, to, out);
+    restrict_side(part, from, in);
+    return part->node->size > 1 || tempi_remote_packs(remote);
 }
 
 static int pass_on(void *state)

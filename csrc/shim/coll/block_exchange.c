@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-/* ---- the exchange ---------------------------------------------------------------------------- */
-
 static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, int process)
 {
     const int first = s->edges->first[process];
@@ -32,8 +30,8 @@ static int flows_of(const tempi_node_comm *node, const tempi_blocks *s, tempi_fl
     return n;
 }
 
-/* False: a block did not fit. */
-static bool move_own(const tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in)
+bool tempi_block_move_own(const tempi_node_comm *node, const tempi_blocks *out,
+                          const tempi_blocks *in)
 {
     const int nout = tempi_edges_count(out->edges, node->rank),
               nin = tempi_edges_count(in->edges, node->rank);
@@ -73,7 +71,7 @@ static int run(const tempi_node_comm *node, const tempi_blocks *out, const tempi
     tempi_exchange_begin(flows, nout, from, nin);
     const int rc = act(meanwhile);
     MPI_Request waiting = MPI_REQUEST_NULL;
-    const bool own = move_own(node, out, in),
+    const bool own = tempi_block_move_own(node, out, in),
                good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
                       own;
     tempi_waiting_end(&waiting);
@@ -87,8 +85,10 @@ static int exchange(const tempi_node_comm *node, const tempi_blocks *out, const 
     if (node->size <= 16)
         return run(node, out, in, few, meanwhile);
     tempi_flow *flows = malloc(2 * (size_t)node->size * sizeof *flows);
-    if (!flows)
+    if (!flows) {
+        (void)act(meanwhile);
         return tempi_blocks_no_memory(out->comm);
+    }
     const int rc = run(node, out, in, flows, meanwhile);
     free(flows);
     return rc;
@@ -113,8 +113,10 @@ int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks 
 {
     const int n = out->edges->n + in->edges->n;
     tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
-    if (!ops)
+    if (!ops) {
+        (void)act(meanwhile);
         return tempi_blocks_no_memory(out->comm);
+    }
     out->ops = ops;
     in->ops = ops + out->edges->n;
     ++node->calls;

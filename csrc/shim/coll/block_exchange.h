@@ -1,4 +1,8 @@
-/* The exchange of a call's blocks between the processes of one node. */
+/* The exchange of a call's blocks between the processes of one node:
+ *
+ *   1. Describe the blocks of both sides (blocks.h).
+ *   2. Exchange those with other processes; meanwhile move the own ones from layout to layout.
+ *   3. Unpack what came into staging buffers. */
 #ifndef TEMPI_SHIM_BLOCK_EXCHANGE_H
 #define TEMPI_SHIM_BLOCK_EXCHANGE_H
 
@@ -17,5 +21,9 @@ typedef struct tempi_meanwhile {
  * MPI_SUCCESS or an error that was raised. */
 int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
                          const tempi_meanwhile *meanwhile);
+
+/* Moves the described blocks of the process itself. False: one did not fit. */
+bool tempi_block_move_own(const tempi_node_comm *node, const tempi_blocks *out,
+                          const tempi_blocks *in);
 
 #endif

@@ -1,9 +1,8 @@
 #include "shim/coll/coll_request.h"
-#include "base/log.h"
 #include "base/stats.h"
 #include "base/trace.h"
-#include "exchange/exchange.h"
 #include "shim/coll/apart.h"
+#include "shim/coll/block_exchange.h"
 #include "shim/coll/coll_posts.h"
 #include "shim/coll/coll_round.h"
 #include "shim/coll/node_part.h"
@@ -11,10 +10,8 @@
 #include "shim/request/deferred_sends.h"
 #include "shim/request/record_ops.h"
 #include "shim/request/request.h"
-#include "shim/request/waiting.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -105,16 +102,11 @@ static int find_arrivals(tempi_coll_request *r)
     return MPI_SUCCESS;
 }
 
-/* The blocks of this process itself. */
 static int move_own(const tempi_coll_request *r, const tempi_blocks *out)
 {
-    const tempi_blocks *in = &r->in;
-    const int rank = r->node->rank, nout = tempi_edges_count(out->edges, rank),
-              nin = tempi_edges_count(in->edges, rank);
-    if (tempi_exchange_self(out->ops + out->edges->first[rank], in->ops + in->edges->first[rank],
-                            nout < nin ? nout : nin))
+    if (tempi_block_move_own(r->node, out, &r->in))
         return MPI_SUCCESS;
-    tempi_lib.Comm_call_errhandler(in->comm, MPI_ERR_TRUNCATE);
+    tempi_lib.Comm_call_errhandler(out->comm, MPI_ERR_TRUNCATE);
     return MPI_ERR_TRUNCATE;
 }
 
@@ -129,7 +121,7 @@ static int pass_on(tempi_coll_request *r)
                      : tempi_remote_pass(r->remote, TEMPI_REMOTE_NONBLOCKING, &r->passed);
     r->passing = rc == MPI_SUCCESS;
     r->passed_error = MPI_SUCCESS;
-    return rc;
+    return r->passing ? MPI_SUCCESS : tempi_remote_end(r->remote, rc);
 }
 
 /* After an error the others of the node are told, and those of other nodes get what is for them. */
@@ -170,11 +162,11 @@ static int follow(tempi_coll_request *r)
 
 static void give_up(tempi_coll_request *r)
 {
-    if (r->passing)
+    if (r->passing) {
         (void)tempi_lib.Wait(&r->passed, MPI_STATUS_IGNORE);
-    if (r->passing)
         (void)tempi_remote_end(r->remote, MPI_ERR_OTHER);
-    r->passing = false;
+        r->passing = false;
+    }
     tempi_coll_end_round(r);
 }
 
@@ -368,11 +360,9 @@ static int init_new(tempi_coll_request *r, MPI_Request *request)
 /* Whether the processes carry it: the same in all that exchange blocks. */
 static bool wanted(const tempi_collective *call, const tempi_blocks *out, const tempi_blocks *in)
 {
-    if (!call->node->apart)
-        return tempi_collective_wanted(call, out, in) &&
-               tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS);
-    return tempi_apart_wanted(call, out, in) &&
-           tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS);
+    const bool all = call->node->apart ? tempi_apart_wanted(call, out, in)
+                                       : tempi_collective_wanted(call, out, in);
+    return all && tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS);
 }
 
 bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_argument *buffers,

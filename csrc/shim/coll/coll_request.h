@@ -1,8 +1,9 @@
-/* Nonblocking and persistent collectives within a node.
+/* Nonblocking and persistent collectives within a node; what goes to other nodes the library passes
+ * on by a request of its own (apart.h).
  *
  *   start     packs all that goes to other processes into shared memory (exchange/post_box.h), and
  *             moves the own blocks; so no process depends on what this one does afterwards
- *   progress  in each later call: unpacks what has come
+ *   progress  in each later call: unpacks what has come (coll_progress.c)
  *   end       when all of it has: a generalized request becomes complete
  *
  * A nonblocking call's request is that generalized one; an error is raised by its record, since the

@@ -1,10 +1,3 @@
-/* A call, once its communicator is set up (node_comm.h):
- *
- *   1. Decide whether to carry it, as all processes do.
- *   2. Describe the blocks of both sides (blocks.h).
- *   3. Exchange those with other processes; meanwhile move the own ones from layout to layout.
- *   4. Unpack what came into staging buffers.
- */
 #include "shim/coll/collective.h"
 #include "base/config.h"
 #include "base/stats.h"
@@ -13,12 +6,9 @@
 #include "exchange/exchange.h"
 #include "shim/coll/apart.h"
 #include "shim/coll/block_exchange.h"
-#include "shim/coll/coll_request.h"
 #include "shim/coll/sides.h"
 #include "shim/request/waiting.h"
 #include "transfer/staging.h"
-
-#include <stdlib.h>
 
 bool tempi_collectives;
 

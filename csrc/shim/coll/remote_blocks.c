@@ -63,15 +63,13 @@ static void choose(const tempi_remote *remote, const tempi_blocks *side, const i
 static int allocate(const tempi_remote *remote, const tempi_blocks *all, tempi_remote_side *side)
 {
     const int times = all->buffer->times;
-    int rc = MPI_SUCCESS;
-    if (times == TEMPI_ONCE)
-        side->entries = 1;
-    else
+    int rc = MPI_SUCCESS, entries = 1;
+    if (times != TEMPI_ONCE)
         rc = tempi_large_count_entries(remote->comm, (enum tempi_large_count_length)times,
-                                       &side->entries);
+                                       &entries);
     if (rc != MPI_SUCCESS)
         return rc;
-    const size_t n = (size_t)side->entries + 1;
+    const size_t n = (size_t)entries + 1;
     side->counts = calloc(n, sizeof *side->counts + sizeof *side->displacements);
     side->types = malloc(n * sizeof *side->types);
     side->packed.block = malloc(((size_t)all->edges->n + 1) * sizeof *side->packed.block);

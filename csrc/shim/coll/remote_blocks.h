@@ -19,8 +19,7 @@ typedef struct tempi_remote_side {
     tempi_blocks blocks; /* those that are packed; `ops` are made at each start */
     tempi_edges packed;  /* their edges; owned */
     int64_t derived;     /* bytes that are not packed, of derived datatypes */
-    int entries;         /* of the call's arrays, which are owned: */
-    MPI_Count *counts;
+    MPI_Count *counts;   /* the call's arrays, which are owned */
     MPI_Aint *displacements;
     MPI_Datatype *types;
     MPI_Datatype type; /* of all entries, in functions without `types` */
