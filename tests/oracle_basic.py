@@ -64,8 +64,13 @@ def compose(parts: Iterable[tuple[int, TypeMap]]) -> TypeMap:
 
 
 def blocks(inner: TypeMap, blocks: Iterable[tuple[int, int]]) -> TypeMap:
-    """Blocks (displacement, blocklength) of one type."""
-    return compose((at + j * inner.extent, inner) for at, length in blocks for j in range(length))
+    """Blocks (displacement, blocklength) of one type: the same as `compose` of all elements, and faster."""
+    places = [at + j * inner.extent for at, length in blocks for j in range(length)]
+    if inner.empty or not places:
+        return compose([])
+    offsets = np.add.outer(np.array(places), inner.offsets).ravel()
+    align = inner.align if inner.size else 1
+    return TypeMap(offsets, min(places) + inner.lb, max(places) + inner.ub, align)
 
 
 @functools.lru_cache(maxsize=512)

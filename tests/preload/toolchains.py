@@ -13,7 +13,6 @@ import tempfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -136,15 +135,26 @@ def toolchains() -> tuple[Toolchain, ...]:
     return tuple(sorted(built, key=lambda chain: chain.name))
 
 
-def _each() -> list[Any]:
-    """Those of the system only repeat if there is another one with their ABI."""
+def _systems() -> set[Toolchain]:
+    """Those of the system for whose ABI there is another one."""
     found = toolchains()
     wheels = {chain.abi for chain in found if not chain.name.endswith("-system")}
-    repeats = {chain for chain in found if chain.name.endswith("-system") and chain.abi in wheels}
-    return [pytest.param(c, id=c.name, marks=[pytest.mark.more] if c in repeats else []) for c in found]
+    return {chain for chain in found if chain.name.endswith("-system") and chain.abi in wheels}
 
 
-every_toolchain = pytest.mark.parametrize("mpi", _each())
+def _standards() -> set[Toolchain]:
+    """The standard ABI is of a library that has one of its own."""
+    found = {chain for chain in toolchains() if chain.abi == "standard"}
+    return found if len(found) < len(toolchains()) else set()
+
+
+def _each(repeats: set[Toolchain]) -> pytest.MarkDecorator:
+    marks = {chain: [pytest.mark.more] if chain in repeats else [] for chain in toolchains()}
+    return pytest.mark.parametrize("mpi", [pytest.param(chain, id=chain.name, marks=m) for chain, m in marks.items()])
+
+
+every_toolchain = _each(_systems())
+every_library = _each(_systems() | _standards())
 
 
 def own_toolchain() -> Toolchain:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import layouts
 import oracle
+import oracle_basic
 from layouts import canonical
 from strategies import receive_trees, trees
 
@@ -27,6 +28,16 @@ def assert_is_type_map(layout: layouts.Pointer, reference: oracle.TypeMap) -> No
     assert layouts.listed(layout) == layout.runs
     assert layouts.well_formed(layout) == []
     np.testing.assert_array_equal(layouts.offsets(layout), reference.offsets)
+
+
+@some
+@given(trees(), st.lists(st.tuples(st.integers(-60, 60), st.integers(0, 3)), max_size=4))
+def test_the_oracle_s_blocks_are_composed_of_their_elements(tree: oracle.Tree, blocks: list[tuple[int, int]]) -> None:
+    inner = tree.type_map
+    fast = oracle_basic.blocks(inner, blocks)
+    whole = oracle_basic.compose((at + j * inner.extent, inner) for at, length in blocks for j in range(length))
+    np.testing.assert_array_equal(fast.offsets, whole.offsets)
+    assert (fast.lb, fast.ub, fast.align) == (whole.lb, whole.ub, whole.align)
 
 
 @many
