@@ -10,6 +10,7 @@ wrappers) to those of this Python's own environment and of the PATH.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import os
 import re
@@ -17,7 +18,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,9 +220,16 @@ def unit(cc: list[str], source: Path, directory: Path, flags: Iterable[str]) -> 
     return Unit(source, target, command)
 
 
-def compile_all(units: Iterable[Unit]) -> bool:
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
-        return any(list(pool.map(Unit.compile, units)))
+@functools.cache
+def compilers() -> ThreadPoolExecutor:
+    """As many at a time as there are cores, for all libraries together."""
+    return ThreadPoolExecutor(max(2, os.cpu_count() or 2))
+
+
+def compile_all(units: Sequence[Unit]) -> bool:
+    """The longest first, so that no core is left alone with one."""
+    ordered = sorted(units, key=lambda u: -u.source.stat().st_size)
+    return any(list(compilers().map(Unit.compile, ordered)))
 
 
 def link(command: list[str], library: Path, changed: bool) -> None:
@@ -349,10 +357,12 @@ def build(out: Path, work: Path) -> tuple[Mpi, ...]:
     cc = compiler()
     mpis = find_mpis(cc)
     changed = build_neutral(cc, out, work)
-    build_bench(cc, out, work, changed)
-    build_emulator(cc, out, work, shipped_ptx())
-    for mpi in mpis:
-        build_shim(cc, mpi, out, work, changed)
+    others: list[Callable[[], object]] = [functools.partial(build_shim, cc, mpi, out, work, changed) for mpi in mpis]
+    others.append(lambda: build_bench(cc, out, work, changed))
+    others.append(lambda: build_emulator(cc, out, work, shipped_ptx()))
+    with ThreadPoolExecutor(len(others)) as together:
+        for done in [together.submit(other) for other in others]:
+            done.result()
     return mpis
 
 

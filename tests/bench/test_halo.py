@@ -87,6 +87,7 @@ def test_every_cell_is_right(program: Program, ranks: int, options: tuple[str, .
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("options", [(), ("--no-periodic",), ("--combine",)], ids=["periodic", "open", "combined"])
+@pytest.mark.once
 def test_every_cell_is_right_after_a_collective(program: Program, ranks: int, options: tuple[str, ...]) -> None:
     """Edges of the graph between the same two ranks match in order: a wrong order exchanges wrong regions."""
     done = program(ranks, *SMALL, *options, "--exchange", "neighbor")
@@ -96,6 +97,7 @@ def test_every_cell_is_right_after_a_collective(program: Program, ranks: int, op
 
 
 @pytest.mark.parametrize("grid", ["1,1,4", "4,1,1", "2,1,2"])
+@pytest.mark.once
 def test_any_grid_is_right(program: Program, grid: str) -> None:
     done = program(4, *SMALL, "--grid", grid, "--no-periodic")
     assert done.checks() == {"library": 0, "hand": 0}, done.err
@@ -113,6 +115,7 @@ def test_a_neighbour_in_every_direction_is_sent_to(program: Program) -> None:
 
 # A halo cell in a corner, one of a face, and one of the interior of field 2 (9 x 10 x 11 cells each).
 @pytest.mark.parametrize("cell", [0, 5 * 110 + 5 * 11, 2 * 990 + 4 * 110 + 4 * 11 + 5])
+@pytest.mark.once
 def test_one_spoiled_cell_is_found(program: Program, cell: int) -> None:
     done = program(2, *SMALL, "--corrupt", str(cell))
     assert done.status == 1
@@ -149,6 +152,7 @@ def test_without_json_it_prints_a_table(program: Program) -> None:
     assert "every cell right" in done.out
 
 
+@pytest.mark.once
 def test_with_json_in_a_file_it_prints_the_table_as_well(program: Program, tmp_path: Path) -> None:
     done = program(1, "--points", "4", "--check", "--json", str(tmp_path / "halo.json"), json=False)
     assert (done.status, "every cell right" in done.out, "no subject tempi" in done.out) == (0, True, True)
@@ -169,12 +173,14 @@ def test_with_json_in_a_file_it_prints_the_table_as_well(program: Program, tmp_p
         (("--what",), "usage: halo"),
     ],
 )
+@pytest.mark.once
 def test_wrong_options_are_reported_once(program: Program, options: tuple[str, ...], complaint: str) -> None:
     done = program(2, *options)
     assert done.status == 2
     assert done.err.count(complaint) == 1
 
 
+@pytest.mark.once
 def test_the_program_is_compiled_once(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPI_CACHE_DIR", str(tmp_path))
     first = halo_program.build()
@@ -185,6 +191,7 @@ def test_the_program_is_compiled_once(program: Program, tmp_path: Path, monkeypa
     assert os.access(first, os.X_OK)
 
 
+@pytest.mark.once
 def test_a_broken_compiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPI_CACHE_DIR", str(tmp_path))
     mpicc = tmp_path / "mpicc"
@@ -253,6 +260,7 @@ def test_every_cell_in_device_memory_is_right(program: Program, ranks: int, opti
 
 @pytest.mark.usefixtures("emulator")
 @pytest.mark.parametrize("cell", [0, 2 * 990 + 4 * 110 + 4 * 11 + 5])
+@pytest.mark.once
 def test_one_spoiled_cell_in_device_memory_is_found(program: Program, cell: int) -> None:
     arguments = (*SMALL, "--memory", "device", "--corrupt", str(cell))
     done = program(2, *arguments, variables=_preload(**EMULATED))
@@ -261,6 +269,7 @@ def test_one_spoiled_cell_in_device_memory_is_found(program: Program, cell: int)
 
 
 @pytest.mark.usefixtures("emulator")
+@pytest.mark.once
 def test_an_emulated_device_is_never_timed(program: Program) -> None:
     arguments = ("--points", "6", "--seconds", "0.05", "--memory", "device")
     done = program(2, *arguments, variables=_preload(**EMULATED))

@@ -45,7 +45,7 @@ class Machine:
 
 MACHINES = (
     Machine("native", build.compiler()[0]),
-    Machine("arm64", "aarch64-linux-gnu-gcc", "qemu-aarch64"),
+    pytest.param(Machine("arm64", "aarch64-linux-gnu-gcc", "qemu-aarch64"), marks=pytest.mark.more),
 )
 
 
@@ -56,7 +56,7 @@ class Built:
     engine: Path
 
 
-@pytest.fixture(scope="module", params=MACHINES, ids=lambda m: m.name)
+@pytest.fixture(scope="module", params=MACHINES, ids=["native", "arm64"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
     machine: Machine = request.param
     if reason := machine.missing():

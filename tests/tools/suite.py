@@ -261,7 +261,9 @@ def main(arguments: Sequence[str]) -> int:
     environment = environment_of(options.venv.resolve(), options.mpi)
     # Compiled test modules are kept: a hundred steps have the same ones, and compiling them is half their start.
     dropped = "TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PYTHONDONTWRITEBYTECODE$"
-    variables = {k: v for k, v in os.environ.items() if not re.match(dropped, k)} | environment.settings
+    # NumPy's threads spin for a while after each product of matrices, beside ranks that need the cores.
+    own = {"OPENBLAS_NUM_THREADS": "1"} | environment.settings
+    variables = {k: v for k, v in os.environ.items() if not re.match(dropped, k)} | own
     library = installed_library(environment, variables)
     if options.test:
         step = one(library, options.mpi, options.test, options.group, options.entry, options.ranks)

@@ -51,6 +51,7 @@ def levels(*command: str | Path) -> list[str]:
     return [level for level, _ in lines]
 
 
+@pytest.mark.more
 def test_clang_packs_right(tmp_path: Path) -> None:
     assert levels(build("clang", tmp_path, KERNELS, "-O1")) == levels_here()
 
@@ -61,6 +62,7 @@ def test_sanitizers_find_nothing(tmp_path: Path, sanitized_kernels: list[Path]) 
     assert levels(program)[-1] == "scalar"
 
 
+@pytest.mark.more
 def test_arm64_packs_right(tmp_path: Path) -> None:
     emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if platform.machine() == "aarch64" or emulator is None:
