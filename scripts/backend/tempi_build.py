@@ -3,7 +3,8 @@
 A build from a clone downloads 300 MB of compilers. pip aborts an install, with 80 lines of output, if a single build
 requirement is unavailable; but tempi without kernels is still useful. So the compilers are not requirements: the
 requirements hook, which front ends call only if a build may download (not with --no-build-isolation), fetches and
-uses them itself, in a temporary environment. An error becomes one line, stored for the build to print.
+uses them itself, in a temporary environment. An error becomes one line, stored for the build to print. Meanwhile the
+engine is compiled: the build finds its objects.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import platform
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tempi_frontend
 from setuptools import build_meta
@@ -26,6 +28,9 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [  # the hooks of a backend: PEP 517 and PEP 660
     "build_editable",
@@ -40,6 +45,7 @@ __all__ = [  # the hooks of a backend: PEP 517 and PEP 660
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "build" / "kernels"
+ENGINE = ROOT / "build" / "engine"  # where setup.py builds it
 MACHINES = ("x86_64", "aarch64")  # machines with NVIDIA's compiler wheels
 LIMIT = 1800  # seconds for the download
 
@@ -101,7 +107,19 @@ def _fetch_and_compile(build: Any) -> str | None:
         return f"their compilers fail: {why}" if why else None
 
 
-def _prepare() -> None:
+@contextmanager
+def _compiling(engine: bool) -> Iterator[None]:
+    """The engine, by a process of its own. What fails there fails again in the build, and is reported by it."""
+    if not engine:
+        yield
+        return
+    command = [sys.executable, str(ROOT / "csrc" / "build.py"), "--out", str(ENGINE / "lib"), "--work", str(ENGINE)]
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent):
+        yield
+
+
+def _prepare(engine: bool = True) -> None:
     """Puts the kernels into build/kernels, or the reason why there are none."""
     if sys.version_info < (3, 11) or not os.access(ROOT, os.W_OK):  # pip refuses these itself
         return
@@ -110,7 +128,8 @@ def _prepare() -> None:
     if build.unwanted() or build.find(KERNELS) is not None:
         return
     try:
-        why = _fetch_and_compile(build)
+        with _compiling(engine):
+            why = _fetch_and_compile(build)
     except OSError as error:  # disk full, no permission
         why = str(error)
     if why:
@@ -128,5 +147,5 @@ def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
 
 
 def get_requires_for_build_sdist(config_settings: Any = None) -> list[str]:
-    _prepare()
+    _prepare(engine=False)
     return build_meta.get_requires_for_build_sdist(config_settings)

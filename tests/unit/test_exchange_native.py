@@ -94,6 +94,6 @@ def test_threads_that_exchange_do_not_race(tmp_path: Path) -> None:
     folder = tmp_path / "shm"
     folder.mkdir()
     for members, capacity in ((2, 4096), (3, 8192), (2, 0)):
-        seen = exchanged(*start, program, "threads", folder, members, capacity, 60, capacity + 3)
+        seen = exchanged(*start, program, "threads", folder, members, capacity, 40, capacity + 3)
         assert seen.offered > 0
         assert seen.failed > 0
