@@ -139,7 +139,7 @@ def test_one_rank_with_a_session_takes_part(mpi: Toolchain, programs: Path) -> N
 # -- where there is little ----------------------------------------------------------------------------------------
 
 
-@every_toolchain
+@every_library
 @pytest.mark.parametrize("what", ["full", "blind"])
 def test_without_shared_memory_all_calls_go_to_the_library_and_that_is_reported_once(
     mpi: Toolchain, programs: Path, what: str
@@ -154,7 +154,7 @@ def test_without_shared_memory_all_calls_go_to_the_library_and_that_is_reported_
     assert done.stderr.count("no shared memory for a communicator of 3 ranks") == 1
 
 
-@every_toolchain
+@every_library
 def test_many_ranks_on_few_cores_exchange(mpi: Toolchain, programs: Path) -> None:
     done = run(mpi, programs, "each 2", [on()] * 8, ["taskset", "-c", few_cores()] if shutil.which("taskset") else ())
     assert len(verdicts(done)) == KINDS
@@ -165,7 +165,7 @@ def few_cores() -> str:
     return ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
 
 
-@every_toolchain
+@every_library
 def test_two_jobs_at_once_do_not_meet(mpi: Toolchain, programs: Path) -> None:
     built(mpi, programs)
     with ThreadPoolExecutor(2) as pool:
@@ -178,7 +178,7 @@ def test_two_jobs_at_once_do_not_meet(mpi: Toolchain, programs: Path) -> None:
 # -- communicators and threads ------------------------------------------------------------------------------------
 
 
-@every_toolchain
+@every_library
 @forms
 def test_communicators_that_are_freed_leave_no_memory_behind(mpi: Toolchain, programs: Path, form: str) -> None:
     done = run(mpi, programs, "duplicates", [on()] * 4, form=form)
@@ -186,7 +186,7 @@ def test_communicators_that_are_freed_leave_no_memory_behind(mpi: Toolchain, pro
     assert carried(done) == [90 + 60 * AGREED[form]] * 4
 
 
-@every_toolchain
+@every_library
 @forms
 def test_threads_exchange_at_once(mpi: Toolchain, programs: Path, form: str) -> None:
     done = run(mpi, programs, "threads", [on()] * 2, form=form)
@@ -194,7 +194,7 @@ def test_threads_exchange_at_once(mpi: Toolchain, programs: Path, form: str) -> 
     assert carried(done) == [97 + 4 * AGREED[form]] * 2
 
 
-@every_toolchain
+@every_library
 def test_threads_start_persistent_requests_of_one_communicator(mpi: Toolchain, programs: Path) -> None:
     done = run(mpi, programs, "together", [on()] * 2)
     assert verdicts(done) == ["ok together"]
@@ -270,7 +270,7 @@ def test_threads_exchange_at_once_between_two_hosts(hosts: str, mpi: Toolchain, 
 # -- ends ---------------------------------------------------------------------------------------------------------
 
 
-@every_toolchain
+@every_library
 @forms
 def test_a_job_with_a_killed_rank_ends(mpi: Toolchain, programs: Path, form: str) -> None:
     done = run(mpi, programs, "killed", [on()] * 3, form=form)
@@ -294,7 +294,7 @@ def running(program: Path) -> list[int]:
     return found
 
 
-@every_toolchain
+@every_library
 @forms
 def test_wrong_arguments_raise_errors_of_the_library_s_classes(mpi: Toolchain, programs: Path, form: str) -> None:
     """At the communicator of the call: the world's error handler would end the job."""
