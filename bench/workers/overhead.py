@@ -23,7 +23,7 @@ from tempi.measure.records import Record
 WAITALL = (1, 4, 16, 64)
 STATUS_ROOM = 256
 PENDING_TAG = 4711
-#: Blocks of a vector: 256 bytes.
+#: Blocks of a vector of 256 bytes, in 504 bytes of memory.
 DOUBLES = 32
 #: Targets in seconds: a call with nothing to do; a tracked one; Waitall: fixed and per request.
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
@@ -217,8 +217,8 @@ def make_world(mpi: Any) -> World:
     derived = mpi.DOUBLE.Create_vector(DOUBLES, 1, 2).Commit()
     room = max(WAITALL) + 1
     buffers = (
-        worker.arena(256),
-        worker.arena(256),
+        worker.arena(derived.extent),
+        worker.arena(derived.extent),
         worker.arena(room * mpi._sizeof(mpi.Request)),
         worker.arena(room * STATUS_ROOM),
     )
@@ -237,7 +237,7 @@ def run(options: OverheadOptions) -> Iterator[Record]:
             yield from _measure_first_use(world, options.quick)
         yield from _measure_preload(world, 2 * options.seconds)
     elif world.acting:
-        buffer = worker.arena(256)
+        buffer = worker.arena(world.derived.extent)
         pending = MPI.COMM_SELF.Irecv([buffer, 1, world.derived], source=0, tag=PENDING_TAG)
         yield from _measure_calls(world, options)
         MPI.COMM_SELF.Send([buffer, 16, MPI.BYTE], dest=0, tag=PENDING_TAG)

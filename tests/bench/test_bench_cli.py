@@ -100,6 +100,18 @@ def test_a_suite_under_a_launcher_measures(tmp_path: Path) -> None:
         assert ("rank 0 alone measures" in done.stderr) == (ranks == 2)
 
 
+def test_the_buffers_of_overhead_hold_its_vector(tmp_path: Path) -> None:
+    code = (
+        "from mpi4py import MPI; from tempi.bench.workers import overhead; world = overhead.make_world(MPI); "
+        "print(world.derived.extent, *map(len, world.buffers[:2]))"
+    )
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, env=launching.environment(tmp_path), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    extent, *room = map(int, done.stdout.split())
+    assert min(room) >= extent > 0
+
+
 # -- packages that are not installed ------------------------------------------------------------------------------
 
 
