@@ -273,6 +273,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         print("\n".join(step.name for step in chosen))
         return 0
+    # What a script starts in the background ignores it, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that running processes are stopped
     total, start = Tally(), time.monotonic()
     for _, tally in run(without_hosts(chosen, total), environment, variables, len(os.sched_getaffinity(0))):
