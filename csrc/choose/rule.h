@@ -24,16 +24,17 @@ typedef enum tempi_library {
 tempi_library tempi_library_of(const char *version);
 
 /* tempi handles messages of packed size in [first, last] except those in [gap, resume); first >
- * last: none. Messages to the rank itself have to be at least `to_self`. For ranks of a node with
- * another LLC (TEMPI_PEER_OTHER_LLC) it also handles [other_llc_first, other_llc_last]. */
+ * last: none. Messages to the rank itself have to be at least `to_self`. For peers of the class
+ * `far` (TEMPI_PEER_*) it also handles [far_first, far_last]. */
 typedef struct tempi_window {
     int64_t first;
     int64_t last;
     int64_t gap;
     int64_t resume;
     int64_t to_self;
-    int64_t other_llc_first;
-    int64_t other_llc_last;
+    int64_t far_first;
+    int64_t far_last;
+    int far;
 } tempi_window;
 
 static inline bool tempi_window_has(tempi_window window, int64_t bytes)
@@ -42,9 +43,9 @@ static inline bool tempi_window_has(tempi_window window, int64_t bytes)
            !(bytes >= window.gap && bytes < window.resume);
 }
 
-static inline bool tempi_window_has_other_llc(tempi_window window, int64_t bytes)
+static inline bool tempi_window_has_far(tempi_window window, int64_t bytes)
 {
-    return bytes >= window.other_llc_first && bytes <= window.other_llc_last;
+    return bytes >= window.far_first && bytes <= window.far_last;
 }
 
 /* `element`: bytes of the largest predefined type in the datatype; 0: unknown. */

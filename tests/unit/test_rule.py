@@ -74,9 +74,18 @@ def test_between_other_llc_ranks_open_mpis_pieces_pay_later(text: str, last: int
 
 
 @pytest.mark.parametrize("peer", ["self", "node", "far", "other"])
-def test_for_mpich_it_is_the_same_everywhere(peer: str) -> None:
+def test_on_a_node_mpich_overlaps_pieces_of_runs_on_pages_of_their_own(peer: str) -> None:
     for nbytes in (KIB, 64 * KIB, MIB):
-        assert acts(MPICH, vector(16, 4096), nbytes, SEND, peer) == (nbytes <= 256 * KIB)
+        assert acts(MPICH, vector(16, 4096), nbytes, SEND, peer) == (nbytes <= 256 * KIB or peer == "other")
+        assert acts(MPICH, vector(8, 4096), nbytes, SEND, peer) == (peer == "other")
+
+
+@pytest.mark.parametrize("operation", [SEND, RECEIVE])
+@pytest.mark.parametrize("peer", ["self", "node", "far", "other"])
+def test_mpich_copies_long_runs_from_memory_to_memory_on_a_node_only(operation: int, peer: str) -> None:
+    for run, nbytes in ((1024, 64 * KIB), (4096, MIB), (512, 16 * MIB), (4096, 16 * MIB)):
+        assert acts(MPICH, vector(run, 2 * run), nbytes, operation, peer) == (peer == "other")
+    assert acts(MPICH, vector(4096, 8192), 64 * KIB, PACK, peer) == acts(MPICH, vector(4096, 8192), 64 * KIB, PACK)
 
 
 @pytest.mark.parametrize(
