@@ -15,9 +15,9 @@ import platform
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tempi_frontend
 from setuptools import build_meta
@@ -28,9 +28,6 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = [  # the hooks of a backend: PEP 517 and PEP 660
     "build_editable",
@@ -107,16 +104,11 @@ def _fetch_and_compile(build: Any) -> str | None:
         return f"their compilers fail: {why}" if why else None
 
 
-@contextmanager
-def _compiling(engine: bool) -> Iterator[None]:
+def _compiling() -> subprocess.Popen[bytes]:
     """The engine, by a process of its own. What fails there fails again in the build, and is reported by it."""
-    if not engine:
-        yield
-        return
     command = [sys.executable, str(ROOT / "csrc" / "build.py"), "--out", str(ENGINE / "lib"), "--work", str(ENGINE)]
     silent = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent):
-        yield
+    return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
 
 
 def _prepare(engine: bool = True) -> None:
@@ -128,7 +120,7 @@ def _prepare(engine: bool = True) -> None:
     if build.unwanted() or build.find(KERNELS) is not None:
         return
     try:
-        with _compiling(engine):
+        with _compiling() if engine else nullcontext():
             why = _fetch_and_compile(build)
     except OSError as error:  # disk full, no permission
         why = str(error)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from preload.toolchains import HERE, TIMEOUT, Toolchain, clean_environment, every_library, every_toolchain, preloaded
+from preload.toolchains import HERE, Toolchain, every_library, every_toolchain, preloaded
 
 KINDS = 8
 EACH = 30  # calls of each rank
@@ -51,8 +51,11 @@ def run(
     for i, settings in enumerate(ranks):
         pairs = [f"{key}={value}" for key, value in (settings | ({"EXCHANGES_FORM": form} if form else {})).items()]
         line += [*([":"] if i else []), "-n", "1", "env", *pairs, str(program), *what.split()]
-    own = clean_environment() | mpi.environment
-    done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    return launched(mpi, line)
+
+
+def launched(mpi: Toolchain, line: list[str]) -> subprocess.CompletedProcess[str]:
+    done = mpi.launch(line)
     if "no persistent collectives" in done.stdout:
         pytest.skip(f"{mpi.name}: no persistent collectives")
     return done
@@ -214,12 +217,9 @@ def run_on(
     script = programs / "by-rank.sh"
     lines = ["case ${PMI_RANK:-$OMPI_COMM_WORLD_RANK} in", *cases, "esac", 'exec "$@"']
     script.write_text("\n".join(lines))
-    own = clean_environment() | mpi.environment | ({"EXCHANGES_FORM": form} if form else {})
-    line = [hosts, *mpi.mpirun, "-n", str(len(ranks)), "sh", str(script), str(built(mpi, programs)), *what.split()]
-    done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    if "no persistent collectives" in done.stdout:
-        pytest.skip(f"{mpi.name}: no persistent collectives")
-    return done
+    program = ["sh", str(script), str(built(mpi, programs)), *what.split()]
+    of_form = ["env", f"EXCHANGES_FORM={form}"] if form else []
+    return launched(mpi, [hosts, *mpi.mpirun, "-n", str(len(ranks)), *of_form, *program])
 
 
 FORCED = {"TEMPI_FORCE": "1"}

@@ -64,14 +64,17 @@ class Toolchain:
     def run(self, *command: str | Path, ranks: int = 1, **settings: str) -> subprocess.CompletedProcess[str]:
         """Runs under the launcher; `settings` are set for the program, not for the launcher."""
         pairs = [f"{key}={value}" for key, value in settings.items()]
-        line = [*self.mpirun, "-n", str(ranks), "env", *pairs, *map(str, command)]
-        for left in reversed(range(STARTS)):
-            done = self._launch(line)
-            if left == 0 or NOT_STARTED not in done.stderr:
-                break
-        return done
+        return self.launch([*self.mpirun, "-n", str(ranks), "env", *pairs, *map(str, command)])
 
-    def _launch(self, line: list[str]) -> subprocess.CompletedProcess[str]:
+    def launch(self, line: list[str]) -> subprocess.CompletedProcess[str]:
+        """Runs a launcher's command line, again if the launcher could not start."""
+        for _ in range(STARTS - 1):
+            done = self._once(line)
+            if NOT_STARTED not in done.stderr:
+                return done
+        return self._once(line)
+
+    def _once(self, line: list[str]) -> subprocess.CompletedProcess[str]:
         """In a folder of temporary files that ends with it: a launcher that is killed leaves its own there."""
         with tempfile.TemporaryDirectory(prefix="tempi-", ignore_cleanup_errors=True) as temporary:
             return subprocess.run(
