@@ -172,6 +172,7 @@ ARGUMENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("words", [(), *leaves(main)], ids=" ".join)
 def test_no_command_of_a_bare_install_ends_in_a_traceback(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Without mpi4py, matplotlib, an MPI or a GPU: it works, or one line says what to install."""
@@ -192,6 +193,7 @@ def test_the_drop_in_says_what_installs_mpi4py(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: tempi.MPI needs mpi4py: pip install 'mpi4py>=4'"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("module", ["click", "rich", "numpy", "platformdirs"])
 def test_a_missing_dependency_is_one_line_as_well(tmp_path: Path, module: str) -> None:
     commands = {"platformdirs": ("bench", "halo", "--build"), "rich": ("explain", "INT")}
@@ -209,6 +211,7 @@ def test_commands_that_need_no_package_work_without_it(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.once
 def test_halo_build_prints_the_program(alone: Path) -> None:
     done = CliRunner().invoke(bench, ["halo", "--build"])
     assert done.exit_code == 0, done.output

@@ -97,6 +97,7 @@ def test_a_calibration_is_exported_and_imported(calibrated: Path, tmp_path: Path
         assert only(tmp_path / "new", suffix).read_bytes() == only(calibrated, suffix).read_bytes()
 
 
+@pytest.mark.once
 def test_explain_predicts_every_method_and_names_the_choice(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     own = made_up(0.5)
@@ -154,6 +155,7 @@ def test_the_rule_carries_more_between_other_llc_ranks_of_open_mpi(tmp_path: Pat
     assert far - near == (2 if "Open MPI" in version() else 0)
 
 
+@pytest.mark.once
 def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) -> None:
     own = made_up(1.0)
     other = store.Calibration(store.Machine("abacus", 1, own.machine.mpi, own.machine.tempi), own.points)
@@ -201,6 +203,7 @@ def test_ranks_that_choose_differently_still_match(tmp_path: Path, ways: tuple[s
     assert [each[1:4] for each in found] == [counts[way] for way in ways]
 
 
+@pytest.mark.once
 def test_a_refused_table_is_one_line_and_the_rule_applies(tmp_path: Path) -> None:
     by_rule, _ = ranks(tmp_path, TEMPI_MODEL="0")
     assert [each[0] for each in by_rule] == ["None", "None"]

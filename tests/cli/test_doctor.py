@@ -298,6 +298,7 @@ def test_the_probe_reports_whether_the_library_is_cuda_aware(library: Path) -> N
 # ---- an installation path with a space ------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_a_path_invalid_in_ld_preload_is_reported_alike_everywhere(
     build: Callable[..., Path], tmp_path: Path, library: Path
 ) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from preload.toolchains import HERE, Toolchain, every_library, every_toolchain, preloaded
+from preload.toolchains import HERE, Toolchain, every_library, every_quick_library, every_toolchain, preloaded
 
 KINDS = 8
 EACH = 30  # calls of each rank
@@ -249,7 +249,7 @@ def test_ranks_of_two_hosts_match_each_other(hosts: str, mpi: Toolchain, program
     assert [n > 0 for n in apart] == [settings.get("TEMPI_FORCE") == "1" for settings in ranks]
 
 
-@every_library
+@every_quick_library
 @one_form
 def test_communicators_of_two_hosts_that_are_freed_leave_nothing_behind(
     hosts: str, mpi: Toolchain, programs: Path, form: str
@@ -259,7 +259,7 @@ def test_communicators_of_two_hosts_that_are_freed_leave_nothing_behind(
     assert min(carried(done, "apart")) > 0
 
 
-@every_library
+@every_quick_library
 @one_form
 def test_threads_exchange_at_once_between_two_hosts(hosts: str, mpi: Toolchain, programs: Path, form: str) -> None:
     done = run_on(hosts, mpi, programs, "threads", [on()] * 4, form)

@@ -158,6 +158,8 @@ def _each(repeats: set[Toolchain]) -> pytest.MarkDecorator:
 
 every_toolchain = _each(_systems())
 every_library = _each(_systems() | _standards())
+#: For many calls between hosts, in each of which Open MPI sleeps for milliseconds.
+every_quick_library = _each(_systems() | _standards() | {chain for chain in toolchains() if chain.abi == "openmpi"})
 
 
 def own_toolchain() -> Toolchain:

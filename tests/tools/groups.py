@@ -15,7 +15,8 @@ Short = Mapping[str, Mapping[str, tuple[int, ...]]]  # of an MPI, by an entry, a
 
 #: What `make test` runs of a group: planted faults are found there (planted.py). Of other MPIs it runs everything.
 SHORT: Short = {"mpich": {"preload": (2,)}, "openmpi": {"import": (2,)}}
-BASE: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (4,), "preload": (1,)}}
+BASE: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (2,)}}
+BY_BOTH: Short = {"mpich": {"preload": (1, 2)}, "openmpi": {"import": (4,), "preload": (1,)}}
 ON_MPICH: Short = {"mpich": {"preload": (2,)}, "openmpi": {}}
 ON_OPENMPI: Short = {"mpich": {}, "openmpi": {"import": (2,)}}
 AT_ONE: Short = {"mpich": {"preload": (1,)}, "openmpi": {}}
@@ -106,7 +107,7 @@ APART = (
 #: Deferred sends affect all posting and completing calls, so those files run once more with them.
 GROUPS: dict[str, Group] = {
     "base": Group(FORCED, ("test_*.py",), RANKS, APART, short=BASE),
-    "fallbacks": Group(FORCED | {"TEMPI_COLLECTIVES": "library"}, ("test_fallbacks.py",), RANKS, short=BASE),
+    "fallbacks": Group(FORCED | {"TEMPI_COLLECTIVES": "library"}, ("test_fallbacks.py",), RANKS, short=BY_BOTH),
     "checked": variation(
         FORCED | {"TEMPI_CHECK": "1"},
         "test_pack.py",

@@ -23,7 +23,7 @@ def sanitized_kernels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
     folder = tmp_path_factory.mktemp("kernels")
-    command = ["gcc", *WARNINGS, "-O0", "-g", *SANITIZERS, f"-I{CSRC}", "-c"]
+    command = ["gcc", *WARNINGS, "-O0", "-g1", *SANITIZERS, f"-I{CSRC}", "-c"]
     for source in sorted((CSRC / "pack").glob("kernels_*.c")):
         fewer = [] if source.stem == "kernels_scalar" else ["-fno-sanitize=null,pointer-overflow"]
         subprocess.run([*command, *fewer, str(source)], cwd=folder, check=True, timeout=600)

@@ -27,7 +27,7 @@ def build(folder: Path, kernels: Sequence[Path], *flags: str) -> Path:
     sources = [HERE / "exchange_driver.c", *(CSRC / "base" / f"{name}.c" for name in BASE), *parts, *pack, *kernels]
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
     wrapped = "-Wl,--wrap=process_vm_readv"
-    subprocess.run([*command, "-g", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True, timeout=300)
+    subprocess.run([*command, "-g1", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True, timeout=300)
     return program
 
 

@@ -20,7 +20,7 @@ def build(compiler: str, folder: Path, *flags: str) -> Path:
         pytest.skip(f"no {compiler} here")
     program = folder / f"layout_driver_{compiler}"
     sources = [HERE / "layout_driver.c", *sorted((CSRC / "datatype").glob("*.c"))]
-    command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", WRAP]
+    command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-g1", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", WRAP]
     subprocess.run([*command, *flags, *sources, "-o", program, "-lpthread"], check=True, timeout=300)
     return program
 

@@ -221,7 +221,7 @@ def test_sanitizers_find_nothing(tmp_path: Path, with_device: Path) -> None:
         pytest.skip("no gcc here")
     program = tmp_path / "table_file_driver"
     (tmp_path / "table_format.h").write_text(emit_format.header())
-    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", f"-I{tmp_path}", "-O1", "-g")
+    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", f"-I{tmp_path}", "-O1", "-g1")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     parts = [CSRC / "choose" / f"{name}.c" for name in ("table_file", "shape", "predict_device")]
     sources: tuple[str | Path, ...] = (HERE / "table_file_driver.c", *parts, "-lm")  # the driver compares with libm

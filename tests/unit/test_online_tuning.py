@@ -38,7 +38,7 @@ def test_times_correct_the_tables(tmp_path: Path, sanitizer: str) -> None:
     program = tmp_path / "online_tuning_driver"
     (tmp_path / "table_format.h").write_text(emit_format.header())
     warnings = ("-Wall", "-Wextra", "-Werror")
-    flags = ("-std=c11", "-D_GNU_SOURCE", *warnings, f"-I{CSRC}", f"-I{tmp_path}", "-O1", "-g", "-pthread")
+    flags = ("-std=c11", "-D_GNU_SOURCE", *warnings, f"-I{CSRC}", f"-I{tmp_path}", "-O1", "-g1", "-pthread")
     sources = [HERE / "online_tuning_driver.c"]
     sources += [CSRC / folder / f"{name}.c" for folder, names in (("base", BASE), ("choose", CHOOSE)) for name in names]
     sanitize = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")

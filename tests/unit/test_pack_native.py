@@ -58,7 +58,7 @@ def test_clang_packs_right(tmp_path: Path) -> None:
 
 def test_sanitizers_find_nothing(tmp_path: Path, sanitized_kernels: list[Path]) -> None:
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    program = build("gcc", tmp_path, sanitized_kernels, "-O0", "-g", *sanitizers)
+    program = build("gcc", tmp_path, sanitized_kernels, "-O0", "-g1", *sanitizers)
     assert levels(program)[-1] == "scalar"
 
 

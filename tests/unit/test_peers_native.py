@@ -22,7 +22,7 @@ PMIX = {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-a-7@1", "PMIX_SERVER_URI41"
 def compiled(folder: Path, name: str, *parts: str) -> Path:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc here")
-    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g")
+    flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g1")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     sources = [HERE / f"{name}.c", *(CSRC / f"{part}.c" for part in parts)]
     subprocess.run(["gcc", *flags, *sanitizers, *sources, "-o", folder / name], check=True, timeout=300)

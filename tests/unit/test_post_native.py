@@ -28,7 +28,7 @@ def build(folder: Path, *flags: str) -> Path:
     ]
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
     wrapped = "-Wl," + ",".join(f"--wrap={name}" for name in ("posix_fallocate", "mmap", "munmap", "realloc"))
-    subprocess.run([*command, "-O1", "-g", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True)
+    subprocess.run([*command, "-O1", "-g1", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True)
     return program
 
 
