@@ -37,7 +37,7 @@ from typing import Any
 
 from numba import cuda
 
-from tempi.kernels._lookup import LOOK
+from tempi.kernels._lookup import LOOK, LOOK_ONE
 from tempi.kernels._move import AXIS_SHIFT, NO_TABLE, existing, grouped, lead_of, move_any, move_one, spacing, starts_at
 from tempi.kernels._ops import (
     add,
@@ -107,7 +107,8 @@ def _strides(index: int) -> Any:
 
 def make(index: int, tables: bool) -> Any:
     """The kernel for offsets of `index` bits, of boxes some of which have tables; parameters: _table.PARAMS."""
-    look, to, step, kind, cut = LOOK[index], at[index], mad[index], offset[index], as_offset[index]
+    look, look_one, to, step = LOOK[index], LOOK_ONE[index], at[index], mad[index]
+    kind, cut = offset[index], as_offset[index]
     strides = _strides(index)
 
     @device
@@ -163,13 +164,14 @@ def make(index: int, tables: bool) -> Any:
         w = add(sub(first, lead), add(t, mine))
         zero = kind(0)
         none = u32(0)
-        if not tables and lt(rest, u32(LANES + 1)) and not grouped(form) and n_others == none:
+        if lt(rest, u32(LANES + 1)) and not grouped(form) and n_others == none:
             r, d, s, i = along(w, zero, zero, none, u32(0), table_axis, n_0, m_0, h_0, d_0, s_0)
             r, d, s, i = along(r, d, s, i, u32(1), table_axis, n_1, m_1, h_1, d_1, s_1)
             r, d, s, i = along(r, d, s, i, u32(2), table_axis, n_2, m_2, h_2, d_2, s_2)
-            d = step(d, r, d_3)
-            s = step(s, r, s_3)
+            r, d, s, i = along(r, d, s, i, u32(3), table_axis, none, none, none, d_3, s_3)
             if lt(mine, rest):
+                if tables and table_axis != u32(NO_TABLE):
+                    d, s = look_one(d, s, i, table, packed, guide, byte(form, 3), start, form)
                 move_one(form, to(dst, d), to(src, s))
             return
         gap = spacing(form, u32(LANES))

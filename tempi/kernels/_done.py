@@ -5,10 +5,16 @@
 
 So no call of the driver is needed behind the launch (csrc/cuda/completion.c). A launch with `done` 0 skips it.
 
-By the PTX memory model (PTX ISA 7.0, "Memory Consistency Model"): the barrier orders the block's accesses before
-the thread that fences; a fence and the relaxed atomic behind it are a release pattern, the last block's atomic and the
-fence behind that an acquire pattern, also over the other blocks' atomics in between; the store releases all of it to
-the host, as each fence has system scope. ``barrier.sync`` needs no converged warp. All of it is sm_70.
+By the memory consistency model of PTX (PTX ISA, chapter 8; sm_70 and later):
+
+- The barrier orders the block's accesses before the thread that fences: `bar` and `barrier` synchronize (8.9.4).
+  ``barrier.sync`` needs no converged warp.
+- A fence and the relaxed atomic behind it are a release pattern, the last block's atomic and the fence behind that an
+  acquire pattern (8.8); a reduction, `red`, would be none. Each earlier atomic is observed by the last one through
+  those in between (8.9.2), and the fences, of system scope, are morally strong (8.7). So the two synchronize.
+- The store releases to the host's threads, which belong to the system scope (8.5), all that precedes it in causality
+  order, which is transitive (8.9.5). The flag has one address for host and device (csrc/cuda/pinned.c); with two a
+  proxy fence would be needed (8.6).
 
 It is PTX, not Python: the same text for every kernel, and Numba has no such store.
 """

@@ -91,8 +91,11 @@ def test_the_search_of_one_word_does_not_wait_for_that_of_another(
         ([TABLE], "table_i32"),
         ([VARIABLE], "table_i32"),
         ([FIELDS], "boxes_i32"),
+        ([TABLE] * 5, "tables_i32"),
+        ([GAPS], "tables_i32"),
+        ([VARIABLE] * 2, "tables_i32"),
     ],
-    ids=["strided", "a block", "table", "variable", "fields"],
+    ids=["strided", "a block", "table", "variable", "fields", "tables", "gaps", "several variable"],
 )
 def test_a_short_message_computes_no_word_twice(hands: list[Hand], kernel: str, direction: int) -> None:
     accesses = accesses_of(hands, direction, kernel)
