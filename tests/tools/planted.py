@@ -115,7 +115,7 @@ class Engine:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"PYTHONPATH": str(COPY / "site"), "PYTEST_ADDOPTS": "-x"}
+        return os.environ | {"PYTHONPATH": str(COPY / "site"), "PYTEST_ADDOPTS": "-x -m 'not more'"}
 
     def copy(self) -> None:
         """Made anew, but for what was compiled; with the times of the files, so that it is not compiled again."""
