@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tempi.model import predict
+
 
 @dataclass(frozen=True, slots=True)
 class PackOptions:
@@ -93,7 +95,7 @@ def parse_overlap(arguments: Sequence[str] | None = None) -> OverlapOptions:
     return OverlapOptions(**vars(parser.parse_args(arguments)))
 
 
-METHODS = ("auto", "oneshot", "device", "staged", "pipelined")
+METHODS = ("auto", *(name for name in predict.METHODS if name not in ("host", "library")))
 
 
 @dataclass(frozen=True, slots=True)

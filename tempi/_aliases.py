@@ -14,6 +14,7 @@ __all__ = ["COUNTERS", "Counters", "current", "renamed"]
 #: Former name: current name.
 COUNTERS = MappingProxyType(
     {
+        "collectives_apart": "collectives_split",
         "distance_looks": "locality_probes",
         "distance_moves": "locality_changes",
         "known_wrong": "quirks",

@@ -118,8 +118,8 @@ def carried(comm: Any, name: str, calls: int = 1) -> contextlib.AbstractContextM
     carried on hosts where a rank has a derived one."""
     if is_on_several_hosts(comm):
         always = FORCED and not name.endswith("v")
-        return counted(always, {"collectives": 0, "collectives_apart": calls * (name in IN_PART)})
-    return acted(collectives=calls, collectives_apart=0)
+        return counted(always, {"collectives": 0, "collectives_split": calls * (name in IN_PART)})
+    return acted(collectives=calls, collectives_split=0)
 
 
 def idle() -> contextlib.AbstractContextManager[None]:

@@ -116,7 +116,7 @@ def accelerated(counters: Mapping[str, int]) -> str:
     if not counters:
         return "nothing"
     sends, receives = counters.get("sends", 0), counters.get("recvs", 0)
-    collectives = counters.get("collectives", 0) + counters.get("collectives_apart", 0)
+    collectives = counters.get("collectives", 0) + counters.get("collectives_split", 0)
     text = f"{collectives} collective calls" if collectives else f"{sends} sends, {receives} receives"
     if counters.get("runs"):
         text += f" ({counters['runs']:,} separate copies)"

@@ -296,7 +296,7 @@ def _engaged(timer: _native.Timer) -> bool:
     """Whether tempi carries the call, or a part of it."""
 
     def calls() -> int:
-        return worker.counter("collectives") + worker.counter("collectives_apart")
+        return worker.counter("collectives") + worker.counter("collectives_split")
 
     before = calls()
     timer(1)

@@ -25,13 +25,12 @@ BY_ITSELF = -1  # the engine's number for its own choice
 POISON = 0x5A
 EACH = 3  # every n-th shape is packed and unpacked
 #: Counters that show which method the engine used.
-COUNTERS = {
-    "library": ("fallback_rule", "fallback_cuda_aware"), "device": ("method_device",), "oneshot": ("method_oneshot",),
-    "staged": ("method_staged",), "pipelined": ("method_pipelined",),
-}  # fmt: skip
+COUNTERS = {name: (f"method_{name}",) for name in predict.METHODS} | {
+    "library": ("fallback_rule", "fallback_cuda_aware")
+}
 #: Methods by the memory of the packed bytes. The library is one only if it is CUDA-aware.
 METHODS = {
-    "pinned": ("library", "oneshot", "staged", "pipelined"),
+    "pinned": tuple(name for name in predict.METHODS if name != "device"),
     "device": ("library", "device"),
     "plain": ("library", "staged"),
 }  # fmt: skip

@@ -21,7 +21,7 @@ static bool is_up(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start);
-    return tempi_cuda_look() == TEMPI_CUDA_UP;
+    return tempi_cuda_probe() == TEMPI_CUDA_UP;
 }
 
 static tempi_op make_op(const tempi_device_op *op, int direction, int device)

@@ -1,4 +1,5 @@
 #include "base/config.h"
+#include "base/device_methods.h"
 #include "base/log.h"
 #include "tempi.h"
 
@@ -6,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define HELP_OF_METHOD(none, number, name, how) #name ": " how "; "
 
 extern char **environ;
 
@@ -48,8 +51,8 @@ static const variable variables[] = {
     {"TEMPI_TRACE", TEXT, &tempi_config.trace,
      "write a Chrome trace to this file, with the rank appended"},
     {"TEMPI_COLLECTIVES", COLLECTIVES, &tempi_config.collectives,
-     "auto: MPI_Alltoallw and MPI_Neighbor_alltoallw between processes of a node that run tempi go through shared "
-     "memory (default); library: they are left to the library"},
+     "auto: tempi carries collectives with derived datatypes where all processes concerned run it (default); "
+     "library: the library does all of them"},
     {"TEMPI_STAGE_MAX", BYTES, &tempi_config.stage_max,
      "bound on staging memory of a process, bytes with optional K, M or G (default: the smaller of "
      "256M and 5% of memory); larger messages go to the library"},
@@ -108,11 +111,9 @@ static const variable variables[] = {
      "bound on tempi's buffers on one device, bytes with optional K, M or G (default: the smaller of "
      "1G and 5% of its memory)"},
     {"TEMPI_METHOD", METHOD, &tempi_config.method,
-     "the method for messages of device memory. device: kernels pack into a device buffer, which is "
-     "sent (needs a CUDA-aware library); oneshot: kernels pack into pinned host memory, which is "
-     "sent; staged: kernels pack into a device buffer, which is copied to the host and sent; "
-     "pipelined: the same in pieces, so that packing and copying overlap; library: the library "
-     "sends the device buffer (needs a CUDA-aware library); auto: chosen for each message (default)"},
+     "the method for messages of device memory. " TEMPI_DEVICE_METHODS(
+         HELP_OF_METHOD, ) "library: the library sends the device buffer (needs a CUDA-aware "
+                           "library); auto: chosen for each message (default)"},
     {"TEMPI_LAUNCH_AT_ONCE", FLAG, &tempi_config.launch_at_once,
      "device memory: launch the kernel of a nonblocking send at once if its stream is idle; by "
      "default one launch serves a burst of nonblocking sends, at the first call of another kind"},
@@ -136,16 +137,21 @@ typedef struct alias {
     const char *help;
 } alias;
 
-#define SWITCH(old, word)  {old, "TEMPI_METHOD", word, "the same as TEMPI_METHOD=" word}
-#define RENAMED(old, name) {old, name, NULL, "former name of " name}
+#define SWITCH_TO(old, name, word) {old, name, word, "the same as " name "=" word}
+#define SWITCH(old, word)          SWITCH_TO(old, "TEMPI_METHOD", word)
+#define RENAMED(old, name)         {old, name, NULL, "former name of " name}
 
 /* Former names, and names of the paper's code. If several switches are set, the first in this order
  * counts. */
 static const alias aliases[] = {
-    SWITCH("TEMPI_DATATYPE_AUTO", "auto"),           SWITCH("TEMPI_DATATYPE_ONESHOT", "oneshot"),
-    SWITCH("TEMPI_DATATYPE_DEVICE", "device"),       SWITCH("TEMPI_DATATYPE_STAGED", "staged"),
-    SWITCH("TEMPI_DATATYPE_PIPELINED", "pipelined"), RENAMED("TEMPI_DISTANCE", "TEMPI_LOCALITY"),
+    SWITCH("TEMPI_DATATYPE_AUTO", "auto"),
+    SWITCH("TEMPI_DATATYPE_ONESHOT", "oneshot"),
+    SWITCH("TEMPI_DATATYPE_DEVICE", "device"),
+    SWITCH("TEMPI_DATATYPE_STAGED", "staged"),
+    SWITCH("TEMPI_DATATYPE_PIPELINED", "pipelined"),
+    RENAMED("TEMPI_DISTANCE", "TEMPI_LOCALITY"),
     RENAMED("TEMPI_CPU_LEVEL", "TEMPI_ISA"),
+    SWITCH_TO("TEMPI_NO_ALLTOALLV", "TEMPI_COLLECTIVES", "library"),
 };
 enum { NALIASES = sizeof aliases / sizeof aliases[0] };
 
@@ -154,7 +160,6 @@ static const char *const former_words[][2] = {{"near", "same-llc"}, {"far", "oth
 
 /* Variables of the paper's code that would have no effect here: refused. */
 static const char *const refused[][2] = {
-    {"TEMPI_NO_ALLTOALLV", "tempi does not handle MPI_Alltoallv"},
     {"TEMPI_PLACEMENT_METIS", "tempi does not place ranks"},
     {"TEMPI_PLACEMENT_KAHIP", "tempi does not place ranks"},
     {"TEMPI_PLACEMENT_RANDOM", "tempi does not place ranks"},
@@ -316,7 +321,8 @@ static void load(void)
     for (int i = 0; i < NVARIABLES; ++i) {
         if (variables[i].kind == ELSEWHERE) /* its reader warns of bad values */
             continue;
-        const bool has_alias = variables[i].kind == METHOD || variables[i].kind == LOCALITY;
+        const value_kind kind = variables[i].kind;
+        const bool has_alias = kind == METHOD || kind == LOCALITY || kind == COLLECTIVES;
         const char *given_by = variables[i].name;
         const char *text = has_alias ? tempi_config_find(variables[i].name, &given_by)
                                      : getenv(given_by);

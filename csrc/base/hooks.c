@@ -13,9 +13,9 @@ int tempi_comm_set_stream(uintptr_t comm, uintptr_t stream)
 
 int tempi_comm_probe_locality(uintptr_t comm, int rank)
 {
-    if (!tempi_shim_hooks.comm_look)
+    if (!tempi_shim_hooks.comm_probe)
         return TEMPI_ERR_NO_MPI;
-    return tempi_shim_hooks.comm_look(comm, rank);
+    return tempi_shim_hooks.comm_probe(comm, rank);
 }
 
 int tempi_comm_peer(uintptr_t comm, int rank, int *out)

@@ -7,7 +7,7 @@
 typedef struct tempi_hooks {
     int (*comm_set_stream)(uintptr_t comm, uintptr_t stream);
     int (*comm_peer)(uintptr_t comm, int rank, int *out);
-    int (*comm_look)(uintptr_t comm, int rank);
+    int (*comm_probe)(uintptr_t comm, int rank);
     int (*datatype_layout)(uintptr_t datatype, const tempi_layout **out);
     int (*library_cuda_aware)(void); /* tempi_engine_info.cuda_aware */
 } tempi_hooks;

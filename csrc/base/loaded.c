@@ -64,7 +64,7 @@ static int match(struct dl_phdr_info *info, size_t size, void *context)
     return 1;
 }
 
-bool tempi_watch_look(tempi_watch *watch, char *path, int size)
+bool tempi_watch_probe(tempi_watch *watch, char *path, int size)
 {
     unsigned long long count = 0;
     dl_iterate_phdr(note_count, &count);

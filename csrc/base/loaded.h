@@ -13,6 +13,6 @@ typedef struct tempi_watch {
 
 /* Whether an object of that name is loaded, under whatever path and version it was opened; writes
  * its path to path[0..size) unless size is 0. */
-bool tempi_watch_look(tempi_watch *watch, char *path, int size);
+bool tempi_watch_probe(tempi_watch *watch, char *path, int size);
 
 #endif

@@ -1,12 +1,14 @@
-#include "tempi.h"
+#include "base/device_methods.h"
 
 #include <stddef.h>
 #include <string.h>
 
 static const char *const names[] = {
-    [TEMPI_METHOD_HOST] = "host",           [TEMPI_METHOD_DEVICE] = "device",
-    [TEMPI_METHOD_ONE_SHOT] = "oneshot",    [TEMPI_METHOD_STAGED] = "staged",
-    [TEMPI_METHOD_PIPELINED] = "pipelined", [TEMPI_METHOD_LIBRARY] = "library",
+    [TEMPI_METHOD_HOST] = "host",
+#define NAME(none, number, name, how) [TEMPI_METHOD_##number] = #name,
+    TEMPI_DEVICE_METHODS(NAME, )
+#undef NAME
+        [TEMPI_METHOD_LIBRARY] = "library",
 };
 
 const char *tempi_method_name(int32_t method)

@@ -2,11 +2,14 @@
 #ifndef TEMPI_BASE_STATS_H
 #define TEMPI_BASE_STATS_H
 
+#include "base/device_methods.h"
 #include "base/thread_cache.h"
 
 #include <stdint.h>
 
 /* clang-format off */
+#define TEMPI_STAT_OF_METHOD(X, number, name, how)                                                 \
+    X(method_##name, "messages, packs and unpacks of device memory: " how)
 #define TEMPI_STATS_TABLE(X)                                                                       \
     X(sends, "sends carried packed by tempi")                                                      \
     X(sent_bytes, "bytes in them")                                                                 \
@@ -18,7 +21,7 @@
     X(unpacked_bytes, "bytes in them")                                                             \
     X(runs, "contiguous runs copied by them")                                   \
     X(collectives, "calls of collectives carried through shared memory (TEMPI_COLLECTIVES)")      \
-    X(collectives_apart, "calls of collectives of several nodes carried in part")                  \
+    X(collectives_split, "calls of collectives of several nodes carried in part")                  \
     X(collective_bytes, "bytes that this process sent in them, to itself too")                     \
     X(remote_bytes, "bytes packed and unpacked in them for processes of other nodes")              \
     X(refused_shared_memory, "communicators without shared memory, whose collectives are the library's") \
@@ -68,10 +71,7 @@
     X(fallback_cuda_aware, "left to the library: contiguous device memory on a CUDA-aware library")          \
     X(device_errors, "messages that ended with an error because a device failed")                   \
     X(method_changed, "messages of device memory by another method, because buffers ran out")  \
-    X(method_device, "messages, packs and unpacks of device memory by kernels that work in device memory") \
-    X(method_oneshot, "likewise, by kernels that access host memory")                    \
-    X(method_staged, "likewise, through a device buffer and a copy")                               \
-    X(method_pipelined, "likewise, in pieces")                                                     \
+    TEMPI_DEVICE_METHODS(TEMPI_STAT_OF_METHOD, X)                                                     \
     X(bounced, "calls on device memory that used bounce buffers: the library is not CUDA-aware") \
     X(bounced_bytes, "bytes copied for them, in and out")                                          \
     X(bounce_errors, "of these, ended with an error: out of memory, a device, or not possible") \

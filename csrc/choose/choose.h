@@ -72,15 +72,15 @@ static inline bool tempi_choose_by_rule(tempi_window window, const tempi_query *
 {
     if (tempi_window_has(window, q->bytes))
         return q->bytes >= window.to_self || !q->peer->is_self(q->whom);
-    return class == window.far && tempi_window_has_far(window, q->bytes);
+    return class == window.peer && tempi_window_has_peer(window, q->bytes);
 }
 
 /* Queries the peer's class only where it matters. */
 static inline bool tempi_choose_without_tables(tempi_window window, const tempi_query *q)
 {
-    if (tempi_window_has(window, q->bytes) || !tempi_window_has_far(window, q->bytes))
+    if (tempi_window_has(window, q->bytes) || !tempi_window_has_peer(window, q->bytes))
         return tempi_choose_by_rule(window, q, TEMPI_PEER_NODE);
-    return q->peer->class(q->whom, q->bytes) == window.far;
+    return q->peer->class(q->whom, q->bytes) == window.peer;
 }
 
 static inline bool tempi_choose_message(tempi_chooser *chooser, const tempi_query *q)

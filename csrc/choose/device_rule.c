@@ -1,5 +1,6 @@
 #include "choose/device_rule.h"
 #include "base/config.h"
+#include "base/device_methods.h"
 #include "base/log.h"
 
 /* Derived from how the hardware works, not yet from measurements. A kernel that writes over the bus
@@ -32,23 +33,13 @@ int tempi_rule_method(int64_t bytes, int32_t contiguous, int32_t cuda_aware)
     return (int)automatic(bytes, cuda_aware != 0);
 }
 
-static bool goes_through_host(int method)
-{
-    return method >= TEMPI_METHOD_ONE_SHOT && method <= TEMPI_METHOD_PIPELINED;
-}
-
 /* The method forced by a setting or a measurement; -1: none. */
 static int asked(bool cuda_aware)
 {
-    if (forced >= 0 && (cuda_aware || goes_through_host(forced)))
+    if (forced >= 0 && (cuda_aware || tempi_method_through_host(forced)))
         return forced;
-    switch (tempi_config.method) {
-    case TEMPI_METHOD_DEVICE: return cuda_aware ? TEMPI_METHOD_DEVICE : -1;
-    case TEMPI_METHOD_ONE_SHOT: return TEMPI_METHOD_ONE_SHOT;
-    case TEMPI_METHOD_STAGED: return TEMPI_METHOD_STAGED;
-    case TEMPI_METHOD_PIPELINED: return TEMPI_METHOD_PIPELINED;
-    default: return -1; /* auto; library was handled before (tempi_device_rule_leaves) */
-    }
+    const int set = tempi_config.method; /* library was handled before (tempi_device_rule_leaves) */
+    return tempi_method_through_host(set) || (set == TEMPI_METHOD_DEVICE && cuda_aware) ? set : -1;
 }
 
 bool tempi_device_rule_leaves(void)
@@ -58,7 +49,7 @@ bool tempi_device_rule_leaves(void)
 
 static bool staged_if_dense(void)
 {
-    return forced >= 0 ? goes_through_host(forced)
+    return forced >= 0 ? tempi_method_through_host(forced)
                        : tempi_config.contiguous_staged && !tempi_config.contiguous_automatic;
 }
 

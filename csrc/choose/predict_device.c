@@ -133,7 +133,7 @@ static double part(const query *q, int direction, int method)
 static double best_part(const query *q, int direction)
 {
     double best = NONE;
-    for (int m = TEMPI_METHOD_ONE_SHOT; m <= TEMPI_METHOD_PIPELINED; ++m) {
+    for (int m = TEMPI_METHOD_ONE_SHOT; m < TEMPI_METHOD_LIBRARY; ++m) {
         const double seconds = part(q, direction, m);
         if (seconds >= 0 && (best < 0 || seconds < best))
             best = seconds;
@@ -185,7 +185,7 @@ static void predict_packing(const query *q, int direction, int packed, bool cuda
                       : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_ONE_SHOT
                                                       : TEMPI_METHOD_STAGED;
     const int last = in_device                       ? first
-                     : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_PIPELINED
+                     : packed == TEMPI_PACKED_PINNED ? TEMPI_METHOD_LIBRARY - 1
                                                      : first;
     if (cuda_aware)
         add_part(p, direction, TEMPI_METHOD_LIBRARY, at(q, 0, library, q->family, 0, q->place));
@@ -205,7 +205,7 @@ static void predict_message(const query *q, int direction, bool cuda_aware,
     }
     const double other = best_part(q, 1 - direction),
                  message = bytes(q, TEMPI_QUANTITY_PINNED_MESSAGE, q->peer, q->place);
-    for (int m = TEMPI_METHOD_ONE_SHOT; m <= TEMPI_METHOD_PIPELINED; ++m) {
+    for (int m = TEMPI_METHOD_ONE_SHOT; m < TEMPI_METHOD_LIBRARY; ++m) {
         const double own = part(q, direction, m);
         add(p, m, direction == TEMPI_PACK ? own : other, message,
             direction == TEMPI_PACK ? other : own);
@@ -215,7 +215,7 @@ static void predict_message(const query *q, int direction, bool cuda_aware,
 int tempi_device_least(const tempi_device_prediction *p, bool may_leave)
 {
     int best = -1;
-    for (int m = TEMPI_METHOD_DEVICE; m <= TEMPI_METHOD_PIPELINED; ++m)
+    for (int m = TEMPI_METHOD_DEVICE; m < TEMPI_METHOD_LIBRARY; ++m)
         if (p->seconds[m] >= 0 && (best < 0 || p->seconds[m] < p->seconds[best]))
             best = m;
     const double library = p->seconds[TEMPI_METHOD_LIBRARY];

@@ -84,9 +84,9 @@ static tempi_window mpich_pieces(tempi_shape s)
 static tempi_window mpich_message(tempi_shape s)
 {
     tempi_window window = mpich_pieces(s);
-    window.far = TEMPI_PEER_OTHER;
-    window.far_first = 1;
-    window.far_last = INT64_MAX;
+    window.peer = TEMPI_PEER_OTHER;
+    window.peer_first = 1;
+    window.peer_last = INT64_MAX;
     return window;
 }
 
@@ -176,9 +176,9 @@ enum { EAGER_FIRST = 128, EAGER_FIRST_OF_LINES = 256, EAGER_LAST = 3584 };
 static tempi_window openmpi_message(tempi_shape s, int64_t element)
 {
     tempi_window window = openmpi_pieces(s, element);
-    window.far = TEMPI_PEER_OTHER_LLC;
-    window.far_first = OTHER_LLC_FIRST;
-    window.far_last = openmpi_other_llc_last(s, element);
+    window.peer = TEMPI_PEER_OTHER_LLC;
+    window.peer_first = OTHER_LLC_FIRST;
+    window.peer_last = openmpi_other_llc_last(s, element);
     if (s.run > 64 || (s.stride >= 4096 && !s.transposed))
         return window;
     const bool lines = s.run > 32;
@@ -212,7 +212,7 @@ int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t b
     const tempi_window window = tempi_rule_window(layout, 0, tempi_library_of(version),
                                                   (tempi_operation)operation);
     return tempi_window_has(window, bytes) ||
-           (peer == window.far && tempi_window_has_far(window, bytes));
+           (peer == window.peer && tempi_window_has_peer(window, bytes));
 }
 
 tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,

@@ -25,16 +25,16 @@ tempi_library tempi_library_of(const char *version);
 
 /* tempi handles messages of packed size in [first, last] except those in [gap, resume); first >
  * last: none. Messages to the rank itself have to be at least `to_self`. For peers of the class
- * `far` (TEMPI_PEER_*) it also handles [far_first, far_last]. */
+ * `peer` (TEMPI_PEER_*) it also handles [peer_first, peer_last]. */
 typedef struct tempi_window {
     int64_t first;
     int64_t last;
     int64_t gap;
     int64_t resume;
     int64_t to_self;
-    int64_t far_first;
-    int64_t far_last;
-    int far;
+    int64_t peer_first;
+    int64_t peer_last;
+    int peer;
 } tempi_window;
 
 static inline bool tempi_window_has(tempi_window window, int64_t bytes)
@@ -43,9 +43,9 @@ static inline bool tempi_window_has(tempi_window window, int64_t bytes)
            !(bytes >= window.gap && bytes < window.resume);
 }
 
-static inline bool tempi_window_has_far(tempi_window window, int64_t bytes)
+static inline bool tempi_window_has_peer(tempi_window window, int64_t bytes)
 {
-    return bytes >= window.far_first && bytes <= window.far_last;
+    return bytes >= window.peer_first && bytes <= window.peer_last;
 }
 
 /* `element`: bytes of the largest predefined type in the datatype; 0: unknown. */

@@ -1,5 +1,6 @@
 #include "cuda/backend.h"
 #include "base/config.h"
+#include "base/device_methods.h"
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/context_slot.h"
@@ -110,7 +111,7 @@ static int prepare_all(const tempi_op *ops, int n, tempi_cuda_item *items, int *
     for (int i = 0; i < n; ++i) {
         if (ops[i].method == TEMPI_METHOD_HOST || ops[i].n == 0)
             continue;
-        const int status = ops[i].method > TEMPI_METHOD_PIPELINED
+        const int status = !tempi_method_is_device(ops[i].method)
                                ? TEMPI_ERR_ARG
                                : tempi_cuda_item_prepare(&ops[i], &items[ready]);
         if (status != TEMPI_OK) {
@@ -376,7 +377,7 @@ void tempi_cuda_backend_prepare(void)
 {
     tempi_cuda_context current = NULL;
     int handle;
-    if (tempi_cuda_look() != TEMPI_CUDA_UP || !tempi_cu.CtxGetDevice ||
+    if (tempi_cuda_probe() != TEMPI_CUDA_UP || !tempi_cu.CtxGetDevice ||
         tempi_cu.CtxGetCurrent(&current) != TEMPI_CUDA_SUCCESS || !current ||
         tempi_cu.CtxGetDevice(&handle) != TEMPI_CUDA_SUCCESS)
         return;

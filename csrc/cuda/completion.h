@@ -1,5 +1,5 @@
-/* cuda/completion.h: how the host learns that a stream has got somewhere: it polls a word of pinned
- * memory. The last block of a kernel writes it if the kernel is the last work
+/* cuda/completion.h: how the host detects that a stream has reached a point: it polls a word of
+ * pinned memory. The last block of a kernel writes it if the kernel is the last work
  * (tempi/kernels/_done.py), which takes no driver call. Else the stream writes it (CUDA driver API,
  * cuStreamWriteValue32: the write is preceded by a system-wide memory fence), in one; an event
  * takes one to record it and one for each query. */

@@ -137,7 +137,7 @@ static void start(void)
     if (wanted)
         TEMPI_LOG(TEMPI_LOG_WARN, "TEMPI_CUDA_DRIVER=%s: neither emulated nor none; ignored",
                   wanted);
-    possible = possible || machine_has_gpu() || tempi_watch_look(&watch, NULL, 0);
+    possible = possible || machine_has_gpu() || tempi_watch_probe(&watch, NULL, 0);
 }
 
 void tempi_cuda_start(void)
@@ -151,12 +151,12 @@ void tempi_cuda_start(void)
     pthread_mutex_unlock(&filling);
 }
 
-int tempi_cuda_look(void)
+int tempi_cuda_probe(void)
 {
     char path[PATH_MAX];
     const int state = state_get();
     if (state != TEMPI_CUDA_ABSENT || !possible ||
-        !tempi_watch_look(&watch, path, (int)sizeof path))
+        !tempi_watch_probe(&watch, path, (int)sizeof path))
         return state;
     pthread_mutex_lock(&filling);
     if (state_get() == TEMPI_CUDA_ABSENT) {
@@ -171,9 +171,9 @@ int tempi_cuda_look(void)
 int tempi_cuda_load(void)
 {
     tempi_cuda_start();
-    if (tempi_cuda_look() == TEMPI_CUDA_ABSENT && !tempi_config.cuda_driver) {
+    if (tempi_cuda_probe() == TEMPI_CUDA_ABSENT && !tempi_config.cuda_driver) {
         possible = dlopen(library_name, RTLD_NOW | RTLD_GLOBAL) != NULL;
-        tempi_cuda_look();
+        tempi_cuda_probe();
     }
     if (!tempi_cuda_up())
         return TEMPI_ERR_UNSUPPORTED;

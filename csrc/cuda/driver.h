@@ -199,7 +199,7 @@ void tempi_cuda_start(void);
 /* Probes whether the program has loaded CUDA; fills the table if so. 11 to 35 ns if nothing was
  * loaded since the last probe (measured: a read of the loader's counter), else some microseconds.
  */
-int tempi_cuda_look(void);
+int tempi_cuda_probe(void);
 /* For `tempi doctor` and tests: loads and initialises the driver itself. */
 int tempi_cuda_load(void);
 /* Whether a probe could ever succeed: the machine has an NVIDIA device, or the emulator is on. */

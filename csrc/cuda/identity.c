@@ -27,7 +27,7 @@ int tempi_machine_add_gpu(tempi_machine *machine, int32_t ordinal)
     int version = 0;
     if (!machine)
         return TEMPI_ERR_ARG;
-    if (tempi_cuda_look() != TEMPI_CUDA_UP)
+    if (tempi_cuda_probe() != TEMPI_CUDA_UP)
         return TEMPI_ERR_UNSUPPORTED;
     const int status = tempi_gpu_device_query(ordinal, &device);
     if (status != TEMPI_OK)

@@ -222,7 +222,7 @@ static int move_segment(void *context, int64_t first, int64_t n)
 
 static int move_packed(const tempi_op *op, int64_t n, move *m)
 {
-    return op->partial ? tempi_stretches_visit(op->layout, m->first, n, move_segment, m)
+    return op->partial ? tempi_segments_visit(op->layout, m->first, n, move_segment, m)
                        : move_segment(m, m->first, n);
 }
 

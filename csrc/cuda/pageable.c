@@ -131,7 +131,7 @@ static void transfer_piece(const tempi_cuda_batch *batch, const cursor *c)
                   .first = op.first,
                   .packs = batch->direction == TEMPI_PACK};
     if (op.partial)
-        (void)tempi_stretches_visit(op.layout, op.first, op.n, transfer_segment, &t);
+        (void)tempi_segments_visit(op.layout, op.first, op.n, transfer_segment, &t);
     else
         (void)transfer_segment(&t, op.first, op.n);
 }

@@ -27,7 +27,7 @@ static void stream(char *to, const char *from, int64_t n)
     memcpy(to + head + lines, from + head + lines, (size_t)(n - head - lines));
 }
 
-void tempi_block_pack_far(const tempi_op *block, int64_t first, int64_t n, char *packed)
+void tempi_block_pack_nontemporal(const tempi_op *block, int64_t first, int64_t n, char *packed)
 {
     _Alignas(64) char piece[PIECE];
     for (int64_t done = 0, part; done < n && block->layout; done += part) {
@@ -40,7 +40,7 @@ void tempi_block_pack_far(const tempi_op *block, int64_t first, int64_t n, char 
     _mm_sfence(); /* before what tells the other core that they are there */
 }
 #else
-void tempi_block_pack_far(const tempi_op *block, int64_t first, int64_t n, char *packed)
+void tempi_block_pack_nontemporal(const tempi_op *block, int64_t first, int64_t n, char *packed)
 {
     tempi_block_pack(block, first, n, packed);
 }

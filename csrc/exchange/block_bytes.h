@@ -27,6 +27,6 @@ static inline void tempi_block_unpack(const tempi_op *block, int64_t first, int6
 /* As tempi_block_pack, with non-temporal stores, for memory that another core has read before and
  * will read next. An ordinary store to a line that the other core has in its cache waits until it
  * gave it up: 434 instead of 42 us for 1 MiB on Zen 4, between cores without a common cache. */
-void tempi_block_pack_far(const tempi_op *block, int64_t first, int64_t n, char *packed);
+void tempi_block_pack_nontemporal(const tempi_op *block, int64_t first, int64_t n, char *packed);
 
 #endif

@@ -74,7 +74,7 @@ void tempi_copy_sample(double *known, uint32_t samples, double cost)
         *known += ((cost < 2 * *known ? cost : 2 * *known) - *known) / 16;
 }
 
-void tempi_copy_learn(tempi_copy_choice *choice, double seconds)
+void tempi_copy_measured(tempi_copy_choice *choice, double seconds)
 {
     const double cost = (choice->seconds + seconds) / (double)choice->bytes;
     tempi_copy_sample(&choice->classes[choice->class].cost[choice->way],

@@ -1,8 +1,8 @@
-/* Through the ring, with ordinary or with non-temporal stores; in one copy, by reading the sender's
- * memory; or packed in memory of the sender's own, which the receiver reads? Which one is faster
- * depends on the processor, on the caches that two cores share, and on what the kernel asks for
- * each run; so the sender of long flows tries them on the program's own calls, for each receiver,
- * length of runs and size, and keeps trying now and then. */
+/* Chooses how a long flow is copied: through the ring, with ordinary or with non-temporal stores;
+ * in one copy, by reading the sender's memory; or packed in memory of the sender's own, which the
+ * receiver reads. Which one is fastest depends on the processor, on the caches that two cores
+ * share, and on the kernel's cost of each run; so the sender times them on the program's own calls,
+ * for each receiver, length of runs and size, and a slower one again every 64th flow. */
 #ifndef TEMPI_EXCHANGE_COPY_CHOICE_H
 #define TEMPI_EXCHANGE_COPY_CHOICE_H
 
@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 typedef enum tempi_copy_way {
-    TEMPI_COPY_TWICE,  /* through the ring */
-    TEMPI_COPY_FAR,    /* the same with non-temporal stores (block_bytes.h) */
-    TEMPI_COPY_PACKED, /* the receiver reads packed bytes */
-    TEMPI_COPY_ONCE,   /* the receiver reads blocks; not for short runs */
+    TEMPI_COPY_TWICE,       /* through the ring */
+    TEMPI_COPY_NONTEMPORAL, /* the same with non-temporal stores (block_bytes.h) */
+    TEMPI_COPY_PACKED,      /* the receiver reads packed bytes */
+    TEMPI_COPY_ONCE,        /* the receiver reads blocks; not for short runs */
     TEMPI_COPY_WAYS
 } tempi_copy_way;
 
@@ -45,7 +45,7 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 /* Sets `way` for a flow of that class, of so many bytes in all. */
 void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64_t bytes);
 /* The receiver took so many seconds for that flow. */
-void tempi_copy_learn(tempi_copy_choice *choice, double seconds);
+void tempi_copy_measured(tempi_copy_choice *choice, double seconds);
 
 /* Takes a sample into a known cost; `samples` counts it. */
 void tempi_copy_sample(double *known, uint32_t samples, double cost);

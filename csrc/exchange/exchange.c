@@ -108,7 +108,8 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
     while (n > 0 && (block = block_in_progress(flow)) != NULL) {
         const int64_t part = least(block->n - flow->done, n);
         if (out) {
-            (flow->far ? tempi_block_pack_far : tempi_block_pack)(block, flow->done, part, out);
+            (flow->nontemporal ? tempi_block_pack_nontemporal : tempi_block_pack)(block, flow->done,
+                                                                                  part, out);
             out += part;
         } else {
             tempi_block_unpack(block, flow->done, part, in);
@@ -159,7 +160,7 @@ static void learn(tempi_ring_end *end)
 {
     if (end->choice.call != 0 &&
         __atomic_load_n(&end->ring->timed, __ATOMIC_ACQUIRE) == end->choice.call)
-        tempi_copy_learn(&end->choice, end->ring->seconds);
+        tempi_copy_measured(&end->choice, end->ring->seconds);
 }
 
 /* Packs the whole flow, for the receiver to read. False: there is no memory for that. */
@@ -200,7 +201,7 @@ static void make_offer(tempi_flow *flow, offer *out)
     if (choice->way == TEMPI_COPY_ONCE)
         return;
     out->n = 0;
-    flow->far = choice->way == TEMPI_COPY_FAR;
+    flow->nontemporal = choice->way == TEMPI_COPY_NONTEMPORAL;
     if (choice->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
         choice->call = 0; /* nothing is learnt */
 }

@@ -39,7 +39,7 @@ typedef struct tempi_flow {
     double seconds;   /* spent with it */
     bool opened;      /* the header was written, or read */
     bool refused;     /* the offered blocks go through the ring, after the others */
-    bool far;         /* outgoing: packed with non-temporal stores */
+    bool nontemporal; /* outgoing: packed with non-temporal stores */
     bool waits;       /* outgoing: for the receiver's answer */
     void *packed;     /* outgoing: the packed bytes that are offered */
     bool timed;       /* a long one: `seconds` are taken */

@@ -5,8 +5,8 @@
  * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
  * does. A long block that is not in use gives back its pages, if many are not. */
 #include "exchange/post_box.h"
-#include "exchange/far_choice.h"
 #include "exchange/segment.h"
+#include "exchange/store_choice.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ typedef struct outbox {
     uint64_t oldest, newest; /* places: of messages in use, or of `first` */
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
-    tempi_far_choice choice;
+    tempi_store_choice choice;
 } outbox;
 
 struct tempi_post_box {
@@ -289,7 +289,8 @@ static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
     if (post->room == 0)
         return;
     if (post->timed)
-        tempi_far_learn(&mine->choice, post->far, post->packing + post->unpacking, post->bytes);
+        tempi_store_measured(&mine->choice, post->nontemporal, post->packing + post->unpacking,
+                             post->bytes);
     block_put(box, post->data, post->room);
     post->room = 0;
 }
@@ -335,8 +336,8 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, void **da
     post->data = place;
     post->room = place ? room : 0;
     *data = place ? own_place(box, place, room) : NULL;
-    post->timed = bytes >= TEMPI_FAR_LEAST;
-    post->far = post->timed && tempi_far_choose(&box->outboxes[to].choice);
+    post->timed = bytes >= TEMPI_STORE_LEAST;
+    post->nontemporal = post->timed && tempi_store_choose(&box->outboxes[to].choice);
     box->outboxes[to].unsent = at;
     return post;
 }

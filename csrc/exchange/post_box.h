@@ -1,6 +1,6 @@
 /* Messages between the processes of one node that wait in shared memory until they are read, for
- * exchanges that no process waits in: who sends does not depend on the receiver, nor the receiver
- * on what the sender does afterwards, even if that ends.
+ * nonblocking exchanges: the sender never waits for the receiver, nor the receiver for later calls
+ * of the sender, which may even have ended.
  *
  * One file for a group of processes. Each has a region of it, of which it allocates what it needs:
  *
@@ -22,7 +22,7 @@ typedef struct tempi_post {
     uint64_t data; /* their place */
     uint64_t room; /* bytes set aside there */
     uint32_t taken;
-    bool far;         /* to be packed with non-temporal stores */
+    bool nontemporal; /* to be packed with non-temporal stores */
     bool timed;       /* a long one: the two times are taken */
     double packing;   /* seconds, by the sender */
     double unpacking; /* by the receiver, before it is taken */

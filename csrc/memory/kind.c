@@ -25,7 +25,7 @@ void tempi_memory_start(void)
 static bool amd_runtime_loaded(void)
 {
     static tempi_watch hip = {"libamdhip64.so", 0}, hsa = {"libhsa-runtime64.so", 0};
-    return tempi_watch_look(&hip, NULL, 0) || tempi_watch_look(&hsa, NULL, 0);
+    return tempi_watch_probe(&hip, NULL, 0) || tempi_watch_probe(&hsa, NULL, 0);
 }
 
 /* ---- driver queries -------------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
             "this program uses AMD's GPU runtime: messages are left to the MPI library");
         return out->kind = TEMPI_MEMORY_FOREIGN;
     }
-    switch (tempi_cuda_look()) {
+    switch (tempi_cuda_probe()) {
     case TEMPI_CUDA_ABSENT: return TEMPI_MEMORY_HOST;
     case TEMPI_CUDA_OFF: return out->kind = TEMPI_MEMORY_FOREIGN;
     case TEMPI_CUDA_LOST: return ask_lost(address, out);

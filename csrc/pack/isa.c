@@ -88,8 +88,8 @@ static const tempi_kernels *isa_choose(void)
     const tempi_kernels *level = isa_find(name);
     if (!level) {
         level = isa_find(NULL);
-        TEMPI_WARN_ONCE("%s=%s: this processor has no such level; %s is used", given_by, name,
-                        level->name);
+        TEMPI_WARN_ONCE("%s=%s: this processor does not support that instruction set; %s is used",
+                        given_by, name, level->name);
     }
     atomic_store_explicit(&isa_chosen, level, memory_order_relaxed);
     return level;

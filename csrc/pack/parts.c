@@ -159,8 +159,8 @@ static int traverse_box(traversal *w, const tempi_box *box, int d, int level, in
     return status;
 }
 
-int tempi_stretches_visit(const tempi_layout *layout, int64_t first, int64_t n, tempi_segment visit,
-                          void *context)
+int tempi_segments_visit(const tempi_layout *layout, int64_t first, int64_t n, tempi_segment visit,
+                         void *context)
 {
     traversal w = {.low = first, .high = first + n, .visit = visit, .context = context};
     int status = TEMPI_OK;

@@ -47,7 +47,7 @@ void tempi_parts_expand(const tempi_op *ops, int n, tempi_op *out);
 typedef int (*tempi_segment)(void *context, int64_t first, int64_t n);
 /* Visits the segments that the layout of one element covers within [first, first + n). Adjacent
  * segments are joined if the boxes list them one after the other. */
-int tempi_stretches_visit(const tempi_layout *layout, int64_t first, int64_t n, tempi_segment visit,
-                          void *context);
+int tempi_segments_visit(const tempi_layout *layout, int64_t first, int64_t n, tempi_segment visit,
+                         void *context);
 
 #endif

@@ -131,7 +131,7 @@ static void world_began(bool seen)
     note_thread_level(); /* a launcher's setting can raise the requested level */
     life.world = true;
     tempi_deferred_learn_tags();
-    tempi_cuda_aware_learn();
+    tempi_cuda_aware_determine();
     tempi_shim_hooks.library_cuda_aware = library_cuda_aware;
     const bool acting = start(seen);
     tempi_peer_world_began(acting);

@@ -28,7 +28,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(
         tempi_shim_hooks.datatype_layout = tempi_datatype_layout_of;
         tempi_shim_hooks.comm_set_stream = tempi_stream_set;
         tempi_shim_hooks.comm_peer = tempi_peer_report;
-        tempi_shim_hooks.comm_look = tempi_peer_probe;
+        tempi_shim_hooks.comm_probe = tempi_peer_probe;
         tempi_lifecycle_loaded();
     }
     return tempi_shim_entries(interposer);

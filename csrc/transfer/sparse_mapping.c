@@ -19,17 +19,17 @@
 enum { PAGE = 4096, TRIES = 256 };
 #define NEAR ((int64_t)1 << 36)
 
-int tempi_sparse_add(tempi_sparse *apart, int64_t low, int64_t high)
+int tempi_sparse_add(tempi_sparse *sparse, int64_t low, int64_t high)
 {
-    if (apart->n == apart->room) {
-        const int room = apart->room ? 2 * apart->room : 8;
-        tempi_reach *more = realloc(apart->of, (size_t)room * sizeof *more);
+    if (sparse->n == sparse->room) {
+        const int room = sparse->room ? 2 * sparse->room : 8;
+        tempi_reach *more = realloc(sparse->of, (size_t)room * sizeof *more);
         if (!more)
             return TEMPI_ERR_MEMORY;
-        apart->of = more;
-        apart->room = room;
+        sparse->of = more;
+        sparse->room = room;
     }
-    apart->of[apart->n++] = (tempi_reach){low & -PAGE, (high + PAGE - 1) & -PAGE};
+    sparse->of[sparse->n++] = (tempi_reach){low & -PAGE, (high + PAGE - 1) & -PAGE};
     return TEMPI_OK;
 }
 
@@ -39,27 +39,27 @@ static int by_address(const void *a, const void *b)
     return one->low < other->low ? -1 : one->low > other->low;
 }
 
-int tempi_sparse_join(tempi_sparse *apart)
+int tempi_sparse_join(tempi_sparse *sparse)
 {
     int n = 0;
-    if (apart->n > 1)
-        qsort(apart->of, (size_t)apart->n, sizeof *apart->of, by_address);
-    for (int i = 0; i < apart->n; ++i) {
-        tempi_reach *last = n > 0 ? &apart->of[n - 1] : NULL;
-        if (!last || apart->of[i].low - last->high > NEAR)
-            apart->of[n++] = apart->of[i];
-        else if (apart->of[i].high > last->high)
-            last->high = apart->of[i].high;
+    if (sparse->n > 1)
+        qsort(sparse->of, (size_t)sparse->n, sizeof *sparse->of, by_address);
+    for (int i = 0; i < sparse->n; ++i) {
+        tempi_reach *last = n > 0 ? &sparse->of[n - 1] : NULL;
+        if (!last || sparse->of[i].low - last->high > NEAR)
+            sparse->of[n++] = sparse->of[i];
+        else if (sparse->of[i].high > last->high)
+            last->high = sparse->of[i].high;
     }
-    apart->n = n;
+    sparse->n = n;
     return n;
 }
 
-static void unmap(const tempi_sparse *apart, int n, int64_t shift)
+static void unmap(const tempi_sparse *sparse, int n, int64_t shift)
 {
     for (int i = 0; i < n; ++i)
-        munmap((void *)(uintptr_t)(apart->of[i].low + shift),
-               (size_t)(apart->of[i].high - apart->of[i].low));
+        munmap((void *)(uintptr_t)(sparse->of[i].low + shift),
+               (size_t)(sparse->of[i].high - sparse->of[i].low));
 }
 
 static bool map_at(const tempi_reach *of, int64_t shift)
@@ -78,45 +78,45 @@ static bool map_at(const tempi_reach *of, int64_t shift)
     return false;
 }
 
-static bool map_all(const tempi_sparse *apart, int64_t shift)
+static bool map_all(const tempi_sparse *sparse, int64_t shift)
 {
-    for (int i = 0; i < apart->n; ++i)
-        if (!map_at(&apart->of[i], shift)) {
-            unmap(apart, i, shift);
+    for (int i = 0; i < sparse->n; ++i)
+        if (!map_at(&sparse->of[i], shift)) {
+            unmap(sparse, i, shift);
             return false;
         }
     return true;
 }
 
 /* The largest segment, at least 64 GiB: a smaller shift could overlap the segments themselves. */
-static int64_t step_of(const tempi_sparse *apart)
+static int64_t step_of(const tempi_sparse *sparse)
 {
     int64_t step = NEAR;
-    for (int i = 0; i < apart->n; ++i)
-        while (step < apart->of[i].high - apart->of[i].low)
+    for (int i = 0; i < sparse->n; ++i)
+        while (step < sparse->of[i].high - sparse->of[i].low)
             step *= 2;
     return step;
 }
 
-int tempi_sparse_map(tempi_sparse *apart)
+int tempi_sparse_map(tempi_sparse *sparse)
 {
-    const int64_t step = step_of(apart);
+    const int64_t step = step_of(sparse);
     for (int i = 0; i < TRIES; ++i) {
         int64_t shift;
         if (__builtin_mul_overflow(i % 2 ? i / 2 + 1 : -i / 2 - 1, step, &shift))
             break;
-        if (map_all(apart, shift)) {
-            apart->shift = shift;
+        if (map_all(sparse, shift)) {
+            sparse->shift = shift;
             return TEMPI_OK;
         }
     }
     return TEMPI_ERR_MEMORY;
 }
 
-void tempi_sparse_close(tempi_sparse *apart)
+void tempi_sparse_close(tempi_sparse *sparse)
 {
-    if (apart->shift)
-        unmap(apart, apart->n, apart->shift);
-    free(apart->of);
-    *apart = (tempi_sparse){.n = 0};
+    if (sparse->shift)
+        unmap(sparse, sparse->n, sparse->shift);
+    free(sparse->of);
+    *sparse = (tempi_sparse){.n = 0};
 }

@@ -17,12 +17,12 @@ typedef struct tempi_sparse {
 } tempi_sparse;
 
 /* Adds the segment [low, high). Returns a tempi_status. */
-int tempi_sparse_add(tempi_sparse *apart, int64_t low, int64_t high);
+int tempi_sparse_add(tempi_sparse *sparse, int64_t low, int64_t high);
 /* Merges segments that are close to each other; returns how many are left. */
-int tempi_sparse_join(tempi_sparse *apart);
+int tempi_sparse_join(tempi_sparse *sparse);
 /* Maps the segments. TEMPI_OK or TEMPI_ERR_MEMORY. */
-int tempi_sparse_map(tempi_sparse *apart);
+int tempi_sparse_map(tempi_sparse *sparse);
 /* Unmaps everything. */
-void tempi_sparse_close(tempi_sparse *apart);
+void tempi_sparse_close(tempi_sparse *sparse);
 
 #endif

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lines", "records"]
 
-_METHODS = {
-    "library": "library", "device": "device", "oneshot": "one-shot", "staged": "staged", "pipelined": "pipelined",
-}  # fmt: skip
+_METHODS = {name: name for name in predict.METHODS} | {"oneshot": "one-shot"}
 _DIRECTIONS = {"send": "sent", "recv": "received"}
 _CALLS = {"pack": "MPI_Pack", "unpack": "MPI_Unpack"}
 _PACKED = {

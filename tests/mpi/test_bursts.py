@@ -228,7 +228,7 @@ def test_the_engine_counts_as_the_driver_does(comm: Any) -> None:
 
 
 @pytest.mark.skipif(not AT_ONCE, reason="TEMPI_LAUNCH_AT_ONCE is not set")
-def test_at_once_a_lone_send_starts_and_a_burst_still_shares_launches(comm: Any) -> None:
+def test_at_once_a_single_send_starts_and_a_burst_still_shares_launches(comm: Any) -> None:
     burst = Burst(comm, 30)
     receives = burst.receive()
     comm.Barrier()

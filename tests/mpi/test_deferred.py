@@ -32,7 +32,7 @@ def receive_in_order(comm: Any, datatype: Any, source: int, seeds: list[int | No
         into.check(out(seed).packed)
 
 
-def test_a_lone_send_is_deferred_and_completes_by_wait(comm: Any) -> None:
+def test_a_single_send_is_deferred_and_completes_by_wait(comm: Any) -> None:
     to, source = partners(comm)
     with committed(strided(N)) as datatype, acted(deferred=1, sends=1):
         request = comm.Isend(out(1).message(datatype), to, 1)

@@ -781,8 +781,8 @@ int main(int argc, char **argv)
         killed();
     else
         errors(argc > 2 ? atoi(argv[2]) : 0, argc > 3 ? atoi(argv[3]) : FAULTS - 1);
-    fprintf(stderr, "rank %d: collectives %ld refused %ld apart %ld\n", check_rank,
-            counted("collectives"), counted("refused_shared_memory"), counted("collectives_apart"));
+    fprintf(stderr, "rank %d: collectives %ld refused %ld split %ld\n", check_rank,
+            counted("collectives"), counted("refused_shared_memory"), counted("collectives_split"));
     MPI_Finalize();
     return check_bad != 0;
 }

@@ -245,8 +245,8 @@ def test_ranks_of_two_hosts_match_each_other(hosts: str, mpi: Toolchain, program
         pytest.skip(f"{mpi.name}: does not survive {form} calls between hosts")
     done = run_on(hosts, mpi, programs, "left", ranks, form)
     assert told(done) == told(plain)
-    apart = carried(done, "apart")
-    assert [n > 0 for n in apart] == [settings.get("TEMPI_FORCE") == "1" for settings in ranks]
+    split = carried(done, "split")
+    assert [n > 0 for n in split] == [settings.get("TEMPI_FORCE") == "1" for settings in ranks]
 
 
 @every_quick_library
@@ -256,7 +256,7 @@ def test_communicators_of_two_hosts_that_are_freed_leave_nothing_behind(
 ) -> None:
     done = run_on(hosts, mpi, programs, "duplicates", [on()] * 4, form)
     assert verdicts(done) == ["ok duplicates", "ok mappings", "ok files"]
-    assert min(carried(done, "apart")) > 0
+    assert min(carried(done, "split")) > 0
 
 
 @every_quick_library
@@ -264,7 +264,7 @@ def test_communicators_of_two_hosts_that_are_freed_leave_nothing_behind(
 def test_threads_exchange_at_once_between_two_hosts(hosts: str, mpi: Toolchain, programs: Path, form: str) -> None:
     done = run_on(hosts, mpi, programs, "threads", [on()] * 4, form)
     assert verdicts(done) == ["ok threads"]
-    assert min(carried(done, "apart")) > 0
+    assert min(carried(done, "split")) > 0
 
 
 # -- ends ---------------------------------------------------------------------------------------------------------

@@ -671,7 +671,7 @@ FAULTS = (
     Fault(
         "coll",
         "the types of buffers that are not used are looked at",
-        "csrc/shim/coll/kept_call.c",
+        "csrc/shim/coll/persistent_call.c",
         "if (edges->n == 0 || !buffer->does)",
         "if (edges->n < 0)",
     ),

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-DOORS = ("preload", "import")
+ENTRIES = ("preload", "import")
 SOME = {1: ("import",), 2: ("preload",)}
 LIMIT = 400.0  # seconds, one run
 #: What the drop-in is there to change; and objects that C code makes of a handle are of mpi4py's classes.
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--all", action="store_true", help="all tests by both entries on 1 and on 2 ranks")
     parser.add_argument("--include", default="", help="test modules whose name matches")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of tempi's")
-    parser.add_argument("--child", choices=("plain", *DOORS), help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=("plain", *ENTRIES), help=argparse.SUPPRESS)
     parser.add_argument("--tests", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -235,7 +235,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     start, tests = time.monotonic(), sources()
     words = [*(["--all"] if options.all else []), "--include", options.include]
-    plan = dict.fromkeys(SOME, DOORS) if options.all else SOME
+    plan = dict.fromkeys(SOME, ENTRIES) if options.all else SOME
     totals = [compare(ranks, entries, tests, words, options.set) for ranks, entries in plan.items()]
     passed, failed, skipped = (sum(column) for column in zip(*totals, strict=True))
     seconds = time.monotonic() - start

@@ -24,7 +24,7 @@ int main(void)
     tempi_config_load();
     const char *given_by;
     const char *isa = tempi_config_find("TEMPI_ISA", &given_by);
-    printf("method %s locality %d isa %s\n", name(tempi_config.method), tempi_config.locality,
-           isa ? isa : "none");
+    printf("method %s locality %d isa %s collectives %d\n", name(tempi_config.method),
+           tempi_config.locality, isa ? isa : "none", tempi_config.collectives);
     return 0;
 }

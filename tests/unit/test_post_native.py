@@ -24,7 +24,7 @@ def build(folder: Path, *flags: str) -> Path:
     program = folder / "post_driver"
     sources = [
         HERE / "post_driver.c",
-        *(CSRC / "exchange" / f"{name}.c" for name in ("post_box", "segment", "far_choice", "copy_choice")),
+        *(CSRC / "exchange" / f"{name}.c" for name in ("post_box", "segment", "store_choice", "copy_choice")),
     ]
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
     wrapped = "-Wl," + ",".join(f"--wrap={name}" for name in ("posix_fallocate", "mmap", "munmap", "realloc"))

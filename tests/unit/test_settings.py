@@ -37,12 +37,12 @@ def settle(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Settle:
 
 
 def test_without_settings_all_is_automatic_and_nothing_is_logged(settle: Settle) -> None:
-    assert settle() == ("method auto locality 0 isa none", [])
+    assert settle() == ("method auto locality 0 isa none collectives 0", [])
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_is_named(settle: Settle, method: str) -> None:
-    assert settle(TEMPI_METHOD=method) == (f"method {method} locality 0 isa none", [])
+    assert settle(TEMPI_METHOD=method) == (f"method {method} locality 0 isa none collectives 0", [])
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
@@ -50,6 +50,12 @@ def test_the_papers_switches_are_aliases(settle: Settle, method: str) -> None:
     name = f"TEMPI_DATATYPE_{method.upper()}"
     assert settle(**{name: "1"}) == settle(TEMPI_METHOD=method)
     assert settle(**{name: "0"}) == settle()
+
+
+def test_collectives_are_left_to_the_library_by_the_papers_switch(settle: Settle) -> None:
+    settled = settle(TEMPI_NO_ALLTOALLV="1")
+    assert settled == settle(TEMPI_COLLECTIVES="library") == ("method auto locality 0 isa none collectives 1", [])
+    assert settle(TEMPI_NO_ALLTOALLV="0") == settle()
 
 
 @pytest.mark.parametrize(("now", "former"), [("auto", "auto"), ("same-llc", "near"), ("other-llc", "far")])
@@ -61,7 +67,7 @@ def test_localities_have_former_names(settle: Settle, now: str, former: str) -> 
 
 
 def test_the_instruction_set_has_a_former_name(settle: Settle) -> None:
-    assert settle(TEMPI_CPU_LEVEL="sse2") == settle(TEMPI_ISA="sse2") == ("method auto locality 0 isa sse2", [])
+    assert settle(TEMPI_CPU_LEVEL="sse2") == settle(TEMPI_ISA="sse2") == ("method auto locality 0 isa sse2 collectives 0", [])
     assert settle(TEMPI_ISA="") == settle()
 
 
@@ -89,7 +95,7 @@ def test_a_warning_of_a_bad_value_names_the_variable_that_was_set(settle: Settle
     assert "TEMPI_METHOD=teleport is not understood and is ignored" in line
 
 
-@pytest.mark.parametrize("name", ["TEMPI_NO_ALLTOALLV", "TEMPI_PLACEMENT_METIS", "TEMPI_PLACEMENT_KAHIP"])
+@pytest.mark.parametrize("name", ["TEMPI_PLACEMENT_RANDOM", "TEMPI_PLACEMENT_METIS", "TEMPI_PLACEMENT_KAHIP"])
 def test_a_setting_without_effect_is_reported_in_one_line(settle: Settle, name: str) -> None:
     (line,) = settle(**{name: "1"})[1]
     assert f"{name} has no effect: " in line
@@ -101,3 +107,4 @@ def test_every_former_name_is_known_and_explained() -> None:
     assert settled["TEMPI_DATATYPE_STAGED"] == "the same as TEMPI_METHOD=staged"
     assert settled["TEMPI_DISTANCE"] == "former name of TEMPI_LOCALITY"
     assert settled["TEMPI_CPU_LEVEL"] == "former name of TEMPI_ISA"
+    assert settled["TEMPI_NO_ALLTOALLV"] == "the same as TEMPI_COLLECTIVES=library"

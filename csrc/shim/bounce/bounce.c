@@ -14,7 +14,7 @@
 
 bool tempi_bounce_possible(void)
 {
-    return tempi_this_thread.disabled == 0 && tempi_cuda_look() != TEMPI_CUDA_ABSENT;
+    return tempi_this_thread.disabled == 0 && tempi_cuda_probe() != TEMPI_CUDA_ABSENT;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

@@ -48,8 +48,8 @@ static bool lacks_arrays(const tempi_bounce_argument *buffer, bool many)
 static bool stays(const tempi_blocks *blocks, int k)
 {
     const tempi_edges *edges = blocks->edges;
-    return blocks->kept >= 0 && k >= edges->first[blocks->kept] &&
-           k < edges->first[blocks->kept + 1];
+    return blocks->in_place >= 0 && k >= edges->first[blocks->in_place] &&
+           k < edges->first[blocks->in_place + 1];
 }
 
 bool tempi_blocks_refusable(const tempi_blocks *blocks)

@@ -18,7 +18,7 @@ typedef struct tempi_blocks {
     int entry; /* of the buffer, for every block; -1: each block has its own */
     const tempi_edges *edges;
     tempi_operation operation; /* TEMPI_OP_SEND or _RECV */
-    int kept;                  /* a process whose blocks are not moved: this one, in place; or -1 */
+    int in_place;              /* a process whose blocks are not moved: this one, in place; or -1 */
     bool outlives;             /* the call: the program may free the types before the end */
     tempi_op *ops;             /* by the order of the edges; zero, if they outlive the call */
     int n;                     /* of them, once they are described */

@@ -2,17 +2,18 @@
 #include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
 
-static void pack_blocks(const tempi_op *ops, int n, bool far, char *packed)
+static void pack_blocks(const tempi_op *ops, int n, bool nontemporal, char *packed)
 {
     for (int i = 0; i < n; packed += ops[i++].n)
         if (ops[i].n > 0)
-            (far ? tempi_block_pack_far : tempi_block_pack)(&ops[i], 0, ops[i].n, packed);
+            (nontemporal ? tempi_block_pack_nontemporal : tempi_block_pack)(&ops[i], 0, ops[i].n,
+                                                                            packed);
 }
 
 static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *packed)
 {
     const double start = post->timed ? tempi_copy_clock() : 0;
-    pack_blocks(ops, n, post->far, packed);
+    pack_blocks(ops, n, post->nontemporal, packed);
     if (post->timed)
         post->packing = tempi_copy_clock() - start;
 }

@@ -12,8 +12,8 @@ typedef struct tempi_post_name {
 } tempi_post_name;
 
 /* Sends the blocks of all other processes. `failed`: not all blocks are described, so each process
- * that may wait for one is told. Returns MPI_SUCCESS or MPI_ERR_NO_MEM, which was raised and told,
- * too. */
+ * that may wait for one gets an error message instead. Returns MPI_SUCCESS or MPI_ERR_NO_MEM, which
+ * was raised, and sent likewise. */
 int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name, const tempi_blocks *out,
                           bool failed);
 

@@ -1,12 +1,12 @@
 #include "shim/coll/coll_request.h"
 #include "base/stats.h"
 #include "base/trace.h"
-#include "shim/coll/apart.h"
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/coll_posts.h"
 #include "shim/coll/coll_round.h"
 #include "shim/coll/node_part.h"
 #include "shim/coll/sides.h"
+#include "shim/coll/split_call.h"
 #include "shim/request/deferred_sends.h"
 #include "shim/request/record_ops.h"
 #include "shim/request/request.h"
@@ -19,7 +19,7 @@
 static bool inner(const tempi_record *record, MPI_Request *out)
 {
     const tempi_coll_request *r = record->collective;
-    if (!record->active || !r->kept)
+    if (!record->active || !r->persistent)
         return false;
     *out = r->inner;
     return true;
@@ -45,7 +45,7 @@ static void free_remote(tempi_coll_request *r)
 /* One that has no record yet, or none any more. */
 static void discard(tempi_coll_request *r)
 {
-    tempi_kept_call_free(r->kept);
+    tempi_persistent_call_free(r->persistent);
     free_remote(r);
     free(r);
 }
@@ -115,16 +115,17 @@ static int pass_on(tempi_coll_request *r)
 {
     if (!r->remote)
         return MPI_SUCCESS;
-    int rc = tempi_remote_start(r->remote, !r->kept);
+    int rc = tempi_remote_start(r->remote, !r->persistent);
     if (rc == MPI_SUCCESS)
-        rc = r->kept ? tempi_lib.Start(&r->passed)
-                     : tempi_remote_pass(r->remote, TEMPI_REMOTE_NONBLOCKING, &r->passed);
+        rc = r->persistent ? tempi_lib.Start(&r->passed)
+                           : tempi_remote_pass(r->remote, TEMPI_REMOTE_NONBLOCKING, &r->passed);
     r->passing = rc == MPI_SUCCESS;
     r->passed_error = MPI_SUCCESS;
     return r->passing ? MPI_SUCCESS : tempi_remote_end(r->remote, rc);
 }
 
-/* After an error the others of the node are told, and those of other nodes get what is for them. */
+/* On an error the processes of this node are notified, and blocks for other nodes are still sent.
+ */
 static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
 {
     int rc = out->ops && r->in.ops ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
@@ -152,7 +153,7 @@ static int follow(tempi_coll_request *r)
     const int rc = tempi_proxy_start(&r->inner);
     if (rc != MPI_SUCCESS)
         return rc;
-    if (!r->kept && !track_once(r)) {
+    if (!r->persistent && !track_once(r)) {
         tempi_proxy_end(&r->inner);
         return tempi_blocks_no_memory(r->in.comm);
     }
@@ -178,7 +179,7 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     const double begun = tempi_trace_begin();
     out->ops = calloc((size_t)out->edges->n + 1, sizeof *out->ops);
     r->in = *in;
-    r->in.outlives = !r->kept;
+    r->in.outlives = !r->persistent;
     r->in.ops = calloc((size_t)in->edges->n + 1, sizeof *r->in.ops);
     r->error = MPI_SUCCESS;
     int rc = describe_and_send(r, out);
@@ -189,7 +190,7 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     if (rc != MPI_SUCCESS)
         give_up(r);
     if (r->remote)
-        tempi_apart_count(call, r->remote);
+        tempi_split_count(call, r->remote);
     else
         tempi_stat_add(TEMPI_STAT_collectives, 1);
     tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
@@ -204,7 +205,7 @@ static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_bl
                    tempi_blocks *in, int *result)
 {
     r->owner = r->node = call->node;
-    if (!call->node->apart)
+    if (!call->node->split)
         return true;
     r->remote = calloc(1, sizeof *r->remote);
     if (!r->remote) {
@@ -212,7 +213,7 @@ static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_bl
         return true;
     }
     r->node = call->node->part->node;
-    return tempi_apart_open(call, out, in, r->remote, result);
+    return tempi_split_open(call, out, in, r->remote, result);
 }
 
 static int start_new(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
@@ -268,7 +269,7 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
 static bool start_again(tempi_record *record, tempi_op *op, int *rc)
 {
     tempi_coll_request *r = record->collective;
-    tempi_collective *call = &r->kept->call;
+    tempi_collective *call = &r->persistent->call;
     tempi_blocks out, in;
     (void)op;
     call->comm = tempi_coll_comm_of(r->owner);
@@ -278,8 +279,8 @@ static bool start_again(tempi_record *record, tempi_op *op, int *rc)
     }
     ++r->name.call;
     tempi_lock_acquire(&r->owner->starting);
-    *rc = tempi_sides_of(call, r->kept->buffers, &out, &in) &&
-                  (!r->remote || tempi_apart_restrict(call, &out, &in))
+    *rc = tempi_sides_of(call, r->persistent->buffers, &out, &in) &&
+                  (!r->remote || tempi_split_restrict(call, &out, &in))
               ? start(r, call, &out, &in)
               : MPI_ERR_ARG;
     tempi_lock_release(&r->owner->starting);
@@ -320,7 +321,7 @@ static bool track(tempi_coll_request *r)
 static int make_request(tempi_coll_request *r)
 {
     static char nothing;
-    tempi_kept_call *k = r->kept;
+    tempi_persistent_call *k = r->persistent;
     const int rc = tempi_lib.Send_init(&nothing, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF,
                                        &k->request);
     if (rc != MPI_SUCCESS)
@@ -353,14 +354,14 @@ static int init_new(tempi_coll_request *r, MPI_Request *request)
         return rc;
     }
     tempi_node_comm_retain(r->owner);
-    *request = r->kept->request;
+    *request = r->persistent->request;
     return MPI_SUCCESS;
 }
 
 /* Whether the processes carry it: the same in all that exchange blocks. */
 static bool wanted(const tempi_collective *call, const tempi_blocks *out, const tempi_blocks *in)
 {
-    const bool all = call->node->apart ? tempi_apart_wanted(call, out, in)
+    const bool all = call->node->split ? tempi_split_wanted(call, out, in)
                                        : tempi_collective_wanted(call, out, in);
     return all && tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS);
 }
@@ -375,15 +376,15 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
     tempi_coll_request *r = calloc(1, sizeof *r);
     *result = MPI_SUCCESS;
     if (r)
-        r->kept = tempi_kept_call_make(call, buffers, &out, &in);
-    if (!r || !r->kept) {
+        r->persistent = tempi_persistent_call_make(call, buffers, &out, &in);
+    if (!r || !r->persistent) {
         free(r);
         *result = tempi_blocks_no_memory(call->comm);
         return true;
     }
     /* Of the kept arguments: the program may free its types. */
-    const bool ours = tempi_sides_of(&r->kept->call, r->kept->buffers, &out, &in) &&
-                      divide(r, &r->kept->call, &out, &in, result);
+    const bool ours = tempi_sides_of(&r->persistent->call, r->persistent->buffers, &out, &in) &&
+                      divide(r, &r->persistent->call, &out, &in, result);
     if (ours && *result == MPI_SUCCESS)
         *result = init_new(r, request);
     else

@@ -1,5 +1,5 @@
 /* Nonblocking and persistent collectives within a node; what goes to other nodes the library passes
- * on by a request of its own (apart.h).
+ * on by a request of its own (split_call.h).
  *
  *   start     packs all that goes to other processes into shared memory (exchange/post_box.h), and
  *             moves the own blocks; so no process depends on what this one does afterwards

@@ -5,7 +5,7 @@
 
 #include "shim/coll/blocks.h"
 #include "shim/coll/coll_posts.h"
-#include "shim/coll/kept_call.h"
+#include "shim/coll/persistent_call.h"
 #include "shim/coll/remote_blocks.h"
 #include "transfer/records.h"
 
@@ -32,7 +32,7 @@ typedef struct tempi_coll_request {
     bool initialized;     /* it is persistent */
     bool passing;         /* it is active */
     int passed_error;
-    tempi_kept_call *kept; /* NULL: it is used once */
+    tempi_persistent_call *persistent; /* NULL: it is used once */
     struct tempi_coll_request *next;
 } tempi_coll_request;
 

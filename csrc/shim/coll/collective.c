@@ -4,9 +4,9 @@
 #include "base/trace.h"
 #include "choose/rule.h"
 #include "exchange/exchange.h"
-#include "shim/coll/apart.h"
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/sides.h"
+#include "shim/coll/split_call.h"
 #include "shim/request/waiting.h"
 #include "transfer/staging.h"
 
@@ -77,8 +77,8 @@ bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_arg
     tempi_blocks out, in;
     if (!tempi_sides_of(call, buffers, &out, &in))
         return false;
-    if (call->node->apart)
-        return tempi_apart_carry(call, &out, &in, result);
+    if (call->node->split)
+        return tempi_split_carry(call, &out, &in, result);
     if (!decide(call, call->node, &out, &in))
         return false;
     const double start = tempi_trace_begin();
@@ -93,7 +93,7 @@ void tempi_collective_connect(MPI_Comm comm)
 {
     const bool needed = tempi_collectives && wrong_neighbors && comm != MPI_COMM_NULL;
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
-    if (node && (node->together || node->apart))
+    if (node && (node->together || node->split))
         (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }
 

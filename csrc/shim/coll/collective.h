@@ -35,7 +35,7 @@ static inline bool tempi_collective_has_pairs(int function)
 /* Whether such a call may be carried, wholly or in part. */
 static inline bool tempi_collective_concerns(const tempi_node_comm *node, int function)
 {
-    return node && (node->together || (node->apart && tempi_collective_has_pairs(function)));
+    return node && (node->together || (node->split && tempi_collective_has_pairs(function)));
 }
 
 /* The calls in which the processes agree anew: the first one, the second, the fourth and so on. */

@@ -298,7 +298,7 @@ static void warn_of_posts(const tempi_node_comm *node)
 
 bool tempi_node_comm_has_posts(const tempi_node_comm *node)
 {
-    if (node->apart)
+    if (node->split)
         return node->part && tempi_node_comm_has_posts(node->part->node);
     return node->posts || node->size == 1;
 }
@@ -318,7 +318,7 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
 {
     if (node->size == 1)
         return true;
-    if (node->apart)
+    if (node->split)
         return connect_part(comm, node, what);
     if (what == TEMPI_CONNECT_RINGS) {
         if (!node->to && !connect_rings(comm, node))
@@ -338,7 +338,7 @@ static void place(MPI_Comm comm, tempi_node_comm *node)
     const bool all = node->size == 1 ||
                      (node->size <= TEMPI_SEGMENT_MEMBERS && tempi_peer_agree(comm, node->size));
     node->together = memory && all;
-    node->apart = memory && !all;
+    node->split = memory && !all;
 }
 
 static tempi_node_comm *make(MPI_Comm comm)

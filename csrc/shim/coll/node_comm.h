@@ -14,7 +14,7 @@
 typedef struct tempi_node_comm {
     MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     bool together;   /* all are on this node and run tempi; the same in all its processes */
-    bool apart;      /* they are not, but calls may be carried in part; the same in all of a node */
+    bool split;      /* they are not, but calls may be carried in part; the same in all of a node */
     int size, rank;
     uint64_t calls;                      /* exchanges so far */
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */

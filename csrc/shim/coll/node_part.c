@@ -75,16 +75,16 @@ tempi_node_part *tempi_node_part_of(MPI_Comm comm, tempi_node_comm *whole)
     return whole->part;
 }
 
-static void free_edges(tempi_edges_apart *apart)
+static void free_edges(tempi_divided_edges *split)
 {
-    tempi_edges_free(&apart->here);
-    tempi_edges_free(&apart->there);
-    free(apart->process);
-    *apart = (tempi_edges_apart){.known = false};
+    tempi_edges_free(&split->here);
+    tempi_edges_free(&split->there);
+    free(split->process);
+    *split = (tempi_divided_edges){.known = false};
 }
 
 /* Once: a call must not cost more in a large communicator than its blocks do. */
-static bool divide(const tempi_edges *edges, int size, const int *rank, tempi_edges_apart *out)
+static bool divide(const tempi_edges *edges, int size, const int *rank, tempi_divided_edges *out)
 {
     if (!tempi_edges_split(edges, size, rank, &out->here, &out->there))
         return false;
@@ -98,17 +98,18 @@ static bool divide(const tempi_edges *edges, int size, const int *rank, tempi_ed
     return out->known;
 }
 
-const tempi_edges_apart *tempi_node_part_edges(tempi_node_part *part, const tempi_node_comm *whole,
-                                               const tempi_edges *edges)
+const tempi_divided_edges *tempi_node_part_edges(tempi_node_part *part,
+                                                 const tempi_node_comm *whole,
+                                                 const tempi_edges *edges)
 {
-    tempi_edges_apart *apart = edges == &whole->out    ? &part->out
-                               : edges == &whole->in   ? &part->in
-                               : edges == &whole->one  ? &part->one
-                               : edges == &whole->none ? &part->none
-                                                       : &part->all;
+    tempi_divided_edges *split = edges == &whole->out    ? &part->out
+                                 : edges == &whole->in   ? &part->in
+                                 : edges == &whole->one  ? &part->one
+                                 : edges == &whole->none ? &part->none
+                                                         : &part->all;
     if (edges == &whole->one) /* its process changes from call to call */
-        free_edges(apart);
-    return apart->known || divide(edges, whole->size, part->rank, apart) ? apart : NULL;
+        free_edges(split);
+    return split->known || divide(edges, whole->size, part->rank, split) ? split : NULL;
 }
 
 void tempi_node_part_close(tempi_node_part *part, bool frees)

@@ -151,15 +151,15 @@ static int open_side(const tempi_remote *remote, const tempi_blocks *all, const 
     free(found.packs);
     side->blocks = *all;
     side->blocks.edges = &side->packed;
-    side->blocks.kept = -1;
+    side->blocks.in_place = -1;
     side->type = side->packed.n > 0 ? MPI_BYTE : all->buffer->type;
     side->base = has_addresses(remote) ? MPI_BOTTOM : all->buffer->address;
     return side->packed.n > 0 ? place(remote, all, side) : MPI_SUCCESS;
 }
 
 int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out,
-                      const tempi_edges_apart *to, const tempi_blocks *in,
-                      const tempi_edges_apart *from, tempi_remote *remote)
+                      const tempi_divided_edges *to, const tempi_blocks *in,
+                      const tempi_divided_edges *from, tempi_remote *remote)
 {
     tempi_blocks sent = *out, received = *in;
     sent.edges = &to->there;

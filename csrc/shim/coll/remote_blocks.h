@@ -42,11 +42,11 @@ typedef enum tempi_remote_form {
 } tempi_remote_form;
 
 /* Chooses which blocks are packed, and makes the library's arguments. `out`, `in`: the sides of the
- * call as tempi_sides_of made them; `to`, `from`: their edges, taken apart. Returns
+ * call as tempi_sides_of made them; `to`, `from`: their edges, divided. Returns
  * MPI_SUCCESS or an error that was raised; in any case tempi_remote_close is to be called. */
 int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out,
-                      const tempi_edges_apart *to, const tempi_blocks *in,
-                      const tempi_edges_apart *from, tempi_remote *remote);
+                      const tempi_divided_edges *to, const tempi_blocks *in,
+                      const tempi_divided_edges *from, tempi_remote *remote);
 /* Whether tempi packs a block. */
 static inline bool tempi_remote_packs(const tempi_remote *remote)
 {

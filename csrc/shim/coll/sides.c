@@ -48,7 +48,7 @@ static tempi_blocks side_of(const tempi_collective *call, const tempi_node_comm 
                           .buffer = buffer,
                           .entry = buffer->times == TEMPI_ONCE ? 0 : -1,
                           .edges = edges,
-                          .kept = in_place ? node->rank : -1};
+                          .in_place = in_place ? node->rank : -1};
 }
 
 bool tempi_sides_of(const tempi_collective *call, const tempi_bounce_argument *buffers,

@@ -23,7 +23,7 @@ bool tempi_cuda_aware_says(void)
     return query && query() == 1;
 }
 
-void tempi_cuda_aware_learn(void)
+void tempi_cuda_aware_determine(void)
 {
     tempi_cuda_aware = tempi_config.cuda_aware >= 0 ? tempi_config.cuda_aware != 0
                                                     : tempi_cuda_aware_says();

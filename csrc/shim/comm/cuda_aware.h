@@ -11,7 +11,7 @@ struct tempi_interposer;
 /* Looks up the library's query function, when the shim is loaded. */
 void tempi_cuda_aware_find(const struct tempi_interposer *interposer);
 /* Sets tempi_cuda_aware from TEMPI_CUDA_AWARE or the library's answer, after MPI has started. */
-void tempi_cuda_aware_learn(void);
+void tempi_cuda_aware_determine(void);
 
 /* The library's own answer, without TEMPI_CUDA_AWARE. */
 bool tempi_cuda_aware_says(void);

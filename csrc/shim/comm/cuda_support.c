@@ -27,7 +27,7 @@ void tempi_support_find(const struct tempi_interposer *interposer)
 static bool serves(void)
 {
     return tempi_memory_mixed && tempi_cuda_possible() && tempi_this_thread.disabled == 0 &&
-           !tempi_config.no_type_commit && tempi_cuda_look() != TEMPI_CUDA_OFF;
+           !tempi_config.no_type_commit && tempi_cuda_probe() != TEMPI_CUDA_OFF;
 }
 
 static bool supported(void)

@@ -261,7 +261,7 @@ static bool indices_of(MPI_Group group, int first, int n, int *indices)
     return true;
 }
 
-/* Without memory of its own, which one member alone might not get. */
+/* Allocates nothing: an allocation could fail on one member alone. */
 static bool agree(MPI_Group group, int size)
 {
     int indices[SOME], last = 0;
@@ -297,8 +297,8 @@ static bool may_agree(void)
            !peers.by_session && peers.has_world;
 }
 
-/* Not by `mixed`: a process may have begun a session that the others know nothing of. A group of a
- * session is that of processes which all have one, so whatever comes out is the same in them. */
+/* Ignores `mixed`, which may differ between processes. All members of a session's group have that
+ * session, so they come to the same result. */
 bool tempi_peer_agree(MPI_Comm comm, int size)
 {
     MPI_Group group;

@@ -75,11 +75,10 @@ void tempi_method_of_parts(const tempi_message *message, tempi_parts *parts)
 
 static void note(int method)
 {
-    static const int counters[] = {[TEMPI_METHOD_DEVICE] = TEMPI_STAT_method_device,
-                                   [TEMPI_METHOD_ONE_SHOT] = TEMPI_STAT_method_oneshot,
-                                   [TEMPI_METHOD_STAGED] = TEMPI_STAT_method_staged,
-                                   [TEMPI_METHOD_PIPELINED] = TEMPI_STAT_method_pipelined};
-    if (method != TEMPI_METHOD_HOST && method != TEMPI_METHOD_LIBRARY)
+#define COUNTER(none, number, name, how) [TEMPI_METHOD_##number] = TEMPI_STAT_method_##name,
+    static const int counters[] = {TEMPI_DEVICE_METHODS(COUNTER, )};
+#undef COUNTER
+    if (tempi_method_is_device(method))
         tempi_stat_add(counters[method], 1);
 }
 

@@ -28,7 +28,7 @@ void driver_begin(const char *path)
     tempi_config.launch_at_once = true;
     tempi_memory_start();
     tempi_cuda_backend_start();
-    CHECK(tempi_cuda_look() == TEMPI_CUDA_UP);
+    CHECK(tempi_cuda_probe() == TEMPI_CUDA_UP);
 }
 
 static const tempi_layout *canonical(tempi_layout *raw)

@@ -1,4 +1,4 @@
-#include "shim/coll/apart.h"
+#include "shim/coll/split_call.h"
 #include "base/stats.h"
 #include "base/trace.h"
 #include "shim/coll/block_exchange.h"
@@ -7,7 +7,7 @@
 #include "shim/coll/sides.h"
 
 /* The processes of the node decide alike; one that is alone as it likes. */
-bool tempi_apart_wanted(const tempi_collective *call, const tempi_blocks *out,
+bool tempi_split_wanted(const tempi_collective *call, const tempi_blocks *out,
                         const tempi_blocks *in)
 {
     const tempi_node_part *part = tempi_node_part_of(call->comm, call->node);
@@ -22,18 +22,18 @@ bool tempi_apart_wanted(const tempi_collective *call, const tempi_blocks *out,
     return *carried;
 }
 
-static void restrict_side(const tempi_node_part *part, const tempi_edges_apart *edges,
+static void restrict_side(const tempi_node_part *part, const tempi_divided_edges *edges,
                           tempi_blocks *side)
 {
     side->edges = &edges->here;
-    side->kept = side->kept >= 0 ? part->node->rank : -1;
+    side->in_place = side->in_place >= 0 ? part->node->rank : -1;
 }
 
-bool tempi_apart_restrict(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in)
+bool tempi_split_restrict(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in)
 {
     tempi_node_part *part = call->node->part;
-    const tempi_edges_apart *to = tempi_node_part_edges(part, call->node, out->edges),
-                            *from = tempi_node_part_edges(part, call->node, in->edges);
+    const tempi_divided_edges *to = tempi_node_part_edges(part, call->node, out->edges),
+                              *from = tempi_node_part_edges(part, call->node, in->edges);
     if (!to || !from)
         return false;
     restrict_side(part, to, out);
@@ -41,12 +41,12 @@ bool tempi_apart_restrict(const tempi_collective *call, tempi_blocks *out, tempi
     return true;
 }
 
-bool tempi_apart_open(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
+bool tempi_split_open(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
                       tempi_remote *remote, int *result)
 {
     tempi_node_part *part = call->node->part;
-    const tempi_edges_apart *to = tempi_node_part_edges(part, call->node, out->edges),
-                            *from = tempi_node_part_edges(part, call->node, in->edges);
+    const tempi_divided_edges *to = tempi_node_part_edges(part, call->node, out->edges),
+                              *from = tempi_node_part_edges(part, call->node, in->edges);
     *result = to && from ? tempi_remote_open(call, out, to, in, from, remote)
                          : tempi_blocks_no_memory(call->comm);
     if (*result != MPI_SUCCESS)
@@ -65,10 +65,10 @@ static int pass_on(void *state)
 }
 
 /* Blocks of derived datatypes that the library has to pack are counted as left to it. */
-void tempi_apart_count(const tempi_collective *call, const tempi_remote *remote)
+void tempi_split_count(const tempi_collective *call, const tempi_remote *remote)
 {
     const int64_t left = remote->out.derived + remote->in.derived;
-    tempi_stat_add(TEMPI_STAT_collectives_apart, 1);
+    tempi_stat_add(TEMPI_STAT_collectives_split, 1);
     if (left > 0)
         tempi_fallback_add(call->function, left);
 }
@@ -79,20 +79,20 @@ static int carry(const tempi_collective *call, tempi_blocks *out, tempi_blocks *
     const tempi_meanwhile meanwhile = {pass_on, remote};
     const double start = tempi_trace_begin();
     const int rc = tempi_block_exchange(call->node->part->node, out, in, &meanwhile);
-    tempi_apart_count(call, remote);
+    tempi_split_count(call, remote);
     tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
     tempi_trace_end(start, "exchange", call->name, out->bytes);
     return rc;
 }
 
-bool tempi_apart_carry(const tempi_collective *call, const tempi_blocks *out,
+bool tempi_split_carry(const tempi_collective *call, const tempi_blocks *out,
                        const tempi_blocks *in, int *result)
 {
     tempi_blocks here_out = *out, here_in = *in;
     tempi_remote remote = {0};
-    if (!tempi_apart_wanted(call, out, in))
+    if (!tempi_split_wanted(call, out, in))
         return false;
-    const bool ours = tempi_apart_open(call, &here_out, &here_in, &remote, result);
+    const bool ours = tempi_split_open(call, &here_out, &here_in, &remote, result);
     if (ours && *result == MPI_SUCCESS)
         *result = carry(call, &here_out, &here_in, &remote);
     tempi_remote_close(&remote);

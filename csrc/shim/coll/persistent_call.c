@@ -1,4 +1,4 @@
-#include "shim/coll/kept_call.h"
+#include "shim/coll/persistent_call.h"
 #include "shim/type/types.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static bool own_type(MPI_Datatype type, MPI_Datatype *own)
 }
 
 /* Those of blocks that go nowhere, or stay, may be anything. */
-static bool own_types(tempi_kept_call *k, int which, const tempi_blocks *side, int n)
+static bool own_types(tempi_persistent_call *k, int which, const tempi_blocks *side, int n)
 {
     const tempi_edges *edges = side->edges;
     tempi_bounce_argument *buffer = &k->buffers[which];
@@ -49,7 +49,7 @@ static bool own_types(tempi_kept_call *k, int which, const tempi_blocks *side, i
     return true;
 }
 
-static bool keep_side(tempi_kept_call *k, const tempi_blocks *side,
+static bool keep_side(tempi_persistent_call *k, const tempi_blocks *side,
                       const tempi_bounce_argument *buffers)
 {
     const int which = (int)(side->buffer - buffers);
@@ -70,7 +70,7 @@ static void free_type(MPI_Datatype *type)
         tempi_lib.Type_free(type);
 }
 
-void tempi_kept_call_free(tempi_kept_call *k)
+void tempi_persistent_call_free(tempi_persistent_call *k)
 {
     for (int which = 0; k && which < 2; ++which) {
         free_type(&k->type[which]);
@@ -83,11 +83,11 @@ void tempi_kept_call_free(tempi_kept_call *k)
     free(k);
 }
 
-tempi_kept_call *tempi_kept_call_make(const tempi_collective *call,
-                                      const tempi_bounce_argument *buffers, const tempi_blocks *out,
-                                      const tempi_blocks *in)
+tempi_persistent_call *tempi_persistent_call_make(const tempi_collective *call,
+                                                  const tempi_bounce_argument *buffers,
+                                                  const tempi_blocks *out, const tempi_blocks *in)
 {
-    tempi_kept_call *k = calloc(1, sizeof *k);
+    tempi_persistent_call *k = calloc(1, sizeof *k);
     if (!k)
         return NULL;
     k->call = *call;
@@ -96,6 +96,6 @@ tempi_kept_call *tempi_kept_call_make(const tempi_collective *call,
     k->buffers[1] = (tempi_bounce_argument){.times = buffers[1].times};
     if (keep_side(k, out, buffers) && keep_side(k, in, buffers))
         return k;
-    tempi_kept_call_free(k);
+    tempi_persistent_call_free(k);
     return NULL;
 }
