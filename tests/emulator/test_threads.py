@@ -15,7 +15,7 @@ CSRC = HERE.parents[1] / "csrc"
 @pytest.fixture(scope="module", params=["thread", "address,undefined"])
 def program(request: pytest.FixtureRequest, compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("threads") / "threads"
-    sources = [HERE / "threads.c", *sorted((CSRC / "emulator").rglob("*.c"))]
+    sources = [HERE / "stream_threads.c", *sorted((CSRC / "emulator").rglob("*.c"))]
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-fsanitize={request.param}", f"-I{CSRC}"]
     command = [compiler, *flags, *map(str, sources), "-o", str(made), "-lpthread", "-ldl", "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

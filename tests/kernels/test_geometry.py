@@ -54,8 +54,8 @@ def test_a_grid_covers_the_work_or_fills_the_device(work: int, multiprocessors: 
 def axes_of(plan: Plan) -> list[tuple[int, int, int]]:
     """(n, magic, shift) of the inner axes of a plan of one launch of words in groups."""
     (launch,) = plan.launches
-    naxes = launch.params[6]
-    return [launch.params[7 + 4 * k : 10 + 4 * k] for k in range(naxes - 1)]
+    values = launch.params
+    return [(values[k], values[k + 1], values[k + 2]) for k in range(7, 7 + 4 * (values[6] - 1), 4)]
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 7, 31, 32, 33, 641, 65535, 65536, 65537, 2**20 - 1, 2**28 + 1])

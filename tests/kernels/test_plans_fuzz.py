@@ -35,9 +35,10 @@ def test_datatypes_are_packed_as_the_type_map_says(
         return
     first = data.draw(st.integers(0, reference.size * count - 1), "first")
     n = data.draw(st.integers(1, reference.size * count - first), "n")
+    parts: list[tuple[int, int | None]] = [(0, None), (first, n)]
     with layouts.raw(tree) as raw, layouts.canonical(tree) as canonical:
         for layout in (raw, canonical):
-            for part in ((0, None), (first, n)):
+            for part in parts:
                 with machines() as machine:
                     carry_out(machine, [Message.on(machine, layout, count, reference.offsets, reference.extent, *part,
                                                    shift, memory_shift)], PACK)  # fmt: skip

@@ -37,7 +37,8 @@ class Number(int):
     branch: Callable[[int], None]
 
     def _decides(self, other: object, result: bool) -> Flag:
-        return _made(Flag, int(result), max(self.depth, _depth(other)), self.branch)
+        flag: Flag = _made(Flag, int(result), max(self.depth, _depth(other)), self.branch)
+        return flag
 
     def __eq__(self, other: object) -> Flag:  # type: ignore[override]
         return self._decides(other, int(self) == other)

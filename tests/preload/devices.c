@@ -3,8 +3,8 @@
  *     devices fork | gone | late | threads | contexts | own | destroyed | reset | elsewhere |
  * opened | early | selves
  */
-#include "check.h"
-#include "device.h"
+#include "column_check.h"
+#include "device_memory.h"
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>

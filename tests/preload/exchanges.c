@@ -21,7 +21,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "column_check.h"
 
 enum { MOST = 16, AREA = 4 * 3000, THREADS = 4 };
 

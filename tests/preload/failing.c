@@ -5,7 +5,7 @@
  * The K-th call of FUNCTION from the first message on fails. Each step prints "right NAME", "error
  * NAME" when an MPI call of it said so, "gone NAME" when the device itself no longer answers, or
  * "WRONG NAME". */
-#include "device.h"
+#include "device_memory.h"
 #include <mpi.h>
 #include <string.h>
 

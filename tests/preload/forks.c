@@ -1,6 +1,6 @@
 /* A child is forked while messages are under way; it packs, exits by exit(), and the parent goes
  * on. */
-#include "check.h"
+#include "column_check.h"
 #include <sys/wait.h>
 #include <unistd.h>
 

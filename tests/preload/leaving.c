@@ -1,6 +1,6 @@
 /* Ways to end a program: types and requests never freed, sends without a wait, and MPI_Finalize
  * called from an exit handler. All messages must still arrive. */
-#include "check.h"
+#include "column_check.h"
 
 static MPI_Datatype type;
 static matrix out[4], in[4];

@@ -1,6 +1,6 @@
 /* Wrong on purpose: the type extends past the end of the packed memory. A checker must report
  * tempi's read there. */
-#include "check.h"
+#include "column_check.h"
 
 int main(int argc, char **argv)
 {

@@ -1,6 +1,6 @@
 /* Every point-to-point function once with a derived type on each side: modes, receives, persistent
  * requests, combined calls, packing, and every function that completes. */
-#include "check.h"
+#include "column_check.h"
 
 typedef int (*blocking)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int (*starting)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);

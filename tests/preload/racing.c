@@ -1,6 +1,6 @@
 /* Wrong on purpose: two threads pack into one buffer at once. A thread checker that
  * instruments the engine must report it. */
-#include "check.h"
+#include "column_check.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
-#include "check.h"
+#include "column_check.h"
 
 #if MPI_VERSION < 4
 int main(void)

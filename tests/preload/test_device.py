@@ -23,9 +23,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(mpi: Toolchain, programs: Path, driver: str, **settings: str) -> tuple[list[str], dict[str, str], str]:
     """The steps' lines, the answers, and stderr."""
-    target = programs / f"device-{mpi.name}"
+    target = programs / f"device_calls-{mpi.name}"
     if not target.exists():
-        mpi.compile(target, HERE / "device.c")
+        mpi.compile(target, HERE / "device_calls.c")
     done = mpi.run(target, driver, programs / "file", ranks=2, TEMPI_STATS="1", **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -55,9 +55,9 @@ def test_device_memory_works_on_a_library_that_is_not_cuda_aware(mpi: Toolchain,
 @every_toolchain
 def test_device_memory_is_a_crash_without_tempi(mpi: Toolchain, programs: Path) -> None:
     """The test above would detect it: host code cannot access the emulated device's memory."""
-    target = programs / f"device-{mpi.name}"
+    target = programs / f"device_calls-{mpi.name}"
     if not target.exists():
-        mpi.compile(target, HERE / "device.c")
+        mpi.compile(target, HERE / "device_calls.c")
     assert mpi.run(target, DRIVER, programs / "file", **EMULATED).returncode != 0
 
 
@@ -86,7 +86,7 @@ def test_a_library_that_is_set_cuda_aware_gets_device_memory(mpi: Toolchain, pro
     _, answers, stderr = run(mpi, programs, "none", **on)
     assert answers["MPIX_Query_cuda_support"] == "1"
     assert not counter(stderr, "bounced")
-    assert mpi.run(programs / f"device-{mpi.name}", DRIVER, programs / "file", **on).returncode != 0
+    assert mpi.run(programs / f"device_calls-{mpi.name}", DRIVER, programs / "file", **on).returncode != 0
 
 
 @every_toolchain
@@ -109,9 +109,9 @@ FAILURES = ("cuMemcpyAsync:1", "cuMemcpyAsync:4", "cuMemcpyAsync:3:lost", "cuEve
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_call_that_fails_is_retried_or_an_mpi_error(programs: Path, failure: str) -> None:
     mpi = own_toolchain()
-    target = programs / f"device-{mpi.name}"
+    target = programs / f"device_calls-{mpi.name}"
     if not target.exists():
-        mpi.compile(target, HERE / "device.c")
+        mpi.compile(target, HERE / "device_calls.c")
     on = {"LD_PRELOAD": preloaded(), "TEMPI_EMULATOR_FAIL": failure} | EMULATED
     done = mpi.run(target, DRIVER, programs / "file", **on)
     output = done.stdout + done.stderr

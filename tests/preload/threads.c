@@ -1,6 +1,6 @@
 /* MPI_THREAD_MULTIPLE: threads send, receive and complete derived types at once, each with its own
  * tags; half of them make and free their types all the time. */
-#include "check.h"
+#include "column_check.h"
 #include <pthread.h>
 
 enum { THREADS = 4, TURNS = 60, MESSAGES = 4 };

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -95,7 +95,7 @@ def started(job: Job, folder: Path, variables: Mapping[str, str]) -> Running:
     return Running(job, process, output, temporary)
 
 
-def run(jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, str]) -> Iterator[Ended]:
+def run(jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, str]) -> Generator[Ended, None, None]:
     """In the order in which they end.
 
     There is room for so many cores' jobs; one that asks for more has the machine to itself. Whenever there is

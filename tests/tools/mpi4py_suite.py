@@ -97,7 +97,8 @@ def child(entry: str, tests: Path, leave_out: Sequence[str], include: str, out: 
     if entry == "import":
         from tempi import MPI
 
-        importlib.import_module("mpi4py").MPI = MPI
+        package: Any = importlib.import_module("mpi4py")
+        package.MPI = MPI
     sys.path.insert(0, str(tests))
     if entry == "import":
         leave_lies_out()

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -210,7 +210,7 @@ def without_hosts(steps: Iterable[Step], total: Tally) -> list[Step]:
 
 def run(
     steps: Iterable[Step], environment: Environment, variables: Mapping[str, str], room: int
-) -> Iterator[tuple[str, Tally]]:
+) -> Generator[tuple[str, Tally], None, None]:
     """Runs the steps, so many cores' of them at a time, and shows each when it has ended."""
     jobs = [lanes.Job(s.name, command_of(s, environment), max(s.ranks, s.cores), s.limit) for s in steps]
     with closing(lanes.run(jobs, room, ROOT, variables)) as ends:
@@ -262,7 +262,7 @@ def main(arguments: Sequence[str]) -> int:
     # Compiled test modules are kept: a hundred steps have the same ones, and compiling them is half their start.
     dropped = "TEMPI_(?!LIBRARY|MPI_PREFIX)|LD_PRELOAD$|PYTHONDONTWRITEBYTECODE$"
     # NumPy's threads spin for a while after each product of matrices, beside ranks that need the cores.
-    own = {"OPENBLAS_NUM_THREADS": "1"} | environment.settings
+    own = {"OPENBLAS_NUM_THREADS": "1", **environment.settings}
     variables = {k: v for k, v in os.environ.items() if not re.match(dropped, k)} | own
     library = installed_library(environment, variables)
     if options.test:

@@ -60,8 +60,13 @@ def test_every_file_that_a_comment_names_exists() -> None:
 
 
 def test_no_two_c_files_have_one_name() -> None:
-    names = [file.name for file in (ROOT / "csrc").rglob("*.c")]
-    assert sorted(set(names)) == sorted(names)
+    paths: dict[str, list[str]] = {}
+    for top in TOP.split("|"):
+        for file in sorted((ROOT / top).rglob("*")):
+            if file.suffix in {".c", ".h", ".inc", ".cu"}:
+                paths.setdefault(file.name, []).append(str(file.relative_to(ROOT)))
+    assert len(paths) > 350
+    assert [same for same in paths.values() if len(same) > 1] == []
 
 
 @pytest.mark.parametrize("name", ["environment", "functions"])

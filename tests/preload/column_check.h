@@ -2,8 +2,8 @@
  *
  * Pairs of ranks (0 with 1, 2 with 3) exchange columns of a matrix. Every rank prints only errors;
  * rank 0 prints "ok NAME" for each step that was right on all ranks. */
-#ifndef CHECK_H
-#define CHECK_H
+#ifndef COLUMN_CHECK_H
+#define COLUMN_CHECK_H
 
 #include <mpi.h>
 #include <stdio.h>

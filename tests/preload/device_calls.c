@@ -1,6 +1,6 @@
 /* Device memory in collectives, one-sided operations and files, and tempi's answers about it.
  *
- *     device DRIVER FILE    DRIVER: the emulated driver's library, or "none" for host memory
+ *     device_calls DRIVER FILE    DRIVER: the emulated driver's library, or "none" for host memory
  *
  * Prints MPI's answers, and "ok NAME" for each step that was right. */
 #include <dlfcn.h>

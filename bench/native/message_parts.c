@@ -1,5 +1,5 @@
-/* parts.c: a message in its parts, each timed in context: a pack alone in a loop finds its buffers
- * in the cache, unlike the pack of a message. */
+/* message_parts.c: a message in its parts, each timed in context: a pack alone in a loop finds its
+ * buffers in the cache, unlike the pack of a message. */
 #include "native.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* options.c: the command line. */
+/* command_line.c: the options of the program. */
 #include "halo.h"
 
 #include <getopt.h>

@@ -1,4 +1,4 @@
-/* main.c: `program LIBRARY CASE` runs one case over the fake driver LIBRARY; without a case it
+/* run_case.c: `program LIBRARY CASE` runs one case over the fake driver LIBRARY; without a case it
  * lists them. */
 #include "cases.h"
 #include <string.h>

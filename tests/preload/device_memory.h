@@ -1,7 +1,7 @@
 /* Memory of the emulated CUDA device, for C programs of these tests. DEVICE_LIBRARY names the
  * driver. */
-#ifndef DEVICE_H
-#define DEVICE_H
+#ifndef DEVICE_MEMORY_H
+#define DEVICE_MEMORY_H
 
 #include <dlfcn.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* threads.c: several threads use streams, events and memory at once; for the sanitizers. */
+/* stream_threads.c: several threads use streams, events and memory at once; for the sanitizers. */
 #include "emulator/driver/api.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* pack.c: MPI_Pack and MPI_Unpack of any library, tempi's own functions, and memcpy. */
+/* pack_subjects.c: MPI_Pack and MPI_Unpack of any library, tempi's own functions, and memcpy. */
 #include "native.h"
 
 #include <string.h>

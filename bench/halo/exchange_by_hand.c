@@ -1,4 +1,4 @@
-/* exchange.c: the exchange packed by hand. */
+/* exchange_by_hand.c: the exchange packed by hand. */
 #include "halo.h"
 
 #include <time.h>
