@@ -209,9 +209,10 @@ int tempi_memory_deregister(const void *address);
 int tempi_gpu_possible(void);
 
 /* Until tempi_stream_end, MPI calls of this thread use the memory at `address` only after the work
- * that is in `stream` now. Packs from it (TEMPI_PACK) and unpacks into it (TEMPI_UNPACK, also those
- * that a later call completes) wait for that work on the device; for a call left to the library,
- * the thread waits. */
+ * that is in `stream` now, or up to the next MPI call that is no MPI_Isend or MPI_Irecv. Packs from
+ * it (TEMPI_PACK) and unpacks into it (TEMPI_UNPACK, also those that a later call completes) wait
+ * for that work on the device; for a call left to the library, the thread waits. The stream must
+ * exist until the messages are complete, and the memory's allocation until tempi_stream_end. */
 int tempi_stream_begin(const void *address, uintptr_t stream, int direction);
 void tempi_stream_end(void);
 /* Blocks until the work that is in `stream` now is done; `address` selects the device. */

@@ -111,13 +111,10 @@ int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream)
  * and a loopback receive is done by its send. */
 static int order_all(int ordinal, uintptr_t stream)
 {
-    tempi_cuda_entry entry;
     tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
-    int status = device ? tempi_cuda_enter(device, &entry) : TEMPI_ERR_DEVICE;
-    if (status != TEMPI_OK)
-        return status;
-    status = tempi_cuda_order_all(device, stream_of(stream));
-    tempi_cuda_leave(&entry);
+    const int status = device ? tempi_cuda_join(device, stream) : TEMPI_ERR_DEVICE;
+    if (status == TEMPI_OK)
+        atomic_store(&tempi_cuda_bursting, true); /* the next other call flushes */
     return status;
 }
 
@@ -134,17 +131,21 @@ int tempi_stream_begin(const void *address, uintptr_t stream, int direction)
     const int ordinal = ordinal_of(&memory);
     if (!is_for_kernels(kind) || !tempi_shim_hooks.datatype_layout)
         return tempi_cuda_wait_stream(ordinal, stream);
-    if (direction == TEMPI_UNPACK && stream != 0 && stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM) {
-        const int status = order_all(ordinal, stream);
-        if (status != TEMPI_OK)
-            return status;
-    }
+    const bool joins = direction == TEMPI_UNPACK && stream != 0 &&
+                       stream_of(stream) != TEMPI_CUDA_LEGACY_STREAM;
+    const int status = joins ? order_all(ordinal, stream) : TEMPI_OK;
+    if (status != TEMPI_OK)
+        return status;
     tempi_cuda_set_direction_stream(direction, ordinal, stream);
+    if (joins)
+        tempi_cuda_set_joined(direction);
+    tempi_memory_vouch(&memory); /* until tempi_stream_end nobody frees it */
     return TEMPI_OK;
 }
 
 void tempi_stream_end(void)
 {
+    tempi_memory_vouch(NULL);
     tempi_cuda_set_stream(0);
 }
 

@@ -86,6 +86,18 @@ static void end_complete(tempi_cuda_device *device, int direction)
     pthread_mutex_unlock(&device->lock);
 }
 
+/* A failure is found by the launch that needs the order. */
+static void join_streams(tempi_cuda_device *device)
+{
+    tempi_cuda_entry entry;
+    if (tempi_cuda_enter(device, &entry) != TEMPI_OK) {
+        tempi_cuda_join_forget(device);
+        return;
+    }
+    (void)tempi_cuda_join_waiting(device);
+    tempi_cuda_leave(&entry);
+}
+
 void tempi_cuda_flush_waiting(void)
 {
     atomic_store(&tempi_cuda_bursting, false);
@@ -93,6 +105,8 @@ void tempi_cuda_flush_waiting(void)
         tempi_cuda_device *device = tempi_cuda_device_peek(i);
         for (int d = 0; device && d < 2; ++d)
             end_burst(device, d);
+        if (device && atomic_load(&device->njoins) > 0)
+            join_streams(device);
     }
 }
 
@@ -181,9 +195,8 @@ static int order_now(tempi_cuda_device *device, int direction, uintptr_t stream)
     return status;
 }
 
-/* Settles which stream each item like the first comes after. The stream of a communicator is
- * waited for at the launch (batch_stream.c); one that is known to this thread, during this call
- * only, is waited for now. */
+/* Settles which stream each item like the first comes after. It is waited for at the launch
+ * (batch_stream.c), but that of the calling thread, which means another one to others, now. */
 static int order(tempi_cuda_device *device, tempi_cuda_item *items, int n)
 {
     tempi_cuda_stream of;
@@ -196,10 +209,12 @@ static int order(tempi_cuda_device *device, tempi_cuda_item *items, int n)
             continue;
         uintptr_t *stream = &items[i].op.stream;
         *stream = named ? named : *stream;
-        if (tempi_cuda_is_default(device, direction, *stream, &of) ||
-            (!named && *stream != (uintptr_t)TEMPI_CUDA_THREAD_STREAM))
+        if (tempi_cuda_is_default(device, direction, *stream, &of))
             continue;
-        if (*stream != waited)
+        const bool joined = named && tempi_cuda_named_is_joined(direction);
+        if (!joined && *stream != (uintptr_t)TEMPI_CUDA_THREAD_STREAM)
+            continue;
+        if (!joined && *stream != waited)
             status = order_now(device, direction, *stream);
         waited = *stream;
         *stream = TEMPI_CUDA_ORDERED;

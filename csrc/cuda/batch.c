@@ -205,17 +205,24 @@ static int try_launch(tempi_cuda_batch *batch, bool own)
 /* Packing or unpacking the same bytes again is harmless: a failed launch is retried once, unless
  * the device is lost. The program's stream may be another device's, where no kernel of this one can
  * be launched. */
+static int launch_twice(tempi_cuda_batch *batch)
+{
+    const int status = try_launch(batch, false);
+    if (status == TEMPI_OK || !tempi_cuda_up())
+        return status;
+    tempi_stat_add(TEMPI_STAT_cuda_repeated, 1);
+    (void)drain(batch);
+    return try_launch(batch, true);
+}
+
 void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
 {
     tempi_cuda_entry entry;
     int status = tempi_cuda_enter(batch->device, &entry);
     if (status == TEMPI_OK) {
-        status = try_launch(batch, false);
-        if (status != TEMPI_OK && tempi_cuda_up()) {
-            tempi_stat_add(TEMPI_STAT_cuda_repeated, 1);
-            (void)drain(batch);
-            status = try_launch(batch, true);
-        }
+        status = tempi_cuda_join_waiting(batch->device);
+        if (status == TEMPI_OK)
+            status = launch_twice(batch);
         tempi_cuda_batch_fly(batch, status);
         tempi_cuda_leave(&entry);
     } else {

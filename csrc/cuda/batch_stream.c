@@ -51,7 +51,8 @@ int tempi_cuda_batch_choose_stream(tempi_cuda_batch *batch, bool own)
     batch->stream = c.ordered;
     if (batch->in_program_order && c.ordered == batch->device->default_streams[batch->direction])
         batch->stream = batch->device->default_streams[TEMPI_PACK]; /* one for both directions */
-    if (c.named == 1 && !c.others && !own && !atomic_load(&batch->device->joined) &&
+    const uintptr_t joined = atomic_load(&batch->device->joined);
+    if (c.named == 1 && !c.others && !own && (joined == 0 || joined == c.last) &&
         !tempi_cuda_is_captured((tempi_cuda_stream)c.last)) {
         batch->stream = (tempi_cuda_stream)c.last;
         return TEMPI_OK;

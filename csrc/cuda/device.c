@@ -281,6 +281,7 @@ free_device:
 void tempi_cuda_device_remove(tempi_cuda_device *device)
 {
     atomic_store_explicit(&devices[device->slot], NULL, memory_order_release);
+    tempi_cuda_join_forget(device);
     pthread_mutex_lock(&setting_up);
     device->next = removed;
     removed = device;

@@ -46,6 +46,9 @@ typedef struct tempi_cuda_burst {
 
 /* A descriptor block on the device (resident.h); `lock` guards it. */
 enum { TEMPI_CUDA_RESIDENTS = 4 };
+/* Streams that wait to be joined; more are joined at once. */
+enum { TEMPI_CUDA_JOINS = 8 };
+#define TEMPI_CUDA_SEVERAL UINTPTR_MAX
 typedef struct tempi_resident {
     void *bytes; /* a copy on the host */
     size_t n;    /* 0: none */
@@ -73,8 +76,11 @@ typedef struct tempi_cuda_device {
      * earlier work in the legacy default stream, and no other stream's (stream_order.c). */
     tempi_cuda_stream streams[2], default_streams[2];
     tempi_cuda_stream copy_streams[2]; /* copies that overlap with them */
-    _Atomic bool joined;    /* all of tempi's streams have waited for one of the program's */
-    tempi_cuda_flags flags; /* completion.c */
+    /* The program's stream that all of tempi's have waited for; 0: none; TEMPI_CUDA_SEVERAL. */
+    _Atomic uintptr_t joined;
+    uintptr_t joins[TEMPI_CUDA_JOINS]; /* streams that they are still to wait for */
+    _Atomic int njoins;
+    tempi_cuda_flags flags;                            /* completion.c */
     tempi_resident residents[2][TEMPI_CUDA_RESIDENTS]; /* by direction */
     uint64_t resident_uses;
     bool same_addresses; /* registered host memory has the host's addresses on the device */
@@ -157,8 +163,17 @@ uintptr_t tempi_cuda_named_stream(int direction);
  * Enqueues nothing if `first` is idle, or is captured: then it holds no work. */
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then);
-/* Makes all of tempi's streams wait for it, from now on: later messages use no other. */
-int tempi_cuda_order_all(tempi_cuda_device *device, tempi_cuda_stream first);
+/* Makes all of tempi's streams wait for the work in a stream of the program: at the next launch or
+ * the next MPI call that is no MPI_Isend or MPI_Irecv, whichever is first, so that the stream is
+ * waited for once for a burst. */
+int tempi_cuda_join(tempi_cuda_device *device, uintptr_t stream);
+/* Does so now for the streams that are waiting for it. The caller has entered the device. */
+int tempi_cuda_join_waiting(tempi_cuda_device *device);
+/* Forgets them: their context is gone. */
+void tempi_cuda_join_forget(tempi_cuda_device *device);
+/* Whether this thread named a stream for the direction by tempi_cuda_join as well. */
+bool tempi_cuda_named_is_joined(int direction);
+void tempi_cuda_set_joined(int direction);
 /* Blocks until a stream of the program is idle. */
 int tempi_cuda_wait_stream(int slot, uintptr_t stream);
 /* The same for the stream set for the direction, if any: before code other than tempi's uses the

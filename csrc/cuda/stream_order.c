@@ -8,18 +8,33 @@
  * together: an event in it waits for all of them, and any use while one of them is captured is an
  * error that ends the capture (CUDA Programming Guide, "Stream Capture", prohibited operations). */
 #include "base/config.h"
+#include "base/hooks.h"
 #include "cuda/device.h"
 #include "pack/pack.h"
 
+#include <string.h>
+
 static _Thread_local struct {
     uintptr_t stream;
-    int slot; /* context slot of the buffer's device */
-} named[2];   /* by direction */
+    int slot;    /* context slot of the buffer's device */
+    bool joined; /* tempi_cuda_join was called for it */
+} named[2];      /* by direction */
 
 void tempi_cuda_set_direction_stream(int direction, int slot, uintptr_t stream)
 {
     named[direction].stream = stream;
     named[direction].slot = slot;
+    named[direction].joined = false;
+}
+
+void tempi_cuda_set_joined(int direction)
+{
+    named[direction].joined = true;
+}
+
+bool tempi_cuda_named_is_joined(int direction)
+{
+    return named[direction].joined;
 }
 
 void tempi_cuda_set_stream(uintptr_t stream)
@@ -107,15 +122,88 @@ int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
     return TEMPI_CU(StreamSynchronize, from);
 }
 
-int tempi_cuda_order_all(tempi_cuda_device *device, tempi_cuda_stream first)
+static void note_joined(tempi_cuda_device *device, uintptr_t stream)
+{
+    uintptr_t none = 0;
+    if (!atomic_compare_exchange_strong(&device->joined, &none, stream) && none != stream)
+        atomic_store(&device->joined, TEMPI_CUDA_SEVERAL);
+}
+
+static int join_now(tempi_cuda_device *device, tempi_cuda_stream first)
 {
     const tempi_cuda_stream all[] = {device->streams[0],         device->streams[1],
                                      device->default_streams[0], device->default_streams[1],
                                      device->copy_streams[0],    device->copy_streams[1]};
-    atomic_store(&device->joined, true);
+    note_joined(device, (uintptr_t)first);
     if (is_idle(first) || order_by_event(device, first, all, 6) == TEMPI_OK)
         return TEMPI_OK;
     return tempi_cuda_up() ? TEMPI_CU(StreamSynchronize, first) : TEMPI_ERR_DEVICE;
+}
+
+/* Sets the number of waiting joins, so that the next call which may end a burst flushes; returns
+ * the former number. Caller holds the lock. */
+static int count_joins(tempi_cuda_device *device, int n)
+{
+    const int before = atomic_exchange(&device->njoins, n);
+    if (tempi_shim_hooks.pending_add && (before > 0) != (n > 0))
+        tempi_shim_hooks.pending_add(n > 0 ? 1 : -1);
+    return before;
+}
+
+void tempi_cuda_join_forget(tempi_cuda_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    (void)count_joins(device, 0);
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Notes a stream for later; false: there are too many. */
+static bool note_join(tempi_cuda_device *device, uintptr_t stream)
+{
+    pthread_mutex_lock(&device->lock);
+    const int n = atomic_load(&device->njoins);
+    int i = 0;
+    while (i < n && device->joins[i] != stream)
+        ++i;
+    if (i == n && n < TEMPI_CUDA_JOINS) {
+        device->joins[n] = stream;
+        (void)count_joins(device, n + 1);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return i < TEMPI_CUDA_JOINS;
+}
+
+int tempi_cuda_join_waiting(tempi_cuda_device *device)
+{
+    uintptr_t streams[TEMPI_CUDA_JOINS];
+    if (atomic_load(&device->njoins) == 0)
+        return TEMPI_OK;
+    pthread_mutex_lock(&device->lock);
+    const int n = count_joins(device, 0);
+    memcpy(streams, device->joins, (size_t)n * sizeof *streams);
+    pthread_mutex_unlock(&device->lock);
+    int status = TEMPI_OK;
+    for (int i = 0; i < n; ++i) {
+        const int joined = join_now(device, (tempi_cuda_stream)streams[i]);
+        if (joined != TEMPI_OK && tempi_cuda_up())
+            (void)note_join(device, streams[i]); /* the next launch fails, too */
+        status = status == TEMPI_OK ? joined : status;
+    }
+    return status;
+}
+
+/* The calling thread's default stream means another one to other threads. */
+int tempi_cuda_join(tempi_cuda_device *device, uintptr_t stream)
+{
+    tempi_cuda_entry entry;
+    if (stream != (uintptr_t)TEMPI_CUDA_THREAD_STREAM && note_join(device, stream))
+        return TEMPI_OK;
+    int status = tempi_cuda_enter(device, &entry);
+    if (status != TEMPI_OK)
+        return status;
+    status = join_now(device, (tempi_cuda_stream)stream);
+    tempi_cuda_leave(&entry);
+    return status;
 }
 
 bool tempi_cuda_is_default(tempi_cuda_device *device, int direction, uintptr_t theirs,

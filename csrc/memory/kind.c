@@ -185,6 +185,18 @@ static bool find_known(const void *address, tempi_memory *out)
     return true;
 }
 
+static _Thread_local tempi_memory vouched; /* size 0: none */
+
+void tempi_memory_vouch(const tempi_memory *memory)
+{
+    vouched = memory ? *memory : (tempi_memory){.size = 0};
+}
+
+static bool is_vouched(const void *address)
+{
+    return (uintptr_t)address - vouched.base < (uint64_t)vouched.size;
+}
+
 /* ---- after a device was lost ----------------------------------------------------------------- */
 
 /* A system call on an address that the CPU cannot reach fails, where a load would crash. */
@@ -217,6 +229,10 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out)
     case TEMPI_CUDA_OFF: return out->kind = TEMPI_MEMORY_FOREIGN;
     case TEMPI_CUDA_LOST: return ask_lost(address, out);
     default: break;
+    }
+    if (is_vouched(address)) {
+        *out = vouched;
+        return out->kind;
     }
     if (find_known(address, out))
         return out->kind;

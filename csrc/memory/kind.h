@@ -36,6 +36,9 @@ extern bool tempi_memory_mixed;
 void tempi_memory_start(void);
 tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out);
 
+/* This thread's next calls find that allocation there without a query; NULL: no longer. */
+void tempi_memory_vouch(const tempi_memory *memory);
+
 /* Describes an address; returns the kind. */
 static inline tempi_memory_kind tempi_memory_describe(const void *address, tempi_memory *out)
 {

@@ -7,6 +7,7 @@
 #include "shim/comm/cuda_support.h"
 #include "shim/comm/peer_class.h"
 #include "shim/lifecycle.h"
+#include "shim/request/deferred_sends.h"
 #include "shim/type/types.h"
 #include "slots.h"
 
@@ -29,6 +30,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(
         tempi_shim_hooks.comm_set_stream = tempi_stream_set;
         tempi_shim_hooks.comm_peer = tempi_peer_report;
         tempi_shim_hooks.comm_probe = tempi_peer_probe;
+        tempi_shim_hooks.pending_add = tempi_pending_add;
         tempi_lifecycle_loaded();
     }
     return tempi_shim_entries(interposer);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import oracle
@@ -90,6 +91,33 @@ def test_26_and_208_messages_of_8_fields_are_at_most_fourteen_calls(comm: Any, r
     halo.free()
     assert each["LaunchKernel"] == 2 or comm.size == 1  # to oneself strided memory is copied to strided memory
     assert made <= 14, str(each)
+
+
+@pytest.mark.parametrize("fields", [1, 4])
+def test_messages_of_arrays_with_a_stream_are_at_most_sixteen_calls(comm: Any, fields: int) -> None:
+    """26 views of each array each way; the stream is waited for once each way, not for each message."""
+    from tempi import MPI as dropin
+
+    foreign = pytest.importorskip("foreign")
+    ours, (to, source), stream = dropin.Intracomm(comm), partners(comm), foreign.Stream()
+    arrays = [foreign.on_device(np.zeros(52 * 64, np.uint8)) for _ in range(fields)]
+    views = [
+        [foreign.Interface(array[64 * k : 64 * k + 64 : 2], stream=stream.ptr) for k in range(52)] for array in arrays
+    ]
+
+    def exchange() -> None:
+        requests = [ours.Irecv(own[26 + k], source, 26 * f + k) for f, own in enumerate(views) for k in range(26)]
+        requests += [ours.Isend(own[k], to, 26 * f + k) for f, own in enumerate(views) for k in range(26)]
+        dropin.Request.Waitall(requests)
+
+    for _ in range(WARM_UP):
+        exchange()
+        comm.Barrier()
+    before = Calls()
+    exchange()
+    made, each = before.since()
+    assert each["LaunchKernel"] == 2 or comm.size == 1
+    assert made <= 16, str(each)
 
 
 @pytest.mark.parametrize("form", ["Neighbor_alltoallw", "Ineighbor_alltoallw"])
