@@ -83,7 +83,8 @@ def count(name: str) -> int:
 #: Functions that Calls counts one by one.
 NAMES = ("CtxGetCurrent", "CtxPushCurrent", "CtxPopCurrent", "CtxGetDevice", "PointerGetAttribute",
          "PointerGetAttributes", "ThreadExchangeStreamCaptureMode", "LaunchKernel", "MemcpyAsync", "MemsetD8Async",
-         "StreamWriteValue32", "StreamQuery", "StreamIsCapturing", "StreamSynchronize", "StreamWaitEvent",
+         "MemcpyBatchAsync", "StreamWriteValue32", "StreamQuery", "StreamIsCapturing", "StreamSynchronize",
+         "StreamWaitEvent",
          "EventCreate", "EventRecord", "EventQuery", "EventSynchronize", "MemAlloc", "MemHostRegister",
          "ModuleGetFunction")  # fmt: skip
 

@@ -81,6 +81,14 @@ enum {
     TEMPI_CUDA_MEMORY_UNIFIED = 4
 };
 
+/* CUmemcpyAttributes; the hints matter for managed and pageable memory only. */
+enum { TEMPI_CUDA_SOURCE_IN_STREAM_ORDER = 1 };
+typedef struct tempi_memcpy_attributes {
+    int source_order;
+    int source_hint[2], destination_hint[2];
+    unsigned flags;
+} tempi_memcpy_attributes;
+
 /* CUDA_MEMCPY2D (its _v2 form) */
 typedef struct tempi_memory_copy2d {
     size_t src_x, src_y;
@@ -136,6 +144,10 @@ typedef struct tempi_memory_copy2d {
       (tempi_cuda_address address, unsigned char value, size_t bytes, tempi_cuda_stream stream))   \
     X(1, MemcpyAsync, "cuMemcpyAsync",                                                             \
       (tempi_cuda_address dst, tempi_cuda_address src, size_t bytes, tempi_cuda_stream stream))    \
+    X(0, MemcpyBatchAsync, "cuMemcpyBatchAsync_v2",                                                \
+      (tempi_cuda_address * dst, tempi_cuda_address * src, size_t * bytes, size_t n,                \
+       tempi_memcpy_attributes * attributes, size_t * first, size_t n_attributes,                   \
+       tempi_cuda_stream stream))                                                                  \
     X(0, Memcpy2DAsync, "cuMemcpy2DAsync_v2",                                                      \
       (const tempi_memory_copy2d *copy, tempi_cuda_stream stream))                                   \
     X(1, StreamCreate, "cuStreamCreate", (tempi_cuda_stream *out, unsigned flags))                 \

@@ -10,6 +10,7 @@
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/completion.h"
+#include "cuda/copy_list.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pageable.h"
 #include "cuda/pool.h"
@@ -19,13 +20,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-static int copy(tempi_cuda_stream stream, uint64_t dst, uint64_t src, int64_t n)
-{
-    tempi_stat_add(TEMPI_STAT_device_copies, 1);
-    tempi_stat_add(TEMPI_STAT_device_copied_bytes, n);
-    return TEMPI_CU(MemcpyAsync, dst, src, (size_t)n, stream);
-}
 
 static uint64_t address_of(const void *pointer)
 {
@@ -132,7 +126,8 @@ int tempi_cuda_batch_repeat(tempi_cuda_batch *batch)
     const tempi_plan *plan = &batch->plan;
     int status = TEMPI_OK;
     for (int i = 0; i < plan->ncopies && status == TEMPI_OK; ++i)
-        status = copy(batch->stream, plan->copies[i].dst, plan->copies[i].src, plan->copies[i].n);
+        status = tempi_cuda_copy(batch->stream, plan->copies[i].dst, plan->copies[i].src,
+                                 plan->copies[i].n);
     for (int i = 0; i < plan->nlaunches && status == TEMPI_OK; ++i)
         status = launch(batch, &plan->launches[i], batch->flag_last && i == plan->nlaunches - 1);
     return status;
@@ -206,7 +201,7 @@ static int run_whole(tempi_cuda_batch *batch)
 /* A copy of packed bytes between a device buffer and the host. If the layout covers only some of
  * them, the rest of the host's buffer belongs to others and is skipped. */
 typedef struct move {
-    tempi_cuda_stream stream;
+    tempi_copy_list *list;
     uint64_t host, device; /* of packed byte `first` */
     int64_t first;
     bool packs;
@@ -216,8 +211,8 @@ static int move_segment(void *context, int64_t first, int64_t n)
 {
     const move *m = context;
     const uint64_t at = (uint64_t)(first - m->first);
-    return copy(m->stream, (m->packs ? m->host : m->device) + at,
-                (m->packs ? m->device : m->host) + at, n);
+    return tempi_copy_list_add(m->list, (m->packs ? m->host : m->device) + at,
+                               (m->packs ? m->device : m->host) + at, n);
 }
 
 static int move_packed(const tempi_op *op, int64_t n, move *m)
@@ -226,14 +221,14 @@ static int move_packed(const tempi_op *op, int64_t n, move *m)
                        : move_segment(m, m->first, n);
 }
 
-static int move_staged(tempi_cuda_batch *batch)
+static int list_staged(tempi_cuda_batch *batch, tempi_copy_list *list)
 {
     int status = TEMPI_OK;
     for (int i = 0; i < batch->nitems && status == TEMPI_OK; ++i) {
         const tempi_cuda_item *item = &batch->items[i];
         if (!item->host || item->piece)
             continue;
-        move m = {.stream = batch->stream,
+        move m = {.list = list,
                   .host = address_of(item->host),
                   .device = address_of(item->buffer),
                   .first = item->op.first,
@@ -241,6 +236,19 @@ static int move_staged(tempi_cuda_batch *batch)
         status = move_packed(&item->op, item->op.n, &m);
     }
     return status;
+}
+
+static int run_list(tempi_copy_list *list, int listed, tempi_cuda_stream stream)
+{
+    const int status = listed == TEMPI_OK ? tempi_copy_list_run(list, stream) : listed;
+    tempi_copy_list_free(list);
+    return status;
+}
+
+static int move_staged(tempi_cuda_batch *batch)
+{
+    tempi_copy_list list = {.n = 0};
+    return run_list(&list, list_staged(batch, &list), batch->stream);
 }
 
 /* ---- pipelined ------------------------------------------------------------------------------- */
@@ -275,12 +283,13 @@ static int copy_piece(const pipe *p, int64_t k, char *slot)
 {
     const int64_t at = k * p->item->piece, left = p->item->op.n - at;
     const int64_t n = left < p->item->piece ? left : p->item->piece;
-    move m = {.stream = p->copies,
+    tempi_copy_list list = {.n = 0};
+    move m = {.list = &list,
               .host = address_of(p->item->host) + (uint64_t)at,
               .device = address_of(slot),
               .first = p->item->op.first + at,
               .packs = p->batch->direction == TEMPI_PACK};
-    return move_packed(&p->item->op, n, &m);
+    return run_list(&list, move_packed(&p->item->op, n, &m), p->copies);
 }
 
 /* The first user fills the slot and hands it to the second, which frees it for the piece SLOTS

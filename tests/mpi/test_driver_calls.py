@@ -120,6 +120,35 @@ def test_messages_of_arrays_with_a_stream_are_at_most_sixteen_calls(comm: Any, f
     assert made <= 16, str(each)
 
 
+def test_staged_messages_are_copied_in_one_call(comm: Any) -> None:
+    """Faces of more than 256 KiB go through device buffers: one launch, and one copy of them all, each way."""
+    faces, points = 8, 40_000
+    whole, (to, source) = oracle.Contiguous(4 * faces * points, _double), partners(comm)
+    field = Memory(whole, 1, where="device").fill(comm.rank)
+    vector = MPI.DOUBLE.Create_vector(points, 1, 2).Commit()
+    start, address = 16 * points, field.address
+
+    def exchange() -> None:
+        sides = [MPI.buffer.fromaddress(address + k * start, start) for k in range(2 * faces)]
+        requests = [comm.Irecv([sides[faces + k], 1, vector], source, k) for k in range(faces)]
+        requests += [comm.Isend([sides[k], 1, vector], to, k) for k in range(faces)]
+        MPI.Request.Waitall(requests)
+
+    for _ in range(WARM_UP):
+        exchange()
+        comm.Barrier()
+    before, staged = Calls(), tempi.stats()["method_staged"]
+    exchange()
+    made, each = before.since()
+    used = tempi.stats()["method_staged"] - staged
+    vector.Free()
+    if comm.size > 1:
+        assert used == 2 * faces
+        assert (each["LaunchKernel"], each["MemcpyBatchAsync"]) == (2, 2)
+        assert "MemcpyAsync" not in each
+        assert made <= 16, str(each)
+
+
 @pytest.mark.parametrize("form", ["Neighbor_alltoallw", "Ineighbor_alltoallw"])
 def test_a_collective_of_26_blocks_is_one_launch_each_way(comm: Any, form: str) -> None:
     """At most twenty calls, for any number of blocks; those of the process itself are packed, too."""

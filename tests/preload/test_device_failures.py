@@ -51,6 +51,7 @@ FUNCTIONS = {
     "MemHostUnregister": "registered",
     "MemsetD8Async": "right, unused: for streams that wait for the default stream, or are waited for",
     "MemcpyAsync": "right",
+    "MemcpyBatchAsync": "right, unused: for several staged messages",
     "StreamCreate": "right, unused: for drivers without priorities",
     "StreamCreateWithPriority": "right",
     "CtxGetStreamPriorityRange": "right",

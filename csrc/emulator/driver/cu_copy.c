@@ -35,6 +35,47 @@ CUresult TEMPI_EMU_API cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t si
     return flat(EMU_cuMemcpyAsync, TRANSFER(dst, EMU_ANY, src, EMU_ANY, stream, false), size);
 }
 
+/* CUmemcpyAttributes */
+typedef struct attributes {
+    int source_order; /* 1 in stream order, 2 during the call, 3 any */
+    int source_hint[2], destination_hint[2];
+    unsigned flags;
+} attributes;
+
+static bool is_valid(size_t count, const attributes *attrs, const size_t *first, size_t nattrs)
+{
+    if (count == 0 || !attrs || !first || nattrs == 0 || nattrs > count || first[0] != 0)
+        return false;
+    for (size_t i = 0; i < nattrs; ++i)
+        if (attrs[i].source_order < 1 || attrs[i].source_order > 3 || first[i] >= count ||
+            (i > 0 && first[i] <= first[i - 1]))
+            return false;
+    return true;
+}
+
+/* CUDA driver API, cuMemcpyBatchAsync: the copies are in no order, so here the last one is the
+ * first; the stream "must not be legacy NULL stream"; each copy has attributes. */
+CUresult TEMPI_EMU_API cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+                                             size_t count, attributes *attrs, size_t *first,
+                                             size_t nattrs, CUstream stream);
+CUresult TEMPI_EMU_API cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+                                             size_t count, attributes *attrs, size_t *first,
+                                             size_t nattrs, CUstream stream)
+{
+    tempi_emu_context *context;
+    CUresult result = tempi_emu_enter(EMU_cuMemcpyBatchAsync_v2, EMU_CONTEXT, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((uintptr_t)stream <= 1 || !is_valid(count, attrs, first, nattrs))
+        result = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = count; i-- > 0 && result == CUDA_SUCCESS;) {
+        tempi_emu_transfer transfer = TRANSFER(dsts[i], EMU_ANY, srcs[i], EMU_ANY, stream, false);
+        transfer.box = (tempi_emu_box){.width = sizes[i], .height = 1, .depth = 1};
+        result = tempi_emu_copy(context, &transfer);
+    }
+    return tempi_emu_leave(result);
+}
+
 CUresult TEMPI_EMU_API cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size);
 CUresult TEMPI_EMU_API cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size)
 {

@@ -29,7 +29,7 @@
     X(cuMemAllocAsync) X(cuMemFreeAsync)                                                           \
     X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve)                                          \
     X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                                \
-    X(cuMemcpy) X(cuMemcpyAsync) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoD_v2)          \
+    X(cuMemcpy) X(cuMemcpyAsync) X(cuMemcpyBatchAsync_v2) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoD_v2)          \
     X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2)                        \
     X(cuMemcpy2DAsync_v2)                                                                          \
     X(cuMemcpy3DAsync_v2)                                                                          \
