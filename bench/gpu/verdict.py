@@ -17,7 +17,7 @@ LARGE, SHARES = 64 * MIB, ((16, 0.9), (4, 0.8))
 #: "Never slower" means: not surely slower by more than this factor.
 SLOWER = 1.02
 #: Seconds that 64 KiB may take in addition to an empty launch and a wait.
-LATENCY = 2e-6
+LATENCY = 1e-6
 
 
 class NoRatesError(ValueError):

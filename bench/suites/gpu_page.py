@@ -67,7 +67,7 @@ toolkit; the Makefile lists its requirements. `make gpu-page` writes this page.
   calibrated, and the method that the tables choose, over the best of them ([model.md](model.md)).
 
 The targets: 90% of the larger bound at 64 MiB and more for runs of 16 bytes and up, 80% for 4 to 15; never
-slower than cudaMemcpy2DAsync, 3DAsync or CuPy; 64 KiB packed within 2 microseconds of an empty launch and a
+slower than cudaMemcpy2DAsync, 3DAsync or CuPy; 64 KiB packed within 1 microsecond of an empty launch and a
 wait; the fused halo in one launch each way; the methods chosen by the calibrated model take at most 1.05 times as
 long as those of a perfect chooser, in the geometric mean.
 
@@ -94,8 +94,8 @@ From the machine code, the layouts and the documentation of CUDA. None of it has
   descriptor; with offset tables for a third. Where a region has no more words than a block has threads, a thread loads
   one word and computes no others.
 - Without MPS, kernels of two ranks on one card take turns, so one-way times contain switches between processes.
-- An exchange beside a kernel in a blocking stream may not overlap with it, as it waits for the legacy default stream;
-  beside one in a non-blocking stream it should.
+- An exchange beside a kernel in a stream of the program, blocking or not, should overlap with it: only work in
+  the legacy default stream is waited for.
 - One-shot kernels reach the rate of the bus with a part of the card's blocks.
 - Whether MPS starts, and whether compute-sanitizer works, depends on the machine; where not, the records say why.
 """

@@ -86,7 +86,7 @@ def launches(more: float, fused: int = 1) -> list[Record]:
 
 
 def everything() -> list[Record]:
-    found = [*memory_rates(32, 0.5), *launches(1e-6)]
+    found = [*memory_rates(32, 0.5), *launches(5e-7)]
     return found + kernel("pack", 64, 0.95) + kernel("unpack", 64, 0.93) + kernel("pack", 8, 0.85)
 
 
@@ -181,7 +181,7 @@ def test_slower_than_the_driver_is_missed(memcpy: float, met: bool) -> None:
     assert bar(found, "CuPy").met
 
 
-@pytest.mark.parametrize(("more", "met"), [(1e-6, True), (3e-6, False)])
+@pytest.mark.parametrize(("more", "met"), [(5e-7, True), (2e-6, False)])
 def test_latency_is_held_against_an_empty_launch(more: float, met: bool) -> None:
     found = memory_rates(32, 0) + launches(more)
     assert bar(found, "64 KiB pack").met is met
@@ -305,5 +305,5 @@ def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
 def test_the_page_in_docs_is_the_present_one() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text()
     assert page.startswith(gpu_page.METHOD), "run scripts/gpu"
-    if "To be measured" in page:
+    if "Not measured yet" in page:
         assert page == gpu_page.text([])

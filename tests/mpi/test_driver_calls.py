@@ -120,6 +120,37 @@ def test_messages_of_arrays_with_a_stream_are_at_most_sixteen_calls(comm: Any, f
     assert made <= 16, str(each)
 
 
+@pytest.mark.parametrize("streams", [1, 2])
+def test_messages_in_named_streams_are_at_most_sixteen_calls(comm: Any, streams: int) -> None:
+    """Each distinct stream is waited for once each way; a single one has the kernels itself."""
+    foreign = pytest.importorskip("foreign")
+    own, made_streams = [comm.Dup() for _ in range(streams)], [foreign.Stream() for _ in range(streams)]
+    for one, stream in zip(own, made_streams, strict=True):
+        tempi.set_stream(one, stream.ptr)
+    halo = Halo(comm, 1, 1)
+    field = halo.fields[0]
+
+    def exchange() -> None:
+        requests = []
+        for t, (_, outer) in enumerate(halo.types):
+            requests.append(own[t % streams].Irecv(field.message(outer), halo.source, t))
+        for t, (inner, _) in enumerate(halo.types):
+            requests.append(own[t % streams].Isend(field.message(inner), halo.to, t))
+        MPI.Request.Waitall(requests)
+
+    for _ in range(WARM_UP):
+        exchange()
+        comm.Barrier()
+    before = Calls()
+    exchange()
+    made, each = before.since()
+    for one in own:
+        one.Free()
+    halo.free()
+    assert each["LaunchKernel"] == 2 or comm.size == 1
+    assert made <= 16, str(each)
+
+
 def test_staged_messages_are_copied_in_one_call(comm: Any) -> None:
     """Faces of more than 256 KiB go through device buffers: one launch, and one copy of them all, each way."""
     faces, points = 8, 40_000

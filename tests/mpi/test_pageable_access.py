@@ -21,19 +21,21 @@ TREE = strided(500)
 CPU, UNKNOWN = -1, -2
 
 
-def locate(memory: Memory, device: int) -> Memory:
+def locate(memory: Memory, device: int, how: str = "locate") -> Memory:
+    """How: `locate`, it was last prefetched there; `prefer`, it is advised to be there."""
     where = ctypes.c_uint64(memory._whole.ctypes.data), ctypes.c_uint64(memory._whole.nbytes)
-    assert driver().tempi_emulator_locate(*where, device) == 0
+    assert getattr(driver(), f"tempi_emulator_{how}")(*where, device) == 0
     return memory
 
 
+@pytest.mark.parametrize("how", ["locate", "prefer"])
 @pytest.mark.parametrize("device", [0, 1, CPU, UNKNOWN])
-def test_kernels_pack_what_is_known_to_live_on_a_device(comm: Any, device: int) -> None:
-    out, into = (locate(Memory(TREE, 1, where="host"), device) for _ in range(2))
+def test_kernels_pack_what_is_known_to_live_on_a_device(comm: Any, device: int, how: str) -> None:
+    out, into = (locate(Memory(TREE, 1, where="host"), device, how) for _ in range(2))
     out.fill(comm.rank)
     packs = int(device >= 0)
     with committed(TREE) as datatype, acted(device_packs=packs, device_unpacks=packs):
         exchange(comm, "Isend", Side(out, datatype), "Irecv", Side(into, datatype))
     into.check(Memory(TREE, 1).fill(partners(comm)[1]).packed)
     for memory in (out, into):
-        locate(memory, UNKNOWN)  # its address may come again
+        locate(memory, UNKNOWN, how)  # its address may come again

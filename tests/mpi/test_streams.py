@@ -280,6 +280,22 @@ def test_messages_while_a_graph_is_captured(own: Any, how: str, flags: int, name
     stream.close()
 
 
+def test_a_pack_in_the_legacy_order_leaves_a_capture_alone(own: Any) -> None:
+    """The legacy stream is asked about only, which ends no capture; any other use of it would."""
+    DeviceArray = pytest.importorskip("tempi.emulator.array").DeviceArray
+    array = DeviceArray.from_numpy(np.arange(64, dtype=np.uint8))
+    out, other = DeviceArray.from_numpy(np.zeros(32, np.uint8)), Memory(TREE, 1, where="device")
+    tempi.pack(array[::2], out)  # loads the kernels, which may not be done during a capture
+    stream = Stream(flags=BLOCKING)
+    stream.capture()
+    stream.set_bytes(other, 0x11)
+    tempi.pack(array[::2], out)
+    assert stream.end_capture() == 1
+    call("cuCtxSynchronize", on=0)
+    assert np.array_equal(out.to_numpy(), np.arange(0, 64, 2))
+    stream.close()
+
+
 class Named:
     """As the CUDA stream protocol has it."""
 

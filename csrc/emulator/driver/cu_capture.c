@@ -219,6 +219,14 @@ CUresult TEMPI_EMU_API cuStreamEndCapture(CUstream handle, CUgraph *graph)
     return tempi_emu_leave(result);
 }
 
+static bool captured_blocking(const tempi_emu_context *context)
+{
+    for (const tempi_emu_stream *s = tempi_emu_streams(); s != NULL; s = s->next)
+        if (s->capture != NULL && s->context == context && (s->flags & CU_STREAM_NON_BLOCKING) == 0)
+            return true;
+    return false;
+}
+
 CUresult TEMPI_EMU_API cuStreamIsCapturing(CUstream handle, int *status);
 CUresult TEMPI_EMU_API cuStreamIsCapturing(CUstream handle, int *status)
 {
@@ -227,6 +235,9 @@ CUresult TEMPI_EMU_API cuStreamIsCapturing(CUstream handle, int *status)
     CUresult result = tempi_emu_enter(EMU_cuStreamIsCapturing, EMU_CONTEXT, &context);
     if (result != CUDA_SUCCESS)
         return result;
+    /* Of the legacy stream the answer ends no capture (CUDA driver API, cuStreamIsCapturing). */
+    if ((uintptr_t)handle < 2 && captured_blocking(context))
+        return tempi_emu_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     result = tempi_emu_stream_of(context, handle, &stream);
     if (result == CUDA_SUCCESS)
         *status = stream->capture != NULL ? (int)stream->capture->status : CAPTURE_NONE;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { COPY, FILL, KERNEL, RECORD, WAIT };
+enum { GREATEST_PRIORITY = -5 };
 enum {
     OK = 0,
     INVALID = 1,
@@ -343,6 +344,17 @@ CALL(cuMemFreeHost, (void *at), 1, {
 CALL(cuMemcpyAsync, (address dst, address src, size_t n, stream *s), 1,
      { put_copy(stream_at(s), (char *)dst, (char *)src, n); })
 CALL(cuStreamCreate, (stream * *out, unsigned flags), 1, {
+    *out = made(stream_new(stack[depth] - 1));
+    (*out)->blocking = flags == 0;
+})
+/* All of tempi's streams must have the greatest priority. */
+CALL(cuCtxGetStreamPriorityRange, (int *least, int *greatest), 1, {
+    *least = 0;
+    *greatest = GREATEST_PRIORITY;
+})
+CALL(cuStreamCreateWithPriority, (stream * *out, unsigned flags, int priority), 1, {
+    if (priority != GREATEST_PRIORITY)
+        abort();
     *out = made(stream_new(stack[depth] - 1));
     (*out)->blocking = flags == 0;
 })
