@@ -13,7 +13,7 @@ from tempi.bench import suite
 from tempi.measure import launch, records
 from tempi.measure.records import Record
 
-CASES = 9
+CASES = 10
 #: The most calls of one rank that `run` accepts without a remark.
 MOST = {"send": 6, "receive": 6, "exchange": 16, "Neighbor_alltoallw": 20}
 

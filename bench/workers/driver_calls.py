@@ -21,12 +21,12 @@ from tempi.measure.cuda_driver import Driver
 from tempi.measure.records import Record
 
 WARM_UP = 6  # exchanges until buffers and descriptors are there
-SIDE = 16  # points of a field along each axis, without its halo
+SIDE, LONG_SIDE = 16, 128  # points of a field along each axis, without its halo
 RADII, FIELDS = (1, 2, 3), (1, 8)
 #: Functions of the driver, by the names that its counters have.
 FUNCTIONS = ("CtxGetCurrent", "PointerGetAttribute", "PointerGetAttributes", "LaunchKernel", "MemcpyAsync",
-             "StreamWriteValue32", "StreamQuery", "StreamSynchronize", "StreamWaitEvent", "EventRecord", "EventQuery",
-             "EventSynchronize")  # fmt: skip
+             "MemcpyBatchAsync", "StreamWriteValue32", "StreamQuery", "StreamSynchronize", "StreamWaitEvent",
+             "EventRecord", "EventQuery", "EventSynchronize")  # fmt: skip
 
 
 class Counter:
@@ -85,23 +85,23 @@ def blocking(ends: Ends, size: int) -> Iterator[Case]:
         yield Case(name, op, before=partial(peers, plain, ends.peer, 1), work=work)
 
 
-def regions(mpi: Any, radius: int) -> list[tuple[Any, Any]]:
+def regions(mpi: Any, radius: int, side: int) -> list[tuple[Any, Any]]:
     """Datatypes of the 26 inner regions and of the halo regions that they go to."""
-    whole, found = [SIDE + 2 * radius] * 3, []
+    whole, found = [side + 2 * radius] * 3, []
     for way in product((-1, 0, 1), repeat=3):
         if not any(way):
             continue
-        size = [radius if w else SIDE for w in way]
-        inner = [SIDE if w > 0 else radius for w in way]
-        outer = [SIDE + radius if w > 0 else 0 if w < 0 else radius for w in way]
+        size = [radius if w else side for w in way]
+        inner = [side if w > 0 else radius for w in way]
+        outer = [side + radius if w > 0 else 0 if w < 0 else radius for w in way]
         found.append(tuple(mpi.DOUBLE.Create_subarray(whole, size, start).Commit() for start in (inner, outer)))
     return found
 
 
-def halo(ends: Ends, radius: int, fields: int) -> Callable[[], None]:
+def halo(ends: Ends, radius: int, fields: int, side: int = SIDE) -> Callable[[], None]:
     """All regions of all fields, each field an allocation."""
-    types = regions(ends.mpi, radius)
-    memory = [ends.buffer(8 * (SIDE + 2 * radius) ** 3) for _ in range(fields)]
+    types = regions(ends.mpi, radius, side)
+    memory = [ends.buffer(8 * (side + 2 * radius) ** 3) for _ in range(fields)]
     messages = [(field, pair) for field in memory for pair in types]
 
     def exchange() -> None:
@@ -114,7 +114,7 @@ def halo(ends: Ends, radius: int, fields: int) -> Callable[[], None]:
 
 def collective(ends: Ends, radius: int) -> Callable[[], None]:
     """All regions of one field, as the blocks of 26 edges between the two ranks."""
-    types, field = regions(ends.mpi, radius), ends.buffer(8 * (SIDE + 2 * radius) ** 3)
+    types, field = regions(ends.mpi, radius, SIDE), ends.buffer(8 * (SIDE + 2 * radius) ** 3)
     n = len(types)
     graph = ends.comm.Create_dist_graph_adjacent([ends.peer] * n, [ends.peer] * n)
     out, into = ([field, [1] * n, [0] * n, [pair[side] for pair in types]] for side in (0, 1))
@@ -126,6 +126,8 @@ def cases(ends: Ends) -> Iterator[Case]:
     for fields, radius in product(FIELDS, RADII):
         name = f"{26 * fields} messages, fields {fields}, radius {radius}"
         yield Case(name, "exchange", before=lambda: None, work=halo(ends, radius, fields))
+    name = f"104 messages, fields 4, radius 3, {LONG_SIDE}^3 points"  # faces go through device buffers
+    yield Case(name, "exchange", before=lambda: None, work=halo(ends, 3, 4, LONG_SIDE))
     yield Case("26 blocks, radius 2", "Neighbor_alltoallw", before=lambda: None, work=collective(ends, 2))
 
 
