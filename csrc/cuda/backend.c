@@ -86,7 +86,7 @@ static void end_complete(tempi_cuda_device *device, int direction)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* A failure is found by the launch that needs the order. */
+/* A failure is the next launch's, which needs the order. */
 static void join_streams(tempi_cuda_device *device)
 {
     tempi_cuda_entry entry;
@@ -94,8 +94,10 @@ static void join_streams(tempi_cuda_device *device)
         tempi_cuda_join_forget(device);
         return;
     }
-    (void)tempi_cuda_join_waiting(device);
+    const int status = tempi_cuda_join_waiting(device);
     tempi_cuda_leave(&entry);
+    if (status != TEMPI_OK)
+        atomic_store(&device->join_status, status);
 }
 
 void tempi_cuda_flush_waiting(void)

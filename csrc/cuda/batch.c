@@ -220,7 +220,9 @@ void tempi_cuda_batch_launch(tempi_cuda_batch *batch)
     tempi_cuda_entry entry;
     int status = tempi_cuda_enter(batch->device, &entry);
     if (status == TEMPI_OK) {
-        status = tempi_cuda_join_waiting(batch->device);
+        status = atomic_exchange(&batch->device->join_status, TEMPI_OK);
+        if (status == TEMPI_OK)
+            status = tempi_cuda_join_waiting(batch->device);
         if (status == TEMPI_OK)
             status = launch_twice(batch);
         tempi_cuda_batch_fly(batch, status);

@@ -80,7 +80,8 @@ typedef struct tempi_cuda_device {
     _Atomic uintptr_t joined;
     uintptr_t joins[TEMPI_CUDA_JOINS]; /* streams that they are still to wait for */
     _Atomic int njoins;
-    tempi_cuda_flags flags;                            /* completion.c */
+    _Atomic int join_status; /* of a join before a launch: the next launch fails by it */
+    tempi_cuda_flags flags;  /* completion.c */
     tempi_resident residents[2][TEMPI_CUDA_RESIDENTS]; /* by direction */
     uint64_t resident_uses;
     bool same_addresses; /* registered host memory has the host's addresses on the device */

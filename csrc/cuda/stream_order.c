@@ -185,8 +185,6 @@ int tempi_cuda_join_waiting(tempi_cuda_device *device)
     int status = TEMPI_OK;
     for (int i = 0; i < n; ++i) {
         const int joined = join_now(device, (tempi_cuda_stream)streams[i]);
-        if (joined != TEMPI_OK && tempi_cuda_up())
-            (void)note_join(device, streams[i]); /* the next launch fails, too */
         status = status == TEMPI_OK ? joined : status;
     }
     return status;

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import tempi
 from devices import DEVICES, EMULATED, failing
 from examples import strided
 from world import MPI, Memory, committed, partners, snapshot
@@ -197,3 +198,20 @@ def test_a_single_failure_is_retried(comm: Any, datatype: Any) -> None:
         MPI.Request.Waitall(requests)
     for i, memory in enumerate(into):
         memory.check(Memory(strided(N), 1).fill(partners(comm)[1] + i).packed)
+
+
+def test_an_arrays_stream_that_is_gone_too_early_is_an_error_of_one_message(comm: Any) -> None:
+    """It must exist until the message is complete. What comes after it is not affected."""
+    from tempi import MPI as dropin
+
+    foreign = pytest.importorskip("foreign")
+    ours, array = dropin.Intracomm(comm), foreign.on_device(np.zeros(64, np.uint8))
+    stream, sent, before = foreign.Stream(), np.full(32, 3, np.uint8), tempi.stats()["device_errors"]
+    request = ours.Irecv(foreign.Interface(array[::2], stream=stream.ptr), ours.rank)
+    del stream
+    ours.Send(sent, ours.rank)
+    with pytest.raises(dropin.Exception):
+        request.Wait()
+    assert tempi.stats()["device_errors"] == before + 1
+    ours.Sendrecv(sent, ours.rank, 1, array[::2], ours.rank, 1)
+    assert (array.to_numpy()[::2] == 3).all()

@@ -264,6 +264,8 @@ def main(arguments: Sequence[str]) -> int:
     # NumPy's threads spin for a while after each product of matrices, beside ranks that need the cores.
     own = {"OPENBLAS_NUM_THREADS": "1", **environment.settings}
     variables = {k: v for k, v in os.environ.items() if not re.match(dropped, k)} | own
+    # What a script starts in the background ignores it, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     library = installed_library(environment, variables)
     if options.test:
         step = one(library, options.mpi, options.test, options.group, options.entry, options.ranks)
@@ -273,8 +275,6 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         print("\n".join(step.name for step in chosen))
         return 0
-    # What a script starts in the background ignores it, and so would the programs that tests interrupt.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that running processes are stopped
     total, start = Tally(), time.monotonic()
     for _, tally in run(without_hosts(chosen, total), environment, variables, len(os.sched_getaffinity(0))):
