@@ -280,6 +280,41 @@ def test_messages_while_a_graph_is_captured(own: Any, how: str, flags: int, name
     stream.close()
 
 
+@pytest.mark.parametrize("flags", [BLOCKING, NON_BLOCKING], ids=["blocking", "non-blocking"])
+@pytest.mark.parametrize("how", ["Recv", "Irecv", "Bcast", "Alltoallw"])
+def test_receives_and_collectives_while_a_graph_is_captured(own: Any, how: str, flags: int) -> None:
+    stream, other = Stream(flags=flags), Memory(TREE, 1, where="device")
+    out, into = (Memory(TREE, own.size if how == "Alltoallw" else 1, where="device") for _ in range(2))
+    to, source = partners(own)
+    with committed(TREE) as datatype:
+
+        def exchange() -> None:
+            if how == "Bcast":
+                own.Bcast((out if own.rank == 0 else into).message(datatype), 0)
+            elif how == "Alltoallw":
+                n, places = own.size, [k * datatype.extent for k in range(own.size)]
+                sides = [[m.message(datatype)[0], [1] * n, places, [datatype] * n] for m in (out, into)]
+                own.Alltoallw(*sides)
+            elif how == "Recv":
+                own.Sendrecv(out.message(datatype), to, 1, into.message(datatype), source, 1)
+            else:
+                MPI.Request.Waitall(
+                    [own.Irecv(into.message(datatype), source, 1), own.Isend(out.message(datatype), to, 1)]
+                )
+
+        exchange()  # loads what may not be loaded during a capture
+        out.fill(own.rank)
+        stream.capture()
+        stream.set_bytes(other, 0x11)
+        exchange()
+        assert stream.end_capture() == 1
+    if how == "Bcast" and own.rank > 0:
+        into.check(Memory(TREE, 1).fill(0).packed)
+    elif how in ("Recv", "Irecv"):
+        into.check(Memory(TREE, 1).fill(source).packed)
+    stream.close()
+
+
 def test_a_pack_in_the_legacy_order_leaves_a_capture_alone(own: Any) -> None:
     """The legacy stream is asked about only, which ends no capture; any other use of it would."""
     DeviceArray = pytest.importorskip("tempi.emulator.array").DeviceArray
