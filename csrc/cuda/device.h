@@ -45,7 +45,7 @@ typedef struct tempi_cuda_burst {
 } tempi_cuda_burst;
 
 /* A descriptor block on the device (resident.h); `lock` guards it. */
-enum { TEMPI_CUDA_RESIDENTS = 4 };
+enum { TEMPI_CUDA_RESIDENTS = 16 };
 /* Streams that wait to be joined; more are joined at once. */
 enum { TEMPI_CUDA_JOINS = 8 };
 #define TEMPI_CUDA_SEVERAL UINTPTR_MAX

@@ -151,6 +151,23 @@ def test_messages_in_named_streams_are_at_most_sixteen_calls(comm: Any, streams:
     assert made <= 16, str(each)
 
 
+def test_bursts_in_turn_all_find_their_descriptors(comm: Any) -> None:
+    """As of a program with several phases: each burst is what it was one cycle before."""
+    halos = [Halo(comm, 1 + k % 3, 1 + k // 3) for k in range(8)]
+    for _ in range(WARM_UP):
+        for halo in halos:
+            halo.exchange()
+        comm.Barrier()
+    for halo in halos:
+        before = Calls()
+        halo.exchange()
+        made, each = before.since()
+        assert "MemcpyAsync" not in each, str(each)
+        assert made <= 16, str(each)
+    for halo in halos:
+        halo.free()
+
+
 def test_staged_messages_are_copied_in_one_call(comm: Any) -> None:
     """Faces of more than 256 KiB go through device buffers: one launch, and one copy of them all, each way."""
     faces, points = 8, 40_000
