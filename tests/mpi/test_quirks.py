@@ -136,6 +136,7 @@ def test_the_library_alone_still_carries_elements_astray_wrong(name: str) -> Non
         oracle.Struct((1, 1, 2), (0, 8, 16), (SHORT, DOUBLE, INT)),
         oracle.Subarray((40, 30), (20, 10), (3, 5), oracle.Named("LONG_DOUBLE")),
         oracle.Indexed((1, 2, 3), (0, 7, 12), INT),
+        oracle.Vector(4, 1, 3, INT),
     ],
     ids=str,
 )

@@ -13,6 +13,7 @@ class Fault:
     old: str  # once in the file
     new: str
     tests: tuple[str, ...] = ()  # tried before the area's
+    mpi: str = ""  # the only one under which it shows
 
     def planted(self, text: str) -> str:
         if text.count(self.old) != 1:
@@ -491,6 +492,7 @@ FAULTS = (
         "csrc/shim/type/traits.c",
         "            p.spread |= (uint64_t)c->addresses[i] - (uint64_t)first;",
         "            p.spread |= 0;",
+        mpi="openmpi",
     ),
     Fault(
         "type",
@@ -498,6 +500,7 @@ FAULTS = (
         "csrc/shim/type/traits.c",
         ": (uint64_t)tempi_contents_number(c, 2) * (uint64_t)extent;",
         ": (uint64_t)tempi_contents_number(c, 2);",
+        mpi="openmpi",
     ),
     # ---- shim: bounces ------------------------------------------------------------------------------
     Fault(

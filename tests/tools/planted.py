@@ -199,7 +199,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="show the faults and stop")
     parser.add_argument("--whole", action="store_true", help="look for the rest by all of `make test`")
     options = parser.parse_args(arguments)
-    chosen = [fault for fault in FAULTS if re.search(options.only, f"{fault.area} {fault.file} {fault.name}")]
+    shown = [fault for fault in FAULTS if fault.mpi in ("", options.mpi)]
+    chosen = [fault for fault in shown if re.search(options.only, f"{fault.area} {fault.file} {fault.name}")]
     if options.list:
         print("\n".join(f"{fault.area:10}  {fault.file}: {fault.name}" for fault in chosen))
         return 0
