@@ -53,6 +53,11 @@ ASTRAY = {
         "both",
     ),
     "blocks of ints out of order": (oracle.HindexedBlock(4, (40, 57, 0), INT), 592, "sent"),
+    "blocks of ints out of order, in cells of 64 bytes": (
+        oracle.Resized(0, 64, oracle.HindexedBlock(4, (40, 57, 0), INT)),
+        592,
+        "any",
+    ),
     "packed structs of shorts": (oracle.HindexedBlock(4, (0, 67, 146), oracle.Resized(0, 15, SHORT)), 2000, "any"),
     "doubles 10 bytes apart": (oracle.Contiguous(2, oracle.Hvector(6, 2, 26, DOUBLE)), 276, "sent"),
     "doubles received backwards": (oracle.Hvector(6, 4, -36, DOUBLE), 249, "any"),

@@ -205,7 +205,7 @@ FAULTS = (
         "transfer",
         "a stretch within another one shortens it",
         "csrc/transfer/sparse_mapping.c",
-        "else if (apart->of[i].high > last->high)",
+        "else if (sparse->of[i].high > last->high)",
         "else",
         tests=("tests/unit/test_sparse_mapping.py",),
     ),
@@ -654,7 +654,7 @@ FAULTS = (
         "coll",
         "a type may be gone when its blocks come",
         "csrc/shim/coll/coll_request.c",
-        "    r->in.outlives = !r->kept;\n",
+        "    r->in.outlives = !r->persistent;\n",
         "",
     ),
     Fault(
@@ -668,8 +668,8 @@ FAULTS = (
         "coll",
         "an inactive persistent request stands for the one of its last start",
         "csrc/shim/coll/coll_request.c",
-        "if (!record->active || !r->kept)",
-        "if (!r->kept)",
+        "if (!record->active || !r->persistent)",
+        "if (!r->persistent)",
     ),
     Fault(
         "coll",
