@@ -181,9 +181,10 @@ def found_by(engine: Engine, fault: Fault, whole: bool) -> str | None:
     tests = [*fault.tests, *(test for test in AREAS[fault.area] if test not in fault.tests)]
     path = COPY / fault.file
     text = path.read_text()
+    planted = fault.planted(text)
     PLANTED.write_text(fault.file)
     try:
-        path.write_text(fault.planted(text))
+        path.write_text(planted)
         if engine.build():
             return "the compiler"
         return next((test for test in (*tests, *([""] if whole else [])) if engine.fails(test)), None)
