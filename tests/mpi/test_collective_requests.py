@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import calls
 import oracle
 from redistribution import NAMED, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
 from world import HOSTS, MPI, acted, carried, is_on_several_hosts, needs_host_memory, outcome, snapshot
@@ -206,6 +208,29 @@ def test_one_type_by_a_persistent_request(comm: Any, name: str) -> None:
     own = comm.Dup()
     with carried(own, name, STARTS * moves(own, name)):
         same_type(own, name, persistent(own, name))
+    own.Free()
+
+
+def test_arguments_that_count_at_the_root_only_may_be_anything_elsewhere(comm: Any) -> None:
+    """Such a datatype is not looked at: neither to keep it nor to count its bytes."""
+    needs_host_memory()
+    if not calls.has("MPI_Gatherv_init"):
+        pytest.skip("new in MPI-4.0")
+    own, request = comm.Dup(), MPI.Prequest()
+    invalid = MPI.Datatype.fromhandle(0x8C00FFFF if MPI._sizeof(MPI.Datatype) == 4 else 16)
+    out, into = np.arange(6.0) + 10 * own.rank, np.zeros((own.size, 2))
+    counts, places = np.full(own.size, 2, "i"), 2 * np.arange(own.size, dtype="i")
+    at_root = (into, counts, places, MPI.DOUBLE) if own.rank == 0 else (None, None, None, invalid)
+    vector = MPI.DOUBLE.Create_vector(2, 1, 3).Commit()
+    pointer = ctypes.c_void_p(MPI._addressof(request))
+    with carried(own, "Gatherv", 1):
+        calls.call("MPI_Gatherv_init", out, 1, vector, *at_root, 0, own, MPI.INFO_NULL, pointer)
+        request.Start()
+        request.Wait()
+    request.Free()
+    vector.Free()
+    if own.rank == 0:
+        assert into.tolist() == [[10.0 * rank, 10.0 * rank + 3] for rank in range(own.size)]
     own.Free()
 
 

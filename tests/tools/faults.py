@@ -680,10 +680,10 @@ FAULTS = (
     ),
     Fault(
         "coll",
-        "staging buffers are freed twice",
+        "displacements count bytes where they count elements",
         "csrc/shim/coll/blocks.c",
-        "    blocks->nstaged = blocks->n = 0;\n",
-        "",
+        ": e.displacement * extent_of(type, e.type));",
+        ": e.displacement);",
     ),
     Fault(
         "coll",
