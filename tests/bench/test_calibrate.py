@@ -18,6 +18,8 @@ from tempi.calibration.points import SPAN, Job, jobs
 from tempi.measure.records import Record
 from tempi.model import grid, samples, store
 
+pytestmark = pytest.mark.once
+
 STEADY = 300e-6
 
 

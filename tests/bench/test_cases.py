@@ -6,6 +6,8 @@ import pytest
 
 from tempi.bench import cases
 
+pytestmark = pytest.mark.once
+
 KIB = cases.KIB
 
 

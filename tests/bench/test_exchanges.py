@@ -11,6 +11,8 @@ import pytest
 from tempi.bench import exchanges
 from tempi.bench.exchanges import Exchange, HaloExchange, Position
 
+pytestmark = pytest.mark.once
+
 SMALL = [
     *(exchanges.Redistribution(7, before, after) for before, after in ((0, 1), (0, 2), (1, 2))),
     exchanges.Redistribution(7, 1, 2, pencils=True),

@@ -18,6 +18,8 @@ from tempi.bench.suites import gpu_page
 from tempi.measure import records
 from tempi.measure.records import Record
 
+pytestmark = pytest.mark.once
+
 RATE = 4e12
 CARD = {
     "name": "NVIDIA H200",

@@ -13,6 +13,8 @@ from tempi.bench.suites import model as suite_model
 from tempi.measure.records import Record
 from tempi.model import grid
 
+pytestmark = pytest.mark.once
+
 
 def pair(
     library: list[float], tempi: list[float], *, model: bool, rule: bool, case: str = "c", predicted: bool = True

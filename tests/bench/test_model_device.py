@@ -19,6 +19,8 @@ from tempi.measure import sampling
 from tempi.measure.records import Record
 from tempi.model import grid
 
+pytestmark = pytest.mark.once
+
 TIMES = {"oneshot": [2e-6] * 8, "staged": [1e-6, 3e-6] * 4, "pipelined": [4e-6] * 8, "model": [2.2e-6] * 8}
 DEVICE = {"name": "NVIDIA Abacus", "cuda": "12.8", "capability": "9.0", "multiprocessors": 1, "memory": 1 << 30}
 

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tempi.bench import plots
 from tempi.bench.stats import Interval
+
+pytestmark = pytest.mark.once
 
 EXCHANGE = {"library": Interval(1.9e-3, 2e-3, 2.1e-3), "tempi": Interval(0.9e-3, 1e-3, 1.1e-3)}
 PHASES = {

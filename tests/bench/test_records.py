@@ -8,6 +8,8 @@ import pytest
 from tempi.measure import records
 from tempi.measure.records import Record, RecordError
 
+pytestmark = pytest.mark.once
+
 RECORD = Record("pack", "vector", "unpack", "tempi", 4096, (1.5e-6, 2.0e-6), {"engaged": True})
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from tempi.measure import sampling
 
+pytestmark = pytest.mark.once
+
 
 class FakeTimer:
     """A subject that takes `each` seconds a call and records the order of calls."""

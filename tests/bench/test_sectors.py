@@ -13,6 +13,8 @@ from tempi.bench.sectors import Bound, Touched
 from tempi.expression import parse
 from tempi.layout import Box, Dim, Layout
 
+pytestmark = pytest.mark.once
+
 
 def layout_of(text: str) -> Layout:
     return parse(text).layout()

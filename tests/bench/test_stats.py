@@ -7,6 +7,8 @@ import pytest
 
 from tempi.bench import stats
 
+pytestmark = pytest.mark.once
+
 
 def test_the_median_lies_in_its_interval() -> None:
     found = stats.median([1.0, 2.0, 3.0, 4.0, 100.0])

@@ -19,6 +19,8 @@ from tempi.bench.suites import pingpong as suite_pingpong
 from tempi.measure import records
 from tempi.measure.records import Record
 
+pytestmark = pytest.mark.once
+
 Make = Callable[..., Record]
 
 

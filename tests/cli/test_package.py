@@ -19,6 +19,8 @@ from tempi.cli.main import COMMANDS, main
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.once
+
 
 def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TEMPI_LIBRARY": _engine.library_path(), "LD_PRELOAD": "", **variables}

@@ -15,6 +15,8 @@ from tempi import _engine
 from tempi.measure import launch
 from tempi.model import grid, store
 
+pytestmark = pytest.mark.once
+
 RANKS = Path(__file__).resolve().parent / "shipped_ranks.py"
 
 

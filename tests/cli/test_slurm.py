@@ -15,6 +15,8 @@ from launching import launcher
 from tempi import _engine
 from tempi.measure import records
 
+pytestmark = pytest.mark.once
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "halo.slurm"
 SMALL = {"HALO_VENV": sys.prefix, "HALO_PROBLEM": "--points 12 --fields 1", "HALO_SECONDS": "1"}
 

@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from launching import environment, launcher, version
 from tempi.measure import launch
 from tempi.model import grid, store
+
+pytestmark = pytest.mark.once
 
 RANKS = Path(__file__).resolve().parent / "update_ranks.py"
 LATE = 512  # calls at the end

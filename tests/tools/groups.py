@@ -33,10 +33,17 @@ class Group:
     both_entries: bool = True
     short: Short = field(default_factory=lambda: SHORT)
     hosts: bool = False  # over two hosts, which scripts/two-hosts makes
+    few: tuple[str, ...] = ()  # patterns of what `make test` runs of it; none: of all
 
-    def files(self, folder: Path) -> set[Path]:
+    def files(self, folder: Path, kind: str | None, repeats: bool, more: bool) -> set[Path]:
+        """Of a job that only repeats, or not, what `make test` or else `make test-more` runs on that MPI."""
         taken = {path for pattern in self.patterns for path in folder.glob(pattern)}
-        return taken - {path for pattern in self.apart for path in folder.glob(pattern)}
+        taken -= {path for pattern in self.apart for path in folder.glob(pattern)}
+        few = {path for path in taken if any(path.match(pattern) for pattern in self.few)}
+        few = few if few and kind in self.short else taken
+        if repeats:
+            return taken if more else set()
+        return taken - few if more else few
 
     def entries(self, kind: str | None) -> tuple[str, ...]:
         """A variation goes by one entry, another one on Open MPI than elsewhere."""
@@ -59,9 +66,10 @@ def variation(
     ranks: tuple[int, ...] = (2,),
     short: Short = SHORT,
     hosts: bool = False,
+    few: tuple[str, ...] = (),
 ) -> Group:
     """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_entries=False, short=short, hosts=hosts)
+    return Group(settings, patterns, ranks, both_entries=False, short=short, hosts=hosts, few=few)
 
 
 FORCED = {"TEMPI_FORCE": "1"}
@@ -73,6 +81,7 @@ RANDOM = {"TEMPI_EMULATOR_STREAMS": "random", "TEMPI_EMULATOR_PAGEABLE": "late"}
 DEVICE = EMULATED | {"MPITEST_MEMORY": "device"}
 BOUNCED = DEVICE | RANDOM | {"TEMPI_COLLECTIVES": "library"}
 FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
+PAIRINGS = ("test_pairings.py",)
 ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
 
 #: Tests that choose their memories themselves, on two devices.
@@ -128,13 +137,15 @@ GROUPS: dict[str, Group] = {
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,), short=AT_ONE),
     "device, one-shot": variation(DEVICE | {"TEMPI_METHOD": "oneshot"}, *FEW_ON_DEVICE, short=NOWHERE),
-    "device, staged": variation(DEVICE | {"TEMPI_METHOD": "staged"}, *FEW_ON_DEVICE, short=ON_MPICH),
+    "device, staged": variation(DEVICE | {"TEMPI_METHOD": "staged"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "device, pipelined": variation(DEVICE | {"TEMPI_METHOD": "pipelined"}, *FEW_ON_DEVICE, short=NOWHERE),
     "device, pageable": variation(
         DEVICES | {"TEMPI_STAGE_MAX": "512K", "TEMPI_COLLECTIVES": "library"}, "test_device_pageable.py", short=SHORT
     ),
-    "device, unlike": variation(DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE, short=ON_MPICH),
-    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH),
+    "device, unlike": variation(
+        DEVICE | {"MPITEST_METHODS": "oneshot,pipelined"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS
+    ),
+    "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
     # Over the network Open MPI sleeps for milliseconds: there tests/preload has a job of each kind.
     "two hosts": variation(

@@ -89,9 +89,9 @@ def pytest_of(*paths: str, marked: str = "") -> tuple[str, ...]:
 def mpi_steps(library: str, kind: str | None, more: bool = False) -> Iterator[Step]:
     folder = ROOT / "tests" / "mpi"
     for name, group in groups.GROUPS.items():
-        files = sorted(map(str, group.files(folder)))
         for entry, n, repeats in group.jobs(kind):
-            if repeats != more:
+            files = sorted(map(str, group.files(folder, kind, repeats, more)))
+            if not files:
                 continue
             own = dict(group.settings) | {"MPITEST_ENTRY": entry}
             if entry == "preload":

@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent / "cuda"
 CSRC = HERE.parents[2] / "csrc"
-WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-g1", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-g1", "-O0", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 CASES = re.findall(r"X\((\w+)\)", (HERE / "cases.h").read_text())
 # In these the driver is lost, or the program ends with work under way: the fake has no end of its own.

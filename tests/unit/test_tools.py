@@ -51,14 +51,20 @@ def mpi_names(suite: ModuleType, kind: str, more: bool) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["mpich", "openmpi"])
 def test_tests_that_only_repeat_are_run_by_test_more(suite: ModuleType, kind: str) -> None:
-    short, more = mpi_names(suite, kind, False), mpi_names(suite, kind, True)
+    found = [
+        (step.name, file)
+        for more in (False, True)
+        for step in suite.mpi_steps("lib.so", kind, more)
+        for file in files_of(step)
+    ]
     every = {
-        f"mpi {name}, {entry}, {n} ranks"
+        (f"mpi {name}, {entry}, {n} ranks", file)
         for name, group in suite.groups.GROUPS.items()
         for entry in group.entries(kind)
         for n in group.ranks
+        for file in group.files(ROOT / "tests" / "mpi", None, repeats=False, more=False)
     }
-    assert sorted(short + more) == sorted(every)
+    assert sorted(found) == sorted(every)
 
 
 def test_every_group_is_in_the_short_suite_unless_another_has_its_method(suite: ModuleType) -> None:
