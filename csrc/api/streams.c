@@ -112,10 +112,7 @@ int tempi_stream_join(const void *address, uintptr_t first, uintptr_t stream)
 static int order_all(int ordinal, uintptr_t stream)
 {
     tempi_cuda_device *device = tempi_cuda_device_get(ordinal);
-    const int status = device ? tempi_cuda_join(device, stream) : TEMPI_ERR_DEVICE;
-    if (status == TEMPI_OK)
-        atomic_store(&tempi_cuda_bursting, true); /* the next other call flushes */
-    return status;
+    return device ? tempi_cuda_join(device, stream) : TEMPI_ERR_DEVICE;
 }
 
 /* The legacy default stream is ordered by default; the host packs host memory synchronously;

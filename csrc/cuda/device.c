@@ -181,6 +181,7 @@ static tempi_cuda_device *set_up(int ordinal)
     if (create_streams(device) != TEMPI_OK)
         goto free_memory;
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->joining, NULL);
     return device;
 free_memory:
     free_witness(device);
@@ -235,6 +236,7 @@ static void take_down(tempi_cuda_device *device)
     tempi_cuda_flags_drop(device);
     tempi_cuda_resident_drop(device);
     pthread_mutex_destroy(&device->lock);
+    pthread_mutex_destroy(&device->joining);
     free(device->events);
     free(device->functions);
     free(device->resident_blocks);
@@ -269,6 +271,7 @@ tempi_cuda_device *tempi_cuda_device_add(int slot, int ordinal, tempi_cuda_conte
     if (create_streams(device) != TEMPI_OK)
         goto free_memory;
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->joining, NULL);
     atomic_store_explicit(&devices[slot], device, memory_order_release);
     return device;
 free_memory:

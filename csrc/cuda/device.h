@@ -78,8 +78,10 @@ typedef struct tempi_cuda_device {
     tempi_cuda_stream copy_streams[2]; /* copies that overlap with them */
     /* The program's stream that all of tempi's have waited for; 0: none; TEMPI_CUDA_SEVERAL. */
     _Atomic uintptr_t joined;
-    uintptr_t joins[TEMPI_CUDA_JOINS]; /* streams that they are still to wait for */
-    _Atomic int njoins;
+    uintptr_t joins[TEMPI_CUDA_JOINS]; /* streams that they are still to wait for; `lock` */
+    int nlisted;
+    _Atomic int njoins;      /* those listed, and those that a thread is joining now */
+    pthread_mutex_t joining; /* held by that thread */
     _Atomic int join_status; /* of a join before a launch: the next launch fails by it */
     tempi_cuda_flags flags;  /* completion.c */
     tempi_resident residents[2][TEMPI_CUDA_RESIDENTS]; /* by direction */
@@ -161,7 +163,8 @@ void tempi_cuda_set_direction_stream(int direction, int slot, uintptr_t stream);
 /* The stream that this thread named for the direction; 0: none. */
 uintptr_t tempi_cuda_named_stream(int direction);
 /* Makes `then` wait for the work in `first`, on the device if possible, else by blocking here.
- * Enqueues nothing if `first` is idle, or is captured: then it holds no work. */
+ * Enqueues nothing if `first` is idle or captured: what is in a captured one cannot be waited for.
+ */
 int tempi_cuda_order_streams(tempi_cuda_device *device, tempi_cuda_stream first,
                              tempi_cuda_stream then);
 /* Makes all of tempi's streams wait for the work in a stream of the program: at the next launch or

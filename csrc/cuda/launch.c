@@ -201,7 +201,8 @@ static int run_whole(tempi_cuda_batch *batch)
 /* A copy of packed bytes between a device buffer and the host. If the layout covers only some of
  * them, the rest of the host's buffer belongs to others and is skipped. */
 typedef struct move {
-    tempi_copy_list *list;
+    tempi_copy_list *list; /* NULL: it is enqueued at once */
+    tempi_cuda_stream stream;
     uint64_t host, device; /* of packed byte `first` */
     int64_t first;
     bool packs;
@@ -211,8 +212,10 @@ static int move_segment(void *context, int64_t first, int64_t n)
 {
     const move *m = context;
     const uint64_t at = (uint64_t)(first - m->first);
-    return tempi_copy_list_add(m->list, (m->packs ? m->host : m->device) + at,
-                               (m->packs ? m->device : m->host) + at, n);
+    const uint64_t dst = (m->packs ? m->host : m->device) + at,
+                   src = (m->packs ? m->device : m->host) + at;
+    return m->list ? tempi_copy_list_add(m->list, dst, src, n)
+                   : tempi_cuda_copy(m->stream, dst, src, n);
 }
 
 static int move_packed(const tempi_op *op, int64_t n, move *m)
@@ -238,17 +241,14 @@ static int list_staged(tempi_cuda_batch *batch, tempi_copy_list *list)
     return status;
 }
 
-static int run_list(tempi_copy_list *list, int listed, tempi_cuda_stream stream)
-{
-    const int status = listed == TEMPI_OK ? tempi_copy_list_run(list, stream) : listed;
-    tempi_copy_list_free(list);
-    return status;
-}
-
 static int move_staged(tempi_cuda_batch *batch)
 {
     tempi_copy_list list = {.n = 0};
-    return run_list(&list, list_staged(batch, &list), batch->stream);
+    int status = list_staged(batch, &list);
+    if (status == TEMPI_OK)
+        status = tempi_copy_list_run(&list, batch->stream);
+    tempi_copy_list_free(&list);
+    return status;
 }
 
 /* ---- pipelined ------------------------------------------------------------------------------- */
@@ -283,13 +283,12 @@ static int copy_piece(const pipe *p, int64_t k, char *slot)
 {
     const int64_t at = k * p->item->piece, left = p->item->op.n - at;
     const int64_t n = left < p->item->piece ? left : p->item->piece;
-    tempi_copy_list list = {.n = 0};
-    move m = {.list = &list,
+    move m = {.stream = p->copies,
               .host = address_of(p->item->host) + (uint64_t)at,
               .device = address_of(slot),
               .first = p->item->op.first + at,
               .packs = p->batch->direction == TEMPI_PACK};
-    return run_list(&list, move_packed(&p->item->op, n, &m), p->copies);
+    return move_packed(&p->item->op, n, &m);
 }
 
 /* The first user fills the slot and hands it to the second, which frees it for the piece SLOTS

@@ -9,6 +9,7 @@
  * error that ends the capture (CUDA Programming Guide, "Stream Capture", prohibited operations). */
 #include "base/config.h"
 #include "base/hooks.h"
+#include "cuda/backend.h"
 #include "cuda/device.h"
 #include "pack/pack.h"
 
@@ -140,53 +141,64 @@ static int join_now(tempi_cuda_device *device, tempi_cuda_stream first)
     return tempi_cuda_up() ? TEMPI_CU(StreamSynchronize, first) : TEMPI_ERR_DEVICE;
 }
 
-/* Sets the number of waiting joins, so that the next call which may end a burst flushes; returns
- * the former number. Caller holds the lock. */
-static int count_joins(tempi_cuda_device *device, int n)
+/* While there are joins, the next call that may end a burst flushes. */
+static void count_joins(tempi_cuda_device *device, int more)
 {
-    const int before = atomic_exchange(&device->njoins, n);
-    if (tempi_shim_hooks.pending_add && (before > 0) != (n > 0))
-        tempi_shim_hooks.pending_add(n > 0 ? 1 : -1);
-    return before;
+    const int before = atomic_fetch_add(&device->njoins, more);
+    if (tempi_shim_hooks.pending_add && (before > 0) != (before + more > 0))
+        tempi_shim_hooks.pending_add(more > 0 ? 1 : -1);
 }
 
 void tempi_cuda_join_forget(tempi_cuda_device *device)
 {
     pthread_mutex_lock(&device->lock);
-    (void)count_joins(device, 0);
+    const int n = device->nlisted;
+    device->nlisted = 0;
     pthread_mutex_unlock(&device->lock);
+    count_joins(device, -n);
 }
 
 /* Notes a stream for later; false: there are too many. */
 static bool note_join(tempi_cuda_device *device, uintptr_t stream)
 {
     pthread_mutex_lock(&device->lock);
-    const int n = atomic_load(&device->njoins);
+    const int n = device->nlisted;
     int i = 0;
     while (i < n && device->joins[i] != stream)
         ++i;
     if (i == n && n < TEMPI_CUDA_JOINS) {
-        device->joins[n] = stream;
-        (void)count_joins(device, n + 1);
+        device->joins[device->nlisted++] = stream;
+        count_joins(device, 1);
     }
     pthread_mutex_unlock(&device->lock);
     return i < TEMPI_CUDA_JOINS;
 }
 
+static int take_listed(tempi_cuda_device *device, uintptr_t streams[TEMPI_CUDA_JOINS])
+{
+    pthread_mutex_lock(&device->lock);
+    const int n = device->nlisted;
+    memcpy(streams, device->joins, (size_t)n * sizeof *streams);
+    device->nlisted = 0;
+    pthread_mutex_unlock(&device->lock);
+    return n;
+}
+
+/* Another thread that launches meanwhile waits until the joins are enqueued. */
 int tempi_cuda_join_waiting(tempi_cuda_device *device)
 {
     uintptr_t streams[TEMPI_CUDA_JOINS];
+    int status = TEMPI_OK;
     if (atomic_load(&device->njoins) == 0)
         return TEMPI_OK;
-    pthread_mutex_lock(&device->lock);
-    const int n = count_joins(device, 0);
-    memcpy(streams, device->joins, (size_t)n * sizeof *streams);
-    pthread_mutex_unlock(&device->lock);
-    int status = TEMPI_OK;
+    pthread_mutex_lock(&device->joining);
+    const int n = take_listed(device, streams);
     for (int i = 0; i < n; ++i) {
         const int joined = join_now(device, (tempi_cuda_stream)streams[i]);
         status = status == TEMPI_OK ? joined : status;
     }
+    count_joins(device, -n);
+    pthread_mutex_unlock(&device->joining);
     return status;
 }
 
@@ -194,8 +206,10 @@ int tempi_cuda_join_waiting(tempi_cuda_device *device)
 int tempi_cuda_join(tempi_cuda_device *device, uintptr_t stream)
 {
     tempi_cuda_entry entry;
-    if (stream != (uintptr_t)TEMPI_CUDA_THREAD_STREAM && note_join(device, stream))
+    if (stream != (uintptr_t)TEMPI_CUDA_THREAD_STREAM && note_join(device, stream)) {
+        atomic_store(&tempi_cuda_bursting, true); /* the next other call flushes */
         return TEMPI_OK;
+    }
     int status = tempi_cuda_enter(device, &entry);
     if (status != TEMPI_OK)
         return status;
