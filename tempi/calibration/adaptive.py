@@ -34,6 +34,7 @@ class Turns:
     def __init__(self, subjects: Mapping[str, Run], agree: sampling.Agree = sampling.alone) -> None:
         self._subjects, self._agree = dict(subjects), agree
         self._names = list(subjects)
+        self._orders = sampling.orders(len(self._names))
         self._loops: dict[str, int] = {}
         self._taken: dict[str, list[list[float]]] = {name: [] for name in subjects}  # by round
         self._turn = 0
@@ -65,9 +66,9 @@ class Turns:
         return taken
 
     def _round(self, taken: Taken) -> None:
-        """One sample of each. The order rotates, so that no subject always follows the same neighbour."""
-        for step in range(len(self._names)):
-            name = self._names[(step + self._turn) % len(self._names)]
+        """One sample of each, in the next of the balanced orders."""
+        for which in self._orders[self._turn % len(self._orders)]:
+            name = self._names[which]
             run, loops = self._subjects[name], self._loops[name]
             if loops > 1:
                 run(1)

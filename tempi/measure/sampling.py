@@ -3,9 +3,9 @@
 1. Each subject runs a few times, to warm up and to find the number of loops that makes a sample long
    enough for the clock.
 2. That and the budget give the number of samples.
-3. In each round every subject gives one sample; the order rotates, so that no subject always follows
-   the same neighbour. A subject with short samples runs once untimed before each, because the others
-   have replaced its data in the cache.
+3. In each round every subject gives one sample. The order of a round is a row of a Williams design: each
+   subject follows each other one equally often, because it finds the caches as its predecessor left them.
+   A subject with short samples runs once untimed before each.
 """
 
 from __future__ import annotations
@@ -53,12 +53,19 @@ def make_plan(timers: Sequence[Timer], budget: float, agree: Agree = alone) -> P
     return Plan(tuple(loops for loops, _ in found), samples)
 
 
+def orders(subjects: int) -> list[list[int]]:
+    """Orders of so many subjects in which each follows each other one once, or twice if the number is odd."""
+    zigzag = [(step + 1) // 2 if step % 2 else (subjects - step // 2) % subjects for step in range(subjects)]
+    rows = [[(which + shift) % subjects for which in zigzag] for shift in range(subjects)]
+    return rows if subjects % 2 == 0 else rows + [row[::-1] for row in rows]
+
+
 def collect(timers: Sequence[Timer], plan: Plan) -> list[list[float]]:
     """Seconds of one operation, for each subject and sample."""
     taken: list[list[float]] = [[] for _ in timers]
+    rows = orders(len(timers))
     for sample in range(plan.samples):
-        for turn in range(len(timers)):
-            which = (turn + sample) % len(timers)
+        for which in rows[sample % len(rows)]:
             loops = plan.loops[which]
             if loops > 1:
                 timers[which](1)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+
 import pytest
 
 from tempi.measure import sampling
@@ -33,11 +36,19 @@ def test_samples_are_seconds_of_one_call() -> None:
     assert len(taken[0]) == len(taken[1])
 
 
-def test_subjects_take_turns_in_a_rotating_order() -> None:
+@pytest.mark.parametrize("subjects", [2, 3, 4, 5, 6, 7])
+def test_each_subject_follows_each_other_one_equally_often(subjects: int) -> None:
     log: list[tuple[str, int]] = []
-    timers = [FakeTimer(name, 1.0, log) for name in "abc"]
-    sampling.collect(timers, sampling.Plan((1, 1, 1), 3))
-    assert "".join(name for name, _ in log) == "abcbcacab"
+    names = "abcdefg"[:subjects]
+    timers = [FakeTimer(name, 1.0, log) for name in names]
+    rounds = subjects if subjects % 2 == 0 else 2 * subjects
+    sampling.collect(timers, sampling.Plan((1,) * subjects, rounds))
+    order = "".join(name for name, _ in log)
+    found = [order[i : i + subjects] for i in range(0, len(order), subjects)]
+    assert all(sorted(one) == list(names) for one in found)
+    after = Counter(pair for one in found for pair in itertools.pairwise(one))
+    assert set(after.values()) == {1 if subjects % 2 == 0 else 2}
+    assert len(after) == subjects * (subjects - 1)
 
 
 def test_a_short_subject_warms_up_untimed() -> None:
