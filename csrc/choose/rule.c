@@ -151,19 +151,18 @@ static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
 
 /* Across LLCs every piece crosses between caches twice, while the kernel copies packed bytes once:
  * up to the size where packing, sending and unpacking in sequence take longer than the overlapping
- * pieces. In this window tempi was faster by a tenth or more on each machine measured (Zen 4 and
- * Zen 5). Longer runs, and those of less than 16 bytes, lost up to a tenth on one of them. */
+ * pieces. In this window tempi was faster on each machine measured, by a tenth or more on Zen 4 and
+ * Zen 5, by 0 to 0.2 on Zen 3. There runs further apart, and longer ones, took tempi 1.1 to 1.5
+ * times as long as the library; on Zen 4 and Zen 5 it was ahead up to runs of 64 every 4096. */
 enum { OTHER_LLC_FIRST = 12 * KIB };
 
 static int64_t openmpi_other_llc_last(tempi_shape s, int64_t element)
 {
     if ((s.single_run && s.run <= 16) || called_for_each(s, element))
         return INT64_MAX;
-    if (s.stride == 0 || s.transposed || s.run < 16 || s.run > 64 || s.stride >= 4096)
+    if (s.stride == 0 || s.transposed || s.run < 16 || s.run >= 32 || s.stride > 2 * s.run)
         return 0;
-    if (s.stride < 256)
-        return MIB;
-    return s.run >= 32 ? 512 * KIB : 128 * KIB;
+    return MIB;
 }
 
 /* Up to its eager limit, 4 KiB with a header in shared memory, a message is one piece and nothing
