@@ -17,6 +17,7 @@
 #include "choose/device_choice.h"
 #include "choose/model.h"
 #include "choose/online_tuning.h"
+#include "choose/repeated.h"
 #include "choose/rule.h"
 
 /* The state of one datatype with one MPI library. */
@@ -28,6 +29,7 @@ typedef struct tempi_chooser {
     unsigned modelled;
     tempi_window windows[TEMPI_OPERATIONS];
     tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEERS];
+    tempi_repeated repeated[TEMPI_OPERATIONS]; /* of messages in host memory */
     tempi_trials *trials[TEMPI_OP_UNPACK + 1]; /* made when first needed */
     tempi_device_choices *on_devices;          /* made when first needed */
 } tempi_chooser;

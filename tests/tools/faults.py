@@ -234,6 +234,27 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "messages of another count are left like the last one",
+        "csrc/choose/repeated.h",
+        "comm * 0x9E3779B97F4A7C15u + (uint64_t)count;",
+        "comm * 0x9E3779B97F4A7C15u + (uint64_t)(count > 0);",
+    ),
+    Fault(
+        "choose",
+        "a new type takes the state of the one before it in its place",
+        "csrc/shim/type/types.c",
+        "*type = (tempi_type){.handle = handle, .next = types.all};",
+        "type->handle = handle, type->state = 0, type->previous = NULL, type->next = types.all;",
+    ),
+    Fault(
+        "choose",
+        "repeated messages of a thread that disabled tempi are counted as the rule's",
+        "csrc/shim/p2p/message.c",
+        "if (tempi_this_thread.disabled ||\n        !tempi_repeated_passes(",
+        "if (!tempi_repeated_passes(",
+    ),
+    Fault(
+        "choose",
         "a predicted message is not unpacked",
         "csrc/choose/predict.c",
         "p.host = p.pack + p.message + p.unpack;",

@@ -197,6 +197,29 @@ static bool wins(const tempi_type *type, tempi_operation operation, const tempi_
     return tempi_choose(tempi_type_chooser(type), &query) == TEMPI_METHOD_HOST;
 }
 
+/* Remembers that the library carries it. A corrected choice may change at the next message. */
+static bool left_by_choice(const tempi_type *type, tempi_operation operation, tempi_peer peer,
+                           MPI_Count count)
+{
+    if (sends_or_receives(operation) && !tempi_online_tuning)
+        tempi_repeated_note(&tempi_type_chooser(type)->repeated[operation],
+                            tempi_message_key(peer, count));
+    return leave(TEMPI_STAT_fallback_rule);
+}
+
+bool tempi_message_left_again(const tempi_type *type, tempi_operation operation, tempi_peer peer,
+                              MPI_Count count)
+{
+    if (tempi_this_thread.disabled ||
+        !tempi_repeated_passes(&tempi_type_chooser(type)->repeated[operation],
+                               tempi_message_key(peer, count)))
+        return false;
+    tempi_thread_cache *mine = tempi_stats_mine();
+    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
+    tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);
+    return true;
+}
+
 bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                         int64_t bytes)
 {
@@ -223,7 +246,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
     if (dense)
         return forced;
     if (!forced && !wins(type, operation, &peer, bytes, &out->sample))
-        return leave(TEMPI_STAT_fallback_rule);
+        return left_by_choice(type, operation, peer, count);
     if (sends_or_receives(operation) && !take_packed(false, peer, inline_buffer, out))
         return leave(TEMPI_STAT_fallback_stage);
     if (tempi_chooser_has_quirk(&type->chooser, operation))

@@ -62,6 +62,17 @@ bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count co
                         tempi_operation operation, tempi_peer peer,
                         tempi_inline_buffer *inline_buffer, tempi_message *out);
 
+/* Names a message to find it again (choose/repeated.h). */
+static inline uint64_t tempi_message_key(tempi_peer peer, MPI_Count count)
+{
+    return tempi_repeated_key(tempi_handle(peer.comm), peer.rank, count);
+}
+
+/* Whether the library carried the same message before, by choice: then it is counted again, and
+ * nothing else needs to be found out. */
+bool tempi_message_left_again(const tempi_type *type, tempi_operation operation, tempi_peer peer,
+                              MPI_Count count);
+
 /* Decides from the start, for a buffer that may be in device memory. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                               tempi_operation operation, tempi_peer peer, tempi_message *out);
@@ -76,7 +87,8 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
     if (tempi_memory_mixed)
         return tempi_message_take_mixed(buffer, count, datatype, operation, peer, out);
     const tempi_type *type = tempi_type_use(datatype, count);
-    return type && tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
+    return type && !tempi_message_left_again(type, operation, peer, count) &&
+           tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
 
 /* Whether tempi is expected to be faster with a message of so many packed bytes in host memory. */
