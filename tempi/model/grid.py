@@ -70,8 +70,9 @@ WITHIN = ("stage_pack", "stage_unpack")
 KIB, MIB = 1 << 10, 1 << 20
 #: Bytes of the largest measured message, and the lowest limit that a user may set: every shape then has one.
 MOST, LEAST_MOST = 16 * MIB, 4 * KIB
-#: The last size below 4 KiB, Open MPI's eager limit between ranks that share memory: times jump there.
-EAGER = 3 * KIB
+#: Times jump below 4 KiB, at Open MPI's eager limit between ranks that share memory. The engine chooses by the middle of
+#: half an octave, here 3.4 KiB: a node behind it keeps the jump out of the interpolation.
+EAGER = 3584
 # Two per octave near the cache sizes: the second level, and the free part of the third.
 _LARGE = (MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB)
 _WHOLE = (64, 256, KIB, EAGER, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, *_LARGE)
@@ -84,11 +85,11 @@ _SIZES = {
     "elements": _WHOLE,
     "irregular": _WHOLE[1:],
     # Squares of doubles. The edges are no powers of two: such a stride would be the cache's worst case.
-    "transposed": tuple(8 * edge * edge for edge in (5, 12, 19, 23, 45, 91, 181, 362, 724, 1448)),
+    "transposed": tuple(8 * edge * edge for edge in (5, 12, 21, 23, 45, 91, 181, 362, 724, 1448)),
 }
 LINE = 64  # each of the short runs on a cache line of its own: from this stride on a run costs a line
 _COARSE = (256, EAGER, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
-_COARSE_EDGES = tuple(8 * edge * edge for edge in (5, 19, 23, 91, 362, 1448))
+_COARSE_EDGES = tuple(8 * edge * edge for edge in (5, 21, 23, 91, 362, 1448))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -184,13 +185,15 @@ def sizes(column: Column, quick: bool) -> list[int]:
         chosen = [size for size in every if size in coarse]
     else:
         chosen = [size for size in every if not (first and size in coarse)]
-    whole = [size // column.run * column.run for size in chosen] if column.run in UNEVEN else chosen
-    return [size for size in whole if size >= column.run]
+    whole = [size // column.run * column.run for size in chosen]
+    return [size for size in whole if size > 0]
 
 
 def nominal(column: Column, size: int) -> int:
-    """The size of the grid that a whole number of variable-length runs represents."""
-    return min(_COARSE, key=lambda one: abs(one - size)) if column.run in UNEVEN else size
+    """The size of the grid that a whole number of runs represents."""
+    if column.run in UNEVEN:
+        return min(_COARSE, key=lambda one: abs(one - size))
+    return EAGER if size == EAGER // column.run * column.run else size
 
 
 def contiguous_sizes(quick: bool) -> list[int]:
