@@ -1,5 +1,5 @@
-"""Two ranks that exchange types of many shapes, each with the tables that its own variable names, or without tempi
-if it is "off"; prints a line of counters a rank. Started by test_calibrate.py.
+"""Two ranks that exchange vectors of several shapes (each argument: run,stride in bytes), each with the tables that its
+own variable names, or without tempi if it is "off"; prints a line of counters a rank. Started by test_calibrate.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempi  # noqa: E402
 from tempi import MPI, _engine  # noqa: E402
 
 ROUNDS = 2
+SHAPES = sys.argv[1:] or ("8,16", "64,512")
 
 
 def exchange(comm: MPI.Comm, run: int, stride: int, size: int) -> None:
@@ -39,7 +40,8 @@ def exchange(comm: MPI.Comm, run: int, stride: int, size: int) -> None:
 def main() -> None:
     comm = MPI.COMM_WORLD
     for size in (128, 4096, 1 << 16):
-        for run, stride in ((8, 16), (64, 512)):
+        for shape in SHAPES:
+            run, stride = map(int, shape.split(","))
             exchange(comm, run, stride, size)
     own, stats = _engine.text(_engine.lib.tempi_model_in_use()), tempi.stats()
     where = tempi.peer(comm, 1 - comm.rank) if own else "nowhere"
