@@ -11,6 +11,8 @@ void tempi_chooser_init(tempi_chooser *chooser, const tempi_layout *layout, int6
     chooser->layout = layout;
     chooser->quirks = quirks;
     chooser->modelled = tempi_config.force ? 0 : tempi_model_covers(layout);
+    if (tempi_rule_is_beyond_tables(layout, element, library))
+        chooser->modelled &= TEMPI_MODEL_BIT(TEMPI_OP_SEND, 0) - 1; /* of packing only */
     for (int op = 0; op < TEMPI_OPERATIONS; ++op) {
         const bool ours = quirks >> op & 1;
         for (int peer = 0; ours && peer < TEMPI_PEERS; ++peer)

@@ -124,6 +124,8 @@ static tempi_window openmpi_pack(tempi_shape s, int64_t element, tempi_operation
     return never;
 }
 
+enum { CALLED_LAST = 2 * MIB };
+
 /* Open MPI calls memcpy for each run of more than 8 elements, twice as slow as loops if the run is
  * short. */
 static bool called_for_each(tempi_shape s, int64_t element)
@@ -135,17 +137,19 @@ static bool called_for_each(tempi_shape s, int64_t element)
  * bytes cannot; but it copies between small pages where tempi's staging has huge ones
  * (transfer/slab.h). Which effect is larger depends on the locality of the two processes' cores:
  * from 12 KiB on, vectors were measured to be 1.5 times faster across LLCs, and 1.6 times slower
- * within one. In this window tempi is faster in both cases. */
+ * within one. In this window tempi is faster in both cases. It ends where memory and packed bytes
+ * no longer fit in the caches: Zen 3 takes 1.5 times the library's time from 4 MiB on, with one
+ * short run an element from 2 MiB on, where Zen 4 and Zen 5 are still ahead. */
 static tempi_window openmpi_pieces(tempi_shape s, int64_t element)
 {
     if (s.transposed)
         return never;
     if (s.stride == 0)
-        return from_to(8 * KIB, INT64_MAX);
+        return from_to(12 * KIB, INT64_MAX);
     if (called_for_each(s, element))
-        return from_to(32 * KIB, 2 * MIB);
+        return from_to(32 * KIB, CALLED_LAST);
     if (s.single_run && s.run <= 16)
-        return from_to(4 * KIB, 8 * MIB);
+        return from_to(4 * KIB, MIB);
     return never;
 }
 
@@ -158,19 +162,28 @@ enum { OTHER_LLC_FIRST = 12 * KIB };
 
 static int64_t openmpi_other_llc_last(tempi_shape s, int64_t element)
 {
-    if ((s.single_run && s.run <= 16) || called_for_each(s, element))
-        return INT64_MAX;
+    if (called_for_each(s, element))
+        return CALLED_LAST;
     if (s.stride == 0 || s.transposed || s.run < 16 || s.run >= 32 || s.stride > 2 * s.run)
         return 0;
     return MIB;
 }
 
 /* Up to its eager limit, 4 KiB with a header in shared memory, a message is one piece and nothing
- * overlaps: with short runs tempi is ahead from 100 to 200 bytes on, 2 to 9 times by 3 KiB, with
- * runs of a line from 250 bytes on, a little. A message to the rank itself takes the library half
- * of that time, and tempi longer, because of the gap (shim/p2p/wire.h): there the library is always
- * ahead. */
-enum { EAGER_FIRST = 128, EAGER_FIRST_OF_LINES = 256, EAGER_LAST = 3584 };
+ * overlaps: there tempi is ahead once the library's time for the runs exceeds that of two decisions
+ * and two more copies: with runs of 8 bytes from 100 bytes on, 2 to 9 times by 3 KiB. With runs of
+ * a line Zen 4 and Zen 5 are ahead from 250 bytes on, Zen 3 from 1.5 KiB on (0.85 of the library's
+ * speed at 256 bytes). A message to the rank itself takes the library half of that time, and tempi
+ * longer, because of the gap (shim/p2p/wire.h): there the library is always ahead. */
+enum { EAGER_FIRST = 128, EAGER_FIRST_OF_HALVES = 768, EAGER_FIRST_OF_LINES = 1536 };
+enum { EAGER_LAST = 3584 };
+
+static int64_t openmpi_eager_first(int64_t run)
+{
+    if (run <= 16)
+        return EAGER_FIRST;
+    return run <= 32 ? EAGER_FIRST_OF_HALVES : EAGER_FIRST_OF_LINES;
+}
 
 static tempi_window openmpi_message(tempi_shape s, int64_t element)
 {
@@ -180,8 +193,7 @@ static tempi_window openmpi_message(tempi_shape s, int64_t element)
     window.peer_last = openmpi_other_llc_last(s, element);
     if (s.run > 64 || (s.stride >= 4096 && !s.transposed))
         return window;
-    const bool lines = s.run > 32;
-    const int64_t first = lines ? EAGER_FIRST_OF_LINES : EAGER_FIRST;
+    const int64_t first = openmpi_eager_first(s.run);
     window.to_self = EAGER_LAST + 1;
     if (window.first > window.last) {
         window.first = first;
@@ -214,6 +226,17 @@ int tempi_rule_choice(const char *version, const tempi_layout *layout, int64_t b
            (peer == window.peer && tempi_window_has_peer(window, bytes));
 }
 
+static bool is_openmpi(tempi_library library)
+{
+    return library == TEMPI_LIBRARY_OPENMPI4 || library == TEMPI_LIBRARY_OPENMPI5;
+}
+
+bool tempi_rule_is_beyond_tables(const tempi_layout *layout, int64_t element, tempi_library library)
+{
+    return is_openmpi(library) && !layout->dense && layout->size > 0 &&
+           called_for_each(tempi_shape_of(layout), element);
+}
+
 tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,
                                tempi_operation operation)
 {
@@ -221,12 +244,7 @@ tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, temp
         return never;
     const tempi_shape s = tempi_shape_of(layout);
     const bool message = operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
-    switch (library) {
-    case TEMPI_LIBRARY_OPENMPI4:
-    case TEMPI_LIBRARY_OPENMPI5:
+    if (is_openmpi(library))
         return message ? openmpi_message(s, element) : openmpi_pack(s, element, operation);
-    case TEMPI_LIBRARY_MPICH:
-    case TEMPI_LIBRARY_UNKNOWN: break;
-    }
     return message ? mpich_message(s) : mpich_pack(s, operation);
 }

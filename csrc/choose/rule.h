@@ -48,6 +48,11 @@ static inline bool tempi_window_has_peer(tempi_window window, int64_t bytes)
     return bytes >= window.peer_first && bytes <= window.peer_last;
 }
 
+/* Whether the library has code of its own for the shape, which no calibration times: then the rule
+ * chooses for messages on a calibrated machine too. */
+bool tempi_rule_is_beyond_tables(const tempi_layout *layout, int64_t element,
+                                 tempi_library library);
+
 /* `element`: bytes of the largest predefined type in the datatype; 0: unknown. */
 tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, tempi_library library,
                                tempi_operation operation);

@@ -17,6 +17,7 @@ __all__ = [
     "CORRECTIONS",
     "DEVICE_MESSAGES",
     "DEVICE_QUANTITIES",
+    "EAGER",
     "FAMILIES",
     "LEAST_MOST",
     "MEMORIES",

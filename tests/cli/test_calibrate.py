@@ -156,6 +156,14 @@ def test_the_rule_carries_more_between_other_llc_ranks_of_open_mpi(tmp_path: Pat
     assert far - near == (2 if "Open MPI" in version() else 0)
 
 
+def test_the_rule_chooses_for_code_of_open_mpi_that_no_table_knows(tmp_path: Path) -> None:
+    """Of vectors of bytes in runs of 16 the rule carries 128 bytes and 64 KiB, the tables nothing."""
+    path = tmp_path / "made.table"
+    path.write_bytes(store.table_of(made_up(2.0)))
+    for found in ranks(tmp_path, "16,32", TEMPI_MODEL=str(path))[0]:
+        assert int(found[1]) == int(found[2]) == (4 if "Open MPI" in version() else 0)
+
+
 @pytest.mark.once
 def test_import_refuses_other_machines_and_damage_in_one_line(tmp_path: Path) -> None:
     own = made_up(1.0)

@@ -60,6 +60,18 @@ def test_monotone_keeps_increasing_values_and_pools_decreasing_ones() -> None:
     assert tables.monotone([3.0, 2.0, 1.0]) == [2.0, 2.0, 2.0]
 
 
+def test_messages_may_be_faster_behind_the_eager_limit_but_packing_not() -> None:
+    column, falling = COLUMNS[0], {grid.KIB: 1e-6, grid.EAGER: 4e-6, 4 * grid.KIB: 1e-6, 16 * grid.KIB: 5e-7}
+    pooled = 1e-6**0.5 * 5e-7**0.5
+    for quantity, expected in (
+        ("library_message", [1e-6, 4e-6, pooled, pooled]),
+        ("library_pack", [1e-6, *[(4e-6 * 1e-6 * 5e-7) ** (1 / 3)] * 3]),
+    ):
+        peer = "node" if quantity in grid.MESSAGES else None
+        (table,) = tables.build({(quantity, column, size, peer): taken for size, taken in falling.items()})
+        assert [math.exp(value) for value in table.seconds[0][0]] == pytest.approx(expected)
+
+
 def test_predictions_are_exact_at_the_nodes(model: predict.Model) -> None:
     for column, size in itertools.product(COLUMNS, SIZES):
         layout, _owner = vector(size, column.run, column.stride)
