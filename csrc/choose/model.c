@@ -4,7 +4,6 @@
 #include "base/stats.h"
 #include "choose/device_choice.h"
 #include "choose/online_tuning.h"
-#include "choose/shipped.h"
 #include "choose/table_file.h"
 
 #include <errno.h>
@@ -177,10 +176,10 @@ static bool chooses_ours(const tempi_layout *layout, int64_t bytes, tempi_operat
     tempi_prediction p;
     if (!in_use || tempi_model_predict(in_use, layout, bytes, (int)operation, peer, &p) != TEMPI_OK)
         return in_use && in_use->shipped && rule;
-    if (!in_use->shipped)
+    if (!in_use->shipped && !tempi_table_stands_in(in_use, layout, (int)operation, peer))
         return p.ours;
-    return rule ? p.library > (1 - TEMPI_SHIPPED_MARGIN) * p.host
-                : p.host < (1 - TEMPI_SHIPPED_MARGIN) * p.library;
+    return rule ? p.library > (1 - TEMPI_FOREIGN_MARGIN) * p.host
+                : p.host < (1 - TEMPI_FOREIGN_MARGIN) * p.library;
 }
 
 bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,

@@ -54,7 +54,7 @@ static inline int tempi_choice_step(int64_t bytes)
 int64_t tempi_choice_middle(int step);
 
 /* Makes the choice for that step and stores it in `cache`. `rule`: the built-in rule's choice,
- * which a shipped calibration overrides only by TEMPI_SHIPPED_MARGIN. */
+ * which tables measured elsewhere override only by TEMPI_FOREIGN_MARGIN. */
 bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,
                         bool rule, tempi_choices *cache);
 

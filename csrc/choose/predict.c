@@ -82,11 +82,26 @@ static bool messages(int operation)
     return operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
 }
 
+static tempi_family base_family(const tempi_layout *layout)
+{
+    const tempi_family family = tempi_shape_family(tempi_shape_of(layout));
+    return family == TEMPI_FAMILY_ALIASED ? TEMPI_FAMILY_REGULAR : family;
+}
+
+bool tempi_table_stands_in(const tempi_model *model, const tempi_layout *layout, int operation,
+                           int peer)
+{
+    if (!messages(operation))
+        return false;
+    const tempi_table_head *table =
+        model->tables[TEMPI_QUANTITY_LIBRARY_MESSAGE][base_family(layout)][peer];
+    return table && table->peer != peer;
+}
+
 bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, int operation,
                         int peer)
 {
-    const tempi_family of = tempi_shape_family(tempi_shape_of(layout));
-    const tempi_family f = of == TEMPI_FAMILY_ALIASED ? TEMPI_FAMILY_REGULAR : of;
+    const tempi_family f = base_family(layout);
     if (messages(operation))
         return model->tables[TEMPI_QUANTITY_LIBRARY_MESSAGE][f][peer] &&
                model->tables[TEMPI_QUANTITY_STAGE_PACK][f][0] &&

@@ -6,7 +6,6 @@
  * 1. Library and its major version, CMA, vendor, family and ISA must match: a table of another
  *    microarchitecture may be worse than none.
  * 2. Of those, the one nearest in cache sizes, then in model. */
-#include "choose/shipped.h"
 #include "choose/processor.h"
 #include "tempi.h"
 

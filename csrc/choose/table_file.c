@@ -83,7 +83,7 @@ const char *tempi_table_fault(const void *data, size_t bytes)
 }
 
 /* If only one locality class (same LLC or other LLC) was measured, its tables serve the other one
- * too. */
+ * too, by TEMPI_FOREIGN_MARGIN. */
 static void stand_in(const tempi_table_head **peers)
 {
     if (!peers[TEMPI_PEER_OTHER_LLC])

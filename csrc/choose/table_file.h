@@ -22,13 +22,16 @@ enum { TEMPI_TABLE_MOST = 1 << 24 /* largest file, bytes */ };
 /* Predictions are accurate to some percent; in a tie the library's way is the simpler one. */
 #define TEMPI_MODEL_MARGIN 0.03
 
+/* Tables measured elsewhere (on another machine of this kind, or between ranks of another locality
+ * class) are used only for messages, and only where they predict the method that the rule does not
+ * choose to be 1.5 times as fast. */
+#define TEMPI_FOREIGN_MARGIN 0.33
+
 enum { TEMPI_PEERS = TEMPI_PEER_OTHER_LLC + 1, TEMPI_TABLE_MEMORIES = TEMPI_TABLES_OF_MANAGED + 1 };
 
 struct tempi_model {
     const tempi_table_header *header;
-    /* From another machine of this kind: used for messages only, and only by
-     * TEMPI_SHIPPED_MARGIN. */
-    bool shipped;
+    bool shipped; /* from another machine of this kind */
     /* Host memory. */
     const tempi_table_head *tables[TEMPI_QUANTITIES][TEMPI_FAMILIES][TEMPI_PEERS];
     /* Device memory, managed memory. */
@@ -55,6 +58,11 @@ double tempi_table_at(const struct tempi_model *model, const tempi_table_head *t
 /* Seconds of a quantity that does not involve a peer; 0: no table. */
 double tempi_model_part(const struct tempi_model *model, tempi_quantity quantity,
                         const tempi_layout *layout, int64_t bytes);
+
+/* Whether the tables for messages to that class of peers are those of another one, because it was not
+ * measured. */
+bool tempi_table_stands_in(const struct tempi_model *model, const tempi_layout *layout,
+                           int operation, int peer);
 
 /* Whether every term of the prediction has a table. */
 bool tempi_table_covers(const struct tempi_model *model, const tempi_layout *layout, int operation,

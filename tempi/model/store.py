@@ -360,10 +360,13 @@ def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
     """Seconds by (quantity, column, size, peer), as stored in the tables.
 
     Ping-pong of bytes that nobody writes is faster than of bytes that were just packed: they are still where the
-    other rank left them. So the message time of a shape is its whole message minus pack and unpack; between the
-    measured sizes it follows the message of packed bytes. If it is small compared with pack and unpack, the difference
-    is mostly noise, and the median over the other shapes of that size is used instead.
+    other rank left them. So the message time of a shape is its whole message minus pack, unpack and the two decisions,
+    which the engine adds again; between the measured sizes it follows the message of packed bytes. If it is small
+    compared with pack and unpack, the difference is mostly noise, and the median over the other shapes of that size is
+    used instead.
     """
+    points = list(points)
+    decisions = 2 * call_seconds(points)
     found = {}
     for point in points:
         size = grid.nominal(point.column, point.size)
@@ -371,7 +374,7 @@ def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
     made = {key: value for key, value in found.items() if key[0] in grid.QUANTITIES and key[0] != "contiguous"}
     for peer in {key[3] for key in found if key[0] == "contiguous"}:
         plain = {key[2]: value for key, value in found.items() if key[0] == "contiguous" and key[3] == peer}
-        beyond = _beyond(found, peer)
+        beyond = _beyond(found, peer, decisions)
         ratios = {column: _ratios(own, plain) for column, own in beyond.items()}
         usual = _usual(ratios)
         for column in {key[1] for key in found if key[0] == "library_message" and key[3] == peer}:
@@ -381,13 +384,15 @@ def typical(points: Iterable[Point]) -> dict[tuple[Any, ...], float]:
     return made
 
 
-def _beyond(found: Mapping[tuple[Any, ...], float], peer: str | None) -> dict[grid.Column, dict[int, float]]:
-    """By column and size: time of whole messages minus pack and unpack, if it is a substantial part."""
+def _beyond(
+    found: Mapping[tuple[Any, ...], float], peer: str | None, decisions: float
+) -> dict[grid.Column, dict[int, float]]:
+    """By column and size: time of whole messages minus pack, unpack and decisions, if it is a substantial part."""
     made: dict[grid.Column, dict[int, float]] = {}
     for (quantity, column, size, whose), seconds in found.items():
         parts = [found.get((part, column, size, None)) for part in ("stage_pack", "stage_unpack")]
         if quantity == "host_message" and whose == peer and None not in parts:
-            rest = seconds - sum(part for part in parts if part is not None)
+            rest = seconds - decisions - sum(part for part in parts if part is not None)
             if rest > seconds / 4:
                 made.setdefault(column, {})[size] = rest
     return made

@@ -137,6 +137,15 @@ def test_without_other_llc_tables_the_same_llc_ones_are_used(tmp_path: Path) -> 
         assert found[1:4] == ["12", "12", "0"]
 
 
+def test_tables_of_the_other_locality_class_must_predict_a_factor_of_one_and_a_half(tmp_path: Path) -> None:
+    """Of runs of 8 bytes, each on a page of its own, the rule leaves all to the library; tempi takes 0.75 of its time."""
+    path = tmp_path / "made.table"
+    path.write_bytes(store.table_of(made_up(0.75)))
+    for locality, sends in (("same-llc", 6), ("other-llc", 0)):
+        for found in ranks(tmp_path, "8,4096", TEMPI_MODEL=str(path), TEMPI_LOCALITY=locality)[0]:
+            assert int(found[1]) == int(found[2]) == sends
+
+
 def test_messages_probe_the_locality_of_their_peer(tmp_path: Path) -> None:
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.5)))

@@ -309,6 +309,20 @@ def test_the_message_term_is_the_whole_message_minus_pack_and_unpack() -> None:
         assert found["contiguous", column, n, "node"] == pytest.approx(expected)
 
 
+def test_the_time_of_a_decision_is_counted_once(tmp_path: Path) -> None:
+    call = {"own_pack": 3e-7, "engine_pack": 2e-7}
+    calls = [store.Point(name, COLUMNS[0], SIZES[0], None, (value,) * 9) for name, value in call.items()]
+    path = tmp_path / "model.table"
+    path.write_bytes(store.table_of(store.Calibration(HERE, (*whole_messages(2.0, 1.0), *calls))))
+    for column, n in itertools.product(COLUMNS, SIZES[1:]):
+        layout, _owner = vector(n, column.run, column.stride)
+        prediction = predict.Model(path).predict(layout, n)
+        assert prediction is not None
+        whole = (2 if column.run == 8 else 1) * seconds("contiguous", grid.PLAIN, n) + 2e-12 * n
+        assert whole > 2e-7
+        assert prediction.host == pytest.approx(whole)
+
+
 def test_a_message_term_that_is_a_small_part_of_the_whole_is_not_used() -> None:
     few = store.typical(whole_messages(2.0, 1e5))
     for column, n in itertools.product(COLUMNS, SIZES):
