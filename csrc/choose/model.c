@@ -182,11 +182,11 @@ static bool chooses_ours(const tempi_layout *layout, int64_t bytes, tempi_operat
                 : p.host < (1 - TEMPI_FOREIGN_MARGIN) * p.library;
 }
 
-bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,
-                        bool rule, tempi_choices *cache)
+bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer,
+                        int64_t bytes, bool rule, tempi_choices *cache)
 {
-    const bool ours = chooses_ours(layout, tempi_choice_middle(step), operation, peer, rule);
-    const uint64_t bit = (uint64_t)1 << step;
+    const bool ours = chooses_ours(layout, bytes, operation, peer, rule);
+    const uint64_t bit = (uint64_t)1 << tempi_choice_step(bytes);
     tempi_stat_add(TEMPI_STAT_model_choices, 1);
     if (ours)
         __atomic_fetch_or(&cache->ours, bit, __ATOMIC_RELAXED);

@@ -15,7 +15,8 @@
 #include <stdbool.h>
 
 /* The choices for host-memory messages of one type, operation and peer class: two steps an octave
- * of packed size, each decided by its first message.
+ * of packed size, each decided for the size of its first message: a program mostly sends one size
+ * of a type, and times jump within a step (an eager limit).
  *
  * Other properties of a message do not change its prediction, so they are not in the key: host
  * kernels take any alignment, the send mode (standard, synchronous, ready, buffered) is handled by
@@ -50,13 +51,13 @@ static inline int tempi_choice_step(int64_t bytes)
     return octave > 31 ? 63 : 2 * octave + half;
 }
 
-/* The packed size that represents a step: its geometric middle. */
+/* The packed size that represents a step where no message does: its geometric middle. */
 int64_t tempi_choice_middle(int step);
 
-/* Makes the choice for that step and stores it in `cache`. `rule`: the built-in rule's choice,
- * which tables measured elsewhere override only by TEMPI_FOREIGN_MARGIN. */
-bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer, int step,
-                        bool rule, tempi_choices *cache);
+/* Makes the choice for the step of that size and stores it in `cache`. `rule`: the built-in rule's
+ * choice, which tables measured elsewhere override only by TEMPI_FOREIGN_MARGIN. */
+bool tempi_model_choose(const tempi_layout *layout, tempi_operation operation, int peer,
+                        int64_t bytes, bool rule, tempi_choices *cache);
 
 static inline bool tempi_model_acts(const tempi_layout *layout, tempi_operation operation, int peer,
                                     int64_t bytes, bool rule, tempi_choices *cache)
@@ -64,7 +65,7 @@ static inline bool tempi_model_acts(const tempi_layout *layout, tempi_operation 
     const int step = tempi_choice_step(bytes);
     if (__atomic_load_n(&cache->known, __ATOMIC_ACQUIRE) >> step & 1)
         return __atomic_load_n(&cache->ours, __ATOMIC_RELAXED) >> step & 1;
-    return tempi_model_choose(layout, operation, peer, step, rule, cache);
+    return tempi_model_choose(layout, operation, peer, bytes, rule, cache);
 }
 
 #endif

@@ -185,7 +185,6 @@ int tempi_model_choice(const tempi_model *model, const tempi_layout *layout, int
                        int operation, int peer)
 {
     tempi_prediction prediction;
-    const int64_t middle = tempi_choice_middle(tempi_choice_step(bytes));
-    const int status = tempi_model_predict(model, layout, middle, operation, peer, &prediction);
+    const int status = tempi_model_predict(model, layout, bytes, operation, peer, &prediction);
     return status == TEMPI_OK ? prediction.ours : -1;
 }

@@ -59,8 +59,8 @@ double tempi_table_at(const struct tempi_model *model, const tempi_table_head *t
 double tempi_model_part(const struct tempi_model *model, tempi_quantity quantity,
                         const tempi_layout *layout, int64_t bytes);
 
-/* Whether the tables for messages to that class of peers are those of another one, because it was not
- * measured. */
+/* Whether the tables for messages to that class of peers are those of another one, because it was
+ * not measured. */
 bool tempi_table_stands_in(const struct tempi_model *model, const tempi_layout *layout,
                            int operation, int peer);
 

@@ -71,8 +71,8 @@ WITHIN = ("stage_pack", "stage_unpack")
 KIB, MIB = 1 << 10, 1 << 20
 #: Bytes of the largest measured message, and the lowest limit that a user may set: every shape then has one.
 MOST, LEAST_MOST = 16 * MIB, 4 * KIB
-#: Times jump below 4 KiB, at Open MPI's eager limit between ranks that share memory. The engine chooses by the middle of
-#: half an octave, here 3.4 KiB: a node behind it keeps the jump out of the interpolation.
+#: Times jump below 4 KiB, at Open MPI's eager limit between ranks that share memory: a node just before it keeps the
+#: jump out of the interpolation.
 EAGER = 3584
 # Two per octave near the cache sizes: the second level, and the free part of the third.
 _LARGE = (MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB)
@@ -170,7 +170,7 @@ def columns(quick: bool) -> list[Column]:
     fine += [Column("regular", run, MORE_LINES) for run in (8, 16, 64)]
     fine += _regular(UNEVEN)
     fine += [Column("elements", run, stride) for run, stride in ((8, A_PAGE), (64, 128), (1024, 2048))]
-    fine += [Column("aliased", run, stride) for run in (8, 64, 256) for stride in ALIASED]
+    fine += [Column("aliased", run, stride) for run in (8, 16, 64, 256) for stride in ALIASED]
     fine += [Column("aliased", 32, stride) for stride in ALIASED[1:]]
     fine += [Column("irregular", 256, 0), Column("nested", 64, SOME_LINES)]
     fine += [Column("fields", 64, 128), Column("varied", 256, 0)]

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,7 @@ def test_without_other_llc_tables_the_same_llc_ones_are_used(tmp_path: Path) -> 
 
 
 def test_tables_of_the_other_locality_class_must_predict_a_factor_of_one_and_a_half(tmp_path: Path) -> None:
-    """Of runs of 8 bytes, each on a page of its own, the rule leaves all to the library; tempi takes 0.75 of its time."""
+    """The rule leaves all runs of 8 bytes on pages of their own to the library, of whose time tempi takes 0.75."""
     path = tmp_path / "made.table"
     path.write_bytes(store.table_of(made_up(0.75)))
     for locality, sends in (("same-llc", 6), ("other-llc", 0)):
@@ -208,6 +209,23 @@ def test_the_cheaper_method_is_used(tmp_path: Path, host: float, acts: bool) -> 
     path.write_bytes(store.table_of(made_up(host)))
     for found in ranks(tmp_path, TEMPI_MODEL=str(path))[0]:
         assert found[:5] == [str(path), *(["12", "12", "0"] if acts else ["0", "0", "24"]), "12"]
+
+
+def test_a_choice_is_made_for_the_size_of_the_first_message(tmp_path: Path) -> None:
+    """tempi's messages become slow between 4,096 and 6,000 bytes: 128 and 4,096 bytes are its own, not the middle of
+    the step that begins with 4,096."""
+    even = made_up(0.5)
+    made = [
+        replace(point, size=size, seconds=(point.seconds[0] / 64 * size * slower,) * 9)
+        for point in even.points
+        if point.size == 64
+        for size in (64, 4096, 6000, 1 << 20)
+        for slower in [100 if point.quantity == "contiguous" and size > 4096 else 1]
+    ]
+    path = tmp_path / "made.table"
+    path.write_bytes(store.table_of(replace(even, points=tuple(made))))
+    for found in ranks(tmp_path, "8,16", TEMPI_MODEL=str(path))[0]:
+        assert found[1:3] == ["4", "4"]
 
 
 @pytest.mark.parametrize("ways", [("ours", "theirs"), ("ours", "off"), ("off", "theirs")], ids="-".join)

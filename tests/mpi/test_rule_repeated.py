@@ -1,4 +1,4 @@
-"""Messages that the rule leaves to the library, again and again: tempi remembers the last one (csrc/choose/repeated.h)."""
+"""Messages that the rule leaves to the library again and again: the last one is remembered (csrc/choose/repeated.h)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pytest
 
 import oracle

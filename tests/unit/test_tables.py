@@ -121,7 +121,7 @@ def test_the_choice_is_the_least_prediction_less_the_margin(model: predict.Model
         assert prediction is not None
         assert prediction.acts == (prediction.host < 0.97 * prediction.library)
         acts = model.acts(layout, size, operation)
-        assert acts == prediction.acts  # power laws: the same at the step's middle
+        assert acts == prediction.acts
         seen.add(acts)
     assert seen == {True, False}
 
