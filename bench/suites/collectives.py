@@ -93,8 +93,8 @@ def summary(found: Sequence[Row]) -> list[str]:
     missing = [one.case for one in found if one.misses]
     limit = f"{SLOWER} x the better of library and hand + {SLACK * 1e9:.0f} ns"
     listed = f"{len(missing)} of {len(found)} slower than {limit}" + "".join(f"\n  {case}" for case in missing)
-    worst = suite.worst([suite.Standing.of(one.case, one.seconds) for one in found])
-    return [*lines, listed, *worst, *suite.stability_note([one.speedup for one in found])]
+    standings = suite.standings([suite.Standing.of(one.case, one.seconds) for one in found])
+    return [*lines, listed, *standings, *suite.stability_note([one.speedup for one in found])]
 
 
 def checked(found: Sequence[Record]) -> list[str]:

@@ -131,7 +131,7 @@ def summary(found: Sequence[Row]) -> list[str]:
     ):
         missing = [f"{one.case}, {one.op}" for one in found if miss in one.misses]
         lines.append(f"{len(missing)} of {len(found)} {text}" + "".join(f"\n  {name}" for name in missing))
-    lines += suite.worst([suite.Standing.of(f"{one.case}, {one.op}", one.seconds) for one in found])
+    lines += suite.standings([suite.Standing.of(f"{one.case}, {one.op}", one.seconds) for one in found])
     return lines + suite.stability_note([one.speedup for one in found])
 
 

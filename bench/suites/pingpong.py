@@ -89,8 +89,8 @@ def summary(found: Sequence[Row]) -> list[str]:
     missing = [one.case for one in found if one.misses]
     text = f"{len(missing)} of {len(found)} slower than {SLOWER} x the better of library and hand + 50 ns"
     listed = text + "".join(f"\n  {case}" for case in missing)
-    worst = suite.worst([suite.Standing.of(one.case, one.seconds) for one in found])
-    return [line, listed, *worst, *suite.stability_note([one.speedup for one in found])]
+    standings = suite.standings([suite.Standing.of(one.case, one.seconds) for one in found])
+    return [line, listed, *standings, *suite.stability_note([one.speedup for one in found])]
 
 
 def _apart(record: Record) -> Record:
