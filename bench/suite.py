@@ -124,8 +124,8 @@ def stability_note(intervals: Sequence[Interval], limit: float = 0.1) -> list[st
     return [f"{shaky} of {len(intervals)} speed-ups are not stable: 95% interval above {100 * limit:.0f}%"]
 
 
-#: Fractions of the library's speed that no case may be below, by default and after `tempi calibrate`; and after it, times
-#: the better of library and hand.
+#: Fractions of the library's speed that no case may be below, by default and after `tempi calibrate`; and the multiple
+#: of the time of the better of library and hand that none may be above then.
 BY_DEFAULT, CALIBRATED, OF_BETTER = 0.9, 0.95, 1.15
 #: Seconds. In the shortest cases the call itself, which a hand-written loop lacks, takes longer than these fractions.
 CALL = 50e-9
