@@ -15,8 +15,14 @@ enum { OTHER_LLC_TIME = 85 /* nanoseconds */, SAMPLES = 5 };
  * between two migrations. */
 enum { SHORT_INTERVAL = 4, LONG_INTERVAL = 64, PIECE = 4096 };
 
+/* Entries of a line for results about higher ranks, at the rank modulo this. */
+enum { RESULTS = (TEMPI_LOCALITY_LINE - sizeof(uint64_t)) / sizeof(uint32_t) };
+
 typedef struct line {
     _Alignas(TEMPI_LOCALITY_LINE) _Atomic uint64_t beats;
+    /* 2 * (rank + 1), and 1 more if it has another LLC. Ranks that share an entry use their own
+     * results. */
+    _Atomic uint32_t results[RESULTS];
 } line;
 
 typedef struct peer_probes {
@@ -84,6 +90,21 @@ static bool is_other_llc(const peer_probes *s)
     return 2 * far > n;
 }
 
+/* The result on which both ranks agree: that of the lower one, which publishes it. */
+static bool agreed(tempi_locality *d, int i, bool other_llc)
+{
+    const bool lower = d->own < i;
+    const uint32_t named = 2 * ((uint32_t)(lower ? i : d->own) + 1);
+    _Atomic uint32_t *entry = lower ? &d->lines[d->own].results[i % RESULTS]
+                                    : &d->lines[i].results[d->own % RESULTS];
+    if (lower) {
+        atomic_store_explicit(entry, named + other_llc, memory_order_relaxed);
+        return other_llc;
+    }
+    const uint32_t theirs = atomic_load_explicit(entry, memory_order_relaxed);
+    return (theirs & ~1u) == named ? theirs & 1 : other_llc;
+}
+
 static void probe(tempi_locality *d, int i)
 {
     peer_probes *s = &d->peers[i];
@@ -99,7 +120,7 @@ static void probe(tempi_locality *d, int i)
     s->beats = beats;
     s->taken[s->probes % SAMPLES] = taken < INT32_MAX ? (int32_t)taken : INT32_MAX;
     s->probes = s->probes + 1 < 2 * SAMPLES ? s->probes + 1 : SAMPLES;
-    const bool other_llc = is_other_llc(s);
+    const bool other_llc = agreed(d, i, is_other_llc(s));
     if (atomic_exchange_explicit(&s->other_llc, other_llc, memory_order_relaxed) != other_llc)
         tempi_stat_add(TEMPI_STAT_locality_changes, 1);
 }

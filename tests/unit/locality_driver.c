@@ -1,11 +1,14 @@
 /* locality_driver.c: the locality of a rank, with a made-up clock and a made-up peer; for the
  * sanitizers and for test_peers_native.py.
  *
- *     locality_driver WORD...   w      the peer writes its line
+ *     locality_driver WORD...   h      (first) this rank is the higher one of the two
+ *                               rN     publish the lower rank's result: 1 other LLC, 0 same
+ *                               w      the peer writes its line
  *                               lN     probe the line, which arrives in N nanoseconds
  *                               bN     messages from here on have N bytes; before, 0 bytes
  *                               aN     send N messages; the peer writes its line before each
  *                               ?      print "same" or "other" (LLC)
+ *                               !      print the published result
  *
  * At the end it prints the number of probes, and of locality class changes.
  */
@@ -44,31 +47,35 @@ int main(int argc, char **argv)
     static line lines[2];
     if (tempi_locality_open(lines, -1, 2) || tempi_locality_open(lines, 2, 2))
         return 1;
-    tempi_locality *own = tempi_locality_open(lines, 0, 2);
+    const int me = argc > 1 && argv[1][0] == 'h', peer = 1 - me;
+    tempi_locality *own = tempi_locality_open(lines, me, 2);
+    _Atomic uint32_t *result = &lines[0].results[1];
     const int before = readings;
     int bytes = 0;
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1 + me; i < argc; i++) {
         const int n = atoi(argv[i] + 1);
         switch (argv[i][0]) {
-        case 'w': lines[1].beats++; break;
+        case 'r': *result = 2 * (1 + 1) + (unsigned)n; break;
+        case 'w': lines[peer].beats++; break;
         case 'l':
             step = 10 + n;
-            tempi_locality_probe(own, 1);
+            tempi_locality_probe(own, peer);
             break;
         case 'a':
             for (int k = 0; k < n; k++) {
-                lines[1].beats++;
-                tempi_locality_is_other_llc(own, 1, bytes);
+                lines[peer].beats++;
+                tempi_locality_is_other_llc(own, peer, bytes);
             }
             break;
         case 'b': bytes = n; break;
-        default: printf("%s ", own->peers[1].other_llc ? "other" : "same");
+        case '!': printf("%s ", !*result ? "none" : *result & 1 ? "other" : "same"); break;
+        default: printf("%s ", own->peers[peer].other_llc ? "other" : "same");
         }
     }
     tempi_locality_probe(own, -1);
     tempi_locality_probe(own, 2);
     if (tempi_locality_is_other_llc(own, 2, 0) ||
-        lines[0].beats != (unsigned)(readings - before) / 2)
+        lines[me].beats != (unsigned)(readings - before) / 2)
         return 1;
     if (counted[TEMPI_STAT_locality_probes] != (readings - before) / 2)
         return 1;

@@ -218,6 +218,15 @@ def test_a_line_that_was_not_written_since_gives_no_result(locality_driver: Path
     assert locality(locality_driver, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "same other other 6 1"
 
 
+def test_the_lower_of_two_ranks_decides_their_locality_and_publishes_it(locality_driver: Path) -> None:
+    assert locality(locality_driver, "! w l120 ? ! w l30 w l30 ? !") == "none other other same same 3 2"
+    assert locality(locality_driver, "h w l120 ? r0 w l120 ? r1 w l30 w l30 w l30 ?") == "other same other 5 3"
+
+
+def test_a_result_about_another_rank_is_not_taken_over(locality_driver: Path) -> None:
+    assert locality(locality_driver, "h r60 w l120 ?") == "other 1 1"  # rank 31's, in the same entry
+
+
 def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(locality_driver: Path) -> None:
     assert locality(locality_driver, "a1") == "1 0"
     assert locality(locality_driver, "a21") == "5 0"
