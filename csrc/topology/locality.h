@@ -3,8 +3,7 @@
  * now and then. Reading a line that was written since takes the core-to-core latency. No rank waits
  * for another, and a rank that does not write is not classified. The result follows ranks that
  * migrate to other cores. Of two ranks the higher one takes over the lower one's result, so that
- * they carry a message by the same method: where only one of them packs, it can take longer than
- * either method. */
+ * they carry a message by the same method, as predictions assume. */
 #ifndef TEMPI_TOPOLOGY_LOCALITY_H
 #define TEMPI_TOPOLOGY_LOCALITY_H
 
