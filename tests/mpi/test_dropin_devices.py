@@ -414,8 +414,7 @@ def test_pytorchs_tensors_are_ordered_by_its_current_stream(
         request = ours.Irecv(got, ours.rank)
         ours.Send(tensor, ours.rank)
         request.Wait()
-        # In a rehearsal the emulated driver runs other streams' work whenever it likes.
-        assert not idle.is_done() or "_TEMPI_REHEARSAL" in os.environ
+        assert idle.may_be_late()
     assert (got == 7).all()
     assert tensor.asked[0] == stream.ptr
     del kept
@@ -434,7 +433,7 @@ def test_the_order_ends_with_the_call(ours: MPI.Intracomm) -> None:
         request = ours.Irecv(got, ours.rank)
         ours.Send(Interface(second[::2], stream=None), ours.rank)
         request.Wait()
-        assert not stream.is_done()
+        assert stream.may_be_late()
         stream.synchronize()
     assert not got.any()
     assert (first.to_numpy() == 7).all()
