@@ -3,8 +3,6 @@
 #include <time.h>
 
 enum {
-    LONG_RUNS_LEAST = 32 << 10, /* bytes; shorter flows end before an answer could come */
-    SHORT_RUNS_LEAST = 64 << 10,
     BYTES_LONG = 1 << 20,
     AGAIN = 64,  /* flows after which another way is tried again */
     EARLY = 512, /* flows, up to which that is more often */
@@ -13,56 +11,52 @@ enum {
 
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
 {
-    const bool long_runs = offered >= LONG_RUNS_LEAST && runs > 0;
     int by_run = 0;
-    if (bytes < (long_runs ? LONG_RUNS_LEAST : SHORT_RUNS_LEAST))
+    if (bytes < TEMPI_COPY_LEAST)
         return -1;
-    if (long_runs) {
-        by_run = 1;
+    if (offered >= TEMPI_COPY_LEAST && runs > 0) {
+        by_run = TEMPI_COPY_LONG_RUNS / 2;
         for (int64_t run = offered / runs; run >= 4 * TEMPI_COPY_RUN_LEAST && by_run < 4; run /= 4)
             ++by_run;
     }
     return 2 * by_run + (bytes >= BYTES_LONG);
 }
 
-static int ways_of(int class)
+static bool is_among(unsigned ways, int way)
 {
-    return class < 2 ? TEMPI_COPY_ONCE : TEMPI_COPY_WAYS;
+    return (ways >> way & 1) != 0;
 }
 
-static tempi_copy_way fastest(const double *cost, int ways)
+/* The n-th of them, beginning again after the last. */
+static tempi_copy_way in_turn(unsigned ways, uint32_t n)
 {
-    int best = 0;
-    for (int way = 1; way < ways; ++way)
-        if (cost[way] < cost[best])
-            best = way;
-    return (tempi_copy_way)best;
+    int way = -1;
+    for (n %= (uint32_t)__builtin_popcount(ways); way < 0 || n-- > 0;)
+        do
+            ++way;
+        while (!is_among(ways, way));
+    return (tempi_copy_way)way;
 }
 
-static tempi_copy_way choose(tempi_copy_choice *choice, int class)
+tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways)
 {
     const uint32_t *samples = choice->classes[class].samples;
-    const uint32_t flow = choice->classes[class].flows++;
-    const int ways = ways_of(class);
-    for (int way = 0; way < ways; ++way)
+    const double *cost = choice->classes[class].cost;
+    const uint32_t flow = choice->classes[class].flows++,
+                   again = flow < EARLY ? AGAIN_EARLY : AGAIN;
+    tempi_copy_way best = TEMPI_COPY_WAYS;
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
+        if (!is_among(ways, way))
+            continue;
         if (samples[way] < TEMPI_COPY_TRIALS)
-            return (tempi_copy_way)(flow % (uint32_t)ways);
-    const uint32_t again = flow < EARLY ? AGAIN_EARLY : AGAIN;
-    if (flow % again == 0)
-        return (tempi_copy_way)(flow / again % (uint32_t)ways);
-    return fastest(choice->classes[class].cost, ways);
+            return in_turn(ways, flow);
+        if (best == TEMPI_COPY_WAYS || cost[way] < cost[best])
+            best = way;
+    }
+    return flow % again == 0 ? in_turn(ways, flow / again) : best;
 }
 
-void tempi_copy_begin(tempi_copy_choice *choice, int class, uint64_t call, int64_t bytes)
-{
-    choice->way = choose(choice, class);
-    choice->class = class;
-    choice->call = call;
-    choice->bytes = bytes;
-    choice->seconds = 0;
-}
-
-void tempi_copy_sample(double *known, uint32_t samples, double cost)
+static void take_sample(double *known, uint32_t samples, double cost)
 {
     if (samples <= 2)
         *known = cost; /* the first one does not count */
@@ -74,12 +68,22 @@ void tempi_copy_sample(double *known, uint32_t samples, double cost)
         *known += ((cost < 2 * *known ? cost : 2 * *known) - *known) / 16;
 }
 
-void tempi_copy_measured(tempi_copy_choice *choice, double seconds)
+void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
+                      int64_t bytes)
 {
-    const double cost = (choice->seconds + seconds) / (double)choice->bytes;
-    tempi_copy_sample(&choice->classes[choice->class].cost[choice->way],
-                      ++choice->classes[choice->class].samples[choice->way], cost);
-    choice->call = 0;
+    take_sample(&choice->classes[class].cost[way], ++choice->classes[class].samples[way],
+                seconds / (double)bytes);
+}
+
+double tempi_copy_packing(const tempi_copy_choice *choice, int class, int64_t bytes)
+{
+    const double unknown = 1e-10; /* seconds a byte */
+    const double *cost = choice->classes[class].cost;
+    const double least = cost[TEMPI_COPY_NONTEMPORAL] > 0 &&
+                                 cost[TEMPI_COPY_NONTEMPORAL] < cost[TEMPI_COPY_TWICE]
+                             ? cost[TEMPI_COPY_NONTEMPORAL]
+                             : cost[TEMPI_COPY_TWICE];
+    return (least > 0 ? least / 2 : unknown) * (double)bytes;
 }
 
 double tempi_copy_clock(void)

@@ -1,22 +1,18 @@
 #include "exchange/exchange.h"
 #include "exchange/block_bytes.h"
-#include "exchange/single_copy.h"
+#include "exchange/offer.h"
+#include "exchange/piece_buffer.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
     HEADER = 64, /* and its alignment in the ring */
-    /* The receiver starts when the first piece is there, and it stays in the caches next to the
-     * core. */
-    PIECE = 64 << 10,
     /* This share of the ring must be free before a piece that does not end the flow is packed:
      * short pieces are packed slowly. */
     SHARE = 8,
-    OFFER_MOST = 32,        /* blocks, of the first 64 */
-    OFFER_LEAST = 16 << 10, /* bytes of a block */
-    SELF_RUN = 2 << 10      /* so long runs are copied one by one */
+    SHORT_RUNS_LEAST = 64 << 10, /* bytes; a shorter flow ends before an answer could come */
+    SELF_RUN = 2 << 10           /* so long runs are copied one by one */
 };
 
 typedef struct header {
@@ -33,51 +29,9 @@ _Static_assert(sizeof(header) == HEADER, "it is passed through the ring as it is
 
 enum { PACKED = -1 };
 
-static void *heap_get(int64_t bytes)
-{
-    return malloc((size_t)bytes);
-}
-
-static struct {
-    void *(*get)(int64_t bytes);
-    void (*put)(void *memory);
-} memory = {heap_get, free};
-
-void tempi_exchange_use(void *(*get)(int64_t bytes), void (*put)(void *buffer))
-{
-    memory.get = get;
-    memory.put = put;
-}
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-/* ---- a buffer for a piece -------------------------------------------------------------------- */
-
-/* A thread of the program may have a small stack. */
-typedef struct piece_buffer {
-    char *bytes;
-    int64_t size;
-    _Alignas(64) char small[4 << 10];
-} piece_buffer;
-
-/* For n bytes, which go through it in pieces. */
-static void piece_open(piece_buffer *piece, int64_t n)
-{
-    piece->size = least(n, PIECE);
-    piece->bytes = n > (int64_t)sizeof piece->small ? memory.get(piece->size) : NULL;
-    if (!piece->bytes) {
-        piece->bytes = piece->small;
-        piece->size = sizeof piece->small;
-    }
-}
-
-static void piece_close(piece_buffer *piece)
-{
-    if (piece->bytes != piece->small)
-        memory.put(piece->bytes);
 }
 
 /* ---- pieces of blocks ------------------------------------------------------------------------ */
@@ -125,48 +79,21 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
-/* The sender's: all blocks with long runs. */
-typedef struct offer {
-    int n;
-    int64_t bytes;
-    uint64_t blocks; /* bit mask */
-    tempi_nest_shape shapes[OFFER_MOST];
-} offer;
-
-/* Returns the number of runs. */
-static int64_t describe(const tempi_flow *flow, offer *out)
-{
-    int64_t runs = 0;
-    out->n = 0;
-    out->bytes = 0;
-    out->blocks = 0;
-    for (int64_t i = 0; i < flow->n && i < 64 && out->n < OFFER_MOST; ++i) {
-        tempi_nest_shape *shape = &out->shapes[out->n];
-        const int64_t bytes = flow->blocks[i].n;
-        if (bytes < OFFER_LEAST || !tempi_nest_describe(&flow->blocks[i], shape) ||
-            shape->run < TEMPI_COPY_RUN_LEAST)
-            continue;
-        shape->block = (int32_t)i;
-        runs += shape->runs;
-        out->bytes += bytes;
-        out->blocks |= (uint64_t)1 << i;
-        ++out->n;
-    }
-    return runs;
-}
-
 /* Takes over what the receiver has told about the last long flow. */
 static void learn(tempi_ring_end *end)
 {
-    if (end->choice.call != 0 &&
-        __atomic_load_n(&end->ring->timed, __ATOMIC_ACQUIRE) == end->choice.call)
-        tempi_copy_measured(&end->choice, end->ring->seconds);
+    if (end->last.call == 0 ||
+        __atomic_load_n(&end->ring->timed, __ATOMIC_ACQUIRE) != end->last.call)
+        return;
+    tempi_copy_learn(&end->choice, end->last.class, end->last.way,
+                     end->last.seconds + end->ring->seconds, end->last.bytes);
+    end->last.call = 0;
 }
 
 /* Packs the whole flow, for the receiver to read. False: there is no memory for that. */
-static bool pack_all(tempi_flow *flow, offer *out)
+static bool pack_all(tempi_flow *flow, tempi_offer *out)
 {
-    flow->packed = memory.get(flow->bytes);
+    flow->packed = tempi_exchange_get(flow->bytes);
     if (!flow->packed)
         return false;
     advance(flow, flow->packed, NULL, flow->bytes);
@@ -179,31 +106,43 @@ static bool pack_all(tempi_flow *flow, offer *out)
     return true;
 }
 
-/* Fills *out with the blocks to offer: none, if they are to go through the ring. */
-static void make_offer(tempi_flow *flow, offer *out)
+/* Sets the way of a flow with these blocks to offer; false: it is too short for a choice. */
+static bool choose_way(tempi_flow *flow, const tempi_offer *offer)
 {
-    tempi_copy_choice *choice = &flow->end->choice;
+    tempi_ring_end *end = flow->end;
+    const unsigned in_shared_memory = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL,
+                   packed = 1 << TEMPI_COPY_PACKED, once = 1 << TEMPI_COPY_ONCE;
+    const int class = tempi_copy_class(flow->bytes, offer->bytes, offer->runs);
+    if (class < 0 || (class < TEMPI_COPY_LONG_RUNS && flow->bytes < SHORT_RUNS_LEAST))
+        return false;
+    learn(end);
+    end->last.way = tempi_copy_choose(
+        &end->choice, class, in_shared_memory | packed | (class < TEMPI_COPY_LONG_RUNS ? 0 : once));
+    end->last.class = class;
+    end->last.call = flow->call;
+    end->last.bytes = flow->bytes;
+    end->last.seconds = 0;
+    return true;
+}
+
+/* Fills *out with the blocks to offer: none, if they are to go through the ring. */
+static void make_offer(tempi_flow *flow, tempi_offer *out)
+{
+    tempi_ring_end *end = flow->end;
     out->n = 0;
-    if (flow->bytes < OFFER_LEAST || flow->streams ||
-        !__atomic_load_n(&flow->end->ring->reads, __ATOMIC_RELAXED))
+    if (flow->bytes < TEMPI_COPY_LEAST || flow->streams ||
+        !__atomic_load_n(&end->ring->reads, __ATOMIC_RELAXED))
         return;
-    const int64_t runs = describe(flow, out);
-    if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)flow->end->capacity / 4)
-        out->n = 0;
-    const int class = tempi_copy_class(flow->bytes, out->n > 0 ? out->bytes : 0, runs);
-    if (class < 0) {
-        out->n = 0;
-        return;
-    }
-    learn(flow->end);
-    tempi_copy_begin(choice, class, flow->call, flow->bytes);
-    flow->timed = true;
-    if (choice->way == TEMPI_COPY_ONCE)
+    tempi_offer_describe(flow->blocks, flow->n, out);
+    if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->capacity / 4)
+        out->n = 0, out->bytes = 0;
+    flow->timed = choose_way(flow, out);
+    if (flow->timed && end->last.way == TEMPI_COPY_ONCE)
         return;
     out->n = 0;
-    flow->nontemporal = choice->way == TEMPI_COPY_NONTEMPORAL;
-    if (choice->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
-        choice->call = 0; /* nothing is learnt */
+    flow->nontemporal = flow->timed && end->last.way == TEMPI_COPY_NONTEMPORAL;
+    if (flow->timed && end->last.way == TEMPI_COPY_PACKED && !pack_all(flow, out))
+        end->last.call = 0; /* nothing is learnt */
 }
 
 /* The receiver's answer to an offer in that call. */
@@ -220,89 +159,9 @@ static void hear_answer(tempi_flow *flow)
     if (flow->refused)
         flow->through = flow->bytes;
     if (!flow->waits && flow->packed) {
-        memory.put(flow->packed);
+        tempi_exchange_put(flow->packed);
         flow->packed = NULL;
     }
-}
-
-/* Reads the offered blocks from the sender's memory. */
-static bool read_blocks(tempi_flow *flow, pid_t process, const offer *offered)
-{
-    for (int i = 0; i < offered->n; ++i) {
-        const tempi_nest_shape *shape = &offered->shapes[i];
-        tempi_nest_shape own;
-        if (shape->block >= flow->n || flow->blocks[shape->block].n != shape->run * shape->runs ||
-            !tempi_nest_describe(&flow->blocks[shape->block], &own))
-            return false;
-        if (!tempi_single_copy_read(process, shape, &own, shape->run * shape->runs)) {
-            /* Nothing more of that kind from this process. */
-            __atomic_store_n(&flow->end->ring->reads, 0, __ATOMIC_RELAXED);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Whether all blocks have long runs, into which packed bytes can be read directly. */
-static bool has_long_runs(const tempi_flow *flow)
-{
-    tempi_nest_shape own;
-    for (int64_t i = 0; i < flow->n; ++i)
-        if (flow->blocks[i].n > 0 &&
-            (!tempi_nest_describe(&flow->blocks[i], &own) || own.run < TEMPI_COPY_RUN_LEAST))
-            return false;
-    return true;
-}
-
-static tempi_nest_shape bytes_at(uint64_t address, int64_t n)
-{
-    return (tempi_nest_shape){.first = address, .run = n, .runs = 1};
-}
-
-/* Reads n bytes of the sender's packed ones into the blocks. */
-static bool read_directly(const tempi_flow *flow, pid_t process, uint64_t from)
-{
-    for (int64_t i = 0; i < flow->n; ++i) {
-        const int64_t n = flow->blocks[i].n;
-        const tempi_nest_shape packed = bytes_at(from, n);
-        tempi_nest_shape own;
-        if (n > 0 && (!tempi_nest_describe(&flow->blocks[i], &own) ||
-                      !tempi_single_copy_read(process, &packed, &own, n)))
-            return false;
-        from += (uint64_t)n;
-    }
-    return true;
-}
-
-static bool read_in_pieces(tempi_flow *flow, pid_t process, uint64_t from, int64_t n)
-{
-    piece_buffer piece;
-    bool done = true;
-    piece_open(&piece, n);
-    for (int64_t at = 0, part; at < n && done; at += part) {
-        part = least(n - at, piece.size);
-        const tempi_nest_shape packed = bytes_at(from + (uint64_t)at, part),
-                               own = bytes_at((uint64_t)(uintptr_t)piece.bytes, part);
-        done = tempi_single_copy_read(process, &packed, &own, part);
-        if (done)
-            advance(flow, NULL, piece.bytes, part);
-    }
-    piece_close(&piece);
-    return done;
-}
-
-static bool read_packed(tempi_flow *flow, pid_t process, uint64_t from, int64_t n)
-{
-    const bool timed = flow->timed; /* the caller takes the time of all */
-    flow->timed = false;
-    const bool done = n == flow->bytes && has_long_runs(flow)
-                          ? read_directly(flow, process, from)
-                          : read_in_pieces(flow, process, from, n);
-    flow->timed = timed;
-    flow->moved = flow->block = flow->done = 0;
-    if (!done)
-        __atomic_store_n(&flow->end->ring->reads, 0, __ATOMIC_RELAXED);
-    return done;
 }
 
 /* The header's offer, which follows it. */
@@ -310,15 +169,21 @@ static void take_offer(tempi_flow *flow, const header *head)
 {
     const bool packed = head->nests == PACKED;
     const pid_t process = (pid_t)head->process;
-    offer offered = {.n = packed ? 1 : (int)head->nests};
-    tempi_ring_take(flow->end, offered.shapes, offered.n * (int64_t)sizeof offered.shapes[0]);
+    tempi_nest_shape shapes[TEMPI_OFFER_MOST];
+    const int n = packed ? 1 : (int)head->nests;
+    tempi_ring_take(flow->end, shapes, n * (int64_t)sizeof shapes[0]);
     tempi_ring_read(flow->end, 0);
-    for (int i = 0; !packed && i < offered.n; ++i)
-        flow->offered |= (uint64_t)1 << offered.shapes[i].block;
+    for (int i = 0; !packed && i < n; ++i)
+        flow->offered |= (uint64_t)1 << shapes[i].block;
     const double start = tempi_copy_clock();
-    flow->refused = flow->failed ||
-                    !(packed ? read_packed(flow, process, offered.shapes[0].first, head->bytes)
-                             : read_blocks(flow, process, &offered));
+    const tempi_offer_result result =
+        flow->failed ? TEMPI_OFFER_UNLIKE
+        : packed
+            ? tempi_offer_read_packed(process, shapes[0].first, head->bytes, flow->blocks, flow->n)
+            : tempi_offer_read(process, shapes, n, flow->blocks, flow->n);
+    flow->refused = result != TEMPI_OFFER_WAS_READ;
+    if (result == TEMPI_OFFER_UNREADABLE) /* nothing more of that kind from this process */
+        __atomic_store_n(&flow->end->ring->reads, 0, __ATOMIC_RELAXED);
     flow->seconds += tempi_copy_clock() - start;
     flow->through = flow->refused ? head->bytes : head->bytes - head->offered;
     __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, !flow->refused),
@@ -336,7 +201,7 @@ static int64_t to_header(const tempi_ring_end *end)
 /* A header is passed on together with what follows it. */
 static bool open_out(tempi_flow *flow)
 {
-    offer offered;
+    tempi_offer offered;
     const int64_t pad = to_header(flow->end);
     if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2)
         return false; /* enough for the longest offer */
@@ -367,7 +232,7 @@ static bool push_piece(tempi_flow *flow)
     int64_t room;
     const int64_t left = flow->through - flow->moved;
     char *at = tempi_ring_free(flow->end, &room);
-    const int64_t n = least(least(left, PIECE), room);
+    const int64_t n = least(least(left, TEMPI_PIECE_MOST), room);
     const bool wraps = ((flow->end->own + (uint64_t)room) & (flow->end->capacity - 1)) == 0;
     if (n == 0 || (n < left && !wraps && room < (int64_t)flow->end->capacity / SHARE))
         return false;
@@ -389,7 +254,7 @@ static bool push(tempi_flow *flow)
     if (flow->moved < flow->through || flow->waits)
         return any;
     if (flow->timed)
-        flow->end->choice.seconds = flow->seconds;
+        flow->end->last.seconds = flow->seconds;
     flow->ended = true;
     return true;
 }
@@ -521,17 +386,17 @@ static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n)
 
 static void move(const tempi_op *from, const tempi_op *to)
 {
-    piece_buffer piece;
+    tempi_piece_buffer piece;
     const int64_t n = least(from->n, to->n);
     if (copy_runs(from, to, n))
         return;
-    piece_open(&piece, n);
+    tempi_piece_open(&piece, n);
     for (int64_t done = 0, part; done < n; done += part) {
         part = least(n - done, piece.size);
         tempi_block_pack(from, done, part, piece.bytes);
         tempi_block_unpack(to, done, part, piece.bytes);
     }
-    piece_close(&piece);
+    tempi_piece_close(&piece);
 }
 
 bool tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n)

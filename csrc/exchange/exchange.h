@@ -47,9 +47,6 @@ typedef struct tempi_flow {
     bool failed; /* the sender has more bytes than fit, or is in another call */
 } tempi_flow;
 
-/* Where the packed bytes of an offer lie: malloc and free, if these are not set. */
-void tempi_exchange_use(void *(*get)(int64_t bytes), void (*put)(void *buffer));
-
 /* Called while nothing can be moved: `idle` counts up from 1 until something moves again. */
 typedef void tempi_exchange_idle(void *state, int64_t idle);
 

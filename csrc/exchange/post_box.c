@@ -6,7 +6,7 @@
  * does. A long block that is not in use gives back its pages, if many are not. */
 #include "exchange/post_box.h"
 #include "exchange/segment.h"
-#include "exchange/store_choice.h"
+#include "exchange/single_copy.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -29,11 +29,24 @@ enum {
     LINE = 128
 };
 
-/* The first message of a list, which nobody sent; and how many the receiver has come to. */
+/* Of a message. */
+enum {
+    SENT,
+    CLAIMED, /* the receiver reads what is offered */
+    TAKEN,
+    WITHDRAWN, /* the sender packs what was offered; SENT again, when it has */
+    REFUSED    /* the receiver cannot read it: likewise */
+};
+
+/* The first message of a list, which nobody sent; how many the receiver has come to, and whether it
+ * can read the sender's memory. */
 typedef struct head {
     tempi_post first;
     _Alignas(LINE) uint64_t passed;
+    uint32_t reads;
 } head;
+
+_Static_assert(sizeof(tempi_post) <= LINE, "the receiver's part of a head has a line of its own");
 
 typedef struct mapping {
     char *address;
@@ -51,7 +64,7 @@ typedef struct outbox {
     uint64_t oldest, newest; /* places: of messages in use, or of `first` */
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
-    tempi_store_choice choice;
+    tempi_copy_choice choice;
 } outbox;
 
 struct tempi_post_box {
@@ -103,6 +116,12 @@ static char *at_place(tempi_post_box *box, int member, uint64_t place, uint64_t 
 static head *head_of(tempi_post_box *box, int from, int to)
 {
     return (head *)(void *)at_place(box, from, (uint64_t)to * sizeof(head), 0);
+}
+
+/* After the heads: what others need to read that process's memory. */
+static tempi_probe *probe_of(tempi_post_box *box, int member)
+{
+    return (tempi_probe *)(void *)at_place(box, member, (uint64_t)box->members * sizeof(head), 0);
 }
 
 /* Of this process's region. */
@@ -245,7 +264,7 @@ tempi_post_box *tempi_post_open(const char *folder, int members, int own, const 
     box->members = members;
     box->own = own;
     box->top = SLAB;
-    box->at = (uint64_t)members * sizeof(head);
+    box->at = (uint64_t)members * sizeof(head) + LEAST;
     box->end = box->at + FIRST;
     if (box->file < 0 || box->end > SLAB || !take_arrays(box) || !allocate(box, 0, box->end) ||
         !own_place(box, 0, 0)) {
@@ -257,7 +276,18 @@ tempi_post_box *tempi_post_open(const char *folder, int members, int own, const 
         box->outboxes[i] = (outbox){.oldest = first, .newest = first};
         box->next[i] = (uint64_t)own * sizeof(head); /* in the sender's region */
     }
+    tempi_single_copy_offer(probe_of(box, own));
     return box;
+}
+
+void tempi_post_connect(tempi_post_box *box)
+{
+    for (int i = 0; i < box->members; ++i) {
+        const tempi_probe *probe = i != box->own ? probe_of(box, i) : NULL;
+        head *mine = probe ? head_of(box, i, box->own) : NULL;
+        if (mine && tempi_single_copy_works(probe))
+            __atomic_store_n(&mine->reads, 1, __ATOMIC_RELAXED);
+    }
 }
 
 static void unmap(view *v)
@@ -289,8 +319,8 @@ static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
     if (post->room == 0)
         return;
     if (post->timed)
-        tempi_store_measured(&mine->choice, post->nontemporal, post->packing + post->unpacking,
-                             post->bytes);
+        tempi_copy_learn(&mine->choice, post->class, post->way, post->packing + post->unpacking,
+                         post->bytes);
     block_put(box, post->data, post->room);
     post->room = 0;
 }
@@ -305,7 +335,8 @@ static void sweep(tempi_post_box *box, int to)
     for (;;) {
         tempi_post *post = own_place(box, mine->oldest, 0);
         if (mine->oldest != first) {
-            if (!__atomic_load_n(&post->taken, __ATOMIC_ACQUIRE))
+            if (__atomic_load_n(&post->state, __ATOMIC_ACQUIRE) != TAKEN ||
+                __atomic_load_n(&post->watched, __ATOMIC_ACQUIRE))
                 return;
             release(box, mine, post);
         }
@@ -319,25 +350,54 @@ static void sweep(tempi_post_box *box, int to)
     }
 }
 
-tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, void **data)
+/* Whether to offer its blocks; sets the way of the message. */
+static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_post *post)
+{
+    tempi_copy_choice *choice = &box->outboxes[to].choice;
+    unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
+    post->class = tempi_copy_class(post->bytes, offer ? offer->bytes : 0, offer ? offer->runs : 0);
+    post->timed = post->class >= 0;
+    if (!post->timed)
+        return false;
+    if (offer && offer->bytes == post->bytes && post->class >= TEMPI_COPY_LONG_RUNS &&
+        __atomic_load_n(&head_of(box, box->own, to)->reads, __ATOMIC_RELAXED))
+        ways |= 1 << TEMPI_COPY_ONCE;
+    post->way = tempi_copy_choose(choice, post->class, ways);
+    post->patience = tempi_copy_packing(choice, post->class, post->bytes);
+    return post->way == TEMPI_COPY_ONCE;
+}
+
+static uint64_t shapes_bytes(int n)
+{
+    return (uint64_t)n * sizeof(tempi_nest_shape);
+}
+
+tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
+                           void **data)
 {
     uint64_t room = 0, place = 0;
+    tempi_post made = {.bytes = bytes, .way = TEMPI_COPY_TWICE};
     sweep(box, to);
+    if (bytes > 0 && offers(box, to, offer, &made))
+        made.nshapes = offer->n;
     const uint64_t at = block_get(box, sizeof(tempi_post), &room);
     if (at == 0)
         return NULL;
-    if (bytes > 0 && (place = block_get(box, (uint64_t)bytes, &room)) == 0) {
+    const uint64_t needs = made.nshapes > 0 ? shapes_bytes(made.nshapes) : (uint64_t)bytes;
+    if (bytes > 0 && (place = block_get(box, needs, &room)) == 0) {
         block_put(box, at, LEAST);
         return NULL;
     }
     tempi_post *post = own_place(box, at, 0);
-    memset(post, 0, sizeof *post);
-    post->bytes = bytes;
+    *post = made;
     post->data = place;
     post->room = place ? room : 0;
     *data = place ? own_place(box, place, room) : NULL;
-    post->timed = bytes >= TEMPI_STORE_LEAST;
-    post->nontemporal = post->timed && tempi_store_choose(&box->outboxes[to].choice);
+    if (made.nshapes > 0) {
+        memcpy(*data, offer->shapes, shapes_bytes(made.nshapes));
+        post->offers = post->watched = true;
+        *data = NULL;
+    }
     box->outboxes[to].unsent = at;
     return post;
 }
@@ -348,6 +408,56 @@ void tempi_post_send(tempi_post_box *box, int to)
     tempi_post *last = own_place(box, mine->newest, 0);
     mine->newest = mine->unsent;
     __atomic_store_n(&last->next, mine->unsent, __ATOMIC_RELEASE);
+}
+
+/* ---- offers ---------------------------------------------------------------------------------- */
+
+bool tempi_post_is_over(const tempi_post *post)
+{
+    return post->nshapes == 0 || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TAKEN;
+}
+
+bool tempi_post_is_refused(const tempi_post *post)
+{
+    return __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == REFUSED;
+}
+
+/* Its bytes are packed, or it has become a failure: the receiver looks at it again. */
+void tempi_post_withdrawn(tempi_post *post)
+{
+    post->nshapes = 0;
+    __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
+}
+
+bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data)
+{
+    uint32_t before = SENT;
+    uint64_t room = 0;
+    if (!__atomic_compare_exchange_n(&post->state, &before, WITHDRAWN, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_ACQUIRE) &&
+        before != REFUSED)
+        return false;
+    const uint64_t place = block_get(box, (uint64_t)post->bytes, &room);
+    if (place == 0) {
+        if (before == SENT) {
+            __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
+            return false;
+        }
+        post->bytes = -1;
+        post->timed = false;
+        tempi_post_withdrawn(post);
+        return false;
+    }
+    block_put(box, post->data, post->room);
+    post->data = place;
+    post->room = room;
+    *data = own_place(box, place, room);
+    return true;
+}
+
+void tempi_post_unwatch(tempi_post *post)
+{
+    __atomic_store_n(&post->watched, false, __ATOMIC_RELEASE);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -381,7 +491,37 @@ const void *tempi_post_data(tempi_post_box *box, int from, const tempi_post *pos
     return at_place(box, from, post->data, post->room);
 }
 
+tempi_post_kind tempi_post_claim(tempi_post *post)
+{
+    uint32_t sent = SENT;
+    if (!post->offers)
+        return TEMPI_POST_PACKED;
+    if (!__atomic_compare_exchange_n(&post->state, &sent, CLAIMED, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return TEMPI_POST_LATER;
+    return post->nshapes > 0 ? TEMPI_POST_OFFERED : TEMPI_POST_PACKED;
+}
+
+bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
+                     int64_t n)
+{
+    const tempi_nest_shape *shapes = tempi_post_data(box, from, post);
+    const pid_t process = (pid_t)probe_of(box, from)->process;
+    int64_t bytes = post->bytes;
+    for (int64_t i = 0; i < n; ++i)
+        bytes -= blocks[i].n;
+    const tempi_offer_result result =
+        shapes && bytes == 0 ? tempi_offer_read(process, shapes, post->nshapes, blocks, n)
+                             : TEMPI_OFFER_UNLIKE;
+    if (result == TEMPI_OFFER_WAS_READ)
+        return true;
+    if (result == TEMPI_OFFER_UNREADABLE)
+        __atomic_store_n(&head_of(box, from, box->own)->reads, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&post->state, REFUSED, __ATOMIC_RELEASE);
+    return false;
+}
+
 void tempi_post_take(tempi_post *post)
 {
-    __atomic_store_n(&post->taken, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&post->state, TAKEN, __ATOMIC_RELEASE);
 }

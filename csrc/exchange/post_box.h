@@ -7,10 +7,16 @@
  *   region   | heads, one for each receiver | messages and their bytes, in slabs ... |
  *
  * The messages to one receiver are a list: the sender appends, the receiver reads one after the
- * other and says how far it has come. What was taken is used again, by sizes. */
+ * other and says how far it has come. What was taken is used again, by sizes.
+ *
+ * A long message may offer its blocks instead (offer.h): the receiver reads them from the sender's
+ * memory. Until it does the sender may withdraw the offer and pack them, so that it still need not
+ * wait; and it must pack what the receiver cannot read. */
 #ifndef TEMPI_EXCHANGE_POST_BOX_H
 #define TEMPI_EXCHANGE_POST_BOX_H
 
+#include "exchange/copy_choice.h"
+#include "exchange/offer.h"
 #include "exchange/segment.h"
 
 /* In shared memory. Zero while it is set aside. */
@@ -18,14 +24,19 @@ typedef struct tempi_post {
     uint64_t next;    /* place of the next one to this receiver; 0: none yet */
     uint64_t channel; /* what it belongs to, and the number of the exchange there */
     uint64_t call;
-    int64_t bytes; /* packed; -1: the sender has failed */
-    uint64_t data; /* their place */
-    uint64_t room; /* bytes set aside there */
-    uint32_t taken;
-    bool nontemporal; /* to be packed with non-temporal stores */
-    bool timed;       /* a long one: the two times are taken */
-    double packing;   /* seconds, by the sender */
-    double unpacking; /* by the receiver, before it is taken */
+    int64_t bytes;      /* packed; -1: the sender has failed */
+    uint64_t data;      /* their place, or of the offer */
+    uint64_t room;      /* bytes set aside there */
+    uint32_t state;     /* post_box.c */
+    int32_t nshapes;    /* of the offer; 0: the bytes are packed */
+    bool offers;        /* it did at first */
+    bool timed;         /* a long one: the two times are taken */
+    bool watched;       /* a request of the sender still looks at it: its memory is not reused */
+    int class;          /* of a long one */
+    tempi_copy_way way; /* of the sender */
+    double patience;    /* seconds after which an offer may be withdrawn */
+    double packing;     /* seconds, by the sender: of an offer, for which it waited */
+    double unpacking;   /* by the receiver, before it is taken */
 } tempi_post;
 
 typedef struct tempi_post_box tempi_post_box;
@@ -35,16 +46,33 @@ typedef struct tempi_post_box tempi_post_box;
 bool tempi_post_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
 /* Opens it, as process number `own`, whose first messages then have memory. NULL: it could not. */
 tempi_post_box *tempi_post_open(const char *folder, int members, int own, const char *name);
+/* When all have opened it: finds whose memory this process can read, and tells them. */
+void tempi_post_connect(tempi_post_box *box);
 /* Messages that others have not read stay readable for them. */
 void tempi_post_close(tempi_post_box *box);
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* A message to that process: sets aside memory for its bytes, which begin at *data. NULL: there is
- * none; the message that says so needs none (bytes < 0). */
-tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, void **data);
+/* A message to that process: sets aside memory for its bytes, which begin at *data, and says how to
+ * pack them (`way`). NULL: there is none; the message that says so needs none (bytes < 0). `offer`:
+ * all of its bytes, or NULL: they must be packed. If it was taken, *data is NULL, and the message
+ * is watched: the bytes must stay until it is over. */
+tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
+                           void **data);
 /* Sends the one that was just made. */
 void tempi_post_send(tempi_post_box *box, int to);
+
+/* Whether the sender's memory is not needed any more. */
+bool tempi_post_is_over(const tempi_post *post);
+/* Whether the receiver cannot read what was offered, so that it must be withdrawn. */
+bool tempi_post_is_refused(const tempi_post *post);
+/* True: all bytes are to be packed at *data now, and tempi_post_withdrawn called. False: the
+ * receiver reads them, or has read them, or there is no memory; if that was refused, the message
+ * has become one that says so. */
+bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data);
+void tempi_post_withdrawn(tempi_post *post);
+/* It is not watched any more. */
+void tempi_post_unwatch(tempi_post *post);
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
@@ -52,6 +80,17 @@ void tempi_post_send(tempi_post_box *box, int to);
 bool tempi_post_waits(tempi_post_box *box, int from);
 /* The next message from that process, each once and in their order; NULL: there is none yet. */
 tempi_post *tempi_post_next(tempi_post_box *box, int from);
+/* Before its bytes are used, until it is not TEMPI_POST_LATER. What is offered must then be read,
+ * and the message taken or refused. */
+typedef enum tempi_post_kind {
+    TEMPI_POST_PACKED,
+    TEMPI_POST_OFFERED,
+    TEMPI_POST_LATER /* the sender is about to pack it */
+} tempi_post_kind;
+tempi_post_kind tempi_post_claim(tempi_post *post);
+/* Reads what is offered into the blocks; if that fails it refuses it. */
+bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
+                     int64_t n);
 /* Its packed bytes; NULL: they could not be mapped. */
 const void *tempi_post_data(tempi_post_box *box, int from, const tempi_post *post);
 /* They were read: the sender may use the memory again. */

@@ -30,6 +30,14 @@ typedef struct tempi_ring_end {
     uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
     uint64_t seen;     /* the other one, when it was last read */
     tempi_copy_choice choice;
+    /* The last long flow, of which the receiver has yet to tell its time. */
+    struct {
+        uint64_t call; /* 0: none */
+        int64_t bytes;
+        double seconds; /* of the sender */
+        int class;
+        tempi_copy_way way;
+    } last;
 } tempi_ring_end;
 
 /* Both return a pointer to contiguous memory and its size in *n: free for the sender, unread for

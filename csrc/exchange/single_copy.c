@@ -54,21 +54,18 @@ static int64_t gather(tempi_nest_walk *walk, int64_t most, struct iovec *out, un
     return bytes;
 }
 
-bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from, const tempi_nest_shape *to,
+bool tempi_single_copy_read(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
                             int64_t bytes)
 {
-    tempi_nest_walk source, target;
-    tempi_nest_begin(&source, from);
-    tempi_nest_begin(&target, to);
     while (bytes > 0) {
         struct iovec there[VECTORS], here[VECTORS];
         unsigned long nthere, nhere;
-        tempi_nest_walk before = source;
-        const int64_t offered = gather(&source, bytes < MOST ? bytes : MOST, there, &nthere);
-        const int64_t taken = gather(&target, offered, here, &nhere);
+        const tempi_nest_walk before = *from;
+        const int64_t offered = gather(from, bytes < MOST ? bytes : MOST, there, &nthere);
+        const int64_t taken = gather(to, offered, here, &nhere);
         if (taken < offered) { /* the target's runs are shorter */
-            source = before;
-            (void)gather(&source, taken, there, &nthere);
+            *from = before;
+            (void)gather(from, taken, there, &nthere);
         }
         if (taken == 0 || process_vm_readv(process, here, nhere, there, nthere, 0) != taken)
             return false;

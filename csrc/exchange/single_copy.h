@@ -20,9 +20,9 @@ void tempi_single_copy_offer(tempi_probe *out);
 /* Whether this process can read the memory of the one that made that offer. */
 bool tempi_single_copy_works(const tempi_probe *offer);
 
-/* Reads `bytes` bytes of the nest `from` of that process into the nest `to`. False: not all of it
- * could be read; some bytes may have been stored. */
-bool tempi_single_copy_read(pid_t process, const tempi_nest_shape *from, const tempi_nest_shape *to,
+/* Reads the next `bytes` bytes of a nest of that process into a nest of this one, and steps over
+ * them. False: not all of them could be read; some may have been stored. */
+bool tempi_single_copy_read(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
                             int64_t bytes);
 
 #endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -252,10 +253,17 @@ class Pending:
     """A started exchange of all with all, and what it must bring."""
 
     def __init__(self, comm: Any, seed: int) -> None:
-        blocks = blocks_between(seed, comm.size)
+        blocks = self.blocks(comm, seed)
         self.out, self.into = blocks[comm.rank], [row[comm.rank] for row in blocks]
         self.sent, self.received = Side([b.sent for b in self.out]), Side([b.received for b in self.into])
+        self.fill()
+
+    def blocks(self, comm: Any, seed: int) -> list[list[Block]]:
+        return blocks_between(seed, comm.size)
+
+    def fill(self) -> None:
         self.sent.put([bytes_of(b.seed, self.sent.size(i)) for i, b in enumerate(self.out)])
+        self.received.memory[:] = 0xA5
         self.received.put([None] * len(self.into))
 
     def check(self) -> None:
@@ -453,6 +461,87 @@ def test_long_ones_use_their_memory_again(ready: Any) -> None:
             assert (into[source, :, :run] == 16 * source + 4 * rank + turn).all()
         assert (into[:, :, run:] == 0xA5).all()
     datatype.Free()
+
+
+#: 96 KiB in runs of 4096 bytes, and layouts of the same bytes on the other side.
+ROWS = oracle.Vector(24, 4096, 5000, NAMED[0])
+OTHERS = {
+    "rows": ROWS,
+    "pairs": oracle.Vector(6144, 16, 17, NAMED[0]),
+    "pieces": oracle.IndexedBlock(16, tuple(16 * i + i // 3 for i in range(6144)), NAMED[0]),
+}
+TURNS = 14
+
+
+class LongRuns(Pending):
+    """Blocks that the receiver may read in the sender's memory; others in each turn."""
+
+    def __init__(self, comm: Any, other: str = "rows") -> None:
+        self.rank, self.size, self.other = comm.rank, comm.size, OTHERS[other]
+        super().__init__(comm, 0)
+
+    def blocks(self, comm: Any, seed: int) -> list[list[Block]]:
+        pair, ranks = ((ROWS, 1), (self.other, 1)), range(self.size)
+        return [[Block(*pair, 100 * seed + 10 * i + j) for j in ranks] for i in ranks]
+
+    def next(self, turn: int) -> None:
+        blocks = self.blocks(None, turn)
+        self.out, self.into = blocks[self.rank], [row[self.rank] for row in blocks]
+        self.fill()
+
+
+@forms
+@pytest.mark.parametrize("other", OTHERS)
+def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: str) -> None:
+    """All ways are tried in turn; some ranks are late, and what was sent is overwritten as soon as it may be."""
+    needs_host_memory()
+    e = LongRuns(ready, other)
+    request = request_of(ready, "Alltoallw", *e.arguments) if form == "persistent" else None
+    for turn in range(TURNS):
+        e.next(turn)
+        if turn % 5 == ready.rank:
+            time.sleep(0.003)
+        if request:
+            request.Start()
+        WAITS[turn % 2](request or ready.Ialltoallw(*e.arguments))
+        e.sent.memory[:] = 0xEE
+        e.check()
+    if request:
+        request.Free()
+    e.free()
+
+
+def test_long_runs_do_not_wait_for_the_receiver(ready: Any) -> None:
+    """Rank 0 waits, in a plain receive, for what the others send only after they have completed the exchange."""
+    needs_host_memory()
+    e, token = LongRuns(ready), np.zeros(1, np.uint8)
+    for turn in range(TURNS):
+        e.next(turn)
+        request = ready.Ialltoallw(*e.arguments)
+        if ready.rank > 0:
+            request.Wait()
+            e.sent.memory[:] = 0xEE
+            ready.Send(token, 0, 4)
+        for source in range(1, ready.size if ready.rank == 0 else 1):
+            ready.Recv(token, source, 4)
+        if ready.rank == 0:
+            request.Wait()
+        e.check()
+    e.free()
+
+
+def test_long_runs_in_place_are_not_read_after_they_were_replaced(ready: Any) -> None:
+    needs_host_memory()
+    e = LongRuns(ready)
+    for turn in range(TURNS):
+        e.next(turn)
+        e.received.memory[:] = e.sent.memory
+        e.into[ready.rank] = e.out[ready.rank]
+        if turn % 3 == ready.rank:
+            time.sleep(0.003)
+        ready.Ialltoallw(MPI.IN_PLACE, e.received.message).Wait()
+        e.check()
+    e.free()
 
 
 def test_blocking_ones_pass_by(ready: Any) -> None:

@@ -366,6 +366,7 @@ static bool walks(const block *b, dice *d)
 static void check_copy(const block *from, block *to, bool at_once)
 {
     tempi_nest_shape source, target;
+    tempi_nest_walk reads, stores;
     char *packed = packed_of(from);
     store(to, to->expected, packed, from->op.n);
     free(packed);
@@ -373,8 +374,12 @@ static void check_copy(const block *from, block *to, bool at_once)
         tempi_exchange_self(&from->op, &to->op, 1);
     else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
         return;
-    else if (!tempi_single_copy_read(getpid(), &source, &target, from->op.n))
-        fail("cannot read this process");
+    else {
+        tempi_nest_begin(&reads, &source);
+        tempi_nest_begin(&stores, &target);
+        if (!tempi_single_copy_read(getpid(), &reads, &stores, from->op.n))
+            fail("cannot read this process");
+    }
     if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
         fail("wrong bytes within the process");
 }

@@ -3,8 +3,10 @@
  *     processes|threads FOLDER MEMBERS MESSAGES SEED
  *
  * So many random messages between each pair of members, each a process or a thread, which send,
- * read and use them in any order, and some of which do not read for long. Prints, by each member,
- * how many messages lay unread with it at most, and how many it used before an older one.
+ * read and use them in any order, and some of which do not read for long. Long ones may be offered;
+ * some of these are withdrawn, or cannot be read. Prints, by each member, how many messages lay
+ * unread with it at most, how many it used before an older one, how many it offered, withdrew and
+ * refused.
  *
  *     unread FOLDER MESSAGES SEED
  *
@@ -25,8 +27,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
-enum { HELD = 4096, WORD = 8 };
+enum { HELD = 4096, WATCHED = 4096, WORD = 8 };
 
 /* ---- calls of the system that fail ----------------------------------------------------------- */
 
@@ -103,6 +106,38 @@ int __wrap_munmap(void *address, size_t bytes)
     return calls.shares ? 0 : __real_munmap(address, bytes);
 }
 
+static _Thread_local dice *reading; /* a part of the calls fails, if it is set */
+
+ssize_t __real_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags)
+{
+    return reading && draw(reading, 0, 3) == 0
+               ? -1
+               : __real_process_vm_readv(process, here, nhere, there, nthere, flags);
+}
+
+/* Blocks have no layouts here. */
+void tempi_pack(const tempi_layout *layout, int64_t count, const void *mem, int64_t first,
+                int64_t n, void *packed)
+{
+    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
+    fail("a layout");
+}
+
+void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
+                  int64_t n, void *mem)
+{
+    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
+    fail("a layout");
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 typedef struct member {
@@ -115,6 +150,11 @@ typedef struct member {
         tempi_post *post;
     } held[HELD]; /* read, and not used yet, in their order */
     int nheld, most, early;
+    struct {
+        tempi_post *post;
+        char *memory;
+    } watched[WATCHED]; /* offered, and not over */
+    int nwatched, offered, withdrawn, refused;
     int sent[MEMBERS], came[MEMBERS];
 } member;
 
@@ -153,26 +193,80 @@ static void check(uint64_t key, const char *data, int64_t n)
             fail("wrong bytes");
 }
 
-/* False: no memory. */
-static bool send_bytes(member *m, int to, int64_t n)
+/* Of the sender's own; it stays until the message is over, if that offers it. */
+static char *memory_of(uint64_t key, int64_t n, tempi_offer *offer)
 {
+    char *memory = malloc((size_t)n);
+    const int64_t half = n / 2;
+    const tempi_op blocks[2] = {{.mem = memory, .n = half}, {.mem = memory + half, .n = n - half}};
+    put(key, memory, n);
+    tempi_offer_describe(blocks, 2, offer);
+    return memory;
+}
+
+static void watch(member *m, tempi_post *post, char *memory)
+{
+    if (m->nwatched == WATCHED)
+        fail("too many offers");
+    m->watched[m->nwatched].post = post;
+    m->watched[m->nwatched++].memory = memory;
+    ++m->offered;
+}
+
+/* False: no memory. */
+static bool send_as(member *m, int to, int64_t n, bool offers)
+{
+    tempi_offer offer;
     void *data = NULL;
     const uint64_t key = key_of(m, m->rank, to, m->sent[to]);
-    tempi_post *post = tempi_post_new(m->box, to, n, &data);
+    char *memory = offers && n > 0 ? memory_of(key, n, &offer) : NULL;
+    tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, &data);
     if (!post)
         return false;
-    if (post->next || post->taken || post->bytes != n)
+    if (post->next || post->bytes != n || (n > 0 && (data == NULL) != post->offers))
         fail("a new message is not");
-    put(key, data, n);
+    if (post->offers) {
+        watch(m, post, memory);
+    } else {
+        put(key, data, n);
+        free(memory);
+    }
     post->channel = key;
     post->call = (uint64_t)m->sent[to]++;
     tempi_post_send(m->box, to);
     return true;
 }
 
-static bool send_one(member *m, int to)
+static bool send_bytes(member *m, int to, int64_t n)
 {
-    return send_bytes(m, to, size_of(key_of(m, m->rank, to, m->sent[to])));
+    return send_as(m, to, n, false);
+}
+
+static bool send_one(member *m, int to, bool offers)
+{
+    return send_as(m, to, size_of(key_of(m, m->rank, to, m->sent[to])), offers);
+}
+
+/* Some are withdrawn, and those that are refused; the memory of those that are over is gone. */
+static void look_at_offers(member *m, dice *d)
+{
+    void *data;
+    for (int i = m->nwatched - 1; i >= 0; --i) {
+        tempi_post *post = m->watched[i].post;
+        const bool refused = tempi_post_is_refused(post);
+        if ((refused || draw(d, 0, 60) == 0) && tempi_post_withdraw(m->box, post, &data)) {
+            memcpy(data, m->watched[i].memory, (size_t)post->bytes);
+            tempi_post_withdrawn(post);
+            ++*(refused ? &m->refused : &m->withdrawn);
+        }
+        if (!tempi_post_is_over(post))
+            continue;
+        memset(m->watched[i].memory, 0, (size_t)post->bytes);
+        free(m->watched[i].memory);
+        post->packing = 1e-9 * (double)draw(d, 1, 1000000);
+        tempi_post_unwatch(post);
+        m->watched[i] = m->watched[--m->nwatched];
+    }
 }
 
 static bool read_one(member *m, int from)
@@ -189,14 +283,33 @@ static bool read_one(member *m, int from)
     return true;
 }
 
+/* Reads it into two blocks that are cut elsewhere than the sender's, so that they may be unlike. */
+static bool read_offer(member *m, int k)
+{
+    tempi_post *post = m->held[k].post;
+    char *memory = malloc((size_t)post->bytes);
+    const int64_t half = post->bytes / 2 - (post->channel % 3 == 0);
+    const tempi_op blocks[2] = {{.mem = memory, .n = half},
+                                {.mem = memory + half, .n = post->bytes - half}};
+    const bool done = tempi_post_read(m->box, m->held[k].from, post, blocks, 2);
+    if (done)
+        check(post->channel, memory, post->bytes);
+    free(memory);
+    return done;
+}
+
 /* False: it could not be mapped. */
 static bool use(member *m, int k)
 {
     tempi_post *post = m->held[k].post;
+    const tempi_post_kind kind = tempi_post_claim(post);
+    if (kind == TEMPI_POST_LATER || (kind == TEMPI_POST_OFFERED && !read_offer(m, k)))
+        return true; /* later */
     const char *data = post->bytes > 0 ? tempi_post_data(m->box, m->held[k].from, post) : "";
     if (!data)
         return false;
-    check(post->channel, data, post->bytes);
+    if (kind == TEMPI_POST_PACKED)
+        check(post->channel, data, post->bytes);
     for (int i = 0; i < k; ++i)
         m->early += i == 0 && m->held[k].from == m->held[0].from;
     tempi_post_take(post);
@@ -208,7 +321,7 @@ static bool use(member *m, int k)
 
 static bool has_ended(const member *m)
 {
-    bool ended = m->nheld == 0;
+    bool ended = m->nheld == 0 && m->nwatched == 0;
     for (int i = 0; i < m->members; ++i)
         ended &= i == m->rank || (m->sent[i] == m->messages && m->came[i] == m->messages);
     return ended;
@@ -219,8 +332,9 @@ static void turn(member *m, dice *d, bool reads)
     const int peer = (m->rank + (int)draw(d, 1, m->members - 1)) % m->members;
     const int64_t burst = draw(d, 1, 12);
     for (int64_t i = 0; i < burst && m->sent[peer] < m->messages; ++i)
-        if (!send_one(m, peer))
+        if (!send_one(m, peer, true))
             fail("no memory");
+    look_at_offers(m, d);
     for (int64_t i = draw(d, 1, 20); reads && i > 0 && read_one(m, peer); --i)
         ;
     for (int64_t i = reads ? draw(d, 0, 16) : 0; i > 0 && m->nheld > 0; --i)
@@ -228,6 +342,23 @@ static void turn(member *m, dice *d, bool reads)
             fail("no mapping");
     if (draw(d, 0, 3) == 0)
         sched_yield();
+}
+
+/* Until all have opened it: a message to each, and from each. */
+static void meet(member *m)
+{
+    int left = 0;
+    for (int i = 0; i < m->members; ++i)
+        if (i != m->rank) {
+            ++left;
+            if (!send_bytes(m, i, 1))
+                fail("no memory");
+        }
+    for (int i = 0; left > 0; i = (i + 1) % m->members)
+        if (i != m->rank && m->came[i] == 0 && read_one(m, i)) {
+            (void)use(m, m->nheld - 1);
+            --left;
+        }
 }
 
 static void *take_part(void *argument)
@@ -238,12 +369,19 @@ static void *take_part(void *argument)
     m->box = tempi_post_open(m->folder, m->members, m->rank, m->name);
     if (!m->box)
         fail("cannot open");
+    meet(m);
     while (!has_ended(m)) {
+        reading = NULL;
+        if (draw(&d, 0, 9) == 0) /* what could not be read is offered again */
+            tempi_post_connect(m->box);
+        reading = &d;
         turn(m, &d, late <= 0);
         late = late == -100 ? draw(&d, 0, 60) : late - 1;
     }
+    reading = NULL;
     tempi_post_close(m->box);
-    printf("%d unread %d early\n", m->most, m->early);
+    printf("%d unread %d early %d offered %d withdrawn %d refused\n", m->most, m->early, m->offered,
+           m->withdrawn, m->refused);
     fflush(stdout);
     return NULL;
 }
@@ -302,7 +440,7 @@ static int unread(member *members)
     open_both(members);
     for (int turns = 0; turns < 4; ++turns) {
         for (int i = 0; i < members->messages; ++i)
-            if (!send_one(&members[0], 1))
+            if (!send_one(&members[0], 1, false))
                 fail("no memory");
         const long most = allocated(members);
         use_all(&members[1], &d);
@@ -321,7 +459,7 @@ static void *send_and_leave(void *argument)
     if (!(m->box = tempi_post_open(m->folder, 2, 0, m->name)))
         fail("cannot open");
     while (m->sent[1] < m->messages)
-        if (!send_one(m, 1))
+        if (!send_one(m, 1, false))
             fail("no memory");
     tempi_post_close(m->box);
     return NULL;

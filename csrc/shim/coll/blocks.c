@@ -232,6 +232,13 @@ int tempi_blocks_describe(tempi_blocks *blocks)
     return blocks->nstaged > 0 && packs(blocks) ? run_staged(blocks) : MPI_SUCCESS;
 }
 
+void tempi_blocks_keep(tempi_blocks *blocks)
+{
+    blocks->outlives = true;
+    for (int k = 0; k < blocks->n; ++k)
+        keep_layout(blocks, &blocks->ops[k]);
+}
+
 int tempi_blocks_unpack(const tempi_blocks *blocks)
 {
     int result = blocks->nstaged > 0 ? run_staged(blocks) : MPI_SUCCESS;

@@ -57,6 +57,8 @@ bool tempi_blocks_derived(const tempi_blocks *blocks);
 /* Fills `ops`, and packs what goes through staging buffers. Returns MPI_SUCCESS or an error that
  * was raised. */
 int tempi_blocks_describe(tempi_blocks *blocks);
+/* Lets described blocks outlive the call. */
+void tempi_blocks_keep(tempi_blocks *blocks);
 /* Unpacks received bytes from staging buffers; returns the same. */
 int tempi_blocks_unpack(const tempi_blocks *blocks);
 /* Frees the staging buffers; a second time it does nothing. */

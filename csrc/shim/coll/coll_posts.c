@@ -2,6 +2,11 @@
 #include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
 
+#include <sched.h>
+#include <stdlib.h>
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
 static void pack_blocks(const tempi_op *ops, int n, bool nontemporal, char *packed)
 {
     for (int i = 0; i < n; packed += ops[i++].n)
@@ -13,7 +18,7 @@ static void pack_blocks(const tempi_op *ops, int n, bool nontemporal, char *pack
 static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *packed)
 {
     const double start = post->timed ? tempi_copy_clock() : 0;
-    pack_blocks(ops, n, post->nontemporal, packed);
+    pack_blocks(ops, n, post->way == TEMPI_COPY_NONTEMPORAL, packed);
     if (post->timed)
         post->packing = tempi_copy_clock() - start;
 }
@@ -26,17 +31,31 @@ static int64_t bytes_to(const tempi_blocks *out, int to)
     return bytes;
 }
 
+/* False: no memory. */
+static bool make_room(tempi_coll_offers *offers, int processes)
+{
+    if (!offers->open)
+        offers->open = malloc((size_t)processes * sizeof *offers->open);
+    return offers->open != NULL;
+}
+
 /* False: no memory. `bytes` < 0: tells that process of an error. */
 static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_blocks *out, int to,
-                    int64_t bytes)
+                    int64_t bytes, tempi_coll_offers *offers)
 {
+    const int first = out->edges->first[to], n = tempi_edges_count(out->edges, to);
+    tempi_offer offer;
     void *packed;
-    tempi_post *post = tempi_post_new(node->posts, to, bytes, &packed);
+    const bool may_offer = offers && bytes >= TEMPI_COPY_LEAST && make_room(offers, node->size);
+    if (may_offer)
+        tempi_offer_describe(out->ops + first, n, &offer);
+    tempi_post *post = tempi_post_new(node->posts, to, bytes, may_offer ? &offer : NULL, &packed);
     if (!post)
         return false;
-    if (bytes > 0)
-        pack_message(out->ops + out->edges->first[to], tempi_edges_count(out->edges, to), post,
-                     packed);
+    if (post->offers)
+        offers->open[offers->n++] = (tempi_coll_offer){post, first, n};
+    else if (bytes > 0)
+        pack_message(out->ops + first, n, post, packed);
     post->channel = name.channel;
     post->call = name.call;
     tempi_post_send(node->posts, to);
@@ -44,7 +63,7 @@ static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_blo
 }
 
 int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name, const tempi_blocks *out,
-                          bool failed)
+                          bool failed, tempi_coll_offers *offers)
 {
     bool good = true;
     for (int i = 1; i < node->size; ++i) {
@@ -52,10 +71,73 @@ int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name, const tem
         if (tempi_edges_count(out->edges, to) == 0)
             continue;
         const int64_t bytes = failed ? -1 : bytes_to(out, to);
-        if (bytes == 0 || post_to(node, name, out, to, bytes))
+        if (bytes == 0 || post_to(node, name, out, to, bytes, offers))
             continue;
         good = false;
-        (void)post_to(node, name, out, to, -1);
+        (void)post_to(node, name, out, to, -1, NULL);
     }
     return good || failed ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
+}
+
+/* ---- offers ---------------------------------------------------------------------------------- */
+
+/* `since`: when the wait for it began. */
+static void withdraw(tempi_node_comm *node, const tempi_op *ops, const tempi_coll_offer *offer,
+                     double since)
+{
+    void *packed;
+    if (!tempi_post_withdraw(node->posts, offer->post, &packed))
+        return;
+    pack_blocks(ops + offer->first, offer->n, false, packed);
+    offer->post->packing = tempi_copy_clock() - since;
+    tempi_post_withdrawn(offer->post);
+}
+
+/* Drops those that are over. */
+static int settle(tempi_coll_offers *offers, double now)
+{
+    int result = MPI_SUCCESS, left = 0;
+    for (int i = 0; i < offers->n; ++i) {
+        tempi_post *post = offers->open[i].post;
+        if (!tempi_post_is_over(post)) {
+            offers->open[left++] = offers->open[i];
+            continue;
+        }
+        if (post->bytes < 0)
+            result = MPI_ERR_NO_MEM;
+        if (post->nshapes > 0) /* it was read */
+            post->packing = now - offers->since;
+        tempi_post_unwatch(post);
+    }
+    offers->n = left;
+    return result;
+}
+
+int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, const tempi_op *ops,
+                           tempi_coll_offers *offers)
+{
+    const double now = tempi_copy_clock();
+    if (offers->since == 0)
+        offers->since = now;
+    if (tempi_lock_try(&owner->starting)) {
+        for (int i = 0; i < offers->n; ++i) {
+            const tempi_coll_offer *o = &offers->open[i];
+            if (tempi_post_is_refused(o->post) || now - offers->since > o->post->patience)
+                withdraw(node, ops, o, offers->since);
+        }
+        tempi_lock_release(&owner->starting);
+    }
+    return settle(offers, now);
+}
+
+void tempi_coll_offers_end(tempi_node_comm *node, const tempi_op *ops, tempi_coll_offers *offers)
+{
+    const double now = offers->since = tempi_copy_clock();
+    while (offers->n > 0) {
+        for (int i = 0; i < offers->n; ++i)
+            withdraw(node, ops, &offers->open[i], now);
+        (void)settle(offers, now);
+        if (offers->n > 0)
+            sched_yield();
+    }
 }

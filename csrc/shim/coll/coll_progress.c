@@ -41,6 +41,13 @@ void tempi_coll_end_round(tempi_coll_request *r)
     free(r->arrivals);
     r->in.ops = NULL;
     r->arrivals = NULL;
+    if (r->out.ops) {
+        tempi_blocks_close(&r->out);
+        free(r->out.ops);
+        r->out.ops = NULL;
+    }
+    free(r->offers.open);
+    r->offers = (tempi_coll_offers){0};
 }
 
 static void leave(tempi_coll_request *r)
@@ -86,18 +93,37 @@ static void unpack_all(const tempi_coll_request *r, const tempi_arrival *a, cons
     }
 }
 
-static int receive(const tempi_coll_request *r, const tempi_arrival *a, tempi_post *post)
+static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_post *post)
 {
     if (post->bytes < 0)
         return MPI_ERR_OTHER;
     const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
     if (!packed)
         return MPI_ERR_NO_MEM;
-    const double start = post->timed ? tempi_copy_clock() : 0;
     unpack_all(r, a, packed, post->bytes < a->bytes ? post->bytes : a->bytes);
+    return post->bytes > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+}
+
+static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
+{
+    const double start = post->timed ? tempi_copy_clock() : 0;
+    const tempi_post_kind kind = tempi_post_claim(post);
+    int rc = MPI_SUCCESS;
+    a->post = kind == TEMPI_POST_LATER ? post : NULL;
+    if (kind == TEMPI_POST_OFFERED &&
+        !tempi_post_read(r->node->posts, a->source, post, r->in.ops + a->first, a->n))
+        a->post = post;
+    if (a->post)
+        return;
+    if (kind == TEMPI_POST_PACKED)
+        rc = unpack(r, a, post);
+    if (r->error == MPI_SUCCESS)
+        r->error = rc;
+    a->ended = true;
+    --r->left;
     if (post->timed)
         post->unpacking = tempi_copy_clock() - start;
-    return post->bytes > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+    tempi_post_take(post);
 }
 
 /* Whether the message belongs to it; then it was received. */
@@ -107,16 +133,19 @@ static bool takes(tempi_coll_request *r, int source, tempi_post *post)
         return false;
     for (int i = 0; i < r->narrivals; ++i) {
         tempi_arrival *a = &r->arrivals[i];
-        if (a->source != source || a->ended)
-            continue;
-        const int rc = receive(r, a, post);
-        if (r->error == MPI_SUCCESS)
-            r->error = rc;
-        a->ended = true;
-        --r->left;
+        if (a->source == source && !a->ended && !a->post) {
+            receive(r, a, post);
+            return true;
+        }
     }
     tempi_post_take(post);
     return true;
+}
+
+/* Whether there is nothing to wait for. */
+static bool is_over(const tempi_coll_request *r)
+{
+    return r->left == 0 && !r->passing && r->offers.n == 0;
 }
 
 /* Reads what has come from that process. True: a request is complete, and the list has changed. */
@@ -137,7 +166,7 @@ static bool collect(tempi_node_comm *node, int source)
         free(later);
         if (!post)
             return false;
-        if (r->left == 0 && !r->passing) {
+        if (is_over(r)) {
             complete(r);
             return true;
         }
@@ -174,11 +203,22 @@ static bool is_passed(tempi_coll_request *r)
     return true;
 }
 
+/* Whether the others have all they get from this process. */
+static bool is_sent(tempi_coll_request *r)
+{
+    if (r->offers.n == 0)
+        return true;
+    const int rc = tempi_coll_offers_look(r->node, r->owner, r->out.ops, &r->offers);
+    if (r->error == MPI_SUCCESS)
+        r->error = rc;
+    return r->offers.n == 0;
+}
+
 /* As collect(). */
 static bool complete_any(tempi_node_comm *node)
 {
     for (tempi_coll_request *r = node->requests; r; r = r->next)
-        if (r->left == 0 && is_passed(r)) {
+        if (r->left == 0 && is_passed(r) && is_sent(r)) {
             complete(r);
             return true;
         }
@@ -188,9 +228,15 @@ static bool complete_any(tempi_node_comm *node)
 static bool collect_any(tempi_node_comm *node)
 {
     for (tempi_coll_request *r = node->requests; r; r = r->next)
-        for (int i = 0; i < r->narrivals; ++i)
-            if (!r->arrivals[i].ended && collect(node, r->arrivals[i].source))
+        for (int i = 0; i < r->narrivals; ++i) {
+            tempi_arrival *a = &r->arrivals[i];
+            if (a->ended)
+                continue;
+            if (a->post)
+                receive(r, a, a->post);
+            if (collect(node, a->source))
                 return true;
+        }
     return false;
 }
 
@@ -274,7 +320,7 @@ void tempi_coll_follow(tempi_coll_request *r)
     tempi_pending_add(1);
     list(r);
     match(r);
-    if (r->left == 0 && !r->passing)
+    if (is_over(r))
         complete(r);
     progress_all();
     leave_lock();

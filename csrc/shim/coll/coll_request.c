@@ -124,6 +124,14 @@ static int pass_on(tempi_coll_request *r)
     return r->passing ? MPI_SUCCESS : tempi_remote_end(r->remote, rc);
 }
 
+/* Whether the blocks stay as they are until the others have read them: not in place, where they are
+ * replaced by what comes, and not in staging buffers. */
+static bool may_offer(const tempi_coll_request *r, const tempi_blocks *out)
+{
+    const bool replaced = out->buffer == r->in.buffer && out->entry < 0;
+    return out->nstaged == 0 && !replaced;
+}
+
 /* On an error the processes of this node are notified, and blocks for other nodes are still sent.
  */
 static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
@@ -135,7 +143,9 @@ static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
         rc = find_arrivals(r);
     const int passed = pass_on(r);
     rc = rc == MPI_SUCCESS ? passed : rc;
-    const int sent = tempi_coll_posts_send(r->node, r->name, out, rc != MPI_SUCCESS);
+    const bool failed = rc != MPI_SUCCESS;
+    const int sent = tempi_coll_posts_send(r->node, r->name, out, failed,
+                                           may_offer(r, out) && !failed ? &r->offers : NULL);
     rc = rc == MPI_SUCCESS ? sent : rc;
     return rc == MPI_SUCCESS ? move_own(r, out) : rc;
 }
@@ -163,6 +173,8 @@ static int follow(tempi_coll_request *r)
 
 static void give_up(tempi_coll_request *r)
 {
+    if (r->offers.n > 0)
+        tempi_coll_offers_end(r->node, r->out.ops, &r->offers);
     if (r->passing) {
         (void)tempi_lib.Wait(&r->passed, MPI_STATUS_IGNORE);
         (void)tempi_remote_end(r->remote, MPI_ERR_OTHER);
@@ -183,8 +195,14 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     r->in.ops = calloc((size_t)in->edges->n + 1, sizeof *r->in.ops);
     r->error = MPI_SUCCESS;
     int rc = describe_and_send(r, out);
-    tempi_blocks_close(out);
-    free(out->ops);
+    if (r->offers.n > 0) {
+        if (!r->persistent)
+            tempi_blocks_keep(out);
+        r->out = *out;
+    } else {
+        tempi_blocks_close(out);
+        free(out->ops);
+    }
     if (rc == MPI_SUCCESS)
         rc = follow(r);
     if (rc != MPI_SUCCESS)

@@ -1,10 +1,13 @@
 /* Nonblocking and persistent collectives within a node; what goes to other nodes the library passes
  * on by a request of its own (split_call.h).
  *
- *   start     packs all that goes to other processes into shared memory (exchange/post_box.h), and
- *             moves the own blocks; so no process depends on what this one does afterwards
- *   progress  in each later call: unpacks what has come (coll_progress.c)
- *   end       when all of it has: a generalized request becomes complete
+ *   start     packs all that goes to other processes into shared memory (exchange/post_box.h), or
+ *             offers long blocks, and moves the own blocks
+ *   progress  in each later call: unpacks what has come, or reads what is offered
+ *             (coll_progress.c); packs what was offered and nobody reads, so no process depends on
+ *             what this one does afterwards
+ *   end       when all has come, and nothing is offered any more: a generalized request becomes
+ *             complete
  *
  * A nonblocking call's request is that generalized one; an error is raised by its record, since the
  * library does not know the communicator. A persistent request is one of the library

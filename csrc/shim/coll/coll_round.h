@@ -13,6 +13,7 @@
 typedef struct tempi_arrival {
     int source, first, n; /* operations */
     int64_t bytes;
+    tempi_post *post; /* that has come, but whose sender is about to pack it; or NULL */
     bool ended;
 } tempi_arrival;
 
@@ -26,6 +27,8 @@ typedef struct tempi_coll_request {
     tempi_blocks in;         /* with `ops` of its own */
     tempi_arrival *arrivals; /* NULL: nothing was started */
     int narrivals, left;
+    tempi_blocks out;         /* with `ops` of its own, while blocks of it are offered */
+    tempi_coll_offers offers; /* that the receivers have not read */
     int error;
     tempi_remote *remote; /* blocks of other nodes; NULL: there are none */
     MPI_Request passed;   /* the library's request for them */

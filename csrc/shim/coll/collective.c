@@ -4,6 +4,7 @@
 #include "base/trace.h"
 #include "choose/rule.h"
 #include "exchange/exchange.h"
+#include "exchange/piece_buffer.h"
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"

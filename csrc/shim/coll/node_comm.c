@@ -267,6 +267,8 @@ static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
     if (node->posts)
         __atomic_fetch_add(&comms.posts, 1, __ATOMIC_RELAXED);
     const bool all = agreed(comm, node->posts != NULL);
+    if (all)
+        tempi_post_connect(node->posts);
     if (made)
         tempi_segment_unlink(TEMPI_SEGMENT_FOLDER, name);
     if (!all && node->posts) {

@@ -1,0 +1,88 @@
+#include "exchange/offer.h"
+#include "exchange/block_bytes.h"
+#include "exchange/copy_choice.h"
+#include "exchange/piece_buffer.h"
+#include "exchange/single_copy.h"
+
+enum { OFFER_LEAST = 16 << 10 /* bytes of a block */ };
+
+void tempi_offer_describe(const tempi_op *blocks, int64_t n, tempi_offer *out)
+{
+    out->n = 0;
+    out->bytes = out->runs = 0;
+    out->blocks = 0;
+    for (int64_t i = 0; i < n && i < 64 && out->n < TEMPI_OFFER_MOST; ++i) {
+        tempi_nest_shape *shape = &out->shapes[out->n];
+        if (blocks[i].n < OFFER_LEAST || !tempi_nest_describe(&blocks[i], shape) ||
+            shape->run < TEMPI_COPY_RUN_LEAST)
+            continue;
+        shape->block = (int32_t)i;
+        out->runs += shape->runs;
+        out->bytes += blocks[i].n;
+        out->blocks |= (uint64_t)1 << i;
+        ++out->n;
+    }
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool read_in_pieces(pid_t process, tempi_nest_walk *from, const tempi_op *block)
+{
+    tempi_piece_buffer piece;
+    bool done = true;
+    tempi_piece_open(&piece, block->n);
+    for (int64_t at = 0, part; at < block->n && done; at += part) {
+        part = block->n - at < piece.size ? block->n - at : piece.size;
+        const tempi_nest_shape shape = {
+            .first = (uint64_t)(uintptr_t)piece.bytes, .run = part, .runs = 1};
+        tempi_nest_walk to;
+        tempi_nest_begin(&to, &shape);
+        done = tempi_single_copy_read(process, from, &to, part);
+        if (done)
+            tempi_block_unpack(block, at, part, piece.bytes);
+    }
+    tempi_piece_close(&piece);
+    return done;
+}
+
+/* Directly where the runs are long; the kernel takes too long for short ones. */
+static bool read_block(pid_t process, tempi_nest_walk *from, const tempi_op *block)
+{
+    tempi_nest_shape own;
+    tempi_nest_walk to;
+    if (!tempi_nest_describe(block, &own) || (own.run < TEMPI_COPY_RUN_LEAST && own.run < block->n))
+        return read_in_pieces(process, from, block);
+    tempi_nest_begin(&to, &own);
+    return tempi_single_copy_read(process, from, &to, block->n);
+}
+
+tempi_offer_result tempi_offer_read(pid_t process, const tempi_nest_shape *shapes, int nshapes,
+                                    const tempi_op *blocks, int64_t n)
+{
+    for (int i = 0; i < nshapes; ++i) {
+        const tempi_nest_shape *shape = &shapes[i];
+        tempi_nest_walk from;
+        tempi_nest_begin(&from, shape);
+        if (shape->block >= n || blocks[shape->block].n != shape->run * shape->runs)
+            return TEMPI_OFFER_UNLIKE;
+        if (!read_block(process, &from, &blocks[shape->block]))
+            return TEMPI_OFFER_UNREADABLE;
+    }
+    return TEMPI_OFFER_WAS_READ;
+}
+
+tempi_offer_result tempi_offer_read_packed(pid_t process, uint64_t address, int64_t bytes,
+                                           const tempi_op *blocks, int64_t n)
+{
+    const tempi_nest_shape packed = {.first = address, .run = bytes, .runs = 1};
+    tempi_nest_walk from;
+    for (int64_t i = 0; i < n; ++i)
+        bytes -= blocks[i].n;
+    if (bytes != 0)
+        return TEMPI_OFFER_UNLIKE;
+    tempi_nest_begin(&from, &packed);
+    for (int64_t i = 0; i < n; ++i)
+        if (blocks[i].n > 0 && !read_block(process, &from, &blocks[i]))
+            return TEMPI_OFFER_UNREADABLE;
+    return TEMPI_OFFER_WAS_READ;
+}

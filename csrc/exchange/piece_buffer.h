@@ -1,0 +1,30 @@
+/* A buffer through which bytes go in pieces that stay in the caches. */
+#ifndef TEMPI_EXCHANGE_PIECE_BUFFER_H
+#define TEMPI_EXCHANGE_PIECE_BUFFER_H
+
+#include <stdint.h>
+
+enum {
+    /* A receiver starts when the first piece is there, and it stays in the caches next to the core.
+     */
+    TEMPI_PIECE_MOST = 64 << 10
+};
+
+/* A thread of the program may have a small stack. */
+typedef struct tempi_piece_buffer {
+    char *bytes;
+    int64_t size;
+    _Alignas(64) char small[4 << 10];
+} tempi_piece_buffer;
+
+/* For n bytes, which go through it in pieces. */
+void tempi_piece_open(tempi_piece_buffer *piece, int64_t n);
+void tempi_piece_close(tempi_piece_buffer *piece);
+
+/* Where buffers of an exchange come from: malloc and free, if these are not set. */
+void tempi_exchange_use(void *(*get)(int64_t bytes), void (*put)(void *buffer));
+/* NULL: there is no memory. */
+void *tempi_exchange_get(int64_t bytes);
+void tempi_exchange_put(void *buffer);
+
+#endif
