@@ -198,7 +198,7 @@ AUXILIARY = frozenset(
     Comm_get_errhandler Comm_set_errhandler Comm_call_errhandler Comm_get_parent Comm_get_name
     Errhandler_free Error_class Error_string Add_error_class Add_error_code Add_error_string
     File_call_errhandler Win_call_errhandler
-    Group_size Group_rank Group_translate_ranks Group_incl Group_free Group_from_session_pset
+    Group_size Group_rank Group_translate_ranks Group_incl Group_union Group_free Group_from_session_pset
     Topo_test Cartdim_get Cart_get Cart_shift Cart_rank Graphdims_get Graph_neighbors_count
     Dist_graph_neighbors_count Dist_graph_neighbors Graph_neighbors
     Query_thread Is_thread_main Get_library_version Get_version Get_processor_name Wtime Pcontrol

@@ -767,6 +767,22 @@ FAULTS = (
         "return MPI_SUCCESS;",
         ("tests/preload/test_exchanges.py",),
     ),
+    Fault(
+        "coll",
+        "a group of an intercommunicator hears what the other one says only",
+        "csrc/shim/coll/comm_agree.c",
+        "    if (!tempi_node_comm_is_inter(node))\n        return true;\n    if (op",
+        "    if (node)\n        return true;\n    if (op",
+        ("tests/mpi/test_collectives_between_groups.py",),
+    ),
+    Fault(
+        "coll",
+        "both groups of an intercommunicator come first",
+        "csrc/shim/comm/peer_class.c",
+        "*first = here < there;",
+        "*first = here != there;",
+        ("tests/mpi/test_collectives_between_groups.py",),
+    ),
     # ---- coll: communicators over several nodes -----------------------------------------------------------
     Fault(
         "coll",

@@ -6,6 +6,7 @@
 #include "exchange/exchange.h"
 #include "exchange/piece_buffer.h"
 #include "shim/coll/block_exchange.h"
+#include "shim/coll/comm_agree.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"
 #include "shim/request/waiting.h"
@@ -53,11 +54,8 @@ bool tempi_collective_wanted(const tempi_collective *call, const tempi_blocks *o
 {
     if (tempi_collective_has_types_of_blocks(call->function))
         return true;
-    const int mine = tempi_bounces() || tempi_blocks_derived(out) || tempi_blocks_derived(in);
-    int any = mine;
-    return (call->node->size == 1 ||
-            tempi_lib.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, call->comm) == MPI_SUCCESS) &&
-           any;
+    const bool mine = tempi_bounces() || tempi_blocks_derived(out) || tempi_blocks_derived(in);
+    return call->node->size == 1 ? mine : tempi_comm_any(call->comm, call->node, mine);
 }
 
 static bool decide(const tempi_collective *call, tempi_node_comm *node, const tempi_blocks *out,

@@ -20,13 +20,15 @@ static bool allocate(int blocks, int size, tempi_edges *out)
     return false;
 }
 
-bool tempi_edges_all(int size, tempi_edges *out)
+bool tempi_edges_all(int size, int begin, int n, tempi_edges *out)
 {
-    if (!allocate(size, size, out))
+    if (!allocate(n, size, out))
         return false;
-    for (int i = 0; i < size; ++i)
-        out->first[i] = out->block[i] = i;
-    out->first[size] = out->n = size;
+    for (int k = 0; k < n; ++k)
+        out->block[k] = k;
+    for (int i = 0; i <= size; ++i)
+        out->first[i] = i < begin ? 0 : i < begin + n ? i - begin : n;
+    out->n = n;
     return true;
 }
 

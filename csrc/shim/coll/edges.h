@@ -15,8 +15,8 @@ typedef struct tempi_edges {
     int *first; /* for each process, and one more: where its group begins */
 } tempi_edges;
 
-/* One block for each of so many ranks. False: out of memory. */
-bool tempi_edges_all(int size, tempi_edges *out);
+/* One block for each of n processes from that one on. False: out of memory. */
+bool tempi_edges_all(int size, int begin, int n, tempi_edges *out);
 /* No block; with memory for one. */
 bool tempi_edges_none(int size, tempi_edges *out);
 /* Makes of these one block, of that process. */

@@ -6,14 +6,14 @@
  *   3. All of them tell whether they could. If one could not, the library does the calls that need
  *      it.
  *
- * Both messages are collectives of the library on the program's communicator, in a call in which
- * all of its processes are.
+ * Both messages are collectives of the library on the program's communicator (comm_agree.h).
  */
 #include "shim/coll/node_comm.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "shim/coll/coll_request.h"
+#include "shim/coll/comm_agree.h"
 #include "shim/coll/node_part.h"
 #include "shim/comm/comm_attribute.h"
 #include "shim/comm/peer_class.h"
@@ -199,32 +199,19 @@ static void connect(tempi_node_comm *node)
     }
 }
 
-/* The same in all processes. */
-static bool agreed(MPI_Comm comm, bool mine)
-{
-    const int ready = mine;
-    int all = 0;
-    return tempi_lib.Allreduce(&ready, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all;
-}
-
-static bool broadcast(MPI_Comm comm, char name[TEMPI_SEGMENT_NAME])
-{
-    return tempi_lib.Bcast(name, TEMPI_SEGMENT_NAME, MPI_CHAR, 0, comm) == MPI_SUCCESS;
-}
-
 static bool map_rings(MPI_Comm comm, tempi_node_comm *node, bool ready)
 {
     char name[TEMPI_SEGMENT_NAME] = "";
     if (node->rank == 0)
         node->segment = tempi_segment_create(TEMPI_SEGMENT_FOLDER, node->size, name);
-    if (!broadcast(comm, name))
+    if (!tempi_comm_broadcast(comm, node, name, TEMPI_SEGMENT_NAME))
         return false;
     if (node->rank != 0)
         node->segment = tempi_segment_open(TEMPI_SEGMENT_FOLDER, node->size, name);
     const bool mine = ready && node->segment.memory != NULL;
     if (mine)
         tempi_single_copy_offer(tempi_segment_probe(&node->segment, node->rank));
-    const bool all = agreed(comm, mine);
+    const bool all = tempi_comm_all(comm, node, mine);
     if (node->rank == 0 && node->segment.memory)
         tempi_segment_unlink(TEMPI_SEGMENT_FOLDER, name);
     return all;
@@ -260,13 +247,13 @@ static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
     const bool made = node->rank == 0 && tempi_post_create(TEMPI_SEGMENT_FOLDER, node->size, name);
     node->asked_posts = true;
     want(node, false);
-    if (!broadcast(comm, name))
+    if (!tempi_comm_broadcast(comm, node, name, TEMPI_SEGMENT_NAME))
         return false;
     if (spares_file())
         node->posts = tempi_post_open(TEMPI_SEGMENT_FOLDER, node->size, node->rank, name);
     if (node->posts)
         __atomic_fetch_add(&comms.posts, 1, __ATOMIC_RELAXED);
-    const bool all = agreed(comm, node->posts != NULL);
+    const bool all = tempi_comm_all(comm, node, node->posts != NULL);
     if (all)
         tempi_post_connect(node->posts);
     if (made)
@@ -332,15 +319,34 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
     return node->posts != NULL;
 }
 
+static bool make_edges(tempi_node_comm *node)
+{
+    return tempi_edges_all(node->size, node->peers_begin, node->peers, &node->all) &&
+           tempi_edges_none(node->size, &node->none) && tempi_edges_none(node->size, &node->one);
+}
+
 static void place(MPI_Comm comm, tempi_node_comm *node)
 {
-    const bool memory = tempi_edges_all(node->size, &node->all) &&
-                        tempi_edges_none(node->size, &node->none) &&
-                        tempi_edges_none(node->size, &node->one);
+    node->peers = node->size;
+    const bool memory = make_edges(node);
     const bool all = node->size == 1 ||
                      (node->size <= TEMPI_SEGMENT_MEMBERS && tempi_peer_agree(comm, node->size));
     node->together = memory && all;
     node->split = memory && !all;
+}
+
+/* The library does all calls on it, if its processes are not all on this node. */
+static void place_inter(MPI_Comm comm, tempi_node_comm *node)
+{
+    const int own = node->size;
+    bool first;
+    if (tempi_lib.Comm_remote_size(comm, &node->peers) != MPI_SUCCESS ||
+        own + node->peers > TEMPI_SEGMENT_MEMBERS || !tempi_peer_agree_inter(comm, &first))
+        return;
+    node->size += node->peers;
+    node->rank += first ? 0 : node->peers;
+    node->peers_begin = first ? own : 0;
+    node->together = make_edges(node);
 }
 
 static tempi_node_comm *make(MPI_Comm comm)
@@ -349,10 +355,10 @@ static tempi_node_comm *make(MPI_Comm comm)
     tempi_node_comm *node = take_memory();
     if (!node)
         return NULL;
-    if (tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter &&
+    if (tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS &&
         tempi_lib.Comm_size(comm, &node->size) == MPI_SUCCESS &&
         tempi_lib.Comm_rank(comm, &node->rank) == MPI_SUCCESS)
-        place(comm, node);
+        (inter ? place_inter : place)(comm, node);
     if (tempi_lib.Comm_set_attr(comm, key(), node) != MPI_SUCCESS) {
         give_back(node);
         return NULL;

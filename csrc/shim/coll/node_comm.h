@@ -15,8 +15,11 @@ typedef struct tempi_node_comm {
     MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     bool together;   /* all are on this node and run tempi; the same in all its processes */
     bool split;      /* they are not, but calls may be carried in part; the same in all of a node */
+    /* Its processes, of both groups of an intercommunicator: the group of the process that has the
+     * lowest rank in MPI_COMM_WORLD of the two first ones comes first. */
     int size, rank;
-    uint64_t calls;                      /* exchanges so far */
+    int peers_begin, peers; /* those that this one exchanges blocks with: all, or the other group */
+    uint64_t calls;         /* exchanges so far */
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
     bool carried[TEMPI_FUNCTION_COUNT];
     tempi_segment segment;
@@ -32,7 +35,7 @@ typedef struct tempi_node_comm {
     struct tempi_node_comm *next_active; /* with such requests */
     int holders;                         /* uses beside the communicator's */
     bool deleted;                        /* the communicator is: the last request gives this back */
-    tempi_edges all;                     /* one block for each process */
+    tempi_edges all;                     /* one block for each of the peers */
     tempi_edges none;                    /* none */
     tempi_edges one;                     /* one block, for the root of the call */
     tempi_edges out, in;          /* of its neighbours; `first` is NULL until they are asked for */
@@ -40,6 +43,11 @@ typedef struct tempi_node_comm {
     struct tempi_node_comm *next; /* of all */
     struct tempi_node_comm *next_free;
 } tempi_node_comm;
+
+static inline bool tempi_node_comm_is_inter(const tempi_node_comm *node)
+{
+    return node->peers != node->size;
+}
 
 /* The communicators used last. Memory of a tempi_node_comm is recycled but never freed before MPI
  * ends, so a stale entry can be read safely: its handle no longer matches. */

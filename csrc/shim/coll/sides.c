@@ -2,6 +2,17 @@
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
+static bool is_root(const tempi_collective *call, const tempi_node_comm *node)
+{
+    return tempi_node_comm_is_inter(node) ? call->root == MPI_ROOT : call->root == node->rank;
+}
+
+/* In the root's group of an intercommunicator. */
+static bool takes_no_part(const tempi_collective *call, const tempi_node_comm *node)
+{
+    return tempi_node_comm_is_inter(node) && call->root == MPI_PROC_NULL;
+}
+
 /* The edges of both sides; false: the library must do the call. */
 static bool find_edges(const tempi_collective *call, tempi_node_comm *node, const tempi_edges **out,
                        const tempi_edges **in)
@@ -15,13 +26,16 @@ static bool find_edges(const tempi_collective *call, tempi_node_comm *node, cons
         return node->out.first ||
                tempi_edges_of_neighbors(call->comm, node->size, &node->out, &node->in);
     }
-    if (call->root < 0 || call->root >= node->size)
+    const bool at_root = is_root(call, node);
+    const tempi_edges *others = at_root ? &node->all : &node->none, *one = &node->none;
+    if (call->root >= 0 && call->root < node->peers) {
+        tempi_edges_one(&node->one, node->size, node->peers_begin + call->root);
+        one = &node->one;
+    } else if (!at_root && !takes_no_part(call, node)) {
         return false;
-    tempi_edges_one(&node->one, node->size, call->root);
-    const bool at_root = call->root == node->rank;
-    const tempi_edges *others = at_root ? &node->all : &node->none;
-    *out = call->pattern == TEMPI_PATTERN_TO_ROOT ? &node->one : others;
-    *in = call->pattern == TEMPI_PATTERN_TO_ROOT ? others : &node->one;
+    }
+    *out = call->pattern == TEMPI_PATTERN_TO_ROOT ? one : others;
+    *in = call->pattern == TEMPI_PATTERN_TO_ROOT ? others : one;
     return true;
 }
 
@@ -31,7 +45,7 @@ static bool is_in_place(const tempi_collective *call, const tempi_node_comm *nod
 {
     const bool rooted = call->pattern == TEMPI_PATTERN_TO_ROOT ||
                         call->pattern == TEMPI_PATTERN_FROM_ROOT;
-    if (rooted && call->root != node->rank)
+    if (tempi_node_comm_is_inter(node) || (rooted && !is_root(call, node)))
         return false;
     return call->pattern == TEMPI_PATTERN_FROM_ROOT ? !(buffers[1].does & TEMPI_WRITES)
                                                     : !buffers[0].does;

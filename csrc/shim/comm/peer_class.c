@@ -310,6 +310,42 @@ bool tempi_peer_agree(MPI_Comm comm, int size)
     return all;
 }
 
+static bool first_world_rank(MPI_Group group, int *out)
+{
+    const int first = 0;
+    return tempi_lib.Group_translate_ranks(group, 1, &first, peers.world, out) == MPI_SUCCESS &&
+           *out >= 0;
+}
+
+static bool agree_in_both(MPI_Group own, MPI_Group other, bool *first)
+{
+    MPI_Group both;
+    int size, here, there;
+    if (!first_world_rank(own, &here) || !first_world_rank(other, &there) ||
+        tempi_lib.Group_union(own, other, &both) != MPI_SUCCESS)
+        return false;
+    *first = here < there;
+    const bool all = tempi_lib.Group_size(both, &size) == MPI_SUCCESS &&
+                     (unsigned)size <= tempi_node_registry_count(peers.registry) &&
+                     agree(both, size);
+    tempi_lib.Group_free(&both);
+    return all;
+}
+
+bool tempi_peer_agree_inter(MPI_Comm comm, bool *first)
+{
+    MPI_Group own, other;
+    if (!may_agree() || tempi_lib.Comm_group(comm, &own) != MPI_SUCCESS)
+        return false;
+    bool all = false;
+    if (tempi_lib.Comm_remote_group(comm, &other) == MPI_SUCCESS) {
+        all = agree_in_both(own, other, first);
+        tempi_lib.Group_free(&other);
+    }
+    tempi_lib.Group_free(&own);
+    return all;
+}
+
 /* First this process, as in agree(). */
 static bool whole_node_agrees(void)
 {

@@ -36,6 +36,9 @@ bool tempi_peer_crowded(void);
 /* Whether all `size` processes of an intracommunicator are ranks of this node that run tempi, and
  * know this of each other: then all of them get true, else all get false, without a message. */
 bool tempi_peer_agree(MPI_Comm comm, int size);
+/* The same for both groups of an intercommunicator. *first: whether the own group's first process
+ * has a lower rank in this world than the other group's. */
+bool tempi_peer_agree_inter(MPI_Comm comm, bool *first);
 
 /* The processes of an intracommunicator that are on this node, if all ranks of the world there run
  * tempi and know this of each other: the same group in all of them, without a message. False: not
