@@ -372,6 +372,31 @@ static uint64_t shapes_bytes(int n)
     return (uint64_t)n * sizeof(tempi_nest_shape);
 }
 
+/* But for the first page, where the list is. */
+static void empty_class(tempi_post_box *box, int class, uint64_t room)
+{
+    for (uint64_t place; (place = pop(box, &box->free[class], room)) != 0;) {
+        uint64_t *memory = own_place(box, place, room);
+        give_pages_back(box, place + page(), room - page());
+        box->idle -= room;
+        *memory = box->without[class];
+        box->without[class] = place;
+    }
+}
+
+void tempi_post_give_back(tempi_post_box *box)
+{
+    for (int to = 0; to < box->members; ++to)
+        if (to != box->own)
+            sweep(box, to);
+    for (int class = 0; class < CLASSES; ++class) {
+        const int log = class / STEPS + LEAST_LOG;
+        const uint64_t room = ((uint64_t)1 << (log - 2)) * (uint64_t)(class % STEPS + STEPS);
+        if (room > SHORT)
+            empty_class(box, class, room);
+    }
+}
+
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
                            void **data)
 {

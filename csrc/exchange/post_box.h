@@ -48,6 +48,8 @@ bool tempi_post_create(const char *folder, int members, char name[TEMPI_SEGMENT_
 tempi_post_box *tempi_post_open(const char *folder, int members, int own, const char *name);
 /* When all have opened it: finds whose memory this process can read, and tells them. */
 void tempi_post_connect(tempi_post_box *box);
+/* Gives back the pages of what is not in use. */
+void tempi_post_give_back(tempi_post_box *box);
 /* Messages that others have not read stay readable for them. */
 void tempi_post_close(tempi_post_box *box);
 

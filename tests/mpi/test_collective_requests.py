@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -476,13 +477,15 @@ TURNS = 14
 class LongRuns(Pending):
     """Blocks that the receiver may read in the sender's memory; others in each turn."""
 
-    def __init__(self, comm: Any, other: str = "rows") -> None:
-        self.rank, self.size, self.other = comm.rank, comm.size, OTHERS[other]
+    def __init__(self, comm: Any, other: str = "rows", senders: int | None = None) -> None:
+        self.rank, self.size, self.other, self.senders = comm.rank, comm.size, OTHERS[other], senders or comm.size
         super().__init__(comm, 0)
 
     def blocks(self, comm: Any, seed: int) -> list[list[Block]]:
-        pair, ranks = ((ROWS, 1), (self.other, 1)), range(self.size)
-        return [[Block(*pair, 100 * seed + 10 * i + j) for j in ranks] for i in ranks]
+        ranks, counts = range(self.size), [int(i < self.senders) for i in range(self.size)]
+        return [
+            [Block((ROWS, counts[i]), (self.other, counts[i]), 100 * seed + 10 * i + j) for j in ranks] for i in ranks
+        ]
 
     def next(self, turn: int) -> None:
         blocks = self.blocks(None, turn)
@@ -542,6 +545,85 @@ def test_long_runs_in_place_are_not_read_after_they_were_replaced(ready: Any) ->
         ready.Ialltoallw(MPI.IN_PLACE, e.received.message).Wait()
         e.check()
     e.free()
+
+
+def mappings() -> set[str]:
+    """Of shared memory of communicators: with their addresses."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return {line.split()[0] + line.split()[-2] for line in lines if "/dev/shm/tempi-" in line}
+
+
+@forms
+def test_new_communicators_of_the_same_ranks_use_memory_of_freed_ones(comm: Any, form: str) -> None:
+    seen = []
+    for turn in range(6):
+        own = comm.Dup()
+        agree(own)
+        e = Pending(own, 30)
+        FORMS[form][0](own, "Alltoallw")(*e.arguments)
+        e.check()
+        e.fill()
+        own.Alltoallw(*e.arguments)
+        e.check()
+        e.free()
+        seen.append(mappings())
+        own.Free()
+        assert turn < 2 or seen[turn] == seen[1]
+
+
+def test_calls_of_a_freed_communicator_are_not_taken_for_those_of_the_next(comm: Any) -> None:
+    """Each communicator's only call has the same number there, and is copied in another way; some ranks are late."""
+    needs_host_memory()
+    for turn in range(16):
+        own = comm.Dup()
+        e = LongRuns(own, senders=1)
+        e.next(turn)
+        if comm.rank > 0:
+            time.sleep(0.001)
+        own.Alltoallw(*e.arguments)
+        e.sent.memory[:] = 0xEE
+        e.check()
+        e.free()
+        own.Free()
+
+
+def test_memory_that_one_rank_still_uses_is_not_used_again(comm: Any) -> None:
+    """The rank with the communicator's first one has given it back; it is asked for, and refused."""
+    own, requests, exchanges = [comm.Dup()], [], []
+    for turn in range(6):
+        e = Pending(own[-1], turn)
+        request = request_of(own[-1], "Alltoallw", *e.arguments)
+        request.Start()
+        request.Wait()
+        e.check()
+        requests.append(request)
+        exchanges.append(e)
+        if turn % 3 != comm.rank % 3:
+            requests.pop().Free()
+        own[-1].Free()
+        own.append(comm.Dup())
+    for request in requests:
+        request.Free()
+    for e in exchanges:
+        e.free()
+    own[-1].Free()
+
+
+def test_memory_in_which_a_call_has_failed_is_not_used_again(comm: Any) -> None:
+    for turn in range(3):
+        own = comm.Dup()
+        own.Set_errhandler(MPI.ERRORS_RETURN)
+        sent, received = Side([(VECTOR, 1)] * comm.size), Side([(VECTOR if turn != 1 else NAMED[2], 1)] * comm.size)
+        sent.put([bytes_of(1, sent.size(i)) for i in range(comm.size)])
+        received.put([None] * comm.size)
+        said = outcome(lambda call=own.Alltoallw, to=(sent.message, received.message): call(*to))
+        if comm.size > 1 or turn != 1:
+            assert ("error" in str(said)) == (turn == 1)
+        if turn != 1:
+            received.check([bytes_of(1, sent.size(i)) for i in range(comm.size)])
+        sent.free()
+        received.free()
+        own.Free()
 
 
 def test_blocking_ones_pass_by(ready: Any) -> None:

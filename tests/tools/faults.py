@@ -783,6 +783,22 @@ FAULTS = (
         "*first = here != there;",
         ("tests/mpi/test_collectives_between_groups.py",),
     ),
+    Fault(
+        "coll",
+        "calls are numbered anew in memory that was kept",
+        "csrc/shim/coll/node_memory.c",
+        "        node->calls = memory->calls;\n",
+        "",
+        ("tests/mpi/test_collective_requests.py",),
+    ),
+    Fault(
+        "coll",
+        "memory that a process has not kept is used by the others",
+        "csrc/shim/coll/node_memory.c",
+        "const bool all = tempi_comm_all(comm, node, mine != NULL);",
+        "const bool all = tempi_comm_any(comm, node, mine != NULL) && mine;",
+        ("tests/mpi/test_collective_requests.py",),
+    ),
     # ---- coll: communicators over several nodes -----------------------------------------------------------
     Fault(
         "coll",

@@ -11,7 +11,8 @@
  *     unread FOLDER MESSAGES SEED
  *
  * So many messages before the first is read, four times. Prints the allocated KiB of the file when
- * all were sent, and when all were read, for each turn.
+ * all were sent, when all were read, and at the end, for each turn; every second time memory is
+ * given back.
  *
  *     left FOLDER MESSAGES SEED      the sender has ended before the first is read
  *     failing FOLDER STEP SEED       without memory and mappings, from a call on and for so many;
@@ -447,7 +448,10 @@ static int unread(member *members)
         if (!send_bytes(&members[0], 1, 1)) /* it sees that they were read */
             fail("no memory");
         use_all(&members[1], &d);
-        printf("%ld %ld\n", most, allocated(members));
+        const long kept = allocated(members);
+        if (turns % 2)
+            tempi_post_give_back(members[0].box);
+        printf("%ld %ld %ld\n", most, kept, allocated(members));
     }
     close_both(members);
     return 0;

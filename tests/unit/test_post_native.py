@@ -74,9 +74,10 @@ def test_every_byte_arrives_with_other_seeds(driver: Path, folder: Path, seed: i
 def test_thousands_wait_and_their_memory_is_used_again(driver: Path, folder: Path) -> None:
     turns = numbers(output(driver, "unread", folder, 3000, 5))
     assert len(turns) == 4
-    for most, kept in turns:
+    for turn, (most, kept, left) in enumerate(turns):
         assert most > 2 * KEPT
         assert kept < KEPT
+        assert left == kept if turn % 2 == 0 else left < kept / 3
     assert turns[3][1] - turns[1][1] < 4 << 10
 
 

@@ -114,6 +114,7 @@ int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks 
     const int n = out->edges->n + in->edges->n;
     tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
     if (!ops) {
+        node->failed = true;
         (void)act(meanwhile);
         return tempi_blocks_no_memory(out->comm);
     }
@@ -121,6 +122,7 @@ int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks 
     in->ops = ops + out->edges->n;
     ++node->calls;
     const int rc = carry(node, out, in, meanwhile);
+    node->failed |= rc != MPI_SUCCESS;
     tempi_blocks_close(out);
     tempi_blocks_close(in);
     if (ops != few)

@@ -73,6 +73,7 @@ static void complete(tempi_coll_request *r)
         record->error = rc;
         record->error_reported = true;
     }
+    r->node->failed |= rc != MPI_SUCCESS || r->error != MPI_SUCCESS;
     leave(r);
     tempi_pending_add(-1);
     tempi_lib.Grequest_complete(r->inner);

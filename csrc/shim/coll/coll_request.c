@@ -205,8 +205,10 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     }
     if (rc == MPI_SUCCESS)
         rc = follow(r);
-    if (rc != MPI_SUCCESS)
+    if (rc != MPI_SUCCESS) {
+        r->node->failed = true;
         give_up(r);
+    }
     if (r->remote)
         tempi_split_count(call, r->remote);
     else

@@ -1,33 +1,19 @@
-/* Setting up, the first time:
- *
- *   1. Each process finds whether all processes are on this node and run tempi: the same answer
- *      everywhere, without a message (peer_class.h).
- *   2. Rank 0 creates the shared memory and broadcasts its name; the others map it.
- *   3. All of them tell whether they could. If one could not, the library does the calls that need
- *      it.
- *
- * Both messages are collectives of the library on the program's communicator (comm_agree.h).
- */
 #include "shim/coll/node_comm.h"
 #include "base/lock.h"
-#include "base/log.h"
-#include "base/stats.h"
 #include "shim/coll/coll_request.h"
-#include "shim/coll/comm_agree.h"
+#include "shim/coll/node_memory.h"
 #include "shim/coll/node_part.h"
 #include "shim/comm/comm_attribute.h"
 #include "shim/comm/peer_class.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 static struct {
     int keyval;
     tempi_lock lock; /* guards the lists */
     tempi_node_comm *all;
     tempi_node_comm *free;
-    int posts; /* open files */
 } comms = {.keyval = MPI_KEYVAL_INVALID};
 
 int tempi_posts_wanted;
@@ -81,19 +67,14 @@ static void close_node(tempi_node_comm *node, bool ends)
     node->handle = MPI_COMM_NULL;
     tempi_node_part_close(node->part, !ends);
     node->part = NULL;
-    tempi_segment_close(&node->segment);
     tempi_edges_free(&node->all);
     tempi_edges_free(&node->none);
     tempi_edges_free(&node->one);
     tempi_edges_free(&node->out);
     tempi_edges_free(&node->in);
+    const bool keeps = !ends && !node->failed && !node->unmatched;
     tempi_coll_request_forget(node);
-    tempi_post_close(node->posts);
-    if (node->posts)
-        __atomic_fetch_sub(&comms.posts, 1, __ATOMIC_RELAXED);
-    node->posts = NULL;
-    free(node->to);
-    node->to = NULL;
+    tempi_node_memory_close(node, keeps);
 }
 
 static void give_back(tempi_node_comm *node)
@@ -177,113 +158,10 @@ void tempi_node_comm_clear(void)
         free(node);
     }
     comms.free = NULL;
+    tempi_node_memory_clear();
 }
 
 /* ---- setting up ------------------------------------------------------------------------------ */
-
-static bool take_ends(tempi_node_comm *node)
-{
-    const size_t n = (size_t)node->size;
-    node->to = calloc(2 * n, sizeof *node->to);
-    node->from = node->to ? node->to + n : NULL;
-    return node->to != NULL;
-}
-
-static void connect(tempi_node_comm *node)
-{
-    for (int i = 0; i < node->size; ++i) {
-        node->to[i] = tempi_segment_end(&node->segment, node->rank, i);
-        node->from[i] = tempi_segment_end(&node->segment, i, node->rank);
-        if (i != node->rank && tempi_single_copy_works(tempi_segment_probe(&node->segment, i)))
-            __atomic_store_n(&node->from[i].ring->reads, 1, __ATOMIC_RELAXED);
-    }
-}
-
-static bool map_rings(MPI_Comm comm, tempi_node_comm *node, bool ready)
-{
-    char name[TEMPI_SEGMENT_NAME] = "";
-    if (node->rank == 0)
-        node->segment = tempi_segment_create(TEMPI_SEGMENT_FOLDER, node->size, name);
-    if (!tempi_comm_broadcast(comm, node, name, TEMPI_SEGMENT_NAME))
-        return false;
-    if (node->rank != 0)
-        node->segment = tempi_segment_open(TEMPI_SEGMENT_FOLDER, node->size, name);
-    const bool mine = ready && node->segment.memory != NULL;
-    if (mine)
-        tempi_single_copy_offer(tempi_segment_probe(&node->segment, node->rank));
-    const bool all = tempi_comm_all(comm, node, mine);
-    if (node->rank == 0 && node->segment.memory)
-        tempi_segment_unlink(TEMPI_SEGMENT_FOLDER, name);
-    return all;
-}
-
-static bool connect_rings(MPI_Comm comm, tempi_node_comm *node)
-{
-    const bool ready = take_ends(node);
-    if (map_rings(comm, node, ready)) {
-        connect(node);
-        return true;
-    }
-    node->together = false;
-    tempi_segment_close(&node->segment);
-    free(node->to);
-    node->to = NULL;
-    return false;
-}
-
-/* Whether the process can spare one more open file. */
-static bool spares_file(void)
-{
-    enum { SHARE = 4, MOST = 1024 };
-    struct rlimit limit;
-    const int posts = __atomic_load_n(&comms.posts, __ATOMIC_RELAXED);
-    return posts < MOST && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-           (rlim_t)posts < limit.rlim_cur / SHARE;
-}
-
-static bool connect_posts(MPI_Comm comm, tempi_node_comm *node)
-{
-    char name[TEMPI_SEGMENT_NAME] = "";
-    const bool made = node->rank == 0 && tempi_post_create(TEMPI_SEGMENT_FOLDER, node->size, name);
-    node->asked_posts = true;
-    want(node, false);
-    if (!tempi_comm_broadcast(comm, node, name, TEMPI_SEGMENT_NAME))
-        return false;
-    if (spares_file())
-        node->posts = tempi_post_open(TEMPI_SEGMENT_FOLDER, node->size, node->rank, name);
-    if (node->posts)
-        __atomic_fetch_add(&comms.posts, 1, __ATOMIC_RELAXED);
-    const bool all = tempi_comm_all(comm, node, node->posts != NULL);
-    if (all)
-        tempi_post_connect(node->posts);
-    if (made)
-        tempi_segment_unlink(TEMPI_SEGMENT_FOLDER, name);
-    if (!all && node->posts) {
-        tempi_post_close(node->posts);
-        node->posts = NULL;
-        __atomic_fetch_sub(&comms.posts, 1, __ATOMIC_RELAXED);
-    }
-    return all;
-}
-
-static void warn(const tempi_node_comm *node)
-{
-    tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
-    if (node->rank == 0)
-        TEMPI_WARN_ONCE("no shared memory for a communicator of %d ranks: its collectives are left "
-                        "to the library (is %s full?)",
-                        node->size, TEMPI_SEGMENT_FOLDER);
-}
-
-static void warn_of_posts(const tempi_node_comm *node)
-{
-    tempi_stat_add(TEMPI_STAT_refused_shared_memory, 1);
-    if (node->rank == 0)
-        TEMPI_WARN_ONCE("no shared memory for the nonblocking and persistent collectives of a "
-                        "communicator of %d ranks: they are left to the library (many open "
-                        "files, or is %s full?)",
-                        node->size, TEMPI_SEGMENT_FOLDER);
-}
 
 bool tempi_node_comm_has_posts(const tempi_node_comm *node)
 {
@@ -310,12 +188,15 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
     if (node->split)
         return connect_part(comm, node, what);
     if (what == TEMPI_CONNECT_RINGS) {
-        if (!node->to && !connect_rings(comm, node))
-            warn(node);
+        if (!node->to && !tempi_node_memory_connect(comm, node, what))
+            node->together = false;
         return node->to != NULL;
     }
-    if (!node->posts && !node->asked_posts && !connect_posts(comm, node))
-        warn_of_posts(node);
+    if (!node->posts && !node->asked_posts) {
+        node->asked_posts = true;
+        want(node, false);
+        (void)tempi_node_memory_connect(comm, node, what);
+    }
     return node->posts != NULL;
 }
 

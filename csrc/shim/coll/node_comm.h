@@ -11,6 +11,15 @@
 #include "shim/abi.h"
 #include "shim/coll/edges.h"
 
+/* What shared memory an exchange needs. */
+typedef enum tempi_connection { TEMPI_CONNECT_RINGS, TEMPI_CONNECT_POSTS } tempi_connection;
+
+/* Of a file of shared memory. */
+typedef struct tempi_shared_name {
+    char text[TEMPI_SEGMENT_NAME]; /* empty: it could not be created */
+    bool kept;                     /* from another communicator */
+} tempi_shared_name;
+
 typedef struct tempi_node_comm {
     MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     bool together;   /* all are on this node and run tempi; the same in all its processes */
@@ -22,6 +31,9 @@ typedef struct tempi_node_comm {
     uint64_t calls;         /* exchanges so far */
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
     bool carried[TEMPI_FUNCTION_COUNT];
+    bool failed;  /* a call has: its memory is not kept for other communicators */
+    int *members; /* its processes; NULL: unknown */
+    tempi_shared_name rings_name, posts_name;
     tempi_segment segment;
     tempi_ring_end *to, *from; /* for each process; NULL until the first exchange */
     tempi_post_box *posts;     /* for exchanges that a request completes */
@@ -69,9 +81,6 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
                                               __ATOMIC_ACQUIRE);
     return cached && cached->handle == comm ? cached : tempi_node_comm_lookup(comm);
 }
-
-/* What shared memory an exchange needs. */
-typedef enum tempi_connection { TEMPI_CONNECT_RINGS, TEMPI_CONNECT_POSTS } tempi_connection;
 
 /* Before the first such exchange: makes the shared memory. All processes of the communicator must
  * call it, in the same call that may wait for all of them, and get the same answer; false: the

@@ -346,6 +346,37 @@ bool tempi_peer_agree_inter(MPI_Comm comm, bool *first)
     return all;
 }
 
+/* Appends to `out`, which has room for `size`. */
+static bool list_members(MPI_Group group, int size, int *out, int *n)
+{
+    int more;
+    if (tempi_lib.Group_size(group, &more) != MPI_SUCCESS || *n + more > size)
+        return false;
+    for (int first = 0; first < more; first += SOME) {
+        const int part = more - first < SOME ? more - first : SOME;
+        if (!indices_of(group, first, part, out + *n + first))
+            return false;
+    }
+    *n += more;
+    return true;
+}
+
+bool tempi_peer_members(MPI_Comm comm, int size, bool own_first, int *out)
+{
+    MPI_Group own, other = MPI_GROUP_EMPTY;
+    int inter = 0, n = 0;
+    if (!may_agree() || tempi_lib.Comm_test_inter(comm, &inter) != MPI_SUCCESS ||
+        tempi_lib.Comm_group(comm, &own) != MPI_SUCCESS)
+        return false;
+    bool good = !inter || tempi_lib.Comm_remote_group(comm, &other) == MPI_SUCCESS;
+    good = good && list_members(own_first || !inter ? own : other, size, out, &n) &&
+           (!inter || list_members(own_first ? other : own, size, out, &n)) && n == size;
+    tempi_lib.Group_free(&own);
+    if (other != MPI_GROUP_EMPTY)
+        tempi_lib.Group_free(&other);
+    return good;
+}
+
 /* First this process, as in agree(). */
 static bool whole_node_agrees(void)
 {

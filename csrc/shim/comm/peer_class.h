@@ -40,6 +40,10 @@ bool tempi_peer_agree(MPI_Comm comm, int size);
  * has a lower rank in this world than the other group's. */
 bool tempi_peer_agree_inter(MPI_Comm comm, bool *first);
 
+/* Numbers of all `size` processes of a communicator that has agreed, by their ranks; of an
+ * intercommunicator first those of the own group, or of the other one. False: unknown. */
+bool tempi_peer_members(MPI_Comm comm, int size, bool own_first, int *out);
+
 /* The processes of an intracommunicator that are on this node, if all ranks of the world there run
  * tempi and know this of each other: the same group in all of them, without a message. False: not
  * so; nothing is to be freed. */
