@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -616,7 +617,7 @@ def test_memory_in_which_a_call_has_failed_is_not_used_again(comm: Any) -> None:
         sent, received = Side([(VECTOR, 1)] * comm.size), Side([(VECTOR if turn != 1 else NAMED[2], 1)] * comm.size)
         sent.put([bytes_of(1, sent.size(i)) for i in range(comm.size)])
         received.put([None] * comm.size)
-        said = outcome(lambda call=own.Alltoallw, to=(sent.message, received.message): call(*to))
+        said = outcome(functools.partial(own.Alltoallw, sent.message, received.message))
         if comm.size > 1 or turn != 1:
             assert ("error" in str(said)) == (turn == 1)
         if turn != 1:
