@@ -37,15 +37,10 @@ void tempi_coll_end_round(tempi_coll_request *r)
     if (!r->in.ops)
         return;
     tempi_blocks_close(&r->in);
-    free(r->in.ops);
-    free(r->arrivals);
     r->in.ops = NULL;
-    r->arrivals = NULL;
-    if (r->out.ops) {
+    if (r->out.ops)
         tempi_blocks_close(&r->out);
-        free(r->out.ops);
-        r->out.ops = NULL;
-    }
+    r->out.ops = NULL;
     free(r->offers.open);
     r->offers = (tempi_coll_offers){0};
 }

@@ -12,6 +12,7 @@
 #include "shim/request/request.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -47,6 +48,7 @@ static void discard(tempi_coll_request *r)
 {
     tempi_persistent_call_free(r->persistent);
     free_remote(r);
+    free(r->memory);
     free(r);
 }
 
@@ -81,13 +83,31 @@ static tempi_record *record_of(tempi_coll_request *r, const tempi_record_ops *op
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static int find_arrivals(tempi_coll_request *r)
+/* For the operations of both sides, and what may arrive from each process. False: there is none. */
+static bool take_memory(tempi_coll_request *r, tempi_blocks *out)
+{
+    const size_t nout = (size_t)out->edges->n + 1, nin = (size_t)r->in.edges->n + 1,
+                 ops = (nout + nin) * sizeof *out->ops,
+                 bytes = ops + (size_t)r->node->size * sizeof *r->arrivals;
+    out->ops = r->in.ops = NULL;
+    if (r->room < bytes) {
+        free(r->memory);
+        r->memory = malloc(bytes);
+        r->room = r->memory ? bytes : 0;
+        if (!r->memory)
+            return false;
+    }
+    memset(r->memory, 0, bytes);
+    out->ops = r->memory;
+    r->in.ops = out->ops + nout;
+    r->arrivals = (tempi_arrival *)(void *)((char *)r->memory + ops);
+    return true;
+}
+
+static void find_arrivals(tempi_coll_request *r)
 {
     const tempi_edges *edges = r->in.edges;
     const int size = r->node->size;
-    r->arrivals = calloc((size_t)size, sizeof *r->arrivals);
-    if (!r->arrivals)
-        return tempi_blocks_no_memory(r->in.comm);
     r->narrivals = 0;
     for (int i = 1; i < size; ++i) {
         const int source = (r->node->rank - i + size) % size;
@@ -99,7 +119,6 @@ static int find_arrivals(tempi_coll_request *r)
             r->arrivals[r->narrivals++] = a;
     }
     r->left = r->narrivals;
-    return MPI_SUCCESS;
 }
 
 static int move_own(const tempi_coll_request *r, const tempi_blocks *out)
@@ -136,11 +155,11 @@ static bool may_offer(const tempi_coll_request *r, const tempi_blocks *out)
  */
 static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
 {
-    int rc = out->ops && r->in.ops ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
+    int rc = take_memory(r, out) ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
     if (rc == MPI_SUCCESS)
         rc = tempi_blocks_describe(&r->in);
     if (rc == MPI_SUCCESS)
-        rc = find_arrivals(r);
+        find_arrivals(r);
     const int passed = pass_on(r);
     rc = rc == MPI_SUCCESS ? passed : rc;
     const bool failed = rc != MPI_SUCCESS;
@@ -189,10 +208,8 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
                  const tempi_blocks *in)
 {
     const double begun = tempi_trace_begin();
-    out->ops = calloc((size_t)out->edges->n + 1, sizeof *out->ops);
     r->in = *in;
     r->in.outlives = !r->persistent;
-    r->in.ops = calloc((size_t)in->edges->n + 1, sizeof *r->in.ops);
     r->error = MPI_SUCCESS;
     int rc = describe_and_send(r, out);
     if (r->offers.n > 0) {
@@ -201,7 +218,6 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
         r->out = *out;
     } else {
         tempi_blocks_close(out);
-        free(out->ops);
     }
     if (rc == MPI_SUCCESS)
         rc = follow(r);

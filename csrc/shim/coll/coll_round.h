@@ -21,13 +21,15 @@ typedef struct tempi_coll_request {
     tempi_node_comm *owner; /* the program's communicator */
     tempi_node_comm *node;  /* the same, or its part on this node: they exchange blocks */
     tempi_post_name name;
-    uintptr_t request;       /* the program's */
-    tempi_record *record;    /* of that */
-    MPI_Request inner;       /* the generalized one */
-    tempi_blocks in;         /* with `ops` of its own */
-    tempi_arrival *arrivals; /* NULL: nothing was started */
+    uintptr_t request;    /* the program's */
+    tempi_record *record; /* of that */
+    MPI_Request inner;    /* the generalized one */
+    void *memory;         /* for the operations and arrivals of a start: used by all of them */
+    size_t room;          /* bytes */
+    tempi_blocks in;      /* without operations: nothing was started */
+    tempi_arrival *arrivals;
     int narrivals, left;
-    tempi_blocks out;         /* with `ops` of its own, while blocks of it are offered */
+    tempi_blocks out;         /* while blocks of it are offered; else without operations */
     tempi_coll_offers offers; /* that the receivers have not read */
     int error;
     tempi_remote *remote; /* blocks of other nodes; NULL: there are none */
