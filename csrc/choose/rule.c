@@ -1,4 +1,5 @@
 #include "choose/rule.h"
+#include "choose/processor.h"
 #include "choose/shape.h"
 
 #include <string.h>
@@ -56,10 +57,30 @@ static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
  *   0.3 us a run, less than two more copies of a KiB take (Zen 4 across LLCs: 0.5 of tempi's
  *   time; Zen 5: 2 times);
  * - with long runs above some MiB, whose pieces overlap while tempi packs all first (Sapphire
- *   Rapids: 0.53 of tempi's time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times);
+ *   Rapids: 0.53 of tempi's time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times); without CMA, which
+ *   would copy packed bytes from memory to memory, from runs of a line on (Zen 3: 0.84);
  * - with one short run an element, from some KiB on (Sapphire Rapids and Zen 4: 0.67 to 0.9;
  *   Zen 5: 1.3 to 1.5). */
-enum { CELL = 16 * KIB, CMA_RUNS = 1024, CMA_RUN = 1024, PIECES_RUN = 256, PIECES_FIRST = 4 * MIB };
+enum {
+    CELL = 16 * KIB,
+    CMA_RUNS = 1024,
+    CMA_RUN = 1024,
+    PIECES_RUN = 256,
+    PIECES_RUN_WITHOUT_CMA = 64,
+    PIECES_FIRST = 4 * MIB
+};
+
+static bool mpich_has_cma(void)
+{
+    enum { UNKNOWN, NO, YES };
+    static int known;
+    int state = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (state == UNKNOWN) {
+        state = tempi_processor_single_copy("MPICH") ? YES : NO;
+        __atomic_store_n(&known, state, __ATOMIC_RELAXED);
+    }
+    return state == YES;
+}
 
 static tempi_window mpich_pieces(tempi_shape s)
 {
@@ -69,7 +90,7 @@ static tempi_window mpich_pieces(tempi_shape s)
         return from_to(1, CELL);
     if (s.run <= 16 && s.stride >= 4096)
         return s.run <= 8 ? never : from_to(1, 256 * KIB);
-    if (s.run < PIECES_RUN)
+    if (s.run < (mpich_has_cma() ? PIECES_RUN : PIECES_RUN_WITHOUT_CMA))
         return always;
     tempi_window window = from_to(1, PIECES_FIRST);
     if (s.run >= CMA_RUN) {

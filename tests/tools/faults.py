@@ -616,6 +616,14 @@ FAULTS = (
         "void *const *entries = shim_load(0);",
         tests=("tests/preload/test_errors.py",),
     ),
+    Fault(
+        "choose",
+        "MPICH's rule does not know whether it copies from memory to memory",
+        "csrc/choose/rule.c",
+        "(mpich_has_cma() ? PIECES_RUN : PIECES_RUN_WITHOUT_CMA)",
+        "(mpich_has_cma() ? PIECES_RUN : PIECES_RUN)",
+        ("tests/unit/test_rule.py",),
+    ),
     # ---- topology ------------------------------------------------------------------------------------
     Fault(
         "topology",

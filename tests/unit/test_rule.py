@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tempi import _engine
@@ -21,6 +26,10 @@ IRREGULAR = "hindexed([16,16,16,16,16,16],[0,48,208,304,672,1008],BYTE)"
 FIELD = "resized(0,40,hindexed([1],[8],DOUBLE))"
 TRANSPOSE = "hvector(8,1,8,vector(8,1,8,DOUBLE))"
 TRANSPOSE_OF_PAGES = "hvector(8,1,8,vector(8,1,512,DOUBLE))"
+
+
+def single_copy(scope: str) -> bool:
+    return not Path(scope).is_file() or Path(scope).read_text(encoding="utf-8").strip() == "0"
 
 
 def acts(version: str, text: str, nbytes: int, operation: int, peer: str = "node") -> bool:
@@ -105,6 +114,21 @@ def test_mpich_copies_long_runs_from_memory_to_memory_on_a_node_only(operation: 
 )
 def test_mpich_is_left_alone_where_runs_lie_pages_apart(text: str, sizes: dict[int, bool]) -> None:
     assert {n: acts(MPICH, text, n, SEND) for n in sizes} == sizes
+
+
+@pytest.mark.parametrize("cma", [True, False])
+def test_mpich_without_cma_moves_runs_of_a_line_in_pieces(cma: bool) -> None:
+    """Whether it has it is asked once in a process."""
+    if cma and not single_copy("/proc/sys/kernel/yama/ptrace_scope"):
+        pytest.skip("no CMA here")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from test_rule import *\n"
+        "print([acts(MPICH, vector(run, 2 * run), n, SEND) for run in (32, 64) for n in (4 * MIB, 16 * MIB)])"
+    )
+    own = {**os.environ, "MPIR_CVAR_CH4_CMA_ENABLE": str(int(cma)), "TEMPI_LIBRARY": _engine.library_path()}
+    command = [sys.executable, "-P", "-c", code, str(Path(__file__).parent)]
+    done = subprocess.run(command, env={**own, "LD_PRELOAD": ""}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([True, True, True, cma])
 
 
 @pytest.mark.parametrize(
