@@ -19,7 +19,7 @@
 
 enum {
     KEPT = 16,       /* of each kind */
-    KEPT_MIB = 64,   /* of rings */
+    KEPT_MIB = 32,   /* of rings */
     FILES_SHARE = 4, /* of the process's open files may be for messages that wait */
     FILES_MOST = 1024
 };
@@ -230,8 +230,6 @@ static bool spares_file(void)
 
 static bool open_posts(tempi_node_comm *node, const char *name)
 {
-    if (!spares_file())
-        trim(TEMPI_CONNECT_POSTS, 0);
     if (spares_file())
         node->posts = tempi_post_open(TEMPI_SEGMENT_FOLDER, node->size, node->rank, name);
     if (node->posts)
@@ -306,6 +304,7 @@ static bool set_up(MPI_Comm comm, tempi_node_comm *node, tempi_connection what)
         free(node->members);
         node->members = NULL;
     }
+    bool last = false; /* attempt: what was kept is gone */
     for (bool anew = false;; anew = true) {
         tempi_shared_name name = {.kept = false};
         kept *mine = node->rank == 0 ? begin(node, what, anew, &name) : NULL;
@@ -313,10 +312,16 @@ static bool set_up(MPI_Comm comm, tempi_node_comm *node, tempi_connection what)
             drop(mine);
             return false;
         }
-        if (!name.kept)
-            return open_new(comm, node, what, &name);
-        if (use_kept(comm, node, what, mine, &name))
+        if (name.kept ? use_kept(comm, node, what, mine, &name) : open_new(comm, node, what, &name))
             return true;
+        if (name.kept)
+            continue;
+        if (last)
+            return false;
+        tempi_node_memory_clear(); /* it may take the memory, or files, that there are */
+        if (!tempi_comm_all(comm, node, true)) /* when all have done so */
+            return false;
+        last = true;
     }
 }
 
