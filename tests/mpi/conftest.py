@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from examples import strided
+from pending import agree
 from world import ENTRY, MPI, Memory, committed, snapshot
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ def comm() -> Any:
         made.Set_errhandler(MPI.ERRORS_RETURN)
         _shared.append(made)
     return _shared[0]
+
+
+@pytest.fixture
+def ready(comm: Any) -> Iterator[Any]:
+    """A communicator of all ranks whose processes have agreed on nonblocking ones."""
+    own = comm.Dup()
+    agree(own)
+    yield own
+    own.Free()
 
 
 @pytest.fixture(scope="module")

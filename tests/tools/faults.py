@@ -797,7 +797,7 @@ FAULTS = (
         "csrc/shim/coll/node_memory.c",
         "        node->calls = memory->calls;\n",
         "",
-        ("tests/mpi/test_collective_requests.py",),
+        ("tests/mpi/test_collective_memory.py",),
     ),
     Fault(
         "coll",
@@ -805,7 +805,7 @@ FAULTS = (
         "csrc/shim/coll/node_memory.c",
         "const bool all = tempi_comm_all(comm, node, mine != NULL);",
         "const bool all = tempi_comm_any(comm, node, mine != NULL) && mine;",
-        ("tests/mpi/test_collective_requests.py",),
+        ("tests/mpi/test_collective_memory.py",),
     ),
     # ---- coll: communicators over several nodes -----------------------------------------------------------
     Fault(
@@ -828,8 +828,8 @@ FAULTS = (
         "coll",
         "a request is complete before the library has passed on its blocks",
         "csrc/shim/coll/coll_progress.c",
-        "        if (r->left == 0 && is_passed(r)) {\n",
-        "        if (r->left == 0) {\n",
+        "        if (r->left == 0 && is_passed(r) && is_sent(r)) {\n",
+        "        if (r->left == 0 && is_sent(r)) {\n",
         ("tests/mpi/test_collective_requests.py@two hosts",),
     ),
 )

@@ -95,9 +95,10 @@ AREAS: Mapping[str, Sequence[str]] = {
         "tests/mpi/test_communicators.py",
         "tests/cli/test_two_hosts.py",
     ),
-    "exchange": ("tests/unit/test_post_native.py", "tests/mpi/test_collective_requests.py"),
+    "exchange": ("tests/unit/test_post_native.py", "tests/mpi/test_collective_memory.py"),
     "coll": (
         "tests/mpi/test_collective_requests.py",
+        "tests/mpi/test_collective_memory.py",
         "tests/mpi/test_collective_requests.py@device, collectives",
         "tests/preload/test_exchanges.py",
     ),

@@ -122,7 +122,7 @@ static void trim(tempi_connection what, int most)
 static bool keep(const tempi_node_comm *node, tempi_connection what)
 {
     const size_t bytes = (size_t)node->size * sizeof *node->members;
-    kept *made = calloc(1, sizeof *made);
+    kept *made = node->members ? calloc(1, sizeof *made) : NULL;
     if (!made || !(made->members = malloc(bytes))) {
         free(made);
         return false;

@@ -1,0 +1,199 @@
+"""How collectives through shared memory copy long blocks, and use memory again."""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oracle
+from pending import FORMS, WAITS, Pending, agree, forms, request_of
+from redistribution import NAMED, Block, Side, bytes_of
+from world import MPI, carried, needs_host_memory, outcome
+
+VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
+
+
+def test_long_ones_use_their_memory_again(ready: Any) -> None:
+    """Longer than a slab of shared memory, and together more than what is kept."""
+    needs_host_memory()
+    size, rank, rows, run, stride = ready.size, ready.rank, 3000, 8192, 9000
+    datatype = MPI.BYTE.Create_vector(rows, run, stride).Commit()
+    out, into = (np.zeros((size, rows, stride), np.uint8) for _ in range(2))
+    places, types = [i * rows * stride for i in range(size)], [datatype] * size
+    for turn in range(4):
+        into[:] = 0xA5
+        for to in range(size):
+            out[to] = 16 * rank + 4 * to + turn
+        with carried(ready, "Alltoallw"):
+            ready.Ialltoallw([out, [1] * size, places, types], [into, [1] * size, places, types]).Wait()
+        for source in range(size):
+            assert (into[source, :, :run] == 16 * source + 4 * rank + turn).all()
+        assert (into[:, :, run:] == 0xA5).all()
+    datatype.Free()
+
+
+#: 96 KiB in runs of 4096 bytes, and layouts of the same bytes on the other side.
+ROWS = oracle.Vector(24, 4096, 5000, NAMED[0])
+OTHERS = {
+    "rows": ROWS,
+    "pairs": oracle.Vector(6144, 16, 17, NAMED[0]),
+    "pieces": oracle.IndexedBlock(16, tuple(16 * i + i // 3 for i in range(6144)), NAMED[0]),
+}
+TURNS = 14
+
+
+class LongRuns(Pending):
+    """Blocks that the receiver may read in the sender's memory; others in each turn."""
+
+    def __init__(self, comm: Any, other: str = "rows", senders: int | None = None) -> None:
+        self.rank, self.size, self.other, self.senders = comm.rank, comm.size, OTHERS[other], senders or comm.size
+        super().__init__(comm, 0)
+
+    def blocks(self, comm: Any, seed: int) -> list[list[Block]]:
+        ranks, counts = range(self.size), [int(i < self.senders) for i in range(self.size)]
+        return [
+            [Block((ROWS, counts[i]), (self.other, counts[i]), 100 * seed + 10 * i + j) for j in ranks] for i in ranks
+        ]
+
+    def next(self, turn: int) -> None:
+        blocks = self.blocks(None, turn)
+        self.out, self.into = blocks[self.rank], [row[self.rank] for row in blocks]
+        self.fill()
+
+
+@forms
+@pytest.mark.parametrize("other", OTHERS)
+def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: str) -> None:
+    """All ways are tried in turn; some ranks are late, and what was sent is overwritten as soon as it may be."""
+    needs_host_memory()
+    e = LongRuns(ready, other)
+    request = request_of(ready, "Alltoallw", *e.arguments) if form == "persistent" else None
+    for turn in range(TURNS):
+        e.next(turn)
+        if turn % 5 == ready.rank:
+            time.sleep(0.003)
+        if request:
+            request.Start()
+        WAITS[turn % 2](request or ready.Ialltoallw(*e.arguments))
+        e.sent.memory[:] = 0xEE
+        e.check()
+    if request:
+        request.Free()
+    e.free()
+
+
+def test_long_runs_do_not_wait_for_the_receiver(ready: Any) -> None:
+    """Rank 0 waits, in a plain receive, for what the others send only after they have completed the exchange."""
+    needs_host_memory()
+    e, token = LongRuns(ready), np.zeros(1, np.uint8)
+    for turn in range(TURNS):
+        e.next(turn)
+        request = ready.Ialltoallw(*e.arguments)
+        if ready.rank > 0:
+            request.Wait()
+            e.sent.memory[:] = 0xEE
+            ready.Send(token, 0, 4)
+        for source in range(1, ready.size if ready.rank == 0 else 1):
+            ready.Recv(token, source, 4)
+        if ready.rank == 0:
+            request.Wait()
+        e.check()
+    e.free()
+
+
+def test_long_runs_in_place_are_not_read_after_they_were_replaced(ready: Any) -> None:
+    needs_host_memory()
+    e = LongRuns(ready)
+    for turn in range(TURNS):
+        e.next(turn)
+        e.received.memory[:] = e.sent.memory
+        e.into[ready.rank] = e.out[ready.rank]
+        if turn % 3 == ready.rank:
+            time.sleep(0.003)
+        ready.Ialltoallw(MPI.IN_PLACE, e.received.message).Wait()
+        e.check()
+    e.free()
+
+
+def mappings() -> set[str]:
+    """Of shared memory of communicators: with their addresses."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return {line.split()[0] + line.split()[-2] for line in lines if "/dev/shm/tempi-" in line}
+
+
+@forms
+def test_new_communicators_of_the_same_ranks_use_memory_of_freed_ones(comm: Any, form: str) -> None:
+    seen = []
+    for turn in range(6):
+        own = comm.Dup()
+        agree(own)
+        e = Pending(own, 30)
+        FORMS[form][0](own, "Alltoallw")(*e.arguments)
+        e.check()
+        e.fill()
+        own.Alltoallw(*e.arguments)
+        e.check()
+        e.free()
+        seen.append(mappings())
+        own.Free()
+        assert turn < 2 or seen[turn] == seen[1]
+
+
+def test_calls_of_a_freed_communicator_are_not_taken_for_those_of_the_next(comm: Any) -> None:
+    """Each communicator's only call has the same number there, and is copied in another way; some ranks are late."""
+    needs_host_memory()
+    for turn in range(16):
+        own = comm.Dup()
+        e = LongRuns(own, senders=1)
+        e.next(turn)
+        if comm.rank > 0:
+            time.sleep(0.001)
+        own.Alltoallw(*e.arguments)
+        e.sent.memory[:] = 0xEE
+        e.check()
+        e.free()
+        own.Free()
+
+
+def test_memory_that_one_rank_still_uses_is_not_used_again(comm: Any) -> None:
+    """The rank with the communicator's first one has given it back; it is asked for, and refused."""
+    own, requests, exchanges = [comm.Dup()], [], []
+    for turn in range(6):
+        e = Pending(own[-1], turn)
+        request = request_of(own[-1], "Alltoallw", *e.arguments)
+        request.Start()
+        request.Wait()
+        e.check()
+        requests.append(request)
+        exchanges.append(e)
+        if turn % 3 != comm.rank % 3:
+            requests.pop().Free()
+        own[-1].Free()
+        own.append(comm.Dup())
+    for request in requests:
+        request.Free()
+    for e in exchanges:
+        e.free()
+    own[-1].Free()
+
+
+def test_memory_in_which_a_call_has_failed_is_not_used_again(comm: Any) -> None:
+    for turn in range(3):
+        own = comm.Dup()
+        own.Set_errhandler(MPI.ERRORS_RETURN)
+        sent, received = Side([(VECTOR, 1)] * comm.size), Side([(VECTOR if turn != 1 else NAMED[2], 1)] * comm.size)
+        sent.put([bytes_of(1, sent.size(i)) for i in range(comm.size)])
+        received.put([None] * comm.size)
+        said = outcome(functools.partial(own.Alltoallw, sent.message, received.message))
+        if comm.size > 1 or turn != 1:
+            assert ("error" in str(said)) == (turn == 1)
+        if turn != 1:
+            received.check([bytes_of(1, sent.size(i)) for i in range(comm.size)])
+        sent.free()
+        received.free()
+        own.Free()
