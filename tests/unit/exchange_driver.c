@@ -19,8 +19,6 @@
 #include "exchange/segment.h"
 #include "exchange_blocks.h"
 
-#include <sys/uio.h>
-
 enum { BLOCKS = 6 };
 
 /* ---- one exchange ---------------------------------------------------------------------------- */
@@ -51,12 +49,6 @@ typedef struct side {
 /* A part of the calls fails, where the test wants it: as where memory cannot be read. */
 static _Thread_local int unreadable;
 
-ssize_t __real_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
-                                const struct iovec *there, unsigned long nthere,
-                                unsigned long flags);
-ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
-                                const struct iovec *there, unsigned long nthere,
-                                unsigned long flags);
 ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
                                 const struct iovec *there, unsigned long nthere,
                                 unsigned long flags)

@@ -11,10 +11,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { MEMBERS = 4 };
+
+/* Each driver makes a part of these calls fail. */
+ssize_t __real_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
+                                const struct iovec *there, unsigned long nthere,
+                                unsigned long flags);
 
 static void fail(const char *what)
 {

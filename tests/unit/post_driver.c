@@ -28,7 +28,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 
 enum { HELD = 4096, WATCHED = 4096, WORD = 8 };
 
@@ -109,12 +108,6 @@ int __wrap_munmap(void *address, size_t bytes)
 
 static _Thread_local dice *reading; /* a part of the calls fails, if it is set */
 
-ssize_t __real_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
-                                const struct iovec *there, unsigned long nthere,
-                                unsigned long flags);
-ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
-                                const struct iovec *there, unsigned long nthere,
-                                unsigned long flags);
 ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
                                 const struct iovec *there, unsigned long nthere,
                                 unsigned long flags)
