@@ -22,7 +22,7 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
     return 2 * by_run + (bytes >= BYTES_LONG);
 }
 
-static bool is_among(unsigned ways, int way)
+static bool is_among(unsigned ways, tempi_copy_way way)
 {
     return (ways >> way & 1) != 0;
 }
@@ -30,12 +30,9 @@ static bool is_among(unsigned ways, int way)
 /* The n-th of them, beginning again after the last. */
 static tempi_copy_way in_turn(unsigned ways, uint32_t n)
 {
-    int way = -1;
-    for (n %= (uint32_t)__builtin_popcount(ways); way < 0 || n-- > 0;)
-        do
-            ++way;
-        while (!is_among(ways, way));
-    return (tempi_copy_way)way;
+    for (n %= (uint32_t)__builtin_popcount(ways); n > 0; --n)
+        ways &= ways - 1; /* without its lowest */
+    return (tempi_copy_way)__builtin_ctz(ways);
 }
 
 tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways)
