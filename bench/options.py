@@ -28,16 +28,18 @@ FORMS = ("blocking", "nonblocking", "persistent")
 @dataclass(frozen=True, slots=True)
 class CollectiveOptions:
     """`seconds`: budget of one case; `memory`: bytes per rank that a case may use; `check`: only check, do not time.
-    `form`: of the functions; a nonblocking call is followed by its Wait, a persistent one is a Start and a Wait."""
+    `form`: of the functions; a nonblocking call is followed by its Wait, a persistent one is a Start and a Wait.
+    `mapped`: the buffers are memory that the ranks map (tempi.empty)."""
 
     quick: bool
     seconds: float
     memory: int
     check: bool = False
     form: str = FORMS[0]
+    mapped: bool = False
 
     def arguments(self) -> list[str]:
-        flags = ["--quick"] * self.quick + ["--check"] * self.check
+        flags = ["--quick"] * self.quick + ["--check"] * self.check + ["--mapped"] * self.mapped
         return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), "--form", self.form]
 
 
@@ -148,6 +150,7 @@ def parse_collectives(arguments: Sequence[str] | None = None) -> CollectiveOptio
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--form", choices=FORMS, default=FORMS[0])
+    parser.add_argument("--mapped", action="store_true")
     return CollectiveOptions(**vars(parser.parse_args(arguments)))
 
 

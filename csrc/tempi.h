@@ -185,6 +185,14 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
 /* Name of the instruction set of the host kernels ("avx512", "avx2", "sse2", "neon", "scalar"). */
 const char *tempi_isa_name(void);
 
+/* Zeroed host memory, aligned to a page, that other processes of this user on this node can map. In
+ * collectives between them its blocks are copied once (docs/collectives.md). It needs no MPI. Each
+ * one takes a file descriptor until it is freed, and no request may use it then. TEMPI_ERR_MEMORY:
+ * the system has no memory or descriptor. */
+int tempi_mapped_memory_allocate(int64_t bytes, void **out);
+/* TEMPI_ERR_ARG: the address is no such memory. */
+int tempi_mapped_memory_free(void *memory);
+
 /* ---- device memory --------------------------------------------------------------------------- */
 
 /* A stream is a CUstream, with cuda.h's numbers for the default ones: 1 legacy, 2 the calling

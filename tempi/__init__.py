@@ -3,8 +3,8 @@
 ``from tempi import MPI`` is mpi4py's MPI on top of the engine. `describe` shows the layout of a
 datatype, `stats` reports what was accelerated, ``with disabled():`` turns tempi off for the calling thread,
 `set_stream` sets the CUDA stream after which a communicator's messages are ordered, `register` saves the driver's
-queries for memory that stays, and `peer` returns the peer class of a rank. `pack` and `unpack` run the kernels alone,
-on NumPy or device arrays, without MPI.
+queries for memory that stays, `empty` makes arrays that collectives copy once within a node, and `peer` returns the
+peer class of a rank. `pack` and `unpack` run the kernels alone, on NumPy or device arrays, without MPI.
 
 Importing this package loads the engine. It neither needs nor loads an MPI library.
 """
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Datatype
 
     from tempi import MPI
+    from tempi._mapped import empty
     from tempi._packing import pack, unpack
     from tempi._stats import Stats, stats
     from tempi.layout import Layout
@@ -53,6 +54,7 @@ __all__ = [
     "deregister",
     "describe",
     "disabled",
+    "empty",
     "pack",
     "peer",
     "register",
@@ -65,6 +67,7 @@ __all__ = [
 _LAZY = {
     "Layout": "tempi.layout",
     "Stats": "tempi._stats",
+    "empty": "tempi._mapped",
     "pack": "tempi._packing",
     "stats": "tempi._stats",
     "unpack": "tempi._packing",

@@ -351,14 +351,15 @@ def run(options: CollectiveOptions) -> Iterator[Record]:
 
     world = MPI.COMM_WORLD
     acting = bool(world.allreduce(worker.active(), MPI.LAND))
-    meta = {**worker.describe(MPI), "ranks": world.size}
+    meta = {**worker.describe(MPI), "ranks": world.size, "mapped": options.mapped}
     exchanges = chosen(options.quick, world.size)
     spans = [one.span(one.position(world.rank, world.size)) for one in exchanges]
     spans = [int(span) for span in np.max(world.allgather(spans), axis=0)]
     # Source, target, expected contents, and the pattern that is copied to the source; packed contents are less.
     fitting = [4 * span <= options.memory for span in spans]
     most = max((span for span, fits in zip(spans, fitting, strict=True) if fits), default=0)
-    source, target, expected = (worker.arena(most) for _ in range(3))
+    source, target = (worker.arena(most, options.mapped) for _ in range(2))
+    expected = worker.arena(most)
     for exchange, span, fits in zip(exchanges, spans, fitting, strict=True):
         if not fits:
             yield _too_large(exchange, 4 * span, options, meta)

@@ -22,6 +22,7 @@ typedef enum {
     LOG_LEVEL,
     LOCALITY,
     COLLECTIVES,
+    ALLOC_MEM,
     STREAM_ORDER,
     METHOD,
     ELSEWHERE
@@ -53,6 +54,9 @@ static const variable variables[] = {
     {"TEMPI_COLLECTIVES", COLLECTIVES, &tempi_config.collectives,
      "auto: tempi carries collectives with derived datatypes where all processes concerned run it (default); "
      "library: the library does all of them"},
+    {"TEMPI_ALLOC_MEM", ALLOC_MEM, &tempi_config.alloc_mem,
+     "mapped: MPI_Alloc_mem returns memory that the ranks of the node map, so that collectives copy it once; library: "
+     "the library's; auto: mapped, unless the library's would have larger pages (default)"},
     {"TEMPI_STAGE_MAX", BYTES, &tempi_config.stage_max,
      "bound on staging memory of a process, bytes with optional K, M or G (default: the smaller of "
      "256M and 5% of memory); larger messages go to the library"},
@@ -195,6 +199,7 @@ static bool bytes_of(const char *text, int64_t *out)
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
 static const char *const stream_orders[] = {"legacy", "none", NULL};
 static const char *const collectives[] = {"auto", "library", NULL};
+static const char *const alloc_mems[] = {"auto", "mapped", "library", NULL};
 static const char *const localities[] = {"auto", "same-llc", "other-llc", NULL};
 
 /* The host method cannot be set: host kernels do not reach device memory. */
@@ -228,6 +233,7 @@ static bool parse(const variable *v, const char *text)
     case LOG_LEVEL: return word_of(text, log_levels, v->target);
     case LOCALITY: return word_of(text, localities, v->target);
     case COLLECTIVES: return word_of(text, collectives, v->target);
+    case ALLOC_MEM: return word_of(text, alloc_mems, v->target);
     case STREAM_ORDER: return word_of(text, stream_orders, v->target);
     case METHOD: return method_of(text, v->target);
     case ELSEWHERE: return true;

@@ -34,6 +34,7 @@ typedef struct tempi_settings {
     bool autotune;
     int locality;      /* TEMPI_LOCALITY_*, for all ranks of this node */
     int collectives;   /* TEMPI_COLLECTIVES_* */
+    int alloc_mem;     /* TEMPI_ALLOC_MEM_* */
     int stream_order;  /* TEMPI_STREAM_ORDER_* */
     const char *trace; /* file name of the Chrome trace, or NULL */
 } tempi_settings;
@@ -43,6 +44,8 @@ enum { TEMPI_LOCALITY_AUTO, TEMPI_LOCALITY_SAME_LLC, TEMPI_LOCALITY_OTHER_LLC };
 enum { TEMPI_STREAM_ORDER_LEGACY, TEMPI_STREAM_ORDER_NONE };
 
 enum { TEMPI_COLLECTIVES_AUTO, TEMPI_COLLECTIVES_LIBRARY };
+
+enum { TEMPI_ALLOC_MEM_AUTO, TEMPI_ALLOC_MEM_MAPPED, TEMPI_ALLOC_MEM_LIBRARY };
 
 extern tempi_settings tempi_config;
 

@@ -4,6 +4,8 @@
 
 enum {
     BYTES_LONG = 1 << 20,
+    RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
+    BY_RUN_MOST = TEMPI_COPY_CLASSES / 2 - 1,
     AGAIN = 64,  /* flows after which another way is tried again */
     EARLY = 512, /* flows, up to which that is more often */
     AGAIN_EARLY = 16
@@ -15,8 +17,8 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
     if (bytes < TEMPI_COPY_LEAST)
         return -1;
     if (offered >= TEMPI_COPY_LEAST && runs > 0) {
-        by_run = TEMPI_COPY_LONG_RUNS / 2;
-        for (int64_t run = offered / runs; run >= 4 * TEMPI_COPY_RUN_LEAST && by_run < 4; run /= 4)
+        by_run = TEMPI_COPY_OFFERED / 2;
+        for (int64_t run = offered / runs; run >= RUN_SHORT && by_run < BY_RUN_MOST; run /= 4)
             ++by_run;
     }
     return 2 * by_run + (bytes >= BYTES_LONG);

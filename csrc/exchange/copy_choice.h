@@ -1,8 +1,9 @@
 /* Chooses how a long flow is copied: through shared memory, with ordinary or with non-temporal
- * stores; in one copy, by reading the sender's memory; or packed in memory of the sender's own,
- * which the receiver reads. Which one is fastest depends on the processor, on the caches that two
- * cores share, and on the kernel's cost of each run; so the sender times them on the program's own
- * calls, for each receiver, length of runs and size, and a slower one again every 64th flow. */
+ * stores; in one copy, by reading the sender's memory, or memory that is mapped in both processes;
+ * or packed in memory of the sender's own, which the receiver reads. Which one is fastest depends
+ * on the processor, on the caches that two cores share, and on the kernel's cost of each run; so
+ * the sender times them on the program's own calls, for each receiver, length of runs and size, and
+ * a slower one again every 64th flow. */
 #ifndef TEMPI_EXCHANGE_COPY_CHOICE_H
 #define TEMPI_EXCHANGE_COPY_CHOICE_H
 
@@ -14,16 +15,23 @@ typedef enum tempi_copy_way {
     TEMPI_COPY_NONTEMPORAL, /* the same with non-temporal stores (block_bytes.h) */
     TEMPI_COPY_PACKED,      /* the receiver reads packed bytes */
     TEMPI_COPY_ONCE,        /* the receiver reads blocks; not for short runs */
+    TEMPI_COPY_MAPPED,      /* the same, of memory that it has mapped (mapped.h) */
     TEMPI_COPY_WAYS
 } tempi_copy_way;
 
 enum {
     TEMPI_COPY_TRIALS = 3, /* of each way at first; the first one of each warms caches and pages */
-    TEMPI_COPY_CLASSES = 10,
-    TEMPI_COPY_LONG_RUNS = 2,    /* the first class of long runs */
+    TEMPI_COPY_CLASSES = 14,
+    TEMPI_COPY_OFFERED = 2,      /* the first class of flows with blocks to offer */
     TEMPI_COPY_LEAST = 32 << 10, /* bytes; shorter flows stay in the caches */
     /* The kernel takes as long for a shorter run as to copy it twice. */
     TEMPI_COPY_RUN_LEAST = 512
+};
+
+/* How a receiver can get at the sender's memory; bit mask. */
+enum {
+    TEMPI_ACCESS_READ = 1, /* through the kernel (single_copy.h) */
+    TEMPI_ACCESS_MAP = 2   /* where it is mapped */
 };
 
 /* Zero at first. Of one sender for one receiver. */
@@ -35,8 +43,8 @@ typedef struct tempi_copy_choice {
     } classes[TEMPI_COPY_CLASSES];
 } tempi_copy_choice;
 
-/* The class of a flow of `bytes`, of which `offered` are in `runs` long runs; -1: it is too short.
- */
+/* The class of a flow of `bytes`, of which `offered` are in blocks to offer with so many runs; -1:
+ * it is too short. */
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 /* The way of a flow of that class, one of `ways` (bit mask). */
 tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways);

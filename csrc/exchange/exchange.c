@@ -11,8 +11,7 @@ enum {
     /* This share of the ring must be free before a piece that does not end the flow is packed:
      * short pieces are packed slowly. */
     SHARE = 8,
-    SHORT_RUNS_LEAST = 64 << 10, /* bytes; a shorter flow ends before an answer could come */
-    SELF_RUN = 2 << 10           /* so long runs are copied one by one */
+    SHORT_RUNS_LEAST = 64 << 10 /* bytes; a shorter flow ends before an answer could come */
 };
 
 typedef struct header {
@@ -107,17 +106,19 @@ static bool pack_all(tempi_flow *flow, tempi_offer *out)
 }
 
 /* Sets the way of a flow with these blocks to offer; false: it is too short for a choice. */
-static bool choose_way(tempi_flow *flow, const tempi_offer *offer)
+static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned access)
 {
     tempi_ring_end *end = flow->end;
-    const unsigned in_shared_memory = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL,
-                   packed = 1 << TEMPI_COPY_PACKED, once = 1 << TEMPI_COPY_ONCE;
     const int class = tempi_copy_class(flow->bytes, offer->bytes, offer->runs);
-    if (class < 0 || (class < TEMPI_COPY_LONG_RUNS && flow->bytes < SHORT_RUNS_LEAST))
+    unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
+    if (class < 0 || (class < TEMPI_COPY_OFFERED && flow->bytes < SHORT_RUNS_LEAST))
         return false;
+    if (access & TEMPI_ACCESS_READ)
+        ways |= 1 << TEMPI_COPY_PACKED;
+    if (class >= TEMPI_COPY_OFFERED)
+        ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
     learn(end);
-    end->last.way = tempi_copy_choose(
-        &end->choice, class, in_shared_memory | packed | (class < TEMPI_COPY_LONG_RUNS ? 0 : once));
+    end->last.way = tempi_copy_choose(&end->choice, class, ways);
     end->last.class = class;
     end->last.call = flow->call;
     end->last.bytes = flow->bytes;
@@ -129,15 +130,15 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer)
 static void make_offer(tempi_flow *flow, tempi_offer *out)
 {
     tempi_ring_end *end = flow->end;
+    const unsigned access = __atomic_load_n(&end->ring->access, __ATOMIC_RELAXED);
     out->n = 0;
-    if (flow->bytes < TEMPI_COPY_LEAST || flow->streams ||
-        !__atomic_load_n(&end->ring->reads, __ATOMIC_RELAXED))
+    if (flow->bytes < TEMPI_COPY_LEAST || flow->streams || access == 0)
         return;
-    tempi_offer_describe(flow->blocks, flow->n, out);
+    tempi_offer_describe(flow->blocks, flow->n, access, out);
     if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->capacity / 4)
         out->n = 0, out->bytes = 0;
-    flow->timed = choose_way(flow, out);
-    if (flow->timed && end->last.way == TEMPI_COPY_ONCE)
+    flow->timed = choose_way(flow, out, access);
+    if (flow->timed && (end->last.way == TEMPI_COPY_ONCE || end->last.way == TEMPI_COPY_MAPPED))
         return;
     out->n = 0;
     flow->nontemporal = flow->timed && end->last.way == TEMPI_COPY_NONTEMPORAL;
@@ -169,6 +170,7 @@ static void take_offer(tempi_flow *flow, const header *head)
 {
     const bool packed = head->nests == PACKED;
     const pid_t process = (pid_t)head->process;
+    tempi_ring *const ring = flow->end->ring;
     tempi_nest_shape shapes[TEMPI_OFFER_MOST];
     const int n = packed ? 1 : (int)head->nests;
     tempi_ring_take(flow->end, shapes, n * (int64_t)sizeof shapes[0]);
@@ -182,8 +184,9 @@ static void take_offer(tempi_flow *flow, const header *head)
             ? tempi_offer_read_packed(process, shapes[0].first, head->bytes, flow->blocks, flow->n)
             : tempi_offer_read(process, shapes, n, flow->blocks, flow->n);
     flow->refused = result != TEMPI_OFFER_WAS_READ;
-    if (result == TEMPI_OFFER_UNREADABLE) /* nothing more of that kind from this process */
-        __atomic_store_n(&flow->end->ring->reads, 0, __ATOMIC_RELAXED);
+    /* after a failure nothing more of that kind from this process */
+    __atomic_store_n(&ring->access, tempi_offer_access_after(result, ring->access),
+                     __ATOMIC_RELAXED);
     flow->seconds += tempi_copy_clock() - start;
     flow->through = flow->refused ? head->bytes : head->bytes - head->offered;
     __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, !flow->refused),
@@ -358,53 +361,4 @@ bool tempi_exchange_run(tempi_flow *out, int nout, tempi_flow *in, int nin,
     for (int i = 0; i < nin; ++i)
         good &= !in[i].failed;
     return good;
-}
-
-/* ---- within one process ---------------------------------------------------------------------- */
-
-/* A long run of one side is packed bytes of the other. */
-static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n)
-{
-    tempi_nest_shape source, target;
-    tempi_nest_walk walk;
-    const int64_t in = tempi_nest_describe(from, &source) ? source.run : 0,
-                  out = tempi_nest_describe(to, &target) ? target.run : 0;
-    if (in < SELF_RUN && out < SELF_RUN)
-        return false;
-    tempi_nest_begin(&walk, in >= out ? &source : &target);
-    for (int64_t done = 0, part; done < n; done += part) {
-        part = least(walk.left, n - done);
-        char *run = (char *)(uintptr_t)walk.at;
-        if (in >= out)
-            tempi_block_unpack(to, done, part, run);
-        else
-            tempi_block_pack(from, done, part, run);
-        tempi_nest_step(&walk, part);
-    }
-    return true;
-}
-
-static void move(const tempi_op *from, const tempi_op *to)
-{
-    tempi_piece_buffer piece;
-    const int64_t n = least(from->n, to->n);
-    if (copy_runs(from, to, n))
-        return;
-    tempi_piece_open(&piece, n);
-    for (int64_t done = 0, part; done < n; done += part) {
-        part = least(n - done, piece.size);
-        tempi_block_pack(from, done, part, piece.bytes);
-        tempi_block_unpack(to, done, part, piece.bytes);
-    }
-    tempi_piece_close(&piece);
-}
-
-bool tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n)
-{
-    bool fits = true;
-    for (int64_t i = 0; i < n; ++i) {
-        move(&from[i], &to[i]);
-        fits &= from[i].n <= to[i].n;
-    }
-    return fits;
 }

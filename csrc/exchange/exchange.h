@@ -6,7 +6,7 @@
  *      So the bytes are copied twice, by the layouts of both sides, and stay in the caches.
  *   3. Neither waits for the other as long as the ring has room, or bytes.
  *   4. Blocks with long runs the sender may offer instead (copy_choice.h): the header is followed
- * by their structure, the receiver reads them in one copy from the sender's memory (single_copy.h)
+ * by their structure, the receiver reads them in one copy from the sender's memory (offer.h)
  * and answers. If it cannot, it refuses, and they come after the others.
  *
  * A flow of no bytes has no header: the types of both sides have the same size. */
@@ -55,9 +55,5 @@ void tempi_exchange_begin(tempi_flow *out, int nout, tempi_flow *in, int nin);
 /* Returns when all flows have ended: false if one of them has failed. */
 bool tempi_exchange_run(tempi_flow *out, int nout, tempi_flow *in, int nin,
                         tempi_exchange_idle *idle, void *state);
-
-/* Moves n blocks within this process, from layout to layout. False: one was too long for its place
- * and was cut. */
-bool tempi_exchange_self(const tempi_op *from, const tempi_op *to, int64_t n);
 
 #endif

@@ -38,6 +38,41 @@ bool tempi_nest_describe(const tempi_op *block, tempi_nest_shape *out)
     return true;
 }
 
+void tempi_nest_bounds(const tempi_nest_shape *shape, uint64_t *from, uint64_t *to)
+{
+    *from = *to = shape->first;
+    for (int d = 0; d < shape->ndims; ++d) {
+        const int64_t reach = (shape->dims[d].count - 1) * shape->dims[d].stride;
+        *(reach < 0 ? from : to) += (uint64_t)reach;
+    }
+    *to += (uint64_t)shape->run;
+}
+
+void tempi_nest_as_op(const tempi_nest_shape *shape, const char *first, tempi_nest_op *out)
+{
+    const int64_t bytes = shape->run * shape->runs;
+    int64_t span = shape->run;
+    memset(out, 0, sizeof *out);
+    out->box.run = shape->run;
+    out->box.ndims = shape->ndims;
+    for (int d = shape->ndims - 1; d >= 0; --d) {
+        out->box.dims[d] = (tempi_dim){shape->dims[d].count, shape->dims[d].stride, span};
+        span *= shape->dims[d].count;
+    }
+    out->layout = (tempi_layout){.size = bytes,
+                                 .extent = bytes,
+                                 .runs = shape->runs,
+                                 .nboxes = 1,
+                                 .dense = shape->ndims == 0,
+                                 .boxes = &out->box};
+    out->op = (tempi_op){.layout = &out->layout,
+                         .count = 1,
+                         .mem = (void *)(uintptr_t)first,
+                         .n = bytes,
+                         .direction = TEMPI_PACK,
+                         .method = TEMPI_METHOD_HOST};
+}
+
 void tempi_nest_begin(tempi_nest_walk *walk, const tempi_nest_shape *shape)
 {
     walk->shape = shape;

@@ -1,21 +1,45 @@
 #include "exchange/offer.h"
+#include "base/stats.h"
 #include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
+#include "exchange/local_copy.h"
 #include "exchange/piece_buffer.h"
 #include "exchange/single_copy.h"
 
-enum { OFFER_LEAST = 16 << 10 /* bytes of a block */ };
+enum {
+    OFFER_LEAST = 16 << 10, /* bytes of a block */
+    MAPPED_LEAST = 4 << 10  /* of one in mapped memory */
+};
 
-void tempi_offer_describe(const tempi_op *blocks, int64_t n, tempi_offer *out)
+static bool is_mapped(tempi_nest_shape *shape, unsigned access)
+{
+    uint64_t from, to;
+    if (!(access & TEMPI_ACCESS_MAP))
+        return false;
+    tempi_nest_bounds(shape, &from, &to);
+    return tempi_mapped_find(from, to, &shape->memory);
+}
+
+static bool is_readable(const tempi_nest_shape *shape, unsigned access)
+{
+    return (access & TEMPI_ACCESS_READ) && shape->run * shape->runs >= OFFER_LEAST &&
+           shape->run >= TEMPI_COPY_RUN_LEAST;
+}
+
+void tempi_offer_describe(const tempi_op *blocks, int64_t n, unsigned access, tempi_offer *out)
 {
     out->n = 0;
     out->bytes = out->runs = 0;
     out->blocks = 0;
+    out->mapped = true;
     for (int64_t i = 0; i < n && i < 64 && out->n < TEMPI_OFFER_MOST; ++i) {
         tempi_nest_shape *shape = &out->shapes[out->n];
-        if (blocks[i].n < OFFER_LEAST || !tempi_nest_describe(&blocks[i], shape) ||
-            shape->run < TEMPI_COPY_RUN_LEAST)
+        if (blocks[i].n < MAPPED_LEAST || !tempi_nest_describe(&blocks[i], shape))
             continue;
+        const bool mapped = is_mapped(shape, access);
+        if (!mapped && !is_readable(shape, access))
+            continue;
+        out->mapped &= mapped;
         shape->block = (int32_t)i;
         out->runs += shape->runs;
         out->bytes += blocks[i].n;
@@ -45,6 +69,20 @@ static bool read_in_pieces(pid_t process, tempi_nest_walk *from, const tempi_op 
     return done;
 }
 
+static bool read_mapped(const tempi_nest_shape *shape, const tempi_op *block)
+{
+    int pin;
+    tempi_nest_op from;
+    const char *const memory = tempi_mapped_open(&shape->memory, &pin);
+    if (!memory)
+        return false;
+    tempi_nest_as_op(shape, memory + (shape->first - shape->memory.first), &from);
+    (void)tempi_local_copy(&from.op, block, 1);
+    tempi_mapped_close(pin);
+    tempi_stat_add(TEMPI_STAT_mapped_bytes, block->n);
+    return true;
+}
+
 /* Directly where the runs are long; the kernel takes too long for short ones. */
 static bool read_block(pid_t process, tempi_nest_walk *from, const tempi_op *block)
 {
@@ -65,10 +103,21 @@ tempi_offer_result tempi_offer_read(pid_t process, const tempi_nest_shape *shape
         tempi_nest_begin(&from, shape);
         if (shape->block >= n || blocks[shape->block].n != shape->run * shape->runs)
             return TEMPI_OFFER_UNLIKE;
-        if (!read_block(process, &from, &blocks[shape->block]))
+        if (shape->memory.mark != 0) {
+            if (!read_mapped(shape, &blocks[shape->block]))
+                return TEMPI_OFFER_UNMAPPABLE;
+        } else if (!read_block(process, &from, &blocks[shape->block])) {
             return TEMPI_OFFER_UNREADABLE;
+        }
     }
     return TEMPI_OFFER_WAS_READ;
+}
+
+unsigned tempi_offer_access_after(tempi_offer_result result, unsigned access)
+{
+    return result == TEMPI_OFFER_UNREADABLE   ? access & ~(unsigned)TEMPI_ACCESS_READ
+           : result == TEMPI_OFFER_UNMAPPABLE ? access & ~(unsigned)TEMPI_ACCESS_MAP
+                                              : access;
 }
 
 tempi_offer_result tempi_offer_read_packed(pid_t process, uint64_t address, int64_t bytes,

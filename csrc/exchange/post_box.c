@@ -38,12 +38,12 @@ enum {
     REFUSED    /* the receiver cannot read it: likewise */
 };
 
-/* The first message of a list, which nobody sent; how many the receiver has come to, and whether it
- * can read the sender's memory. */
+/* The first message of a list, which nobody sent; how many the receiver has come to, and how it
+ * can get at the sender's memory. */
 typedef struct head {
     tempi_post first;
     _Alignas(LINE) uint64_t passed;
-    uint32_t reads;
+    uint32_t access; /* TEMPI_ACCESS_* */
 } head;
 
 _Static_assert(sizeof(tempi_post) <= LINE, "the receiver's part of a head has a line of its own");
@@ -285,8 +285,8 @@ void tempi_post_connect(tempi_post_box *box)
     for (int i = 0; i < box->members; ++i) {
         const tempi_probe *probe = i != box->own ? probe_of(box, i) : NULL;
         head *mine = probe ? head_of(box, i, box->own) : NULL;
-        if (mine && tempi_single_copy_works(probe))
-            __atomic_store_n(&mine->reads, 1, __ATOMIC_RELAXED);
+        if (mine)
+            __atomic_store_n(&mine->access, tempi_single_copy_access(probe), __ATOMIC_RELAXED);
     }
 }
 
@@ -350,6 +350,11 @@ static void sweep(tempi_post_box *box, int to)
     }
 }
 
+unsigned tempi_post_access(tempi_post_box *box, int to)
+{
+    return __atomic_load_n(&head_of(box, box->own, to)->access, __ATOMIC_RELAXED);
+}
+
 /* Whether to offer its blocks; sets the way of the message. */
 static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_post *post)
 {
@@ -359,12 +364,11 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
     post->timed = post->class >= 0;
     if (!post->timed)
         return false;
-    if (offer && offer->bytes == post->bytes && post->class >= TEMPI_COPY_LONG_RUNS &&
-        __atomic_load_n(&head_of(box, box->own, to)->reads, __ATOMIC_RELAXED))
-        ways |= 1 << TEMPI_COPY_ONCE;
+    if (offer && offer->bytes == post->bytes && post->class >= TEMPI_COPY_OFFERED)
+        ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
     post->way = tempi_copy_choose(choice, post->class, ways);
     post->patience = tempi_copy_packing(choice, post->class, post->bytes);
-    return post->way == TEMPI_COPY_ONCE;
+    return post->way == TEMPI_COPY_ONCE || post->way == TEMPI_COPY_MAPPED;
 }
 
 static uint64_t shapes_bytes(int n)
@@ -540,8 +544,9 @@ bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const temp
                              : TEMPI_OFFER_UNLIKE;
     if (result == TEMPI_OFFER_WAS_READ)
         return true;
-    if (result == TEMPI_OFFER_UNREADABLE)
-        __atomic_store_n(&head_of(box, from, box->own)->reads, 0, __ATOMIC_RELAXED);
+    head *mine = head_of(box, from, box->own);
+    __atomic_store_n(&mine->access, tempi_offer_access_after(result, mine->access),
+                     __ATOMIC_RELAXED);
     __atomic_store_n(&post->state, REFUSED, __ATOMIC_RELEASE);
     return false;
 }

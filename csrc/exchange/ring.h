@@ -16,7 +16,7 @@ typedef struct tempi_ring {
     _Alignas(128) uint64_t head;
     _Alignas(128) uint64_t tail;
     /* By the receiver, too, about flows whose memory it reads itself (exchange.c). */
-    uint32_t reads;  /* whether it can */
+    uint32_t access; /* how it can: TEMPI_ACCESS_* */
     uint64_t answer; /* to the last such flow */
     uint64_t timed;  /* call of the last long flow that has ended, and the seconds it took here */
     double seconds;

@@ -23,7 +23,7 @@ void tempi_single_copy_offer(tempi_probe *out)
 }
 
 /* In a container the number may name another process, whose memory has another value there. */
-bool tempi_single_copy_works(const tempi_probe *offer)
+static bool works(const tempi_probe *offer)
 {
     uint64_t found = 0;
     const struct iovec here = {&found, sizeof found},
@@ -32,6 +32,11 @@ bool tempi_single_copy_works(const tempi_probe *offer)
            process_vm_readv((pid_t)offer->process, &here, 1, &there, 1, 0) ==
                (ssize_t)sizeof found &&
            found == offer->value;
+}
+
+unsigned tempi_single_copy_access(const tempi_probe *offer)
+{
+    return TEMPI_ACCESS_MAP | (works(offer) ? TEMPI_ACCESS_READ : 0u);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

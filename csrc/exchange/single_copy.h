@@ -5,6 +5,7 @@
 #ifndef TEMPI_EXCHANGE_SINGLE_COPY_H
 #define TEMPI_EXCHANGE_SINGLE_COPY_H
 
+#include "exchange/copy_choice.h"
 #include "exchange/nest_walk.h"
 
 #include <sys/types.h>
@@ -17,8 +18,9 @@ typedef struct tempi_probe {
 } tempi_probe;
 
 void tempi_single_copy_offer(tempi_probe *out);
-/* Whether this process can read the memory of the one that made that offer. */
-bool tempi_single_copy_works(const tempi_probe *offer);
+/* How this process can get at the memory of the one that made that offer: TEMPI_ACCESS_*. Whether
+ * mapped memory can be opened is found out with the first one. */
+unsigned tempi_single_copy_access(const tempi_probe *offer);
 
 /* Reads the next `bytes` bytes of a nest of that process into a nest of this one, and steps over
  * them. False: not all of them could be read; some may have been stored. */

@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "base/trace.h"
 #include "cuda/backend.h"
+#include "exchange/mapped.h"
 #include "interposer/interposer.h"
 #include "memory/kind.h"
 #include "shim/bounce/bounce.h"
@@ -194,6 +195,7 @@ static void clear(void)
 {
     tempi_types_clear();
     tempi_collective_clear();
+    tempi_mapped_clear();
     tempi_peer_clear();
     tempi_bounce_clear();
     tempi_large_count_clear();

@@ -42,6 +42,7 @@ ACTED = frozenset(
     Request_get_status_some Cancel Pack_external Unpack_external
     Comm_get_info File_get_info Session_get_info
     Psend_init Precv_init Pready Pready_range Pready_list Parrived
+    Alloc_mem Free_mem
     """.split()
 )
 

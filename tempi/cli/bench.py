@@ -165,9 +165,10 @@ def pingpong(
     "--form", type=click.Choice(["blocking", "nonblocking", "persistent"]), default="blocking", show_default=True,
     help="Form of the functions; a nonblocking call is timed with its Wait, a persistent one as Start and Wait.",
 )  # fmt: skip
+@click.option("--mapped", is_flag=True, help="Buffers of tempi.empty, which the ranks of a node map.")
 def collectives(
     json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None, repeats: int,
-    ranks: int, form: str,
+    ranks: int, form: str, mapped: bool,
 ) -> None:  # fmt: skip
     """MPI_Alltoallw, MPI_Neighbor_alltoallw, MPI_Gatherv and MPI_Scatterv of derived datatypes: FFTs, halos,
     irregular blocks, tiles of a matrix.
@@ -182,7 +183,8 @@ def collectives(
     _need("collectives", None)
     _alone("collectives", ranks)
     common = suite.Common(json, None, quick, mpirun)
-    options = CollectiveOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 2 * ranks), form=form)
+    budget = seconds or (0.25 if quick else 0.6)
+    options = CollectiveOptions(quick, budget, _bytes(memory, 2 * ranks), form=form, mapped=mapped)
     _run(lambda: suite_collectives.run(common, options, ranks, repeats))
 
 

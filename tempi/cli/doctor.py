@@ -23,12 +23,13 @@ _MARKS = {"ok": ("+", "green"), "note": ("-", None), "warning": ("!", "yellow"),
 
 
 def _findings(programs: tuple[str, ...]) -> Iterator[Finding]:
-    from tempi.cli import _gpu, _machine, _program
+    from tempi.cli import _gpu, _machine, _pages, _program
 
     yield from _machine.engine()
     yield from _gpu.gpu()
     yield from _machine.model()
     yield from _machine.environment()
+    yield _pages.finding()
     if programs:
         for each in programs:
             yield from _program.program(each)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tempi import TempiError, _engine
+from tempi import TempiError, _engine, empty
 from tempi.measure import launch
 from tempi.measure._native import NativeError
 from tempi.measure.records import Record, machine
@@ -91,9 +91,9 @@ def isa_name() -> str | None:
     return _engine.text(_engine.lib.tempi_isa_name())
 
 
-def arena(size: int) -> Bytes:
-    """`size` page-aligned bytes, every page touched and no two lines alike."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
+def arena(size: int, mapped: bool = False) -> Bytes:
+    """`size` page-aligned bytes, every page touched and no two lines alike; `mapped`: of tempi.empty."""
+    raw = empty(size + ALIGNMENT, np.uint8) if mapped else np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     buffer = raw[start : start + size]
     words = buffer[: size // 8 * 8].view(np.uint64)

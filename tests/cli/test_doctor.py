@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tempi import _elf, _engine
-from tempi.cli import _gpu, _machine, _program
+from tempi.cli import _gpu, _machine, _pages, _program
 from tempi.cli.main import main
 from tempi.model import single_copy
 
@@ -358,6 +358,29 @@ def test_the_single_copy_mechanism_is_reported_with_its_reason(monkeypatch: pyte
     assert (status, "may hang" in text, no in text) == ("warning", True, True)
     monkeypatch.setenv("MPIR_CVAR_CH4_CMA_ENABLE", "0")
     assert "none (MPIR_CVAR_CH4_CMA_ENABLE=0)" in single("none")[1]
+
+
+@pytest.mark.parametrize(
+    ("enabled", "shared", "status", "stays"),
+    [
+        ("always madvise [never]", "always [advise] never deny", "ok", False),
+        ("[always] madvise never", "always within_size advise [never] deny", "note", True),
+        ("always [madvise] never", "always within_size advise [never] deny", "note", False),
+        ("[always] madvise never", None, "note", True),
+        (None, None, "note", False),
+    ],
+)
+def test_the_pages_of_mapped_memory_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: str | None, shared: str | None, status: str, stays: bool
+) -> None:
+    for name, text in (("enabled", enabled), ("shmem_enabled", shared)):
+        if text is not None:
+            (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(_pages, "SETTINGS", tmp_path)
+    found = _pages.finding()
+    assert found.status == status
+    assert ("stays the library's" in found.text) == stays
+    assert (found.advice is None) == (status == "ok")
 
 
 def test_the_library_itself_is_asked(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -703,6 +703,47 @@ FAULTS = (
         "while (error == EINTR);",
         "while (false);",
     ),
+    # ---- exchange: memory that the processes map ----------------------------------------------------------
+    Fault(
+        "exchange",
+        "memory of another process is taken for memory that was freed",
+        "csrc/exchange/mapped.c",
+        "    return mark | 1;",
+        "    mark = 1;\n    return mark;",
+        ("tests/mpi/test_mapped_memory.py",),
+    ),
+    Fault(
+        "exchange",
+        "mappings of memory that was freed stay",
+        "csrc/exchange/mapped.c",
+        "    __atomic_store_n(&trailer_of(memory, m->bytes)->freed, 1, __ATOMIC_RELEASE);\n",
+        "",
+        ("tests/mpi/test_mapped_memory.py",),
+    ),
+    Fault(
+        "exchange",
+        "descriptors of mapped memory have no limit",
+        "csrc/exchange/mapped.c",
+        "(rlim_t)n < files.rlim_cur / FILES_SHARE",
+        "(rlim_t)n < files.rlim_cur",
+        ("tests/mpi/test_mapped_memory.py",),
+    ),
+    Fault(
+        "exchange",
+        "a nest that was passed on has the strides of its outermost dimension",
+        "csrc/exchange/nest_walk.c",
+        "        span *= shape->dims[d].count;",
+        "        span += shape->dims[d].count;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
+        "blocks are offered beyond the end of mapped memory",
+        "csrc/exchange/mapped.c",
+        "        found = from >= m->first && to <= m->first + (uint64_t)m->bytes;",
+        "        found = from >= m->first && from <= m->first + (uint64_t)m->bytes;",
+        ("tests/mpi/test_mapped_memory.py",),
+    ),
     # ---- coll: nonblocking and persistent collectives -----------------------------------------------------
     Fault(
         "coll",

@@ -4,6 +4,7 @@
 
 #include "datatype/layout.h"
 #include "exchange/exchange.h"
+#include "exchange/mapped.h"
 #include "members.h"
 
 enum { PARTS = 40, GUARD = 64, POISON = 0xA5 };
@@ -98,14 +99,14 @@ static tempi_layout *nest(dice *d, int64_t n)
     return vector_of(count, stride, bytes_of(run));
 }
 
-/* Sets the memory aside, and fills it with poison. */
-static void allocate(block *b, int64_t count)
+/* Sets the memory aside, some of it where others can map it, and fills it with poison. */
+static void allocate(dice *d, block *b, int64_t count)
 {
     const tempi_layout *layout = b->op.layout;
     const int64_t first = layout ? layout->true_lb : 0,
                   last = layout ? layout->true_ub + (count - 1) * layout->extent : b->op.n;
     b->bytes = (last > first ? last - first : 0) + 2 * GUARD;
-    b->memory = malloc((size_t)b->bytes);
+    b->memory = draw(d, 0, 2) == 0 ? tempi_mapped_allocate(b->bytes) : malloc((size_t)b->bytes);
     b->expected = malloc((size_t)b->bytes);
     if (!b->memory || !b->expected)
         fail("no memory");
@@ -125,13 +126,14 @@ static block block_make(dice *d, int64_t n)
             ;
     if (kind > 0 && n > 0) /* else no layout */
         b.op.layout = canonical(kind == 1 ? irregular(d, n / count) : nest(d, n / count));
-    allocate(&b, count);
+    allocate(d, &b, count);
     return b;
 }
 
 static void block_free(block *b)
 {
-    free(b->memory);
+    if (!tempi_mapped_free(b->memory))
+        free(b->memory);
     free(b->expected);
     if (b->op.layout)
         tempi_layout_release(b->op.layout);

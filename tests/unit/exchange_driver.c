@@ -7,8 +7,8 @@
  * round: the blocks from each member to each other one, with a structure of its own on each side,
  * of which one may be empty, longer than what receives it, or in place. Every buffer is compared
  * with what the layout's own unpack in one piece stores. Prints the positions of headers in the
- * ring, the flows that were read in one copy, that were refused and that failed, one line per
- * member.
+ * ring, the flows that were read in one copy, that were refused and that failed, and the bytes that
+ * were read from mapped memory, one line per member.
  *
  *     self ROUNDS SEED
  *
@@ -16,8 +16,14 @@
  * process itself, and moves within it. Prints the number of nests.
  *
  * Exits with 1 at the first error. */
+#include "base/stats.h"
+#include "base/thread.h"
+#include "exchange/local_copy.h"
 #include "exchange/segment.h"
 #include "exchange_blocks.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
 
 enum { BLOCKS = 6 };
 
@@ -56,6 +62,23 @@ ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigne
     if (unreadable > 0 && unreadable-- == 1)
         return nthere > 1 ? __real_process_vm_readv(process, here, nhere, there, 1, flags) : -1;
     return __real_process_vm_readv(process, here, nhere, there, nthere, flags);
+}
+
+/* Likewise, as where memory of another process cannot be mapped. */
+static _Thread_local int unmappable;
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    if (strncmp(path, "/proc/", 6) == 0 && unmappable > 0 && unmappable-- == 1)
+        return -1;
+    return __real_open(path, flags, mode);
 }
 
 static uint64_t key_of(const member *m, int round, int from, int to, int i)
@@ -169,14 +192,16 @@ static void apart(member *m, int round, dice *own)
         cut |= in[n].cut;
     }
     unreadable = draw(own, 0, 7) == 0 ? (int)draw(own, 1, 4) : 0;
+    unmappable = draw(own, 0, 7) == 0 ? (int)draw(own, 1, 2) : 0;
     tempi_exchange_begin(to, n, from, n);
     dawdle(own);
     if (tempi_exchange_run(to, n, from, n, rest, NULL) == cut)
         fail(cut ? "too many bytes went unnoticed" : "it failed");
     note_flows(m, from, n);
     for (int i = 0; i < n; ++i) {
-        if (unreadable == 0) /* it was used up: try again in later rounds */
-            __atomic_store_n(&from[i].end->ring->reads, 1, __ATOMIC_RELAXED);
+        if (unreadable == 0 && unmappable == 0) /* used up: try again in later rounds */
+            __atomic_store_n(&from[i].end->ring->access, TEMPI_ACCESS_READ | TEMPI_ACCESS_MAP,
+                             __ATOMIC_RELAXED);
         side_check(&out[i], true);
         side_check(&in[i], !in[i].cut);
         side_free(&out[i]);
@@ -244,16 +269,18 @@ static void connect(member *m, const tempi_segment *segment, int64_t capacity)
         m->from[i] = tempi_segment_end(segment, i, m->rank);
         if (capacity > 0)
             m->to[i].capacity = m->from[i].capacity = (uint64_t)capacity;
-        if (i != m->rank && tempi_single_copy_works(tempi_segment_probe(segment, i)))
-            __atomic_store_n(&m->from[i].ring->reads, 1, __ATOMIC_RELAXED);
+        if (i != m->rank)
+            __atomic_store_n(&m->from[i].ring->access,
+                             tempi_single_copy_access(tempi_segment_probe(segment, i)),
+                             __ATOMIC_RELAXED);
     }
 }
 
 static void show(const member *m)
 {
-    printf("%d positions %d offered %d refused %d failed\n",
+    printf("%d positions %d offered %d refused %d failed %llu mapped\n",
            __builtin_popcountll(m->seen.positions), m->seen.offered, m->seen.refused,
-           m->seen.failed);
+           m->seen.failed, (unsigned long long)tempi_stats_value(TEMPI_STAT_mapped_bytes));
     fflush(stdout);
 }
 
@@ -263,6 +290,7 @@ static int as_threads(member *members, const tempi_segment *segment, int64_t cap
         tempi_single_copy_offer(tempi_segment_probe(segment, i));
     for (int i = 0; i < members->members; ++i)
         connect(&members[i], segment, capacity);
+    tempi_threads_multiple = true;
     in_threads(members->members, take_part, members, sizeof *members);
     for (int i = 0; i < members->members; ++i)
         show(&members[i]);
@@ -272,7 +300,7 @@ static int as_threads(member *members, const tempi_segment *segment, int64_t cap
 /* Waits until the others have made their offers, by a ring's memory that is not used yet. */
 static void meet(const tempi_segment *segment, int members)
 {
-    uint32_t *count = &tempi_segment_end(segment, 0, 0).ring->reads;
+    uint32_t *count = &tempi_segment_end(segment, 0, 0).ring->access;
     __atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < (uint32_t)members)
         sched_yield();
@@ -363,7 +391,7 @@ static void check_copy(const block *from, block *to, bool at_once)
     store(to, to->expected, packed, from->op.n);
     free(packed);
     if (!at_once)
-        tempi_exchange_self(&from->op, &to->op, 1);
+        tempi_local_copy(&from->op, &to->op, 1);
     else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
         return;
     else {

@@ -188,14 +188,23 @@ static void check(uint64_t key, const char *data, int64_t n)
 }
 
 /* Of the sender's own; it stays until the message is over, if that offers it. */
-static char *memory_of(uint64_t key, int64_t n, tempi_offer *offer)
+static char *memory_of(uint64_t key, int64_t n, unsigned access, tempi_offer *offer)
 {
-    char *memory = malloc((size_t)n);
+    const bool maps = key >> 8 & 1 && !calls.shares && calls.which == FAULTY;
+    char *memory = maps ? tempi_mapped_allocate(n) : NULL;
+    if (!memory)
+        memory = malloc((size_t)n);
     const int64_t half = n / 2;
     const tempi_op blocks[2] = {{.mem = memory, .n = half}, {.mem = memory + half, .n = n - half}};
     put(key, memory, n);
-    tempi_offer_describe(blocks, 2, offer);
+    tempi_offer_describe(blocks, 2, access, offer);
     return memory;
+}
+
+static void release(char *memory)
+{
+    if (!tempi_mapped_free(memory))
+        free(memory);
 }
 
 static void watch(member *m, tempi_post *post, char *memory)
@@ -213,7 +222,8 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
     tempi_offer offer;
     void *data = NULL;
     const uint64_t key = key_of(m, m->rank, to, m->sent[to]);
-    char *memory = offers && n > 0 ? memory_of(key, n, &offer) : NULL;
+    char *memory = offers && n > 0 ? memory_of(key, n, tempi_post_access(m->box, to), &offer)
+                                   : NULL;
     tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, &data);
     if (!post)
         return false;
@@ -223,7 +233,7 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
         watch(m, post, memory);
     } else {
         put(key, data, n);
-        free(memory);
+        release(memory);
     }
     post->channel = key;
     post->call = (uint64_t)m->sent[to]++;
@@ -256,7 +266,7 @@ static void look_at_offers(member *m, dice *d)
         if (!tempi_post_is_over(post))
             continue;
         memset(m->watched[i].memory, 0, (size_t)post->bytes);
-        free(m->watched[i].memory);
+        release(m->watched[i].memory);
         post->packing = 1e-9 * (double)draw(d, 1, 1000000);
         tempi_post_unwatch(post);
         m->watched[i] = m->watched[--m->nwatched];

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sanitizers import THREADS, needs_thread_sanitizer, output
+from sanitizers import BASE, THREADS, needs_thread_sanitizer, output
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
@@ -25,6 +25,7 @@ def build(folder: Path, *flags: str) -> Path:
     program = folder / "post_driver"
     sources = [
         HERE / "post_driver.c",
+        *BASE,
         *(path for path in sorted((CSRC / "exchange").glob("*.c")) if path.stem not in ("exchange", "ring")),
     ]
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]

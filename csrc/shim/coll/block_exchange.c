@@ -1,5 +1,6 @@
 #include "shim/coll/block_exchange.h"
 #include "exchange/exchange.h"
+#include "exchange/local_copy.h"
 #include "shim/request/waiting.h"
 
 #include <stdlib.h>
@@ -35,8 +36,8 @@ bool tempi_block_move_own(const tempi_node_comm *node, const tempi_blocks *out,
 {
     const int nout = tempi_edges_count(out->edges, node->rank),
               nin = tempi_edges_count(in->edges, node->rank);
-    return tempi_exchange_self(out->ops + out->edges->first[node->rank],
-                               in->ops + in->edges->first[node->rank], nout < nin ? nout : nin);
+    return tempi_local_copy(out->ops + out->edges->first[node->rank],
+                            in->ops + in->edges->first[node->rank], nout < nin ? nout : nin);
 }
 
 /* What is received from a process replaces what was sent to it. The flows from the processes are in

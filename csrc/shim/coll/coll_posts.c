@@ -48,7 +48,7 @@ static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_blo
     void *packed;
     const bool may_offer = offers && bytes >= TEMPI_COPY_LEAST && make_room(offers, node->size);
     if (may_offer)
-        tempi_offer_describe(out->ops + first, n, &offer);
+        tempi_offer_describe(out->ops + first, n, tempi_post_access(node->posts, to), &offer);
     tempi_post *post = tempi_post_new(node->posts, to, bytes, may_offer ? &offer : NULL, &packed);
     if (!post)
         return false;

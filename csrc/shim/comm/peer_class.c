@@ -291,7 +291,7 @@ bool tempi_peer_crowded(void)
     return peers.job.local > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-static bool may_agree(void)
+bool tempi_peer_may_agree(void)
 {
     return peers.started && peers.registry && tempi_node_registry_own(peers.registry) >= 0 &&
            !peers.by_session && peers.has_world;
@@ -302,7 +302,7 @@ static bool may_agree(void)
 bool tempi_peer_agree(MPI_Comm comm, int size)
 {
     MPI_Group group;
-    if (!may_agree() || (unsigned)size > tempi_node_registry_count(peers.registry) ||
+    if (!tempi_peer_may_agree() || (unsigned)size > tempi_node_registry_count(peers.registry) ||
         tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
         return false;
     const bool all = agree(group, size);
@@ -335,7 +335,7 @@ static bool agree_in_both(MPI_Group own, MPI_Group other, bool *first)
 bool tempi_peer_agree_inter(MPI_Comm comm, bool *first)
 {
     MPI_Group own, other;
-    if (!may_agree() || tempi_lib.Comm_group(comm, &own) != MPI_SUCCESS)
+    if (!tempi_peer_may_agree() || tempi_lib.Comm_group(comm, &own) != MPI_SUCCESS)
         return false;
     bool all = false;
     if (tempi_lib.Comm_remote_group(comm, &other) == MPI_SUCCESS) {
@@ -365,7 +365,7 @@ bool tempi_peer_members(MPI_Comm comm, int size, bool own_first, int *out)
 {
     MPI_Group own, other = MPI_GROUP_EMPTY;
     int inter = 0, n = 0;
-    if (!may_agree() || tempi_lib.Comm_test_inter(comm, &inter) != MPI_SUCCESS ||
+    if (!tempi_peer_may_agree() || tempi_lib.Comm_test_inter(comm, &inter) != MPI_SUCCESS ||
         tempi_lib.Comm_group(comm, &own) != MPI_SUCCESS)
         return false;
     bool good = !inter || tempi_lib.Comm_remote_group(comm, &other) == MPI_SUCCESS;
@@ -412,7 +412,8 @@ static int node_ranks_in(MPI_Group group, int local, int *ranks)
 bool tempi_peer_node_group(MPI_Comm comm, MPI_Group *out)
 {
     MPI_Group group;
-    if (!may_agree() || !whole_node_agrees() || tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
+    if (!tempi_peer_may_agree() || !whole_node_agrees() ||
+        tempi_lib.Comm_group(comm, &group) != MPI_SUCCESS)
         return false;
     const int local = peers.job.local;
     int *ranks = malloc((size_t)local * sizeof *ranks);

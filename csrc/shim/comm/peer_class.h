@@ -33,6 +33,8 @@ int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes);
 
 /* Whether this node has fewer cores for this process than ranks. */
 bool tempi_peer_crowded(void);
+/* Whether collectives with other ranks of this node may be carried at all. */
+bool tempi_peer_may_agree(void);
 /* Whether all `size` processes of an intracommunicator are ranks of this node that run tempi, and
  * know this of each other: then all of them get true, else all get false, without a message. */
 bool tempi_peer_agree(MPI_Comm comm, int size);

@@ -1,0 +1,296 @@
+#include "exchange/mapped.h"
+#include "base/lock.h"
+#include "tempi.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    FILES_SHARE = 4, /* of the process's descriptors may be for such memory */
+    FILES_MOST = 1024,
+    OPENED = 64 /* mappings of others' memory that are kept */
+};
+
+/* The last page of the file. */
+typedef struct trailer {
+    uint64_t mark;
+    uint32_t freed;
+} trailer;
+
+static int64_t page(void)
+{
+    return sysconf(_SC_PAGESIZE);
+}
+
+static trailer *trailer_of(char *memory, int64_t bytes)
+{
+    return (trailer *)(void *)(memory + bytes);
+}
+
+/* ---- memory of this process ------------------------------------------------------------------ */
+
+typedef struct owned {
+    struct owned *next;
+    tempi_mapped memory;
+} owned;
+
+static struct {
+    tempi_lock lock;
+    owned *first;
+    int n;
+} own;
+
+static uint64_t new_mark(void)
+{
+    uint64_t mark;
+    struct timespec now;
+    if (getrandom(&mark, sizeof mark, GRND_NONBLOCK) != (ssize_t)sizeof mark) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        mark = (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 40;
+    }
+    return mark | 1;
+}
+
+/* Whether the process can spare one more descriptor, and a file of that size: beyond that limit the
+ * system ends the process, by SIGXFSZ. */
+static bool spares_file(int64_t bytes)
+{
+    struct rlimit files, size;
+    const int n = __atomic_load_n(&own.n, __ATOMIC_RELAXED);
+    return n < FILES_MOST && getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+           (rlim_t)n < files.rlim_cur / FILES_SHARE && getrlimit(RLIMIT_FSIZE, &size) == 0 &&
+           (size.rlim_cur == RLIM_INFINITY || size.rlim_cur >= (rlim_t)bytes);
+}
+
+/* -1: it could not. */
+static int make_file(int64_t bytes)
+{
+    const int file = spares_file(bytes) ? memfd_create("tempi", MFD_CLOEXEC) : -1;
+    if (file < 0 || ftruncate(file, (off_t)bytes) == 0)
+        return file;
+    close(file);
+    return -1;
+}
+
+static char *map(int file, int64_t bytes, int access)
+{
+    void *memory = mmap(NULL, (size_t)bytes, access, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    (void)madvise(memory, (size_t)bytes, MADV_HUGEPAGE); /* if the system allows it */
+    return memory;
+}
+
+static bool set_up(owned *made, int64_t bytes)
+{
+    const int file = make_file(bytes + page());
+    char *memory = file >= 0 ? map(file, bytes + page(), PROT_READ | PROT_WRITE) : NULL;
+    if (!memory) {
+        if (file >= 0)
+            close(file);
+        return false;
+    }
+    made->memory = (tempi_mapped){.first = (uint64_t)(uintptr_t)memory,
+                                  .bytes = bytes,
+                                  .mark = new_mark(),
+                                  .process = getpid(),
+                                  .file = file};
+    trailer_of(memory, bytes)->mark = made->memory.mark;
+    return true;
+}
+
+void *tempi_mapped_allocate(int64_t bytes)
+{
+    int64_t whole;
+    owned *made = calloc(1, sizeof *made);
+    if (!made || bytes < 1 || __builtin_add_overflow(bytes, 2 * page(), &whole) ||
+        !set_up(made, (bytes + page() - 1) / page() * page())) {
+        free(made);
+        return NULL;
+    }
+    tempi_lock_acquire(&own.lock);
+    made->next = own.first;
+    own.first = made;
+    __atomic_fetch_add(&own.n, 1, __ATOMIC_RELAXED);
+    tempi_lock_release(&own.lock);
+    return (void *)(uintptr_t)made->memory.first;
+}
+
+static owned *unlink_owned(uint64_t first)
+{
+    owned *found = NULL;
+    tempi_lock_acquire(&own.lock);
+    for (owned **at = &own.first; *at && !found; at = &(*at)->next)
+        if ((*at)->memory.first == first) {
+            found = *at;
+            *at = found->next;
+            __atomic_fetch_sub(&own.n, 1, __ATOMIC_RELAXED);
+            break;
+        }
+    tempi_lock_release(&own.lock);
+    return found;
+}
+
+bool tempi_mapped_free(void *memory)
+{
+    owned *found = __atomic_load_n(&own.n, __ATOMIC_RELAXED) > 0
+                       ? unlink_owned((uint64_t)(uintptr_t)memory)
+                       : NULL;
+    if (!found)
+        return false;
+    const tempi_mapped *m = &found->memory;
+    __atomic_store_n(&trailer_of(memory, m->bytes)->freed, 1, __ATOMIC_RELEASE);
+    (void)fallocate(m->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)m->bytes);
+    munmap(memory, (size_t)(m->bytes + page()));
+    close(m->file);
+    free(found);
+    return true;
+}
+
+bool tempi_mapped_find(uint64_t from, uint64_t to, tempi_mapped *out)
+{
+    bool found = false;
+    if (__atomic_load_n(&own.n, __ATOMIC_RELAXED) == 0)
+        return false;
+    tempi_lock_acquire(&own.lock);
+    for (const owned *at = own.first; at && !found; at = at->next) {
+        const tempi_mapped *m = &at->memory;
+        found = from >= m->first && to <= m->first + (uint64_t)m->bytes;
+        if (found)
+            *out = *m;
+    }
+    tempi_lock_release(&own.lock);
+    return found;
+}
+
+int tempi_mapped_memory_allocate(int64_t bytes, void **out)
+{
+    if (bytes < 1)
+        return TEMPI_ERR_ARG;
+    void *memory = tempi_mapped_allocate(bytes);
+    if (!memory)
+        return TEMPI_ERR_MEMORY;
+    *out = memory;
+    return TEMPI_OK;
+}
+
+int tempi_mapped_memory_free(void *memory)
+{
+    return tempi_mapped_free(memory) ? TEMPI_OK : TEMPI_ERR_ARG;
+}
+
+/* ---- memory of other processes --------------------------------------------------------------- */
+
+typedef struct mapping {
+    uint64_t mark; /* 0: unused */
+    uint64_t used; /* when, counted in openings */
+    char *memory;
+    int64_t bytes; /* without the trailer */
+    int pins;
+} mapping;
+
+static struct {
+    tempi_lock lock;
+    mapping all[OPENED];
+    uint64_t uses;
+} opened;
+
+static void drop(mapping *m)
+{
+    munmap(m->memory, (size_t)(m->bytes + page()));
+    *m = (mapping){.mark = 0};
+}
+
+/* A free entry: an unused one, one of memory that was freed, or the one that was not used for
+ * longest. NULL: all are in use. */
+static mapping *free_entry(void)
+{
+    mapping *found = NULL;
+    for (mapping *m = opened.all; m < opened.all + OPENED; ++m) {
+        if (m->mark != 0 && m->pins == 0 &&
+            __atomic_load_n(&trailer_of(m->memory, m->bytes)->freed, __ATOMIC_ACQUIRE))
+            drop(m);
+        if (m->pins == 0 && (!found || m->used < found->used))
+            found = m;
+    }
+    if (found && found->mark != 0)
+        drop(found);
+    return found;
+}
+
+/* The descriptor may be another file by now, or of another process with that number. */
+static char *map_of(const tempi_mapped *memory)
+{
+    char path[64];
+    struct stat about;
+    char *mapped = NULL;
+    const int64_t bytes = memory->bytes + page();
+    snprintf(path, sizeof path, "/proc/%ld/fd/%ld", (long)memory->process, (long)memory->file);
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file < 0)
+        return NULL;
+    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == (off_t)bytes)
+        mapped = map(file, bytes, PROT_READ);
+    close(file);
+    if (mapped && trailer_of(mapped, memory->bytes)->mark != memory->mark) {
+        munmap(mapped, (size_t)bytes);
+        mapped = NULL;
+    }
+    return mapped;
+}
+
+static mapping *find(uint64_t mark)
+{
+    for (mapping *m = opened.all; m < opened.all + OPENED; ++m)
+        if (m->mark == mark)
+            return m;
+    return NULL;
+}
+
+static mapping *make(const tempi_mapped *memory)
+{
+    mapping *m = free_entry();
+    char *mapped = m ? map_of(memory) : NULL;
+    if (!mapped)
+        return NULL;
+    *m = (mapping){.mark = memory->mark, .memory = mapped, .bytes = memory->bytes};
+    return m;
+}
+
+const char *tempi_mapped_open(const tempi_mapped *memory, int *pin)
+{
+    const char *first = NULL;
+    tempi_lock_acquire(&opened.lock);
+    mapping *m = find(memory->mark);
+    if (!m)
+        m = make(memory);
+    if (m) {
+        m->used = ++opened.uses;
+        ++m->pins;
+        *pin = (int)(m - opened.all);
+        first = m->memory;
+    }
+    tempi_lock_release(&opened.lock);
+    return first;
+}
+
+void tempi_mapped_close(int pin)
+{
+    tempi_lock_acquire(&opened.lock);
+    --opened.all[pin].pins;
+    tempi_lock_release(&opened.lock);
+}
+
+void tempi_mapped_clear(void)
+{
+    for (mapping *m = opened.all; m < opened.all + OPENED; ++m)
+        if (m->mark != 0)
+            drop(m);
+}

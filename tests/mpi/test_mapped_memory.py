@@ -1,0 +1,251 @@
+"""Collectives of blocks in memory that the processes of the node map: MPI_Alloc_mem and tempi.empty."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import mmap
+import resource
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+import tempi
+from pending import nonblocking, request_of
+from world import MPI, carried, needs_host_memory, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Of each block: rows of so many bytes, so far apart.
+SHAPES = {"short": (3000, 24, 40), "medium": (400, 200, 256), "long": (20, 4096, 5000)}
+#: A new communicator has tried each way of copying three times by then. What it knows already from other blocks it
+#: tries every 48 times, and what a nonblocking call offers may be withdrawn.
+TURNS, MOST = 48, 1000
+
+
+class Allocated:
+    """Memory of MPI_Alloc_mem as an array."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = MPI.Alloc_mem(size)
+        self.array = np.frombuffer(cast("Any", self.memory), np.uint8)
+
+    def free(self) -> None:
+        del self.array
+        MPI.Free_mem(self.memory)
+
+
+class Emptied:
+    def __init__(self, size: int) -> None:
+        self.array = tempi.empty(size, np.uint8)
+
+    def free(self) -> None:
+        del self.array
+
+
+SOURCES: dict[str, Callable[[int], Any]] = {"alloc_mem": Allocated, "empty": Emptied}
+
+
+class Exchange:
+    """Blocks of the same shape between all ranks, from mapped memory into ordinary memory."""
+
+    def __init__(self, comm: Any, source: str, rows: int, run: int, stride: int) -> None:
+        size = comm.size
+        self.rank, self.shape, self.run = comm.rank, (size, rows, stride), run
+        self.owner = SOURCES[source](size * rows * stride)
+        self.into = np.zeros(self.shape, np.uint8)
+        self.type = MPI.BYTE.Create_vector(rows, run, stride).Commit()
+        spread = [[1] * size, [i * rows * stride for i in range(size)], [self.type] * size]
+        self.arguments: Any = [self.owner.array, *spread], [self.into, *spread]
+
+    def fill(self, turn: int) -> None:
+        pattern = (np.arange(self.into.size) % 251).astype(np.uint8).reshape(self.shape)
+        self.out[:] = pattern + np.uint8(16 * self.rank + turn)
+        self.into[:] = 0xA5
+
+    @property
+    def out(self) -> Any:
+        return self.owner.array.reshape(self.shape)
+
+    def check(self, turn: int) -> None:
+        pattern = (np.arange(self.into.size) % 251).astype(np.uint8).reshape(self.shape)
+        for source in range(self.shape[0]):
+            expected = pattern[self.rank] + np.uint8(16 * source + turn)
+            assert (self.into[source, :, : self.run] == expected[:, : self.run]).all()
+        assert (self.into[:, :, self.run :] == 0xA5).all()
+
+    def free(self) -> None:
+        self.type.Free()
+        self.arguments = ()
+        self.owner.free()
+
+
+@contextlib.contextmanager
+def call_of(comm: Any, form: str, e: Exchange) -> Iterator[Callable[[], None]]:
+    """Makes one exchange."""
+    if form != "persistent":
+        call = comm.Alltoallw if form == "blocking" else nonblocking(comm, "Alltoallw")
+        yield lambda: call(*e.arguments)
+        return
+    request = request_of(comm, "Alltoallw", *e.arguments)
+
+    def start() -> None:
+        request.Start()
+        request.Wait()
+
+    yield start
+    request.Free()
+
+
+@pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_blocks_arrive_whichever_way_they_take(ready: Any, shape: str, source: str, form: str) -> None:
+    """All ways are tried in turn; some ranks are late, and what was sent is overwritten as soon as it may be."""
+    needs_host_memory()
+    e = Exchange(ready, source, *SHAPES[shape])
+    before = snapshot()["mapped_bytes"]
+    wanted = ready.size > 1 and carries(ready)
+    with call_of(ready, form, e) as exchange:
+        for turn in range(MOST):
+            e.fill(turn % 16)
+            if turn % 5 == ready.rank:
+                time.sleep(0.003)
+            elif turn % 5 == 4:
+                ready.Barrier()
+            exchange()
+            e.out[:] = 0xEE
+            e.check(turn % 16)
+            if turn >= TURNS and ready.allreduce(snapshot()["mapped_bytes"] > before or not wanted, MPI.LAND):
+                break
+    assert snapshot()["mapped_bytes"] > before or not wanted
+    e.free()
+
+
+def carries(comm: Any) -> bool:
+    """Whether the ranks of this communicator share a node."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    shares = node.size == comm.size
+    node.Free()
+    return shares
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_memory_that_was_freed_is_not_read_again(ready: Any, source: str) -> None:
+    """The next one has the same address, often the same descriptor, and other bytes."""
+    needs_host_memory()
+    addresses = set()
+    for turn in range(2 * TURNS):
+        e = Exchange(ready, source, *SHAPES["short"])
+        addresses.add(e.owner.array.ctypes.data)
+        assert not e.out.any() or source != "empty"
+        e.fill(turn)
+        with carried(ready, "Alltoallw"):
+            ready.Alltoallw(*e.arguments)
+        e.check(turn)
+        e.free()
+    assert len(addresses) < 2 * TURNS
+    assert len(others()) < 8
+
+
+def others() -> list[str]:
+    """Mappings of other processes' memory: read-only."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if "/memfd:tempi" in line and line.split()[1].startswith("r--")]
+
+
+def test_blocks_that_lie_only_partly_in_mapped_memory_are_not_read_there(ready: Any) -> None:
+    """One nest of two runs, of which the second is in other memory."""
+    needs_host_memory()
+    size, run = ready.size, 1 << 16
+    other, into = np.frombuffer(mmap.mmap(-1, run), np.uint8), np.zeros((size, 2 * run), np.uint8)
+    mapped = [tempi.empty(run, np.uint8) for _ in range(8)]
+    first = min(mapped, key=lambda array: int(array.ctypes.data))
+    distance = other.ctypes.data - first.ctypes.data
+    sent = MPI.BYTE.Create_hvector(2, run, distance).Commit()
+    places = [2 * run * i for i in range(size)]
+    first[:], other[:] = ready.rank + 1, ready.rank + 101
+    for _ in range(TURNS):
+        into[:] = 0
+        ready.Alltoallw(
+            [first, [1] * size, [0] * size, [sent] * size], [into, [2 * run] * size, places, [MPI.BYTE] * size]
+        )
+        for source in range(size):
+            assert (into[source, :run] == source + 1).all()
+            assert (into[source, run:] == source + 101).all()
+    sent.Free()
+    if ready.size > 1:
+        assert distance > 0
+
+
+def descriptors() -> int:
+    """Of this process's own mapped memory."""
+    gc.collect()
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the listing's own
+            found += str(entry.readlink()).startswith("/memfd:tempi")
+    return found
+
+
+def test_an_array_takes_a_descriptor_until_its_last_view_is_gone(comm: Any) -> None:
+    before = descriptors()
+    array = tempi.empty((64, 64, 64), "f8")
+    assert descriptors() == before + 1
+    view = array[::2, :, 3]
+    view[:] = 7
+    del array
+    assert descriptors() == before + 1
+    assert (view == 7).all()
+    del view
+    assert descriptors() == before
+
+
+def test_arrays_are_as_numpy_makes_them() -> None:
+    array = tempi.empty((3, 4, 5), "f4", order="F")
+    assert array.flags.f_contiguous
+    assert array.flags.writeable
+    assert not array.any()
+    assert tempi.empty(0).size == 0
+    assert tempi.empty((5, 0, 2), complex).shape == (5, 0, 2)
+    assert tempi.empty(7).dtype == np.float64
+    with pytest.raises(tempi.ArrayError, match="objects"):
+        tempi.empty(3, object)
+    with pytest.raises(tempi.ArrayError, match="negative"):
+        tempi.empty((3, -1))
+    with pytest.raises(MemoryError):
+        tempi.empty(1 << 62, np.uint8)
+
+
+def test_memory_beyond_the_limit_of_descriptors_is_the_librarys(comm: Any) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
+    taken: list[Any] = []
+    before = descriptors()
+    try:
+        for turn in range(100):
+            taken.append(MPI.Alloc_mem(1 << 16))
+            np.frombuffer(taken[-1], np.uint8)[:] = turn
+        assert descriptors() <= 64
+        taken += [tempi.empty(1 << 16, np.uint8) for _ in range(64 - descriptors())]
+        with pytest.raises(MemoryError):
+            tempi.empty(1 << 16, np.uint8)
+        for turn in range(100):
+            assert (np.frombuffer(taken[turn], np.uint8) == turn).all()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for memory in taken[:100]:
+            MPI.Free_mem(memory)
+        del taken[100:]
+    assert descriptors() == before
+
+
+def test_short_memory_is_the_librarys(comm: Any) -> None:
+    before = descriptors()
+    memory = MPI.Alloc_mem(1000)
+    assert descriptors() == before
+    MPI.Free_mem(memory)
