@@ -86,7 +86,7 @@ NAMES = ("CtxGetCurrent", "CtxPushCurrent", "CtxPopCurrent", "CtxGetDevice", "Po
          "MemcpyBatchAsync", "StreamWriteValue32", "StreamQuery", "StreamIsCapturing", "StreamSynchronize",
          "StreamWaitEvent",
          "EventCreate", "EventRecord", "EventQuery", "EventSynchronize", "MemAlloc", "MemHostRegister",
-         "ModuleGetFunction")  # fmt: skip
+         "ModuleGetFunction", "IpcGetMemHandle", "IpcOpenMemHandle")  # fmt: skip
 
 
 class Calls:

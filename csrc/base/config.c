@@ -111,6 +111,8 @@ static const variable variables[] = {
      "(default: the driver that the program has loaded)"},
     {"TEMPI_CUDA_AWARE", NUMBER, &tempi_config.cuda_aware,
      "0 or 1: whether the MPI library is CUDA-aware (default: ask the library)"},
+    {"TEMPI_CUDA_IPC", FLAG, &tempi_config.cuda_ipc,
+     "0: in collectives no device reads memory of other processes of the node by CUDA IPC (default 1)"},
     {"TEMPI_DEVICE_MAX", BYTES, &tempi_config.device_max,
      "bound on tempi's buffers on one device, bytes with optional K, M or G (default: the smaller of "
      "1G and 5% of its memory)"},
@@ -322,7 +324,7 @@ static void load(void)
     tempi_config.stage_max = default_stage_max();
     tempi_config.device_max = -1;
     tempi_config.cuda_aware = -1;
-    tempi_config.autotune = true;
+    tempi_config.autotune = tempi_config.cuda_ipc = true;
     tempi_config.method = TEMPI_METHODS;
     for (int i = 0; i < NVARIABLES; ++i) {
         if (variables[i].kind == ELSEWHERE) /* its reader warns of bad values */

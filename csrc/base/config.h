@@ -18,6 +18,7 @@ typedef struct tempi_settings {
     /* Bound on tempi's buffers on one device, bytes; -1: derived from the device's memory size. */
     int64_t device_max;
     const char *cuda_driver; /* "emulated": test device; "none": no CUDA; NULL: the program's */
+    bool cuda_ipc;           /* devices read memory of other processes of the node */
     int64_t cuda_aware;      /* whether the MPI library is CUDA-aware: 0, 1, or -1: ask it */
     /* For device memory: TEMPI_METHOD_*; TEMPI_METHODS: chosen for each message. */
     int method;

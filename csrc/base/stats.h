@@ -77,7 +77,9 @@
     X(bounced_bytes, "bytes copied for them, in and out")                                          \
     X(bounce_errors, "of these, ended with an error: out of memory, a device, or not possible") \
     X(mixed, "messages whose bytes lie in several memories")                                      \
-    X(self_moves, "messages to oneself that went from strided memory to strided memory")          \
+    X(self_moves, "messages and blocks to oneself that went from strided memory to strided memory")          \
+    X(peer_moves, "blocks of collectives that a device copied from memory of another process (TEMPI_CUDA_IPC)") \
+    X(peer_moved_bytes, "bytes in them")                                                           \
     X(orphans, "requests freed by the program while active")                                       \
     X(checks, "packs and unpacks repeated by TEMPI_CHECK")                                         \
     X(check_failures, "of these, differences found")

@@ -4,6 +4,7 @@
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/context_slot.h"
+#include "cuda/ipc.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pool.h"
 
@@ -431,6 +432,7 @@ void tempi_cuda_stop(void)
         for (int d = 0; device && d < 2; ++d)
             finish_last(device, d);
     }
+    tempi_ipc_stop();
     tempi_cuda_tables_clear();
     tempi_cuda_pool_clear();
     tempi_cuda_devices_stop();

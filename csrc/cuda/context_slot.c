@@ -10,6 +10,7 @@
 #include "base/stats.h"
 #include "cuda/backend.h"
 #include "cuda/device.h"
+#include "cuda/ipc.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pool.h"
 
@@ -59,6 +60,7 @@ static void forget(tempi_cuda_device *device)
     tempi_cuda_device_remove(device);
     tempi_cuda_backend_forget(device);
     tempi_cuda_pool_forget(device->slot);
+    tempi_ipc_forget(device->slot);
     tempi_cuda_tables_forget(device->slot);
 }
 

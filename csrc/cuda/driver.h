@@ -106,6 +106,11 @@ typedef struct tempi_memory_copy2d {
     size_t width, height;
 } tempi_memory_copy2d;
 
+/* CUipcMemHandle: passed by value, also between processes. */
+typedef struct tempi_ipc_handle {
+    char bytes[64];
+} tempi_ipc_handle;
+
 /* X(needed, member, symbol, parameters). If a needed symbol is missing, the driver is not used; an
  * optional one is NULL in the table and disables only its users. The symbols are those that cuda.h
  * maps the plain names to (legacy default stream). */
@@ -140,6 +145,11 @@ typedef struct tempi_memory_copy2d {
     X(1, MemFreeHost, "cuMemFreeHost", (void *address))                                            \
     X(0, MemHostRegister, "cuMemHostRegister_v2", (void *address, size_t bytes, unsigned flags))   \
     X(0, MemHostUnregister, "cuMemHostUnregister", (void *address))                                \
+    X(0, IpcGetMemHandle, "cuIpcGetMemHandle",                                                     \
+      (tempi_ipc_handle *out, tempi_cuda_address address))                                         \
+    X(0, IpcOpenMemHandle, "cuIpcOpenMemHandle_v2",                                                \
+      (tempi_cuda_address *out, tempi_ipc_handle handle, unsigned flags))                          \
+    X(0, IpcCloseMemHandle, "cuIpcCloseMemHandle", (tempi_cuda_address address))                   \
     X(0, MemsetD8Async, "cuMemsetD8Async",                                                         \
       (tempi_cuda_address address, unsigned char value, size_t bytes, tempi_cuda_stream stream))   \
     X(1, MemcpyAsync, "cuMemcpyAsync",                                                             \

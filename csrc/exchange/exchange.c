@@ -11,14 +11,15 @@ enum {
     /* This share of the ring must be free before a piece that does not end the flow is packed:
      * short pieces are packed slowly. */
     SHARE = 8,
+    PAUSE = 16,                 /* flows without an offer to the device, at most */
     SHORT_RUNS_LEAST = 64 << 10 /* bytes; a shorter flow ends before an answer could come */
 };
 
 typedef struct header {
     int64_t bytes; /* of all blocks */
     uint64_t call;
-    int64_t nests;   /* blocks that the sender offers; PACKED: all of them, packed */
-    int64_t offered; /* bytes in them */
+    int64_t nests;   /* blocks that the sender offers; PACKED: all of them, packed; or DEVICE */
+    int64_t offered; /* bytes in them; DEVICE: of their description */
     int64_t timed;   /* 1: the sender wants to know how long it takes */
     int64_t process;
     char unused[HEADER - 6 * 8];
@@ -26,7 +27,10 @@ typedef struct header {
 
 _Static_assert(sizeof(header) == HEADER, "it is passed through the ring as it is");
 
-enum { PACKED = -1 };
+enum {
+    PACKED = -1,
+    DEVICE = -2 /* all of them, in device memory */
+};
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -152,6 +156,27 @@ static uint64_t answer_of(uint64_t call, bool done)
     return call * 2 + (done ? 0 : 1);
 }
 
+/* False: the flow has failed; what comes of it is dropped, and zeros go in its place. */
+static bool stage(tempi_flow *flow)
+{
+    flow->resident = false;
+    if (flow->device->stage(flow->device->state, flow))
+        return true;
+    flow->n = 0;
+    flow->failed = true;
+    return false;
+}
+
+/* The receiver's blocks may be in other memory in a later call: offers are tried again. */
+static void hear_of_device(tempi_flow *flow)
+{
+    tempi_ring_end *end = flow->end;
+    end->pause = !flow->refused ? 0 : end->pause == 0 ? 1 : (uint32_t)least(2 * end->pause, PAUSE);
+    end->paused = end->pause;
+    if (flow->refused)
+        (void)stage(flow);
+}
+
 static void hear_answer(tempi_flow *flow)
 {
     const uint64_t answer = __atomic_load_n(&flow->end->ring->answer, __ATOMIC_ACQUIRE);
@@ -159,6 +184,8 @@ static void hear_answer(tempi_flow *flow)
     flow->refused = answer == answer_of(flow->call, false);
     if (flow->refused)
         flow->through = flow->bytes;
+    if (flow->offer && !flow->waits)
+        hear_of_device(flow);
     if (!flow->waits && flow->packed) {
         tempi_exchange_put(flow->packed);
         flow->packed = NULL;
@@ -201,6 +228,21 @@ static int64_t to_header(const tempi_ring_end *end)
     return (int64_t)(-end->own & (HEADER - 1));
 }
 
+/* Offers the blocks to the receiver's device. */
+static void open_to_device(tempi_flow *flow)
+{
+    const header head = {.bytes = flow->bytes,
+                         .call = flow->call,
+                         .nests = DEVICE,
+                         .offered = flow->offer_bytes,
+                         .process = getpid()};
+    flow->end->own += (uint64_t)to_header(flow->end);
+    flow->opened = flow->waits = true;
+    tempi_ring_put(flow->end, &head, HEADER);
+    tempi_ring_put(flow->end, flow->offer, flow->offer_bytes);
+    tempi_ring_written(flow->end, 0);
+}
+
 /* A header is passed on together with what follows it. */
 static bool open_out(tempi_flow *flow)
 {
@@ -208,6 +250,10 @@ static bool open_out(tempi_flow *flow)
     const int64_t pad = to_header(flow->end);
     if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2)
         return false; /* enough for the longest offer */
+    if (flow->offer) {
+        open_to_device(flow);
+        return true;
+    }
     make_offer(flow, &offered);
     flow->end->own += (uint64_t)pad;
     flow->opened = true;
@@ -229,6 +275,13 @@ static bool open_out(tempi_flow *flow)
     return true;
 }
 
+/* The bytes of a flow that has failed. */
+static void push_zeros(char *at, tempi_flow *flow, int64_t n)
+{
+    memset(at, 0, (size_t)n);
+    flow->moved += n;
+}
+
 /* Packs one piece; false: the ring has no room for it. */
 static bool push_piece(tempi_flow *flow)
 {
@@ -239,7 +292,10 @@ static bool push_piece(tempi_flow *flow)
     const bool wraps = ((flow->end->own + (uint64_t)room) & (flow->end->capacity - 1)) == 0;
     if (n == 0 || (n < left && !wraps && room < (int64_t)flow->end->capacity / SHARE))
         return false;
-    advance(flow, at, NULL, n);
+    if (flow->failed)
+        push_zeros(at, flow, n);
+    else
+        advance(flow, at, NULL, n);
     tempi_ring_written(flow->end, n);
     return true;
 }
@@ -264,6 +320,30 @@ static bool push(tempi_flow *flow)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
+/* False: there is no memory, or the device cannot read it. */
+static bool accepts(tempi_flow *flow, int64_t n)
+{
+    void *offer = tempi_exchange_get(n);
+    if (offer)
+        tempi_ring_take(flow->end, offer, n);
+    else
+        flow->end->own += (uint64_t)n;
+    tempi_ring_read(flow->end, 0);
+    const bool good = offer && !flow->failed && flow->device &&
+                      flow->device->accept(flow->device->state, flow, offer, n);
+    if (offer)
+        tempi_exchange_put(offer);
+    return good;
+}
+
+static void take_device_offer(tempi_flow *flow, const header *head)
+{
+    flow->reads = accepts(flow, head->offered);
+    flow->through = flow->reads ? 0 : head->bytes;
+    if (!flow->reads)
+        __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, false), __ATOMIC_RELEASE);
+}
+
 static bool open_in(tempi_flow *flow)
 {
     const int64_t pad = to_header(flow->end);
@@ -277,7 +357,11 @@ static bool open_in(tempi_flow *flow)
     flow->failed = head.bytes > flow->bytes || head.call != flow->call;
     flow->timed = head.timed != 0;
     flow->through = head.bytes;
-    if (head.nests != 0)
+    if (head.nests == DEVICE)
+        take_device_offer(flow, &head);
+    if (flow->resident && !flow->reads)
+        (void)stage(flow);
+    if (head.nests != 0 && head.nests != DEVICE)
         take_offer(flow, &head);
     return true;
 }
@@ -313,7 +397,7 @@ static bool pull(tempi_flow *flow)
         return false;
     while (flow->moved < flow->through && pull_piece(flow))
         any = true;
-    if (flow->moved < flow->through)
+    if (flow->moved < flow->through || flow->reads)
         return any;
     if (flow->timed)
         report(flow);
@@ -338,6 +422,31 @@ void tempi_exchange_begin(tempi_flow *out, int nout, tempi_flow *in, int nin)
             (void)push(&out[i]);
 }
 
+/* A flow that the device is to read, once all flows have their headers; else NULL. */
+static const tempi_flow *ready_for_device(const tempi_flow *in, int nin)
+{
+    const tempi_flow *found = NULL;
+    for (int i = 0; i < nin; ++i) {
+        if (!in[i].opened && !in[i].ended)
+            return NULL;
+        found = in[i].reads ? &in[i] : found;
+    }
+    return found;
+}
+
+/* What it was offered, from all processes at once. */
+static void read_by_device(const tempi_flow_device *device, tempi_flow *in, int nin)
+{
+    const bool good = device->read(device->state);
+    for (int i = 0; i < nin; ++i) {
+        if (!in[i].reads)
+            continue;
+        __atomic_store_n(&in[i].end->ring->answer, answer_of(in[i].call, true), __ATOMIC_RELEASE);
+        in[i].failed |= !good;
+        in[i].reads = false;
+    }
+}
+
 bool tempi_exchange_run(tempi_flow *out, int nout, tempi_flow *in, int nin,
                         tempi_exchange_idle *idle, void *state)
 {
@@ -353,6 +462,10 @@ bool tempi_exchange_run(tempi_flow *out, int nout, tempi_flow *in, int nin,
             moved |= !in[i].ended && pull(&in[i]);
             left |= !in[i].ended;
         }
+        const tempi_flow *ready = ready_for_device(in, nin);
+        if (ready)
+            read_by_device(ready->device, in, nin);
+        moved |= ready != NULL;
         waited = moved ? 0 : waited + 1;
         if (left && !moved)
             idle(state, waited);

@@ -9,6 +9,9 @@
  * by their structure, the receiver reads them in one copy from the sender's memory (offer.h)
  * and answers. If it cannot, it refuses, and they come after the others.
  *
+ * 5. Blocks in device memory are offered by a description that only the callers understand. The
+ * receiver's device reads all that it is offered at once, when all its flows have their headers.
+ *
  * A flow of no bytes has no header: the types of both sides have the same size. */
 #ifndef TEMPI_EXCHANGE_EXCHANGE_H
 #define TEMPI_EXCHANGE_EXCHANGE_H
@@ -17,6 +20,21 @@
 #include "pack/pack.h"
 
 #include <stdbool.h>
+
+struct tempi_flow;
+
+/* What the callers do for flows with blocks in device memory. */
+typedef struct tempi_flow_device {
+    void *state;
+    /* Incoming: whether the device can read what the sender describes by these n bytes; it will,
+     * in `read`. */
+    bool (*accept)(void *state, const struct tempi_flow *flow, const void *offer, int64_t n);
+    /* Makes operations of the host of the flow's blocks: packs those that are sent, and takes
+     * memory for those that come. False: it could not. */
+    bool (*stage)(void *state, struct tempi_flow *flow);
+    /* Reads all that was accepted, if something was. False: the device has failed. */
+    bool (*read)(void *state);
+} tempi_flow_device;
 
 /* Blocks are whole operations of the host (`first` is 0; `packed` is not used); without a layout,
  * contiguous bytes at `mem`. Zero the other members. */
@@ -30,6 +48,11 @@ typedef struct tempi_flow {
      * the same blocks in the same memory. */
     const struct tempi_flow *source;
     bool streams; /* outgoing: through the ring in any case */
+    /* NULL: all blocks are the host's. */
+    const tempi_flow_device *device;
+    bool resident;     /* some are a device's, until they are staged */
+    const void *offer; /* outgoing: describes them; NULL: they are staged */
+    int64_t offer_bytes;
 
     int64_t block;    /* in progress */
     int64_t done;     /* bytes of that block */
@@ -43,6 +66,7 @@ typedef struct tempi_flow {
     bool waits;       /* outgoing: for the receiver's answer */
     void *packed;     /* outgoing: the packed bytes that are offered */
     bool timed;       /* a long one: `seconds` are taken */
+    bool reads;       /* incoming: the device is to read it */
     bool ended;
     bool failed; /* the sender has more bytes than fit, or is in another call */
 } tempi_flow;

@@ -189,8 +189,9 @@ def test_staged_messages_are_copied_in_one_call(comm: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["Neighbor_alltoallw", "Ineighbor_alltoallw"])
-def test_a_collective_of_26_blocks_is_one_launch_each_way(comm: Any, form: str) -> None:
-    """At most twenty calls, for any number of blocks; those of the process itself are packed, too."""
+def test_a_collective_of_26_blocks_is_one_launch(comm: Any, form: str) -> None:
+    """At most twenty calls, for any number of blocks. The receiver's device reads them in the sender's memory; in a
+    nonblocking call they are packed and unpacked."""
     halo = Halo(comm, 2, 1)
     (field,) = halo.fields
     (right, left), blocks = partners(comm), len(halo.types)
@@ -211,7 +212,7 @@ def test_a_collective_of_26_blocks_is_one_launch_each_way(comm: Any, form: str) 
     made, each = before.since()
     graph.Free()
     halo.free()
-    assert each["LaunchKernel"] == 2
+    assert each["LaunchKernel"] == (1 if form == "Neighbor_alltoallw" else 2)
     assert made <= 20, str(each)
 
 

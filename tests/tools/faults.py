@@ -744,6 +744,39 @@ FAULTS = (
         "        found = from >= m->first && from <= m->first + (uint64_t)m->bytes;",
         ("tests/mpi/test_mapped_memory.py",),
     ),
+    # ---- coll: blocks in device memory -------------------------------------------------------------------
+    Fault(
+        "coll",
+        "other devices read before the program's work is done",
+        "csrc/shim/coll/device_blocks.c",
+        "    if (rc == MPI_SUCCESS && offers)\n        rc = await_program(device);",
+        "    (void)await_program;\n    (void)offers;",
+        ("tests/mpi/test_collective_devices.py@devices",),
+    ),
+    Fault(
+        "coll",
+        "memory of another process is taken for what lay at its address before",
+        "csrc/cuda/ipc.c",
+        "    return one->slot == slot && memcmp(&one->memory, memory, sizeof *memory) == 0;",
+        "    return one->slot == slot && one->memory.base == memory->base;",
+        ("tests/mpi/test_collective_devices.py@devices",),
+    ),
+    Fault(
+        "coll",
+        "own blocks are moved between devices",
+        "csrc/shim/coll/device_blocks.c",
+        "           from->device == to->device && from->n <= to->n;",
+        "           from->n <= to->n;",
+        ("tests/mpi/test_collective_devices.py@devices",),
+    ),
+    Fault(
+        "coll",
+        "a refused offer is not staged",
+        "csrc/exchange/exchange.c",
+        "    if (flow->refused)\n        (void)stage(flow);",
+        "    if (flow->refused)\n        flow->n = 0;",
+        ("tests/mpi/test_collective_devices.py@devices",),
+    ),
     # ---- coll: nonblocking and persistent collectives -----------------------------------------------------
     Fault(
         "coll",

@@ -95,6 +95,7 @@ OF_DEVICES = (
     "test_device_errors.py",
     "test_driver_calls.py",
     "test_streams.py",
+    "test_collective_devices.py",
 )
 
 #: Tests that need a setting of another group than base, which takes all files.

@@ -1,11 +1,13 @@
 #include "shim/coll/block_exchange.h"
 #include "exchange/exchange.h"
 #include "exchange/local_copy.h"
+#include "shim/coll/device_blocks.h"
 #include "shim/request/waiting.h"
 
 #include <stdlib.h>
 
-static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, int process)
+static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, int process,
+                          const tempi_device_blocks *device)
 {
     const int first = s->edges->first[process];
     tempi_flow flow = {.end = s->operation == TEMPI_OP_SEND ? &node->to[process]
@@ -15,18 +17,21 @@ static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, in
                        .call = node->calls};
     for (int k = 0; k < flow.n; ++k)
         flow.bytes += flow.blocks[k].n;
+    tempi_device_blocks_join(device, process, &flow);
     return flow;
 }
 
 /* Flows of all other processes, beginning after this one, so that not all send to the same one
  * first. Returns their number. */
-static int flows_of(const tempi_node_comm *node, const tempi_blocks *s, tempi_flow *flows, int step)
+static int flows_of(const tempi_device_blocks *device, const tempi_blocks *s, tempi_flow *flows,
+                    int step)
 {
+    const tempi_node_comm *node = device->node;
     int n = 0;
     for (int i = 1; i < node->size; ++i) {
         const int process = (node->rank + step * i + node->size) % node->size;
         if (tempi_edges_count(s->edges, process) > 0)
-            flows[n++] = flow_of(node, s, process);
+            flows[n++] = flow_of(node, s, process, device);
     }
     return n;
 }
@@ -61,13 +66,19 @@ static int act(const tempi_meanwhile *meanwhile)
     return meanwhile ? meanwhile->act(meanwhile->state) : MPI_SUCCESS;
 }
 
-static int run(const tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in,
+static bool is_in_place(const tempi_blocks *out, const tempi_blocks *in)
+{
+    return out->buffer == in->buffer && out->entry < 0; /* and each block for one process */
+}
+
+static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi_blocks *in,
                tempi_flow *flows, const tempi_meanwhile *meanwhile)
 {
-    const int nout = flows_of(node, out, flows, 1);
+    const tempi_node_comm *node = device->node;
+    const int nout = flows_of(device, out, flows, 1);
     tempi_flow *from = flows + nout;
-    const int nin = flows_of(node, in, from, -1);
-    if (out->buffer == in->buffer && out->entry < 0) /* in place, and each block for one process */
+    const int nin = flows_of(device, in, from, -1);
+    if (is_in_place(out, in))
         keep_order(from, nin, flows, nout);
     tempi_exchange_begin(flows, nout, from, nin);
     const int rc = act(meanwhile);
@@ -76,28 +87,37 @@ static int run(const tempi_node_comm *node, const tempi_blocks *out, const tempi
                good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
                       own;
     tempi_waiting_end(&waiting);
-    return good || rc != MPI_SUCCESS ? rc : truncated(out->comm);
+    const int moved = tempi_device_blocks_end(device);
+    if (rc != MPI_SUCCESS || moved != MPI_SUCCESS)
+        return rc != MPI_SUCCESS ? rc : moved;
+    return good ? MPI_SUCCESS : truncated(out->comm);
 }
 
-static int exchange(const tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in,
+static int exchange(const tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
                     const tempi_meanwhile *meanwhile)
 {
-    tempi_flow few[32];
-    if (node->size <= 16)
-        return run(node, out, in, few, meanwhile);
-    tempi_flow *flows = malloc(2 * (size_t)node->size * sizeof *flows);
-    if (!flows) {
-        (void)act(meanwhile);
-        return tempi_blocks_no_memory(out->comm);
+    tempi_device_blocks device;
+    tempi_flow few[32],
+        *flows = node->size <= 16 ? few : malloc(2 * (size_t)node->size * sizeof *flows);
+    int rc = flows ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
+    if (rc == MPI_SUCCESS) {
+        rc = tempi_device_blocks_begin(&device, node, out, in);
+        if (rc != MPI_SUCCESS)
+            (void)tempi_device_blocks_end(&device);
     }
-    const int rc = run(node, out, in, flows, meanwhile);
-    free(flows);
+    if (rc != MPI_SUCCESS)
+        (void)act(meanwhile);
+    else
+        rc = run(&device, out, in, flows, meanwhile);
+    if (flows != few)
+        free(flows);
     return rc;
 }
 
 static int carry(const tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
                  const tempi_meanwhile *meanwhile)
 {
+    out->stays = in->stays = out->buffer != in->buffer;
     int rc = tempi_blocks_describe(out);
     if (rc == MPI_SUCCESS)
         rc = tempi_blocks_describe(in);

@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "datatype/layout.h"
 #include "memory/known.h"
+#include "memory/partition.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/impl.h"
 #include "transfer/staging.h"
@@ -167,14 +168,14 @@ static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, te
     return MPI_SUCCESS;
 }
 
-/* Packs, or unpacks, all that tempi carries, together. */
-static int run_staged(const tempi_blocks *blocks)
+/* Packs, or unpacks, all that tempi carries from that one on, together. */
+static int run_staged(const tempi_blocks *blocks, int first)
 {
     int n = 0;
     const tempi_message **messages = malloc(((size_t)blocks->nstaged + 1) * sizeof *messages);
     if (!messages)
         return tempi_blocks_no_memory(blocks->comm);
-    for (int i = 0; i < blocks->nstaged; ++i)
+    for (int i = first; i < blocks->nstaged; ++i)
         if (blocks->staged[i].carried)
             messages[n++] = &blocks->staged[i].message;
     const int rc = n > 0 ? tempi_messages_run(messages, n, blocks->call) : MPI_SUCCESS;
@@ -193,6 +194,28 @@ static int64_t extent_of(const tempi_type *type, MPI_Datatype handle)
     return extent;
 }
 
+/* Whether the block lies in one allocation of a device, whose kernels reach all of it. */
+static bool may_stay(tempi_blocks *blocks, const tempi_type *type, int64_t count, const char *mem)
+{
+    tempi_memory *memory = &blocks->memory;
+    const char *first = mem + type->layout->true_lb;
+    if (!blocks->stays || blocks->outlives || tempi_config.check || type->size == 0)
+        return false;
+    if ((uint64_t)(uintptr_t)first - memory->base >= (uint64_t)memory->size)
+        tempi_memory_ask(first, memory);
+    return memory->kind == TEMPI_MEMORY_DEVICE && memory->size > 0 &&
+           !tempi_memory_may_partition(type->layout, count, mem, memory);
+}
+
+/* The operation of a block that stays. */
+static void stay(tempi_blocks *blocks, tempi_op *op)
+{
+    op->method = TEMPI_METHOD_DEVICE;
+    op->device = blocks->memory.device;
+    op->stream = tempi_stream_of(blocks->comm);
+    ++blocks->nresident;
+}
+
 static int describe(tempi_blocks *blocks, int k, tempi_op *op)
 {
     const tempi_block_entry e = tempi_block_entry_of(blocks->buffer, tempi_block_number(blocks, k));
@@ -203,15 +226,37 @@ static int describe(tempi_blocks *blocks, int k, tempi_op *op)
                       (e.displacement == 0 || e.in_bytes
                            ? e.displacement
                            : e.displacement * extent_of(type, e.type));
-    if (tempi_memory_mixed || tempi_config.check || !type ||
-        !tempi_address_plausible(mem, type->layout) ||
-        __builtin_mul_overflow(e.count, type->size, &op->n))
+    const bool good = type && tempi_address_plausible(mem, type->layout) &&
+                      !__builtin_mul_overflow(e.count, type->size, &op->n);
+    const bool resident = good && tempi_memory_mixed && may_stay(blocks, type, e.count, mem);
+    if (!good || ((tempi_memory_mixed || tempi_config.check) && !resident))
         return stage(blocks, &e, mem, op);
     op->layout = type->layout;
     op->count = e.count;
     op->mem = mem;
+    if (resident)
+        stay(blocks, op);
     keep_layout(blocks, op);
     return MPI_SUCCESS;
+}
+
+int tempi_blocks_stage(tempi_blocks *blocks, int k, int n)
+{
+    const int before = blocks->nstaged;
+    for (const int end = k + n; k < end; ++k) {
+        tempi_op *op = &blocks->ops[k];
+        if (!tempi_block_is_resident(op))
+            continue;
+        const tempi_block_entry e = tempi_block_entry_of(blocks->buffer,
+                                                         tempi_block_number(blocks, k));
+        char *const mem = op->mem;
+        *op = (tempi_op){.direction = op->direction, .method = TEMPI_METHOD_HOST};
+        --blocks->nresident;
+        const int rc = stage(blocks, &e, mem, op);
+        if (rc != MPI_SUCCESS)
+            return rc;
+    }
+    return blocks->nstaged > before && packs(blocks) ? run_staged(blocks, before) : MPI_SUCCESS;
 }
 
 int tempi_blocks_describe(tempi_blocks *blocks)
@@ -229,7 +274,7 @@ int tempi_blocks_describe(tempi_blocks *blocks)
             return rc;
         blocks->bytes += op->n;
     }
-    return blocks->nstaged > 0 && packs(blocks) ? run_staged(blocks) : MPI_SUCCESS;
+    return blocks->nstaged > 0 && packs(blocks) ? run_staged(blocks, 0) : MPI_SUCCESS;
 }
 
 void tempi_blocks_keep(tempi_blocks *blocks)
@@ -241,7 +286,7 @@ void tempi_blocks_keep(tempi_blocks *blocks)
 
 int tempi_blocks_unpack(const tempi_blocks *blocks)
 {
-    int result = blocks->nstaged > 0 ? run_staged(blocks) : MPI_SUCCESS;
+    int result = blocks->nstaged > 0 ? run_staged(blocks, 0) : MPI_SUCCESS;
     for (int i = 0; i < blocks->nstaged; ++i) {
         const tempi_staged_block *s = &blocks->staged[i];
         const int rc = s->carried || s->bytes == 0 ? MPI_SUCCESS : library_unpack(blocks->comm, s);

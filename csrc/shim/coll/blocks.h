@@ -4,6 +4,7 @@
 #ifndef TEMPI_SHIM_BLOCKS_H
 #define TEMPI_SHIM_BLOCKS_H
 
+#include "memory/kind.h"
 #include "shim/bounce/bounce.h"
 #include "shim/coll/edges.h"
 #include "shim/p2p/message.h"
@@ -20,9 +21,12 @@ typedef struct tempi_blocks {
     tempi_operation operation; /* TEMPI_OP_SEND or _RECV */
     int in_place;              /* a process whose blocks are not moved: this one, in place; or -1 */
     bool outlives;             /* the call: the program may free the types before the end */
+    bool stays;                /* a block of one allocation of a device stays there, at first */
     tempi_op *ops;             /* by the order of the edges; zero, if they outlive the call */
     int n;                     /* of them, once they are described */
     int64_t bytes;             /* in all of them */
+    tempi_memory memory;       /* of the last block that stayed */
+    int nresident;             /* of those that stayed */
     tempi_staged_block *staged; /* NULL until one is needed */
     int nstaged;
 } tempi_blocks;
@@ -57,6 +61,15 @@ bool tempi_blocks_derived(const tempi_blocks *blocks);
 /* Fills `ops`, and packs what goes through staging buffers. Returns MPI_SUCCESS or an error that
  * was raised. */
 int tempi_blocks_describe(tempi_blocks *blocks);
+/* Whether a described block is in device memory, and not staged. */
+static inline bool tempi_block_is_resident(const tempi_op *op)
+{
+    return op->method != TEMPI_METHOD_HOST;
+}
+
+/* Stages those of n blocks from the k-th on that are; packs them if they are sent. The same
+ * results. */
+int tempi_blocks_stage(tempi_blocks *blocks, int k, int n);
 /* Lets described blocks outlive the call. */
 void tempi_blocks_keep(tempi_blocks *blocks);
 /* Unpacks received bytes from staging buffers; returns the same. */

@@ -7,6 +7,7 @@
 #include "exchange/piece_buffer.h"
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/comm_agree.h"
+#include "shim/coll/shape_layout.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"
 #include "shim/request/waiting.h"
@@ -45,6 +46,7 @@ void tempi_collective_stop(void)
 void tempi_collective_clear(void)
 {
     tempi_node_comm_clear();
+    tempi_shape_layout_clear();
 }
 
 /* ---- who carries it -------------------------------------------------------------------------- */

@@ -1,0 +1,245 @@
+"""Collectives of blocks in device memory: their devices move them, also from memory of other processes."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import oracle
+import tempi
+from devices import DEVICES, EMULATED, Calls, call, driver, failing
+from world import MPI, Memory, committed, partners, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(not EMULATED or DEVICES < 2, reason="needs two emulated devices")
+
+BYTE = oracle.Named("BYTE")
+TURNS = 3
+#: Layouts of 4,096 bytes, which kernels pair with each other.
+NESTS = {
+    "vector": oracle.Vector(256, 16, 40, BYTE),
+    "plane": oracle.Subarray((8, 32, 64), (8, 16, 32), (0, 7, 16), BYTE),
+    "contiguous": oracle.Contiguous(4096, BYTE),
+}
+IRREGULAR = oracle.IndexedBlock(16, tuple(20 * i + i * i % 3 for i in range(256)), BYTE)
+#: Layouts of the same size that have no common blocks.
+ODD = oracle.Vector(512, 8, 11, BYTE)
+
+
+@pytest.fixture
+def own(comm: Any) -> Iterator[Any]:
+    """A communicator that was used before by nobody."""
+    made = comm.Dup()
+    yield made
+    made.Free()
+
+
+class Ring:
+    """To the right-hand neighbour: on one rank to itself."""
+
+    def __init__(self, comm: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, str]) -> None:
+        self.comm, (self.to, self.source) = comm, partners(comm)
+        self.out, self.into = Memory(sent, 1, where=places[0]), Memory(received, 1, where=places[1])
+        self.types = [oracle.as_mpi(tree, MPI).Commit() for tree in (sent, received)]
+
+    def fill(self, seed: int) -> None:
+        self.out.fill(100 * seed + self.comm.rank)
+        self.into._put(np.full_like(self.into._whole, 0xA5))
+
+    def arguments(self) -> tuple[list[Any], list[Any]]:
+        n, sides = self.comm.size, []
+        for memory, peer, datatype in ((self.out, self.to, self.types[0]), (self.into, self.source, self.types[1])):
+            counts, types = [0] * n, [datatype] * n
+            counts[peer] = 1
+            sides.append([memory.message(datatype)[0], counts, [0] * n, types])
+        return sides[0], sides[1]
+
+    def exchange(self) -> None:
+        self.comm.Alltoallw(*self.arguments())
+
+    def check(self, seed: int) -> None:
+        self.into.check(Memory(self.out.tree, 1, where="host").fill(100 * seed + self.source).packed)
+
+    def free(self) -> None:
+        for datatype in self.types:
+            datatype.Free()
+
+
+def moved(before: Any) -> int:
+    """Blocks of others, and own ones, that devices moved."""
+    now = snapshot()
+    return int(now["peer_moves"] + now["self_moves"] - before["peer_moves"] - before["self_moves"])
+
+
+def run(comm: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, str] = ("device", "device")) -> int:
+    """Exchanges several times; returns how many blocks a device moved in the last TURNS of them: after a refusal a
+    sender, also of an earlier test, offers nothing in up to 16 exchanges."""
+    ring = Ring(comm, sent, received, places)
+    for turn in range(17 + TURNS):
+        if turn == 17:
+            before = snapshot()
+        ring.fill(turn)
+        ring.exchange()
+        ring.check(turn)
+    ring.free()
+    return moved(before)
+
+
+@pytest.mark.parametrize("received", NESTS)
+@pytest.mark.parametrize("sent", NESTS)
+def test_nests_are_moved_from_layout_to_layout(own: Any, sent: str, received: str) -> None:
+    assert run(own, NESTS[sent], NESTS[received]) == TURNS
+
+
+def test_memory_of_another_device_is_read_too(own: Any) -> None:
+    """Ranks that use a device each: it is opened on the receiver's."""
+    where = f"device:{own.rank % 2}"
+    assert run(own, NESTS["vector"], NESTS["plane"], (where, where)) == TURNS
+
+
+@pytest.mark.parametrize("places", [("device:1", "device:0"), ("device:1", "device:1")], ids=["two", "one"])
+def test_own_blocks_are_moved_within_a_device(places: tuple[str, str]) -> None:
+    """Between two devices they are staged."""
+    own = MPI.COMM_SELF.Dup()
+    assert run(own, NESTS["vector"], NESTS["plane"], places) == (TURNS if places[0] == places[1] else 0)
+    own.Free()
+
+
+def test_memory_of_a_device_is_read_by_the_receivers_other_device(own: Any) -> None:
+    assert run(own, NESTS["vector"], NESTS["vector"], ("device:1", "device:0")) == (TURNS if own.size > 1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "places"),
+    [
+        (IRREGULAR, NESTS["vector"], ("device", "device")),
+        (NESTS["vector"], NESTS["vector"], ("host", "device")),
+        (NESTS["vector"], NESTS["vector"], ("device", "host")),
+        (NESTS["vector"], NESTS["vector"], ("managed", "device")),
+        (NESTS["vector"], NESTS["vector"], ("device", "pinned")),
+    ],
+    ids=["irregular", "from the host", "to the host", "managed", "pinned"],
+)
+def test_other_blocks_are_staged(own: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, str]) -> None:
+    found = run(own, sent, received, places)
+    assert found == 0 or (sent is IRREGULAR and own.size == 1)
+
+
+@pytest.mark.parametrize("where", ["pool", "mapped"])
+def test_memory_without_a_handle_is_staged(own: Any, where: str) -> None:
+    found = run(own, NESTS["vector"], NESTS["plane"], (where, where))
+    assert found == (TURNS if own.size == 1 and where == "pool" else 0)
+
+
+def test_layouts_without_common_blocks_are_staged(own: Any) -> None:
+    run(own, ODD, NESTS["plane"])
+
+
+def test_memory_that_cannot_be_opened_is_staged(own: Any) -> None:
+    if own.size == 1:
+        pytest.skip("needs another rank")
+    with failing("cuIpcOpenMemHandle"):
+        assert run(own, NESTS["vector"], NESTS["vector"]) == 0
+    assert run(own, NESTS["vector"], NESTS["vector"]) == TURNS
+
+
+def test_the_next_allocation_at_an_address_is_not_taken_for_the_last(own: Any) -> None:
+    for turn in range(8):
+        ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+        ring.fill(turn)
+        ring.exchange()
+        ring.check(turn)
+        ring.free()
+
+
+def test_the_same_allocation_is_opened_once(own: Any) -> None:
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+    before, then = Calls(), snapshot()
+    for turn in range(20):
+        ring.fill(turn)
+        ring.exchange()
+        ring.check(turn)
+    _, each = before.since()
+    ring.free()
+    assert moved(then) > 2
+    assert each.get("IpcOpenMemHandle", 0) == (1 if own.size > 1 else 0)
+    assert each.get("IpcGetMemHandle", 0) <= 1
+
+
+NEVER = 3600 * 10**9  # nanoseconds until work runs that no call waits for
+
+
+@pytest.fixture
+def late() -> Iterator[None]:
+    """Work runs only when a call waits for it."""
+    delay = ctypes.c_uint64.in_dll(driver(), "tempi_emulator_delay_ns")
+    before = delay.value
+    driver().tempi_emulator_streams(b"deferred")
+    delay.value = NEVER
+    yield
+    delay.value = before
+    driver().tempi_emulator_streams(b"random")
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("named", [False, True], ids=["default stream", "the communicator's"])
+def test_others_read_after_the_programs_work(own: Any, named: bool) -> None:
+    """The bytes are stored by work that has not run when the call is made."""
+    made = ctypes.c_void_p()
+    call("cuStreamCreate", ctypes.byref(made), 1, on=0)
+    stream = made.value if named else None
+    if named:
+        tempi.set_stream(own, stream)
+    ring = Ring(own, NESTS["vector"], NESTS["vector"], ("device", "device"))
+    for turn in range(3):
+        ring.fill(turn)
+        device = ring.out._device
+        assert device is not None
+        address, size = ctypes.c_uint64(device.address), ctypes.c_size_t(device.size)
+        call("cuMemsetD8Async", address, 16 * turn + ring.comm.rank + 1, size, ctypes.c_void_p(stream), on=0)
+        ring.exchange()
+        ring.into.check(np.full(4096, 16 * turn + ring.source + 1, np.uint8))
+    ring.free()
+    tempi.set_stream(own, None)
+    call("cuStreamSynchronize", made, on=0)
+    call("cuStreamDestroy_v2", made, on=0)
+
+
+def test_a_device_that_fails_is_an_error(own: Any) -> None:
+    own.Set_errhandler(MPI.ERRORS_RETURN)
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+    ring.fill(1)
+    ring.exchange()
+    with failing("cuLaunchKernel"), pytest.raises(MPI.Exception):
+        ring.exchange()
+    ring.free()
+
+
+@pytest.mark.parametrize("blocks", [1, 40, 70])
+def test_any_number_of_blocks_to_one_process(own: Any, blocks: int) -> None:
+    """More than an offer describes are staged."""
+    tree = oracle.Vector(16, 8, 24, BYTE)
+    spread = oracle.Contiguous(384 * blocks, BYTE)
+    to, source = partners(own)
+    out, into = (Memory(spread, 1, where="device") for _ in range(2))
+    graph = own.Create_dist_graph_adjacent([source] * blocks, [to] * blocks)
+    before = snapshot()
+    with committed(tree) as datatype:
+        places = [384 * i for i in range(blocks)]
+        for turn in range(17 + TURNS):
+            before = snapshot() if turn <= 17 else before
+            out.fill(10 * turn + own.rank)
+            into._put(np.full_like(into._whole, 0xA5))
+            sides = [[m.message(datatype)[0], [1] * blocks, places, [datatype] * blocks] for m in (out, into)]
+            graph.Neighbor_alltoallw(*sides)
+            wanted = Memory(spread, 1, where="host").fill(10 * turn + source)
+            got, whole = into.packed.reshape(blocks, 16, 24), wanted.packed.reshape(blocks, 16, 24)
+            np.testing.assert_array_equal(got[:, :, :8], whole[:, :, :8])
+            assert (got[:, :, 8:] == 0xA5).all()
+    assert moved(before) == (TURNS * blocks if blocks < 64 or own.size == 1 else 0)
+    graph.Free()
