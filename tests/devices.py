@@ -29,6 +29,7 @@ __all__ = [
     "driver",
     "failing",
     "live",
+    "running_late",
 ]
 
 Bytes = NDArray[np.uint8]
@@ -117,6 +118,21 @@ def failing(name: str, calls: int = 30, error: str = "") -> Iterator[None]:
         yield
     finally:
         driver().tempi_emulator_fail(b"")
+
+
+NEVER = 3600 * 10**9  # nanoseconds until work runs that no call waits for
+
+
+@contextlib.contextmanager
+def running_late() -> Iterator[None]:
+    """Work runs only when a call waits for it."""
+    delay = ctypes.c_uint64.in_dll(driver(), "tempi_emulator_delay_ns")
+    before = delay.value
+    driver().tempi_emulator_streams(b"deferred")
+    delay.value = NEVER
+    yield
+    delay.value = before
+    driver().tempi_emulator_streams(b"random")
 
 
 def _allocate(kind: str, size: int, device: int) -> tuple[int, list[tuple[Any, ...]]]:

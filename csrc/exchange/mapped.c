@@ -3,6 +3,7 @@
 #include "tempi.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -39,13 +40,34 @@ static trailer *trailer_of(char *memory, int64_t bytes)
 typedef struct owned {
     struct owned *next;
     tempi_mapped memory;
+    unsigned forks; /* until it was allocated */
+    dev_t device;   /* of the file, with the next: the descriptor may be another's by then */
+    ino_t inode;
 } owned;
 
+/* Threads of programs without MPI allocate, too: so the lock is a real one. */
 static struct {
-    tempi_lock lock;
+    pthread_mutex_t lock;
     owned *first;
     int n;
-} own;
+    unsigned forks; /* of this process, and of those it comes from */
+} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&own.lock);
+    ++own.forks;
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&own.lock);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
 
 static uint64_t new_mark(void)
 {
@@ -69,10 +91,22 @@ static bool spares_file(int64_t bytes)
            (size.rlim_cur == RLIM_INFINITY || size.rlim_cur >= (rlim_t)bytes);
 }
 
+/* A file has no memory until it is used: ask for as much ordinary memory. */
+static bool spares_memory(int64_t bytes)
+{
+    void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                        -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    munmap(memory, (size_t)bytes);
+    return true;
+}
+
 /* -1: it could not. */
 static int make_file(int64_t bytes)
 {
-    const int file = spares_file(bytes) ? memfd_create("tempi", MFD_CLOEXEC) : -1;
+    const int file = spares_file(bytes) && spares_memory(bytes) ? memfd_create("tempi", MFD_CLOEXEC)
+                                                                : -1;
     if (file < 0 || ftruncate(file, (off_t)bytes) == 0)
         return file;
     close(file);
@@ -90,8 +124,11 @@ static char *map(int file, int64_t bytes, int access)
 
 static bool set_up(owned *made, int64_t bytes)
 {
+    struct stat about;
     const int file = make_file(bytes + page());
-    char *memory = file >= 0 ? map(file, bytes + page(), PROT_READ | PROT_WRITE) : NULL;
+    char *memory = file >= 0 && fstat(file, &about) == 0
+                       ? map(file, bytes + page(), PROT_READ | PROT_WRITE)
+                       : NULL;
     if (!memory) {
         if (file >= 0)
             close(file);
@@ -102,12 +139,15 @@ static bool set_up(owned *made, int64_t bytes)
                                   .mark = new_mark(),
                                   .process = getpid(),
                                   .file = file};
+    made->device = about.st_dev;
+    made->inode = about.st_ino;
     trailer_of(memory, bytes)->mark = made->memory.mark;
     return true;
 }
 
 void *tempi_mapped_allocate(int64_t bytes)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int64_t whole;
     owned *made = calloc(1, sizeof *made);
     if (!made || bytes < 1 || __builtin_add_overflow(bytes, 2 * page(), &whole) ||
@@ -115,41 +155,57 @@ void *tempi_mapped_allocate(int64_t bytes)
         free(made);
         return NULL;
     }
-    tempi_lock_acquire(&own.lock);
+    (void)pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&own.lock);
+    made->forks = own.forks;
     made->next = own.first;
     own.first = made;
     __atomic_fetch_add(&own.n, 1, __ATOMIC_RELAXED);
-    tempi_lock_release(&own.lock);
+    pthread_mutex_unlock(&own.lock);
     return (void *)(uintptr_t)made->memory.first;
 }
 
-static owned *unlink_owned(uint64_t first)
+/* *shared: a fork has come since; then both processes use it. */
+static owned *unlink_owned(uint64_t first, bool *shared)
 {
     owned *found = NULL;
-    tempi_lock_acquire(&own.lock);
+    pthread_mutex_lock(&own.lock);
     for (owned **at = &own.first; *at && !found; at = &(*at)->next)
         if ((*at)->memory.first == first) {
             found = *at;
             *at = found->next;
+            *shared = found->forks != own.forks;
             __atomic_fetch_sub(&own.n, 1, __ATOMIC_RELAXED);
             break;
         }
-    tempi_lock_release(&own.lock);
+    pthread_mutex_unlock(&own.lock);
     return found;
+}
+
+/* The program may have closed the descriptor, and opened another file there. */
+static void close_file(const owned *gone)
+{
+    struct stat about;
+    if (fstat(gone->memory.file, &about) == 0 && about.st_dev == gone->device &&
+        about.st_ino == gone->inode)
+        close(gone->memory.file);
 }
 
 bool tempi_mapped_free(void *memory)
 {
+    bool shared = false;
     owned *found = __atomic_load_n(&own.n, __ATOMIC_RELAXED) > 0
-                       ? unlink_owned((uint64_t)(uintptr_t)memory)
+                       ? unlink_owned((uint64_t)(uintptr_t)memory, &shared)
                        : NULL;
     if (!found)
         return false;
     const tempi_mapped *m = &found->memory;
-    __atomic_store_n(&trailer_of(memory, m->bytes)->freed, 1, __ATOMIC_RELEASE);
-    (void)fallocate(m->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)m->bytes);
+    if (m->process == getpid())
+        __atomic_store_n(&trailer_of(memory, m->bytes)->freed, 1, __ATOMIC_RELEASE);
+    if (!shared)
+        (void)madvise(memory, (size_t)m->bytes, MADV_REMOVE);
     munmap(memory, (size_t)(m->bytes + page()));
-    close(m->file);
+    close_file(found);
     free(found);
     return true;
 }
@@ -159,14 +215,14 @@ bool tempi_mapped_find(uint64_t from, uint64_t to, tempi_mapped *out)
     bool found = false;
     if (__atomic_load_n(&own.n, __ATOMIC_RELAXED) == 0)
         return false;
-    tempi_lock_acquire(&own.lock);
+    pthread_mutex_lock(&own.lock);
     for (const owned *at = own.first; at && !found; at = at->next) {
         const tempi_mapped *m = &at->memory;
         found = from >= m->first && to <= m->first + (uint64_t)m->bytes;
         if (found)
             *out = *m;
     }
-    tempi_lock_release(&own.lock);
+    pthread_mutex_unlock(&own.lock);
     return found;
 }
 

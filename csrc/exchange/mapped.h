@@ -25,7 +25,7 @@ typedef struct tempi_mapped {
 /* Zeroed memory, aligned to a page; NULL: the system has none, or no descriptor to spare. */
 void *tempi_mapped_allocate(int64_t bytes);
 /* False: it does not come from there, and nothing was done. Its pages are given back at once, also
- * if others still map them. */
+ * if others still map them; after a fork when both processes have freed it. */
 bool tempi_mapped_free(void *memory);
 /* Whether bytes [from, to) lie in one of them. */
 bool tempi_mapped_find(uint64_t from, uint64_t to, tempi_mapped *out);

@@ -54,16 +54,17 @@ static bool by_default(void)
 
 /* ---- the functions --------------------------------------------------------------------------- */
 
-static bool wants_mapped(MPI_Aint size)
+/* An info may ask for an alignment, or for what else the library knows. */
+static bool wants_mapped(MPI_Aint size, MPI_Info info)
 {
-    return size >= TEMPI_MAPPED_LEAST && tempi_this_thread.disabled == 0 &&
+    return size >= TEMPI_MAPPED_LEAST && info == MPI_INFO_NULL && tempi_this_thread.disabled == 0 &&
            tempi_config.alloc_mem != TEMPI_ALLOC_MEM_LIBRARY && tempi_peer_may_agree() &&
            (tempi_config.alloc_mem == TEMPI_ALLOC_MEM_MAPPED || by_default());
 }
 
 int tempi_impl_Alloc_mem(const struct tempi_mpi *next, MPI_Aint size, MPI_Info info, void *baseptr)
 {
-    void *memory = baseptr && wants_mapped(size) ? tempi_mapped_allocate(size) : NULL;
+    void *memory = baseptr && wants_mapped(size, info) ? tempi_mapped_allocate(size) : NULL;
     if (!memory)
         return next->Alloc_mem(size, info, baseptr);
     memcpy(baseptr, &memory, sizeof memory); /* the address of a pointer of any type */

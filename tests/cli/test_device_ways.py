@@ -30,7 +30,8 @@ def _emulator() -> None:
 
 def ways(folder: Path, method: str | None, **variables: str) -> dict[str, Any]:
     """The actions of both ranks, which must be equal."""
-    own = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random", "TEMPI_MODEL": "0", **variables}
+    own = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_STREAMS": "random", "TEMPI_MODEL": "0",
+           "TEMPI_CUDA_IPC": "0", **variables}  # fmt: skip
     if method is not None:
         table = folder / f"{method}.table"
         table.write_bytes(store.table_of(made_up(method)))

@@ -10,7 +10,7 @@ import pytest
 
 import oracle
 import tempi
-from devices import DEVICES, EMULATED, Calls, call, driver, failing
+from devices import DEVICES, EMULATED, Calls, call, failing, running_late
 from world import MPI, Memory, committed, partners, snapshot
 
 if TYPE_CHECKING:
@@ -140,10 +140,11 @@ def test_layouts_without_common_blocks_are_staged(own: Any) -> None:
     run(own, ODD, NESTS["plane"])
 
 
-def test_memory_that_cannot_be_opened_is_staged(own: Any) -> None:
+@pytest.mark.parametrize("name", ["cuIpcOpenMemHandle", "cuIpcGetMemHandle"])
+def test_memory_that_cannot_be_opened_is_staged(own: Any, name: str) -> None:
     if own.size == 1:
         pytest.skip("needs another rank")
-    with failing("cuIpcOpenMemHandle"):
+    with failing(name):
         assert run(own, NESTS["vector"], NESTS["vector"]) == 0
     assert run(own, NESTS["vector"], NESTS["vector"]) == TURNS
 
@@ -171,19 +172,10 @@ def test_the_same_allocation_is_opened_once(own: Any) -> None:
     assert each.get("IpcGetMemHandle", 0) <= 1
 
 
-NEVER = 3600 * 10**9  # nanoseconds until work runs that no call waits for
-
-
 @pytest.fixture
 def late() -> Iterator[None]:
-    """Work runs only when a call waits for it."""
-    delay = ctypes.c_uint64.in_dll(driver(), "tempi_emulator_delay_ns")
-    before = delay.value
-    driver().tempi_emulator_streams(b"deferred")
-    delay.value = NEVER
-    yield
-    delay.value = before
-    driver().tempi_emulator_streams(b"random")
+    with running_late():
+        yield
 
 
 @pytest.mark.usefixtures("late")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import mmap
+import os
 import resource
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +17,7 @@ import pytest
 
 import tempi
 from pending import nonblocking, request_of
-from world import MPI, carried, needs_host_memory, snapshot
+from world import MPI, carried, needs_host_memory, outcome, same_without, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,11 +187,14 @@ def test_blocks_that_lie_only_partly_in_mapped_memory_are_not_read_there(ready: 
 def descriptors() -> int:
     """Of this process's own mapped memory."""
     gc.collect()
-    found = 0
-    for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the listing's own
-            found += str(entry.readlink()).startswith("/memfd:tempi")
-    return found
+    return sum(is_mapped(entry) for entry in Path("/proc/self/fd").iterdir())
+
+
+def is_mapped(descriptor: Path) -> bool:
+    try:
+        return str(descriptor.readlink()).startswith("/memfd:tempi")
+    except OSError:  # the listing's own
+        return False
 
 
 def test_an_array_takes_a_descriptor_until_its_last_view_is_gone(comm: Any) -> None:
@@ -213,12 +218,111 @@ def test_arrays_are_as_numpy_makes_them() -> None:
     assert tempi.empty(0).size == 0
     assert tempi.empty((5, 0, 2), complex).shape == (5, 0, 2)
     assert tempi.empty(7).dtype == np.float64
-    with pytest.raises(tempi.ArrayError, match="objects"):
-        tempi.empty(3, object)
-    with pytest.raises(tempi.ArrayError, match="negative"):
-        tempi.empty((3, -1))
-    with pytest.raises(MemoryError):
-        tempi.empty(1 << 62, np.uint8)
+    assert tempi.empty(np.int64(5)).shape == (5,)
+    assert tempi.empty((np.uint8(200), np.uint8(200)), "u1").size == 40_000
+    assert tempi.empty((), "i4").shape == ()
+    assert tempi.empty(3, "S").dtype == "S1"
+    assert tempi.empty((3, 4), "f8", "f").flags.f_contiguous
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((3, object), "objects"),
+        (((3, -1),), "negative"),
+        ((3.0,), "integer"),
+        ((None,), "NoneType"),
+        (((1 << 40, 1 << 40),), "large"),
+        ((1 << 63, "u1"), "exceeded"),
+        ((3, "no such"), "no such"),
+        ((3, "f8", "K"), "order"),
+    ],
+)
+def test_arguments_that_numpy_refuses_are_refused(arguments: tuple[Any, ...], match: str) -> None:
+    with pytest.raises(tempi.ArrayError, match=match):
+        tempi.empty(*arguments)
+
+
+def test_more_than_there_is_is_refused(comm: Any) -> None:
+    with pytest.raises(MemoryError, match="ulimit"):
+        tempi.empty(1 << 50, np.uint8)
+    same_without(lambda: outcome(lambda: MPI.Free_mem(MPI.Alloc_mem(1 << 50))))
+
+
+def in_child(action: Callable[[], None]) -> None:
+    """As a child that forgets its reference and ends without a word."""
+    child = os.fork()
+    if child == 0:
+        action()
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_child_that_frees_its_memory_does_not_take_the_parents(source: str) -> None:
+    owner = SOURCES[source](1 << 17)
+    owner.array[:] = 7
+    in_child(owner.free)
+    assert (owner.array == 7).all()
+    owner.free()
+
+
+def test_a_child_keeps_the_memory_that_its_parent_frees() -> None:
+    array = tempi.empty(1 << 17, np.uint8)
+    array[:] = 7
+    seen, told = os.pipe()
+    done, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(done, 1)
+        os.write(told, bytes([array.min()]))
+        os._exit(0)
+    del array
+    gc.collect()
+    os.write(go, b"x")
+    assert os.read(seen, 1) == b"\7"
+    os.waitpid(child, 0)
+    for one in (seen, told, done, go):
+        os.close(one)
+
+
+def test_threads_without_mpi_allocate_and_free_at_once() -> None:
+    """Below MPI_THREAD_MULTIPLE, too: these calls are none of MPI's."""
+    before = descriptors()
+
+    def allocate() -> None:
+        for _ in range(300):
+            tempi.empty(1 << 16)
+
+    threads = [threading.Thread(target=allocate) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert descriptors() == before
+
+
+def test_a_descriptor_that_the_program_took_is_not_touched(tmp_path: Path) -> None:
+    array = tempi.empty(1 << 16, np.uint8)
+    (own,) = [int(one.name) for one in Path("/proc/self/fd").iterdir() if is_mapped(one)][-1:]
+    with (tmp_path / "precious").open("wb+") as file:
+        file.write(b"precious")
+        file.flush()
+        os.dup2(file.fileno(), own)
+        del array
+        gc.collect()
+        assert os.pread(own, 8, 0) == b"precious"
+        os.close(own)
+
+
+def test_memory_with_an_info_is_the_librarys() -> None:
+    info, before = MPI.Info.Create(), descriptors()
+    info["mpi_minimum_memory_alignment"] = str(1 << 16)
+    memory = MPI.Alloc_mem(1 << 17, info)
+    assert descriptors() == before
+    MPI.Free_mem(memory)
+    info.Free()
 
 
 def test_memory_beyond_the_limit_of_descriptors_is_the_librarys(comm: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 import calls
 import oracle
 import tempi
-from devices import DEVICES, EMULATED, call, driver
+from devices import DEVICES, EMULATED, call, driver, running_late
 from examples import strided
 from world import MPI, Memory, committed, partners
 
@@ -26,7 +26,6 @@ N = 60
 TREE = strided(N)
 BLOCKING, NON_BLOCKING = 0, 1
 UNORDERED = os.environ.get("TEMPI_STREAM_ORDER") == "none"
-NEVER = 3600 * 10**9  # nanoseconds until work runs that no call waits for
 
 
 class Stream:
@@ -65,14 +64,8 @@ class Stream:
 
 @pytest.fixture
 def late() -> Iterator[None]:
-    """Work runs only when a call waits for it."""
-    delay = ctypes.c_uint64.in_dll(driver(), "tempi_emulator_delay_ns")
-    before = delay.value
-    driver().tempi_emulator_streams(b"deferred")
-    delay.value = NEVER
-    yield
-    delay.value = before
-    driver().tempi_emulator_streams(b"random")
+    with running_late():
+        yield
 
 
 @pytest.fixture

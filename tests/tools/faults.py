@@ -722,6 +722,22 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a child of a fork that frees mapped memory empties the parent's",
+        "csrc/exchange/mapped.c",
+        "            *shared = found->forks != own.forks;\n",
+        "",
+        ("tests/mpi/test_mapped_memory.py",),
+    ),
+    Fault(
+        "exchange",
+        "another file that has the descriptor of mapped memory is closed",
+        "csrc/exchange/mapped.c",
+        "about.st_dev == gone->device &&\n        about.st_ino == gone->inode)",
+        "about.st_nlink < 100)",
+        ("tests/mpi/test_mapped_memory.py",),
+    ),
+    Fault(
+        "exchange",
         "descriptors of mapped memory have no limit",
         "csrc/exchange/mapped.c",
         "(rlim_t)n < files.rlim_cur / FILES_SHARE",
