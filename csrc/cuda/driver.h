@@ -137,6 +137,8 @@ typedef struct tempi_ipc_handle {
       (void *data, int attribute, tempi_cuda_address address))                                     \
     X(1, PointerGetAttributes, "cuPointerGetAttributes",                                           \
       (unsigned n, int *attributes, void **data, tempi_cuda_address address))                      \
+    X(0, PointerSetAttribute, "cuPointerSetAttribute",                                             \
+      (const void *value, int attribute, tempi_cuda_address address))                              \
     X(0, MemRangeGetAttribute, "cuMemRangeGetAttribute",                                           \
       (void *data, size_t size, int attribute, tempi_cuda_address address, size_t bytes))          \
     X(1, MemAlloc, "cuMemAlloc_v2", (tempi_cuda_address *out, size_t bytes))                       \

@@ -4,7 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HANDLES = 64, OPENED = 64, LAZY_ENABLE_PEER_ACCESS = 1 };
+enum {
+    HANDLES = 64,
+    OPENED = 64,
+    SHARE = 8, /* of the device's memory may be open of others that is not in use */
+    LAZY_ENABLE_PEER_ACCESS = 1,
+    SYNC_MEMOPS = 6,     /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    ALREADY_MAPPED = 208 /* CUDA_ERROR_ALREADY_MAPPED */
+};
 
 typedef struct exported {
     uint64_t buffer_id; /* 0: unused */
@@ -20,6 +27,7 @@ typedef struct opened {
     int pins;
 } opened;
 
+/* Devices are looked up before the lock is taken: that may forget one (tempi_ipc_forget). */
 static struct {
     pthread_mutex_t lock;
     exported handles[HANDLES]; /* each in its place by buffer id */
@@ -29,35 +37,46 @@ static struct {
 
 /* ---- own memory ------------------------------------------------------------------------------ */
 
-static bool ask(int slot, uint64_t base, tempi_ipc_handle *out)
+/* A copy by the program that counts as synchronous may still be under way (CUDA driver API, "API
+ * synchronization behavior"): with the attribute it is not. */
+static bool ask(tempi_cuda_device *device, uint64_t base, tempi_ipc_handle *out)
 {
     tempi_cuda_entry entry;
-    tempi_cuda_device *device = tempi_cu.IpcGetMemHandle ? tempi_cuda_device_get(slot) : NULL;
-    if (!device || tempi_cuda_enter_relaxed(device, &entry) != TEMPI_OK)
+    const int yes = 1;
+    if (!tempi_cu.IpcGetMemHandle || tempi_cuda_enter_relaxed(device, &entry) != TEMPI_OK)
         return false;
     const bool good = tempi_cu.IpcGetMemHandle(out, base) == TEMPI_CUDA_SUCCESS;
+    if (good && tempi_cu.PointerSetAttribute)
+        (void)tempi_cu.PointerSetAttribute(&yes, SYNC_MEMOPS, base);
     tempi_cuda_leave(&entry);
     return good;
 }
 
-bool tempi_ipc_export(int slot, uint64_t base, uint64_t buffer_id, tempi_ipc_memory *out)
+bool tempi_ipc_export(int slot, uint64_t base, int64_t bytes, uint64_t buffer_id,
+                      tempi_ipc_memory *out)
 {
-    if (buffer_id == 0 || base == 0)
+    tempi_cuda_device *device = buffer_id != 0 && base != 0 ? tempi_cuda_device_get(slot) : NULL;
+    if (!device)
         return false;
     pthread_mutex_lock(&ipc.lock);
     exported *known = &ipc.handles[buffer_id % HANDLES];
     if (known->buffer_id != buffer_id) {
-        known->has_handle = ask(slot, base, &known->handle);
+        known->has_handle = ask(device, base, &known->handle);
         known->buffer_id = buffer_id;
     }
     const bool has = known->has_handle;
     if (has)
-        *out = (tempi_ipc_memory){known->handle, base, buffer_id, getpid()};
+        *out = (tempi_ipc_memory){known->handle, base, bytes, buffer_id, getpid()};
     pthread_mutex_unlock(&ipc.lock);
     return has;
 }
 
 /* ---- memory of others ------------------------------------------------------------------------ */
+
+static bool is_idle(const opened *one)
+{
+    return one->memory.process != 0 && one->pins == 0;
+}
 
 static void close_one(opened *one)
 {
@@ -70,65 +89,114 @@ static void close_one(opened *one)
     *one = (opened){.slot = 0};
 }
 
-static bool is_same(const opened *one, int slot, const tempi_ipc_memory *memory)
-{
-    return one->slot == slot && memcmp(&one->memory, memory, sizeof *memory) == 0;
-}
-
-/* Another allocation lay at that address: its owner has freed it. */
-static bool is_former(const opened *one, const tempi_ipc_memory *memory)
-{
-    return one->memory.process == memory->process && one->memory.base == memory->base &&
-           one->memory.buffer_id != memory->buffer_id;
-}
-
 static opened *find(int slot, const tempi_ipc_memory *memory)
 {
     for (opened *one = ipc.all; one < ipc.all + OPENED; ++one)
-        if (is_same(one, slot, memory))
+        if (one->slot == slot && memcmp(&one->memory, memory, sizeof *memory) == 0)
             return one;
     return NULL;
 }
 
-/* An unused entry, or that of memory which is gone, or was not used for longest; NULL: all are in
- * use. */
-static opened *free_entry(const tempi_ipc_memory *memory)
+/* Its owner has freed it, and has another allocation at its addresses. */
+static bool is_former(const opened *one, const tempi_ipc_memory *memory)
+{
+    return one->memory.process == memory->process && one->memory.buffer_id != memory->buffer_id &&
+           one->memory.base < memory->base + (uint64_t)memory->bytes &&
+           memory->base < one->memory.base + (uint64_t)one->memory.bytes;
+}
+
+static void close_former(const tempi_ipc_memory *memory)
+{
+    for (opened *one = ipc.all; one < ipc.all + OPENED; ++one)
+        if (is_idle(one) && is_former(one, memory))
+            close_one(one);
+}
+
+static void close_process(int64_t process)
+{
+    for (opened *one = ipc.all; one < ipc.all + OPENED; ++one)
+        if (is_idle(one) && one->memory.process == process)
+            close_one(one);
+}
+
+/* The one that was not used for longest; sets *bytes to those of all. NULL: there is none. */
+static opened *oldest_idle(int slot, int64_t *bytes)
 {
     opened *found = NULL;
-    for (opened *one = ipc.all; one < ipc.all + OPENED; ++one) {
-        if (one->pins == 0 && is_former(one, memory))
-            close_one(one);
-        if (one->pins == 0 && (!found || one->used < found->used))
-            found = one;
-    }
-    if (found && found->memory.process != 0)
-        close_one(found);
+    *bytes = 0;
+    for (opened *one = ipc.all; one < ipc.all + OPENED; ++one)
+        if (is_idle(one) && (slot < 0 || one->slot == slot)) {
+            *bytes += one->memory.bytes;
+            found = !found || one->used < found->used ? one : found;
+        }
     return found;
 }
 
-static opened *make(int slot, const tempi_ipc_memory *memory)
+/* Owners may have freed them: their memory is not given back before. */
+static void close_excess(const tempi_cuda_device *device)
+{
+    int64_t bytes;
+    for (opened *one; (one = oldest_idle(device->slot, &bytes)) && bytes > device->memory / SHARE;)
+        close_one(one);
+}
+
+/* NULL: all are in use. */
+static opened *unused_entry(void)
+{
+    int64_t bytes;
+    for (opened *one = ipc.all; one < ipc.all + OPENED; ++one)
+        if (one->memory.process == 0 && one->pins == 0)
+            return one;
+    opened *oldest = oldest_idle(-1, &bytes);
+    if (oldest)
+        close_one(oldest);
+    return oldest;
+}
+
+static bool open_handle(tempi_cuda_device *device, const tempi_ipc_memory *memory,
+                        tempi_cuda_address *address)
 {
     tempi_cuda_entry entry;
-    opened *one = free_entry(memory);
-    tempi_cuda_device *device = one ? tempi_cuda_device_get(slot) : NULL;
-    tempi_cuda_address address = 0;
-    if (!device || !tempi_cu.IpcOpenMemHandle || !tempi_cu.IpcCloseMemHandle ||
+    if (!tempi_cu.IpcOpenMemHandle || !tempi_cu.IpcCloseMemHandle ||
         tempi_cuda_enter_relaxed(device, &entry) != TEMPI_OK)
-        return NULL;
-    const int result = tempi_cu.IpcOpenMemHandle(&address, memory->handle, LAZY_ENABLE_PEER_ACCESS);
+        return false;
+    int result = tempi_cu.IpcOpenMemHandle(address, memory->handle, LAZY_ENABLE_PEER_ACCESS);
+    if (result == ALREADY_MAPPED) {
+        close_process(memory->process);
+        result = tempi_cu.IpcOpenMemHandle(address, memory->handle, LAZY_ENABLE_PEER_ACCESS);
+    }
     tempi_cuda_leave(&entry);
-    if (result != TEMPI_CUDA_SUCCESS)
+    return result == TEMPI_CUDA_SUCCESS;
+}
+
+static opened *make(tempi_cuda_device *device, const tempi_ipc_memory *memory)
+{
+    tempi_cuda_address address = 0;
+    close_former(memory);
+    if (!open_handle(device, memory, &address))
         return NULL;
-    *one = (opened){.memory = *memory, .slot = slot, .address = address};
+    const opened made = {.memory = *memory, .slot = device->slot, .address = address};
+    opened *one = unused_entry(), without_place = made;
+    if (!one) {
+        close_one(&without_place);
+        return NULL;
+    }
+    *one = made;
+    one->pins = 1; /* while others are closed for it */
+    close_excess(device);
+    one->pins = 0;
     return one;
 }
 
 bool tempi_ipc_open(int slot, const tempi_ipc_memory *memory, uint64_t *address, int *pin)
 {
+    tempi_cuda_device *device = tempi_cuda_device_get(slot);
+    if (!device)
+        return false;
     pthread_mutex_lock(&ipc.lock);
     opened *one = find(slot, memory);
     if (!one)
-        one = make(slot, memory);
+        one = make(device, memory);
     if (one) {
         one->used = ++ipc.uses;
         ++one->pins;
@@ -148,12 +216,13 @@ void tempi_ipc_close(int pin)
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
+/* An entry in use is not taken before its pins are gone. */
 void tempi_ipc_forget(int slot)
 {
     pthread_mutex_lock(&ipc.lock);
     for (opened *one = ipc.all; one < ipc.all + OPENED; ++one)
         if (one->memory.process != 0 && one->slot == slot)
-            *one = (opened){.slot = 0};
+            *one = (opened){.pins = one->pins};
     pthread_mutex_unlock(&ipc.lock);
 }
 

@@ -1,9 +1,10 @@
 /* cuda/ipc.h: device memory of other processes of the node, by CUDA IPC (CUDA driver API,
  * cuIpcGetMemHandle and cuIpcOpenMemHandle).
  *
- * Handles of this process's allocations are cached by buffer id, opened allocations of others by
- * theirs, which the driver never reuses. Only memory of cuMemAlloc has a handle, not that of pools
- * or virtual mappings. */
+ * Handles of this process's allocations are cached by buffer id, which the driver never reuses.
+ * What was opened of others stays open until another allocation is at its addresses, or the bytes
+ * are needed for one. Only memory of cuMemAlloc has a handle, not that of pools or virtual
+ * mappings. */
 #ifndef TEMPI_CUDA_IPC_H
 #define TEMPI_CUDA_IPC_H
 
@@ -15,12 +16,14 @@
 typedef struct tempi_ipc_memory {
     tempi_ipc_handle handle;
     uint64_t base; /* its address in the process that owns it */
+    int64_t bytes;
     uint64_t buffer_id;
     int64_t process;
 } tempi_ipc_memory;
 
 /* False: it has no handle. `slot`: context slot of its device. */
-bool tempi_ipc_export(int slot, uint64_t base, uint64_t buffer_id, tempi_ipc_memory *out);
+bool tempi_ipc_export(int slot, uint64_t base, int64_t bytes, uint64_t buffer_id,
+                      tempi_ipc_memory *out);
 /* Its first byte for kernels of that context slot, valid until the matching close of *pin. False:
  * this process cannot open it. */
 bool tempi_ipc_open(int slot, const tempi_ipc_memory *memory, uint64_t *address, int *pin);

@@ -354,7 +354,7 @@ static bool open_in(tempi_flow *flow)
     tempi_ring_take(flow->end, &head, HEADER);
     tempi_ring_read(flow->end, 0);
     flow->opened = true;
-    flow->failed = head.bytes > flow->bytes || head.call != flow->call;
+    flow->failed |= head.bytes > flow->bytes || head.call != flow->call;
     flow->timed = head.timed != 0;
     flow->through = head.bytes;
     if (head.nests == DEVICE)

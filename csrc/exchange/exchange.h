@@ -68,7 +68,9 @@ typedef struct tempi_flow {
     bool timed;       /* a long one: `seconds` are taken */
     bool reads;       /* incoming: the device is to read it */
     bool ended;
-    bool failed; /* the sender has more bytes than fit, or is in another call */
+    /* The sender has more bytes than fit, or is in another call; or this process cannot access its
+     * own blocks: set before, then there are none, and others receive zeros. */
+    bool failed;
 } tempi_flow;
 
 /* Called while nothing can be moved: `idle` counts up from 1 until something moves again. */

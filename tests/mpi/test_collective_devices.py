@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 import oracle
 import tempi
 from devices import DEVICES, EMULATED, Calls, call, failing, running_late
-from world import MPI, Memory, committed, partners, snapshot
+from world import MPI, Memory, committed, outcome, partners, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,6 +150,19 @@ def test_memory_that_cannot_be_opened_is_staged(own: Any, name: str) -> None:
     assert run(own, NESTS["vector"], NESTS["vector"]) == TURNS
 
 
+def test_memory_that_counts_as_mapped_already_is_opened_at_the_second_try(own: Any) -> None:
+    if own.size == 1:
+        pytest.skip("needs another rank")
+    run(own, NESTS["vector"], NESTS["vector"])
+    ring, before = Ring(own, NESTS["vector"], NESTS["vector"], ("device", "device")), snapshot()
+    ring.fill(1)
+    with failing("cuIpcOpenMemHandle", 1, "208"):
+        ring.exchange()
+    ring.check(1)
+    ring.free()
+    assert moved(before) == 1
+
+
 def test_the_next_allocation_at_an_address_is_not_taken_for_the_last(own: Any) -> None:
     for turn in range(8):
         ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
@@ -209,6 +223,24 @@ def test_a_device_that_fails_is_an_error(own: Any) -> None:
     ring.exchange()
     with failing("cuLaunchKernel"), pytest.raises(MPI.Exception):
         ring.exchange()
+    ring.free()
+
+
+@pytest.mark.parametrize("name", ["cuMemsetD8Async", "cuLaunchKernel"])
+def test_an_error_of_one_rank_keeps_no_other_waiting(own: Any, name: str) -> None:
+    """Before its header: others receive zeros. In the launch: they are read, or not."""
+    own.Set_errhandler(MPI.ERRORS_RETURN)
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+    for turn in range(18):
+        ring.fill(turn)
+        ring.exchange()
+    rules = failing(name) if own.rank == 0 else contextlib.nullcontext()
+    with rules:
+        said = outcome(ring.exchange)
+    assert ("error" in str(said)) == (own.rank == 0) or own.size == 1
+    ring.fill(1)
+    ring.exchange()
+    ring.check(1)
     ring.free()
 
 

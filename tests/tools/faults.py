@@ -773,8 +773,16 @@ FAULTS = (
         "coll",
         "memory of another process is taken for what lay at its address before",
         "csrc/cuda/ipc.c",
-        "    return one->slot == slot && memcmp(&one->memory, memory, sizeof *memory) == 0;",
-        "    return one->slot == slot && one->memory.base == memory->base;",
+        "if (one->slot == slot && memcmp(&one->memory, memory, sizeof *memory) == 0)",
+        "if (one->slot == slot && one->memory.base == memory->base)",
+        ("tests/mpi/test_collective_devices.py@devices",),
+    ),
+    Fault(
+        "coll",
+        "an error before its header keeps others waiting",
+        "csrc/shim/coll/device_blocks.c",
+        "        flow->failed = flow->streams = true;\n        return;",
+        "        flow->bytes = 0;\n        return;",
         ("tests/mpi/test_collective_devices.py@devices",),
     ),
     Fault(

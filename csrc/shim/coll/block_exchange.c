@@ -83,7 +83,7 @@ static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi
     tempi_exchange_begin(flows, nout, from, nin);
     const int rc = act(meanwhile);
     MPI_Request waiting = MPI_REQUEST_NULL;
-    const bool own = tempi_block_move_own(node, out, in),
+    const bool own = device->result != MPI_SUCCESS || tempi_block_move_own(node, out, in),
                good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
                       own;
     tempi_waiting_end(&waiting);
@@ -99,16 +99,12 @@ static int exchange(const tempi_node_comm *node, tempi_blocks *out, tempi_blocks
     tempi_device_blocks device;
     tempi_flow few[32],
         *flows = node->size <= 16 ? few : malloc(2 * (size_t)node->size * sizeof *flows);
-    int rc = flows ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
-    if (rc == MPI_SUCCESS) {
-        rc = tempi_device_blocks_begin(&device, node, out, in);
-        if (rc != MPI_SUCCESS)
-            (void)tempi_device_blocks_end(&device);
-    }
-    if (rc != MPI_SUCCESS)
+    if (!flows) {
         (void)act(meanwhile);
-    else
-        rc = run(&device, out, in, flows, meanwhile);
+        return tempi_blocks_no_memory(out->comm);
+    }
+    tempi_device_blocks_begin(&device, node, out, in);
+    const int rc = run(&device, out, in, flows, meanwhile);
     if (flows != few)
         free(flows);
     return rc;

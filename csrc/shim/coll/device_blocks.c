@@ -144,7 +144,7 @@ typedef struct draft {
 static bool add_allocation(const tempi_memory *memory, draft *d, int32_t *index)
 {
     tempi_ipc_memory made;
-    if (!tempi_ipc_export(memory->device, memory->base, memory->buffer_id, &made))
+    if (!tempi_ipc_export(memory->device, memory->base, memory->size, memory->buffer_id, &made))
         return false;
     for (*index = 0; *index < d->head.nallocations; ++*index)
         if (d->allocations[*index].buffer_id == made.buffer_id)
@@ -153,6 +153,15 @@ static bool add_allocation(const tempi_memory *memory, draft *d, int32_t *index)
         return false;
     d->allocations[d->head.nallocations++] = made;
     return true;
+}
+
+/* Whether all of the nest lies in that allocation. */
+static bool lies_in(const tempi_nest_shape *shape, const tempi_memory *memory)
+{
+    uint64_t from, to;
+    tempi_nest_bounds(shape, &from, &to);
+    return memory->kind == TEMPI_MEMORY_DEVICE && from >= memory->base &&
+           to <= memory->base + (uint64_t)memory->size;
 }
 
 /* False: not all of the blocks can be offered. */
@@ -167,7 +176,7 @@ static bool describe(tempi_memory *memory, const tempi_op *ops, int n, draft *d)
             return false;
         if (shape->first - memory->base >= (uint64_t)memory->size)
             tempi_memory_ask((const void *)(uintptr_t)shape->first, memory);
-        if (memory->kind != TEMPI_MEMORY_DEVICE || !add_allocation(memory, d, &shape->memory.file))
+        if (!lies_in(shape, memory) || !add_allocation(memory, d, &shape->memory.file))
             return false;
         shape->block = i;
         ++d->head.nshapes;
@@ -317,11 +326,13 @@ static bool accept(void *state, const tempi_flow *flow, const void *offer, int64
     const tempi_nest_shape *shapes = (const void *)(allocations + head->nallocations);
     const int before = device->n;
     int64_t bytes = 0;
-    bool good = n == bytes_of(head);
+    bool good = tempi_config.cuda_ipc && n == bytes_of(head);
     for (int i = 0; good && i < head->nshapes; ++i) {
         const tempi_nest_shape *shape = &shapes[i];
-        good = shape->block < flow->n && accept_block(device, &flow->blocks[shape->block], shape,
-                                                      &allocations[shape->memory.file]);
+        const int32_t allocation = shape->memory.file;
+        good = shape->block >= 0 && shape->block < flow->n && allocation >= 0 &&
+               allocation < head->nallocations &&
+               accept_block(device, &flow->blocks[shape->block], shape, &allocations[allocation]);
         bytes += shape->run * shape->runs;
     }
     good &= bytes == flow->bytes;
@@ -335,21 +346,22 @@ static bool accept(void *state, const tempi_flow *flow, const void *offer, int64
 /* Other processes read what is offered now: the program's work on it must be done. */
 static int await_program(const tempi_device_blocks *device)
 {
-    const uintptr_t before = tempi_stream_enter(device->out->comm);
+    const uintptr_t theirs = tempi_cuda_named_stream(TEMPI_PACK) != 0
+                                 ? 0
+                                 : tempi_stream_of(device->out->comm);
     int status = TEMPI_OK, last = -1;
     for (int i = 0; i < device->out->n && status == TEMPI_OK; ++i) {
         const tempi_op *op = &device->out->ops[i];
         if (!tempi_block_is_resident(op) || op->device == last)
             continue;
         last = op->device;
-        status = tempi_cuda_await_program(last);
+        status = theirs ? tempi_cuda_wait_stream(last, theirs) : tempi_cuda_await_program(last);
     }
-    tempi_stream_leave(before);
     return status == TEMPI_OK ? MPI_SUCCESS : tempi_message_failed(device->out->comm);
 }
 
-int tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm *node,
-                              tempi_blocks *out, tempi_blocks *in)
+void tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm *node,
+                               tempi_blocks *out, tempi_blocks *in)
 {
     *device = (tempi_device_blocks){.hooks = {device, accept, stage_flow, read_all},
                                     .node = node,
@@ -357,7 +369,7 @@ int tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm
                                     .in = in,
                                     .result = MPI_SUCCESS};
     if (out->nresident + in->nresident == 0)
-        return MPI_SUCCESS;
+        return;
     prepare_own(device);
     const bool offers = make_offers(device);
     int rc = stage_rest(device);
@@ -366,13 +378,17 @@ int tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm
     if (rc == MPI_SUCCESS && offers)
         rc = await_program(device);
     device->result = rc;
-    return rc;
 }
 
 void tempi_device_blocks_join(const tempi_device_blocks *device, int process, tempi_flow *flow)
 {
     const bool sends = flow->blocks >= device->out->ops &&
                        flow->blocks < device->out->ops + device->out->n;
+    if (device->result != MPI_SUCCESS) { /* the others do not wait for it */
+        flow->n = 0;
+        flow->failed = flow->streams = true;
+        return;
+    }
     if (device->out->nresident + device->in->nresident == 0)
         return;
     flow->device = &device->hooks;

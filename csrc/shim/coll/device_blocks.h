@@ -27,10 +27,10 @@ typedef struct tempi_device_blocks {
     int result;       /* MPI_SUCCESS or an error that was raised */
 } tempi_device_blocks;
 
-/* Prepares the described blocks. Returns MPI_SUCCESS, or an error that was raised; call end in any
- * case. */
-int tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm *node,
-                              tempi_blocks *out, tempi_blocks *in);
+/* Prepares the described blocks. After an error, which was raised, the flows that join bring zeros
+ * to others, and drop what comes. */
+void tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm *node,
+                               tempi_blocks *out, tempi_blocks *in);
 /* Lets a flow to (or from) that process take part. */
 void tempi_device_blocks_join(const tempi_device_blocks *device, int process, tempi_flow *flow);
 /* Moves what is left. Returns the result of all. */
