@@ -185,10 +185,10 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
 /* Name of the instruction set of the host kernels ("avx512", "avx2", "sse2", "neon", "scalar"). */
 const char *tempi_isa_name(void);
 
-/* Zeroed host memory, aligned to a page, that other processes of this user on this node can map. In
- * collectives between them its blocks are copied once (docs/collectives.md). It needs no MPI. Each
- * one takes a file descriptor until it is freed, and no request may use it then. TEMPI_ERR_MEMORY:
- * the system has no memory or descriptor. */
+/* Host memory, not zeroed, aligned to a page, that other processes of this user on this node can
+ * map. In collectives between them its blocks are copied once (docs/collectives.md). It needs no
+ * MPI. Each one takes a file descriptor until it is freed, and no request may use it then.
+ * TEMPI_ERR_MEMORY: the system has no memory or descriptor. */
 int tempi_mapped_memory_allocate(int64_t bytes, void **out);
 /* TEMPI_ERR_ARG: the address is no such memory. */
 int tempi_mapped_memory_free(void *memory);

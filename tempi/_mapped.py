@@ -34,7 +34,7 @@ def _checked(
 
 
 def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float, order: str = "C") -> NDArray[Any]:
-    """A NumPy array, zeroed, in memory that the other processes of this user on the node can map.
+    """A NumPy array, its elements undefined, in memory that the other processes of this user on the node can map.
 
     Collectives between them read its blocks where they lie: one copy from layout to layout, instead of two through
     shared memory. Any part or view of it counts; the receiver's array may be any memory. The memory is given back

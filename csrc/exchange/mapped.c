@@ -16,7 +16,9 @@
 enum {
     FILES_SHARE = 4, /* of the process's descriptors may be for such memory */
     FILES_MOST = 1024,
-    OPENED = 64 /* mappings of others' memory that are kept */
+    OPENED = 64, /* mappings of others' memory that are kept */
+    KEPT = 8,    /* own memory that the program has freed */
+    KEPT_MIB = 32
 };
 
 /* The last page of the file. */
@@ -48,8 +50,8 @@ typedef struct owned {
 /* Threads of programs without MPI allocate, too: so the lock is a real one. */
 static struct {
     pthread_mutex_t lock;
-    owned *first;
-    int n;
+    owned *first, *kept;
+    int n;          /* of both */
     unsigned forks; /* of this process, and of those it comes from */
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -122,6 +124,86 @@ static char *map(int file, int64_t bytes, int access)
     return memory;
 }
 
+/* The program may have closed the descriptor, and opened another file there. */
+static void close_file(const owned *gone)
+{
+    struct stat about;
+    if (fstat(gone->memory.file, &about) == 0 && about.st_dev == gone->device &&
+        about.st_ino == gone->inode)
+        close(gone->memory.file);
+}
+
+/* `shared`: a fork has come since; then both processes use it. */
+static void release(owned *gone, bool shared)
+{
+    char *memory = (char *)(uintptr_t)gone->memory.first;
+    const int64_t bytes = gone->memory.bytes;
+    if (gone->memory.process == getpid())
+        __atomic_store_n(&trailer_of(memory, bytes)->freed, 1, __ATOMIC_RELEASE);
+    if (!shared)
+        (void)madvise(memory, (size_t)bytes, MADV_REMOVE);
+    munmap(memory, (size_t)(bytes + page()));
+    close_file(gone);
+    free(gone);
+}
+
+/* ---- kept memory ----------------------------------------------------------------------------- */
+
+/* True: it is kept. The caller holds the lock. */
+static bool keep(owned *gone)
+{
+    int n = 0;
+    int64_t bytes = gone->memory.bytes;
+    for (const owned *at = own.kept; at; at = at->next) {
+        ++n;
+        bytes += at->memory.bytes;
+    }
+    if (n >= KEPT || bytes > (int64_t)KEPT_MIB << 20)
+        return false;
+    gone->next = own.kept;
+    own.kept = gone;
+    return true;
+}
+
+/* One that has about that size, and was kept by this process since the last fork; NULL: none. */
+static void *reuse(int64_t bytes)
+{
+    owned *found = NULL;
+    pthread_mutex_lock(&own.lock);
+    for (owned **at = &own.kept; *at && !found; at = &(*at)->next)
+        if ((*at)->memory.bytes >= bytes && (*at)->memory.bytes / 5 * 4 <= bytes &&
+            (*at)->forks == own.forks) {
+            found = *at;
+            *at = found->next;
+            found->next = own.first;
+            own.first = found;
+            break;
+        }
+    pthread_mutex_unlock(&own.lock);
+    return found ? (void *)(uintptr_t)found->memory.first : NULL;
+}
+
+/* False: there was none. */
+static bool release_kept(void)
+{
+    pthread_mutex_lock(&own.lock);
+    owned *first = own.kept;
+    const unsigned forks = own.forks;
+    own.kept = NULL;
+    for (const owned *at = first; at; at = at->next)
+        __atomic_fetch_sub(&own.n, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&own.lock);
+    const bool any = first != NULL;
+    while (first) {
+        owned *gone = first;
+        first = gone->next;
+        release(gone, gone->forks != forks);
+    }
+    return any;
+}
+
+/* ---- allocating ------------------------------------------------------------------------------ */
+
 static bool set_up(owned *made, int64_t bytes)
 {
     struct stat about;
@@ -145,7 +227,7 @@ static bool set_up(owned *made, int64_t bytes)
     return true;
 }
 
-void *tempi_mapped_allocate(int64_t bytes)
+static void *allocate(int64_t bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int64_t whole;
@@ -165,49 +247,46 @@ void *tempi_mapped_allocate(int64_t bytes)
     return (void *)(uintptr_t)made->memory.first;
 }
 
-/* *shared: a fork has come since; then both processes use it. */
-static owned *unlink_owned(uint64_t first, bool *shared)
+void *tempi_mapped_allocate(int64_t bytes)
 {
-    owned *found = NULL;
-    pthread_mutex_lock(&own.lock);
-    for (owned **at = &own.first; *at && !found; at = &(*at)->next)
-        if ((*at)->memory.first == first) {
-            found = *at;
-            *at = found->next;
-            *shared = found->forks != own.forks;
-            __atomic_fetch_sub(&own.n, 1, __ATOMIC_RELAXED);
-            break;
-        }
-    pthread_mutex_unlock(&own.lock);
-    return found;
+    void *memory = reuse(bytes);
+    if (!memory)
+        memory = allocate(bytes);
+    if (!memory && release_kept())
+        memory = allocate(bytes);
+    return memory;
 }
 
-/* The program may have closed the descriptor, and opened another file there. */
-static void close_file(const owned *gone)
+static bool give_back(void *memory, bool keeps)
 {
-    struct stat about;
-    if (fstat(gone->memory.file, &about) == 0 && about.st_dev == gone->device &&
-        about.st_ino == gone->inode)
-        close(gone->memory.file);
+    owned *found = NULL;
+    if (__atomic_load_n(&own.n, __ATOMIC_RELAXED) == 0)
+        return false;
+    pthread_mutex_lock(&own.lock);
+    for (owned **at = &own.first; *at && !found; at = &(*at)->next)
+        if ((*at)->memory.first == (uint64_t)(uintptr_t)memory) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    const bool shared = found && found->forks != own.forks,
+               kept = found && keeps && !shared && keep(found);
+    if (found && !kept)
+        __atomic_fetch_sub(&own.n, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&own.lock);
+    if (found && !kept)
+        release(found, shared);
+    return found != NULL;
 }
 
 bool tempi_mapped_free(void *memory)
 {
-    bool shared = false;
-    owned *found = __atomic_load_n(&own.n, __ATOMIC_RELAXED) > 0
-                       ? unlink_owned((uint64_t)(uintptr_t)memory, &shared)
-                       : NULL;
-    if (!found)
-        return false;
-    const tempi_mapped *m = &found->memory;
-    if (m->process == getpid())
-        __atomic_store_n(&trailer_of(memory, m->bytes)->freed, 1, __ATOMIC_RELEASE);
-    if (!shared)
-        (void)madvise(memory, (size_t)m->bytes, MADV_REMOVE);
-    munmap(memory, (size_t)(m->bytes + page()));
-    close_file(found);
-    free(found);
-    return true;
+    return give_back(memory, false);
+}
+
+bool tempi_mapped_put(void *memory)
+{
+    return give_back(memory, true);
 }
 
 bool tempi_mapped_find(uint64_t from, uint64_t to, tempi_mapped *out)
@@ -346,6 +425,7 @@ void tempi_mapped_close(int pin)
 
 void tempi_mapped_clear(void)
 {
+    (void)release_kept();
     for (mapping *m = opened.all; m < opened.all + OPENED; ++m)
         if (m->mark != 0)
             drop(m);

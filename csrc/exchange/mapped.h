@@ -22,11 +22,13 @@ typedef struct tempi_mapped {
     int32_t file; /* the owner's descriptor */
 } tempi_mapped;
 
-/* Zeroed memory, aligned to a page; NULL: the system has none, or no descriptor to spare. */
+/* Memory aligned to a page, not zeroed; NULL: the system has none, or no descriptor to spare. */
 void *tempi_mapped_allocate(int64_t bytes);
 /* False: it does not come from there, and nothing was done. Its pages are given back at once, also
  * if others still map them; after a fork when both processes have freed it. */
 bool tempi_mapped_free(void *memory);
+/* The same, but it may be kept for the next allocation: new pages take long. */
+bool tempi_mapped_put(void *memory);
 /* Whether bytes [from, to) lie in one of them. */
 bool tempi_mapped_find(uint64_t from, uint64_t to, tempi_mapped *out);
 
@@ -34,7 +36,7 @@ bool tempi_mapped_find(uint64_t from, uint64_t to, tempi_mapped *out);
  * cannot be mapped. */
 const char *tempi_mapped_open(const tempi_mapped *memory, int *pin);
 void tempi_mapped_close(int pin);
-/* Drops all mappings of other processes' memory. */
+/* Drops all mappings of other processes' memory, and what was kept. */
 void tempi_mapped_clear(void);
 
 #endif

@@ -73,5 +73,5 @@ int tempi_impl_Alloc_mem(const struct tempi_mpi *next, MPI_Aint size, MPI_Info i
 
 int tempi_impl_Free_mem(const struct tempi_mpi *next, void *base)
 {
-    return tempi_mapped_free(base) ? MPI_SUCCESS : next->Free_mem(base);
+    return tempi_mapped_put(base) ? MPI_SUCCESS : next->Free_mem(base);
 }

@@ -144,13 +144,12 @@ def test_memory_that_was_freed_is_not_read_again(ready: Any, source: str) -> Non
     for turn in range(2 * TURNS):
         e = Exchange(ready, source, *SHAPES["short"])
         addresses.add(e.owner.array.ctypes.data)
-        assert not e.out.any() or source != "empty"
         e.fill(turn)
         with carried(ready, "Alltoallw"):
             ready.Alltoallw(*e.arguments)
         e.check(turn)
         e.free()
-    assert len(addresses) < 2 * TURNS
+    assert len(addresses) < TURNS
     assert len(others()) < 8
 
 
@@ -214,7 +213,6 @@ def test_arrays_are_as_numpy_makes_them() -> None:
     array = tempi.empty((3, 4, 5), "f4", order="F")
     assert array.flags.f_contiguous
     assert array.flags.writeable
-    assert not array.any()
     assert tempi.empty(0).size == 0
     assert tempi.empty((5, 0, 2), complex).shape == (5, 0, 2)
     assert tempi.empty(7).dtype == np.float64
@@ -345,7 +343,23 @@ def test_memory_beyond_the_limit_of_descriptors_is_the_librarys(comm: Any) -> No
         for memory in taken[:100]:
             MPI.Free_mem(memory)
         del taken[100:]
-    assert descriptors() == before
+    assert descriptors() <= before + 8
+
+
+def test_freed_memory_serves_the_next_of_its_size(comm: Any) -> None:
+    """Programs that allocate and free in each step get no new pages; at most 8 of 32 MiB together stay."""
+    seen, before = set(), descriptors()
+    for _ in range(20):
+        memory = MPI.Alloc_mem(1 << 20)
+        seen.add(np.frombuffer(cast("Any", memory), np.uint8).ctypes.data)
+        MPI.Free_mem(memory)
+    assert len(seen) == 1 or descriptors() == before  # the library's: this rank knows no other
+    assert descriptors() <= before + 1
+    several = [MPI.Alloc_mem((1 << 16) + 4096 * i) for i in range(20)]
+    for memory in several:
+        MPI.Free_mem(memory)
+    MPI.Free_mem(MPI.Alloc_mem(33 << 20))
+    assert descriptors() <= before + 8
 
 
 def test_short_memory_is_the_librarys(comm: Any) -> None:
