@@ -156,15 +156,14 @@ static uint64_t answer_of(uint64_t call, bool done)
     return call * 2 + (done ? 0 : 1);
 }
 
-/* False: the flow has failed; what comes of it is dropped, and zeros go in its place. */
-static bool stage(tempi_flow *flow)
+/* If that fails the flow does: what comes of it is dropped, and zeros go in its place. */
+static void stage(tempi_flow *flow)
 {
     flow->resident = false;
     if (flow->device->stage(flow->device->state, flow))
-        return true;
+        return;
     flow->n = 0;
     flow->failed = true;
-    return false;
 }
 
 /* The receiver's blocks may be in other memory in a later call: offers are tried again. */
@@ -174,7 +173,7 @@ static void hear_of_device(tempi_flow *flow)
     end->pause = !flow->refused ? 0 : end->pause == 0 ? 1 : (uint32_t)least(2 * end->pause, PAUSE);
     end->paused = end->pause;
     if (flow->refused)
-        (void)stage(flow);
+        stage(flow);
 }
 
 static void hear_answer(tempi_flow *flow)
@@ -360,7 +359,7 @@ static bool open_in(tempi_flow *flow)
     if (head.nests == DEVICE)
         take_device_offer(flow, &head);
     if (flow->resident && !flow->reads)
-        (void)stage(flow);
+        stage(flow);
     if (head.nests != 0 && head.nests != DEVICE)
         take_offer(flow, &head);
     return true;

@@ -278,13 +278,16 @@ static int stage_own(tempi_device_blocks *device)
     return tempi_blocks_stage(device->in, in->first[own], tempi_edges_count(in, own));
 }
 
-/* The flow's blocks are those of one process on one side. */
+/* Its blocks are those of one process on one side. */
+static bool is_sent(const tempi_device_blocks *device, const tempi_flow *flow)
+{
+    return flow->blocks >= device->out->ops && flow->blocks < device->out->ops + device->out->n;
+}
+
 static bool stage_flow(void *state, tempi_flow *flow)
 {
     tempi_device_blocks *device = state;
-    const bool sends = flow->blocks >= device->out->ops &&
-                       flow->blocks < device->out->ops + device->out->n;
-    tempi_blocks *side = sends ? device->out : device->in;
+    tempi_blocks *side = is_sent(device, flow) ? device->out : device->in;
     const int rc = tempi_blocks_stage(side, (int)(flow->blocks - side->ops), (int)flow->n);
     if (rc != MPI_SUCCESS && device->result == MPI_SUCCESS)
         device->result = rc;
@@ -382,8 +385,6 @@ void tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_com
 
 void tempi_device_blocks_join(const tempi_device_blocks *device, int process, tempi_flow *flow)
 {
-    const bool sends = flow->blocks >= device->out->ops &&
-                       flow->blocks < device->out->ops + device->out->n;
     if (device->result != MPI_SUCCESS) { /* the others do not wait for it */
         flow->n = 0;
         flow->failed = flow->streams = true;
@@ -394,7 +395,7 @@ void tempi_device_blocks_join(const tempi_device_blocks *device, int process, te
     flow->device = &device->hooks;
     for (int64_t k = 0; k < flow->n; ++k)
         flow->resident |= tempi_block_is_resident(&flow->blocks[k]);
-    if (!sends || !is_offered(device, process))
+    if (!is_sent(device, flow) || !is_offered(device, process))
         return;
     flow->offer = device->offers + offer_begin(device, process);
     flow->offer_bytes = device->offered[process] - offer_begin(device, process);
