@@ -249,7 +249,8 @@ static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_bl
         return true;
     }
     r->node = call->node->part->node;
-    return tempi_split_open(call, out, in, r->remote, result);
+    const bool ours = tempi_split_open(call, out, in, r->remote, result);
+    return (*result == MPI_SUCCESS && tempi_remote_reorder(r->remote)) || ours;
 }
 
 static int start_new(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,

@@ -1,6 +1,7 @@
 #include "shim/coll/remote_blocks.h"
 #include "base/stats.h"
 #include "exchange/block_bytes.h"
+#include "shim/coll/neighbor_order.h"
 #include "transfer/staging.h"
 
 #include <stdlib.h>
@@ -172,6 +173,42 @@ int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out,
     return rc == MPI_SUCCESS ? open_side(remote, &received, from->process, &remote->in) : rc;
 }
 
+static void exchange_entries(tempi_remote_side *side, int i, int j)
+{
+    const MPI_Count count = side->counts[i];
+    const MPI_Aint displacement = side->displacements[i];
+    const MPI_Datatype type = side->types[i];
+    side->counts[i] = side->counts[j];
+    side->displacements[i] = side->displacements[j];
+    side->types[i] = side->types[j];
+    side->counts[j] = count;
+    side->displacements[j] = displacement;
+    side->types[j] = type;
+}
+
+static bool is_of_neighbors(const tempi_remote *remote)
+{
+    return remote->function == TEMPI_FUNCTION_Neighbor_alltoallv ||
+           remote->function == TEMPI_FUNCTION_Neighbor_alltoallw;
+}
+
+bool tempi_remote_reorder(tempi_remote *remote)
+{
+    tempi_remote_side *in = &remote->in;
+    const int dims = is_of_neighbors(remote) ? tempi_neighbor_dimensions(remote->comm) : 0;
+    bool any = false;
+    for (int d = 0; d < dims; ++d) {
+        const int before = 2 * d, after = before + 1;
+        const bool concerned = (in->counts[before] > 0 || in->counts[after] > 0) &&
+                               tempi_neighbors_are_one(remote->comm, d);
+        if (concerned && tempi_neighbor_order_is_wrong(remote->function)) {
+            exchange_entries(in, before, after);
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* ---- packed blocks --------------------------------------------------------------------------- */
 
 static int describe(tempi_remote_side *side, bool outlives)
@@ -188,7 +225,7 @@ static int describe(tempi_remote_side *side, bool outlives)
 /* Moves the bytes of all of them, to or from the buffer. */
 static void move(const tempi_remote_side *side, char *at)
 {
-    for (int k = 0; k < side->packed.n; at += side->counts[side->packed.block[k++]]) {
+    for (int k = 0; k < side->packed.n; at += side->blocks.ops[k++].n) {
         const tempi_op *op = &side->blocks.ops[k];
         if (op->n > 0 && side->blocks.operation == TEMPI_OP_SEND)
             tempi_block_pack(op, 0, op->n, at);

@@ -53,6 +53,10 @@ static inline bool tempi_remote_packs(const tempi_remote *remote)
     return remote->out.packed.n > 0 || remote->in.packed.n > 0;
 }
 
+/* Where the library's nonblocking form delivers blocks of neighbours in the wrong order
+ * (neighbor_order.h): makes it right in what it receives. Returns whether there was anything to do.
+ */
+bool tempi_remote_reorder(tempi_remote *remote);
 /* Packs; before each call, or start. `outlives`: the program may free its types before the end.
  * This and the others return MPI_SUCCESS or an error that was raised. */
 int tempi_remote_start(tempi_remote *remote, bool outlives);

@@ -1,0 +1,64 @@
+#include "shim/coll/neighbor_order.h"
+#include "base/fallback.h"
+
+enum { UNKNOWN, RIGHT, WRONG };
+
+/* Each process sends itself two blocks: right is that they are exchanged. */
+static int attempt(MPI_Comm ring, int function)
+{
+    static const MPI_Count counts[] = {1, 1};
+    const MPI_Datatype types[] = {MPI_INT, MPI_INT};
+    const int sent[] = {1, 2};
+    int received[] = {0, 0};
+    MPI_Request request;
+    int rc;
+    if (function == TEMPI_FUNCTION_Neighbor_alltoallw) {
+        static const MPI_Aint bytes[] = {0, sizeof(int)};
+        rc = tempi_fwd_Ineighbor_alltoallw(&tempi_lib, sent, counts, bytes, types, received, counts,
+                                           bytes, types, ring, &request);
+    } else {
+        static const MPI_Aint elements[] = {0, 1};
+        rc = tempi_fwd_Ineighbor_alltoallv(&tempi_lib, sent, counts, elements, MPI_INT, received,
+                                           counts, elements, MPI_INT, ring, &request);
+    }
+    if (rc != MPI_SUCCESS || tempi_lib.Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        return RIGHT;
+    return received[0] == 1 && received[1] == 2 ? WRONG : RIGHT;
+}
+
+static int try_alone(int function)
+{
+    const int one = 1, periodic = 1;
+    MPI_Comm ring;
+    if (tempi_lib.Cart_create(MPI_COMM_SELF, 1, &one, &periodic, 0, &ring) != MPI_SUCCESS)
+        return RIGHT;
+    const int found = attempt(ring, function);
+    tempi_lib.Comm_free(&ring);
+    return found;
+}
+
+bool tempi_neighbor_order_is_wrong(int function)
+{
+    static int known[2];
+    int *at = &known[function == TEMPI_FUNCTION_Neighbor_alltoallw],
+        found = __atomic_load_n(at, __ATOMIC_RELAXED);
+    if (found == UNKNOWN)
+        __atomic_store_n(at, found = try_alone(function), __ATOMIC_RELAXED);
+    return found == WRONG;
+}
+
+int tempi_neighbor_dimensions(MPI_Comm comm)
+{
+    int kind = MPI_UNDEFINED, dims = 0;
+    if (tempi_lib.Topo_test(comm, &kind) != MPI_SUCCESS || kind != MPI_CART ||
+        tempi_lib.Cartdim_get(comm, &dims) != MPI_SUCCESS)
+        return 0;
+    return dims;
+}
+
+bool tempi_neighbors_are_one(MPI_Comm comm, int dimension)
+{
+    int before, after;
+    return tempi_lib.Cart_shift(comm, dimension, 1, &before, &after) == MPI_SUCCESS &&
+           before == after && before != MPI_PROC_NULL;
+}

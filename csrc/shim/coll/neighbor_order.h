@@ -1,0 +1,19 @@
+/* In a periodic dimension of one or two processes both neighbours are one process: its first block
+ * is the second one here (MPI-4.1, 8.6). Open MPI up to 5.0.11 delivers it as the first, in
+ * nonblocking and persistent calls (open-mpi/ompi#14416). */
+#ifndef TEMPI_SHIM_NEIGHBOR_ORDER_H
+#define TEMPI_SHIM_NEIGHBOR_ORDER_H
+
+#include "shim/abi.h"
+
+#include <stdbool.h>
+
+/* Whether the library's nonblocking form of TEMPI_FUNCTION_Neighbor_alltoallv or
+ * TEMPI_FUNCTION_Neighbor_alltoallw delivers wrong blocks. Tried once, with this process alone. */
+bool tempi_neighbor_order_is_wrong(int function);
+/* The dimensions of a Cartesian communicator; 0: of any other one. */
+int tempi_neighbor_dimensions(MPI_Comm comm);
+/* Whether both neighbours in a dimension of such a communicator are one process. */
+bool tempi_neighbors_are_one(MPI_Comm comm, int dimension);
+
+#endif
