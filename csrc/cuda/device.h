@@ -151,7 +151,7 @@ bool tempi_cuda_is_default(tempi_cuda_device *device, int direction, uintptr_t t
 bool tempi_cuda_is_captured(tempi_cuda_stream stream);
 /* The same for the host: returns when the program's stream of that device is idle (of all devices,
  * for managed memory without a device). */
-int tempi_cuda_await_program(int slot);
+int tempi_cuda_await_program(int slot, int direction);
 /* Sets the stream in which the calling thread's buffers become ready: a CUstream of the program,
  * with cuda.h's numbers for the default ones (1 legacy, 2 per thread); 0: back to the default rule.
  */

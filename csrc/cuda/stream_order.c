@@ -272,9 +272,9 @@ int tempi_cuda_settle(int direction)
     return stream ? tempi_cuda_wait_stream(named[direction].slot, stream) : TEMPI_OK;
 }
 
-int tempi_cuda_await_program(int slot)
+int tempi_cuda_await_program(int slot, int direction)
 {
-    const uintptr_t theirs = tempi_cuda_get_stream();
+    const uintptr_t theirs = named[direction].stream;
     if (!theirs && tempi_config.stream_order == TEMPI_STREAM_ORDER_NONE)
         return TEMPI_OK;
     return tempi_cuda_wait_stream(slot, theirs ? theirs : (uintptr_t)TEMPI_CUDA_LEGACY_STREAM);

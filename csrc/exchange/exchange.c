@@ -11,7 +11,6 @@ enum {
     /* This share of the ring must be free before a piece that does not end the flow is packed:
      * short pieces are packed slowly. */
     SHARE = 8,
-    PAUSE = 16,                 /* flows without an offer to the device, at most */
     SHORT_RUNS_LEAST = 64 << 10 /* bytes; a shorter flow ends before an answer could come */
 };
 
@@ -166,14 +165,14 @@ static void stage(tempi_flow *flow)
     flow->failed = true;
 }
 
-/* The receiver's blocks may be in other memory in a later call: offers are tried again. */
 static void hear_of_device(tempi_flow *flow)
 {
-    tempi_ring_end *end = flow->end;
-    end->pause = !flow->refused ? 0 : end->pause == 0 ? 1 : (uint32_t)least(2 * end->pause, PAUSE);
-    end->paused = end->pause;
-    if (flow->refused)
-        stage(flow);
+    if (!flow->refused) {
+        tempi_offer_was_accepted(&flow->end->pause);
+        return;
+    }
+    tempi_offer_was_refused(&flow->end->pause);
+    stage(flow);
 }
 
 static void hear_answer(tempi_flow *flow)

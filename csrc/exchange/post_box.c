@@ -65,6 +65,7 @@ typedef struct outbox {
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
     tempi_copy_choice choice;
+    tempi_offer_pause pause; /* of descriptions for its devices */
 } outbox;
 
 struct tempi_post_box {
@@ -401,34 +402,67 @@ void tempi_post_give_back(tempi_post_box *box)
     }
 }
 
-tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
-                           void **data)
+/* A message with memory for so many bytes, which begin at *data. NULL: there is none. */
+static tempi_post *put_down(tempi_post_box *box, int to, const tempi_post *made, uint64_t needs,
+                            void **data)
 {
     uint64_t room = 0, place = 0;
-    tempi_post made = {.bytes = bytes, .way = TEMPI_COPY_TWICE};
-    sweep(box, to);
-    if (bytes > 0 && offers(box, to, offer, &made))
-        made.nshapes = offer->n;
     const uint64_t at = block_get(box, sizeof(tempi_post), &room);
     if (at == 0)
         return NULL;
-    const uint64_t needs = made.nshapes > 0 ? shapes_bytes(made.nshapes) : (uint64_t)bytes;
-    if (bytes > 0 && (place = block_get(box, needs, &room)) == 0) {
+    if (needs > 0 && (place = block_get(box, needs, &room)) == 0) {
         block_put(box, at, LEAST);
         return NULL;
     }
     tempi_post *post = own_place(box, at, 0);
-    *post = made;
+    *post = *made;
     post->data = place;
     post->room = place ? room : 0;
     *data = place ? own_place(box, place, room) : NULL;
-    if (made.nshapes > 0) {
-        memcpy(*data, offer->shapes, shapes_bytes(made.nshapes));
-        post->offers = post->watched = true;
-        *data = NULL;
-    }
     box->outboxes[to].unsent = at;
     return post;
+}
+
+tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
+                           void **data)
+{
+    tempi_post made = {.bytes = bytes, .way = TEMPI_COPY_TWICE};
+    sweep(box, to);
+    if (bytes > 0 && offers(box, to, offer, &made)) {
+        made.nshapes = offer->n;
+        made.offers = made.watched = true;
+    }
+    const uint64_t needs = made.offers ? shapes_bytes(made.nshapes)
+                           : bytes > 0 ? (uint64_t)bytes
+                                       : 0;
+    tempi_post *post = put_down(box, to, &made, needs, data);
+    if (post && made.offers) {
+        memcpy(*data, offer->shapes, shapes_bytes(made.nshapes));
+        *data = NULL;
+    }
+    return post;
+}
+
+tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
+                                     const void *description, int64_t n, double patience)
+{
+    const tempi_post made = {.bytes = bytes,
+                             .way = TEMPI_COPY_TWICE,
+                             .offers = true,
+                             .watched = true,
+                             .described = (int32_t)n,
+                             .patience = patience};
+    void *data;
+    sweep(box, to);
+    tempi_post *post = put_down(box, to, &made, (uint64_t)n, &data);
+    if (post)
+        memcpy(data, description, (size_t)n);
+    return post;
+}
+
+tempi_offer_pause *tempi_post_pause(tempi_post_box *box, int to)
+{
+    return &box->outboxes[to].pause;
 }
 
 void tempi_post_send(tempi_post_box *box, int to)
@@ -441,9 +475,15 @@ void tempi_post_send(tempi_post_box *box, int to)
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
+/* By its sender. */
+static bool is_packed(const tempi_post *post)
+{
+    return post->nshapes == 0 && post->described == 0;
+}
+
 bool tempi_post_is_over(const tempi_post *post)
 {
-    return post->nshapes == 0 || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TAKEN;
+    return is_packed(post) || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TAKEN;
 }
 
 bool tempi_post_is_refused(const tempi_post *post)
@@ -455,7 +495,15 @@ bool tempi_post_is_refused(const tempi_post *post)
 void tempi_post_withdrawn(tempi_post *post)
 {
     post->nshapes = 0;
+    __atomic_store_n(&post->described, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
+}
+
+void tempi_post_failed(tempi_post *post)
+{
+    post->bytes = -1;
+    post->timed = false;
+    tempi_post_withdrawn(post);
 }
 
 bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data)
@@ -472,9 +520,7 @@ bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data)
             __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
             return false;
         }
-        post->bytes = -1;
-        post->timed = false;
-        tempi_post_withdrawn(post);
+        tempi_post_failed(post);
         return false;
     }
     block_put(box, post->data, post->room);
@@ -526,9 +572,28 @@ tempi_post_kind tempi_post_claim(tempi_post *post)
     if (!post->offers)
         return TEMPI_POST_PACKED;
     if (!__atomic_compare_exchange_n(&post->state, &sent, CLAIMED, false, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_RELAXED))
+                                     __ATOMIC_RELAXED) &&
+        !(sent == CLAIMED && is_packed(post)))
         return TEMPI_POST_LATER;
-    return post->nshapes > 0 ? TEMPI_POST_OFFERED : TEMPI_POST_PACKED;
+    return is_packed(post) ? TEMPI_POST_PACKED : TEMPI_POST_OFFERED;
+}
+
+bool tempi_post_is_described(const tempi_post *post)
+{
+    return post->offers && __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == SENT &&
+           __atomic_load_n(&post->described, __ATOMIC_RELAXED) > 0;
+}
+
+const void *tempi_post_description(tempi_post_box *box, int from, const tempi_post *post,
+                                   int64_t *n)
+{
+    *n = post->described;
+    return tempi_post_data(box, from, post);
+}
+
+void tempi_post_refuse(tempi_post *post)
+{
+    __atomic_store_n(&post->state, REFUSED, __ATOMIC_RELEASE);
 }
 
 bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
@@ -547,7 +612,7 @@ bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const temp
     head *mine = head_of(box, from, box->own);
     __atomic_store_n(&mine->access, tempi_offer_access_after(result, mine->access),
                      __ATOMIC_RELAXED);
-    __atomic_store_n(&post->state, REFUSED, __ATOMIC_RELEASE);
+    tempi_post_refuse(post);
     return false;
 }
 

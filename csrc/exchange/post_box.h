@@ -11,12 +11,14 @@
  *
  * A long message may offer its blocks instead (offer.h): the receiver reads them from the sender's
  * memory. Until it does the sender may withdraw the offer and pack them, so that it still need not
- * wait; and it must pack what the receiver cannot read. */
+ * wait; and it must pack what the receiver cannot read. Blocks in device memory are offered by a
+ * description that only the callers understand. */
 #ifndef TEMPI_EXCHANGE_POST_BOX_H
 #define TEMPI_EXCHANGE_POST_BOX_H
 
 #include "exchange/copy_choice.h"
 #include "exchange/offer.h"
+#include "exchange/offer_pause.h"
 #include "exchange/segment.h"
 
 /* In shared memory. Zero while it is set aside. */
@@ -28,7 +30,8 @@ typedef struct tempi_post {
     uint64_t data;      /* their place, or of the offer */
     uint64_t room;      /* bytes set aside there */
     uint32_t state;     /* post_box.c */
-    int32_t nshapes;    /* of the offer; 0: the bytes are packed */
+    int32_t nshapes;    /* of the offer; 0: the bytes are packed, or a device's */
+    int32_t described;  /* bytes of the description for a device; 0: the bytes are packed */
     bool offers;        /* it did at first */
     bool timed;         /* a long one: the two times are taken */
     bool watched;       /* a request of the sender still looks at it: its memory is not reused */
@@ -63,6 +66,12 @@ unsigned tempi_post_access(tempi_post_box *box, int to);
  * is watched: the bytes must stay until it is over. */
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
                            void **data);
+/* The same for blocks of a device that are described by these n bytes, to be withdrawn after so
+ * many seconds. It is watched. */
+tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
+                                     const void *bytes_of, int64_t n, double patience);
+/* Those for that process. */
+tempi_offer_pause *tempi_post_pause(tempi_post_box *box, int to);
 /* Sends the one that was just made. */
 void tempi_post_send(tempi_post_box *box, int to);
 
@@ -75,6 +84,8 @@ bool tempi_post_is_refused(const tempi_post *post);
  * has become one that says so. */
 bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data);
 void tempi_post_withdrawn(tempi_post *post);
+/* In its place: the bytes could not be packed. */
+void tempi_post_failed(tempi_post *post);
 /* It is not watched any more. */
 void tempi_post_unwatch(tempi_post *post);
 
@@ -92,6 +103,13 @@ typedef enum tempi_post_kind {
     TEMPI_POST_LATER /* the sender is about to pack it */
 } tempi_post_kind;
 tempi_post_kind tempi_post_claim(tempi_post *post);
+/* Before: whether a description for a device stands there. It may be withdrawn at any time. */
+bool tempi_post_is_described(const tempi_post *post);
+/* Once it is claimed. NULL: it could not be mapped. */
+const void *tempi_post_description(tempi_post_box *box, int from, const tempi_post *post,
+                                   int64_t *n);
+/* What was claimed is to be packed. */
+void tempi_post_refuse(tempi_post *post);
 /* Reads what is offered into the blocks; if that fails it refuses it. */
 bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
                      int64_t n);

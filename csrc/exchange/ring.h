@@ -9,6 +9,7 @@
 #define TEMPI_EXCHANGE_RING_H
 
 #include "exchange/copy_choice.h"
+#include "exchange/offer_pause.h"
 
 enum { TEMPI_RING_ALIGN = 128 };
 
@@ -30,9 +31,7 @@ typedef struct tempi_ring_end {
     uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
     uint64_t seen;     /* the other one, when it was last read */
     tempi_copy_choice choice;
-    /* Offers to the receiver's device: flows for which there is none after a refusal, and so many
-     * of them are left. */
-    uint32_t pause, paused;
+    tempi_offer_pause pause; /* of offers to the receiver's device */
     /* The last long flow, of which the receiver has yet to tell its time. */
     struct {
         uint64_t call; /* 0: none */

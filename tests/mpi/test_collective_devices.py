@@ -12,6 +12,7 @@ import pytest
 import oracle
 import tempi
 from devices import DEVICES, EMULATED, Calls, call, failing, running_late
+from pending import agree, request_of
 from world import MPI, Memory, committed, outcome, partners, snapshot
 
 if TYPE_CHECKING:
@@ -36,15 +37,27 @@ ODD = oracle.Vector(512, 8, 11, BYTE)
 def own(comm: Any) -> Iterator[Any]:
     """A communicator that was used before by nobody."""
     made = comm.Dup()
+    agree(made)
     yield made
     made.Free()
+
+
+forms = pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
 
 
 class Ring:
     """To the right-hand neighbour: on one rank to itself."""
 
-    def __init__(self, comm: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, str]) -> None:
+    def __init__(
+        self,
+        comm: Any,
+        sent: oracle.Tree,
+        received: oracle.Tree,
+        places: tuple[str, str] = ("device", "device"),
+        form: str = "blocking",
+    ) -> None:
         self.comm, (self.to, self.source) = comm, partners(comm)
+        self.form, self.request = form, None
         self.out, self.into = Memory(sent, 1, where=places[0]), Memory(received, 1, where=places[1])
         self.types = [oracle.as_mpi(tree, MPI).Commit() for tree in (sent, received)]
 
@@ -61,12 +74,21 @@ class Ring:
         return sides[0], sides[1]
 
     def exchange(self) -> None:
-        self.comm.Alltoallw(*self.arguments())
+        if self.form == "blocking":
+            self.comm.Alltoallw(*self.arguments())
+        elif self.form == "nonblocking":
+            self.comm.Ialltoallw(*self.arguments()).Wait()
+        else:
+            self.request = self.request or request_of(self.comm, "Alltoallw", *self.arguments())
+            self.request.Start()
+            self.request.Wait()
 
     def check(self, seed: int) -> None:
         self.into.check(Memory(self.out.tree, 1, where="host").fill(100 * seed + self.source).packed)
 
     def free(self) -> None:
+        if self.request:
+            self.request.Free()
         for datatype in self.types:
             datatype.Free()
 
@@ -77,10 +99,16 @@ def moved(before: Any) -> int:
     return int(now["peer_moves"] + now["self_moves"] - before["peer_moves"] - before["self_moves"])
 
 
-def run(comm: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, str] = ("device", "device")) -> int:
+def run(
+    comm: Any,
+    sent: oracle.Tree,
+    received: oracle.Tree,
+    places: tuple[str, str] = ("device", "device"),
+    form: str = "blocking",
+) -> int:
     """Exchanges several times; returns how many blocks a device moved in the last TURNS of them: after a refusal a
     sender, also of an earlier test, offers nothing in up to 16 exchanges."""
-    ring = Ring(comm, sent, received, places)
+    ring = Ring(comm, sent, received, places, form)
     for turn in range(17 + TURNS):
         if turn == 17:
             before = snapshot()
@@ -91,30 +119,37 @@ def run(comm: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, 
     return moved(before)
 
 
+@forms
 @pytest.mark.parametrize("received", NESTS)
 @pytest.mark.parametrize("sent", NESTS)
-def test_nests_are_moved_from_layout_to_layout(own: Any, sent: str, received: str) -> None:
-    assert run(own, NESTS[sent], NESTS[received]) == TURNS
+def test_nests_are_moved_from_layout_to_layout(own: Any, sent: str, received: str, form: str) -> None:
+    assert run(own, NESTS[sent], NESTS[received], form=form) == TURNS
 
 
-def test_memory_of_another_device_is_read_too(own: Any) -> None:
+@forms
+def test_memory_of_another_device_is_read_too(own: Any, form: str) -> None:
     """Ranks that use a device each: it is opened on the receiver's."""
     where = f"device:{own.rank % 2}"
-    assert run(own, NESTS["vector"], NESTS["plane"], (where, where)) == TURNS
+    assert run(own, NESTS["vector"], NESTS["plane"], (where, where), form=form) == TURNS
 
 
+@forms
 @pytest.mark.parametrize("places", [("device:1", "device:0"), ("device:1", "device:1")], ids=["two", "one"])
-def test_own_blocks_are_moved_within_a_device(places: tuple[str, str]) -> None:
+def test_own_blocks_are_moved_within_a_device(places: tuple[str, str], form: str) -> None:
     """Between two devices they are staged."""
     own = MPI.COMM_SELF.Dup()
-    assert run(own, NESTS["vector"], NESTS["plane"], places) == (TURNS if places[0] == places[1] else 0)
+    assert run(own, NESTS["vector"], NESTS["plane"], places, form=form) == (TURNS if places[0] == places[1] else 0)
     own.Free()
 
 
-def test_memory_of_a_device_is_read_by_the_receivers_other_device(own: Any) -> None:
-    assert run(own, NESTS["vector"], NESTS["vector"], ("device:1", "device:0")) == (TURNS if own.size > 1 else 0)
+@forms
+def test_memory_of_a_device_is_read_by_the_receivers_other_device(own: Any, form: str) -> None:
+    assert run(own, NESTS["vector"], NESTS["vector"], ("device:1", "device:0"), form=form) == (
+        TURNS if own.size > 1 else 0
+    )
 
 
+@forms
 @pytest.mark.parametrize(
     ("sent", "received", "places"),
     [
@@ -126,35 +161,41 @@ def test_memory_of_a_device_is_read_by_the_receivers_other_device(own: Any) -> N
     ],
     ids=["irregular", "from the host", "to the host", "managed", "pinned"],
 )
-def test_other_blocks_are_staged(own: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, str]) -> None:
-    found = run(own, sent, received, places)
+def test_other_blocks_are_staged(
+    own: Any, sent: oracle.Tree, received: oracle.Tree, places: tuple[str, str], form: str
+) -> None:
+    found = run(own, sent, received, places, form=form)
     assert found == 0 or (sent is IRREGULAR and own.size == 1)
 
 
+@forms
 @pytest.mark.parametrize("where", ["pool", "mapped"])
-def test_memory_without_a_handle_is_staged(own: Any, where: str) -> None:
-    found = run(own, NESTS["vector"], NESTS["plane"], (where, where))
+def test_memory_without_a_handle_is_staged(own: Any, where: str, form: str) -> None:
+    found = run(own, NESTS["vector"], NESTS["plane"], (where, where), form=form)
     assert found == (TURNS if own.size == 1 and where == "pool" else 0)
 
 
-def test_layouts_without_common_blocks_are_staged(own: Any) -> None:
-    run(own, ODD, NESTS["plane"])
+@forms
+def test_layouts_without_common_blocks_are_staged(own: Any, form: str) -> None:
+    run(own, ODD, NESTS["plane"], form=form)
 
 
+@forms
 @pytest.mark.parametrize("name", ["cuIpcOpenMemHandle", "cuIpcGetMemHandle"])
-def test_memory_that_cannot_be_opened_is_staged(own: Any, name: str) -> None:
+def test_memory_that_cannot_be_opened_is_staged(own: Any, name: str, form: str) -> None:
     if own.size == 1:
         pytest.skip("needs another rank")
     with failing(name):
-        assert run(own, NESTS["vector"], NESTS["vector"]) == 0
-    assert run(own, NESTS["vector"], NESTS["vector"]) == TURNS
+        assert run(own, NESTS["vector"], NESTS["vector"], form=form) == 0
+    assert run(own, NESTS["vector"], NESTS["vector"], form=form) == TURNS
 
 
-def test_memory_that_counts_as_mapped_already_is_opened_at_the_second_try(own: Any) -> None:
+@forms
+def test_memory_that_counts_as_mapped_already_is_opened_at_the_second_try(own: Any, form: str) -> None:
     if own.size == 1:
         pytest.skip("needs another rank")
-    run(own, NESTS["vector"], NESTS["vector"])
-    ring, before = Ring(own, NESTS["vector"], NESTS["vector"], ("device", "device")), snapshot()
+    run(own, NESTS["vector"], NESTS["vector"], form=form)
+    ring, before = Ring(own, NESTS["vector"], NESTS["vector"], form=form), snapshot()
     ring.fill(1)
     with failing("cuIpcOpenMemHandle", 1, "208"):
         ring.exchange()
@@ -163,17 +204,19 @@ def test_memory_that_counts_as_mapped_already_is_opened_at_the_second_try(own: A
     assert moved(before) == 1
 
 
-def test_the_next_allocation_at_an_address_is_not_taken_for_the_last(own: Any) -> None:
+@forms
+def test_the_next_allocation_at_an_address_is_not_taken_for_the_last(own: Any, form: str) -> None:
     for turn in range(8):
-        ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+        ring = Ring(own, NESTS["vector"], NESTS["plane"], form=form)
         ring.fill(turn)
         ring.exchange()
         ring.check(turn)
         ring.free()
 
 
-def test_the_same_allocation_is_opened_once(own: Any) -> None:
-    ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+@forms
+def test_the_same_allocation_is_opened_once(own: Any, form: str) -> None:
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], form=form)
     before, then = Calls(), snapshot()
     for turn in range(20):
         ring.fill(turn)
@@ -192,16 +235,17 @@ def late() -> Iterator[None]:
         yield
 
 
+@forms
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize("named", [False, True], ids=["default stream", "the communicator's"])
-def test_others_read_after_the_programs_work(own: Any, named: bool) -> None:
+def test_others_read_after_the_programs_work(own: Any, named: bool, form: str) -> None:
     """The bytes are stored by work that has not run when the call is made."""
     made = ctypes.c_void_p()
     call("cuStreamCreate", ctypes.byref(made), 1, on=0)
     stream = made.value if named else None
     if named:
         tempi.set_stream(own, stream)
-    ring = Ring(own, NESTS["vector"], NESTS["vector"], ("device", "device"))
+    ring = Ring(own, NESTS["vector"], NESTS["vector"], form=form)
     for turn in range(3):
         ring.fill(turn)
         device = ring.out._device
@@ -216,9 +260,10 @@ def test_others_read_after_the_programs_work(own: Any, named: bool) -> None:
     call("cuStreamDestroy_v2", made, on=0)
 
 
-def test_a_device_that_fails_is_an_error(own: Any) -> None:
+@forms
+def test_a_device_that_fails_is_an_error(own: Any, form: str) -> None:
     own.Set_errhandler(MPI.ERRORS_RETURN)
-    ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], form=form)
     ring.fill(1)
     ring.exchange()
     with failing("cuLaunchKernel"), pytest.raises(MPI.Exception):
@@ -226,18 +271,20 @@ def test_a_device_that_fails_is_an_error(own: Any) -> None:
     ring.free()
 
 
+@forms
 @pytest.mark.parametrize("name", ["cuMemsetD8Async", "cuLaunchKernel"])
-def test_an_error_of_one_rank_keeps_no_other_waiting(own: Any, name: str) -> None:
-    """Before its header: others receive zeros. In the launch: they are read, or not."""
+def test_an_error_of_one_rank_keeps_no_other_waiting(own: Any, name: str, form: str) -> None:
+    """Before its header: others receive zeros, or an error if they need not wait. In the launch: they are read."""
     own.Set_errhandler(MPI.ERRORS_RETURN)
-    ring = Ring(own, NESTS["vector"], NESTS["plane"], ("device", "device"))
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], form=form)
     for turn in range(18):
         ring.fill(turn)
         ring.exchange()
     rules = failing(name) if own.rank == 0 else contextlib.nullcontext()
     with rules:
         said = outcome(ring.exchange)
-    assert ("error" in str(said)) == (own.rank == 0) or own.size == 1
+    heard = own.rank == 0 or (form != "blocking" and name != "cuLaunchKernel")
+    assert ("error" in str(said)) == heard or own.size == 1
     ring.fill(1)
     ring.exchange()
     ring.check(1)
@@ -267,3 +314,62 @@ def test_any_number_of_blocks_to_one_process(own: Any, blocks: int) -> None:
             assert (got[:, :, 8:] == 0xA5).all()
     assert moved(before) == (TURNS * blocks if blocks < 64 or own.size == 1 else 0)
     graph.Free()
+
+
+def test_a_sender_does_not_wait_for_a_receiver_that_is_elsewhere(own: Any) -> None:
+    """What is offered is packed after a while: rank 0 ends its call before another one begins with it."""
+    if own.size == 1:
+        pytest.skip("needs another rank")
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], form="nonblocking")
+    empty = [np.zeros(1, np.uint8), [0] * own.size, [0] * own.size, [MPI.BYTE] * own.size]
+    ring.fill(1)
+    sent, received = ring.arguments()
+    if own.rank == 0:
+        own.Ialltoallw(sent, empty).Wait()
+        own.send("done", ring.to)
+    elif ring.source == 0:
+        own.recv(source=0)
+        own.Ialltoallw(empty, received).Wait()
+        ring.check(1)
+    else:
+        own.Ialltoallw(empty, empty).Wait()
+    ring.free()
+
+
+def test_what_both_sides_cannot_open_is_packed_while_both_wait(own: Any) -> None:
+    """Each has refused what the other one offers, and waits for it."""
+    run(own, NESTS["vector"], NESTS["plane"], form="nonblocking")
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], form="nonblocking")
+    with failing("cuIpcOpenMemHandle"):
+        for turn in range(3):
+            ring.fill(turn)
+            ring.exchange()
+            ring.check(turn)
+    ring.free()
+
+
+def test_types_may_be_freed_while_a_refused_call_runs(own: Any) -> None:
+    run(own, NESTS["vector"], NESTS["plane"], form="nonblocking")
+    ring = Ring(own, NESTS["vector"], NESTS["plane"], form="nonblocking")
+    ring.fill(1)
+    with failing("cuIpcOpenMemHandle"):
+        request = own.Ialltoallw(*ring.arguments())
+        ring.free()
+        own.Barrier()
+        request.Wait()
+    ring.check(1)
+
+
+def test_several_calls_are_under_way(own: Any) -> None:
+    """Completed in another order than they were started in."""
+    rings = [Ring(own, NESTS["vector"], NESTS["plane"], form="nonblocking") for _ in range(4)]
+    for turn in range(6):
+        requests = []
+        for i, ring in enumerate(rings):
+            ring.fill(10 * turn + i)
+            requests.append(own.Ialltoallw(*ring.arguments()))
+        for i in (2, 0, 3, 1):
+            requests[i].Wait()
+            rings[i].check(10 * turn + i)
+    for ring in rings:
+        ring.free()

@@ -62,7 +62,7 @@ static int await_program(const tempi_bounce_descriptor *h)
 {
     int status = TEMPI_OK;
     for (uint64_t left = h->waits; left != 0 && status == TEMPI_OK; left &= left - 1)
-        status = tempi_cuda_await_program(__builtin_ctzll(left));
+        status = tempi_cuda_await_program(__builtin_ctzll(left), TEMPI_PACK);
     return status;
 }
 

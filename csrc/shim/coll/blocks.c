@@ -21,6 +21,12 @@ struct tempi_staged_block {
     int pin; /* of its memory, which blocks of the call share */
 };
 
+/* Of a block that stayed: the datatype is owned unless it is named. */
+struct tempi_late_block {
+    int64_t count;
+    MPI_Datatype type;
+};
+
 /* ---- entries of the buffer ------------------------------------------------------------------- */
 
 /* Without displacements, entries of one count follow each other. */
@@ -131,6 +137,12 @@ static void free_type(tempi_staged_block *s)
         tempi_lib.Type_free(&s->type);
 }
 
+static bool own_type(MPI_Datatype type, MPI_Datatype *own)
+{
+    *own = type;
+    return tempi_type_named(type) || tempi_lib.Type_dup(type, own) == MPI_SUCCESS;
+}
+
 static void keep_layout(const tempi_blocks *blocks, const tempi_op *op)
 {
     if (blocks->outlives && op->layout)
@@ -145,8 +157,7 @@ static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, te
         return tempi_blocks_no_memory(blocks->comm);
     tempi_staged_block *s = &blocks->staged[blocks->nstaged];
     *s = (tempi_staged_block){.mem = mem, .count = e->count, .type = e->type, .pin = -1};
-    if (blocks->outlives && !tempi_type_named(e->type) &&
-        tempi_lib.Type_dup(e->type, &s->type) != MPI_SUCCESS)
+    if (blocks->outlives && !own_type(e->type, &s->type))
         return MPI_ERR_TYPE;
     s->owns_type = s->type != e->type;
     s->carried = tempi_message_force(mem, e->count, s->type, blocks->operation, &s->message);
@@ -160,7 +171,7 @@ static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, te
     if (!s->carried)
         return stage_by_library(blocks, s, op);
     s->message.wire = MPI_PACKED; /* shared memory needs no gap */
-    s->message.op.stream = tempi_stream_of(blocks->comm);
+    s->message.op.stream = op->stream ? op->stream : tempi_stream_of(blocks->comm);
     s->packed = s->message.op.packed;
     s->pin = tempi_memory_pin((const char *)mem + s->message.op.layout->true_lb);
     op->mem = s->packed;
@@ -199,12 +210,34 @@ static bool may_stay(tempi_blocks *blocks, const tempi_type *type, int64_t count
 {
     tempi_memory *memory = &blocks->memory;
     const char *first = mem + type->layout->true_lb;
-    if (!blocks->stays || blocks->outlives || tempi_config.check || type->size == 0)
+    if (!blocks->stays || (blocks->outlives && !blocks->late) || tempi_config.check ||
+        type->size == 0)
         return false;
     if ((uint64_t)(uintptr_t)first - memory->base >= (uint64_t)memory->size)
         tempi_memory_ask(first, memory);
     return memory->kind == TEMPI_MEMORY_DEVICE && memory->size > 0 &&
            !tempi_memory_may_partition(type->layout, count, mem, memory);
+}
+
+/* False: no memory. */
+static bool keep_type(tempi_blocks *blocks, int k, const tempi_block_entry *e)
+{
+    if (!blocks->kept)
+        blocks->kept = calloc((size_t)blocks->edges->n, sizeof *blocks->kept);
+    MPI_Datatype own;
+    if (!blocks->kept || !own_type(e->type, &own))
+        return false;
+    blocks->kept[k] = (struct tempi_late_block){e->count, own};
+    return true;
+}
+
+static void free_kept(tempi_blocks *blocks)
+{
+    for (int k = 0; blocks->kept && k < blocks->n; ++k)
+        if (blocks->kept[k].count > 0 && !tempi_type_named(blocks->kept[k].type))
+            tempi_lib.Type_free(&blocks->kept[k].type);
+    free(blocks->kept);
+    blocks->kept = NULL;
 }
 
 /* The operation of a block that stays. */
@@ -228,7 +261,8 @@ static int describe(tempi_blocks *blocks, int k, tempi_op *op)
                            : e.displacement * extent_of(type, e.type));
     const bool good = type && tempi_address_plausible(mem, type->layout) &&
                       !__builtin_mul_overflow(e.count, type->size, &op->n);
-    const bool resident = good && tempi_memory_mixed && may_stay(blocks, type, e.count, mem);
+    const bool resident = good && tempi_memory_mixed && may_stay(blocks, type, e.count, mem) &&
+                          (!blocks->late || keep_type(blocks, k, &e));
     if (!good || ((tempi_memory_mixed || tempi_config.check) && !resident))
         return stage(blocks, &e, mem, op);
     op->layout = type->layout;
@@ -240,6 +274,13 @@ static int describe(tempi_blocks *blocks, int k, tempi_op *op)
     return MPI_SUCCESS;
 }
 
+static tempi_block_entry entry_to_stage(const tempi_blocks *blocks, int k)
+{
+    if (!blocks->kept)
+        return tempi_block_entry_of(blocks->buffer, tempi_block_number(blocks, k));
+    return (tempi_block_entry){.count = blocks->kept[k].count, .type = blocks->kept[k].type};
+}
+
 int tempi_blocks_stage(tempi_blocks *blocks, int k, int n)
 {
     const int before = blocks->nstaged;
@@ -247,10 +288,12 @@ int tempi_blocks_stage(tempi_blocks *blocks, int k, int n)
         tempi_op *op = &blocks->ops[k];
         if (!tempi_block_is_resident(op))
             continue;
-        const tempi_block_entry e = tempi_block_entry_of(blocks->buffer,
-                                                         tempi_block_number(blocks, k));
+        const tempi_block_entry e = entry_to_stage(blocks, k);
         char *const mem = op->mem;
-        *op = (tempi_op){.direction = op->direction, .method = TEMPI_METHOD_HOST};
+        if (blocks->outlives && op->layout)
+            tempi_layout_release(op->layout);
+        *op = (tempi_op){
+            .direction = op->direction, .method = TEMPI_METHOD_HOST, .stream = op->stream};
         --blocks->nresident;
         const int rc = stage(blocks, &e, mem, op);
         if (rc != MPI_SUCCESS)
@@ -310,6 +353,7 @@ void tempi_blocks_close(tempi_blocks *blocks)
     for (int k = 0; blocks->outlives && k < blocks->n; ++k)
         if (blocks->ops[k].layout)
             tempi_layout_release(blocks->ops[k].layout);
+    free_kept(blocks);
     blocks->staged = NULL;
     blocks->nstaged = blocks->n = 0;
 }

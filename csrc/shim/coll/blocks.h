@@ -22,12 +22,14 @@ typedef struct tempi_blocks {
     int in_place;              /* a process whose blocks are not moved: this one, in place; or -1 */
     bool outlives;             /* the call: the program may free the types before the end */
     bool stays;                /* a block of one allocation of a device stays there, at first */
-    tempi_op *ops;             /* by the order of the edges; zero, if they outlive the call */
-    int n;                     /* of them, once they are described */
-    int64_t bytes;             /* in all of them */
-    tempi_memory memory;       /* of the last block that stayed */
-    int nresident;             /* of those that stayed */
-    tempi_staged_block *staged; /* NULL until one is needed */
+    bool late;           /* such a block may be staged after the call, whose arguments are gone */
+    tempi_op *ops;       /* by the order of the edges; zero, if they outlive the call */
+    int n;               /* of them, once they are described */
+    int64_t bytes;       /* in all of them */
+    tempi_memory memory; /* of the last block that stayed */
+    int nresident;       /* of those that stayed */
+    struct tempi_late_block *kept; /* for that: by the order of the edges; NULL until one stays */
+    tempi_staged_block *staged;    /* NULL until one is needed */
     int nstaged;
 } tempi_blocks;
 

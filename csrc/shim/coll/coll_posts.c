@@ -39,62 +39,105 @@ static bool make_room(tempi_coll_offers *offers, int processes)
     return offers->open != NULL;
 }
 
-/* False: no memory. `bytes` < 0: tells that process of an error. */
-static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_blocks *out, int to,
-                    int64_t bytes, tempi_coll_offers *offers)
+static const void *description_of(const tempi_coll_sending *sending, int to, int64_t bytes,
+                                  int64_t *n)
+{
+    *n = 0;
+    return bytes > 0 && sending->described ? tempi_device_offers_of(sending->described, to, n)
+                                           : NULL;
+}
+
+/* NULL: no memory. */
+static tempi_post *describe_to(tempi_node_comm *node, int to, int64_t bytes,
+                               const void *description, int64_t n)
+{
+    /* Longer than the skew between processes that take part at the same time. */
+    const double patience = 1e-3 + (double)bytes * 1e-9;
+    return tempi_post_new_described(node->posts, to, bytes, description, n, patience);
+}
+
+/* NULL: no memory. */
+static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int to, int64_t bytes,
+                           bool may_offer)
 {
     const int first = out->edges->first[to], n = tempi_edges_count(out->edges, to);
     tempi_offer offer;
     void *packed;
-    const bool may_offer = offers && bytes >= TEMPI_COPY_LEAST && make_room(offers, node->size);
     if (may_offer)
         tempi_offer_describe(out->ops + first, n, tempi_post_access(node->posts, to), &offer);
     tempi_post *post = tempi_post_new(node->posts, to, bytes, may_offer ? &offer : NULL, &packed);
+    if (post && !post->offers && bytes > 0)
+        pack_message(out->ops + first, n, post, packed);
+    return post;
+}
+
+/* False: no memory. `bytes` < 0: tells that process of an error. */
+static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_coll_sending *sending,
+                    int to, int64_t bytes)
+{
+    const tempi_edges *edges = sending->out->edges;
+    tempi_coll_offers *offers = sending->offers;
+    int64_t n;
+    const void *description = description_of(sending, to, bytes, &n);
+    const bool may_offer = offers &&
+                           (description || (sending->host && bytes >= TEMPI_COPY_LEAST)) &&
+                           make_room(offers, node->size);
+    if (description && !may_offer)
+        return false;
+    tempi_post *post = description ? describe_to(node, to, bytes, description, n)
+                                   : pack_to(node, sending->out, to, bytes, may_offer);
     if (!post)
         return false;
     if (post->offers)
-        offers->open[offers->n++] = (tempi_coll_offer){post, first, n};
-    else if (bytes > 0)
-        pack_message(out->ops + first, n, post, packed);
+        offers->open[offers->n++] = (tempi_coll_offer){post, to, edges->first[to],
+                                                       tempi_edges_count(edges, to), n > 0};
     post->channel = name.channel;
     post->call = name.call;
     tempi_post_send(node->posts, to);
     return true;
 }
 
-int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name, const tempi_blocks *out,
-                          bool failed, tempi_coll_offers *offers)
+int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name,
+                          const tempi_coll_sending *sending)
 {
+    const tempi_blocks *out = sending->out;
+    const tempi_coll_sending error = {.out = out};
     bool good = true;
     for (int i = 1; i < node->size; ++i) {
         const int to = (node->rank + i) % node->size;
         if (tempi_edges_count(out->edges, to) == 0)
             continue;
-        const int64_t bytes = failed ? -1 : bytes_to(out, to);
-        if (bytes == 0 || post_to(node, name, out, to, bytes, offers))
+        const int64_t bytes = sending->failed ? -1 : bytes_to(out, to);
+        if (bytes == 0 || post_to(node, name, sending, to, bytes))
             continue;
         good = false;
-        (void)post_to(node, name, out, to, -1, NULL);
+        (void)post_to(node, name, &error, to, -1);
     }
-    return good || failed ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
+    return good || sending->failed ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
 }
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
 /* `since`: when the wait for it began. */
-static void withdraw(tempi_node_comm *node, const tempi_op *ops, const tempi_coll_offer *offer,
+static void withdraw(tempi_node_comm *node, tempi_blocks *out, const tempi_coll_offer *offer,
                      double since)
 {
     void *packed;
+    if (offer->described && tempi_post_is_refused(offer->post))
+        tempi_offer_was_refused(tempi_post_pause(node->posts, offer->to));
     if (!tempi_post_withdraw(node->posts, offer->post, &packed))
         return;
-    pack_blocks(ops + offer->first, offer->n, false, packed);
+    if (tempi_blocks_stage(out, offer->first, offer->n) != MPI_SUCCESS) {
+        tempi_post_failed(offer->post);
+        return;
+    }
+    pack_blocks(out->ops + offer->first, offer->n, false, packed);
     offer->post->packing = tempi_copy_clock() - since;
     tempi_post_withdrawn(offer->post);
 }
 
 /* Drops those that are over. */
-static int settle(tempi_coll_offers *offers, double now)
+static int settle(tempi_node_comm *node, tempi_coll_offers *offers, double now)
 {
     int result = MPI_SUCCESS, left = 0;
     for (int i = 0; i < offers->n; ++i) {
@@ -107,36 +150,48 @@ static int settle(tempi_coll_offers *offers, double now)
             result = MPI_ERR_NO_MEM;
         if (post->nshapes > 0) /* it was read */
             post->packing = now - offers->since;
+        if (post->described > 0)
+            tempi_offer_was_accepted(tempi_post_pause(node->posts, offers->open[i].to));
         tempi_post_unwatch(post);
     }
     offers->n = left;
     return result;
 }
 
-int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, const tempi_op *ops,
-                           tempi_coll_offers *offers)
+bool tempi_coll_offers_refused(const tempi_coll_offers *offers)
+{
+    for (int i = 0; i < offers->n; ++i)
+        if (tempi_post_is_refused(offers->open[i].post))
+            return true;
+    return false;
+}
+
+int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
+                           tempi_coll_offers *offers, bool idle)
 {
     const double now = tempi_copy_clock();
-    if (offers->since == 0)
+    if (idle && offers->since == 0)
         offers->since = now;
     if (tempi_lock_try(&owner->starting)) {
         for (int i = 0; i < offers->n; ++i) {
             const tempi_coll_offer *o = &offers->open[i];
-            if (tempi_post_is_refused(o->post) || now - offers->since > o->post->patience)
-                withdraw(node, ops, o, offers->since);
+            const bool late = idle && !tempi_post_is_over(o->post) &&
+                              now - offers->since > o->post->patience;
+            if (late || tempi_post_is_refused(o->post))
+                withdraw(node, out, o, idle ? offers->since : now);
         }
         tempi_lock_release(&owner->starting);
     }
-    return settle(offers, now);
+    return idle ? settle(node, offers, now) : MPI_SUCCESS;
 }
 
-void tempi_coll_offers_end(tempi_node_comm *node, const tempi_op *ops, tempi_coll_offers *offers)
+void tempi_coll_offers_end(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers *offers)
 {
     const double now = offers->since = tempi_copy_clock();
     while (offers->n > 0) {
         for (int i = 0; i < offers->n; ++i)
-            withdraw(node, ops, &offers->open[i], now);
-        (void)settle(offers, now);
+            withdraw(node, out, &offers->open[i], now);
+        (void)settle(node, offers, now);
         if (offers->n > 0)
             sched_yield();
     }

@@ -3,7 +3,7 @@
 #ifndef TEMPI_SHIM_COLL_POSTS_H
 #define TEMPI_SHIM_COLL_POSTS_H
 
-#include "shim/coll/blocks.h"
+#include "shim/coll/device_offer.h"
 #include "shim/coll/node_comm.h"
 
 /* By what the receiver finds its request. */
@@ -14,7 +14,8 @@ typedef struct tempi_post_name {
 /* A message whose blocks the receiver may read in the sender's memory. */
 typedef struct tempi_coll_offer {
     tempi_post *post;
-    int first, n; /* operations */
+    int to, first, n; /* operations */
+    bool described;   /* for the receiver's device */
 } tempi_coll_offer;
 
 typedef struct tempi_coll_offers {
@@ -23,19 +24,31 @@ typedef struct tempi_coll_offers {
     double since; /* when they were all that was left to wait for; 0: not yet */
 } tempi_coll_offers;
 
-/* Sends the blocks of all other processes. `failed`: not all blocks are described, so each process
- * that may wait for one gets an error message instead. Blocks may be offered if `offers` is not
- * NULL: the operations must then stay until these are settled. Returns MPI_SUCCESS or
- * MPI_ERR_NO_MEM, which was raised, and sent likewise. */
-int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name, const tempi_blocks *out,
-                          bool failed, tempi_coll_offers *offers);
+/* What is sent, and how. */
+typedef struct tempi_coll_sending {
+    const tempi_blocks *out;
+    bool failed;               /* not all blocks are described: each process that may wait for one
+                                  gets an error message instead */
+    tempi_coll_offers *offers; /* NULL: no block may be offered; else the operations must stay until
+                                  these are settled */
+    bool host;                 /* those of the host may be offered */
+    const tempi_device_offers *described; /* for the receivers' devices */
+} tempi_coll_sending;
 
-/* When nothing else is left to wait for: drops offers that were read. One that its receiver does
- * not read for as long as packing takes is withdrawn and packed. `owner`: it holds the lock under
- * which messages are sent. Returns MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
-int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, const tempi_op *ops,
-                           tempi_coll_offers *offers);
+/* Sends the blocks of all other processes. Returns MPI_SUCCESS or MPI_ERR_NO_MEM, which was raised,
+ * and sent likewise. */
+int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name,
+                          const tempi_coll_sending *sending);
+
+/* Whether a receiver cannot read one of them. */
+bool tempi_coll_offers_refused(const tempi_coll_offers *offers);
+/* Packs what receivers have refused. `idle`: nothing else is left to wait for; then offers that
+ * were read are dropped, and one that its receiver does not read for as long as packing takes is
+ * withdrawn and packed. `owner`: it holds the lock under which messages are sent. Returns
+ * MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
+int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
+                           tempi_coll_offers *offers, bool idle);
 /* Settles all of them at once; the caller holds that lock. */
-void tempi_coll_offers_end(tempi_node_comm *node, const tempi_op *ops, tempi_coll_offers *offers);
+void tempi_coll_offers_end(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers *offers);
 
 #endif

@@ -36,6 +36,7 @@ void tempi_coll_end_round(tempi_coll_request *r)
 {
     if (!r->in.ops)
         return;
+    tempi_device_posts_end(&r->device);
     tempi_blocks_close(&r->in);
     r->in.ops = NULL;
     if (r->out.ops)
@@ -89,10 +90,14 @@ static void unpack_all(const tempi_coll_request *r, const tempi_arrival *a, cons
     }
 }
 
-static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_post *post)
+static int unpack(tempi_coll_request *r, const tempi_arrival *a, tempi_post *post)
 {
     if (post->bytes < 0)
         return MPI_ERR_OTHER;
+    r->in.comm = tempi_coll_comm_of(r->owner);
+    const int rc = tempi_blocks_stage(&r->in, a->first, a->n);
+    if (rc != MPI_SUCCESS)
+        return rc;
     const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
     if (!packed)
         return MPI_ERR_NO_MEM;
@@ -102,6 +107,10 @@ static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_pos
 
 static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
 {
+    if (tempi_post_is_described(post)) {
+        a->post = post;
+        return;
+    }
     const double start = post->timed ? tempi_copy_clock() : 0;
     const tempi_post_kind kind = tempi_post_claim(post);
     int rc = MPI_SUCCESS;
@@ -141,7 +150,8 @@ static bool takes(tempi_coll_request *r, int source, tempi_post *post)
 /* Whether there is nothing to wait for. */
 static bool is_over(const tempi_coll_request *r)
 {
-    return r->left == 0 && !r->passing && r->offers.n == 0;
+    return r->left == 0 && !r->passing && r->offers.n == 0 &&
+           !tempi_device_posts_pending(&r->device);
 }
 
 /* Reads what has come from that process. True: a request is complete, and the list has changed. */
@@ -199,25 +209,30 @@ static bool is_passed(tempi_coll_request *r)
     return true;
 }
 
-/* Whether the others have all they get from this process. */
-static bool is_sent(tempi_coll_request *r)
+/* Looks at what the others have not read. What they cannot read they wait for, while this process
+ * may wait for them. */
+static void look_at_offers(tempi_coll_request *r, bool idle)
 {
-    if (r->offers.n == 0)
-        return true;
-    const int rc = tempi_coll_offers_look(r->node, r->owner, r->out.ops, &r->offers);
+    if (r->offers.n == 0 || !(idle || tempi_coll_offers_refused(&r->offers)))
+        return;
+    r->out.comm = tempi_coll_comm_of(r->owner);
+    const int rc = tempi_coll_offers_look(r->node, r->owner, &r->out, &r->offers, idle);
     if (r->error == MPI_SUCCESS)
         r->error = rc;
-    return r->offers.n == 0;
 }
 
 /* As collect(). */
 static bool complete_any(tempi_node_comm *node)
 {
-    for (tempi_coll_request *r = node->requests; r; r = r->next)
-        if (r->left == 0 && is_passed(r) && is_sent(r)) {
+    for (tempi_coll_request *r = node->requests; r; r = r->next) {
+        tempi_device_posts_look(r);
+        const bool came = r->left == 0 && !tempi_device_posts_pending(&r->device);
+        look_at_offers(r, came && is_passed(r));
+        if (is_over(r)) {
             complete(r);
             return true;
         }
+    }
     return false;
 }
 

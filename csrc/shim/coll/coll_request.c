@@ -143,28 +143,41 @@ static int pass_on(tempi_coll_request *r)
     return r->passing ? MPI_SUCCESS : tempi_remote_end(r->remote, rc);
 }
 
-/* Whether the blocks stay as they are until the others have read them: not in place, where they are
- * replaced by what comes, and not in staging buffers. */
-static bool may_offer(const tempi_coll_request *r, const tempi_blocks *out)
+/* Whether the blocks are replaced by what comes, in place, perhaps before the others have read
+ * them.
+ */
+static bool replaces(const tempi_coll_request *r, const tempi_blocks *out)
 {
-    const bool replaced = out->buffer == r->in.buffer && out->entry < 0;
-    return out->nstaged == 0 && !replaced;
+    return out->buffer == r->in.buffer && out->entry < 0;
 }
 
-/* On an error the processes of this node are notified, and blocks for other nodes are still sent.
- */
-static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
+static int describe(tempi_coll_request *r, tempi_blocks *out, tempi_device_offers *offers)
 {
     int rc = take_memory(r, out) ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
     if (rc == MPI_SUCCESS)
         rc = tempi_blocks_describe(&r->in);
     if (rc == MPI_SUCCESS)
         find_arrivals(r);
+    return rc == MPI_SUCCESS ? tempi_device_posts_begin(&r->device, r->node, out, &r->in, offers)
+                             : rc;
+}
+
+/* On an error the processes of this node are notified, and blocks for other nodes are still sent.
+ */
+static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
+{
+    tempi_device_offers described = {0};
+    int rc = describe(r, out, &described);
     const int passed = pass_on(r);
     rc = rc == MPI_SUCCESS ? passed : rc;
     const bool failed = rc != MPI_SUCCESS;
-    const int sent = tempi_coll_posts_send(r->node, r->name, out, failed,
-                                           may_offer(r, out) && !failed ? &r->offers : NULL);
+    const tempi_coll_sending sending = {.out = out,
+                                        .failed = failed,
+                                        .offers = replaces(r, out) || failed ? NULL : &r->offers,
+                                        .host = out->nstaged == 0, /* not in staging buffers */
+                                        .described = &described};
+    const int sent = tempi_coll_posts_send(r->node, r->name, &sending);
+    tempi_device_offers_close(&described);
     rc = rc == MPI_SUCCESS ? sent : rc;
     return rc == MPI_SUCCESS ? move_own(r, out) : rc;
 }
@@ -193,7 +206,7 @@ static int follow(tempi_coll_request *r)
 static void give_up(tempi_coll_request *r)
 {
     if (r->offers.n > 0)
-        tempi_coll_offers_end(r->node, r->out.ops, &r->offers);
+        tempi_coll_offers_end(r->node, &r->out, &r->offers);
     if (r->passing) {
         (void)tempi_lib.Wait(&r->passed, MPI_STATUS_IGNORE);
         (void)tempi_remote_end(r->remote, MPI_ERR_OTHER);
@@ -210,6 +223,8 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     const double begun = tempi_trace_begin();
     r->in = *in;
     r->in.outlives = !r->persistent;
+    r->in.late = out->late = !r->persistent;
+    r->in.stays = out->stays = out->buffer != in->buffer;
     r->error = MPI_SUCCESS;
     int rc = describe_and_send(r, out);
     if (r->offers.n > 0) {

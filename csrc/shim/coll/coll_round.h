@@ -5,6 +5,7 @@
 
 #include "shim/coll/blocks.h"
 #include "shim/coll/coll_posts.h"
+#include "shim/coll/device_posts.h"
 #include "shim/coll/persistent_call.h"
 #include "shim/coll/remote_blocks.h"
 #include "transfer/records.h"
@@ -13,7 +14,8 @@
 typedef struct tempi_arrival {
     int source, first, n; /* operations */
     int64_t bytes;
-    tempi_post *post; /* that has come, but whose sender is about to pack it; or NULL */
+    tempi_post *post; /* that has come, but is not read yet; or NULL */
+    bool claimed;     /* for the device, which reads it */
     bool ended;
 } tempi_arrival;
 
@@ -31,6 +33,7 @@ typedef struct tempi_coll_request {
     int narrivals, left;
     tempi_blocks out;         /* while blocks of it are offered; else without operations */
     tempi_coll_offers offers; /* that the receivers have not read */
+    tempi_device_posts device;
     int error;
     tempi_remote *remote; /* blocks of other nodes; NULL: there are none */
     MPI_Request passed;   /* the library's request for them */

@@ -11,20 +11,17 @@
 #define TEMPI_SHIM_DEVICE_BLOCKS_H
 
 #include "exchange/exchange.h"
-#include "shim/coll/blocks.h"
+#include "shim/coll/device_moves.h"
+#include "shim/coll/device_offer.h"
 #include "shim/coll/node_comm.h"
-
-typedef struct tempi_device_move tempi_device_move;
 
 typedef struct tempi_device_blocks {
     tempi_flow_device hooks; /* for flows with such blocks */
     const tempi_node_comm *node;
     tempi_blocks *out, *in;
-    tempi_device_move *moves;
-    int n, room;
-    char *offers;     /* of all processes; owned */
-    int64_t *offered; /* for each process: where its offer ends there; owned */
-    int result;       /* MPI_SUCCESS or an error that was raised */
+    tempi_device_moves moves;
+    tempi_device_offers offers;
+    int result; /* MPI_SUCCESS or an error that was raised */
 } tempi_device_blocks;
 
 /* Prepares the described blocks. After an error, which was raised, the flows that join bring zeros

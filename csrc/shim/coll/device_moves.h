@@ -1,0 +1,36 @@
+/* Blocks that the device of the receiver moves from layout to layout, all in one launch: within its
+ * memory, or from memory of other processes that is opened there (cuda/ipc.h). */
+#ifndef TEMPI_SHIM_DEVICE_MOVES_H
+#define TEMPI_SHIM_DEVICE_MOVES_H
+
+#include "shim/coll/blocks.h"
+
+typedef struct tempi_device_move {
+    tempi_op from, to; /* they hold their layouts */
+    int pin;           /* of another process's memory; -1: it is the own process's */
+} tempi_device_move;
+
+/* Zero at first. */
+typedef struct tempi_device_moves {
+    tempi_device_move *move; /* owned */
+    int n, room;
+} tempi_device_moves;
+
+/* Takes over the pin. False: the device cannot do it, or there is no memory. */
+bool tempi_device_moves_add(tempi_device_moves *moves, const tempi_device_move *move);
+/* The blocks that a process sends itself, if both are in memory of one device: their operations
+ * become empty. */
+void tempi_device_moves_add_own(tempi_device_moves *moves, int own, const tempi_blocks *out,
+                                const tempi_blocks *in);
+/* Drops those from that one on. */
+void tempi_device_moves_drop(tempi_device_moves *moves, int first);
+/* Starts all of them: none may be added or dropped until the ticket is done. False: no memory, or
+ * the device has failed. */
+bool tempi_device_moves_start(const tempi_device_moves *moves, tempi_ticket *ticket);
+/* After the work of the streams that this thread named: all of them, to the end. */
+bool tempi_device_moves_run(const tempi_device_moves *moves);
+/* Counts them, once they are done. */
+void tempi_device_moves_note(const tempi_device_moves *moves);
+void tempi_device_moves_close(tempi_device_moves *moves);
+
+#endif
