@@ -2,6 +2,7 @@
 #include "base/stats.h"
 #include "cuda/batch.h"
 #include "cuda/ipc.h"
+#include "datatype/layout.h"
 
 #include <stdlib.h>
 
@@ -73,14 +74,17 @@ void tempi_device_moves_drop(tempi_device_moves *moves, int first)
 
 bool tempi_device_moves_start(const tempi_device_moves *moves, tempi_ticket *ticket)
 {
-    tempi_op few[32], *ops = moves->n > 32 ? malloc((size_t)moves->n * sizeof *ops) : few;
+    const int n = moves->n;
+    if (n <= 0)
+        return true;
+    tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
     if (!ops)
         return false;
-    for (int i = 0; i < moves->n; ++i) {
+    for (int i = 0; i < n; ++i) {
         ops[i] = moves->move[i].from;
         ops[i].into = &moves->move[i].to;
     }
-    const bool good = tempi_pack_submit(ops, moves->n, ticket) == TEMPI_OK;
+    const bool good = tempi_pack_submit(ops, n, ticket) == TEMPI_OK;
     if (ops != few)
         free(ops);
     return good;
