@@ -57,7 +57,8 @@ class Ring:
         form: str = "blocking",
     ) -> None:
         self.comm, (self.to, self.source) = comm, partners(comm)
-        self.form, self.request = form, None
+        self.form = form
+        self.request: Any = None
         self.out, self.into = Memory(sent, 1, where=places[0]), Memory(received, 1, where=places[1])
         self.types = [oracle.as_mpi(tree, MPI).Commit() for tree in (sent, received)]
 
