@@ -45,7 +45,7 @@ def passes(row: Row) -> str:
     """The condition under which an acted function has nothing to do; "" if it takes more than a test.
     The call is then forwarded with its arguments in their registers: moving them is most of a wrapper's cost."""
     if row.name in SETTLED:
-        return SETTLED[row.name]
+        return f"tempi_packing_is_left{SETTLED[row.name]}"
     types = [buffer.type for buffer in row.buffers]
     if types and all(types):
         return " && ".join(["tempi_quiet()", *(f"tempi_type_plain({name})" for name in types)])
@@ -54,11 +54,10 @@ def passes(row: Row) -> str:
     return ""
 
 
-def passed_on(slot: Slot) -> str:
+def passed_on(slot: Slot, condition: str) -> str:
     """The fast path of an acted function, before its body."""
     row, target = slot.row, f"{table_of(slot)}.{slot.row.name}{'_c' if slot.large else ''}"
     form = row.function.large if slot.large else row.function.plain
-    condition = passes(row)
     assert form is not None
     if not condition:
         return ""
@@ -189,10 +188,24 @@ def entry(slot: Slot) -> str:
     form = slot.row.function.large if slot.large else slot.row.function.plain
     assert form is not None
     counting = count_call(slot.row, form, slot.large)
-    body = passed_on(slot) + counting + acted_body(slot) if slot.row.acted else forwarded_body(slot)
+    before, body = "", counting + acted_body(slot) if slot.row.acted else forwarded_body(slot)
+    if slot.row.name in SETTLED:
+        before, body = split(slot, body)
+    elif slot.row.acted:
+        body = passed_on(slot, passes(slot.row)) + body
     if slot.row.name in OPTIONAL:
         body = f"    if ({table_of(slot)}.{slot.row.name} == NULL)\n        return TEMPI_UNAVAILABLE;\n{body}"
-    return f"static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
+    return f"{before}static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
+
+
+def split(slot: Slot, body: str) -> tuple[str, str]:
+    """A function for the body, and the entry's own: compiled together, the fast path would save the registers that
+    only the body needs."""
+    form = slot.row.function.large if slot.large else slot.row.function.plain
+    assert form is not None
+    second = passed_on(slot, f"tempi_packing_falls_back{SETTLED[slot.row.name]}")
+    rest = f"static __attribute__((noinline)) int rest_{slot.symbol}({form.declared})\n{{\n{second}{body}}}\n\n"
+    return rest, f"{passed_on(slot, passes(slot.row))}    return rest_{slot.symbol}({', '.join(form.names)});\n"
 
 
 def is_entered(slot: Slot, header: Header) -> bool:

@@ -339,11 +339,12 @@ MEETS = frozenset(
 # collectives, where those of the library are wrong.
 CONNECTS = frozenset("Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent".split())
 
-# Acted functions with a cached choice for a type and size: if it is the library, the call is forwarded after the
-# first test (shim/p2p/packing.h). The condition's arguments are the function's own.
+# Acted functions with a cached choice for a type and count: if it is the library, the call is forwarded after one of
+# two tests (shim/p2p/packing.h), of which the first one is for the type's last count. Their arguments are the
+# function's own.
 SETTLED = {
-    "Pack": "tempi_packing_falls_back(datatype, incount, TEMPI_OP_PACK)",
-    "Unpack": "tempi_packing_falls_back(datatype, outcount, TEMPI_OP_UNPACK)",
+    "Pack": "(datatype, incount, TEMPI_OP_PACK)",
+    "Unpack": "(datatype, outcount, TEMPI_OP_UNPACK)",
 }
 
 # Extensions of the libraries to the standard: their parameters in C, and tempi's note on them. They are

@@ -1,8 +1,10 @@
 /* MPI_Pack and MPI_Unpack. If the library's packed form is the type map's bytes (checked at
  * start), both forms are interchangeable. */
+#include "shim/p2p/packing.h"
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "choose/autotune.h"
 #include "choose/online_tuning.h"
 #include "cuda/device.h"
 #include "memory/copy.h"
@@ -14,6 +16,25 @@
 #include "shim/p2p/message.h"
 #include "transfer/packed_buffer.h"
 #include "transfer/staging.h"
+
+bool tempi_packing_falls_back(MPI_Datatype datatype, MPI_Count count, tempi_operation operation)
+{
+    const tempi_type *type = tempi_type_cached(datatype);
+    int64_t bytes;
+    if (!type || tempi_memory_mixed || tempi_online_tuning || count <= 0 ||
+        __builtin_mul_overflow(count, type->size, &bytes))
+        return false;
+    if (type->layout->dense)
+        return bytes > 0;
+    const tempi_choices *choices = &type->chooser.choices[operation][0];
+    if (!tempi_autotune_is_settled(choices, bytes) || tempi_autotune_choice(choices, bytes))
+        return false;
+    __atomic_store_n(&((tempi_type *)(uintptr_t)type)->left[operation], count, __ATOMIC_RELAXED);
+    tempi_thread_cache *mine = tempi_stats_mine();
+    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
+    tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);
+    return true;
+}
 
 /* Whether the message fits into the buffer after the position; all else is left to
  * the library. */

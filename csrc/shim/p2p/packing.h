@@ -4,29 +4,38 @@
 #define TEMPI_SHIM_PACKING_H
 
 #include "base/stats.h"
-#include "choose/autotune.h"
+#include "base/thread.h"
 #include "choose/online_tuning.h"
 #include "memory/kind.h"
 #include "shim/type/types.h"
 
-/* True: leave the call to the library. Counts it if its type has gaps. */
-static inline bool tempi_packing_falls_back(MPI_Datatype datatype, MPI_Count count,
-                                            tempi_operation operation)
+/* True: leave the call to the library, as the last one with that type and count. Counts it. It
+ * calls nothing: the entry then passes the arguments on in their registers. */
+__attribute__((always_inline)) static inline bool tempi_packing_is_left(MPI_Datatype datatype,
+                                                                        MPI_Count count,
+                                                                        tempi_operation operation)
 {
-    const tempi_type *type = tempi_type_cached(datatype);
-    int64_t bytes;
-    if (!type || tempi_memory_mixed || tempi_online_tuning || count <= 0 ||
-        __builtin_mul_overflow(count, type->size, &bytes))
+    const tempi_type *type = __atomic_load_n(&tempi_type_cache[tempi_type_home(datatype)],
+                                             __ATOMIC_ACQUIRE);
+    uint64_t *counts = tempi_stats;
+    if (!type || type->handle != datatype || count == 0 ||
+        __atomic_load_n(&type->left[operation], __ATOMIC_RELAXED) != count || tempi_memory_mixed ||
+        tempi_online_tuning)
         return false;
-    if (type->layout->dense)
-        return bytes > 0;
-    const tempi_choices *choices = &type->chooser.choices[operation][0];
-    if (!tempi_autotune_is_settled(choices, bytes) || tempi_autotune_choice(choices, bytes))
-        return false;
-    tempi_thread_cache *mine = tempi_stats_mine();
-    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
-    tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);
+    if (tempi_threads_multiple) {
+        if (!tempi_this_thread.cache)
+            return false;
+        counts = tempi_this_thread.cache->counts;
+    }
+    __atomic_store_n(&counts[TEMPI_STAT_calls_seen], counts[TEMPI_STAT_calls_seen] + 1,
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&counts[TEMPI_STAT_fallback_rule], counts[TEMPI_STAT_fallback_rule] + 1,
+                     __ATOMIC_RELAXED);
     return true;
 }
+
+/* After it: the same for any count, which is then the type's last one. Counts it if its type has
+ * gaps. */
+bool tempi_packing_falls_back(MPI_Datatype datatype, MPI_Count count, tempi_operation operation);
 
 #endif

@@ -21,6 +21,9 @@ typedef struct tempi_type {
     MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
     int state;
     int64_t size; /* packed bytes of one element */
+    /* MPI_Pack and MPI_Unpack: the last count for which the final choice was the library; 0: none.
+     */
+    MPI_Count left[2];
     tempi_chooser chooser;
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
