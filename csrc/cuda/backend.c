@@ -211,6 +211,8 @@ static int order(tempi_cuda_device *device, tempi_cuda_item *items, int n)
         if (!belongs(&items[i], &items[0]))
             continue;
         uintptr_t *stream = &items[i].op.stream;
+        if (*stream == TEMPI_CUDA_ORDERED)
+            continue;
         *stream = named ? named : *stream;
         if (tempi_cuda_is_default(device, direction, *stream, &of))
             continue;

@@ -92,7 +92,8 @@ int tempi_cuda_batch_poll(tempi_cuda_batch *batch);
 /* Returns when DONE; must not be called for an OPEN batch. */
 void tempi_cuda_batch_wait(tempi_cuda_batch *batch);
 
-/* op.stream of an item whose wait for the program's stream is in tempi's stream already. */
+/* op.stream of an item whose wait for the program's stream is in tempi's stream already, or of an
+ * operation that waits for none. */
 #define TEMPI_CUDA_ORDERED UINTPTR_MAX
 /* Sets batch->stream by the items' streams; it comes after their work (batch_stream.c). `own`: one
  * of tempi's. The caller has entered the device. */

@@ -208,7 +208,7 @@ static void take_offer(tempi_flow *flow, const header *head)
         : packed
             ? tempi_offer_read_packed(process, shapes[0].first, head->bytes, flow->blocks, flow->n)
             : tempi_offer_read(process, shapes, n, flow->blocks, flow->n);
-    flow->refused = result != TEMPI_OFFER_WAS_READ;
+    flow->refused = result != TEMPI_OFFER_WAS_READ && result != TEMPI_OFFER_NOT_MAPPED;
     /* after a failure nothing more of that kind from this process */
     __atomic_store_n(&ring->access, tempi_offer_access_after(result, ring->access),
                      __ATOMIC_RELAXED);

@@ -97,27 +97,29 @@ static bool read_block(pid_t process, tempi_nest_walk *from, const tempi_op *blo
 tempi_offer_result tempi_offer_read(pid_t process, const tempi_nest_shape *shapes, int nshapes,
                                     const tempi_op *blocks, int64_t n)
 {
+    tempi_offer_result result = TEMPI_OFFER_WAS_READ;
     for (int i = 0; i < nshapes; ++i) {
         const tempi_nest_shape *shape = &shapes[i];
         tempi_nest_walk from;
         tempi_nest_begin(&from, shape);
         if (shape->block >= n || blocks[shape->block].n != shape->run * shape->runs)
             return TEMPI_OFFER_UNLIKE;
-        if (shape->memory.mark != 0) {
-            if (!read_mapped(shape, &blocks[shape->block]))
-                return TEMPI_OFFER_UNMAPPABLE;
-        } else if (!read_block(process, &from, &blocks[shape->block])) {
-            return TEMPI_OFFER_UNREADABLE;
-        }
+        const bool mapped = shape->memory.mark != 0;
+        if (mapped && read_mapped(shape, &blocks[shape->block]))
+            continue;
+        if (!read_block(process, &from, &blocks[shape->block]))
+            return mapped ? TEMPI_OFFER_UNMAPPABLE : TEMPI_OFFER_UNREADABLE;
+        result = mapped ? TEMPI_OFFER_NOT_MAPPED : result;
     }
-    return TEMPI_OFFER_WAS_READ;
+    return result;
 }
 
 unsigned tempi_offer_access_after(tempi_offer_result result, unsigned access)
 {
-    return result == TEMPI_OFFER_UNREADABLE   ? access & ~(unsigned)TEMPI_ACCESS_READ
-           : result == TEMPI_OFFER_UNMAPPABLE ? access & ~(unsigned)TEMPI_ACCESS_MAP
-                                              : access;
+    if (result == TEMPI_OFFER_UNREADABLE)
+        return access & ~(unsigned)TEMPI_ACCESS_READ;
+    const bool mapped = result != TEMPI_OFFER_UNMAPPABLE && result != TEMPI_OFFER_NOT_MAPPED;
+    return mapped ? access : access & ~(unsigned)TEMPI_ACCESS_MAP;
 }
 
 tempi_offer_result tempi_offer_read_packed(pid_t process, uint64_t address, int64_t bytes,

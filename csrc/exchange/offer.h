@@ -24,6 +24,7 @@ void tempi_offer_describe(const tempi_op *blocks, int64_t n, unsigned access, te
 
 typedef enum tempi_offer_result {
     TEMPI_OFFER_WAS_READ,
+    TEMPI_OFFER_NOT_MAPPED, /* it was read, but some mapped memory through the kernel */
     TEMPI_OFFER_UNLIKE,     /* the blocks of both sides have unequal sizes */
     TEMPI_OFFER_UNREADABLE, /* the system did not read all; some bytes may have been stored */
     TEMPI_OFFER_UNMAPPABLE  /* likewise, of mapped memory */

@@ -486,6 +486,11 @@ bool tempi_post_is_over(const tempi_post *post)
     return is_packed(post) || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TAKEN;
 }
 
+bool tempi_post_is_claimed(const tempi_post *post)
+{
+    return __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == CLAIMED;
+}
+
 bool tempi_post_is_refused(const tempi_post *post)
 {
     return __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == REFUSED;
@@ -506,13 +511,29 @@ void tempi_post_failed(tempi_post *post)
     tempi_post_withdrawn(post);
 }
 
+/* Takes it back from the receiver; *before: SENT or REFUSED. */
+static bool take_back(tempi_post *post, uint32_t *before)
+{
+    *before = SENT;
+    return __atomic_compare_exchange_n(&post->state, before, WITHDRAWN, false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_ACQUIRE) ||
+           *before == REFUSED;
+}
+
+bool tempi_post_give_up(tempi_post *post)
+{
+    uint32_t before;
+    if (!take_back(post, &before))
+        return false;
+    tempi_post_failed(post);
+    return true;
+}
+
 bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data)
 {
-    uint32_t before = SENT;
+    uint32_t before;
     uint64_t room = 0;
-    if (!__atomic_compare_exchange_n(&post->state, &before, WITHDRAWN, false, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_ACQUIRE) &&
-        before != REFUSED)
+    if (!take_back(post, &before))
         return false;
     const uint64_t place = block_get(box, (uint64_t)post->bytes, &room);
     if (place == 0) {
@@ -566,7 +587,7 @@ const void *tempi_post_data(tempi_post_box *box, int from, const tempi_post *pos
     return at_place(box, from, post->data, post->room);
 }
 
-tempi_post_kind tempi_post_claim(tempi_post *post)
+tempi_post_kind tempi_post_claim(tempi_post *post, bool device)
 {
     uint32_t sent = SENT;
     if (!post->offers)
@@ -575,6 +596,10 @@ tempi_post_kind tempi_post_claim(tempi_post *post)
                                      __ATOMIC_RELAXED) &&
         !(sent == CLAIMED && is_packed(post)))
         return TEMPI_POST_LATER;
+    if (post->described > 0 && !device) {
+        __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
+        return TEMPI_POST_LATER;
+    }
     return is_packed(post) ? TEMPI_POST_PACKED : TEMPI_POST_OFFERED;
 }
 
@@ -612,6 +637,8 @@ bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const temp
     head *mine = head_of(box, from, box->own);
     __atomic_store_n(&mine->access, tempi_offer_access_after(result, mine->access),
                      __ATOMIC_RELAXED);
+    if (result == TEMPI_OFFER_NOT_MAPPED)
+        return true;
     tempi_post_refuse(post);
     return false;
 }

@@ -86,6 +86,10 @@ bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data);
 void tempi_post_withdrawn(tempi_post *post);
 /* In its place: the bytes could not be packed. */
 void tempi_post_failed(tempi_post *post);
+/* Whether the receiver has claimed what is offered, and not taken it yet. */
+bool tempi_post_is_claimed(const tempi_post *post);
+/* Makes an offer a failure. False: the receiver reads it, or has read it. */
+bool tempi_post_give_up(tempi_post *post);
 /* It is not watched any more. */
 void tempi_post_unwatch(tempi_post *post);
 
@@ -96,13 +100,14 @@ bool tempi_post_waits(tempi_post_box *box, int from);
 /* The next message from that process, each once and in their order; NULL: there is none yet. */
 tempi_post *tempi_post_next(tempi_post_box *box, int from);
 /* Before its bytes are used, until it is not TEMPI_POST_LATER. What is offered must then be read,
- * and the message taken or refused. */
+ * and the message taken or refused. `device`: also what is offered to one; else that is left as it
+ * is. */
 typedef enum tempi_post_kind {
     TEMPI_POST_PACKED,
     TEMPI_POST_OFFERED,
     TEMPI_POST_LATER /* the sender is about to pack it */
 } tempi_post_kind;
-tempi_post_kind tempi_post_claim(tempi_post *post);
+tempi_post_kind tempi_post_claim(tempi_post *post, bool device);
 /* Before: whether a description for a device stands there. It may be withdrawn at any time. */
 bool tempi_post_is_described(const tempi_post *post);
 /* Once it is claimed. NULL: it could not be mapped. */

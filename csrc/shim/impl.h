@@ -15,6 +15,6 @@ static inline bool tempi_quiet(void)
 }
 
 /* All communicators share one list of deferred sends, so a send on any of them posts all. */
-#define tempi_before_sending(comm) tempi_before_blocking()
+#define tempi_before_sending(comm) tempi_post_all()
 
 #endif

@@ -374,3 +374,34 @@ def test_several_calls_are_under_way(own: Any) -> None:
             rings[i].check(10 * turn + i)
     for ring in rings:
         ring.free()
+
+
+@pytest.mark.parametrize("elsewhere", ["Recv", "Barrier", "Wait"])
+@pytest.mark.parametrize("places", [("device", "device"), ("device", "host")], ids=["accepted", "refused"])
+def test_nobody_waits_for_a_process_that_waits_in_the_library(
+    own: Any, places: tuple[str, str], elsewhere: str
+) -> None:
+    """Rank 0 waits for a message, or a barrier, that comes when the others have completed their call."""
+    if own.size == 1:
+        pytest.skip("needs another rank")
+    run(own, NESTS["vector"], NESTS["plane"], form="nonblocking")
+    ring, token = Ring(own, NESTS["vector"], NESTS["plane"], places, form="nonblocking"), np.zeros(1)
+    barrier = own.Dup()
+    for turn in range(4):
+        ring.fill(turn)
+        request = own.Ialltoallw(*ring.arguments())
+        if own.rank > 0:
+            request.Wait()
+        if elsewhere == "Barrier":
+            barrier.Barrier()
+        elif own.rank == 1:
+            own.Send(token, 0)
+        elif own.rank == 0 and elsewhere == "Recv":
+            own.Recv(token, 1)
+        elif own.rank == 0:
+            own.Irecv(token, 1).Wait()
+        if own.rank == 0:
+            request.Wait()
+        ring.check(turn)
+    barrier.Free()
+    ring.free()

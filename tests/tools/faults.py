@@ -813,9 +813,16 @@ FAULTS = (
         "coll",
         "a request's blocks are read before the program's work on them is done",
         "csrc/shim/coll/device_posts.c",
-        "    if (rc == MPI_SUCCESS)\n        rc = tempi_device_await_program(out);\n"
-        "    return rc == MPI_SUCCESS ? tempi_device_await_program(in) : rc;",
-        "    return rc;",
+        "    int rc = tempi_device_await_program(out);\n    if (rc == MPI_SUCCESS)",
+        "    int rc = MPI_SUCCESS;\n    if (false)",
+        ("tests/mpi/test_collective_devices.py@devices",),
+    ),
+    Fault(
+        "coll",
+        "a process waits in the library with offers that others may refuse",
+        "csrc/shim/coll/coll_progress.c",
+        "    tempi_settle_more = settle;",
+        "",
         ("tests/mpi/test_collective_devices.py@devices",),
     ),
     Fault(

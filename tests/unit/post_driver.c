@@ -306,7 +306,7 @@ static bool read_offer(member *m, int k)
 static bool use(member *m, int k)
 {
     tempi_post *post = m->held[k].post;
-    const tempi_post_kind kind = tempi_post_claim(post);
+    const tempi_post_kind kind = tempi_post_claim(post, false);
     if (kind == TEMPI_POST_LATER || (kind == TEMPI_POST_OFFERED && !read_offer(m, k)))
         return true; /* later */
     const char *data = post->bytes > 0 ? tempi_post_data(m->box, m->held[k].from, post) : "";

@@ -1,5 +1,6 @@
 #include "shim/coll/blocks.h"
 #include "base/config.h"
+#include "base/thread.h"
 #include "datatype/layout.h"
 #include "memory/known.h"
 #include "memory/partition.h"
@@ -124,8 +125,10 @@ static int stage_by_library(const tempi_blocks *blocks, tempi_staged_block *s, t
     s->bytes = bytes * s->count;
     if (s->bytes == 0) /* MPICH 4.0 divides by it */
         return MPI_SUCCESS;
-    if (!(s->packed = tempi_stage_get_beyond(s->bytes)))
+    if (!(s->packed = tempi_stage_get_beyond(s->bytes))) {
+        s->bytes = 0;
         return tempi_blocks_no_memory(blocks->comm);
+    }
     op->mem = s->packed;
     op->n = s->bytes;
     return packs(blocks) ? library_pack(blocks->comm, s) : MPI_SUCCESS;
@@ -152,7 +155,7 @@ static void keep_layout(const tempi_blocks *blocks, const tempi_op *op)
 static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, tempi_op *op)
 {
     if (!blocks->staged)
-        blocks->staged = calloc((size_t)blocks->edges->n, sizeof *blocks->staged);
+        blocks->staged = calloc((size_t)blocks->n, sizeof *blocks->staged);
     if (!blocks->staged)
         return tempi_blocks_no_memory(blocks->comm);
     tempi_staged_block *s = &blocks->staged[blocks->nstaged];
@@ -223,7 +226,7 @@ static bool may_stay(tempi_blocks *blocks, const tempi_type *type, int64_t count
 static bool keep_type(tempi_blocks *blocks, int k, const tempi_block_entry *e)
 {
     if (!blocks->kept)
-        blocks->kept = calloc((size_t)blocks->edges->n, sizeof *blocks->kept);
+        blocks->kept = calloc((size_t)blocks->n, sizeof *blocks->kept);
     MPI_Datatype own;
     if (!blocks->kept || !own_type(e->type, &own))
         return false;
@@ -281,7 +284,7 @@ static tempi_block_entry entry_to_stage(const tempi_blocks *blocks, int k)
     return (tempi_block_entry){.count = blocks->kept[k].count, .type = blocks->kept[k].type};
 }
 
-int tempi_blocks_stage(tempi_blocks *blocks, int k, int n)
+static int stage_those(tempi_blocks *blocks, int k, int n)
 {
     const int before = blocks->nstaged;
     for (const int end = k + n; k < end; ++k) {
@@ -300,6 +303,16 @@ int tempi_blocks_stage(tempi_blocks *blocks, int k, int n)
             return rc;
     }
     return blocks->nstaged > before && packs(blocks) ? run_staged(blocks, before) : MPI_SUCCESS;
+}
+
+/* A thread that lets tempi act on no call of its own may do this for a request of another time. */
+int tempi_blocks_stage(tempi_blocks *blocks, int k, int n)
+{
+    const int disabled = tempi_this_thread.disabled;
+    tempi_this_thread.disabled = 0;
+    const int rc = stage_those(blocks, k, n);
+    tempi_this_thread.disabled = disabled;
+    return rc;
 }
 
 int tempi_blocks_describe(tempi_blocks *blocks)

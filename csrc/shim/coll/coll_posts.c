@@ -185,14 +185,30 @@ int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_
     return idle ? settle(node, offers, now) : MPI_SUCCESS;
 }
 
-void tempi_coll_offers_end(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers *offers)
+bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
+                              tempi_coll_offers *offers)
 {
-    const double now = offers->since = tempi_copy_clock();
-    while (offers->n > 0) {
-        for (int i = 0; i < offers->n; ++i)
-            withdraw(node, out, &offers->open[i], now);
-        (void)settle(node, offers, now);
-        if (offers->n > 0)
-            sched_yield();
+    const double now = tempi_copy_clock();
+    bool settled = true;
+    if (!tempi_lock_try(&owner->starting))
+        return false;
+    for (int i = 0; i < offers->n; ++i) {
+        const tempi_coll_offer *o = &offers->open[i];
+        if (tempi_post_is_refused(o->post) || (o->described && !tempi_post_is_over(o->post)))
+            withdraw(node, out, o, now);
+        settled &= !o->described || tempi_post_is_over(o->post) || !tempi_post_is_claimed(o->post);
     }
+    tempi_lock_release(&owner->starting);
+    return settled;
+}
+
+void tempi_coll_offers_fail(tempi_coll_offers *offers)
+{
+    for (int i = 0; i < offers->n; ++i) {
+        tempi_post *post = offers->open[i].post;
+        while (!tempi_post_is_over(post) && !tempi_post_give_up(post))
+            sched_yield(); /* it is being read */
+        tempi_post_unwatch(post);
+    }
+    offers->n = 0;
 }

@@ -48,7 +48,11 @@ bool tempi_coll_offers_refused(const tempi_coll_offers *offers);
  * MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
 int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                            tempi_coll_offers *offers, bool idle);
-/* Settles all of them at once; the caller holds that lock. */
-void tempi_coll_offers_end(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers *offers);
+/* Packs what receivers have refused, and what their devices have not read: these may refuse it yet.
+ * False: it is to be called again, as another thread holds that lock, or a device is reading. */
+bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
+                              tempi_coll_offers *offers);
+/* After an error: the receivers are told of it. */
+void tempi_coll_offers_fail(tempi_coll_offers *offers);
 
 #endif

@@ -8,6 +8,7 @@
 #include "shim/request/request.h"
 #include "shim/request/waiting.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* A message that came before its request was started. */
@@ -36,7 +37,7 @@ void tempi_coll_end_round(tempi_coll_request *r)
 {
     if (!r->in.ops)
         return;
-    tempi_device_posts_end(&r->device);
+    tempi_device_moves_close(&r->moves);
     tempi_blocks_close(&r->in);
     r->in.ops = NULL;
     if (r->out.ops)
@@ -112,7 +113,7 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
         return;
     }
     const double start = post->timed ? tempi_copy_clock() : 0;
-    const tempi_post_kind kind = tempi_post_claim(post);
+    const tempi_post_kind kind = tempi_post_claim(post, false);
     int rc = MPI_SUCCESS;
     a->post = kind == TEMPI_POST_LATER ? post : NULL;
     if (kind == TEMPI_POST_OFFERED &&
@@ -143,15 +144,15 @@ static bool takes(tempi_coll_request *r, int source, tempi_post *post)
             return true;
         }
     }
-    tempi_post_take(post);
+    if (tempi_post_claim(post, true) != TEMPI_POST_LATER)
+        tempi_post_take(post);
     return true;
 }
 
 /* Whether there is nothing to wait for. */
 static bool is_over(const tempi_coll_request *r)
 {
-    return r->left == 0 && !r->passing && r->offers.n == 0 &&
-           !tempi_device_posts_pending(&r->device);
+    return r->left == 0 && !r->passing && r->offers.n == 0 && r->moves.n == 0;
 }
 
 /* Reads what has come from that process. True: a request is complete, and the list has changed. */
@@ -226,7 +227,7 @@ static bool complete_any(tempi_node_comm *node)
 {
     for (tempi_coll_request *r = node->requests; r; r = r->next) {
         tempi_device_posts_look(r);
-        const bool came = r->left == 0 && !tempi_device_posts_pending(&r->device);
+        const bool came = r->left == 0 && r->moves.n == 0;
         look_at_offers(r, came && is_passed(r));
         if (is_over(r)) {
             complete(r);
@@ -286,27 +287,58 @@ static void progress(void)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static bool is_incomplete(int64_t n, const MPI_Request requests[])
+/* How many of the requests are collectives that are not complete. */
+static int64_t incomplete(int64_t n, const MPI_Request requests[])
 {
-    bool found = false;
+    int64_t found = 0;
     tempi_lock_acquire(&active.lock);
     for (tempi_node_comm *node = active.nodes; node; node = node->next_active)
-        for (tempi_coll_request *r = node->requests; r && !found; r = r->next)
-            for (int64_t i = 0; i < n && !found; ++i)
-                found = tempi_handle(requests[i]) == r->request;
+        for (tempi_coll_request *r = node->requests; r; r = r->next)
+            for (int64_t i = 0; i < n; ++i)
+                found += tempi_handle(requests[i]) == r->request;
     tempi_lock_release(&active.lock);
     return found;
+}
+
+/* One attempt. False: another thread starts a request. */
+static bool settle_all(void)
+{
+    bool good = true;
+    tempi_lock_acquire(&active.lock);
+    ++tempi_this_thread.posting;
+    for (tempi_node_comm *node = active.nodes; node; node = node->next_active)
+        for (tempi_coll_request *r = node->requests; r; r = r->next) {
+            if (r->offers.n == 0)
+                continue;
+            r->out.comm = tempi_coll_comm_of(r->owner);
+            good &= tempi_coll_offers_settle(r->node, r->owner, &r->out, &r->offers);
+        }
+    leave_lock();
+    return good;
+}
+
+/* A process that waits in the library packs nothing that others refuse. */
+static void settle(void)
+{
+    while (!tempi_this_thread.posting && active.nodes && !settle_all())
+        sched_yield();
 }
 
 static void await(int64_t n, const MPI_Request requests[])
 {
     MPI_Request waiting = MPI_REQUEST_NULL;
+    bool others = false;
+    const int64_t ours = incomplete(n, requests);
+    for (int64_t i = 0; ours < n && i < n; ++i)
+        others |= requests[i] != MPI_REQUEST_NULL;
     progress();
-    for (int64_t waited = 1; is_incomplete(n, requests); ++waited) {
+    for (int64_t waited = 1; incomplete(n, requests) > 0; ++waited) {
         tempi_waiting_idle(&waiting, waited);
         progress();
     }
     tempi_waiting_end(&waiting);
+    if (others)
+        settle();
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -341,6 +373,7 @@ void tempi_coll_use_hooks(void)
 {
     tempi_progress_more = progress;
     tempi_await_more = await;
+    tempi_settle_more = settle;
 }
 
 void tempi_coll_request_forget(tempi_node_comm *node)

@@ -158,7 +158,7 @@ static int describe(tempi_coll_request *r, tempi_blocks *out, tempi_device_offer
         rc = tempi_blocks_describe(&r->in);
     if (rc == MPI_SUCCESS)
         find_arrivals(r);
-    return rc == MPI_SUCCESS ? tempi_device_posts_begin(&r->device, r->node, out, &r->in, offers)
+    return rc == MPI_SUCCESS ? tempi_device_posts_begin(&r->moves, r->node, out, &r->in, offers)
                              : rc;
 }
 
@@ -206,7 +206,7 @@ static int follow(tempi_coll_request *r)
 static void give_up(tempi_coll_request *r)
 {
     if (r->offers.n > 0)
-        tempi_coll_offers_end(r->node, &r->out, &r->offers);
+        tempi_coll_offers_fail(&r->offers);
     if (r->passing) {
         (void)tempi_lib.Wait(&r->passed, MPI_STATUS_IGNORE);
         (void)tempi_remote_end(r->remote, MPI_ERR_OTHER);

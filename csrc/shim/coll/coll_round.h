@@ -33,7 +33,7 @@ typedef struct tempi_coll_request {
     int narrivals, left;
     tempi_blocks out;         /* while blocks of it are offered; else without operations */
     tempi_coll_offers offers; /* that the receivers have not read */
-    tempi_device_posts device;
+    tempi_device_moves moves; /* of own blocks, until all has come */
     int error;
     tempi_remote *remote; /* blocks of other nodes; NULL: there are none */
     MPI_Request passed;   /* the library's request for them */

@@ -5,12 +5,9 @@
 static bool read_all(void *state)
 {
     tempi_device_blocks *device = state;
-    const bool good = device->moves.n == 0 || tempi_device_moves_run(&device->moves);
-    if (good)
-        tempi_device_moves_note(&device->moves);
-    else if (device->result == MPI_SUCCESS)
+    const bool good = tempi_device_moves_run(&device->moves, false);
+    if (!good && device->result == MPI_SUCCESS)
         device->result = tempi_message_failed(device->out->comm);
-    tempi_device_moves_drop(&device->moves, 0);
     return good;
 }
 

@@ -72,7 +72,7 @@ void tempi_device_moves_drop(tempi_device_moves *moves, int first)
     }
 }
 
-bool tempi_device_moves_start(const tempi_device_moves *moves, tempi_ticket *ticket)
+static bool run(const tempi_device_moves *moves, bool ordered)
 {
     const int n = moves->n;
     if (n <= 0)
@@ -83,23 +83,17 @@ bool tempi_device_moves_start(const tempi_device_moves *moves, tempi_ticket *tic
     for (int i = 0; i < n; ++i) {
         ops[i] = moves->move[i].from;
         ops[i].into = &moves->move[i].to;
+        if (ordered)
+            ops[i].stream = TEMPI_CUDA_ORDERED;
     }
-    const bool good = tempi_pack_submit(ops, n, ticket) == TEMPI_OK;
+    const bool good = (ordered || tempi_cuda_settle(TEMPI_UNPACK) == TEMPI_OK) &&
+                      tempi_pack_run(ops, n) == TEMPI_OK;
     if (ops != few)
         free(ops);
     return good;
 }
 
-bool tempi_device_moves_run(const tempi_device_moves *moves)
-{
-    tempi_ticket ticket = {0};
-    if (tempi_cuda_settle(TEMPI_UNPACK) != TEMPI_OK || !tempi_device_moves_start(moves, &ticket))
-        return false;
-    tempi_pack_wait(&ticket);
-    return tempi_pack_error(&ticket) == TEMPI_OK;
-}
-
-void tempi_device_moves_note(const tempi_device_moves *moves)
+static void note(const tempi_device_moves *moves)
 {
     for (int i = 0; i < moves->n; ++i) {
         const tempi_device_move *move = &moves->move[i];
@@ -107,6 +101,15 @@ void tempi_device_moves_note(const tempi_device_moves *moves)
         if (move->pin >= 0)
             tempi_stat_add(TEMPI_STAT_peer_moved_bytes, move->from.n);
     }
+}
+
+bool tempi_device_moves_run(tempi_device_moves *moves, bool ordered)
+{
+    const bool good = run(moves, ordered);
+    if (good)
+        note(moves);
+    tempi_device_moves_drop(moves, 0);
+    return good;
 }
 
 void tempi_device_moves_close(tempi_device_moves *moves)

@@ -24,13 +24,10 @@ void tempi_device_moves_add_own(tempi_device_moves *moves, int own, const tempi_
                                 const tempi_blocks *in);
 /* Drops those from that one on. */
 void tempi_device_moves_drop(tempi_device_moves *moves, int first);
-/* Starts all of them: none may be added or dropped until the ticket is done. False: no memory, or
- * the device has failed. */
-bool tempi_device_moves_start(const tempi_device_moves *moves, tempi_ticket *ticket);
-/* After the work of the streams that this thread named: all of them, to the end. */
-bool tempi_device_moves_run(const tempi_device_moves *moves);
-/* Counts them, once they are done. */
-void tempi_device_moves_note(const tempi_device_moves *moves);
+/* Does all of them, counts them, and drops them. `ordered`: after no work of the program's, which
+ * was waited for before; else after its streams, those included that this thread named. False: no
+ * memory, or the device has failed. */
+bool tempi_device_moves_run(tempi_device_moves *moves, bool ordered);
 void tempi_device_moves_close(tempi_device_moves *moves);
 
 #endif

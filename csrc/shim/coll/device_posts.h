@@ -10,29 +10,14 @@
 #include "shim/coll/device_offer.h"
 #include "shim/coll/node_comm.h"
 
-/* Of one round. Zero at first. */
-typedef struct tempi_device_posts {
-    tempi_device_moves moves;
-    tempi_ticket ticket; /* of those that were started */
-    bool flying;
-} tempi_device_posts;
-
-/* Prepares the described blocks of both sides, and describes those for other devices. Returns
- * MPI_SUCCESS or an error that was raised. */
-int tempi_device_posts_begin(tempi_device_posts *device, tempi_node_comm *node, tempi_blocks *out,
+/* Of one round. Prepares the described blocks of both sides, and describes those for other devices;
+ * the moves of own blocks wait. Returns MPI_SUCCESS or an error that was raised. */
+int tempi_device_posts_begin(tempi_device_moves *moves, tempi_node_comm *node, tempi_blocks *out,
                              tempi_blocks *in, tempi_device_offers *offers);
-/* Whether a device has something to do yet. */
-static inline bool tempi_device_posts_pending(const tempi_device_posts *device)
-{
-    return device->moves.n > 0;
-}
-
-/* Waits for what was started, and forgets the rest. */
-void tempi_device_posts_end(tempi_device_posts *device);
 
 struct tempi_coll_request;
-/* Starts the moves, if it is time, or ends the arrivals whose moves are done. Caller holds the lock
- * under which messages are received. */
+/* Does the moves, if it is time. What was claimed for them is read when this returns: its sender
+ * may wait for that. Caller holds the lock under which messages are received. */
 void tempi_device_posts_look(struct tempi_coll_request *r);
 
 #endif

@@ -43,7 +43,7 @@ DEFINE_INIT(Precv_init, void *, TEMPI_WRITES)
 int tempi_impl_Pready(const struct tempi_mpi *next, int partition, MPI_Request request)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     const int rc = tempi_records_any() ? tempi_bounce_ready(request, partition, partition)
                                        : MPI_SUCCESS;
     return rc == MPI_SUCCESS ? next->Pready(partition, request) : rc;
@@ -52,7 +52,7 @@ int tempi_impl_Pready(const struct tempi_mpi *next, int partition, MPI_Request r
 int tempi_impl_Pready_range(const struct tempi_mpi *next, int first, int last, MPI_Request request)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     const int rc = tempi_records_any() ? tempi_bounce_ready(request, first, last) : MPI_SUCCESS;
     return rc == MPI_SUCCESS ? next->Pready_range(first, last, request) : rc;
 }
@@ -61,7 +61,7 @@ int tempi_impl_Pready_list(const struct tempi_mpi *next, int length, const int p
                            MPI_Request request)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     int rc = MPI_SUCCESS;
     for (int i = 0; i < length && rc == MPI_SUCCESS && partitions && tempi_records_any(); ++i)
         rc = tempi_bounce_ready(request, partitions[i], partitions[i]);

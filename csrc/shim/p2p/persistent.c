@@ -177,7 +177,7 @@ static void undo(int count, const MPI_Request requests[])
 int tempi_impl_Start(const struct tempi_mpi *next, MPI_Request *request)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     if (!tempi_records_any())
         return next->Start(request);
     int rc = prepare_all(1, request);
@@ -191,7 +191,7 @@ int tempi_impl_Start(const struct tempi_mpi *next, MPI_Request *request)
 int tempi_impl_Startall(const struct tempi_mpi *next, int count, MPI_Request requests[])
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     const int rc = tempi_records_any() && requests ? prepare_all(count, requests) : MPI_SUCCESS;
     if (rc != MPI_SUCCESS) {
         undo(count, requests);

@@ -77,7 +77,7 @@ static started defer(const struct tempi_mpi *next, tempi_message *message, tempi
         tempi_request_unrecord(record, message);
     }
     tempi_pack_wait(ticket);
-    tempi_before_blocking();
+    tempi_post_all();
     return packed_or_failed(tempi_pack_error(ticket), message);
 }
 
@@ -99,7 +99,7 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
         return pack_now(message);
     if (tempi_pack_submit(&message->op, 1, &ticket) != TEMPI_OK) {
         const started now = pack_now(message);
-        tempi_before_blocking();
+        tempi_post_all();
         return now;
     }
     /* A finished pack after a running one must wait too: messages must not overtake. */
@@ -123,7 +123,7 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
             !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_peer_of(comm, dest),    \
                                 &message)) {                                                       \
             if (tempi_pending_any())                                                               \
-                tempi_before_blocking();                                                           \
+                tempi_post_all();                                                                  \
             return tempi_loopback_saw(tempi_fwd_##NAME(next, buf, count, datatype, dest, tag,      \
                                                        comm, request),                             \
                                       comm, dest);                                                 \
@@ -153,7 +153,7 @@ int tempi_impl_Ibsend(const struct tempi_mpi *next, const void *buf, MPI_Count c
     (void)tempi_loopback_carries(next, buf, count, datatype, TEMPI_LOOPBACK_NEVER, dest, tag, comm,
                                  request);
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     if (!request || dest == MPI_PROC_NULL ||
         !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_peer_of(comm, dest),
                             &message))

@@ -210,7 +210,7 @@ static int end_one(int rc, tempi_record *record, const MPI_Status *status)
 int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Status *status)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     tempi_before_waiting(1, request);
     if (!tempi_records_any() || !request)
         return next->Wait(request, status);
@@ -305,7 +305,7 @@ int tempi_impl_Waitall(const struct tempi_mpi *next, int count, MPI_Request requ
                        MPI_Status given[])
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     tempi_before_waiting(count, requests);
     if (!tempi_records_any() || count <= 0 || !requests)
         return next->Waitall(count, requests, given);
@@ -457,7 +457,7 @@ int tempi_impl_Waitany(const struct tempi_mpi *next, int count, MPI_Request requ
                        MPI_Status *status)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     int polled;
     if (index && poll_any(next, count, requests, index, status, &polled))
         return polled;
@@ -584,7 +584,7 @@ int tempi_impl_Waitsome(const struct tempi_mpi *next, int count, MPI_Request req
                         int *outcount, int indices[], MPI_Status given[])
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     int polled;
     if (outcount && poll_some(next, count, requests, outcount, indices, given, &polled))
         return polled;

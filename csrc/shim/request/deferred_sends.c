@@ -21,6 +21,7 @@ static struct {
 
 void (*tempi_progress_more)(void);
 void (*tempi_await_more)(int64_t n, const MPI_Request requests[]);
+void (*tempi_settle_more)(void);
 
 void tempi_pending_add(int64_t amount)
 {
@@ -320,7 +321,7 @@ void tempi_progress_gathering(void)
     progress(true);
 }
 
-void tempi_before_blocking(void)
+void tempi_post_all(void)
 {
     if (tempi_this_thread.posting)
         return;
@@ -332,6 +333,13 @@ void tempi_before_blocking(void)
     tempi_lock_release(&deferred.posting);
     if (tempi_progress_more)
         tempi_progress_more();
+}
+
+void tempi_before_blocking(void)
+{
+    tempi_post_all();
+    if (tempi_settle_more)
+        tempi_settle_more();
 }
 
 void tempi_deferred_drain(void)

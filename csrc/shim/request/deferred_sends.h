@@ -26,10 +26,11 @@ static inline bool tempi_pending_any(void)
 
 /* Counts what is pending beside those. */
 void tempi_pending_add(int64_t amount);
-/* Set by whoever counts there: progresses it, without blocking; and returns when none of these
- * requests depends on it. */
+/* Set by whoever counts there: progresses it, without blocking; returns when none of these requests
+ * depends on it; and makes that no other process needs it, while this one may make no progress. */
 extern void (*tempi_progress_more)(void);
 extern void (*tempi_await_more)(int64_t n, const MPI_Request requests[]);
+extern void (*tempi_settle_more)(void);
 
 /* Before a call of the library that waits for these requests. */
 static inline void tempi_before_waiting(int64_t n, const MPI_Request requests[])
@@ -48,7 +49,9 @@ void tempi_progress(void);
  * nothing, so that the burst becomes one launch. */
 void tempi_progress_gathering(void);
 
-/* Before a call that sends or may wait for another process: posts all deferred sends. */
+/* Before a call that sends, or completes requests: posts all deferred sends. */
+void tempi_post_all(void);
+/* Before any other call of the library that may wait for another process. */
 void tempi_before_blocking(void);
 
 /* False for a send that the library might refuse: it is posted at once, so that its own call

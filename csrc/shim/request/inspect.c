@@ -219,7 +219,7 @@ int tempi_impl_Request_get_status_some(const struct tempi_mpi *next, int count,
 int tempi_impl_Cancel(const struct tempi_mpi *next, MPI_Request *request)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     tempi_record *record = tempi_records_any() && request
                                ? tempi_records_claim(tempi_handle(*request))
                                : NULL;
@@ -238,7 +238,7 @@ int tempi_impl_Cancel(const struct tempi_mpi *next, MPI_Request *request)
 int tempi_impl_Request_free(const struct tempi_mpi *next, MPI_Request *request)
 {
     if (tempi_pending_any())
-        tempi_before_blocking();
+        tempi_post_all();
     tempi_record *record = tempi_records_any() && request
                                ? tempi_records_claim(tempi_handle(*request))
                                : NULL;
