@@ -106,6 +106,8 @@ HOSTS = MPI.COMM_WORLD.allgather(os.uname().nodename)
 
 #: On several hosts only these are carried, and of the blocks those that stay on a host, or are packed.
 IN_PART = ("Alltoallw", "Alltoallv", "Neighbor_alltoallw", "Neighbor_alltoallv", "Gatherv", "Scatterv")
+#: And these, by each rank that packs for itself.
+ALONE = ("Alltoall", "Neighbor_alltoall", "Neighbor_allgather", "Neighbor_allgatherv")
 
 
 def is_on_several_hosts(comm: Any) -> bool:
@@ -117,8 +119,8 @@ def carried(comm: Any, name: str, calls: int = 1) -> contextlib.AbstractContextM
     """The engine carries so many calls of the blocking function of this name, or its forms. Those with one type are
     carried on hosts where a rank has a derived one."""
     if is_on_several_hosts(comm):
-        always = FORCED and not name.endswith("v")
-        return counted(always, {"collectives": 0, "collectives_split": calls * (name in IN_PART)})
+        always = FORCED and not name.endswith("v") and name not in ALONE
+        return counted(always, {"collectives": 0, "collectives_split": calls * (name in (*IN_PART, *ALONE))})
     return acted(collectives=calls, collectives_split=0)
 
 

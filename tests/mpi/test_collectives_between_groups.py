@@ -1,4 +1,4 @@
-"""Collectives of intercommunicators through shared memory: between the even and the odd ranks."""
+"""Collectives of intercommunicators, within a node through shared memory: between the even and the odd ranks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 
 from comms import halves
 from redistribution import blocks_between, exchange
-from world import MPI, acted, is_on_several_hosts, needs_host_memory, outcome
+from world import ALONE, IN_PART, MPI, acted, counted, is_on_several_hosts, needs_host_memory, outcome
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Iterator
 
 RUNS, RUN, STRIDE = 5, 2, 3
@@ -25,14 +26,19 @@ FUNCTIONS = ["Alltoall", "Alltoallv", "Allgather", "Allgatherv", *ROOTED]
 def inter(comm: Any) -> Iterator[Any]:
     if comm.size < 2:
         pytest.skip("needs 2 ranks")
-    if is_on_several_hosts(comm):
-        pytest.skip("the library does them between hosts")
     needs_host_memory()
     made = halves(MPI.Intracomm(comm))
     made.Ialltoallw(*[[np.zeros(1, np.uint8), *[[0] * made.remote_size] * 2, [MPI.BYTE] * made.remote_size]] * 2).Wait()
     made.Barrier()
     yield made
     made.Free()
+
+
+def carried(comm: Any, name: str, calls: int) -> contextlib.AbstractContextManager[None]:
+    """Between hosts by the processes that pack for themselves, of the functions that allow it."""
+    if is_on_several_hosts(comm):
+        return counted(False, {"collectives": 0, "collectives_split": calls * (name in (*IN_PART, *ALONE))})
+    return acted(collectives=calls, collectives_split=0)
 
 
 def nonblocking(inter: Any, name: str, *arguments: Any) -> None:
@@ -56,6 +62,9 @@ def blocking(inter: Any, name: str, *arguments: Any) -> None:
 
 FORMS = {"blocking": (blocking, 1), "nonblocking": (nonblocking, 1), "persistent": (persistent, 2)}
 forms = pytest.mark.parametrize("form", FORMS)
+#: Calls that deliver wrong blocks between hosts, or fail, without tempi: of MPICH 5.0.2 and of Open MPI 5.0.11.
+OPEN_MPI = "Open MPI" in MPI.Get_library_version()
+WRONG = [("Scatterv", form) for form in FORMS] if OPEN_MPI else [("Bcast", "persistent")]
 
 
 def world_rank(comm: Any, group: int, rank: int) -> int:
@@ -69,7 +78,7 @@ def test_alltoallw_delivers_each_block(comm: Any, inter: Any, form: str, seed: i
     blocks = blocks_between(seed, comm.size)
     others = [world_rank(comm, 1 - comm.rank % 2, i) for i in range(inter.remote_size)]
     into = [blocks[source][comm.rank] for source in others]
-    with acted(collectives=calls):
+    with carried(comm, "Alltoallw", calls):
         exchange(lambda *buffers: call(inter, "Alltoallw", *buffers), [blocks[comm.rank][to] for to in others], into)
 
 
@@ -103,6 +112,8 @@ def test_one_type(comm: Any, inter: Any, name: str, group: int, form: str) -> No
     """Vectors of the even ranks, integers of the odd ones; the root is the last rank of a group."""
     if name not in ROOTED and group:
         return
+    if is_on_several_hosts(comm) and (name, form) in WRONG:
+        pytest.skip("the library's call is wrong")
     call, calls = FORMS[form]
     own, other = comm.rank % 2, 1 - comm.rank % 2
     vector = MPI.INT.Create_vector(RUNS, RUN, STRIDE).Commit()
@@ -133,7 +144,7 @@ def test_one_type(comm: Any, inter: Any, name: str, group: int, form: str) -> No
     if name == "Gatherv" and not sends:
         arguments[0] = None
     arguments += [root] if name in ROOTED else []
-    with acted(collectives=calls + (form == "nonblocking")):
+    with carried(comm, name, calls + (form == "nonblocking")):
         if form == "nonblocking":  # the processes have agreed on it in a blocking one
             blocking(inter, name, *arguments)
         call(inter, name, *arguments)

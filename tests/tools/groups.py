@@ -150,7 +150,7 @@ GROUPS: dict[str, Group] = {
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
     # Over the network Open MPI sleeps for milliseconds: there tests/preload has a job of each kind.
     "two hosts": variation(
-        FORCED, "test_collectives.py", "test_collective_*.py", ranks=(4,), short=AT_FOUR, hosts=True
+        FORCED, "test_collectives*.py", "test_collective_*.py", ranks=(4,), short=AT_FOUR, hosts=True
     ),
     "device, two hosts": variation(
         DEVICE | RANDOM,

@@ -263,7 +263,7 @@ static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_bl
         *result = tempi_blocks_no_memory(call->comm);
         return true;
     }
-    r->node = call->node->part->node;
+    r->node = tempi_split_part(call)->node;
     const bool ours = tempi_split_open(call, out, in, r->remote, result);
     return (*result == MPI_SUCCESS && tempi_remote_reorder(r->remote)) || ours;
 }
@@ -275,7 +275,7 @@ static int start_new(tempi_coll_request *r, const tempi_collective *call, tempi_
         discard(r);
         return tempi_blocks_no_memory(call->comm);
     }
-    r->name.call = ++call->node->posted;
+    r->name.call = __atomic_add_fetch(&r->node->posted, 1, __ATOMIC_RELAXED);
     tempi_node_comm_retain(r->owner);
     const int rc = start(r, call, out, in);
     if (rc == MPI_SUCCESS)
@@ -285,11 +285,18 @@ static int start_new(tempi_coll_request *r, const tempi_collective *call, tempi_
     return rc;
 }
 
+/* Whether each process decides for itself. */
+static bool decides_alone(const tempi_collective *call)
+{
+    return call->node->split && tempi_collective_is_packed_alone(call->function);
+}
+
 static bool start_once(const tempi_collective *call, const tempi_bounce_argument *buffers,
                        MPI_Request *request, int *result)
 {
     tempi_blocks out, in;
-    if (!tempi_sides_of(call, buffers, &out, &in))
+    if (!tempi_sides_of(call, buffers, &out, &in) ||
+        (decides_alone(call) && !tempi_split_wanted(call, &out, &in)))
         return false;
     tempi_coll_request *r = calloc(1, sizeof *r);
     *result = r ? MPI_SUCCESS : tempi_blocks_no_memory(call->comm);
@@ -397,7 +404,7 @@ static int init_remote(tempi_coll_request *r)
 
 static int init_new(tempi_coll_request *r, MPI_Request *request)
 {
-    r->name.channel = ++r->owner->channels;
+    r->name.channel = __atomic_add_fetch(&r->node->channels, 1, __ATOMIC_RELAXED);
     int rc = init_remote(r);
     if (rc == MPI_SUCCESS)
         rc = make_request(r);
@@ -415,7 +422,8 @@ static bool wanted(const tempi_collective *call, const tempi_blocks *out, const 
 {
     const bool all = call->node->split ? tempi_split_wanted(call, out, in)
                                        : tempi_collective_wanted(call, out, in);
-    return all && tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS);
+    return all && (decides_alone(call) ||
+                   tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS));
 }
 
 bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_argument *buffers,

@@ -32,10 +32,21 @@ static inline bool tempi_collective_has_pairs(int function)
            function == TEMPI_FUNCTION_Scatterv;
 }
 
+/* Whether packed bytes may stand for the blocks, on each process by itself: no library's algorithm
+ * cuts them by elements. (MPI_Bcast, Gather, Scatter and Allgather(v) are cut by some.) */
+static inline bool tempi_collective_is_packed_alone(int function)
+{
+    return function == TEMPI_FUNCTION_Alltoall || function == TEMPI_FUNCTION_Neighbor_alltoall ||
+           function == TEMPI_FUNCTION_Neighbor_allgather ||
+           function == TEMPI_FUNCTION_Neighbor_allgatherv;
+}
+
 /* Whether such a call may be carried, wholly or in part. */
 static inline bool tempi_collective_concerns(const tempi_node_comm *node, int function)
 {
-    return node && (node->together || (node->split && tempi_collective_has_pairs(function)));
+    return node &&
+           (node->together || (node->split && (tempi_collective_has_pairs(function) ||
+                                               tempi_collective_is_packed_alone(function))));
 }
 
 /* The calls in which the processes agree anew: the first one, the second, the fourth and so on. */
@@ -67,6 +78,9 @@ static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
     if (!tempi_collective_concerns(node, function))
         return NULL;
+    if (node->split && tempi_collective_is_packed_alone(function))
+        return node->carried[function] || tempi_collective_is_due(++node->seen[function]) ? node
+                                                                                          : NULL;
     if (!tempi_collective_has_types_of_blocks(function) && !node->carried[function])
         return NULL;
     if (tempi_node_comm_has_posts(node))

@@ -8,8 +8,9 @@
 
 #include <stdbool.h>
 
-/* Whether the library's nonblocking form of TEMPI_FUNCTION_Neighbor_alltoallv or
- * TEMPI_FUNCTION_Neighbor_alltoallw delivers wrong blocks. Tried once, with this process alone. */
+/* Whether the library's nonblocking form of TEMPI_FUNCTION_Neighbor_alltoall(v, w) delivers wrong
+ * blocks. Tried once, with this process alone; the one with a single count passes for the one with
+ * several. */
 bool tempi_neighbor_order_is_wrong(int function);
 /* The dimensions of a Cartesian communicator; 0: of any other one. */
 int tempi_neighbor_dimensions(MPI_Comm comm);

@@ -66,7 +66,8 @@ static void close_node(tempi_node_comm *node, bool ends)
     want(node, false);
     node->handle = MPI_COMM_NULL;
     tempi_node_part_close(node->part, !ends);
-    node->part = NULL;
+    tempi_node_part_close(node->alone, !ends);
+    node->part = node->alone = NULL;
     tempi_edges_free(&node->all);
     tempi_edges_free(&node->none);
     tempi_edges_free(&node->one);
@@ -216,18 +217,23 @@ static void place(MPI_Comm comm, tempi_node_comm *node)
     node->split = memory && !all;
 }
 
-/* The library does all calls on it, if its processes are not all on this node. */
+/* If its processes are not all on this node each one packs for itself: then their order is no other
+ * one's. */
 static void place_inter(MPI_Comm comm, tempi_node_comm *node)
 {
     const int own = node->size;
-    bool first;
-    if (tempi_lib.Comm_remote_size(comm, &node->peers) != MPI_SUCCESS ||
-        own + node->peers > TEMPI_SEGMENT_MEMBERS || !tempi_peer_agree_inter(comm, &first))
+    bool first = true;
+    if (tempi_lib.Comm_remote_size(comm, &node->peers) != MPI_SUCCESS)
         return;
+    const bool all = own + node->peers <= TEMPI_SEGMENT_MEMBERS &&
+                     tempi_peer_agree_inter(comm, &first);
+    first |= !all;
     node->size += node->peers;
     node->rank += first ? 0 : node->peers;
     node->peers_begin = first ? own : 0;
-    node->together = make_edges(node);
+    const bool memory = make_edges(node);
+    node->together = memory && all;
+    node->split = memory && !all;
 }
 
 static tempi_node_comm *make(MPI_Comm comm)

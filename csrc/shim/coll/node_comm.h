@@ -50,9 +50,10 @@ typedef struct tempi_node_comm {
     tempi_edges all;                     /* one block for each of the peers */
     tempi_edges none;                    /* none */
     tempi_edges one;                     /* one block, for the root of the call */
-    tempi_edges out, in;          /* of its neighbours; `first` is NULL until they are asked for */
-    struct tempi_node_part *part; /* NULL until the first call */
-    struct tempi_node_comm *next; /* of all */
+    tempi_edges out, in;           /* of its neighbours; `first` is NULL until they are asked for */
+    struct tempi_node_part *part;  /* NULL until the first call */
+    struct tempi_node_part *alone; /* the same, for calls in which each process packs for itself */
+    struct tempi_node_comm *next;  /* of all */
     struct tempi_node_comm *next_free;
 } tempi_node_comm;
 

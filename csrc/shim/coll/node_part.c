@@ -53,6 +53,15 @@ static void gather(tempi_node_part *part, MPI_Comm whole)
         free_comm(part);
 }
 
+/* Nobody is on this node. */
+static bool count_out(tempi_node_part *part, const tempi_node_comm *node)
+{
+    for (int i = 0; i < node->size; ++i)
+        part->rank[i] = -1;
+    return true;
+}
+
+/* `comm`: of the whole, or MPI_COMM_NULL if nobody else takes part. */
 static tempi_node_part *make(MPI_Comm comm, const tempi_node_comm *whole)
 {
     tempi_node_part *part = calloc(1, sizeof *part);
@@ -60,9 +69,11 @@ static tempi_node_part *make(MPI_Comm comm, const tempi_node_comm *whole)
         return NULL;
     part->comm = MPI_COMM_SELF;
     part->rank = malloc((size_t)whole->size * sizeof *part->rank);
-    gather(part, comm);
+    if (comm != MPI_COMM_NULL)
+        gather(part, comm);
     part->node = tempi_node_comm_of(part->comm);
-    if (part->rank && part->node && part->node->together && number(part, comm, whole))
+    if (part->rank && part->node && part->node->together &&
+        (comm != MPI_COMM_NULL ? number(part, comm, whole) : count_out(part, whole)))
         return part;
     tempi_node_part_close(part, true);
     return NULL;
@@ -71,8 +82,15 @@ static tempi_node_part *make(MPI_Comm comm, const tempi_node_comm *whole)
 tempi_node_part *tempi_node_part_of(MPI_Comm comm, tempi_node_comm *whole)
 {
     if (!whole->part)
-        whole->part = make(comm, whole);
+        whole->part = make(tempi_node_comm_is_inter(whole) ? MPI_COMM_NULL : comm, whole);
     return whole->part;
+}
+
+tempi_node_part *tempi_node_part_alone(tempi_node_comm *whole)
+{
+    if (!whole->alone)
+        whole->alone = make(MPI_COMM_NULL, whole);
+    return whole->alone;
 }
 
 static void free_edges(tempi_divided_edges *split)

@@ -37,8 +37,10 @@ static void look(const tempi_remote *remote, const tempi_blocks *side, tempi_ope
     if (!type)
         return;
     const int64_t bytes = e.count * type->size;
-    out->packs[k] = bytes > 0 && tempi_message_wins(type, operation,
-                                                    tempi_peer_of(remote->comm, process), bytes);
+    out->packs[k] = bytes > 0 &&
+                    tempi_message_wins(type, operation,
+                                       tempi_peer_of(remote->comm, process - remote->peers_begin),
+                                       bytes);
     out->bytes += bytes;
     out->better += out->packs[k] ? bytes : 0;
 }
@@ -74,7 +76,8 @@ static int allocate(const tempi_remote *remote, const tempi_blocks *all, tempi_r
     side->counts = calloc(n, sizeof *side->counts + sizeof *side->displacements);
     side->types = malloc(n * sizeof *side->types);
     side->packed.block = malloc(((size_t)all->edges->n + 1) * sizeof *side->packed.block);
-    if (!side->counts || !side->types || !side->packed.block)
+    side->places = malloc(((size_t)all->edges->n + 1) * sizeof *side->places);
+    if (!side->counts || !side->types || !side->packed.block || !side->places)
         return tempi_blocks_no_memory(all->comm);
     side->displacements = (MPI_Aint *)(side->counts + n);
     for (size_t i = 0; i < n; ++i)
@@ -112,6 +115,12 @@ static void leave(const tempi_remote *remote, const tempi_blocks *all, int i,
         side->displacements[i] += (MPI_Aint)all->buffer->address;
 }
 
+/* Whether one count applies to all blocks, which follow each other by their numbers. */
+static bool is_uniform(const tempi_bounce_argument *buffer)
+{
+    return !buffer->counts.of && buffer->times != TEMPI_ONCE;
+}
+
 /* The places of the packed blocks in one buffer. */
 static int place(const tempi_remote *remote, const tempi_blocks *all, tempi_remote_side *side)
 {
@@ -119,9 +128,11 @@ static int place(const tempi_remote *remote, const tempi_blocks *all, tempi_remo
     for (int k = 0; k < side->packed.n; ++k) {
         const int i = side->packed.block[k];
         const tempi_block_entry e = tempi_block_entry_of(all->buffer, i);
-        side->counts[i] = bytes_of(&e);
-        side->displacements[i] = (MPI_Aint)bytes;
-        bytes += side->counts[i];
+        const int64_t n = side->counts[i] = bytes_of(&e);
+        side->places[k] = is_uniform(all->buffer) ? i * n : bytes;
+        side->displacements[i] = (MPI_Aint)side->places[k];
+        bytes = side->places[k] + n > bytes ? side->places[k] + n : bytes;
+        side->count = n;
     }
     if (!(side->bytes = tempi_stage_get_beyond(bytes + 1)))
         return tempi_blocks_no_memory(all->comm);
@@ -130,6 +141,12 @@ static int place(const tempi_remote *remote, const tempi_blocks *all, tempi_remo
     if (!has_addresses(remote))
         side->base = side->bytes;
     return MPI_SUCCESS;
+}
+
+/* A block that is sent to all is packed once. */
+static int blocks_of(const tempi_blocks *all)
+{
+    return all->entry >= 0 && all->edges->n > 1 ? 1 : all->edges->n;
 }
 
 static int open_side(const tempi_remote *remote, const tempi_blocks *all, const int *process,
@@ -142,7 +159,7 @@ static int open_side(const tempi_remote *remote, const tempi_blocks *all, const 
     if (!found.packs)
         return tempi_blocks_no_memory(all->comm);
     choose(remote, all, process, &found);
-    for (int k = 0; k < all->edges->n; ++k) {
+    for (int k = 0; k < blocks_of(all); ++k) {
         const int i = tempi_block_number(all, k);
         if (found.packs[k])
             side->packed.block[side->packed.n++] = i;
@@ -154,6 +171,7 @@ static int open_side(const tempi_remote *remote, const tempi_blocks *all, const 
     side->blocks.edges = &side->packed;
     side->blocks.in_place = -1;
     side->type = side->packed.n > 0 ? MPI_BYTE : all->buffer->type;
+    side->count = all->buffer->count;
     side->base = has_addresses(remote) ? MPI_BOTTOM : all->buffer->address;
     return side->packed.n > 0 ? place(remote, all, side) : MPI_SUCCESS;
 }
@@ -168,9 +186,26 @@ int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out,
     *remote = (tempi_remote){.function = call->function,
                              .comm = call->comm,
                              .root = call->root,
+                             .peers_begin = call->node->peers_begin,
                              .in_place = out->buffer == in->buffer};
     const int rc = open_side(remote, &sent, to->process, &remote->out);
     return rc == MPI_SUCCESS ? open_side(remote, &received, from->process, &remote->in) : rc;
+}
+
+/* Of functions with one count: blocks that are packed have their places exchanged. */
+static void exchange_places(tempi_remote_side *side, int i, int j)
+{
+    int64_t *first = NULL, *second = NULL;
+    for (int k = 0; k < side->packed.n; ++k)
+        if (side->packed.block[k] == i)
+            first = &side->places[k];
+        else if (side->packed.block[k] == j)
+            second = &side->places[k];
+    if (!first || !second)
+        return;
+    const int64_t place = *first;
+    *first = *second;
+    *second = place;
 }
 
 static void exchange_entries(tempi_remote_side *side, int i, int j)
@@ -188,7 +223,8 @@ static void exchange_entries(tempi_remote_side *side, int i, int j)
 
 static bool is_of_neighbors(const tempi_remote *remote)
 {
-    return remote->function == TEMPI_FUNCTION_Neighbor_alltoallv ||
+    return remote->function == TEMPI_FUNCTION_Neighbor_alltoall ||
+           remote->function == TEMPI_FUNCTION_Neighbor_alltoallv ||
            remote->function == TEMPI_FUNCTION_Neighbor_alltoallw;
 }
 
@@ -201,10 +237,13 @@ bool tempi_remote_reorder(tempi_remote *remote)
         const int before = 2 * d, after = before + 1;
         const bool concerned = (in->counts[before] > 0 || in->counts[after] > 0) &&
                                tempi_neighbors_are_one(remote->comm, d);
-        if (concerned && tempi_neighbor_order_is_wrong(remote->function)) {
+        if (!concerned || !tempi_neighbor_order_is_wrong(remote->function))
+            continue;
+        if (remote->function == TEMPI_FUNCTION_Neighbor_alltoall)
+            exchange_places(in, before, after);
+        else
             exchange_entries(in, before, after);
-            any = true;
-        }
+        any = true;
     }
     return any;
 }
@@ -225,12 +264,12 @@ static int describe(tempi_remote_side *side, bool outlives)
 /* Moves the bytes of all of them, to or from the buffer. */
 static void move(const tempi_remote_side *side, char *at)
 {
-    for (int k = 0; k < side->packed.n; at += side->blocks.ops[k++].n) {
+    for (int k = 0; k < side->packed.n; ++k) {
         const tempi_op *op = &side->blocks.ops[k];
         if (op->n > 0 && side->blocks.operation == TEMPI_OP_SEND)
-            tempi_block_pack(op, 0, op->n, at);
+            tempi_block_pack(op, 0, op->n, at + side->places[k]);
         else if (op->n > 0)
-            tempi_block_unpack(op, 0, op->n, at);
+            tempi_block_unpack(op, 0, op->n, at + side->places[k]);
     }
 }
 
@@ -277,6 +316,8 @@ int tempi_remote_end(tempi_remote *remote, int error)
                : BLOCKING##_init(&tempi_lib, __VA_ARGS__, MPI_INFO_NULL, request)
 #define SENT(TYPES)     base, out->counts, out->displacements, out->TYPES
 #define RECEIVED(TYPES) to, in->counts, in->displacements, in->TYPES
+#define SENT_EACH       base, out->count, out->type
+#define RECEIVED_EACH   to, in->count, in->type
 
 int tempi_remote_pass(const tempi_remote *remote, tempi_remote_form form, MPI_Request *request)
 {
@@ -296,6 +337,17 @@ int tempi_remote_pass(const tempi_remote *remote, tempi_remote_form form, MPI_Re
     case TEMPI_FUNCTION_Neighbor_alltoallv:
         PASS(tempi_fwd_Neighbor_alltoallv, tempi_fwd_Ineighbor_alltoallv, SENT(type),
              RECEIVED(type), comm);
+    case TEMPI_FUNCTION_Alltoall:
+        PASS(tempi_fwd_Alltoall, tempi_fwd_Ialltoall, SENT_EACH, RECEIVED_EACH, comm);
+    case TEMPI_FUNCTION_Neighbor_alltoall:
+        PASS(tempi_fwd_Neighbor_alltoall, tempi_fwd_Ineighbor_alltoall, SENT_EACH, RECEIVED_EACH,
+             comm);
+    case TEMPI_FUNCTION_Neighbor_allgather:
+        PASS(tempi_fwd_Neighbor_allgather, tempi_fwd_Ineighbor_allgather, SENT_EACH, RECEIVED_EACH,
+             comm);
+    case TEMPI_FUNCTION_Neighbor_allgatherv:
+        PASS(tempi_fwd_Neighbor_allgatherv, tempi_fwd_Ineighbor_allgatherv, SENT_EACH,
+             RECEIVED(type), comm);
     case TEMPI_FUNCTION_Gatherv:
         PASS(tempi_fwd_Gatherv, tempi_fwd_Igatherv, base, out->counts[0], out->type, RECEIVED(type),
              root, comm);
@@ -311,6 +363,7 @@ static void close_side(tempi_remote_side *side)
     if (side->bytes)
         tempi_stage_put(side->bytes);
     free(side->packed.block);
+    free(side->places);
     free(side->counts);
     free(side->types);
 }

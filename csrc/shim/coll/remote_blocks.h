@@ -4,7 +4,8 @@
  * with messages of them (choose/choose.h), or where the library cannot read the memory.
  *
  * MPI_Neighbor_alltoallw has displacements that are addresses, so there each block is packed or
- * not. In other functions all blocks of a side are, if that is better for most of their bytes.
+ * not. In other functions all blocks of a side are, if that is better for most of their bytes. In
+ * those with one count for all blocks (tempi_collective_is_packed_alone) no block stays here.
  *
  * In place the library gets MPI_IN_PLACE with the packed bytes of both directions in one buffer. */
 #ifndef TEMPI_SHIM_REMOTE_BLOCKS_H
@@ -18,19 +19,22 @@
 typedef struct tempi_remote_side {
     tempi_blocks blocks; /* those that are packed; `ops` are made at each start */
     tempi_edges packed;  /* their edges; owned */
+    int64_t *places;     /* of these, in `bytes` */
     int64_t derived;     /* bytes that are not packed, of derived datatypes */
     MPI_Count *counts;   /* the call's arrays, which are owned */
     MPI_Aint *displacements;
     MPI_Datatype *types;
     MPI_Datatype type; /* of all entries, in functions without `types` */
+    MPI_Count count;   /* of each of them, in functions without `counts` */
     const void *base;
-    char *bytes; /* the packed ones, one block after another */
+    char *bytes; /* the packed ones */
 } tempi_remote_side;
 
 typedef struct tempi_remote {
     int function; /* TEMPI_FUNCTION_* */
     MPI_Comm comm;
     int root;
+    int peers_begin; /* where the processes begin that have ranks in calls */
     bool in_place;
     tempi_remote_side out, in;
 } tempi_remote;

@@ -6,11 +6,18 @@
 #include "shim/coll/remote_blocks.h"
 #include "shim/coll/sides.h"
 
+tempi_node_part *tempi_split_part(const tempi_collective *call)
+{
+    return tempi_collective_is_packed_alone(call->function)
+               ? tempi_node_part_alone(call->node)
+               : tempi_node_part_of(call->comm, call->node);
+}
+
 /* The processes of the node decide alike; one that is alone as it likes. */
 bool tempi_split_wanted(const tempi_collective *call, const tempi_blocks *out,
                         const tempi_blocks *in)
 {
-    const tempi_node_part *part = tempi_node_part_of(call->comm, call->node);
+    const tempi_node_part *part = tempi_split_part(call);
     if (!part)
         return false;
     bool *carried = &call->node->carried[call->function];
@@ -31,7 +38,7 @@ static void restrict_side(const tempi_node_part *part, const tempi_divided_edges
 
 bool tempi_split_restrict(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in)
 {
-    tempi_node_part *part = call->node->part;
+    tempi_node_part *part = tempi_split_part(call);
     const tempi_divided_edges *to = tempi_node_part_edges(part, call->node, out->edges),
                               *from = tempi_node_part_edges(part, call->node, in->edges);
     if (!to || !from)
@@ -44,7 +51,7 @@ bool tempi_split_restrict(const tempi_collective *call, tempi_blocks *out, tempi
 bool tempi_split_open(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
                       tempi_remote *remote, int *result)
 {
-    tempi_node_part *part = call->node->part;
+    tempi_node_part *part = tempi_split_part(call);
     const tempi_divided_edges *to = tempi_node_part_edges(part, call->node, out->edges),
                               *from = tempi_node_part_edges(part, call->node, in->edges);
     *result = to && from ? tempi_remote_open(call, out, to, in, from, remote)
@@ -78,7 +85,7 @@ static int carry(const tempi_collective *call, tempi_blocks *out, tempi_blocks *
 {
     const tempi_meanwhile meanwhile = {pass_on, remote};
     const double start = tempi_trace_begin();
-    const int rc = tempi_block_exchange(call->node->part->node, out, in, &meanwhile);
+    const int rc = tempi_block_exchange(tempi_split_part(call)->node, out, in, &meanwhile);
     tempi_split_count(call, remote);
     tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
     tempi_trace_end(start, "exchange", call->name, out->bytes);
