@@ -207,7 +207,7 @@ static void take_offer(tempi_flow *flow, const header *head)
         flow->failed ? TEMPI_OFFER_UNLIKE
         : packed
             ? tempi_offer_read_packed(process, shapes[0].first, head->bytes, flow->blocks, flow->n)
-            : tempi_offer_read(process, shapes, n, flow->blocks, flow->n);
+            : tempi_offer_read(process, ring->access, shapes, n, flow->blocks, flow->n);
     flow->refused = result != TEMPI_OFFER_WAS_READ && result != TEMPI_OFFER_NOT_MAPPED;
     /* after a failure nothing more of that kind from this process */
     __atomic_store_n(&ring->access, tempi_offer_access_after(result, ring->access),

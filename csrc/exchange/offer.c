@@ -94,8 +94,8 @@ static bool read_block(pid_t process, tempi_nest_walk *from, const tempi_op *blo
     return tempi_single_copy_read(process, from, &to, block->n);
 }
 
-tempi_offer_result tempi_offer_read(pid_t process, const tempi_nest_shape *shapes, int nshapes,
-                                    const tempi_op *blocks, int64_t n)
+tempi_offer_result tempi_offer_read(pid_t process, unsigned access, const tempi_nest_shape *shapes,
+                                    int nshapes, const tempi_op *blocks, int64_t n)
 {
     tempi_offer_result result = TEMPI_OFFER_WAS_READ;
     for (int i = 0; i < nshapes; ++i) {
@@ -107,7 +107,7 @@ tempi_offer_result tempi_offer_read(pid_t process, const tempi_nest_shape *shape
         const bool mapped = shape->memory.mark != 0;
         if (mapped && read_mapped(shape, &blocks[shape->block]))
             continue;
-        if (!read_block(process, &from, &blocks[shape->block]))
+        if (!(access & TEMPI_ACCESS_READ) || !read_block(process, &from, &blocks[shape->block]))
             return mapped ? TEMPI_OFFER_UNMAPPABLE : TEMPI_OFFER_UNREADABLE;
         result = mapped ? TEMPI_OFFER_NOT_MAPPED : result;
     }

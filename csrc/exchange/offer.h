@@ -31,9 +31,9 @@ typedef enum tempi_offer_result {
 } tempi_offer_result;
 
 /* Reads the blocks that process offers, of which shape.block is the index, into those of the same
- * index. */
-tempi_offer_result tempi_offer_read(pid_t process, const tempi_nest_shape *shapes, int nshapes,
-                                    const tempi_op *blocks, int64_t n);
+ * index. `access`: how it may get at them. */
+tempi_offer_result tempi_offer_read(pid_t process, unsigned access, const tempi_nest_shape *shapes,
+                                    int nshapes, const tempi_op *blocks, int64_t n);
 /* What is left of a receiver's access after that result. */
 unsigned tempi_offer_access_after(tempi_offer_result result, unsigned access);
 /* The same as tempi_offer_read, of the packed bytes of all blocks at that address. */

@@ -626,15 +626,16 @@ bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const temp
 {
     const tempi_nest_shape *shapes = tempi_post_data(box, from, post);
     const pid_t process = (pid_t)probe_of(box, from)->process;
+    head *mine = head_of(box, from, box->own);
     int64_t bytes = post->bytes;
     for (int64_t i = 0; i < n; ++i)
         bytes -= blocks[i].n;
-    const tempi_offer_result result =
-        shapes && bytes == 0 ? tempi_offer_read(process, shapes, post->nshapes, blocks, n)
-                             : TEMPI_OFFER_UNLIKE;
+    const tempi_offer_result result = shapes && bytes == 0
+                                          ? tempi_offer_read(process, mine->access, shapes,
+                                                             post->nshapes, blocks, n)
+                                          : TEMPI_OFFER_UNLIKE;
     if (result == TEMPI_OFFER_WAS_READ)
         return true;
-    head *mine = head_of(box, from, box->own);
     __atomic_store_n(&mine->access, tempi_offer_access_after(result, mine->access),
                      __ATOMIC_RELAXED);
     if (result == TEMPI_OFFER_NOT_MAPPED)

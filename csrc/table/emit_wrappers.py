@@ -162,7 +162,7 @@ def synchronised(row: Row, call: str) -> str:
 
 def forwarded_body(slot: Slot) -> str:
     row, table = slot.row, table_of(slot)
-    guard = GUARDS.get(row.kind, "")
+    guard = "tempi_post_all()" if row.name == "Abort" else GUARDS.get(row.kind, "")
     body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
     form = row.function.large if slot.large else row.function.plain
     assert form is not None

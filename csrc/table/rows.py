@@ -80,7 +80,8 @@ def class_of(name: str) -> Class:
     ):
         if name in names:
             return kind
-    return Class.LOCAL
+    # A persistent request that tempi carries: the processes agree on it when it is made.
+    return Class.MAY_BLOCK if name.removesuffix("_init") in overlay.COLLECTIVES else Class.LOCAL
 
 
 def role_of(function: Function) -> Role:

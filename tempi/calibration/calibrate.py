@@ -60,9 +60,11 @@ class _Part:
         self._old = _readable(self._machine.file)
         self._points: dict[tuple[Any, ...], store.Point] = {}
         self.columns, self.done = columns, 0
+        self._when = ""  # of the last point
 
     def add(self, made: store.Point) -> None:
         """Adds a later round's samples to the existing ones."""
+        self._when = datetime.now(UTC).isoformat(timespec="seconds")
         before = self._points.get(made.key)
         self._points[made.key] = made if before is None else before.joined(made)
 
@@ -72,7 +74,7 @@ class _Part:
         if not self._points:
             return None
         meta = self._meta
-        about: dict[str, Any] = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "host": meta["host"]}
+        about: dict[str, Any] = {"when": self._when, "host": meta["host"]}
         about |= {"machine": meta["machine"], "complete": self.done == self.columns}
         if "gpu" in meta:
             about |= {"aware": meta["aware"], "emulated": meta["emulated"]}

@@ -405,3 +405,15 @@ def test_nobody_waits_for_a_process_that_waits_in_the_library(
         ring.check(turn)
     barrier.Free()
     ring.free()
+
+
+@forms
+@pytest.mark.parametrize("sent", [oracle.Contiguous(1 << 16, BYTE), oracle.Vector(64, 1024, 1500, BYTE)], ids=str)
+def test_long_blocks_of_the_host_arrive_on_a_device(own: Any, sent: oracle.Tree, form: str) -> None:
+    """The host's receiver might read them in the sender's memory; here they need other memory first."""
+    ring = Ring(own, sent, oracle.Vector(4096, 16, 40, BYTE), ("host", "device"), form)
+    for turn in range(24):
+        ring.fill(turn)
+        ring.exchange()
+        ring.check(turn)
+    ring.free()

@@ -89,8 +89,13 @@ static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_col
     if (!post)
         return false;
     if (post->offers)
-        offers->open[offers->n++] = (tempi_coll_offer){post, to, edges->first[to],
-                                                       tempi_edges_count(edges, to), n > 0};
+        offers->open[offers->n++] = (tempi_coll_offer){
+            .post = post,
+            .to = to,
+            .first = edges->first[to],
+            .n = tempi_edges_count(edges, to),
+            .described = n > 0,
+            .refusable = n > 0 || !(tempi_post_access(node->posts, to) & TEMPI_ACCESS_READ)};
     post->channel = name.channel;
     post->call = name.call;
     tempi_post_send(node->posts, to);
@@ -194,9 +199,10 @@ bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tem
         return false;
     for (int i = 0; i < offers->n; ++i) {
         const tempi_coll_offer *o = &offers->open[i];
-        if (tempi_post_is_refused(o->post) || (o->described && !tempi_post_is_over(o->post)))
+        tempi_post *post = o->post;
+        if (tempi_post_is_refused(post) || (o->refusable && !tempi_post_is_over(post)))
             withdraw(node, out, o, now);
-        settled &= !o->described || tempi_post_is_over(o->post) || !tempi_post_is_claimed(o->post);
+        settled &= !o->refusable || tempi_post_is_over(post) || !tempi_post_is_claimed(post);
     }
     tempi_lock_release(&owner->starting);
     return settled;

@@ -16,6 +16,7 @@ typedef struct tempi_coll_offer {
     tempi_post *post;
     int to, first, n; /* operations */
     bool described;   /* for the receiver's device */
+    bool refusable;   /* the receiver may not be able to read it */
 } tempi_coll_offer;
 
 typedef struct tempi_coll_offers {
@@ -48,7 +49,7 @@ bool tempi_coll_offers_refused(const tempi_coll_offers *offers);
  * MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
 int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                            tempi_coll_offers *offers, bool idle);
-/* Packs what receivers have refused, and what their devices have not read: these may refuse it yet.
+/* Packs what receivers have refused, or may refuse yet.
  * False: it is to be called again, as another thread holds that lock, or a device is reading. */
 bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                               tempi_coll_offers *offers);

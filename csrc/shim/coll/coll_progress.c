@@ -32,19 +32,21 @@ MPI_Comm tempi_coll_comm_of(const tempi_node_comm *node)
     return node->handle == MPI_COMM_NULL ? MPI_COMM_SELF : node->handle;
 }
 
-/* What one start has made. */
+/* What one start has made, but for what the next one needs. */
 void tempi_coll_end_round(tempi_coll_request *r)
 {
-    if (!r->in.ops)
+    if (!r->active)
         return;
+    r->active = false;
     tempi_device_moves_close(&r->moves);
+    r->offers.n = 0;
+    r->offers.since = 0;
+    if (r->kept)
+        return;
     tempi_blocks_close(&r->in);
-    r->in.ops = NULL;
     if (r->out.ops)
         tempi_blocks_close(&r->out);
-    r->out.ops = NULL;
-    free(r->offers.open);
-    r->offers = (tempi_coll_offers){0};
+    r->in.ops = r->out.ops = NULL;
 }
 
 static void leave(tempi_coll_request *r)
@@ -91,14 +93,17 @@ static void unpack_all(const tempi_coll_request *r, const tempi_arrival *a, cons
     }
 }
 
-static int unpack(tempi_coll_request *r, const tempi_arrival *a, tempi_post *post)
+/* The host stores them: blocks in device memory need other memory. */
+static int stage(tempi_coll_request *r, const tempi_arrival *a)
+{
+    r->in.comm = tempi_coll_comm_of(r->owner);
+    return tempi_blocks_stage(&r->in, a->first, a->n);
+}
+
+static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_post *post)
 {
     if (post->bytes < 0)
         return MPI_ERR_OTHER;
-    r->in.comm = tempi_coll_comm_of(r->owner);
-    const int rc = tempi_blocks_stage(&r->in, a->first, a->n);
-    if (rc != MPI_SUCCESS)
-        return rc;
     const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
     if (!packed)
         return MPI_ERR_NO_MEM;
@@ -116,12 +121,14 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
     const tempi_post_kind kind = tempi_post_claim(post, false);
     int rc = MPI_SUCCESS;
     a->post = kind == TEMPI_POST_LATER ? post : NULL;
-    if (kind == TEMPI_POST_OFFERED &&
+    if (kind != TEMPI_POST_LATER)
+        rc = stage(r, a);
+    if (kind == TEMPI_POST_OFFERED && rc == MPI_SUCCESS &&
         !tempi_post_read(r->node->posts, a->source, post, r->in.ops + a->first, a->n))
         a->post = post;
     if (a->post)
         return;
-    if (kind == TEMPI_POST_PACKED)
+    if (kind == TEMPI_POST_PACKED && rc == MPI_SUCCESS)
         rc = unpack(r, a, post);
     if (r->error == MPI_SUCCESS)
         r->error = rc;

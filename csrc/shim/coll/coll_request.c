@@ -1,5 +1,7 @@
 #include "shim/coll/coll_request.h"
+#include "base/config.h"
 #include "base/stats.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/coll_posts.h"
@@ -48,6 +50,7 @@ static void discard(tempi_coll_request *r)
 {
     tempi_persistent_call_free(r->persistent);
     free_remote(r);
+    free(r->offers.open);
     free(r->memory);
     free(r);
 }
@@ -162,12 +165,11 @@ static int describe(tempi_coll_request *r, tempi_blocks *out, tempi_device_offer
                              : rc;
 }
 
-/* On an error the processes of this node are notified, and blocks for other nodes are still sent.
- */
-static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
+/* `rc`: of the description. On an error the processes of this node are notified, and blocks for
+ * other nodes are still sent. */
+static int send_all(tempi_coll_request *r, const tempi_blocks *out,
+                    const tempi_device_offers *described, int rc)
 {
-    tempi_device_offers described = {0};
-    int rc = describe(r, out, &described);
     const int passed = pass_on(r);
     rc = rc == MPI_SUCCESS ? passed : rc;
     const bool failed = rc != MPI_SUCCESS;
@@ -175,9 +177,8 @@ static int describe_and_send(tempi_coll_request *r, tempi_blocks *out)
                                         .failed = failed,
                                         .offers = replaces(r, out) || failed ? NULL : &r->offers,
                                         .host = out->nstaged == 0, /* not in staging buffers */
-                                        .described = &described};
+                                        .described = described};
     const int sent = tempi_coll_posts_send(r->node, r->name, &sending);
-    tempi_device_offers_close(&described);
     rc = rc == MPI_SUCCESS ? sent : rc;
     return rc == MPI_SUCCESS ? move_own(r, out) : rc;
 }
@@ -215,25 +216,20 @@ static void give_up(tempi_coll_request *r)
     tempi_coll_end_round(r);
 }
 
-/* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. Caller
- * holds the communicator's lock: several threads may start persistent requests of it. */
-static int start(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
-                 const tempi_blocks *in)
+/* Whether the next start has the same operations: of blocks in host memory, and of edges that do
+ * not depend on the root of other calls. */
+static bool keeps(const tempi_coll_request *r, const tempi_collective *call,
+                  const tempi_blocks *out)
 {
-    const double begun = tempi_trace_begin();
-    r->in = *in;
-    r->in.outlives = !r->persistent;
-    r->in.late = out->late = !r->persistent;
-    r->in.stays = out->stays = out->buffer != in->buffer;
-    r->error = MPI_SUCCESS;
-    int rc = describe_and_send(r, out);
-    if (r->offers.n > 0) {
-        if (!r->persistent)
-            tempi_blocks_keep(out);
-        r->out = *out;
-    } else {
-        tempi_blocks_close(out);
-    }
+    const bool fixed = call->pattern == TEMPI_PATTERN_ALL ||
+                       call->pattern == TEMPI_PATTERN_NEIGHBORS;
+    return r->persistent && fixed && !tempi_memory_mixed && !tempi_config.check &&
+           out->nstaged == 0 && r->in.nstaged == 0;
+}
+
+/* What is left to do after a start with that result. */
+static int follow_up(tempi_coll_request *r, const tempi_collective *call, int rc)
+{
     if (rc == MPI_SUCCESS)
         rc = follow(r);
     if (rc != MPI_SUCCESS) {
@@ -244,8 +240,58 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
         tempi_split_count(call, r->remote);
     else
         tempi_stat_add(TEMPI_STAT_collectives, 1);
-    tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
-    tempi_trace_end(begun, "exchange", call->name, out->bytes);
+    return rc;
+}
+
+/* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. Caller
+ * holds the communicator's lock: several threads may start persistent requests of it. */
+static int start(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
+                 const tempi_blocks *in)
+{
+    const double begun = tempi_trace_begin();
+    tempi_device_offers described = {0};
+    r->in = *in;
+    r->in.outlives = !r->persistent;
+    r->in.late = out->late = !r->persistent;
+    r->in.stays = out->stays = out->buffer != in->buffer;
+    r->out.ops = NULL;
+    r->error = MPI_SUCCESS;
+    r->active = true;
+    int rc = describe(r, out, &described);
+    r->kept = rc == MPI_SUCCESS && keeps(r, call, out);
+    rc = send_all(r, out, &described, rc);
+    tempi_device_offers_close(&described);
+    if (r->offers.n > 0 || r->kept) {
+        if (!r->persistent)
+            tempi_blocks_keep(out);
+        r->out = *out;
+    } else {
+        tempi_blocks_close(out);
+    }
+    const int64_t bytes = out->bytes;
+    rc = follow_up(r, call, rc);
+    tempi_stat_add(TEMPI_STAT_collective_bytes, bytes);
+    tempi_trace_end(begun, "exchange", call->name, bytes);
+    return rc;
+}
+
+/* Another one with the same operations. */
+static int start_kept(tempi_coll_request *r, const tempi_collective *call)
+{
+    const double begun = tempi_trace_begin();
+    r->in.comm = r->out.comm = call->comm;
+    r->error = MPI_SUCCESS;
+    r->active = true;
+    for (int i = 0; i < r->narrivals; ++i) {
+        tempi_arrival *a = &r->arrivals[i];
+        a->post = NULL;
+        a->claimed = a->ended = false;
+    }
+    r->left = r->narrivals;
+    const int64_t bytes = r->out.bytes;
+    const int rc = follow_up(r, call, send_all(r, &r->out, NULL, MPI_SUCCESS));
+    tempi_stat_add(TEMPI_STAT_collective_bytes, bytes);
+    tempi_trace_end(begun, "exchange", call->name, bytes);
     return rc;
 }
 
@@ -291,6 +337,19 @@ static bool decides_alone(const tempi_collective *call)
     return call->node->split && tempi_collective_is_packed_alone(call->function);
 }
 
+/* An error handler may call MPI while a start has the lock: what it calls does not progress. */
+static void begin_start(tempi_node_comm *node)
+{
+    tempi_lock_acquire(&node->starting);
+    ++tempi_this_thread.posting;
+}
+
+static void end_start(tempi_node_comm *node)
+{
+    --tempi_this_thread.posting;
+    tempi_lock_release(&node->starting);
+}
+
 static bool start_once(const tempi_collective *call, const tempi_bounce_argument *buffers,
                        MPI_Request *request, int *result)
 {
@@ -316,33 +375,38 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
     if (!request)
         return false;
     tempi_coll_use_hooks();
-    tempi_lock_acquire(&call->node->starting);
+    begin_start(call->node);
     const bool carried = start_once(call, buffers, request, result);
-    tempi_lock_release(&call->node->starting);
+    end_start(call->node);
     return carried;
 }
 
 /* ---- persistent requests --------------------------------------------------------------------- */
+
+static int start_anew(tempi_coll_request *r, const tempi_collective *call)
+{
+    tempi_blocks out, in;
+    return tempi_sides_of(call, r->persistent->buffers, &out, &in) &&
+                   (!r->remote || tempi_split_restrict(call, &out, &in))
+               ? start(r, call, &out, &in)
+               : MPI_ERR_ARG;
+}
 
 /* The processes have agreed at the beginning. */
 static bool start_again(tempi_record *record, tempi_op *op, int *rc)
 {
     tempi_coll_request *r = record->collective;
     tempi_collective *call = &r->persistent->call;
-    tempi_blocks out, in;
     (void)op;
     call->comm = tempi_coll_comm_of(r->owner);
-    if (r->in.ops) { /* it is active: the program is wrong */
+    if (r->active) { /* the program is wrong */
         tempi_lib.Comm_call_errhandler(call->comm, *rc = MPI_ERR_REQUEST);
         return false;
     }
     ++r->name.call;
-    tempi_lock_acquire(&r->owner->starting);
-    *rc = tempi_sides_of(call, r->persistent->buffers, &out, &in) &&
-                  (!r->remote || tempi_split_restrict(call, &out, &in))
-              ? start(r, call, &out, &in)
-              : MPI_ERR_ARG;
-    tempi_lock_release(&r->owner->starting);
+    begin_start(r->owner);
+    *rc = r->kept && !tempi_memory_mixed ? start_kept(r, call) : start_anew(r, call);
+    end_start(r->owner);
     return false;
 }
 

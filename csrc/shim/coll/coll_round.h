@@ -28,10 +28,12 @@ typedef struct tempi_coll_request {
     MPI_Request inner;    /* the generalized one */
     void *memory;         /* for the operations and arrivals of a start: used by all of them */
     size_t room;          /* bytes */
-    tempi_blocks in;      /* without operations: nothing was started */
+    bool active;          /* it was started */
+    bool kept;            /* the operations of both sides serve the next start, too */
+    tempi_blocks in;
     tempi_arrival *arrivals;
     int narrivals, left;
-    tempi_blocks out;         /* while blocks of it are offered; else without operations */
+    tempi_blocks out;         /* while blocks of it are offered, or kept; else without operations */
     tempi_coll_offers offers; /* that the receivers have not read */
     tempi_device_moves moves; /* of own blocks, until all has come */
     int error;

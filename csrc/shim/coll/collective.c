@@ -13,11 +13,14 @@
 #include "shim/request/waiting.h"
 #include "transfer/staging.h"
 
+#include <string.h>
+
 bool tempi_collectives;
 
 /* Open MPI 5.0 delivers wrong blocks in nonblocking and persistent collectives of neighbours: there
  * the processes must agree before the first one. */
 static bool wrong_neighbors;
+bool tempi_alltoall_is_sized;
 
 static void learn_library(void)
 {
@@ -26,6 +29,7 @@ static void learn_library(void)
     (void)tempi_lib.Get_library_version(version, &length);
     const tempi_library library = tempi_library_of(version);
     wrong_neighbors = library == TEMPI_LIBRARY_OPENMPI4 || library == TEMPI_LIBRARY_OPENMPI5;
+    tempi_alltoall_is_sized = strstr(version, "MPICH Version:") != NULL;
 }
 
 void tempi_collective_start(void)

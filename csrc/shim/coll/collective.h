@@ -32,21 +32,34 @@ static inline bool tempi_collective_has_pairs(int function)
            function == TEMPI_FUNCTION_Scatterv;
 }
 
-/* Whether packed bytes may stand for the blocks, on each process by itself: no library's algorithm
- * cuts them by elements. (MPI_Bcast, Gather, Scatter and Allgather(v) are cut by some.) */
+/* Whether the library chooses its algorithm of MPI_Alltoall by bytes alone: MPICH does. */
+extern bool tempi_alltoall_is_sized;
+
+/* Whether packed bytes may stand for the blocks, on each process by itself: the library neither
+ * cuts them by elements (as some do in MPI_Bcast, Gather, Scatter and Allgather(v)) nor chooses an
+ * algorithm by the datatype (as components of Open MPI do in MPI_Alltoall). */
 static inline bool tempi_collective_is_packed_alone(int function)
 {
-    return function == TEMPI_FUNCTION_Alltoall || function == TEMPI_FUNCTION_Neighbor_alltoall ||
+    return (function == TEMPI_FUNCTION_Alltoall && tempi_alltoall_is_sized) ||
+           function == TEMPI_FUNCTION_Neighbor_alltoall ||
            function == TEMPI_FUNCTION_Neighbor_allgather ||
            function == TEMPI_FUNCTION_Neighbor_allgatherv;
+}
+
+/* Whether the call may be carried in part. Open MPI passes blocks of intercommunicators on through
+ * its local root, by elements of that one's datatype. */
+static inline bool tempi_collective_splits(const tempi_node_comm *node, int function)
+{
+    const bool rooted = function == TEMPI_FUNCTION_Gatherv || function == TEMPI_FUNCTION_Scatterv;
+    return node->split &&
+           (tempi_collective_is_packed_alone(function) ||
+            (tempi_collective_has_pairs(function) && !(rooted && tempi_node_comm_is_inter(node))));
 }
 
 /* Whether such a call may be carried, wholly or in part. */
 static inline bool tempi_collective_concerns(const tempi_node_comm *node, int function)
 {
-    return node &&
-           (node->together || (node->split && (tempi_collective_has_pairs(function) ||
-                                               tempi_collective_is_packed_alone(function))));
+    return node && (node->together || tempi_collective_splits(node, function));
 }
 
 /* The calls in which the processes agree anew: the first one, the second, the fourth and so on. */

@@ -4,6 +4,7 @@
 #include "shim/coll/neighbor_order.h"
 #include "transfer/staging.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static void look(const tempi_remote *remote, const tempi_blocks *side, tempi_ope
     if (!type)
         return;
     const int64_t bytes = e.count * type->size;
-    out->packs[k] = bytes > 0 &&
+    out->packs[k] = bytes > 0 && bytes <= INT_MAX &&
                     tempi_message_wins(type, operation,
                                        tempi_peer_of(remote->comm, process - remote->peers_begin),
                                        bytes);
@@ -45,17 +46,26 @@ static void look(const tempi_remote *remote, const tempi_blocks *side, tempi_ope
     out->better += out->packs[k] ? bytes : 0;
 }
 
-/* In place, both sides come to the same. `process`: of each block. */
+/* Whether the library cannot read the blocks. */
+static bool is_out_of_reach(const tempi_blocks *side)
+{
+    return tempi_bounces() && (side->buffer->address == MPI_BOTTOM ||
+                               tempi_memory_of(side->buffer->address) != TEMPI_MEMORY_HOST);
+}
+
+/* In place, both sides have the choice of what is sent. `process`: of each block. Places of packed
+ * blocks must fit an int, as not every library has functions for more. */
 static void choose(const tempi_remote *remote, const tempi_blocks *side, const int *process,
                    survey *out)
 {
-    const bool all = tempi_bounces();
-    const tempi_operation operation = remote->in_place ? TEMPI_OP_SEND : side->operation;
+    const bool all = is_out_of_reach(side),
+               second = remote->in_place && side->operation == TEMPI_OP_RECV;
     for (int k = 0; k < side->edges->n; ++k)
-        look(remote, side, operation, process[k], k, out);
+        look(remote, side, side->operation, process[k], k, out);
     if (!all && has_addresses(remote))
         return;
-    const bool most = all || 2 * out->better > out->bytes;
+    const bool most = second ? remote->out.packed.n > 0
+                             : all || (2 * out->better > out->bytes && out->bytes <= INT_MAX);
     for (int k = 0; k < side->edges->n; ++k)
         out->packs[k] = most;
 }
@@ -233,6 +243,8 @@ bool tempi_remote_reorder(tempi_remote *remote)
     tempi_remote_side *in = &remote->in;
     const int dims = is_of_neighbors(remote) ? tempi_neighbor_dimensions(remote->comm) : 0;
     bool any = false;
+    if (remote->function == TEMPI_FUNCTION_Neighbor_alltoall && in->packed.n == 0)
+        return false; /* its blocks have no places of their own */
     for (int d = 0; d < dims; ++d) {
         const int before = 2 * d, after = before + 1;
         const bool concerned = (in->counts[before] > 0 || in->counts[after] > 0) &&
