@@ -24,12 +24,14 @@ bool tempi_packing_falls_back(MPI_Datatype datatype, MPI_Count count, tempi_oper
     if (!type || tempi_memory_mixed || tempi_online_tuning || count <= 0 ||
         __builtin_mul_overflow(count, type->size, &bytes))
         return false;
-    if (type->layout->dense)
-        return bytes > 0;
+    const bool dense = type->layout->dense;
     const tempi_choices *choices = &type->chooser.choices[operation][0];
-    if (!tempi_autotune_is_settled(choices, bytes) || tempi_autotune_choice(choices, bytes))
+    if (dense ? bytes == 0
+              : !tempi_autotune_is_settled(choices, bytes) || tempi_autotune_choice(choices, bytes))
         return false;
     __atomic_store_n(&((tempi_type *)(uintptr_t)type)->left[operation], count, __ATOMIC_RELAXED);
+    if (dense)
+        return true;
     tempi_thread_cache *mine = tempi_stats_mine();
     tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
     tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);

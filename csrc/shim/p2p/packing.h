@@ -9,8 +9,9 @@
 #include "memory/kind.h"
 #include "shim/type/types.h"
 
-/* True: leave the call to the library, as the last one with that type and count. Counts it. It
- * calls nothing: the entry then passes the arguments on in their registers. */
+/* True: leave the call to the library, as the last one with that type and count. Counts it, unless
+ * the type has no gaps. It calls nothing: the entry then passes the arguments on in their
+ * registers. */
 __attribute__((always_inline)) static inline bool tempi_packing_is_left(MPI_Datatype datatype,
                                                                         MPI_Count count,
                                                                         tempi_operation operation)
@@ -27,9 +28,10 @@ __attribute__((always_inline)) static inline bool tempi_packing_is_left(MPI_Data
             return false;
         counts = tempi_this_thread.cache->counts;
     }
-    __atomic_store_n(&counts[TEMPI_STAT_calls_seen], counts[TEMPI_STAT_calls_seen] + 1,
+    const uint64_t one = type->left_counts;
+    __atomic_store_n(&counts[TEMPI_STAT_calls_seen], counts[TEMPI_STAT_calls_seen] + one,
                      __ATOMIC_RELAXED);
-    __atomic_store_n(&counts[TEMPI_STAT_fallback_rule], counts[TEMPI_STAT_fallback_rule] + 1,
+    __atomic_store_n(&counts[TEMPI_STAT_fallback_rule], counts[TEMPI_STAT_fallback_rule] + one,
                      __ATOMIC_RELAXED);
     return true;
 }

@@ -159,6 +159,7 @@ static bool make_ready(tempi_type *type, int64_t most)
         type->layout = fresh.layout;
         type->typemap = fresh.typemap;
         type->size = fresh.size;
+        type->left_counts = fresh.layout && !fresh.layout->dense;
         tempi_chooser_copy(&type->chooser, &fresh.chooser);
         if (a_programs)
             tempi_stat_add(TEMPI_STAT_types, 1);

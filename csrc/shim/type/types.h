@@ -22,8 +22,9 @@ typedef struct tempi_type {
     int state;
     int64_t size; /* packed bytes of one element */
     /* MPI_Pack and MPI_Unpack: the last count for which the final choice was the library; 0: none.
-     */
+     * `left_counts`: 1, or 0 for a type without gaps, whose calls the statistics leave out. */
     MPI_Count left[2];
+    uint64_t left_counts;
     tempi_chooser chooser;
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
