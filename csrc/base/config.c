@@ -113,6 +113,9 @@ static const variable variables[] = {
      "0 or 1: whether the MPI library is CUDA-aware (default: ask the library)"},
     {"TEMPI_CUDA_IPC", FLAG, &tempi_config.cuda_ipc,
      "0: in collectives no device reads memory of other processes of the node by CUDA IPC (default 1)"},
+    {"TEMPI_CUDA_IPC_PATIENCE", NUMBER, &tempi_config.cuda_ipc_patience,
+     "microseconds, and as many for each MB, after which a process that waits for nothing else packs what no device "
+     "has read yet (default 1000)"},
     {"TEMPI_DEVICE_MAX", BYTES, &tempi_config.device_max,
      "bound on tempi's buffers on one device, bytes with optional K, M or G (default: the smaller of "
      "1G and 5% of its memory)"},
@@ -325,6 +328,7 @@ static void load(void)
     tempi_config.device_max = -1;
     tempi_config.cuda_aware = -1;
     tempi_config.autotune = tempi_config.cuda_ipc = true;
+    tempi_config.cuda_ipc_patience = 1000;
     tempi_config.method = TEMPI_METHODS;
     for (int i = 0; i < NVARIABLES; ++i) {
         if (variables[i].kind == ELSEWHERE) /* its reader warns of bad values */

@@ -17,9 +17,10 @@ typedef struct tempi_settings {
     int64_t stage_max;      /* bound on staging memory of a process, bytes */
     /* Bound on tempi's buffers on one device, bytes; -1: derived from the device's memory size. */
     int64_t device_max;
-    const char *cuda_driver; /* "emulated": test device; "none": no CUDA; NULL: the program's */
-    bool cuda_ipc;           /* devices read memory of other processes of the node */
-    int64_t cuda_aware;      /* whether the MPI library is CUDA-aware: 0, 1, or -1: ask it */
+    const char *cuda_driver;   /* "emulated": test device; "none": no CUDA; NULL: the program's */
+    bool cuda_ipc;             /* devices read memory of other processes of the node */
+    int64_t cuda_ipc_patience; /* microseconds, and as many for each MB, that an offer waits */
+    int64_t cuda_aware;        /* whether the MPI library is CUDA-aware: 0, 1, or -1: ask it */
     /* For device memory: TEMPI_METHOD_*; TEMPI_METHODS: chosen for each message. */
     int method;
     /* TEMPI_CONTIGUOUS_*: how contiguous device memory is sent. */

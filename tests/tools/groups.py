@@ -84,8 +84,9 @@ FEW_ON_DEVICE = ("test_completion.py", "test_pairings.py")
 PAIRINGS = ("test_pairings.py",)
 ON_DEVICE = (*FEW_ON_DEVICE, "test_status.py", "test_pack.py", "test_types.py", "test_communicators.py")
 
-#: Tests that choose their memories themselves, on two devices.
-DEVICES = EMULATED | RANDOM | {"TEMPI_EMULATOR_DEVICES": "2"}
+#: Tests that choose their memories themselves, on two devices. They count what devices read, also where a rank gets no
+#: core for a while.
+DEVICES = EMULATED | RANDOM | {"TEMPI_EMULATOR_DEVICES": "2", "TEMPI_CUDA_IPC_PATIENCE": "2000000"}
 OF_DEVICES = (
     "test_memories.py",
     "test_mixed.py",

@@ -1,4 +1,5 @@
 #include "shim/coll/coll_posts.h"
+#include "base/config.h"
 #include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
 
@@ -51,8 +52,7 @@ static const void *description_of(const tempi_coll_sending *sending, int to, int
 static tempi_post *describe_to(tempi_node_comm *node, int to, int64_t bytes,
                                const void *description, int64_t n)
 {
-    /* Longer than the skew between processes that take part at the same time. */
-    const double patience = 1e-3 + (double)bytes * 1e-9;
+    const double patience = (double)tempi_config.cuda_ipc_patience * (1e-6 + (double)bytes * 1e-12);
     return tempi_post_new_described(node->posts, to, bytes, description, n, patience);
 }
 

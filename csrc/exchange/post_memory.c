@@ -1,0 +1,235 @@
+#include "exchange/post_memory.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SLAB   ((uint64_t)256 << 10)
+#define REGION ((uint64_t)64 << 30) /* the file is sparse */
+#define IDLE   ((uint64_t)64 << 20) /* bytes of long blocks that are kept for the next messages */
+
+enum {
+    FIRST = 8 << 10 /* bytes of blocks, allocated at once */,
+    LEAST = 256,
+    LEAST_LOG = 8,
+    SHORT = 64 << 10,
+    STEPS = 4
+};
+
+_Static_assert(TEMPI_POST_CLASSES == 30 * STEPS, "to the largest region");
+
+typedef struct mapping {
+    char *address;
+    uint64_t bytes;
+} mapping;
+
+/* Of a region, by the number of the first slab. */
+typedef struct tempi_post_view {
+    mapping *slabs;
+    uint64_t n;
+} view;
+
+/* ---- mapping --------------------------------------------------------------------------------- */
+
+static bool grow(view *v, uint64_t slab)
+{
+    if (slab < v->n)
+        return true;
+    const uint64_t n = slab < 32 ? 64 : 2 * slab;
+    mapping *slabs = realloc(v->slabs, n * sizeof *slabs);
+    if (!slabs)
+        return false;
+    memset(slabs + v->n, 0, (n - v->n) * sizeof *slabs);
+    v->slabs = slabs;
+    v->n = n;
+    return true;
+}
+
+/* Maps the slab of that place, or the whole long block that begins there. */
+void *tempi_post_place(tempi_post_memory *memory, int member, uint64_t place, uint64_t room)
+{
+    view *v = &memory->views[member];
+    const uint64_t slab = place / SLAB, bytes = room > SHORT ? room : SLAB;
+    if (!grow(v, slab))
+        return NULL;
+    if (!v->slabs[slab].address) {
+        void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->file,
+                          (off_t)((uint64_t)member * REGION + slab * SLAB));
+        if (made == MAP_FAILED)
+            return NULL;
+        (void)madvise(made, bytes, MADV_DONTFORK);
+        v->slabs[slab] = (mapping){made, bytes};
+    }
+    return v->slabs[slab].address + place % SLAB;
+}
+
+static uint64_t page(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void give_pages_back(const tempi_post_memory *memory, uint64_t place, uint64_t bytes)
+{
+    (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    (off_t)((uint64_t)memory->own * REGION + place), (off_t)bytes);
+}
+
+static bool allocate(const tempi_post_memory *memory, uint64_t place, uint64_t bytes)
+{
+    const uint64_t at = (uint64_t)memory->own * REGION + place;
+    if (tempi_segment_allocate(memory->file, (int64_t)at, (int64_t)bytes))
+        return true;
+    give_pages_back(memory, place, bytes);
+    return false;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The smallest one that holds so many bytes; sets *bytes to its size. */
+static int class_of(uint64_t *bytes)
+{
+    const uint64_t n = *bytes < LEAST ? LEAST : *bytes;
+    const int log = 63 - __builtin_clzll(n);
+    const uint64_t step = (uint64_t)1 << (log - 2), steps = (n + step - 1) / step;
+    *bytes = steps * step;
+    return (log - LEAST_LOG) * STEPS + (int)(steps - STEPS);
+}
+
+static uint64_t pop(tempi_post_memory *memory, uint64_t *list, uint64_t room)
+{
+    const uint64_t place = *list;
+    const uint64_t *next = place ? tempi_post_own_place(memory, place, room) : NULL;
+    if (!next)
+        return 0;
+    *list = *next;
+    return place;
+}
+
+static uint64_t cut(tempi_post_memory *memory, uint64_t room)
+{
+    if (memory->end - memory->at < room) {
+        if (memory->top + SLAB > REGION || !allocate(memory, memory->top, SLAB) ||
+            !tempi_post_own_place(memory, memory->top, 0))
+            return 0;
+        memory->at = memory->top;
+        memory->end = memory->top += SLAB;
+    }
+    memory->at += room;
+    return memory->at - room;
+}
+
+static uint64_t long_block(tempi_post_memory *memory, uint64_t room, uint64_t *without)
+{
+    uint64_t place = *without;
+    if (place != 0)
+        return allocate(memory, place + page(), room - page()) ? pop(memory, without, room) : 0;
+    place = memory->top;
+    if (room > REGION - place || !allocate(memory, place, room))
+        return 0;
+    if (!tempi_post_own_place(memory, place, room)) {
+        give_pages_back(memory, place, room);
+        return 0;
+    }
+    memory->top += (room + SLAB - 1) / SLAB * SLAB;
+    return place;
+}
+
+uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t *room)
+{
+    *room = bytes;
+    if (bytes > REGION / 2)
+        return 0;
+    const int class = class_of(room);
+    if (memory->free[class] != 0) {
+        if (*room > SHORT)
+            memory->idle -= *room;
+        return pop(memory, &memory->free[class], *room);
+    }
+    return *room > SHORT ? long_block(memory, *room, &memory->without[class]) : cut(memory, *room);
+}
+
+void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t room)
+{
+    uint64_t size = room;
+    const int class = class_of(&size);
+    uint64_t *list = &memory->free[class], *block = tempi_post_own_place(memory, place, room);
+    if (room > SHORT && memory->idle + room > IDLE) {
+        give_pages_back(memory, place + page(), room - page());
+        list = &memory->without[class];
+    } else if (room > SHORT) {
+        memory->idle += room;
+    }
+    *block = *list;
+    *list = place;
+}
+
+/* But for the first page, where the list is. */
+static void empty_class(tempi_post_memory *memory, int class, uint64_t room)
+{
+    for (uint64_t place; (place = pop(memory, &memory->free[class], room)) != 0;) {
+        uint64_t *block = tempi_post_own_place(memory, place, room);
+        give_pages_back(memory, place + page(), room - page());
+        memory->idle -= room;
+        *block = memory->without[class];
+        memory->without[class] = place;
+    }
+}
+
+void tempi_post_memory_give_back(tempi_post_memory *memory)
+{
+    for (int class = 0; class < TEMPI_POST_CLASSES; ++class) {
+        const int log = class / STEPS + LEAST_LOG;
+        const uint64_t room = ((uint64_t)1 << (log - 2)) * (uint64_t)(class % STEPS + STEPS);
+        if (room > SHORT)
+            empty_class(memory, class, room);
+    }
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static int64_t length_for(int members)
+{
+    return (int64_t)REGION * members;
+}
+
+bool tempi_post_memory_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
+{
+    const int file = tempi_segment_make_file(folder, length_for(members), name);
+    if (file >= 0)
+        close(file);
+    return file >= 0;
+}
+
+bool tempi_post_memory_open(tempi_post_memory *memory, const char *folder, int members, int own,
+                            const char *name, uint64_t reserved)
+{
+    *memory =
+        (tempi_post_memory){.file = tempi_segment_open_file(folder, length_for(members), name),
+                            .members = members,
+                            .own = own,
+                            .views = calloc((size_t)members, sizeof *memory->views),
+                            .top = SLAB,
+                            .at = reserved,
+                            .end = reserved + FIRST};
+    return memory->file >= 0 && memory->views && memory->end <= SLAB &&
+           allocate(memory, 0, memory->end) && tempi_post_own_place(memory, 0, 0);
+}
+
+static void unmap(view *v)
+{
+    for (uint64_t i = 0; i < v->n; ++i)
+        if (v->slabs[i].address)
+            munmap(v->slabs[i].address, v->slabs[i].bytes);
+    free(v->slabs);
+}
+
+void tempi_post_memory_close(tempi_post_memory *memory)
+{
+    for (int i = 0; memory->views && i < memory->members; ++i)
+        unmap(&memory->views[i]);
+    if (memory->file >= 0)
+        close(memory->file);
+    free(memory->views);
+}

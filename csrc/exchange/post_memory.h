@@ -1,0 +1,55 @@
+/* The memory of the messages between the processes of one node (post_box.h): one sparse file, of
+ * which each process has a region.
+ *
+ * A place is an offset in a region. A block is memory of a size class, four to each power of two.
+ * Short blocks are cut from slabs; longer ones are slabs of their own. Slabs are mapped when they
+ * are used first, on both sides, and stay mapped.
+ *
+ * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
+ * does. A long block that is not in use gives back its pages, if many are not. */
+#ifndef TEMPI_EXCHANGE_POST_MEMORY_H
+#define TEMPI_EXCHANGE_POST_MEMORY_H
+
+#include "exchange/segment.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TEMPI_POST_CLASSES = 120 };
+
+typedef struct tempi_post_memory {
+    int file, members, own;
+    struct tempi_post_view *views; /* what this process has mapped, of each region */
+    uint64_t top;                  /* where the next slab begins */
+    uint64_t at, end;              /* of the slab that short blocks are cut from */
+    uint64_t idle;                 /* bytes of long blocks that are not in use and have pages */
+    /* The first block of each class that is not in use: each begins with the place of the next.
+     * `without`: those that gave back their pages, but for the first. */
+    uint64_t free[TEMPI_POST_CLASSES], without[TEMPI_POST_CLASSES];
+} tempi_post_memory;
+
+/* Makes the file. False: it could not. */
+bool tempi_post_memory_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
+/* Opens it as process number `own`, whose region begins with so many bytes that are no block's.
+ * False: it could not; then, too, tempi_post_memory_close is to be called. */
+bool tempi_post_memory_open(tempi_post_memory *memory, const char *folder, int members, int own,
+                            const char *name, uint64_t reserved);
+void tempi_post_memory_close(tempi_post_memory *memory);
+
+/* The address of a place in that process's region. `room`: of the block, or 0 if it is a short one.
+ * NULL: it could not be mapped. */
+void *tempi_post_place(tempi_post_memory *memory, int member, uint64_t place, uint64_t room);
+/* The same in the own region. */
+static inline void *tempi_post_own_place(tempi_post_memory *memory, uint64_t place, uint64_t room)
+{
+    return tempi_post_place(memory, memory->own, place, room);
+}
+
+/* The place of a block of so many bytes, or 0; sets *room to its size. */
+uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t *room);
+/* `room`: its size, or the bytes that it was made for. */
+void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t room);
+/* Gives back the pages of all blocks that are not in use. */
+void tempi_post_memory_give_back(tempi_post_memory *memory);
+
+#endif
