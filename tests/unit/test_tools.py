@@ -99,6 +99,13 @@ def test_a_marked_test_is_in_one_of_the_two_suites(suite: ModuleType) -> None:
     assert marked == []  # these are chosen by group: their steps have no expression
 
 
+def test_a_step_that_was_not_begun_is_named(suite: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+    step = suite.Step("some", ("-c", "pass"))
+    environment = suite.Environment(Path(sys.prefix), (), {})
+    assert list(suite.run([step], environment, os.environ, 1, until=0.0)) == []
+    assert capfd.readouterr().out == "some: not run: its time was up\n"
+
+
 def test_one_test_goes_as_its_group_does(suite: ModuleType) -> None:
     step = suite.one("lib.so", "mpich", "tests/mpi/test_stage.py::test_x", "", "", 0)
     assert (step.name, step.settings["LD_PRELOAD"]) == ("mpi staging, preload, 2 ranks", "lib.so")
