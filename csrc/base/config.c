@@ -116,6 +116,9 @@ static const variable variables[] = {
     {"TEMPI_CUDA_IPC_PATIENCE", NUMBER, &tempi_config.cuda_ipc_patience,
      "microseconds, and as many for each MB, after which a process that waits for nothing else packs what no device "
      "has read yet (default 1000)"},
+    {"TEMPI_XPMEM", FLAG, &tempi_config.xpmem,
+     "1: in collectives the processes of a node read each other's memory by XPMEM (default 0: tested against a "
+     "stand-in only)"},
     {"TEMPI_DEVICE_MAX", BYTES, &tempi_config.device_max,
      "bound on tempi's buffers on one device, bytes with optional K, M or G (default: the smaller of "
      "1G and 5% of its memory)"},

@@ -37,6 +37,7 @@ typedef struct tempi_settings {
     int locality;      /* TEMPI_LOCALITY_*, for all ranks of this node */
     int collectives;   /* TEMPI_COLLECTIVES_* */
     int alloc_mem;     /* TEMPI_ALLOC_MEM_* */
+    bool xpmem;        /* processes of a node share their memory by XPMEM */
     int stream_order;  /* TEMPI_STREAM_ORDER_* */
     const char *trace; /* file name of the Chrome trace, or NULL */
 } tempi_settings;

@@ -23,6 +23,7 @@
     X(collectives, "calls of collectives carried through shared memory (TEMPI_COLLECTIVES)")      \
     X(collectives_split, "calls of collectives of several nodes carried in part")                  \
     X(collective_bytes, "bytes that this process sent in them, to itself too")                     \
+    X(attached_bytes, "bytes that this process received from memory of others that it attached (TEMPI_XPMEM)") \
     X(mapped_bytes, "bytes that this process received from mapped memory of others (MPI_Alloc_mem, tempi.empty)") \
     X(remote_bytes, "bytes packed and unpacked in them for processes of other nodes")              \
     X(refused_shared_memory, "communicators without shared memory, whose collectives are the library's") \

@@ -30,8 +30,9 @@ enum {
 
 /* How a receiver can get at the sender's memory; bit mask. */
 enum {
-    TEMPI_ACCESS_READ = 1, /* through the kernel (single_copy.h) */
-    TEMPI_ACCESS_MAP = 2   /* where it is mapped */
+    TEMPI_ACCESS_READ = 1,  /* through the kernel (single_copy.h) */
+    TEMPI_ACCESS_MAP = 2,   /* where it is mapped */
+    TEMPI_ACCESS_ATTACH = 4 /* all of it, by XPMEM (xpmem.h) */
 };
 
 /* Zero at first. Of one sender for one receiver. */

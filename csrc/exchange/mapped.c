@@ -16,25 +16,18 @@
 enum {
     FILES_SHARE = 4, /* of the process's descriptors may be for such memory */
     FILES_MOST = 1024,
-    OPENED = 64, /* mappings of others' memory that are kept */
-    KEPT = 8,    /* own memory that the program has freed */
+    KEPT = 8, /* own memory that the program has freed */
     KEPT_MIB = 32
 };
-
-/* The last page of the file. */
-typedef struct trailer {
-    uint64_t mark;
-    uint32_t freed;
-} trailer;
 
 static int64_t page(void)
 {
     return sysconf(_SC_PAGESIZE);
 }
 
-static trailer *trailer_of(char *memory, int64_t bytes)
+static tempi_mapped_trailer *trailer_of(char *memory, int64_t bytes)
 {
-    return (trailer *)(void *)(memory + bytes);
+    return (tempi_mapped_trailer *)(void *)(memory + bytes);
 }
 
 /* ---- memory of this process ------------------------------------------------------------------ */
@@ -115,9 +108,9 @@ static int make_file(int64_t bytes)
     return -1;
 }
 
-static char *map(int file, int64_t bytes, int access)
+static char *map(int file, int64_t bytes)
 {
-    void *memory = mmap(NULL, (size_t)bytes, access, MAP_SHARED, file, 0);
+    void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED)
         return NULL;
     (void)madvise(memory, (size_t)bytes, MADV_HUGEPAGE); /* if the system allows it */
@@ -208,9 +201,7 @@ static bool set_up(owned *made, int64_t bytes)
 {
     struct stat about;
     const int file = make_file(bytes + page());
-    char *memory = file >= 0 && fstat(file, &about) == 0
-                       ? map(file, bytes + page(), PROT_READ | PROT_WRITE)
-                       : NULL;
+    char *memory = file >= 0 && fstat(file, &about) == 0 ? map(file, bytes + page()) : NULL;
     if (!memory) {
         if (file >= 0)
             close(file);
@@ -321,112 +312,7 @@ int tempi_mapped_memory_free(void *memory)
     return tempi_mapped_free(memory) ? TEMPI_OK : TEMPI_ERR_ARG;
 }
 
-/* ---- memory of other processes --------------------------------------------------------------- */
-
-typedef struct mapping {
-    uint64_t mark; /* 0: unused */
-    uint64_t used; /* when, counted in openings */
-    char *memory;
-    int64_t bytes; /* without the trailer */
-    int pins;
-} mapping;
-
-static struct {
-    tempi_lock lock;
-    mapping all[OPENED];
-    uint64_t uses;
-} opened;
-
-static void drop(mapping *m)
-{
-    munmap(m->memory, (size_t)(m->bytes + page()));
-    *m = (mapping){.mark = 0};
-}
-
-/* A free entry: an unused one, one of memory that was freed, or the one that was not used for
- * longest. NULL: all are in use. */
-static mapping *free_entry(void)
-{
-    mapping *found = NULL;
-    for (mapping *m = opened.all; m < opened.all + OPENED; ++m) {
-        if (m->mark != 0 && m->pins == 0 &&
-            __atomic_load_n(&trailer_of(m->memory, m->bytes)->freed, __ATOMIC_ACQUIRE))
-            drop(m);
-        if (m->pins == 0 && (!found || m->used < found->used))
-            found = m;
-    }
-    if (found && found->mark != 0)
-        drop(found);
-    return found;
-}
-
-/* The descriptor may be another file by now, or of another process with that number. */
-static char *map_of(const tempi_mapped *memory)
-{
-    char path[64];
-    struct stat about;
-    char *mapped = NULL;
-    const int64_t bytes = memory->bytes + page();
-    snprintf(path, sizeof path, "/proc/%ld/fd/%ld", (long)memory->process, (long)memory->file);
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file < 0)
-        return NULL;
-    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == (off_t)bytes)
-        mapped = map(file, bytes, PROT_READ);
-    close(file);
-    if (mapped && trailer_of(mapped, memory->bytes)->mark != memory->mark) {
-        munmap(mapped, (size_t)bytes);
-        mapped = NULL;
-    }
-    return mapped;
-}
-
-static mapping *find(uint64_t mark)
-{
-    for (mapping *m = opened.all; m < opened.all + OPENED; ++m)
-        if (m->mark == mark)
-            return m;
-    return NULL;
-}
-
-static mapping *make(const tempi_mapped *memory)
-{
-    mapping *m = free_entry();
-    char *mapped = m ? map_of(memory) : NULL;
-    if (!mapped)
-        return NULL;
-    *m = (mapping){.mark = memory->mark, .memory = mapped, .bytes = memory->bytes};
-    return m;
-}
-
-const char *tempi_mapped_open(const tempi_mapped *memory, int *pin)
-{
-    const char *first = NULL;
-    tempi_lock_acquire(&opened.lock);
-    mapping *m = find(memory->mark);
-    if (!m)
-        m = make(memory);
-    if (m) {
-        m->used = ++opened.uses;
-        ++m->pins;
-        *pin = (int)(m - opened.all);
-        first = m->memory;
-    }
-    tempi_lock_release(&opened.lock);
-    return first;
-}
-
-void tempi_mapped_close(int pin)
-{
-    tempi_lock_acquire(&opened.lock);
-    --opened.all[pin].pins;
-    tempi_lock_release(&opened.lock);
-}
-
 void tempi_mapped_clear(void)
 {
     (void)release_kept();
-    for (mapping *m = opened.all; m < opened.all + OPENED; ++m)
-        if (m->mark != 0)
-            drop(m);
 }

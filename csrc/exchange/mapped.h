@@ -1,5 +1,5 @@
-/* Host memory of one process that the other processes of its node can map: they read its bytes
- * where they lie.
+/* Host memory of one process that the other processes of its node can map (mapping.h): they read
+ * its bytes where they lie.
  *
  *   file   | bytes for the program | a page: the memory's mark, and whether it was freed |
  *
@@ -11,16 +11,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TEMPI_MAPPED_LEAST = 64 << 10 /* bytes: each memory takes a file descriptor */ };
+enum {
+    TEMPI_MAPPED_LEAST = 64 << 10, /* bytes: each memory takes a file descriptor */
+    TEMPI_MAPPED_ATTACHED = -1     /* in place of a descriptor: any memory, by XPMEM (xpmem.h) */
+};
 
 /* How others find it. By value: it is passed through shared memory. All zero: nothing. */
 typedef struct tempi_mapped {
     uint64_t first; /* its address in the owner */
     int64_t bytes;
-    uint64_t mark; /* which no other one has; never 0 */
+    uint64_t mark; /* which no other one has, or XPMEM's segment; never 0 */
     int32_t process;
     int32_t file; /* the owner's descriptor */
 } tempi_mapped;
+
+/* The file's last page. */
+typedef struct tempi_mapped_trailer {
+    uint64_t mark;
+    uint32_t freed;
+} tempi_mapped_trailer;
 
 /* Memory aligned to a page, not zeroed; NULL: the system has none, or no descriptor to spare. */
 void *tempi_mapped_allocate(int64_t bytes);
@@ -32,11 +41,7 @@ bool tempi_mapped_put(void *memory);
 /* Whether bytes [from, to) lie in one of them. */
 bool tempi_mapped_find(uint64_t from, uint64_t to, tempi_mapped *out);
 
-/* Its first byte in this process, read-only, valid until the matching close of *pin. NULL: it
- * cannot be mapped. */
-const char *tempi_mapped_open(const tempi_mapped *memory, int *pin);
-void tempi_mapped_close(int pin);
-/* Drops all mappings of other processes' memory, and what was kept. */
+/* Gives back what was kept. */
 void tempi_mapped_clear(void);
 
 #endif

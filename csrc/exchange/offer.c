@@ -3,8 +3,10 @@
 #include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
 #include "exchange/local_copy.h"
+#include "exchange/mapping.h"
 #include "exchange/piece_buffer.h"
 #include "exchange/single_copy.h"
+#include "exchange/xpmem.h"
 
 enum {
     OFFER_LEAST = 16 << 10, /* bytes of a block */
@@ -14,10 +16,9 @@ enum {
 static bool is_mapped(tempi_nest_shape *shape, unsigned access)
 {
     uint64_t from, to;
-    if (!(access & TEMPI_ACCESS_MAP))
-        return false;
     tempi_nest_bounds(shape, &from, &to);
-    return tempi_mapped_find(from, to, &shape->memory);
+    return ((access & TEMPI_ACCESS_MAP) && tempi_mapped_find(from, to, &shape->memory)) ||
+           ((access & TEMPI_ACCESS_ATTACH) && tempi_xpmem_find(from, to, &shape->memory));
 }
 
 static bool is_readable(const tempi_nest_shape *shape, unsigned access)
@@ -73,13 +74,15 @@ static bool read_mapped(const tempi_nest_shape *shape, const tempi_op *block)
 {
     int pin;
     tempi_nest_op from;
-    const char *const memory = tempi_mapped_open(&shape->memory, &pin);
+    const char *const memory = tempi_mapping_open(&shape->memory, &pin);
     if (!memory)
         return false;
     tempi_nest_as_op(shape, memory + (shape->first - shape->memory.first), &from);
     (void)tempi_local_copy(&from.op, block, 1);
-    tempi_mapped_close(pin);
-    tempi_stat_add(TEMPI_STAT_mapped_bytes, block->n);
+    tempi_mapping_close(pin);
+    tempi_stat_add(shape->memory.file == TEMPI_MAPPED_ATTACHED ? TEMPI_STAT_attached_bytes
+                                                               : TEMPI_STAT_mapped_bytes,
+                   block->n);
     return true;
 }
 
@@ -119,7 +122,7 @@ unsigned tempi_offer_access_after(tempi_offer_result result, unsigned access)
     if (result == TEMPI_OFFER_UNREADABLE)
         return access & ~(unsigned)TEMPI_ACCESS_READ;
     const bool mapped = result != TEMPI_OFFER_UNMAPPABLE && result != TEMPI_OFFER_NOT_MAPPED;
-    return mapped ? access : access & ~(unsigned)TEMPI_ACCESS_MAP;
+    return mapped ? access : access & ~(unsigned)(TEMPI_ACCESS_MAP | TEMPI_ACCESS_ATTACH);
 }
 
 tempi_offer_result tempi_offer_read_packed(pid_t process, uint64_t address, int64_t bytes,

@@ -1,6 +1,6 @@
 /* Blocks that a sender offers instead of packing them: the receiver reads them from its memory,
  * from layout to layout. Through the kernel where the runs are long; where the memory is mapped in
- * both processes (mapped.h), of any length. */
+ * both processes (mapped.h, xpmem.h), of any length. */
 #ifndef TEMPI_EXCHANGE_OFFER_H
 #define TEMPI_EXCHANGE_OFFER_H
 

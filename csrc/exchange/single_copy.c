@@ -1,4 +1,5 @@
 #include "exchange/single_copy.h"
+#include "exchange/xpmem.h"
 
 #include <sys/uio.h>
 #include <time.h>
@@ -18,8 +19,10 @@ void tempi_single_copy_offer(tempi_probe *out)
     if (__atomic_compare_exchange_n(&secret, &value, own, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
         value = own;
-    *out =
-        (tempi_probe){.process = getpid(), .address = (uint64_t)(uintptr_t)&secret, .value = value};
+    *out = (tempi_probe){.process = getpid(),
+                         .address = (uint64_t)(uintptr_t)&secret,
+                         .value = value,
+                         .segment = tempi_xpmem_segment()};
 }
 
 /* In a container the number may name another process, whose memory has another value there. */
@@ -34,9 +37,18 @@ static bool works(const tempi_probe *offer)
            found == offer->value;
 }
 
+static bool attaches(const tempi_probe *offer)
+{
+    uint64_t found = 0;
+    return offer->value != 0 &&
+           tempi_xpmem_peek(offer->segment, offer->address, &found, sizeof found) &&
+           found == offer->value;
+}
+
 unsigned tempi_single_copy_access(const tempi_probe *offer)
 {
-    return TEMPI_ACCESS_MAP | (works(offer) ? TEMPI_ACCESS_READ : 0u);
+    return TEMPI_ACCESS_MAP | (works(offer) ? TEMPI_ACCESS_READ : 0u) |
+           (attaches(offer) ? TEMPI_ACCESS_ATTACH : 0u);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ typedef struct tempi_probe {
     int64_t process;
     uint64_t address;
     uint64_t value;
+    int64_t segment; /* of XPMEM; 0: none */
 } tempi_probe;
 
 void tempi_single_copy_offer(tempi_probe *out);

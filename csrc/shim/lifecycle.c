@@ -8,6 +8,7 @@
 #include "base/trace.h"
 #include "cuda/backend.h"
 #include "exchange/mapped.h"
+#include "exchange/mapping.h"
 #include "interposer/interposer.h"
 #include "memory/kind.h"
 #include "shim/bounce/bounce.h"
@@ -195,6 +196,7 @@ static void clear(void)
 {
     tempi_types_clear();
     tempi_collective_clear();
+    tempi_mapping_clear();
     tempi_mapped_clear();
     tempi_peer_clear();
     tempi_bounce_clear();

@@ -768,6 +768,22 @@ FAULTS = (
         "        found = from >= m->first && from <= m->first + (uint64_t)m->bytes;",
         ("tests/mpi/test_mapped_memory.py",),
     ),
+    Fault(
+        "exchange",
+        "an attachment that ends earlier serves a longer block",
+        "csrc/exchange/mapping.c",
+        "            memory->first + (uint64_t)memory->bytes <= m->of.first + (uint64_t)m->of.bytes)",
+        "            memory->first <= m->of.first + (uint64_t)m->of.bytes)",
+        ("tests/preload/test_xpmem.py",),
+    ),
+    Fault(
+        "exchange",
+        "a block is read from the beginning of the attachment that has it",
+        "csrc/exchange/mapping.c",
+        "        first = m->memory + (memory->first - m->of.first);",
+        "        first = m->memory;",
+        ("tests/preload/test_xpmem.py",),
+    ),
     # ---- coll: blocks in device memory -------------------------------------------------------------------
     Fault(
         "coll",
