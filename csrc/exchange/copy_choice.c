@@ -6,9 +6,11 @@ enum {
     BYTES_LONG = 1 << 20,
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
     BY_RUN_MOST = TEMPI_COPY_CLASSES / 2 - 1,
-    AGAIN = 64,  /* flows after which another way is tried again */
-    EARLY = 512, /* flows, up to which that is more often */
-    AGAIN_EARLY = 16
+    SAMPLES = TEMPI_COPY_TRIALS - 1, /* of each way at first */
+    PAIR = 2,                        /* flows that go the way that is tried again */
+    AGAIN = 128,                     /* flows after which it is */
+    EARLY = 512,                     /* flows, up to which that is more often */
+    AGAIN_EARLY = 32
 };
 
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
@@ -47,19 +49,19 @@ tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned 
     for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
         if (!is_among(ways, way))
             continue;
-        if (samples[way] < TEMPI_COPY_TRIALS)
-            return in_turn(ways, flow);
+        if (samples[way] < SAMPLES)
+            return in_turn(ways, flow / TEMPI_COPY_TRIALS);
         if (best == TEMPI_COPY_WAYS || cost[way] < cost[best])
             best = way;
     }
-    return flow % again == 0 ? in_turn(ways, flow / again) : best;
+    return flow % again < PAIR ? in_turn(ways, flow / again) : best;
 }
 
 static void take_sample(double *known, uint32_t samples, double cost)
 {
-    if (samples <= 2)
-        *known = cost; /* the first one does not count */
-    else if (samples <= TEMPI_COPY_TRIALS)
+    if (samples == 1)
+        *known = cost;
+    else if (samples <= SAMPLES)
         *known = cost < *known ? cost : *known;
     else if (cost < *known)
         *known += (cost - *known) / 2;
@@ -70,8 +72,11 @@ static void take_sample(double *known, uint32_t samples, double cost)
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes)
 {
-    take_sample(&choice->classes[class].cost[way], ++choice->classes[class].samples[way],
-                seconds / (double)bytes);
+    const bool warm = choice->classes[class].latest == way && choice->classes[class].flows > 1;
+    choice->classes[class].latest = way;
+    if (warm)
+        take_sample(&choice->classes[class].cost[way], ++choice->classes[class].samples[way],
+                    seconds / (double)bytes);
 }
 
 double tempi_copy_packing(const tempi_copy_choice *choice, int class, int64_t bytes)

@@ -3,7 +3,8 @@
  * or packed in memory of the sender's own, which the receiver reads. Which one is fastest depends
  * on the processor, on the caches that two cores share, and on the kernel's cost of each run; so
  * the sender times them on the program's own calls, for each receiver, length of runs and size, and
- * a slower one again every 64th flow. */
+ * now and then a slower one again: in two flows one after the other, of which the first warms
+ * caches and pages. */
 #ifndef TEMPI_EXCHANGE_COPY_CHOICE_H
 #define TEMPI_EXCHANGE_COPY_CHOICE_H
 
@@ -20,7 +21,7 @@ typedef enum tempi_copy_way {
 } tempi_copy_way;
 
 enum {
-    TEMPI_COPY_TRIALS = 3, /* of each way at first; the first one of each warms caches and pages */
+    TEMPI_COPY_TRIALS = 3, /* flows of each way at first, one after the other */
     TEMPI_COPY_CLASSES = 14,
     TEMPI_COPY_OFFERED = 2,      /* the first class of flows with blocks to offer */
     TEMPI_COPY_LEAST = 32 << 10, /* bytes; shorter flows stay in the caches */
@@ -41,6 +42,7 @@ typedef struct tempi_copy_choice {
         double cost[TEMPI_COPY_WAYS]; /* seconds per byte, of both processes */
         uint32_t samples[TEMPI_COPY_WAYS];
         uint32_t flows;
+        tempi_copy_way latest; /* of the flows that have ended */
     } classes[TEMPI_COPY_CLASSES];
 } tempi_copy_choice;
 
@@ -49,7 +51,8 @@ typedef struct tempi_copy_choice {
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 /* The way of a flow of that class, one of `ways` (bit mask). */
 tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways);
-/* Both processes together took so many seconds for a flow of that class. */
+/* Both processes together took so many seconds for a flow of that class. Counts if the one before
+ * went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes);
 /* About how long a sender packs such a flow, in seconds. */

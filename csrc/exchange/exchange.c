@@ -108,6 +108,34 @@ static bool pack_all(tempi_flow *flow, tempi_offer *out)
     return true;
 }
 
+static uint64_t announcement(uint64_t call, int class, tempi_copy_way way)
+{
+    return call << 16 | (uint64_t)class << 8 | (uint64_t)way;
+}
+
+/* The two flows of a pair should go the same way. A process that reads the memory of the other one
+ * does not pack meanwhile: in unlike ways the two wait for each other in turn, for twice as long.
+ * So one follows the other's choice, that of the call before if that one is late. */
+static bool follow(const tempi_flow *flow, int class, unsigned ways, tempi_copy_way *way)
+{
+    const tempi_ring *leader = flow->end->leader;
+    const uint64_t chosen = leader ? __atomic_load_n(&leader->chosen, __ATOMIC_RELAXED) : 0;
+    *way = (tempi_copy_way)(chosen & 0xff);
+    return chosen != 0 && (ways >> *way & 1) != 0 &&
+           (chosen == announcement(flow->call, class, *way) ||
+            chosen == announcement(flow->call - 1, class, *way));
+}
+
+static tempi_copy_way way_of(tempi_flow *flow, int class, unsigned ways)
+{
+    tempi_copy_way way;
+    if (!follow(flow, class, ways, &way))
+        way = tempi_copy_choose(&flow->end->choice, class, ways);
+    __atomic_store_n(&flow->end->ring->chosen, announcement(flow->call, class, way),
+                     __ATOMIC_RELAXED);
+    return way;
+}
+
 /* Sets the way of a flow with these blocks to offer; false: it is too short for a choice. */
 static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned access)
 {
@@ -121,7 +149,7 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
     if (class >= TEMPI_COPY_OFFERED)
         ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
     learn(end);
-    end->last.way = tempi_copy_choose(&end->choice, class, ways);
+    end->last.way = way_of(flow, class, ways);
     end->last.class = class;
     end->last.call = flow->call;
     end->last.bytes = flow->bytes;

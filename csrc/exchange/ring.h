@@ -15,6 +15,7 @@ enum { TEMPI_RING_ALIGN = 128 };
 
 typedef struct tempi_ring {
     _Alignas(128) uint64_t head;
+    uint64_t chosen; /* by the sender, for its last long flow (exchange.c) */
     _Alignas(128) uint64_t tail;
     /* By the receiver, too, about flows whose memory it reads itself (exchange.c). */
     uint32_t access; /* how it can: TEMPI_ACCESS_* */
@@ -31,7 +32,8 @@ typedef struct tempi_ring_end {
     uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
     uint64_t seen;     /* the other one, when it was last read */
     tempi_copy_choice choice;
-    tempi_offer_pause pause; /* of offers to the receiver's device */
+    const tempi_ring *leader; /* the ring from the receiver, if that chooses for both; or NULL */
+    tempi_offer_pause pause;  /* of offers to the receiver's device */
     /* The last long flow, of which the receiver has yet to tell its time. */
     struct {
         uint64_t call; /* 0: none */

@@ -703,6 +703,14 @@ FAULTS = (
         "while (error == EINTR);",
         "while (false);",
     ),
+    Fault(
+        "exchange",
+        "the two flows of a pair go unlike ways",
+        "csrc/exchange/exchange.c",
+        "    const tempi_ring *leader = flow->end->leader;",
+        "    const tempi_ring *leader = NULL;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
     # ---- exchange: memory that the processes map ----------------------------------------------------------
     Fault(
         "exchange",

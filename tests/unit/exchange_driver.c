@@ -144,7 +144,7 @@ static void prefer(tempi_ring_end *end, dice *d)
 {
     const int64_t way = draw(d, 0, TEMPI_COPY_WAYS);
     for (int c = 0; c < TEMPI_COPY_CLASSES && way < TEMPI_COPY_WAYS; ++c) {
-        end->choice.classes[c].flows = 1;
+        end->choice.classes[c].flows = 2; /* past the pair that tries another one */
         for (int i = 0; i < TEMPI_COPY_WAYS; ++i) {
             end->choice.classes[c].samples[i] = 3;
             end->choice.classes[c].cost[i] = i == way ? 1e-12 : 1e-3;
@@ -269,6 +269,8 @@ static void connect(member *m, const tempi_segment *segment, int64_t capacity)
         m->from[i] = tempi_segment_end(segment, i, m->rank);
         if (capacity > 0)
             m->to[i].capacity = m->from[i].capacity = (uint64_t)capacity;
+        if (i < m->rank)
+            m->to[i].leader = m->from[i].ring;
         if (i != m->rank)
             __atomic_store_n(&m->from[i].ring->access,
                              tempi_single_copy_access(tempi_segment_probe(segment, i)),
@@ -345,6 +347,63 @@ static int exchange(char **argv)
     tempi_segment_unlink(argv[2], name);
     tempi_segment_close(&segment);
     return bad;
+}
+
+/* ---- the two flows of a pair ----------------------------------------------------------------- */
+
+static int begun; /* rounds, by the leader */
+
+/* Two long flows in opposite directions, of which the leader's begins first. Each side prefers
+ * another way in each round. */
+static void *choose(void *argument)
+{
+    enum { LONG = 256 << 10 };
+    member *m = argument;
+    dice own = {m->seed + (uint64_t)m->rank * 7919 + 1};
+    const int peer = 1 - m->rank;
+    char *sent = calloc(1, LONG), *got = malloc(LONG);
+    const tempi_op out = {.mem = sent, .n = LONG}, in = {.mem = got, .n = LONG};
+    for (int round = 0; round < m->rounds; ++round) {
+        tempi_flow to = {.end = &m->to[peer], .blocks = &out, .n = 1, .bytes = LONG},
+                   from = {.end = &m->from[peer], .blocks = &in, .n = 1, .bytes = LONG};
+        to.call = from.call = (uint64_t)round + 1;
+        prefer(&m->to[peer], &own);
+        while (m->rank == 1 && __atomic_load_n(&begun, __ATOMIC_ACQUIRE) <= round)
+            sched_yield();
+        tempi_exchange_begin(&to, 1, &from, 1);
+        if (m->rank == 0)
+            __atomic_store_n(&begun, round + 1, __ATOMIC_RELEASE);
+        else
+            m->seen.offered += to.end->ring->chosen == from.end->ring->chosen;
+        if (!tempi_exchange_run(&to, 1, &from, 1, rest, NULL))
+            fail("alike: it failed");
+    }
+    free(sent);
+    free(got);
+    return NULL;
+}
+
+/* FOLDER ROUNDS SEED: prints in how many rounds both flows went the same way. */
+static int alike(char **argv)
+{
+    char name[TEMPI_SEGMENT_NAME];
+    member members[2];
+    tempi_segment segment = tempi_segment_create(argv[2], 2, name);
+    if (!segment.memory)
+        fail("no segment");
+    for (int i = 0; i < 2; ++i)
+        members[i] = (member){
+            .rank = i, .members = 2, .rounds = atoi(argv[3]), .seed = strtoull(argv[4], NULL, 10)};
+    for (int i = 0; i < 2; ++i)
+        tempi_single_copy_offer(tempi_segment_probe(&segment, i));
+    for (int i = 0; i < 2; ++i)
+        connect(&members[i], &segment, 0);
+    tempi_threads_multiple = true;
+    in_threads(2, choose, members, sizeof *members);
+    printf("%d alike\n", members[1].seen.offered);
+    tempi_segment_unlink(argv[2], name);
+    tempi_segment_close(&segment);
+    return 0;
 }
 
 /* ---- within a process ------------------------------------------------------------------------ */
@@ -462,5 +521,7 @@ int main(int argc, char **argv)
 #endif
     if (argc == 4 && strcmp(argv[1], "self") == 0)
         return self(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    if (argc == 5 && strcmp(argv[1], "alike") == 0)
+        return alike(argv);
     return argc == 7 ? exchange(argv) : 2;
 }

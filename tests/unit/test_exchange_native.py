@@ -74,6 +74,10 @@ def test_every_byte_arrives_with_other_seeds(driver: Path, tmp_path: Path, seed:
         assert exchanged(driver, "processes", tmp_path, 4, capacity, 500, seed).positions == 64
 
 
+def test_both_flows_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp_path: Path) -> None:
+    assert output(driver, "alike", tmp_path, 200, 11) == "200 alike\n"
+
+
 def test_blocks_are_walked_read_and_moved_within_a_process(driver: Path) -> None:
     assert int(output(driver, "self", 4000, 7).split()[0]) > 2000
 

@@ -206,6 +206,8 @@ static void connect(tempi_node_comm *node)
     for (int i = 0; i < node->size; ++i) {
         node->to[i] = tempi_segment_end(&node->segment, node->rank, i);
         node->from[i] = tempi_segment_end(&node->segment, i, node->rank);
+        if (i < node->rank)
+            node->to[i].leader = node->from[i].ring;
         if (i != node->rank)
             __atomic_store_n(&node->from[i].ring->access,
                              tempi_single_copy_access(tempi_segment_probe(&node->segment, i)),
