@@ -20,16 +20,6 @@ enum {
     KEPT_MIB = 32
 };
 
-static int64_t page(void)
-{
-    return sysconf(_SC_PAGESIZE);
-}
-
-static tempi_mapped_trailer *trailer_of(char *memory, int64_t bytes)
-{
-    return (tempi_mapped_trailer *)(void *)(memory + bytes);
-}
-
 /* ---- memory of this process ------------------------------------------------------------------ */
 
 typedef struct owned {
@@ -132,10 +122,10 @@ static void release(owned *gone, bool shared)
     char *memory = (char *)(uintptr_t)gone->memory.first;
     const int64_t bytes = gone->memory.bytes;
     if (gone->memory.process == getpid())
-        __atomic_store_n(&trailer_of(memory, bytes)->freed, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&tempi_mapped_trailer_of(memory, bytes)->freed, 1, __ATOMIC_RELEASE);
     if (!shared)
         (void)madvise(memory, (size_t)bytes, MADV_REMOVE);
-    munmap(memory, (size_t)(bytes + page()));
+    munmap(memory, (size_t)(bytes + tempi_mapped_page()));
     close_file(gone);
     free(gone);
 }
@@ -200,8 +190,9 @@ static bool release_kept(void)
 static bool set_up(owned *made, int64_t bytes)
 {
     struct stat about;
-    const int file = make_file(bytes + page());
-    char *memory = file >= 0 && fstat(file, &about) == 0 ? map(file, bytes + page()) : NULL;
+    const int file = make_file(bytes + tempi_mapped_page());
+    char *memory = file >= 0 && fstat(file, &about) == 0 ? map(file, bytes + tempi_mapped_page())
+                                                         : NULL;
     if (!memory) {
         if (file >= 0)
             close(file);
@@ -214,7 +205,7 @@ static bool set_up(owned *made, int64_t bytes)
                                   .file = file};
     made->device = about.st_dev;
     made->inode = about.st_ino;
-    trailer_of(memory, bytes)->mark = made->memory.mark;
+    tempi_mapped_trailer_of(memory, bytes)->mark = made->memory.mark;
     return true;
 }
 
@@ -223,8 +214,9 @@ static void *allocate(int64_t bytes)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int64_t whole;
     owned *made = calloc(1, sizeof *made);
-    if (!made || bytes < 1 || __builtin_add_overflow(bytes, 2 * page(), &whole) ||
-        !set_up(made, (bytes + page() - 1) / page() * page())) {
+    if (!made || bytes < 1 || __builtin_add_overflow(bytes, 2 * tempi_mapped_page(), &whole) ||
+        !set_up(made,
+                (bytes + tempi_mapped_page() - 1) / tempi_mapped_page() * tempi_mapped_page())) {
         free(made);
         return NULL;
     }

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
 enum {
     TEMPI_MAPPED_LEAST = 64 << 10, /* bytes: each memory takes a file descriptor */
@@ -30,6 +31,17 @@ typedef struct tempi_mapped_trailer {
     uint64_t mark;
     uint32_t freed;
 } tempi_mapped_trailer;
+
+static inline int64_t tempi_mapped_page(void)
+{
+    return sysconf(_SC_PAGESIZE);
+}
+
+/* Of memory that is mapped at that address. */
+static inline tempi_mapped_trailer *tempi_mapped_trailer_of(void *memory, int64_t bytes)
+{
+    return (tempi_mapped_trailer *)(void *)((char *)memory + bytes);
+}
 
 /* Memory aligned to a page, not zeroed; NULL: the system has none, or no descriptor to spare. */
 void *tempi_mapped_allocate(int64_t bytes);

@@ -23,19 +23,9 @@ static struct {
     uint64_t uses;
 } opened;
 
-static int64_t page(void)
-{
-    return sysconf(_SC_PAGESIZE);
-}
-
 static bool is_attached(const tempi_mapped *memory)
 {
     return memory->file == TEMPI_MAPPED_ATTACHED;
-}
-
-static const tempi_mapped_trailer *trailer_of(const char *memory, int64_t bytes)
-{
-    return (const tempi_mapped_trailer *)(const void *)(memory + bytes);
 }
 
 static void drop(mapping *m)
@@ -43,14 +33,15 @@ static void drop(mapping *m)
     if (is_attached(&m->of))
         tempi_xpmem_detach(m->memory);
     else
-        munmap(m->memory, (size_t)(m->of.bytes + page()));
+        munmap(m->memory, (size_t)(m->of.bytes + tempi_mapped_page()));
     *m = (mapping){.of.mark = 0};
 }
 
 static bool was_freed(const mapping *m)
 {
     return !is_attached(&m->of) &&
-           __atomic_load_n(&trailer_of(m->memory, m->of.bytes)->freed, __ATOMIC_ACQUIRE) != 0;
+           __atomic_load_n(&tempi_mapped_trailer_of(m->memory, m->of.bytes)->freed,
+                           __ATOMIC_ACQUIRE) != 0;
 }
 
 /* A free entry: an unused one, one of memory that was freed, or the one that was not used for
@@ -75,7 +66,7 @@ static char *map_file(const tempi_mapped *memory)
     char path[64];
     struct stat about;
     void *mapped = MAP_FAILED;
-    const int64_t bytes = memory->bytes + page();
+    const int64_t bytes = memory->bytes + tempi_mapped_page();
     snprintf(path, sizeof path, "/proc/%ld/fd/%ld", (long)memory->process, (long)memory->file);
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
@@ -85,7 +76,7 @@ static char *map_file(const tempi_mapped *memory)
     close(file);
     if (mapped == MAP_FAILED)
         return NULL;
-    if (trailer_of(mapped, memory->bytes)->mark != memory->mark) {
+    if (tempi_mapped_trailer_of(mapped, memory->bytes)->mark != memory->mark) {
         munmap(mapped, (size_t)bytes);
         return NULL;
     }

@@ -79,7 +79,7 @@ int64_t tempi_xpmem_segment(void)
 /* Bytes [from, to) of the process with that segment, and what else is on their pages. */
 static tempi_mapped pages_of(int64_t segment, uint64_t from, uint64_t to)
 {
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = from / page * page;
+    const uint64_t page = (uint64_t)tempi_mapped_page(), first = from / page * page;
     return (tempi_mapped){.first = first,
                           .bytes = (int64_t)((to + page - 1) / page * page - first),
                           .mark = (uint64_t)segment,

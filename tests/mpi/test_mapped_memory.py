@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Of each block: rows of so many bytes, so far apart.
 SHAPES = {"short": (3000, 24, 40), "medium": (400, 200, 256), "long": (20, 4096, 5000)}
 #: A new communicator has tried each way of copying three times by then. What it knows already from other blocks it
-#: tries every 48 times, and what a nonblocking call offers may be withdrawn.
+#: tries again in two of 32 exchanges, and what a nonblocking call offers may be withdrawn.
 TURNS, MOST = 48, 1000
 
 

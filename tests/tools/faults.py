@@ -724,7 +724,7 @@ FAULTS = (
         "exchange",
         "mappings of memory that was freed stay",
         "csrc/exchange/mapped.c",
-        "        __atomic_store_n(&trailer_of(memory, bytes)->freed, 1, __ATOMIC_RELEASE);\n",
+        "        __atomic_store_n(&tempi_mapped_trailer_of(memory, bytes)->freed, 1, __ATOMIC_RELEASE);\n",
         "        (void)bytes;\n",
         ("tests/mpi/test_mapped_memory.py",),
     ),
