@@ -351,7 +351,13 @@ static int exchange(char **argv)
 
 /* ---- the two flows of a pair ----------------------------------------------------------------- */
 
-static int begun; /* rounds, by the leader */
+static int begun, ended; /* rounds: by the leader, by the other one */
+
+static void await(const int *rounds, int n)
+{
+    while (__atomic_load_n(rounds, __ATOMIC_ACQUIRE) < n)
+        sched_yield();
+}
 
 /* Two long flows in opposite directions, of which the leader's begins first. Each side prefers
  * another way in each round. */
@@ -368,8 +374,7 @@ static void *choose(void *argument)
                    from = {.end = &m->from[peer], .blocks = &in, .n = 1, .bytes = LONG};
         to.call = from.call = (uint64_t)round + 1;
         prefer(&m->to[peer], &own);
-        while (m->rank == 1 && __atomic_load_n(&begun, __ATOMIC_ACQUIRE) <= round)
-            sched_yield();
+        await(m->rank == 0 ? &ended : &begun, round + m->rank); /* so both rings are empty */
         tempi_exchange_begin(&to, 1, &from, 1);
         if (m->rank == 0)
             __atomic_store_n(&begun, round + 1, __ATOMIC_RELEASE);
@@ -377,6 +382,8 @@ static void *choose(void *argument)
             m->seen.offered += to.end->ring->chosen == from.end->ring->chosen;
         if (!tempi_exchange_run(&to, 1, &from, 1, rest, NULL))
             fail("alike: it failed");
+        if (m->rank == 1)
+            __atomic_store_n(&ended, round + 1, __ATOMIC_RELEASE);
     }
     free(sent);
     free(got);
