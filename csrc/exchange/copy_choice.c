@@ -3,9 +3,12 @@
 #include <time.h>
 
 enum {
+    /* Within a class one way is seldom far from the best: a flow of 64 KiB stays in the caches of
+     * one core, one of 512 KiB in those that cores share, longer ones in neither. */
+    BYTES_MIDDLE = 128 << 10,
     BYTES_LONG = 1 << 20,
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
-    BY_RUN_MOST = TEMPI_COPY_CLASSES / 2 - 1,
+    BY_RUN_MOST = TEMPI_COPY_CLASSES / TEMPI_COPY_SIZES - 1,
     SAMPLES = TEMPI_COPY_TRIALS - 1, /* of each way at first */
     PAIR = 2,                        /* flows that go the way that is tried again */
     AGAIN = 128,                     /* flows after which it is */
@@ -19,11 +22,11 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
     if (bytes < TEMPI_COPY_LEAST)
         return -1;
     if (offered >= TEMPI_COPY_LEAST && runs > 0) {
-        by_run = TEMPI_COPY_OFFERED / 2;
+        by_run = TEMPI_COPY_OFFERED / TEMPI_COPY_SIZES;
         for (int64_t run = offered / runs; run >= RUN_SHORT && by_run < BY_RUN_MOST; run /= 4)
             ++by_run;
     }
-    return 2 * by_run + (bytes >= BYTES_LONG);
+    return TEMPI_COPY_SIZES * by_run + (bytes >= BYTES_MIDDLE) + (bytes >= BYTES_LONG);
 }
 
 static bool is_among(unsigned ways, tempi_copy_way way)

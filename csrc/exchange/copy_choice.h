@@ -22,9 +22,10 @@ typedef enum tempi_copy_way {
 
 enum {
     TEMPI_COPY_TRIALS = 3, /* flows of each way at first, one after the other */
-    TEMPI_COPY_CLASSES = 14,
-    TEMPI_COPY_OFFERED = 2,      /* the first class of flows with blocks to offer */
-    TEMPI_COPY_LEAST = 32 << 10, /* bytes; shorter flows stay in the caches */
+    TEMPI_COPY_SIZES = 3,  /* classes for each length of runs */
+    TEMPI_COPY_CLASSES = 7 * TEMPI_COPY_SIZES,
+    TEMPI_COPY_OFFERED = TEMPI_COPY_SIZES, /* the first class of flows with blocks to offer */
+    TEMPI_COPY_LEAST = 32 << 10,           /* bytes; shorter flows stay in the caches */
     /* The kernel takes as long for a shorter run as to copy it twice. */
     TEMPI_COPY_RUN_LEAST = 512
 };

@@ -413,6 +413,18 @@ static int alike(char **argv)
     return 0;
 }
 
+/* ---- classes --------------------------------------------------------------------------------- */
+
+/* RUN BYTES: the class of a flow of so many bytes in runs of that length, all of them offered; 0:
+ * none is. */
+static int class_of(char **argv)
+{
+    const int64_t run = atoll(argv[2]), bytes = atoll(argv[3]);
+    printf("%d of %d\n", tempi_copy_class(bytes, run ? bytes : 0, run ? bytes / run : 0),
+           TEMPI_COPY_CLASSES);
+    return 0;
+}
+
 /* ---- within a process ------------------------------------------------------------------------ */
 
 static char *packed_of(const block *b)
@@ -528,6 +540,8 @@ int main(int argc, char **argv)
 #endif
     if (argc == 4 && strcmp(argv[1], "self") == 0)
         return self(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    if (argc == 4 && strcmp(argv[1], "class") == 0)
+        return class_of(argv);
     if (argc == 5 && strcmp(argv[1], "alike") == 0)
         return alike(argv);
     return argc == 7 ? exchange(argv) : 2;

@@ -78,6 +78,23 @@ def test_both_flows_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp
     assert output(driver, "alike", tmp_path, 200, 11) == "200 alike\n"
 
 
+@pytest.mark.parametrize("run", [0, 8, 512, 1 << 20])
+def test_flows_are_timed_together_that_stay_in_the_same_caches(driver: Path, run: int) -> None:
+    def class_of(kibibytes: int) -> int:
+        number, classes = map(int, output(driver, "class", run, kibibytes << 10).split(" of "))
+        assert number < classes
+        return number
+
+    short, middle, long = class_of(64), class_of(256), class_of(4096)
+    assert class_of(16) == -1 < short < middle < long
+    assert (class_of(32), class_of(512), class_of(1024)) == (short, middle, long)
+
+
+def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
+    classes = [output(driver, "class", run, 1 << 20) for run in (0, 8, 64, 256, 1024, 4096, 16384)]
+    assert len(set(classes)) == len(classes)
+
+
 def test_blocks_are_walked_read_and_moved_within_a_process(driver: Path) -> None:
     assert int(output(driver, "self", 4000, 7).split()[0]) > 2000
 
