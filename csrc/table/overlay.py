@@ -336,7 +336,8 @@ MEETS = frozenset(
 ) | frozenset(COLLECTIVES)
 
 # They make a communicator with a topology, and may wait for all its processes: these agree there on its nonblocking
-# collectives, where those of the library are wrong.
+# collectives. Programs that exchange with neighbours by these alone have no later call for it, and Open MPI delivers
+# wrong blocks in them.
 CONNECTS = frozenset("Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent".split())
 
 # Acted functions with a cached choice for a type and count: if it is the library, the call is forwarded after one of

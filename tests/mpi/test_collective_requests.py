@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
 #: Where the processes agree when a communicator with a topology is made.
-AT_ONCE = "Open MPI" in MPI.Get_library_version()
+OPEN_MPI = "Open MPI" in MPI.Get_library_version()
 
 
 @forms
@@ -44,11 +44,9 @@ def test_each_way_to_complete_it(ready: Any, wait: int) -> None:
 def test_a_grid_delivers_what_comes_from_the_opposite_direction(
     comm: Any, form: str, dims: list[int], periodic: bool
 ) -> None:
-    """Open MPI 5.0 delivers wrong blocks here."""
+    """Open MPI 5.0 delivers wrong blocks here. The ranks have agreed when it was made."""
     made = MPI.Compute_dims(comm.size, list(dims))
     cart = comm.Create_cart(made, [periodic] * len(made))
-    if not AT_ONCE:
-        agree(cart)
     make, starts = FORMS[form]
     rng = np.random.default_rng([comm.size, len(made), periodic])
     directions = 2 * len(made)
@@ -70,8 +68,6 @@ def test_a_graph_delivers_repeated_edges_in_their_order(comm: Any, form: str, se
     into = [(source, k) for source, row in enumerate(targets) for k, to in enumerate(row) if to == comm.rank]
     graph = comm.Create_dist_graph_adjacent([source for source, _ in into], targets[comm.rank])
     make, starts = FORMS[form]
-    if not AT_ONCE:
-        agree(graph)
     with carried(graph, "Neighbor_alltoallw", starts):
         exchange(make(graph, "Neighbor_alltoallw"), blocks[comm.rank], [blocks[source][k] for source, k in into])
     graph.Free()
@@ -182,11 +178,43 @@ def test_one_type_once_a_blocking_call_has_agreed(comm: Any, name: str) -> None:
     own.Free()
 
 
+@pytest.mark.parametrize("name", ONE_TYPE)
+def test_one_type_by_nonblocking_calls_alone(comm: Any, name: str) -> None:
+    """Whether they are carried the processes agree in another collective."""
+    needs_host_memory()
+    own = comm.Dup()
+    alone = name in ALONE and is_on_several_hosts(own)
+    for meetings in range(2):
+        with carried(own, name, (meetings or alone) * moves(own, name)):
+            same_type(own, name, nonblocking(own, name))
+        own.Barrier()
+    own.Free()
+
+
+def test_one_rank_with_a_derived_datatype_is_enough(comm: Any) -> None:
+    needs_host_memory()
+    own, size = comm.Dup(), comm.size
+    vector = MPI.DOUBLE.Create_vector(2, 1, 3).Commit()  # of 4
+    out, into = np.arange(4.0 * size) + 100 * own.rank, np.zeros((size, 2))
+    first = [out, [1] * size, list(range(size)), vector]
+    other = [out, [2] * size, [2 * i for i in range(size)], MPI.DOUBLE]
+    received = [into, [2] * size, [2 * i for i in range(size)], MPI.DOUBLE]
+    for meetings in range(2):
+        with carried(own, "Alltoallv", meetings):
+            own.Ialltoallv(first if own.rank == 0 else other, received).Wait()
+        own.Barrier()
+        assert into[0].tolist() == [4.0 * own.rank, 4.0 * own.rank + 3]
+        assert into[1:].tolist() == [[100 * i + 2.0 * own.rank, 100 * i + 2.0 * own.rank + 1] for i in range(1, size)]
+        into[:] = 0
+    vector.Free()
+    own.Free()
+
+
 @forms
 def test_neighbours_with_one_type_get_the_opposite_block(comm: Any, form: str) -> None:
     """Two of them are one process in each direction. Between hosts each rank packs for itself, and puts right what
     Open MPI delivers."""
-    if comm.size % 2 or (AT_ONCE and form == "persistent" and not calls.has("MPI_Neighbor_alltoall_init")):
+    if comm.size % 2 or (OPEN_MPI and form == "persistent" and not calls.has("MPI_Neighbor_alltoall_init")):
         pytest.skip("needs an even number of ranks")
     needs_host_memory()
     cart = comm.Create_cart([2, comm.size // 2], [True, True])

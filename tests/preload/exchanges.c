@@ -273,7 +273,6 @@ static int in_place_with_empty_types(MPI_Comm comm)
     return cell == ((rank ^ 1) < size ? rank ^ 1 : rank);
 }
 
-/* To the right, from the left. */
 /* The library does the first nonblocking call of a communicator; in the next blocking one its
  * processes agree on the others. */
 static void meet(MPI_Comm comm)
@@ -292,6 +291,7 @@ static void meet(MPI_Comm comm)
     MPI_Barrier(comm);
 }
 
+/* To the right, from the left. */
 static int to_neighbors(MPI_Comm comm, int seed)
 {
     call c;
@@ -301,9 +301,6 @@ static int to_neighbors(MPI_Comm comm, int seed)
     MPI_Aint nowhere = 0;
     MPI_Dist_graph_create_adjacent(comm, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED,
                                    MPI_INFO_NULL, 0, &ring);
-#ifndef OPEN_MPI /* there they agree when it is made */
-    meet(ring);
-#endif
     neighbor_alltoallw(c.out + right * AREA, c.sendcounts, &nowhere, &c.sendtypes[right],
                        c.in + left * AREA, c.recvcounts, &nowhere, &c.recvtypes[left], ring);
     const int good = came(&c, c.in + left * AREA, left, 3, -2);

@@ -152,8 +152,8 @@ def test_without_shared_memory_all_calls_go_to_the_library_and_that_is_reported_
     assert len(verdicts(done)) == KINDS
     assert carried(done) == [3] * 3  # those of one process alone
     refused = carried(done, "refused")
-    # The world, and three communicators with a topology; on Open MPI these when they are made, too.
-    assert min(refused) == max(refused) == (7 if mpi.abi == "openmpi" else 4)
+    # The world, and three communicators with a topology, these also when they are made.
+    assert min(refused) == max(refused) == 7
     assert done.stderr.count("no shared memory for a communicator of 3 ranks") == 1
 
 

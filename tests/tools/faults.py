@@ -955,6 +955,22 @@ FAULTS = (
     ),
     Fault(
         "coll",
+        "a nonblocking call does not tell that it has derived datatypes",
+        "csrc/shim/coll/coll_request.c",
+        "|= tempi_collective_needs(out, in);",
+        "&= tempi_collective_needs(out, in);",
+        ("tests/mpi/test_collective_requests.py",),
+    ),
+    Fault(
+        "coll",
+        "the processes of a topology do not agree when it is made",
+        "csrc/shim/coll/collective.c",
+        "needed = tempi_collectives && comm != MPI_COMM_NULL;",
+        "needed = tempi_collectives && comm == MPI_COMM_NULL;",
+        ("tests/mpi/test_collective_requests.py",),
+    ),
+    Fault(
+        "coll",
         "both groups of an intercommunicator come first",
         "csrc/shim/comm/peer_class.c",
         "*first = here < there;",

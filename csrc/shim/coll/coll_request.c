@@ -337,6 +337,19 @@ static bool decides_alone(const tempi_collective *call)
     return call->node->split && tempi_collective_is_packed_alone(call->function);
 }
 
+/* The processes have agreed before, or will. */
+static bool is_carried(const tempi_collective *call, const tempi_blocks *out,
+                       const tempi_blocks *in)
+{
+    if (decides_alone(call))
+        return tempi_split_wanted(call, out, in);
+    const bool decided = tempi_collective_has_types_of_blocks(call->function) ||
+                         call->node->carried[call->function];
+    if (!decided)
+        call->node->needed[call->function] |= tempi_collective_needs(out, in);
+    return decided;
+}
+
 /* An error handler may call MPI while a start has the lock: what it calls does not progress. */
 static void begin_start(tempi_node_comm *node)
 {
@@ -354,8 +367,7 @@ static bool start_once(const tempi_collective *call, const tempi_bounce_argument
                        MPI_Request *request, int *result)
 {
     tempi_blocks out, in;
-    if (!tempi_sides_of(call, buffers, &out, &in) ||
-        (decides_alone(call) && !tempi_split_wanted(call, &out, &in)))
+    if (!tempi_sides_of(call, buffers, &out, &in) || !is_carried(call, &out, &in))
         return false;
     tempi_coll_request *r = calloc(1, sizeof *r);
     *result = r ? MPI_SUCCESS : tempi_blocks_no_memory(call->comm);

@@ -2,7 +2,6 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/trace.h"
-#include "choose/rule.h"
 #include "exchange/exchange.h"
 #include "exchange/piece_buffer.h"
 #include "shim/coll/block_exchange.h"
@@ -17,9 +16,6 @@
 
 bool tempi_collectives;
 
-/* Open MPI 5.0 delivers wrong blocks in nonblocking and persistent collectives of neighbours: there
- * the processes must agree before the first one. */
-static bool wrong_neighbors;
 bool tempi_alltoall_is_sized;
 
 static void learn_library(void)
@@ -27,15 +23,12 @@ static void learn_library(void)
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length;
     (void)tempi_lib.Get_library_version(version, &length);
-    const tempi_library library = tempi_library_of(version);
-    wrong_neighbors = library == TEMPI_LIBRARY_OPENMPI4 || library == TEMPI_LIBRARY_OPENMPI5;
     tempi_alltoall_is_sized = strstr(version, "MPICH Version:") != NULL;
 }
 
 void tempi_collective_start(void)
 {
     learn_library();
-
     tempi_collectives = tempi_config.collectives == TEMPI_COLLECTIVES_AUTO;
     tempi_waiting_start();
     tempi_exchange_use(tempi_stage_get, tempi_stage_put);
@@ -55,13 +48,21 @@ void tempi_collective_clear(void)
 
 /* ---- who carries it -------------------------------------------------------------------------- */
 
+bool tempi_collective_needs(const tempi_blocks *out, const tempi_blocks *in)
+{
+    return tempi_bounces() || tempi_blocks_derived(out) || tempi_blocks_derived(in);
+}
+
+static bool any_needs(MPI_Comm comm, const tempi_node_comm *node, bool mine)
+{
+    return node->size == 1 ? mine : tempi_comm_any(comm, node, mine);
+}
+
 bool tempi_collective_wanted(const tempi_collective *call, const tempi_blocks *out,
                              const tempi_blocks *in)
 {
-    if (tempi_collective_has_types_of_blocks(call->function))
-        return true;
-    const bool mine = tempi_bounces() || tempi_blocks_derived(out) || tempi_blocks_derived(in);
-    return call->node->size == 1 ? mine : tempi_comm_any(call->comm, call->node, mine);
+    return tempi_collective_has_types_of_blocks(call->function) ||
+           any_needs(call->comm, call->node, tempi_collective_needs(out, in));
 }
 
 static bool decide(const tempi_collective *call, tempi_node_comm *node, const tempi_blocks *out,
@@ -96,15 +97,42 @@ bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_arg
 
 void tempi_collective_connect(MPI_Comm comm)
 {
-    const bool needed = tempi_collectives && wrong_neighbors && comm != MPI_COMM_NULL;
+    const bool needed = tempi_collectives && comm != MPI_COMM_NULL;
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
     if (node && (node->together || node->split))
         (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }
 
+static bool decide_whole(MPI_Comm comm, tempi_node_comm *node, bool mine)
+{
+    return any_needs(comm, node, mine) && tempi_node_comm_connect(comm, node, TEMPI_CONNECT_RINGS);
+}
+
+/* By the processes of this node. */
+static bool decide_part(MPI_Comm comm, tempi_node_comm *node, bool mine)
+{
+    const tempi_node_part *part = tempi_node_part_of(comm, node);
+    return part && any_needs(part->comm, part->node, mine);
+}
+
+/* What nonblocking calls have asked. */
+static void answer(MPI_Comm comm, tempi_node_comm *node)
+{
+    for (int f = 0; f < TEMPI_FUNCTION_COUNT; ++f) {
+        if (!node->asked[f] || node->carried[f])
+            continue;
+        node->carried[f] = (node->split ? decide_part : decide_whole)(comm, node, node->needed[f]);
+        if (node->carried[f])
+            tempi_node_comm_want_posts(node);
+    }
+    tempi_node_comm_answered(node);
+}
+
 void tempi_collective_agree(MPI_Comm comm)
 {
     tempi_node_comm *node = comm != MPI_COMM_NULL ? tempi_node_comm_of(comm) : NULL;
+    if (node && node->wants_answers)
+        answer(comm, node);
     if (node && node->wants_posts)
         (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }

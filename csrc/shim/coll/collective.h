@@ -85,7 +85,8 @@ static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int functio
 }
 
 /* The same for a nonblocking one, in which the processes cannot agree: they have agreed before, in
- * a blocking one or when the communicator was made; or they will, in the next blocking one. */
+ * a blocking one or when the communicator was made; or they will, in the next blocking one. Then
+ * `asked` is set, and the call only tells whether this process has such blocks. */
 static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int function)
 {
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
@@ -94,8 +95,12 @@ static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int
     if (node->split && tempi_collective_is_packed_alone(function))
         return node->carried[function] || tempi_collective_is_due(++node->seen[function]) ? node
                                                                                           : NULL;
-    if (!tempi_collective_has_types_of_blocks(function) && !node->carried[function])
-        return NULL;
+    if (!tempi_collective_has_types_of_blocks(function) && !node->carried[function]) {
+        if (!tempi_collective_is_due(++node->seen[function]))
+            return NULL;
+        tempi_node_comm_ask(node, function);
+        return node;
+    }
     if (tempi_node_comm_has_posts(node))
         return node;
     tempi_node_comm_want_posts(node);
@@ -107,7 +112,7 @@ void tempi_collective_agree(MPI_Comm comm);
 
 static inline void tempi_collective_meet(MPI_Comm comm)
 {
-    if (__builtin_expect(__atomic_load_n(&tempi_posts_wanted, __ATOMIC_RELAXED), 0))
+    if (__builtin_expect(__atomic_load_n(&tempi_agreements_wanted, __ATOMIC_RELAXED), 0))
         tempi_collective_agree(comm);
 }
 

@@ -16,7 +16,7 @@ static struct {
     tempi_node_comm *free;
 } comms = {.keyval = MPI_KEYVAL_INVALID};
 
-int tempi_posts_wanted;
+int tempi_agreements_wanted;
 
 tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 
@@ -47,23 +47,38 @@ static tempi_node_comm *take_memory(void)
     return node;
 }
 
-static void want(tempi_node_comm *node, bool wants)
+static void want(tempi_node_comm *node, bool posts, bool answers)
 {
-    if (node->wants_posts != wants)
-        __atomic_fetch_add(&tempi_posts_wanted, wants ? 1 : -1, __ATOMIC_RELAXED);
-    node->wants_posts = wants;
+    const bool wanted = node->wants_posts || node->wants_answers, wants = posts || answers;
+    if (wanted != wants)
+        __atomic_fetch_add(&tempi_agreements_wanted, wants ? 1 : -1, __ATOMIC_RELAXED);
+    node->wants_posts = posts;
+    node->wants_answers = answers;
 }
 
 void tempi_node_comm_want_posts(tempi_node_comm *node)
 {
     if (!node->asked_posts)
-        want(node, true);
+        want(node, true, node->wants_answers);
+}
+
+void tempi_node_comm_ask(tempi_node_comm *node, int function)
+{
+    node->asked[function] = true;
+    want(node, node->wants_posts, true);
+}
+
+void tempi_node_comm_answered(tempi_node_comm *node)
+{
+    memset(node->asked, 0, sizeof node->asked);
+    memset(node->needed, 0, sizeof node->needed);
+    want(node, node->wants_posts, false);
 }
 
 /* Frees what it owns. `ends`: MPI has ended, and its communicators are gone. */
 static void close_node(tempi_node_comm *node, bool ends)
 {
-    want(node, false);
+    want(node, false, false);
     node->handle = MPI_COMM_NULL;
     tempi_node_part_close(node->part, !ends);
     tempi_node_part_close(node->alone, !ends);
@@ -177,7 +192,7 @@ static bool connect_part(MPI_Comm comm, tempi_node_comm *node, tempi_connection 
     tempi_node_part *part = tempi_node_part_of(comm, node);
     if (what == TEMPI_CONNECT_POSTS) {
         node->asked_posts = true;
-        want(node, false);
+        want(node, false, node->wants_answers);
     }
     return part && tempi_node_comm_connect(part->comm, part->node, what);
 }
@@ -195,7 +210,7 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
     }
     if (!node->posts && !node->asked_posts) {
         node->asked_posts = true;
-        want(node, false);
+        want(node, false, node->wants_answers);
         (void)tempi_node_memory_connect(comm, node, what);
     }
     return node->posts != NULL;

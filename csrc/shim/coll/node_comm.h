@@ -38,10 +38,15 @@ typedef struct tempi_node_comm {
     tempi_ring_end *to, *from; /* for each process; NULL until the first exchange */
     tempi_post_box *posts;     /* for exchanges that a request completes */
     bool asked_posts;          /* whether they could be made was agreed on */
-    bool wants_posts;          /* a nonblocking call needed them: the same in all its processes */
-    tempi_lock starting;       /* held by the thread that starts a request */
-    uint64_t posted;           /* nonblocking calls so far */
-    uint64_t channels;         /* persistent requests so far */
+    /* What nonblocking calls have left to the next blocking collective: the same in all its
+     * processes. */
+    bool wants_posts;
+    bool wants_answers;                  /* whether to carry some of the functions */
+    bool asked[TEMPI_FUNCTION_COUNT];    /* these */
+    bool needed[TEMPI_FUNCTION_COUNT];   /* this process has blocks that tempi should carry */
+    tempi_lock starting;                 /* held by the thread that starts a request */
+    uint64_t posted;                     /* nonblocking calls so far */
+    uint64_t channels;                   /* persistent requests so far */
     struct tempi_coll_request *requests; /* that are not complete */
     struct tempi_unmatched *unmatched;   /* messages whose requests were not started yet */
     struct tempi_node_comm *next_active; /* with such requests */
@@ -88,9 +93,13 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
  * library does these calls. */
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
 
-/* Communicators that want posts: the next blocking collective on each makes them. */
-extern int tempi_posts_wanted;
+/* Communicators whose processes have something to agree on in the next blocking collective. */
+extern int tempi_agreements_wanted;
 void tempi_node_comm_want_posts(tempi_node_comm *node);
+/* Whether to carry that function. */
+void tempi_node_comm_ask(tempi_node_comm *node, int function);
+/* All of these were answered. */
+void tempi_node_comm_answered(tempi_node_comm *node);
 
 /* Whether nonblocking calls can be carried on it. */
 bool tempi_node_comm_has_posts(const tempi_node_comm *node);

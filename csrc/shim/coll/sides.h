@@ -9,6 +9,8 @@
 bool tempi_sides_of(const tempi_collective *call, const tempi_bounce_argument *buffers,
                     tempi_blocks *out, tempi_blocks *in);
 
+/* Whether these blocks are a reason to carry a call. */
+bool tempi_collective_needs(const tempi_blocks *out, const tempi_blocks *in);
 /* Whether the processes carry the call: the same in all of them, which may ask each other. */
 bool tempi_collective_wanted(const tempi_collective *call, const tempi_blocks *out,
                              const tempi_blocks *in);
