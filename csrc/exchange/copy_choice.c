@@ -9,12 +9,17 @@ enum {
     BYTES_LONG = 1 << 20,
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
     BY_RUN_MOST = TEMPI_COPY_CLASSES / TEMPI_COPY_SIZES - 1,
-    SAMPLES = TEMPI_COPY_TRIALS - 1, /* of each way at first */
-    PAIR = 2,                        /* flows that go the way that is tried again */
-    AGAIN = 128,                     /* flows after which it is */
-    EARLY = 512,                     /* flows, up to which that is more often */
-    AGAIN_EARLY = 32
+    /* Of each way at first: in two rounds, as all is still cold in the first one. */
+    SAMPLES = 2 * (TEMPI_COPY_TRIALS - 1),
+    AGAIN = 128,      /* flows after which another way is tried again */
+    AGAIN_FIRST = 24, /* more often at first */
+    AGAIN_ALL = 2,    /* of so many times one is for ways that are far behind, too */
+    FAR = 2,          /* times the best one */
+    NEAR = 4,         /* turns, by which the two processes of a pair may differ */
+    WAY_BITS = 8
 };
+
+static const uint32_t TURNS = UINT32_MAX >> WAY_BITS;
 
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
 {
@@ -42,22 +47,74 @@ static tempi_copy_way in_turn(unsigned ways, uint32_t n)
     return (tempi_copy_way)__builtin_ctz(ways);
 }
 
-tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways)
+static bool is_untried(const uint32_t *samples, unsigned ways)
 {
-    const uint32_t *samples = choice->classes[class].samples;
-    const double *cost = choice->classes[class].cost;
-    const uint32_t flow = choice->classes[class].flows++,
-                   again = flow < EARLY ? AGAIN_EARLY : AGAIN;
-    tempi_copy_way best = TEMPI_COPY_WAYS;
-    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
-        if (!is_among(ways, way))
-            continue;
-        if (samples[way] < SAMPLES)
-            return in_turn(ways, flow / TEMPI_COPY_TRIALS);
-        if (best == TEMPI_COPY_WAYS || cost[way] < cost[best])
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
+        if (is_among(ways, way) && samples[way] < SAMPLES)
+            return true;
+    return false;
+}
+
+/* Those of the ways that cost no more. */
+static unsigned within(const double *cost, unsigned ways, double most)
+{
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
+        if (cost[way] > most)
+            ways &= ~(1u << way);
+    return ways;
+}
+
+static tempi_copy_way best_of(const double *cost, unsigned ways)
+{
+    tempi_copy_way best = in_turn(ways, 0);
+    for (tempi_copy_way way = best + 1; way < TEMPI_COPY_WAYS; ++way)
+        if (is_among(ways, way) && cost[way] < cost[best])
             best = way;
-    }
-    return flow % again < PAIR ? in_turn(ways, flow / again) : best;
+    return best;
+}
+
+/* Now and then another way than the best one. */
+static tempi_copy_way again(const double *cost, unsigned ways, tempi_copy_way best, uint32_t flow)
+{
+    const uint32_t every = flow < 8 * AGAIN_FIRST    ? AGAIN_FIRST
+                           : flow < 16 * AGAIN_FIRST ? 2 * AGAIN_FIRST
+                                                     : AGAIN,
+                   times = flow / every;
+    const unsigned others = ways & ~(1u << best),
+                   rivals = times % AGAIN_ALL == 0 ? others
+                                                   : within(cost, others, FAR * cost[best]);
+    return rivals && flow % every < TEMPI_COPY_TRIALS
+               ? in_turn(rivals, times % AGAIN_ALL == 0 ? times / AGAIN_ALL : times)
+               : best;
+}
+
+static tempi_copy_way measured(tempi_copy_choice *choice, int class, unsigned ways)
+{
+    const double *cost = choice->classes[class].cost;
+    const uint32_t flow = choice->classes[class].flows++;
+    const uint32_t *samples = choice->classes[class].samples;
+    return is_untried(samples, ways) ? in_turn(ways, flow / TEMPI_COPY_TRIALS)
+                                     : again(cost, ways, best_of(cost, ways), flow);
+}
+
+static bool follow(const tempi_copy_lead *leader, int class, unsigned ways, uint32_t turn,
+                   tempi_copy_way *way)
+{
+    const uint32_t chosen = __atomic_load_n(&leader->chosen[class], __ATOMIC_RELAXED);
+    *way = (tempi_copy_way)(chosen & ((1u << WAY_BITS) - 1));
+    return chosen != 0 && is_among(ways, *way) &&
+           ((turn - (chosen >> WAY_BITS) + NEAR) & TURNS) <= 2 * NEAR;
+}
+
+tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
+                                 const tempi_copy_lead *leader, uint64_t turn, tempi_copy_lead *own)
+{
+    tempi_copy_way way;
+    const uint32_t now = (uint32_t)turn & TURNS;
+    if (!leader || !follow(leader, class, ways, now, &way))
+        way = measured(choice, class, ways);
+    __atomic_store_n(&own->chosen[class], now << WAY_BITS | (uint32_t)way, __ATOMIC_RELAXED);
+    return way;
 }
 
 static void take_sample(double *known, uint32_t samples, double cost)

@@ -3,8 +3,12 @@
  * or packed in memory of the sender's own, which the receiver reads. Which one is fastest depends
  * on the processor, on the caches that two cores share, and on the kernel's cost of each run; so
  * the sender times them on the program's own calls, for each receiver, length of runs and size, and
- * now and then a slower one again: in two flows one after the other, of which the first warms
- * caches and pages. */
+ * now and then a slower one again: in three flows one after the other, of which the first warms
+ * caches and pages.
+ *
+ * The two flows of a pair should go the same way. A process that reads the memory of the other one
+ * does not pack meanwhile: in unlike ways the two wait for each other in turn, for twice as long.
+ * So one of them leads, and the other one follows what it last chose. */
 #ifndef TEMPI_EXCHANGE_COPY_CHOICE_H
 #define TEMPI_EXCHANGE_COPY_CHOICE_H
 
@@ -21,7 +25,7 @@ typedef enum tempi_copy_way {
 } tempi_copy_way;
 
 enum {
-    TEMPI_COPY_TRIALS = 3, /* flows of each way at first, one after the other */
+    TEMPI_COPY_TRIALS = 3, /* flows of a way, one after the other */
     TEMPI_COPY_SIZES = 3,  /* classes for each length of runs */
     TEMPI_COPY_CLASSES = 7 * TEMPI_COPY_SIZES,
     TEMPI_COPY_OFFERED = TEMPI_COPY_SIZES, /* the first class of flows with blocks to offer */
@@ -47,11 +51,20 @@ typedef struct tempi_copy_choice {
     } classes[TEMPI_COPY_CLASSES];
 } tempi_copy_choice;
 
+/* What a process has chosen for each class, in shared memory. Zero at first. */
+typedef struct tempi_copy_lead {
+    uint32_t chosen[TEMPI_COPY_CLASSES];
+} tempi_copy_lead;
+
 /* The class of a flow of `bytes`, of which `offered` are in blocks to offer with so many runs; -1:
  * it is too short. */
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
-/* The way of a flow of that class, one of `ways` (bit mask). */
-tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways);
+/* The way of a flow of that class, one of `ways` (bit mask), which is told in *own. `leader`: what
+ * the other process of the pair has chosen; NULL: this one leads. `turn`: about the same number in
+ * both; a choice that was made some turns before is not followed. */
+tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
+                                 const tempi_copy_lead *leader, uint64_t turn,
+                                 tempi_copy_lead *own);
 /* Both processes together took so many seconds for a flow of that class. Counts if the one before
  * went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,

@@ -81,15 +81,24 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
-/* Takes over what the receiver has told about the last long flow. */
-static void learn(tempi_ring_end *end)
+static struct tempi_timed_flow *timed_flow(tempi_flow *flow)
 {
-    if (end->last.call == 0 ||
-        __atomic_load_n(&end->ring->timed, __ATOMIC_ACQUIRE) != end->last.call)
-        return;
-    tempi_copy_learn(&end->choice, end->last.class, end->last.way,
-                     end->last.seconds + end->ring->seconds, end->last.bytes);
-    end->last.call = 0;
+    return &flow->end->last[flow->call % TEMPI_RING_TIMED];
+}
+
+/* Takes over what the receiver has told about the last long flows, the oldest first. */
+static void learn(tempi_ring_end *end, uint64_t call)
+{
+    for (uint64_t i = 0; i < TEMPI_RING_TIMED; ++i) {
+        const uint64_t k = (call + i) % TEMPI_RING_TIMED;
+        struct tempi_timed_flow *last = &end->last[k];
+        if (last->call == 0 ||
+            __atomic_load_n(&end->ring->timed[k].call, __ATOMIC_ACQUIRE) != last->call)
+            continue;
+        tempi_copy_learn(&end->choice, last->class, last->way,
+                         last->seconds + end->ring->timed[k].seconds, last->bytes);
+        last->call = 0;
+    }
 }
 
 /* Packs the whole flow, for the receiver to read. False: there is no memory for that. */
@@ -108,34 +117,6 @@ static bool pack_all(tempi_flow *flow, tempi_offer *out)
     return true;
 }
 
-static uint64_t announcement(uint64_t call, int class, tempi_copy_way way)
-{
-    return call << 16 | (uint64_t)class << 8 | (uint64_t)way;
-}
-
-/* The two flows of a pair should go the same way. A process that reads the memory of the other one
- * does not pack meanwhile: in unlike ways the two wait for each other in turn, for twice as long.
- * So one follows the other's choice, that of the call before if that one is late. */
-static bool follow(const tempi_flow *flow, int class, unsigned ways, tempi_copy_way *way)
-{
-    const tempi_ring *leader = flow->end->leader;
-    const uint64_t chosen = leader ? __atomic_load_n(&leader->chosen, __ATOMIC_RELAXED) : 0;
-    *way = (tempi_copy_way)(chosen & 0xff);
-    return chosen != 0 && (ways >> *way & 1) != 0 &&
-           (chosen == announcement(flow->call, class, *way) ||
-            chosen == announcement(flow->call - 1, class, *way));
-}
-
-static tempi_copy_way way_of(tempi_flow *flow, int class, unsigned ways)
-{
-    tempi_copy_way way;
-    if (!follow(flow, class, ways, &way))
-        way = tempi_copy_choose(&flow->end->choice, class, ways);
-    __atomic_store_n(&flow->end->ring->chosen, announcement(flow->call, class, way),
-                     __ATOMIC_RELAXED);
-    return way;
-}
-
 /* Sets the way of a flow with these blocks to offer; false: it is too short for a choice. */
 static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned access)
 {
@@ -148,12 +129,13 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
         ways |= 1 << TEMPI_COPY_PACKED;
     if (class >= TEMPI_COPY_OFFERED)
         ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
-    learn(end);
-    end->last.way = way_of(flow, class, ways);
-    end->last.class = class;
-    end->last.call = flow->call;
-    end->last.bytes = flow->bytes;
-    end->last.seconds = 0;
+    learn(end, flow->call);
+    *timed_flow(flow) =
+        (struct tempi_timed_flow){.call = flow->call,
+                                  .bytes = flow->bytes,
+                                  .class = class,
+                                  .way = tempi_copy_choose(&end->choice, class, ways, end->leader,
+                                                           flow->call, &end->ring->lead)};
     return true;
 }
 
@@ -168,13 +150,14 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     tempi_offer_describe(flow->blocks, flow->n, access, out);
     if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->capacity / 4)
         out->n = 0, out->bytes = 0;
+    struct tempi_timed_flow *timed = timed_flow(flow);
     flow->timed = choose_way(flow, out, access);
-    if (flow->timed && (end->last.way == TEMPI_COPY_ONCE || end->last.way == TEMPI_COPY_MAPPED))
+    if (flow->timed && (timed->way == TEMPI_COPY_ONCE || timed->way == TEMPI_COPY_MAPPED))
         return;
     out->n = 0;
-    flow->nontemporal = flow->timed && end->last.way == TEMPI_COPY_NONTEMPORAL;
-    if (flow->timed && end->last.way == TEMPI_COPY_PACKED && !pack_all(flow, out))
-        end->last.call = 0; /* nothing is learnt */
+    flow->nontemporal = flow->timed && timed->way == TEMPI_COPY_NONTEMPORAL;
+    if (flow->timed && timed->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
+        timed->call = 0; /* nothing is learnt */
 }
 
 /* The receiver's answer to an offer in that call. */
@@ -339,7 +322,7 @@ static bool push(tempi_flow *flow)
     if (flow->moved < flow->through || flow->waits)
         return any;
     if (flow->timed)
-        flow->end->last.seconds = flow->seconds;
+        timed_flow(flow)->seconds = flow->seconds;
     flow->ended = true;
     return true;
 }
@@ -412,8 +395,10 @@ static bool pull_piece(tempi_flow *flow)
 /* Tells the sender how long a long flow took here. */
 static void report(const tempi_flow *flow)
 {
-    flow->end->ring->seconds = flow->seconds;
-    __atomic_store_n(&flow->end->ring->timed, flow->call, __ATOMIC_RELEASE);
+    tempi_ring *ring = flow->end->ring;
+    const uint64_t k = flow->call % TEMPI_RING_TIMED;
+    ring->timed[k].seconds = flow->seconds;
+    __atomic_store_n(&ring->timed[k].call, flow->call, __ATOMIC_RELEASE);
 }
 
 static bool pull(tempi_flow *flow)

@@ -17,11 +17,12 @@ enum {
 };
 
 /* The first message of a list, which nobody sent; how many the receiver has come to, and how it
- * can get at the sender's memory. */
+ * can get at the sender's memory; how the sender sends long ones. */
 typedef struct head {
     tempi_post first;
     _Alignas(LINE) uint64_t passed;
-    uint32_t access; /* TEMPI_ACCESS_* */
+    uint32_t access;                     /* TEMPI_ACCESS_* */
+    _Alignas(LINE) tempi_copy_lead lead; /* of the sender */
 } head;
 
 _Static_assert(sizeof(tempi_post) <= LINE, "the receiver's part of a head has a line of its own");
@@ -37,6 +38,7 @@ typedef struct outbox {
 
 struct tempi_post_box {
     tempi_post_memory memory;
+    uint64_t turn;    /* exchanges of this process */
     uint64_t *next;   /* for each sender: the place of its last message that was read */
     outbox *outboxes; /* for each receiver */
 };
@@ -152,6 +154,15 @@ unsigned tempi_post_access(tempi_post_box *box, int to)
     return __atomic_load_n(&head_of(box, box->memory.own, to)->access, __ATOMIC_RELAXED);
 }
 
+/* Of two processes the first one leads. */
+static tempi_copy_way way_of(tempi_post_box *box, int to, int class, unsigned ways)
+{
+    const int own = box->memory.own;
+    return tempi_copy_choose(&box->outboxes[to].choice, class, ways,
+                             to < own ? &head_of(box, to, own)->lead : NULL, box->turn,
+                             &head_of(box, own, to)->lead);
+}
+
 /* Whether to offer its blocks; sets the way of the message. */
 static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_post *post)
 {
@@ -163,7 +174,7 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
         return false;
     if (offer && offer->bytes == post->bytes && post->class >= TEMPI_COPY_OFFERED)
         ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
-    post->way = tempi_copy_choose(choice, post->class, ways);
+    post->way = way_of(box, to, post->class, ways);
     post->patience = tempi_copy_packing(choice, post->class, post->bytes);
     return post->way == TEMPI_COPY_ONCE || post->way == TEMPI_COPY_MAPPED;
 }
@@ -200,6 +211,11 @@ static tempi_post *put_down(tempi_post_box *box, int to, const tempi_post *made,
     *data = place ? tempi_post_own_place(&box->memory, place, room) : NULL;
     box->outboxes[to].unsent = at;
     return post;
+}
+
+void tempi_post_begin(tempi_post_box *box)
+{
+    ++box->turn;
 }
 
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,

@@ -60,6 +60,8 @@ void tempi_post_close(tempi_post_box *box);
 
 /* How that process can get at the memory of this one: TEMPI_ACCESS_*. */
 unsigned tempi_post_access(tempi_post_box *box, int to);
+/* Before the messages of an exchange: counts it. */
+void tempi_post_begin(tempi_post_box *box);
 /* A message to that process: sets aside memory for its bytes, which begin at *data, and says how to
  * pack them (`way`). NULL: there is none; the message that says so needs none (bytes < 0). `offer`:
  * all of its bytes, or NULL: they must be packed. If it was taken, *data is NULL, and the message

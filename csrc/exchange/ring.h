@@ -11,17 +11,22 @@
 #include "exchange/copy_choice.h"
 #include "exchange/offer_pause.h"
 
-enum { TEMPI_RING_ALIGN = 128 };
+enum {
+    TEMPI_RING_ALIGN = 128,
+    TEMPI_RING_TIMED = 2 /* a receiver may tell its time after the sender's next call */
+};
 
 typedef struct tempi_ring {
     _Alignas(128) uint64_t head;
-    uint64_t chosen; /* by the sender, for its last long flow (exchange.c) */
+    tempi_copy_lead lead; /* of the sender */
     _Alignas(128) uint64_t tail;
     /* By the receiver, too, about flows whose memory it reads itself (exchange.c). */
     uint32_t access; /* how it can: TEMPI_ACCESS_* */
     uint64_t answer; /* to the last such flow */
-    uint64_t timed;  /* call of the last long flow that has ended, and the seconds it took here */
-    double seconds;
+    struct {
+        uint64_t call; /* of a long flow that has ended */
+        double seconds;
+    } timed[TEMPI_RING_TIMED]; /* the last ones */
     _Alignas(128) char data[];
 } tempi_ring;
 
@@ -32,16 +37,16 @@ typedef struct tempi_ring_end {
     uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
     uint64_t seen;     /* the other one, when it was last read */
     tempi_copy_choice choice;
-    const tempi_ring *leader; /* the ring from the receiver, if that chooses for both; or NULL */
-    tempi_offer_pause pause;  /* of offers to the receiver's device */
-    /* The last long flow, of which the receiver has yet to tell its time. */
-    struct {
+    const tempi_copy_lead *leader; /* the receiver's, if that chooses for both; or NULL */
+    tempi_offer_pause pause;       /* of offers to the receiver's device */
+    /* By calls, as above: long flows of which the receiver has yet to tell its time. */
+    struct tempi_timed_flow {
         uint64_t call; /* 0: none */
         int64_t bytes;
         double seconds; /* of the sender */
         int class;
         tempi_copy_way way;
-    } last;
+    } last[TEMPI_RING_TIMED];
 } tempi_ring_end;
 
 /* Both return a pointer to contiguous memory and its size in *n: free for the sender, unread for

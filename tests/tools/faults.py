@@ -706,9 +706,9 @@ FAULTS = (
     Fault(
         "exchange",
         "the two flows of a pair go unlike ways",
-        "csrc/exchange/exchange.c",
-        "    const tempi_ring *leader = flow->end->leader;",
-        "    const tempi_ring *leader = NULL;",
+        "csrc/exchange/copy_choice.c",
+        "    if (!leader || !follow(",
+        "    if (leader != own || !follow(",
         ("tests/unit/test_exchange_native.py",),
     ),
     # ---- exchange: memory that the processes map ----------------------------------------------------------

@@ -144,9 +144,9 @@ static void prefer(tempi_ring_end *end, dice *d)
 {
     const int64_t way = draw(d, 0, TEMPI_COPY_WAYS);
     for (int c = 0; c < TEMPI_COPY_CLASSES && way < TEMPI_COPY_WAYS; ++c) {
-        end->choice.classes[c].flows = 2; /* past the pair that tries another one */
+        end->choice.classes[c].flows = TEMPI_COPY_TRIALS; /* past those that try another one */
         for (int i = 0; i < TEMPI_COPY_WAYS; ++i) {
-            end->choice.classes[c].samples[i] = 3;
+            end->choice.classes[c].samples[i] = 3 * TEMPI_COPY_TRIALS;
             end->choice.classes[c].cost[i] = i == way ? 1e-12 : 1e-3;
         }
     }
@@ -270,7 +270,7 @@ static void connect(member *m, const tempi_segment *segment, int64_t capacity)
         if (capacity > 0)
             m->to[i].capacity = m->from[i].capacity = (uint64_t)capacity;
         if (i < m->rank)
-            m->to[i].leader = m->from[i].ring;
+            m->to[i].leader = &m->from[i].ring->lead;
         if (i != m->rank)
             __atomic_store_n(&m->from[i].ring->access,
                              tempi_single_copy_access(tempi_segment_probe(segment, i)),
@@ -379,7 +379,8 @@ static void *choose(void *argument)
         if (m->rank == 0)
             __atomic_store_n(&begun, round + 1, __ATOMIC_RELEASE);
         else
-            m->seen.offered += to.end->ring->chosen == from.end->ring->chosen;
+            m->seen.offered += memcmp(&to.end->ring->lead, &from.end->ring->lead,
+                                      sizeof(tempi_copy_lead)) == 0;
         if (!tempi_exchange_run(&to, 1, &from, 1, rest, NULL))
             fail("alike: it failed");
         if (m->rank == 1)
@@ -422,6 +423,70 @@ static int class_of(char **argv)
     const int64_t run = atoll(argv[2]), bytes = atoll(argv[3]);
     printf("%d of %d\n", tempi_copy_class(bytes, run ? bytes : 0, run ? bytes / run : 0),
            TEMPI_COPY_CLASSES);
+    return 0;
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+/* A way of known costs: noise, and caches that warm with the first flows, and after each change. */
+typedef struct simulation {
+    dice dice;
+    double cost[TEMPI_COPY_WAYS]; /* seconds */
+    tempi_copy_choice choice;
+    tempi_copy_lead lead;
+    tempi_copy_way last;
+    int in_last; /* flows */
+    int flows;
+} simulation;
+
+static double noise(dice *d)
+{
+    return 1 + (double)draw(d, 0, 300) / 1000;
+}
+
+static double simulate_flow(simulation *s, unsigned ways)
+{
+    enum { BYTES = 1 << 20, CLASS = 0, WARM = 12 };
+    const tempi_copy_way way = tempi_copy_choose(&s->choice, CLASS, ways, NULL,
+                                                 (uint64_t)s->flows + 1, &s->lead);
+    s->in_last = way == s->last ? s->in_last + 1 : 0;
+    s->last = way;
+    const double cold = s->flows < WARM ? 1 + (WARM - s->flows) / 3.0 : 1,
+                 seconds = s->cost[way] * noise(&s->dice) * cold * (s->in_last == 0 ? 3 : 1);
+    ++s->flows;
+    tempi_copy_learn(&s->choice, CLASS, way, seconds, BYTES);
+    return seconds;
+}
+
+/* Over that of the best way, in thousandths. */
+static int64_t excess(simulation *s, unsigned ways, int flows)
+{
+    double all = 0, best = 1;
+    for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
+        if ((ways >> i & 1) && s->cost[i] < best)
+            best = s->cost[i];
+    for (int i = 0; i < flows; ++i)
+        all += simulate_flow(s, ways);
+    return (int64_t)(1000 * (all / (best * 1.15 * flows) - 1)); /* the mean noise */
+}
+
+/* ROUNDS SEED: prints the mean excess in three periods: of the first 1,000 flows and, twice after
+ * the costs have changed, of 2,000. */
+static int settle(int rounds, uint64_t seed)
+{
+    int64_t sum[3] = {0};
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    for (int round = 0; round < rounds; ++round) {
+        simulation s = {.dice = d};
+        const unsigned ways = (unsigned)draw(&d, 1, (1 << TEMPI_COPY_WAYS) - 1);
+        for (int period = 0; period < 3; ++period) {
+            for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
+                s.cost[i] = 1e-4 * (double)draw(&d, 100, 400) / 100;
+            sum[period] += excess(&s, ways, period == 0 ? 1000 : 2000);
+        }
+    }
+    for (int period = 0; period < 3; ++period)
+        printf("%d ", (int)(sum[period] / rounds));
     return 0;
 }
 
@@ -540,6 +605,8 @@ int main(int argc, char **argv)
 #endif
     if (argc == 4 && strcmp(argv[1], "self") == 0)
         return self(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    if (argc == 4 && strcmp(argv[1], "settle") == 0)
+        return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10));
     if (argc == 4 && strcmp(argv[1], "class") == 0)
         return class_of(argv);
     if (argc == 5 && strcmp(argv[1], "alike") == 0)

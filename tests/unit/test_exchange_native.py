@@ -95,6 +95,13 @@ def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
     assert len(set(classes)) == len(classes)
 
 
+def test_the_fastest_way_is_found_and_found_again(driver: Path) -> None:
+    """Of simulated ways, up to four times as slow as the best one."""
+    first, *changed = map(int, output(driver, "settle", 500, 3).split())
+    assert first < 250  # thousandths above the best; the first flows are cold
+    assert max(changed) < 120
+
+
 def test_blocks_are_walked_read_and_moved_within_a_process(driver: Path) -> None:
     assert int(output(driver, "self", 4000, 7).split()[0]) > 2000
 

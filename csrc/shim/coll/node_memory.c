@@ -207,7 +207,7 @@ static void connect(tempi_node_comm *node)
         node->to[i] = tempi_segment_end(&node->segment, node->rank, i);
         node->from[i] = tempi_segment_end(&node->segment, i, node->rank);
         if (i < node->rank)
-            node->to[i].leader = node->from[i].ring;
+            node->to[i].leader = &node->from[i].ring->lead;
         if (i != node->rank)
             __atomic_store_n(&node->from[i].ring->access,
                              tempi_single_copy_access(tempi_segment_probe(&node->segment, i)),
