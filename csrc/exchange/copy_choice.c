@@ -3,10 +3,6 @@
 #include <time.h>
 
 enum {
-    /* Within a class one way is seldom far from the best: a flow of 64 KiB stays in the caches of
-     * one core, one of 512 KiB in those that cores share, longer ones in neither. */
-    BYTES_MIDDLE = 128 << 10,
-    BYTES_LONG = 1 << 20,
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
     BY_RUN_MOST = TEMPI_COPY_CLASSES / TEMPI_COPY_SIZES - 1,
     /* Of each way at first: in two rounds, as all is still cold in the first one. */
@@ -21,6 +17,19 @@ enum {
 
 static const uint32_t TURNS = UINT32_MAX >> WAY_BITS;
 
+/* Within a class one way is seldom far from the best: the fixed costs of a way count for flows of
+ * some KiB; those of 64 KiB stay in the caches of one core, of 512 KiB in those that cores share,
+ * longer ones in neither. Bytes, at which the next class begins. */
+static const int64_t sizes[TEMPI_COPY_SIZES - 1] = {32 << 10, 128 << 10, 1 << 20};
+
+static int size_class(int64_t bytes)
+{
+    int class = 0;
+    while (class < TEMPI_COPY_SIZES - 1 && bytes >= sizes[class])
+        ++class;
+    return class;
+}
+
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
 {
     int by_run = 0;
@@ -31,7 +40,7 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
         for (int64_t run = offered / runs; run >= RUN_SHORT && by_run < BY_RUN_MOST; run /= 4)
             ++by_run;
     }
-    return TEMPI_COPY_SIZES * by_run + (bytes >= BYTES_MIDDLE) + (bytes >= BYTES_LONG);
+    return TEMPI_COPY_SIZES * by_run + size_class(bytes);
 }
 
 static bool is_among(unsigned ways, tempi_copy_way way)

@@ -1,10 +1,10 @@
-/* Chooses how a long flow is copied: through shared memory, with ordinary or with non-temporal
- * stores; in one copy, by reading the sender's memory, or memory that is mapped in both processes;
- * or packed in memory of the sender's own, which the receiver reads. Which one is fastest depends
- * on the processor, on the caches that two cores share, and on the kernel's cost of each run; so
- * the sender times them on the program's own calls, for each receiver, length of runs and size, and
- * now and then a slower one again: in three flows one after the other, of which the first warms
- * caches and pages.
+/* Chooses how a flow is copied that is not short: through shared memory, with ordinary or with
+ * non-temporal stores; in one copy, by reading the sender's memory, or memory that is mapped in
+ * both processes; or packed in memory of the sender's own, which the receiver reads. Which one is
+ * fastest depends on the processor, on the caches that two cores share, and on the kernel's cost of
+ * each run; so the sender times them on the program's own calls, for each receiver, length of runs
+ * and size, and now and then a slower one again: in three flows one after the other, of which the
+ * first warms caches and pages.
  *
  * The two flows of a pair should go the same way. A process that reads the memory of the other one
  * does not pack meanwhile: in unlike ways the two wait for each other in turn, for twice as long.
@@ -26,10 +26,10 @@ typedef enum tempi_copy_way {
 
 enum {
     TEMPI_COPY_TRIALS = 3, /* flows of a way, one after the other */
-    TEMPI_COPY_SIZES = 3,  /* classes for each length of runs */
+    TEMPI_COPY_SIZES = 4,  /* classes for each length of runs */
     TEMPI_COPY_CLASSES = 7 * TEMPI_COPY_SIZES,
     TEMPI_COPY_OFFERED = TEMPI_COPY_SIZES, /* the first class of flows with blocks to offer */
-    TEMPI_COPY_LEAST = 32 << 10,           /* bytes; shorter flows stay in the caches */
+    TEMPI_COPY_LEAST = 4 << 10, /* bytes; a shorter flow ends sooner than a call of the kernel */
     /* The kernel takes as long for a shorter run as to copy it twice. */
     TEMPI_COPY_RUN_LEAST = 512
 };

@@ -10,8 +10,7 @@ enum {
     HEADER = 64, /* and its alignment in the ring */
     /* This share of the ring must be free before a piece that does not end the flow is packed:
      * short pieces are packed slowly. */
-    SHARE = 8,
-    SHORT_RUNS_LEAST = 64 << 10 /* bytes; a shorter flow ends before an answer could come */
+    SHARE = 8
 };
 
 typedef struct header {
@@ -123,7 +122,7 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
     tempi_ring_end *end = flow->end;
     const int class = tempi_copy_class(flow->bytes, offer->bytes, offer->runs);
     unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
-    if (class < 0 || (class < TEMPI_COPY_OFFERED && flow->bytes < SHORT_RUNS_LEAST))
+    if (class < 0)
         return false;
     if (access & TEMPI_ACCESS_READ)
         ways |= 1 << TEMPI_COPY_PACKED;

@@ -85,9 +85,10 @@ def test_flows_are_timed_together_that_stay_in_the_same_caches(driver: Path, run
         assert number < classes
         return number
 
-    short, middle, long = class_of(64), class_of(256), class_of(4096)
-    assert class_of(16) == -1 < short < middle < long
-    assert (class_of(32), class_of(512), class_of(1024)) == (short, middle, long)
+    classes = [class_of(kibibytes) for kibibytes in (2, 8, 64, 256, 4096)]
+    assert classes == sorted(set(classes))
+    assert classes[0] == -1
+    assert [class_of(kibibytes) for kibibytes in (3, 4, 32, 512, 1024)] == classes
 
 
 def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
