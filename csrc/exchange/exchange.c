@@ -273,7 +273,7 @@ static bool open_out(tempi_flow *flow)
                          .nests = offered.n,
                          .offered = flow->bytes - flow->through,
                          .timed = flow->timed,
-                         .process = getpid()};
+                         .process = flow->waits ? getpid() : 0}; /* a system call */
     tempi_ring_put(flow->end, &head, HEADER);
     if (flow->waits) {
         const int64_t n = offered.n == PACKED ? 1 : offered.n;

@@ -10,14 +10,16 @@ static int64_t minimum(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A long run of one side is packed bytes of the other. */
+/* A long run of one side, or all that it has, is packed bytes of the other. */
 static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n)
 {
     tempi_nest_shape source, target;
     tempi_nest_walk walk;
-    const int64_t in = tempi_nest_describe(from, &source) ? source.run : 0,
-                  out = tempi_nest_describe(to, &target) ? target.run : 0;
-    if (in < SELF_RUN && out < SELF_RUN)
+    const bool reads = tempi_nest_describe(from, &source),
+               stores = tempi_nest_describe(to, &target);
+    const int64_t in = reads ? source.run : 0, out = stores ? target.run : 0;
+    if (in < SELF_RUN && out < SELF_RUN && !(reads && source.runs == 1) &&
+        !(stores && target.runs == 1))
         return false;
     tempi_nest_begin(&walk, in >= out ? &source : &target);
     for (int64_t done = 0, part; done < n; done += part) {

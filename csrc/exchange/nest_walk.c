@@ -11,27 +11,27 @@ static void add_dim(tempi_nest_shape *out, int64_t count, int64_t stride)
     out->runs *= count;
 }
 
-static void contiguous(const tempi_op *block, int64_t offset, tempi_nest_shape *out)
+/* Its dimensions are not set: to clear all of it takes as long as to copy a short block. */
+static void begin(const tempi_op *block, int64_t offset, int64_t run, tempi_nest_shape *out)
 {
     out->first = (uint64_t)(uintptr_t)block->mem + (uint64_t)offset;
-    out->run = block->n;
-    out->runs = block->n > 0 ? 1 : 0;
+    out->run = run;
+    out->runs = run > 0 ? 1 : 0;
+    out->ndims = out->block = 0;
+    out->memory = (tempi_mapped){0};
 }
 
 bool tempi_nest_describe(const tempi_op *block, tempi_nest_shape *out)
 {
-    memset(out, 0, sizeof *out);
     const tempi_layout *layout = block->layout;
     if (!layout || layout->dense || block->n == 0) {
-        contiguous(block, layout && block->n > 0 ? layout->true_lb : 0, out);
+        begin(block, layout && block->n > 0 ? layout->true_lb : 0, block->n, out);
         return true;
     }
     const tempi_box *box = layout->boxes;
     if (layout->nboxes != 1 || box->table || box->space != 0 || box->ndims >= TEMPI_NEST_DIMS)
         return false;
-    out->first = (uint64_t)(uintptr_t)block->mem + (uint64_t)box->offset;
-    out->run = box->run;
-    out->runs = 1;
+    begin(block, box->offset, box->run, out);
     add_dim(out, block->count, layout->extent);
     for (int d = 0; d < box->ndims; ++d)
         add_dim(out, box->dims[d].count, box->dims[d].stride);
