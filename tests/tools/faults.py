@@ -711,6 +711,22 @@ FAULTS = (
         "    if (leader != own || !follow(",
         ("tests/unit/test_exchange_native.py",),
     ),
+    Fault(
+        "exchange",
+        "the two messages of a pair go unlike ways",
+        "csrc/exchange/post_box.c",
+        "to < own ? &head_of(box, to, own)->lead : NULL",
+        "to < own - 1 ? &head_of(box, to, own)->lead : NULL",
+        ("tests/unit/test_copy_choice.py",),
+    ),
+    Fault(
+        "exchange",
+        "a way that was slow is never tried again",
+        "csrc/exchange/copy_choice.c",
+        "flow % every < TEMPI_COPY_TRIALS",
+        "flow % every > every",
+        ("tests/unit/test_copy_choice.py",),
+    ),
     # ---- exchange: memory that the processes map ----------------------------------------------------------
     Fault(
         "exchange",

@@ -414,82 +414,6 @@ static int alike(char **argv)
     return 0;
 }
 
-/* ---- classes --------------------------------------------------------------------------------- */
-
-/* RUN BYTES: the class of a flow of so many bytes in runs of that length, all of them offered; 0:
- * none is. */
-static int class_of(char **argv)
-{
-    const int64_t run = atoll(argv[2]), bytes = atoll(argv[3]);
-    printf("%d of %d\n", tempi_copy_class(bytes, run ? bytes : 0, run ? bytes / run : 0),
-           TEMPI_COPY_CLASSES);
-    return 0;
-}
-
-/* ---- trials ---------------------------------------------------------------------------------- */
-
-/* A way of known costs: noise, and caches that warm with the first flows, and after each change. */
-typedef struct simulation {
-    dice dice;
-    double cost[TEMPI_COPY_WAYS]; /* seconds */
-    tempi_copy_choice choice;
-    tempi_copy_lead lead;
-    tempi_copy_way last;
-    int in_last; /* flows */
-    int flows;
-} simulation;
-
-static double noise(dice *d)
-{
-    return 1 + (double)draw(d, 0, 300) / 1000;
-}
-
-static double simulate_flow(simulation *s, unsigned ways)
-{
-    enum { BYTES = 1 << 20, CLASS = 0, WARM = 12 };
-    const tempi_copy_way way = tempi_copy_choose(&s->choice, CLASS, ways, NULL,
-                                                 (uint64_t)s->flows + 1, &s->lead);
-    s->in_last = way == s->last ? s->in_last + 1 : 0;
-    s->last = way;
-    const double cold = s->flows < WARM ? 1 + (WARM - s->flows) / 3.0 : 1,
-                 seconds = s->cost[way] * noise(&s->dice) * cold * (s->in_last == 0 ? 3 : 1);
-    ++s->flows;
-    tempi_copy_learn(&s->choice, CLASS, way, seconds, BYTES);
-    return seconds;
-}
-
-/* Over that of the best way, in thousandths. */
-static int64_t excess(simulation *s, unsigned ways, int flows)
-{
-    double all = 0, best = 1;
-    for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
-        if ((ways >> i & 1) && s->cost[i] < best)
-            best = s->cost[i];
-    for (int i = 0; i < flows; ++i)
-        all += simulate_flow(s, ways);
-    return (int64_t)(1000 * (all / (best * 1.15 * flows) - 1)); /* the mean noise */
-}
-
-/* ROUNDS SEED: prints the mean excess in three periods: of the first 1,000 flows and, twice after
- * the costs have changed, of 2,000. */
-static int settle(int rounds, uint64_t seed)
-{
-    int64_t sum[3] = {0};
-    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
-    for (int round = 0; round < rounds; ++round) {
-        simulation s = {.dice = d};
-        const unsigned ways = (unsigned)draw(&d, 1, (1 << TEMPI_COPY_WAYS) - 1);
-        for (int period = 0; period < 3; ++period) {
-            for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
-                s.cost[i] = 1e-4 * (double)draw(&d, 100, 400) / 100;
-            sum[period] += excess(&s, ways, period == 0 ? 1000 : 2000);
-        }
-    }
-    for (int period = 0; period < 3; ++period)
-        printf("%d ", (int)(sum[period] / rounds));
-    return 0;
-}
-
 /* ---- within a process ------------------------------------------------------------------------ */
 
 static char *packed_of(const block *b)
@@ -605,10 +529,6 @@ int main(int argc, char **argv)
 #endif
     if (argc == 4 && strcmp(argv[1], "self") == 0)
         return self(atoi(argv[2]), strtoull(argv[3], NULL, 10));
-    if (argc == 4 && strcmp(argv[1], "settle") == 0)
-        return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10));
-    if (argc == 4 && strcmp(argv[1], "class") == 0)
-        return class_of(argv);
     if (argc == 5 && strcmp(argv[1], "alike") == 0)
         return alike(argv);
     return argc == 7 ? exchange(argv) : 2;

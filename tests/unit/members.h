@@ -1,15 +1,13 @@
-/* members.h: random numbers that are the same in all members of a group, and the members as
- * processes or threads; for exchange_driver.c and post_driver.c. */
+/* members.h: the members of a group as processes or threads; for exchange_driver.c and
+ * post_driver.c. */
 #ifndef TEMPI_TEST_MEMBERS_H
 #define TEMPI_TEST_MEMBERS_H
 
-#include <errno.h>
+#include "dice.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -24,24 +22,6 @@ ssize_t __real_process_vm_readv(pid_t process, const struct iovec *here, unsigne
 ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
                                 const struct iovec *there, unsigned long nthere,
                                 unsigned long flags);
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
-    exit(1);
-}
-
-typedef struct dice {
-    uint64_t state;
-} dice;
-
-static int64_t draw(dice *d, int64_t from, int64_t to) /* both included */
-{
-    d->state ^= d->state << 13;
-    d->state ^= d->state >> 7;
-    d->state ^= d->state << 17;
-    return from + (int64_t)(d->state % (uint64_t)(to - from + 1));
-}
 
 /* Each member in a process of its own, by its element of an array. Returns whether one failed. */
 static int in_processes(int n, void *(*run)(void *), void *members, size_t size)

@@ -23,6 +23,7 @@
  * The bytes of each message are compared. Exits with 1 at the first error. */
 #include "exchange/post_box.h"
 #include "members.h"
+#include "no_layouts.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -115,21 +116,6 @@ ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigne
     return reading && draw(reading, 0, 3) == 0
                ? -1
                : __real_process_vm_readv(process, here, nhere, there, nthere, flags);
-}
-
-/* Blocks have no layouts here. */
-void tempi_pack(const tempi_layout *layout, int64_t count, const void *mem, int64_t first,
-                int64_t n, void *packed)
-{
-    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
-    fail("a layout");
-}
-
-void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
-                  int64_t n, void *mem)
-{
-    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
-    fail("a layout");
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

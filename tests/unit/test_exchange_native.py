@@ -78,31 +78,6 @@ def test_both_flows_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp
     assert output(driver, "alike", tmp_path, 200, 11) == "200 alike\n"
 
 
-@pytest.mark.parametrize("run", [0, 8, 512, 1 << 20])
-def test_flows_are_timed_together_that_stay_in_the_same_caches(driver: Path, run: int) -> None:
-    def class_of(kibibytes: int) -> int:
-        number, classes = map(int, output(driver, "class", run, kibibytes << 10).split(" of "))
-        assert number < classes
-        return number
-
-    classes = [class_of(kibibytes) for kibibytes in (2, 8, 64, 256, 4096)]
-    assert classes == sorted(set(classes))
-    assert classes[0] == -1
-    assert [class_of(kibibytes) for kibibytes in (3, 4, 32, 512, 1024)] == classes
-
-
-def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
-    classes = [output(driver, "class", run, 1 << 20) for run in (0, 8, 64, 256, 1024, 4096, 16384)]
-    assert len(set(classes)) == len(classes)
-
-
-def test_the_fastest_way_is_found_and_found_again(driver: Path) -> None:
-    """Of simulated ways, up to four times as slow as the best one."""
-    first, *changed = map(int, output(driver, "settle", 500, 3).split())
-    assert first < 250  # thousandths above the best; the first flows are cold
-    assert max(changed) < 120
-
-
 def test_blocks_are_walked_read_and_moved_within_a_process(driver: Path) -> None:
     assert int(output(driver, "self", 4000, 7).split()[0]) > 2000
 

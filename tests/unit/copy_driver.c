@@ -1,0 +1,161 @@
+/* copy_driver.c: csrc/exchange/copy_choice.c, for test_copy_choice.py.
+ *
+ *     class RUN BYTES                prints the class of such a flow, and how many there are
+ *     settle ROUNDS SEED             prints what the trials of simulated ways cost
+ *     alike FOLDER TURNS SEED        prints in how many turns both messages of a pair went the same
+ *                                    way, and in how many they were offered
+ */
+#include "dice.h"
+#include "exchange/post_box.h"
+#include "no_layouts.h"
+
+#include <string.h>
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+/* RUN BYTES: the class of a flow of so many bytes in runs of that length, all of them offered; 0:
+ * none is. */
+static int class_of(char **argv)
+{
+    const int64_t run = atoll(argv[2]), bytes = atoll(argv[3]);
+    printf("%d of %d\n", tempi_copy_class(bytes, run ? bytes : 0, run ? bytes / run : 0),
+           TEMPI_COPY_CLASSES);
+    return 0;
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+/* A way of known costs: noise, and caches that warm with the first flows, and after each change. */
+typedef struct simulation {
+    dice dice;
+    double cost[TEMPI_COPY_WAYS]; /* seconds */
+    tempi_copy_choice choice;
+    tempi_copy_lead lead;
+    tempi_copy_way last;
+    int in_last; /* flows */
+    int flows;
+} simulation;
+
+static double noise(dice *d)
+{
+    return 1 + (double)draw(d, 0, 300) / 1000;
+}
+
+static double simulate_flow(simulation *s, unsigned ways)
+{
+    enum { BYTES = 1 << 20, CLASS = 0, WARM = 12 };
+    const tempi_copy_way way = tempi_copy_choose(&s->choice, CLASS, ways, NULL,
+                                                 (uint64_t)s->flows + 1, &s->lead);
+    s->in_last = way == s->last ? s->in_last + 1 : 0;
+    s->last = way;
+    const double cold = s->flows < WARM ? 1 + (WARM - s->flows) / 3.0 : 1,
+                 seconds = s->cost[way] * noise(&s->dice) * cold * (s->in_last == 0 ? 3 : 1);
+    ++s->flows;
+    tempi_copy_learn(&s->choice, CLASS, way, seconds, BYTES);
+    return seconds;
+}
+
+/* Over that of the best way, in thousandths. */
+static int64_t excess(simulation *s, unsigned ways, int flows)
+{
+    double all = 0, best = 1;
+    for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
+        if ((ways >> i & 1) && s->cost[i] < best)
+            best = s->cost[i];
+    for (int i = 0; i < flows; ++i)
+        all += simulate_flow(s, ways);
+    return (int64_t)(1000 * (all / (best * 1.15 * flows) - 1)); /* the mean noise */
+}
+
+/* ROUNDS SEED: prints the mean excess in three periods: of the first 1,000 flows and, twice after
+ * the costs have changed, of 2,000. */
+static int settle(int rounds, uint64_t seed)
+{
+    int64_t sum[3] = {0};
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    for (int round = 0; round < rounds; ++round) {
+        simulation s = {.dice = d};
+        const unsigned ways = (unsigned)draw(&d, 1, (1 << TEMPI_COPY_WAYS) - 1);
+        for (int period = 0; period < 3; ++period) {
+            for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
+                s.cost[i] = 1e-4 * (double)draw(&d, 100, 400) / 100;
+            sum[period] += excess(&s, ways, period == 0 ? 1000 : 2000);
+        }
+    }
+    for (int period = 0; period < 3; ++period)
+        printf("%d ", (int)(sum[period] / rounds));
+    return 0;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+enum { LONG = 256 << 10 };
+
+/* What a process sends in a turn. */
+static tempi_post *send_long(tempi_post_box *box, int to, char *memory)
+{
+    tempi_offer offer;
+    void *packed;
+    const tempi_op block = {.mem = memory, .n = LONG};
+    tempi_post_begin(box);
+    tempi_offer_describe(&block, 1, tempi_post_access(box, to), &offer);
+    tempi_post *post = tempi_post_new(box, to, LONG, &offer, &packed);
+    if (!post)
+        fail("no memory");
+    tempi_post_send(box, to);
+    return post;
+}
+
+/* Each process finds other costs than the other one. */
+static void take_long(tempi_post_box *box, int from, tempi_post *sent, dice *d)
+{
+    tempi_post *post = tempi_post_next(box, from);
+    if (!post || tempi_post_claim(post, false) == TEMPI_POST_LATER)
+        fail("a message has not come");
+    post->packing = (double)draw(d, 1, 1000) * 1e-6;
+    post->unpacking = (double)draw(d, 1, 1000) * 1e-6;
+    tempi_post_take(post);
+    if (sent->offers)
+        tempi_post_unwatch(sent);
+}
+
+static int alike(const char *folder, int turns, uint64_t seed)
+{
+    char name[TEMPI_SEGMENT_NAME], *memory = calloc(1, LONG);
+    tempi_post_box *boxes[2];
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    int found = 0, offered = 0;
+    if (!tempi_post_create(folder, 2, name))
+        fail("no file");
+    for (int i = 0; i < 2; ++i)
+        if (!(boxes[i] = tempi_post_open(folder, 2, i, name)))
+            fail("cannot open it");
+    for (int i = 0; i < 2; ++i)
+        tempi_post_connect(boxes[i]);
+    for (int turn = 0; turn < turns; ++turn) {
+        tempi_post *first = send_long(boxes[0], 1, memory),
+                   *second = send_long(boxes[1], 0, memory);
+        found += first->way == second->way;
+        offered += first->offers;
+        take_long(boxes[1], 0, first, &d);
+        take_long(boxes[0], 1, second, &d);
+    }
+    for (int i = 0; i < 2; ++i)
+        tempi_post_close(boxes[i]);
+    tempi_segment_unlink(folder, name);
+    free(memory);
+    printf("%d %d\n", found, offered);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 3 ? argv[1] : "";
+    if (argc == 4 && strcmp(what, "class") == 0)
+        return class_of(argv);
+    if (argc == 4 && strcmp(what, "settle") == 0)
+        return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    if (argc == 5 && strcmp(what, "alike") == 0)
+        return alike(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 10));
+    return 2;
+}

@@ -1,0 +1,22 @@
+/* no_layouts.h: for drivers that pack no derived datatypes, so that they do without the kernels. */
+#ifndef TEMPI_TEST_NO_LAYOUTS_H
+#define TEMPI_TEST_NO_LAYOUTS_H
+
+#include "dice.h"
+#include "pack/pack.h"
+
+void tempi_pack(const tempi_layout *layout, int64_t count, const void *mem, int64_t first,
+                int64_t n, void *packed)
+{
+    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
+    fail("a layout");
+}
+
+void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
+                  int64_t n, void *mem)
+{
+    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
+    fail("a layout");
+}
+
+#endif

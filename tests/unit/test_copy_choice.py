@@ -1,0 +1,58 @@
+"""How a flow is copied, from C: classes, trials of simulated ways, and the two processes of a pair."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sanitizers import BASE, output
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    program = tmp_path_factory.mktemp("driver") / "copy_driver"
+    parts = [path for path in sorted((CSRC / "exchange").glob("*.c")) if path.stem not in ("exchange", "ring")]
+    flags = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", *flags]
+    sources = [HERE / "copy_driver.c", *BASE, *parts]
+    subprocess.run([*command, *sources, "-o", program, "-lpthread"], check=True, timeout=300)
+    return program
+
+
+@pytest.mark.parametrize("run", [0, 8, 512, 1 << 20])
+def test_flows_are_timed_together_that_stay_in_the_same_caches(driver: Path, run: int) -> None:
+    def class_of(kibibytes: int) -> int:
+        number, classes = map(int, output(driver, "class", run, kibibytes << 10).split(" of "))
+        assert number < classes
+        return number
+
+    classes = [class_of(kibibytes) for kibibytes in (2, 8, 64, 256, 4096)]
+    assert classes == sorted(set(classes))
+    assert classes[0] == -1
+    assert [class_of(kibibytes) for kibibytes in (3, 4, 32, 512, 1024)] == classes
+
+
+def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
+    classes = [output(driver, "class", run, 1 << 20) for run in (0, 8, 64, 256, 1024, 4096, 16384)]
+    assert len(set(classes)) == len(classes)
+
+
+def test_the_fastest_way_is_found_and_found_again(driver: Path) -> None:
+    """Of simulated ways, up to four times as slow as the best one."""
+    first, *changed = map(int, output(driver, "settle", 500, 3).split())
+    assert first < 250  # thousandths above the best; the first flows are cold
+    assert max(changed) < 120
+
+
+def test_both_messages_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp_path: Path) -> None:
+    alike, offered = map(int, output(driver, "alike", tmp_path, 300, 5).split())
+    assert alike == 300
+    assert 20 < offered < 280
