@@ -70,7 +70,7 @@ void tempi_method_of_parts(const tempi_message *message, tempi_parts *parts)
 {
     for (int p = 0; p < parts->n; ++p)
         if (parts->part[p].method != TEMPI_METHOD_HOST)
-            parts->part[p].method = method_of_part(message, &parts->part[p]);
+            parts->part[p].method = (int32_t)method_of_part(message, &parts->part[p]);
 }
 
 static void note(int method)

@@ -106,7 +106,7 @@ static bool plan_device(const tempi_memory *memory, tempi_peer peer, tempi_messa
                          : TEMPI_METHOD_STAGED; /* for now: the caller chooses */
         return op->method == TEMPI_METHOD_LIBRARY ? leave(TEMPI_STAT_fallback_cuda_aware) : true;
     }
-    op->method = tempi_method_of_message(out, &peer);
+    op->method = (int32_t)tempi_method_of_message(out, &peer);
     if (op->method == TEMPI_METHOD_LIBRARY)
         return leave(op->layout->dense ? TEMPI_STAT_fallback_cuda_aware : TEMPI_STAT_fallback_rule);
     if (!take_packed(!aware, peer, NULL, out))

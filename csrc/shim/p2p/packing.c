@@ -78,7 +78,7 @@ static bool choose(tempi_message *message, const tempi_memory *where)
     const int packed = packed_of(message, where);
     const bool through_host = where->kind == TEMPI_MEMORY_DEVICE && packed != TEMPI_PACKED_DEVICE;
     if (op->method != TEMPI_METHOD_MIXED)
-        op->method = tempi_method_of_packing(message, packed, !through_host);
+        op->method = (int32_t)tempi_method_of_packing(message, packed, !through_host);
     else if (packed == TEMPI_PACKED_PAGEABLE) /* only a copy reaches pageable memory */
         tempi_parts_set_method(op->parts, TEMPI_METHOD_STAGED);
     tempi_method_note(op);
