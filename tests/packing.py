@@ -205,22 +205,24 @@ class Case:
         wanted = self.memory[self.offsets[first : first + n] - self.low]
         with fenced(n, shift) as packed, fenced(len(self.memory), memory_shift) as memory:
             memory[:] = self.memory
-            packed[:] = ~wanted
             base = pointer(memory, -self.low)
-            lib.tempi_pack(self.layout, self.count, base, first, n, pointer(packed))
-            same(packed, wanted)
-            same(memory, self.memory)
+            for pack in (lib.tempi_pack, lib.tempi_pack_nontemporal):
+                packed[:] = ~wanted
+                pack(self.layout, self.count, base, first, n, pointer(packed))
+                same(packed, wanted)
+                same(memory, self.memory)
 
     def unpack(self, first: int, n: int, shift: int | None, memory_shift: int | None) -> None:
         where = self.offsets[first : first + n] - self.low
         wanted = np.full(len(self.memory), POISON, np.uint8)
         wanted[where] = self.memory[where]
         with fenced(n, shift) as packed, fenced(len(self.memory), memory_shift) as memory:
-            memory[:] = POISON
             packed[:] = self.memory[where]
             base = pointer(memory, -self.low)
-            lib.tempi_unpack(self.layout, self.count, pointer(packed), first, n, base)
-            same(memory, wanted)
+            for unpack in (lib.tempi_unpack, lib.tempi_unpack_nontemporal):
+                memory[:] = POISON
+                unpack(self.layout, self.count, pointer(packed), first, n, base)
+                same(memory, wanted)
 
     def check(self, first: int = 0, n: int | None = None) -> None:
         """Packs and unpacks, at the start of a page, misaligned, and at the end of a page."""

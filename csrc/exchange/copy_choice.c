@@ -122,7 +122,8 @@ tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned 
     const uint32_t now = (uint32_t)turn & TURNS;
     if (!leader || !follow(leader, class, ways, now, &way))
         way = measured(choice, class, ways);
-    __atomic_store_n(&own->chosen[class], now << WAY_BITS | (uint32_t)way, __ATOMIC_RELAXED);
+    if (own)
+        __atomic_store_n(&own->chosen[class], now << WAY_BITS | (uint32_t)way, __ATOMIC_RELAXED);
     return way;
 }
 

@@ -59,7 +59,8 @@ typedef struct tempi_copy_lead {
 /* The class of a flow of `bytes`, of which `offered` are in blocks to offer with so many runs; -1:
  * it is too short. */
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
-/* The way of a flow of that class, one of `ways` (bit mask), which is told in *own. `leader`: what
+/* The way of a flow of that class, one of `ways` (bit mask), which is told in *own, unless that
+ * is NULL. `leader`: what
  * the other process of the pair has chosen; NULL: this one leads. `turn`: about the same number in
  * both; a choice that was made some turns before is not followed. */
 tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,

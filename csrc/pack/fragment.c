@@ -64,6 +64,8 @@ static void fragment_tail(const fragment_state *state, int level, int64_t mem, i
     out->mem = whole->mem + mem;
     out->run = whole->run;
     out->direction = whole->direction;
+    out->nontemporal = whole->nontemporal;
+    out->whole = whole->whole;
     const int has_table = whole->entries && level <= whole->depth;
     out->entries = has_table ? whole->entries : NULL;
     out->nentries = has_table ? whole->nentries : 0;
@@ -97,7 +99,9 @@ static void fragment_entry(const fragment_state *state, int level, int64_t j, in
     const tempi_nest piece = {.mem = whole->mem + mem + whole->entries[j].offset + from,
                               .packed = whole->packed + at + from,
                               .run = to - from,
-                              .direction = whole->direction};
+                              .direction = whole->direction,
+                              .nontemporal = whole->nontemporal,
+                              .whole = whole->whole};
     tempi_nest_copy(&piece);
 }
 

@@ -107,7 +107,7 @@ static void plan_leaf(const loop_plan *plan, char *dst, const char *src)
     if (plan->rest.n) {
         const tempi_axis axes[3] = {
             {plan->rest.n, plan->axes[0].d, plan->axes[0].s}, plan->axes[1], {1, 0, 0}};
-        const tempi_loop rest = {axes, plan->loop.run};
+        const tempi_loop rest = {axes, plan->loop.run, false, 0};
         plan->kernel(dst + plan->rest.d, src + plan->rest.s, &rest);
     }
 }
@@ -165,6 +165,8 @@ static void copy_table(const tempi_nest *nest)
     const char *src = nest->direction == TEMPI_PACK ? nest->mem : packed;
     loop_plan inner;
     inner.loop.run = nest->run;
+    inner.loop.nontemporal = nest->nontemporal;
+    inner.loop.whole = nest->whole;
     inner.naxes = fold_dims(nest->dims + nest->depth, nest->ndims - nest->depth, nest->direction,
                             &inner.loop.run, inner.axes);
     plan_finish(&inner, kernels);
@@ -193,7 +195,8 @@ static inline void plan_copy(loop_plan *plan, char *mem, char *packed, int direc
     char *dst = direction == TEMPI_PACK ? packed : mem;
     const char *src = direction == TEMPI_PACK ? mem : packed;
     if (plan->naxes == 0) {
-        kernels->copy(dst, src, plan->loop.run);
+        (plan->loop.nontemporal ? kernels->copy_nontemporal : kernels->copy)(dst, src,
+                                                                             plan->loop.run);
         return;
     }
     plan_finish(plan, kernels);
@@ -208,6 +211,8 @@ void tempi_nest_copy(const tempi_nest *nest)
     }
     loop_plan plan;
     plan.loop.run = nest->run;
+    plan.loop.nontemporal = nest->nontemporal;
+    plan.loop.whole = nest->whole;
     plan.naxes = fold_dims(nest->dims, nest->ndims, nest->direction, &plan.loop.run, plan.axes);
     plan_copy(&plan, nest->mem, nest->packed, nest->direction);
 }
@@ -217,6 +222,8 @@ void tempi_box_copy(const tempi_box *box, const tempi_dim *elements, char *mem, 
 {
     loop_plan plan;
     plan.loop.run = box->run;
+    plan.loop.nontemporal = false;
+    plan.loop.whole = 0;
     plan.naxes = fold_dims(box->dims, box->ndims, direction, &plan.loop.run, plan.axes);
     plan.naxes = fold_dim(plan.axes, plan.naxes, elements, direction, &plan.loop.run);
     plan_copy(&plan, mem, packed, direction);
@@ -238,6 +245,8 @@ static cached_plan *cache_plan(_Atomic(void *) *slot, const tempi_box *box, int 
     loop_plan *plan = &cached->plan;
     cached->epoch = epoch;
     plan->loop.run = box->run;
+    plan->loop.nontemporal = false;
+    plan->loop.whole = 0;
     plan->naxes = fold_dims(box->dims, box->ndims, direction, &plan->loop.run, plan->axes);
     if (plan->naxes > 0)
         plan_finish(plan, tempi_kernels_get());

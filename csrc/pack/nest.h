@@ -24,6 +24,8 @@ typedef struct tempi_nest {
     int32_t depth; /* number of dims outside the table */
     int32_t ndims;
     int32_t direction;
+    bool nontemporal; /* these two as in tempi_loop */
+    int64_t whole;
     tempi_dim dims[TEMPI_MAX_DIMS + 1];
 } tempi_nest;
 
@@ -39,6 +41,8 @@ typedef struct tempi_axis {
 typedef struct tempi_loop {
     const tempi_axis *axis; /* three of them */
     int64_t run;
+    bool nontemporal; /* the caller wants such stores, whatever the size of the message */
+    int64_t whole;    /* packed bytes of the message that this is a piece of; 0: all of it */
 } tempi_loop;
 
 typedef void (*tempi_loop_fn)(char *dst, const char *src, const tempi_loop *loop);
@@ -67,14 +71,13 @@ typedef struct tempi_kernels {
     void (*loop)(const tempi_loop *loop, tempi_candidates *out);
     tempi_list_fn (*list)(int64_t run, int direction);
     void (*copy)(char *dst, const char *src, int64_t n);
+    void (*copy_nontemporal)(char *dst, const char *src, int64_t n);
 } tempi_kernels;
 
 const tempi_kernels *tempi_kernels_get(void);
 /* Changes when a cached plan may be out of date: by the tests' tempi_kernels_use and
  * tempi_cache_assume. */
 extern _Atomic unsigned tempi_kernels_epoch;
-/* Bytes of the last-level cache. */
-int64_t tempi_cache_bytes(void);
 
 /* Copies a whole nest. */
 void tempi_nest_copy(const tempi_nest *nest);

@@ -13,6 +13,15 @@ enum {
     PIECE_BYTES = 32 << 10, /* of packed data: with its memory side well inside a level 2 cache */
 };
 
+/* A message that is copied, or some of its bytes. */
+typedef struct message {
+    const tempi_layout *layout;
+    int64_t count;
+    char *mem;
+    int direction;
+    bool nontemporal;
+} message;
+
 static int box_is_empty(const tempi_box *box)
 {
     for (int d = 0; d < box->ndims; d++)
@@ -21,20 +30,22 @@ static int box_is_empty(const tempi_box *box)
     return box->table ? box->table->n < 1 : box->run < 1;
 }
 
-/* Makes the nest of a box that is not empty in `count` elements. Its packed position within the
- * message's stream is box->packed + nest->bias. */
-static void nest_init(tempi_nest *nest, const tempi_layout *layout, const tempi_box *box,
-                      int64_t count, int direction)
+/* Makes the nest of a box that is not empty. Its packed position within the message's stream is
+ * box->packed + nest->bias. */
+static void nest_init(tempi_nest *nest, const message *m, const tempi_box *box)
 {
     int nd = 0;
-    if (count > 1)
-        nest->dims[nd++] = (tempi_dim){count, layout->extent, layout->size};
+    if (m->count > 1)
+        nest->dims[nd++] = (tempi_dim){m->count, m->layout->extent, m->layout->size};
     for (int d = 0; d < box->ndims; d++)
         if (box->dims[d].count > 1)
             nest->dims[nd++] = box->dims[d];
     nest->ndims = nd;
     nest->run = box->run;
-    nest->direction = direction;
+    nest->mem = m->mem + box->offset;
+    nest->direction = m->direction;
+    nest->nontemporal = m->nontemporal;
+    nest->whole = m->layout->size * m->count;
     nest->entries = NULL;
     nest->nentries = 0;
     nest->bias = 0;
@@ -54,23 +65,21 @@ static void nest_init(tempi_nest *nest, const tempi_layout *layout, const tempi_
     }
 }
 
-/* Copies a box's bytes in [first, first + n) of the stream of `count` elements; packed is the
- * position of the byte at `first`. */
-static void copy_box(const tempi_layout *layout, const tempi_box *box, int64_t count, char *mem,
-                     int64_t first, int64_t n, char *packed, int direction)
+/* Copies a box's bytes in [first, first + n) of the stream; packed is the position of the byte at
+ * `first`. */
+static void copy_box(const message *m, const tempi_box *box, int64_t first, int64_t n, char *packed)
 {
     if (box_is_empty(box))
         return;
-    const int whole = first == 0 && n == layout->size * count;
-    if (whole && !box->table) {
-        const tempi_dim elements = {count, layout->extent, layout->size};
-        tempi_box_copy(box, &elements, mem + box->offset, packed + box->packed, direction);
+    const int whole = first == 0 && n == m->layout->size * m->count;
+    if (whole && !box->table && !m->nontemporal) {
+        const tempi_dim elements = {m->count, m->layout->extent, m->layout->size};
+        tempi_box_copy(box, &elements, m->mem + box->offset, packed + box->packed, m->direction);
         return;
     }
     tempi_nest nest;
-    nest_init(&nest, layout, box, count, direction);
+    nest_init(&nest, m, box);
     const int64_t start = box->packed + nest.bias - first;
-    nest.mem = mem + box->offset;
     nest.packed = packed + start;
     if (whole)
         tempi_nest_copy(&nest);
@@ -78,11 +87,10 @@ static void copy_box(const tempi_layout *layout, const tempi_box *box, int64_t c
         tempi_nest_copy_range(&nest, -start, n - start);
 }
 
-static void copy_piece(const tempi_layout *layout, int64_t count, char *mem, int64_t first,
-                       int64_t n, char *packed, int direction)
+static void copy_piece(const message *m, int64_t first, int64_t n, char *packed)
 {
-    for (int b = 0; b < layout->nboxes; b++)
-        copy_box(layout, &layout->boxes[b], count, mem, first, n, packed, direction);
+    for (int b = 0; b < m->layout->nboxes; b++)
+        copy_box(m, &m->layout->boxes[b], first, n, packed);
 }
 
 /* The packed stream's period: a piece that starts and ends at a multiple of it cuts no index of a
@@ -100,12 +108,13 @@ static int64_t stream_period(const tempi_layout *layout, int64_t count)
     return box->dims[0].packed_stride;
 }
 
-static void copy_message(const tempi_layout *layout, int64_t count, char *mem, int64_t first,
-                         int64_t n, char *packed, int direction)
+static void copy_message(const message *m, int64_t first, int64_t n, char *packed)
 {
-    const int64_t period = layout->nboxes > 1 && n > PIECE_BYTES ? stream_period(layout, count) : 0;
+    const int64_t period = m->layout->nboxes > 1 && n > PIECE_BYTES
+                               ? stream_period(m->layout, m->count)
+                               : 0;
     if (period == 0 || period > PIECE_BYTES / 2) {
-        copy_piece(layout, count, mem, first, n, packed, direction);
+        copy_piece(m, first, n, packed);
         return;
     }
     const int64_t step = PIECE_BYTES / period * period;
@@ -114,7 +123,7 @@ static void copy_message(const tempi_layout *layout, int64_t count, char *mem, i
         int64_t stop = (first / step + 1) * step;
         if (stop > end)
             stop = end;
-        copy_piece(layout, count, mem, first, stop - first, packed, direction);
+        copy_piece(m, first, stop - first, packed);
         packed += stop - first;
         first = stop;
     }
@@ -127,26 +136,50 @@ static inline bool copy_cached(const tempi_layout *layout, int64_t count, char *
     return count == 1 && n == layout->size && tempi_layout_copy(layout, mem, packed, direction);
 }
 
+/* Bytes of the message, which has more than none. */
+static void copy_bytes(const message *m, int64_t first, int64_t n, char *packed)
+{
+    const tempi_kernels *kernels = tempi_kernels_get();
+    if (!m->layout->dense) {
+        copy_message(m, first, n, packed);
+        return;
+    }
+    char *mem = m->mem + m->layout->true_lb + first;
+    const bool packs = m->direction == TEMPI_PACK;
+    (m->nontemporal ? kernels->copy_nontemporal : kernels->copy)(packs ? packed : mem,
+                                                                 packs ? mem : packed, n);
+}
+
 void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int64_t first,
                 int64_t n, void *packed)
 {
-    if (n <= 0 || count <= 0 ||
-        copy_cached(layout, count, (char *)(uintptr_t)base, n, packed, TEMPI_PACK))
+    char *mem = (char *)(uintptr_t)base;
+    if (n <= 0 || count <= 0 || copy_cached(layout, count, mem, n, packed, TEMPI_PACK))
         return;
-    if (layout->dense)
-        tempi_kernels_get()->copy(packed, (const char *)base + layout->true_lb + first, n);
-    else
-        copy_message(layout, count, (char *)(uintptr_t)base, first, n, packed, TEMPI_PACK);
+    copy_bytes(&(message){layout, count, mem, TEMPI_PACK, false}, first, n, packed);
 }
 
 void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
                   int64_t n, void *base)
 {
-    if (n <= 0 || count <= 0 ||
-        copy_cached(layout, count, base, n, (char *)(uintptr_t)packed, TEMPI_UNPACK))
+    char *from = (char *)(uintptr_t)packed;
+    if (n <= 0 || count <= 0 || copy_cached(layout, count, base, n, from, TEMPI_UNPACK))
         return;
-    if (layout->dense)
-        tempi_kernels_get()->copy((char *)base + layout->true_lb + first, packed, n);
-    else
-        copy_message(layout, count, base, first, n, (char *)(uintptr_t)packed, TEMPI_UNPACK);
+    copy_bytes(&(message){layout, count, base, TEMPI_UNPACK, false}, first, n, from);
+}
+
+void tempi_pack_nontemporal(const tempi_layout *layout, int64_t count, const void *base,
+                            int64_t first, int64_t n, void *packed)
+{
+    if (n > 0 && count > 0)
+        copy_bytes(&(message){layout, count, (char *)(uintptr_t)base, TEMPI_PACK, true}, first, n,
+                   packed);
+}
+
+void tempi_unpack_nontemporal(const tempi_layout *layout, int64_t count, const void *packed,
+                              int64_t first, int64_t n, void *base)
+{
+    if (n > 0 && count > 0)
+        copy_bytes(&(message){layout, count, base, TEMPI_UNPACK, true}, first, n,
+                   (char *)(uintptr_t)packed);
 }

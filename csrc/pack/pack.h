@@ -73,6 +73,16 @@ int tempi_pack_error(const tempi_ticket *ticket);
 /* Submits and waits. Work on the host cannot fail: it needs no resource that could be missing. */
 int tempi_pack_run(const tempi_op *ops, int n);
 
+/* As tempi_pack and tempi_unpack (tempi.h), but runs from 64 bytes on are stored non-temporally:
+ * past the caches, without reading their lines first. */
+void tempi_pack_nontemporal(const tempi_layout *layout, int64_t count, const void *base,
+                            int64_t first, int64_t n, void *packed);
+void tempi_unpack_nontemporal(const tempi_layout *layout, int64_t count, const void *packed,
+                              int64_t first, int64_t n, void *base);
+
+/* Bytes of the last-level cache. */
+int64_t tempi_cache_bytes(void);
+
 /* Sets the back end for operations that are not the host's; without one they return
  * TEMPI_ERR_UNSUPPORTED. */
 void tempi_pack_set_device_backend(const tempi_backend *backend);

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import oracle
+import packing
 from redistribution import GUARD, NAMED, POISON, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
 from world import MPI, acted, carried, disabled_if, needs_host_memory, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 # -- the calls --------------------------------------------------------------------------------------
 
@@ -347,6 +348,25 @@ def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
         ]
         with carried(comm, "Alltoallw"):
             exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
+
+
+@pytest.fixture
+def small_cache() -> Iterator[None]:
+    packing.lib.tempi_cache_assume(1)
+    yield
+    packing.lib.tempi_cache_assume(0)
+
+
+@pytest.mark.parametrize("run", [8, 600, 5000])
+def test_blocks_that_do_not_fit_into_the_cache(comm: Any, small_cache: None, run: int) -> None:
+    """Own ones go with both kinds of stores."""
+    rows = (5 << 18) // run
+    strided, pairs = oracle.Hvector(rows, run, run + 40, NAMED[0]), oracle.Hvector(2 * rows, run // 2, run, NAMED[0])
+    for turn in range(8):
+        own = [Block((strided, 1), (strided if turn % 4 < 2 else pairs, 1), turn + i) for i in range(comm.size)]
+        out = [own[comm.rank] if to == comm.rank else None for to in range(comm.size)]
+        with carried(comm, "Alltoallw"):
+            exchange(comm.Alltoallw, out, out)
 
 
 def test_other_messages_go_on_during_the_exchange(comm: Any) -> None:

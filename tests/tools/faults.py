@@ -96,6 +96,13 @@ FAULTS = (
     # ---- pack ------------------------------------------------------------------------------------
     Fault(
         "pack",
+        "a short run that is stored past the caches takes whole vectors",
+        "csrc/pack/nontemporal.inc",
+        "    if (n < 64) {\n        run_any(dst",
+        "    if (n < 0) {\n        run_any(dst",
+    ),
+    Fault(
+        "pack",
         "a fragment has one whole index too few",
         "csrc/pack/fragment.c",
         "(hi - inside) / step + 1 : 0",
@@ -702,6 +709,14 @@ FAULTS = (
         "csrc/exchange/segment.c",
         "while (error == EINTR);",
         "while (false);",
+    ),
+    Fault(
+        "exchange",
+        "a large copy leaves out the end of a long run",
+        "csrc/exchange/local_copy.c",
+        "tempi_pack_nontemporal(from->layout, from->count, from->mem, done, part, run);",
+        "tempi_pack_nontemporal(from->layout, from->count, from->mem, done, part - 1, run);",
+        ("tests/unit/test_exchange_native.py",),
     ),
     Fault(
         "exchange",

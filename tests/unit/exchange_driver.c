@@ -450,15 +450,32 @@ static bool walks(const block *b, dice *d)
     return true;
 }
 
-static void check_copy(const block *from, block *to, bool at_once)
+/* Long ones often enough that the choice has tried both kinds of stores. */
+static void copy_large(const block *from, block *to)
+{
+    tempi_copy_choice choice = {0};
+    char *before = malloc((size_t)to->bytes + 1);
+    memcpy(before, to->memory, (size_t)to->bytes);
+    for (int i = 0; i < 2 * TEMPI_COPY_TRIALS; ++i) {
+        memcpy(to->memory, before, (size_t)to->bytes);
+        tempi_local_copy_large(&choice, &from->op, &to->op, 1);
+        if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
+            fail("wrong bytes of a large copy");
+    }
+    free(before);
+}
+
+static void check_copy(const block *from, block *to, int64_t way)
 {
     tempi_nest_shape source, target;
     tempi_nest_walk reads, stores;
     char *packed = packed_of(from);
     store(to, to->expected, packed, from->op.n);
     free(packed);
-    if (!at_once)
+    if (way == 0)
         tempi_local_copy(&from->op, &to->op, 1);
+    else if (way == 1)
+        copy_large(from, to);
     else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
         return;
     else {
@@ -512,7 +529,7 @@ static int self(int rounds, uint64_t seed)
         store(&from, from.memory, packed, n);
         free(packed);
         nests += walks(&from, &d);
-        check_copy(&from, &to, draw(&d, 0, 1));
+        check_copy(&from, &to, draw(&d, 0, 2));
         block_free(&from);
         block_free(&to);
     }

@@ -5,18 +5,16 @@
 #include "dice.h"
 #include "pack/pack.h"
 
-void tempi_pack(const tempi_layout *layout, int64_t count, const void *mem, int64_t first,
-                int64_t n, void *packed)
-{
-    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
-    fail("a layout");
-}
-
-void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
-                  int64_t n, void *mem)
-{
-    (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;
-    fail("a layout");
-}
+#define NO_PACKING(name)                                                                 \
+    void name(const tempi_layout *layout, int64_t count, const void *mem, int64_t first, \
+              int64_t n, void *packed)                                                   \
+    {                                                                                    \
+        (void)layout, (void)count, (void)mem, (void)first, (void)n, (void)packed;        \
+        fail("a layout");                                                                \
+    }
+NO_PACKING(tempi_pack)
+NO_PACKING(tempi_pack_nontemporal)
+NO_PACKING(tempi_unpack)
+NO_PACKING(tempi_unpack_nontemporal)
 
 #endif

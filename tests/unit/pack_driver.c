@@ -160,10 +160,12 @@ static void check(const tempi_layout *layout, int64_t count, int64_t first, int6
     const int64_t span = (count - 1) * layout->extent + layout->true_ub;
     fence memory = fence_make(span, at_end), packed = fence_make(n, !at_end),
           wanted = fence_make(span, at_end);
+    const bool nontemporal = draw(0, 2) == 0;
     for (int64_t i = 0; i < span; i++)
         memory.data[i] = (char)(i * 7 + i / 251);
     memset(packed.data, 0x55, (size_t)n);
-    tempi_pack(layout, count, memory.data, first, n, packed.data);
+    (nontemporal ? tempi_pack_nontemporal : tempi_pack)(layout, count, memory.data, first, n,
+                                                        packed.data);
     memset(wanted.data, 0x3c, (size_t)span);
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = place(layout, first + i);
@@ -171,7 +173,8 @@ static void check(const tempi_layout *layout, int64_t count, int64_t first, int6
         wanted.data[at] = packed.data[i];
     }
     memset(memory.data, 0x3c, (size_t)span);
-    tempi_unpack(layout, count, packed.data, first, n, memory.data);
+    (nontemporal ? tempi_unpack_nontemporal : tempi_unpack)(layout, count, packed.data, first, n,
+                                                            memory.data);
     for (int64_t i = 0; i < span; i++)
         expect(memory.data[i] == wanted.data[i], "unpacked", i);
     fence_free(&memory);

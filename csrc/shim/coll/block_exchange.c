@@ -36,13 +36,24 @@ static int flows_of(const tempi_device_blocks *device, const tempi_blocks *s, te
     return n;
 }
 
-bool tempi_block_move_own(const tempi_node_comm *node, const tempi_blocks *out,
+/* Whether the lines of a call's blocks exceed the cache that the processes share. */
+static bool exceeds_cache(const tempi_node_comm *node, const tempi_blocks *out,
                           const tempi_blocks *in)
 {
+    return (tempi_local_lines(out->ops, out->n) + tempi_local_lines(in->ops, in->n)) * node->size >
+           tempi_cache_bytes();
+}
+
+bool tempi_block_move_own(tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in)
+{
+    enum { LARGE = 1 << 20 }; /* bytes; fewer stay in the cache of one core */
     const int nout = tempi_edges_count(out->edges, node->rank),
-              nin = tempi_edges_count(in->edges, node->rank);
-    return tempi_local_copy(out->ops + out->edges->first[node->rank],
-                            in->ops + in->edges->first[node->rank], nout < nin ? nout : nin);
+              nin = tempi_edges_count(in->edges, node->rank), n = nout < nin ? nout : nin;
+    const tempi_op *from = out->ops + out->edges->first[node->rank],
+                   *to = in->ops + in->edges->first[node->rank];
+    if (tempi_local_lines(to, n) >= LARGE && exceeds_cache(node, out, in))
+        return tempi_local_copy_large(&node->own_copies, from, to, n);
+    return tempi_local_copy(from, to, n);
 }
 
 /* What is received from a process replaces what was sent to it. The flows from the processes are in
@@ -74,7 +85,7 @@ static bool is_in_place(const tempi_blocks *out, const tempi_blocks *in)
 static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi_blocks *in,
                tempi_flow *flows, const tempi_meanwhile *meanwhile)
 {
-    const tempi_node_comm *node = device->node;
+    tempi_node_comm *node = device->node;
     const int nout = flows_of(device, out, flows, 1);
     tempi_flow *from = flows + nout;
     const int nin = flows_of(device, in, from, -1);
@@ -93,7 +104,7 @@ static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi
     return good ? MPI_SUCCESS : truncated(out->comm);
 }
 
-static int exchange(const tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
+static int exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
                     const tempi_meanwhile *meanwhile)
 {
     tempi_device_blocks device;
@@ -110,7 +121,7 @@ static int exchange(const tempi_node_comm *node, tempi_blocks *out, tempi_blocks
     return rc;
 }
 
-static int carry(const tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
+static int carry(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
                  const tempi_meanwhile *meanwhile)
 {
     out->stays = in->stays = out->buffer != in->buffer;

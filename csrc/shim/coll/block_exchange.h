@@ -23,7 +23,6 @@ int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks 
                          const tempi_meanwhile *meanwhile);
 
 /* Moves the described blocks of the process itself. False: one did not fit. */
-bool tempi_block_move_own(const tempi_node_comm *node, const tempi_blocks *out,
-                          const tempi_blocks *in);
+bool tempi_block_move_own(tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in);
 
 #endif

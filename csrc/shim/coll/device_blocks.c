@@ -63,7 +63,7 @@ static bool stage_flow(void *state, tempi_flow *flow)
 
 /* ---- one exchange ---------------------------------------------------------------------------- */
 
-void tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm *node,
+void tempi_device_blocks_begin(tempi_device_blocks *device, tempi_node_comm *node,
                                tempi_blocks *out, tempi_blocks *in)
 {
     *device = (tempi_device_blocks){.hooks = {device, accept, stage_flow, read_all},

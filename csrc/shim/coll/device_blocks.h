@@ -17,7 +17,7 @@
 
 typedef struct tempi_device_blocks {
     tempi_flow_device hooks; /* for flows with such blocks */
-    const tempi_node_comm *node;
+    tempi_node_comm *node;
     tempi_blocks *out, *in;
     tempi_device_moves moves;
     tempi_device_offers offers;
@@ -26,7 +26,7 @@ typedef struct tempi_device_blocks {
 
 /* Prepares the described blocks. After an error, which was raised, the flows that join bring zeros
  * to others, and drop what comes. */
-void tempi_device_blocks_begin(tempi_device_blocks *device, const tempi_node_comm *node,
+void tempi_device_blocks_begin(tempi_device_blocks *device, tempi_node_comm *node,
                                tempi_blocks *out, tempi_blocks *in);
 /* Lets a flow to (or from) that process take part. */
 void tempi_device_blocks_join(const tempi_device_blocks *device, int process, tempi_flow *flow);

@@ -35,9 +35,10 @@ typedef struct tempi_node_comm {
     int *members; /* its processes; NULL: unknown */
     tempi_shared_name rings_name, posts_name;
     tempi_segment segment;
-    tempi_ring_end *to, *from; /* for each process; NULL until the first exchange */
-    tempi_post_box *posts;     /* for exchanges that a request completes */
-    bool asked_posts;          /* whether they could be made was agreed on */
+    tempi_ring_end *to, *from;    /* for each process; NULL until the first exchange */
+    tempi_copy_choice own_copies; /* of blocks of this process to itself */
+    tempi_post_box *posts;        /* for exchanges that a request completes */
+    bool asked_posts;             /* whether they could be made was agreed on */
     /* What nonblocking calls have left to the next blocking collective: the same in all its
      * processes. */
     bool wants_posts;
