@@ -29,7 +29,7 @@ FORMS = ("blocking", "nonblocking", "persistent")
 class CollectiveOptions:
     """`seconds`: budget of one case; `memory`: bytes per rank that a case may use; `check`: only check, do not time.
     `form`: of the functions; a nonblocking call is followed by its Wait, a persistent one is a Start and a Wait.
-    `mapped`: the buffers are memory that the ranks map (tempi.empty)."""
+    `mapped`: the buffers are memory that the ranks map (tempi.empty). `ways`: tempi alone, by each way of its flows."""
 
     quick: bool
     seconds: float
@@ -37,9 +37,11 @@ class CollectiveOptions:
     check: bool = False
     form: str = FORMS[0]
     mapped: bool = False
+    ways: bool = False
 
     def arguments(self) -> list[str]:
-        flags = ["--quick"] * self.quick + ["--check"] * self.check + ["--mapped"] * self.mapped
+        given = {"--quick": self.quick, "--check": self.check, "--mapped": self.mapped, "--ways": self.ways}
+        flags = [flag for flag, on in given.items() if on]
         return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), "--form", self.form]
 
 
@@ -151,6 +153,7 @@ def parse_collectives(arguments: Sequence[str] | None = None) -> CollectiveOptio
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--form", choices=FORMS, default=FORMS[0])
     parser.add_argument("--mapped", action="store_true")
+    parser.add_argument("--ways", action="store_true")
     return CollectiveOptions(**vars(parser.parse_args(arguments)))
 
 

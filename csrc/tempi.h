@@ -442,6 +442,13 @@ const char *tempi_config_name(int i);
 const char *tempi_config_help(int i);
 const char *tempi_config_value(int i); /* as read from the environment; NULL if unset */
 
+/* The ways in which a collective copies a flow between two processes of a node, by index from 0 on;
+ * NULL: there are no more. docs/collectives.md describes them. */
+const char *tempi_copy_way_name(int way);
+/* For measurements: flows that this process sends, and copies within it, go that way if they can,
+ * and nothing is learnt from them; -1: back to trials. */
+void tempi_copy_way_force(int way);
+
 /* ---- measuring a device ---------------------------------------------------------------------- */
 
 /* One pack or unpack between device memory at `mem` and `packed`, which holds all count *

@@ -14,6 +14,7 @@ from rich.table import Table
 from tempi.bench import exchanges, stats, suite
 from tempi.bench.options import CollectiveOptions
 from tempi.bench.stats import Interval
+from tempi.bench.suites import ways
 from tempi.measure import launch, records
 from tempi.measure.launch import LaunchError
 from tempi.measure.records import Record
@@ -147,7 +148,7 @@ def run(common: suite.Common, options: CollectiveOptions, ranks: int, repeats: i
     found = suite.gather(_records(common, options, ranks, repeats), total, "collectives")
     if common.json:
         records.write(common.json, found)
-    show(common.console(), found)
+    (ways.show if options.ways and not options.check else show)(common.console(), found)
     if options.check:
         _verify(found, ranks)
     return found

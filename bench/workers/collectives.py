@@ -2,14 +2,16 @@
 
 Subjects: the library's function ("library"), the same call as an interposed program makes it ("tempi"), a programmer's
 loops around one contiguous Alltoallv or Neighbor_alltoallv of the library ("hand"), and an Irecv and an Isend for each
-block and a Waitall by tempi ("isend"). Each is a sequence of C calls with prepared arguments. The contents of a buffer
-follow from its rank, so each rank computes what it must receive. A sample begins at a barrier; the samples in a record
-are those of the slowest rank, the one with the largest median.
+block and a Waitall by tempi ("isend"). With --ways instead "tempi", and that with all flows forced to go one way, by
+its name. Each is a sequence of C calls with prepared arguments. The contents of a buffer follow from its rank, so each
+rank computes what it must receive. A sample begins at a barrier; the samples in a record are those of the slowest rank,
+the one with the largest median.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
+from tempi import _engine
 from tempi.bench import stats
 from tempi.bench.cases import Bytes
 from tempi.bench.exchanges import Block, Exchange, Plain, Position, Tiles, chosen
@@ -27,6 +30,7 @@ from tempi.measure.records import Record
 
 STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
 POISON = 0x5A
+NULL = _engine.ffi.NULL
 
 Call = tuple[int, tuple[int, ...]]
 
@@ -265,8 +269,16 @@ def _messages(bench: Bench) -> list[Call]:
     return [*calls, (_own("Waitall"), (total, requests, statuses))]
 
 
-def subjects(bench: Bench, acting: bool) -> dict[str, list[Call]]:
+def way_names() -> list[str]:
+    """Of the ways in which tempi copies a flow, by their numbers."""
+    names = (_engine.lib.tempi_copy_way_name(i) for i in itertools.count())
+    return [_engine.ffi.string(name).decode() for name in itertools.takewhile(lambda name: name != NULL, names)]
+
+
+def subjects(bench: Bench, acting: bool, ways: bool) -> dict[str, list[Call]]:
     """Name of each subject and its calls. Without tempi there are no layouts, by which the loops are written."""
+    if ways:
+        return {name: _typed(bench, _own) for name in ("tempi", *way_names())} if acting else {}
     table = {"library": _typed(bench, _library)}
     if acting:
         table |= {"tempi": _typed(bench, _own), "hand": _by_hand(bench), "isend": _messages(bench)}
@@ -282,6 +294,20 @@ def _together(timer: _native.Timer, world: Any) -> _native.Timer:
     def run(loops: int) -> float:
         world.Barrier()
         return timer(loops)
+
+    return run
+
+
+def _by_way(timer: _native.Timer, way: int, world: Any) -> _native.Timer:
+    """With all flows of this rank by one way, or -1: as chosen; together, after calls that warm what that way uses."""
+
+    def run(loops: int) -> float:
+        _engine.lib.tempi_copy_way_force(way)
+        timer(2)
+        world.Barrier()
+        seconds = timer(loops)
+        _engine.lib.tempi_copy_way_force(-1)
+        return seconds
 
     return run
 
@@ -312,7 +338,8 @@ def _measure(
 
     timers: dict[str, _native.Timer] = {}
     expect(bench)
-    for name, calls in subjects(bench, acting).items():
+    forced = {name: way for way, name in enumerate(way_names())} if options.ways else {}
+    for name, calls in subjects(bench, acting, options.ways).items():
         sequence = _native.sequence(*calls)
         timer = _native.timer(_native.load(), "bench_calls_in_turn", sequence)
         timer(1)
@@ -321,7 +348,7 @@ def _measure(
         if error:
             yield record(name, (), refused=error)
         else:
-            timers[name] = _together(timer, world)
+            timers[name] = _by_way(timer, forced.get(name, -1), world) if options.ways else _together(timer, world)
     engaged = "tempi" in timers and _engaged(timers["tempi"])
     if options.check:
         yield from (record(name, (), checked=True, engaged=engaged) for name in timers)

@@ -1,4 +1,5 @@
 #include "exchange/copy_choice.h"
+#include "tempi.h"
 
 #include <time.h>
 
@@ -11,11 +12,9 @@ enum {
     AGAIN_FIRST = 24, /* more often at first */
     AGAIN_ALL = 2,    /* of so many times one is for ways that are far behind, too */
     FAR = 2,          /* times the best one */
-    NEAR = 4,         /* turns, by which the two processes of a pair may differ */
+    SILENT = 4,       /* flows of a follower after which a leader's last choice is old */
     WAY_BITS = 8
 };
-
-static const uint32_t TURNS = UINT32_MAX >> WAY_BITS;
 
 /* Within a class one way is seldom far from the best: the fixed costs of a way count for flows of
  * some KiB; those of 64 KiB stay in the caches of one core, of 512 KiB in those that cores share,
@@ -106,24 +105,54 @@ static tempi_copy_way measured(tempi_copy_choice *choice, int class, unsigned wa
                                      : again(cost, ways, best_of(cost, ways), flow);
 }
 
-static bool follow(const tempi_copy_lead *leader, int class, unsigned ways, uint32_t turn,
-                   tempi_copy_way *way)
+/* What the leader chose last, as long as it goes on to send flows of that class. */
+static bool follow(tempi_copy_choice *choice, const tempi_copy_lead *leader, int class,
+                   unsigned ways, tempi_copy_way *way)
 {
     const uint32_t chosen = __atomic_load_n(&leader->chosen[class], __ATOMIC_RELAXED);
+    uint32_t *silent = &choice->classes[class].silent;
+    *silent = chosen != choice->classes[class].heard ? 0 : *silent + 1;
+    choice->classes[class].heard = chosen;
     *way = (tempi_copy_way)(chosen & ((1u << WAY_BITS) - 1));
-    return chosen != 0 && is_among(ways, *way) &&
-           ((turn - (chosen >> WAY_BITS) + NEAR) & TURNS) <= 2 * NEAR;
+    return chosen != 0 && is_among(ways, *way) && *silent <= SILENT;
+}
+
+static int forced = -1;
+
+const char *tempi_copy_way_name(int way)
+{
+    static const char *const names[TEMPI_COPY_WAYS] = {[TEMPI_COPY_TWICE] = "twice",
+                                                       [TEMPI_COPY_NONTEMPORAL] = "nontemporal",
+                                                       [TEMPI_COPY_PACKED] = "packed",
+                                                       [TEMPI_COPY_ONCE] = "once",
+                                                       [TEMPI_COPY_MAPPED] = "mapped"};
+    return way >= 0 && way < TEMPI_COPY_WAYS ? names[way] : NULL;
+}
+
+void tempi_copy_way_force(int way)
+{
+    __atomic_store_n(&forced, way, __ATOMIC_RELAXED);
+}
+
+/* -1: none of these. */
+static int forced_of(unsigned ways)
+{
+    const int way = __atomic_load_n(&forced, __ATOMIC_RELAXED);
+    return way >= 0 && is_among(ways, (tempi_copy_way)way) ? way : -1;
 }
 
 tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
                                  const tempi_copy_lead *leader, uint64_t turn, tempi_copy_lead *own)
 {
     tempi_copy_way way;
-    const uint32_t now = (uint32_t)turn & TURNS;
-    if (!leader || !follow(leader, class, ways, now, &way))
+    const int wanted = forced_of(ways);
+    if (wanted >= 0)
+        return (tempi_copy_way)wanted;
+    if (!leader || !follow(choice, leader, class, ways, &way))
         way = measured(choice, class, ways);
     if (own)
-        __atomic_store_n(&own->chosen[class], now << WAY_BITS | (uint32_t)way, __ATOMIC_RELAXED);
+        __atomic_store_n(&own->chosen[class], (uint32_t)turn << WAY_BITS | (uint32_t)way,
+                         __ATOMIC_RELAXED);
     return way;
 }
 
@@ -142,6 +171,8 @@ static void take_sample(double *known, uint32_t samples, double cost)
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes)
 {
+    if (__atomic_load_n(&forced, __ATOMIC_RELAXED) >= 0)
+        return;
     const bool warm = choice->classes[class].latest == way && choice->classes[class].flows > 1;
     choice->classes[class].latest = way;
     if (warm)

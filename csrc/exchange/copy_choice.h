@@ -48,6 +48,8 @@ typedef struct tempi_copy_choice {
         uint32_t samples[TEMPI_COPY_WAYS];
         uint32_t flows;
         tempi_copy_way latest; /* of the flows that have ended */
+        uint32_t heard;        /* the leader's last word, and own flows since it changed */
+        uint32_t silent;
     } classes[TEMPI_COPY_CLASSES];
 } tempi_copy_choice;
 
@@ -59,10 +61,9 @@ typedef struct tempi_copy_lead {
 /* The class of a flow of `bytes`, of which `offered` are in blocks to offer with so many runs; -1:
  * it is too short. */
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
-/* The way of a flow of that class, one of `ways` (bit mask), which is told in *own, unless that
- * is NULL. `leader`: what
- * the other process of the pair has chosen; NULL: this one leads. `turn`: about the same number in
- * both; a choice that was made some turns before is not followed. */
+/* The way of a flow of that class, one of `ways` (bit mask), which is told in *own, unless that is
+ * NULL. `leader`: what the other process of the pair has chosen; NULL: this one leads. `turn`:
+ * another number in each call. A leader that sends no such flows any more is not followed. */
 tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
                                  const tempi_copy_lead *leader, uint64_t turn,
                                  tempi_copy_lead *own);

@@ -166,9 +166,10 @@ def pingpong(
     help="Form of the functions; a nonblocking call is timed with its Wait, a persistent one as Start and Wait.",
 )  # fmt: skip
 @click.option("--mapped", is_flag=True, help="Buffers of tempi.empty, which the ranks of a node map.")
+@click.option("--ways", is_flag=True, help="How good tempi's choice is among the ways to copy within a node.")
 def collectives(
     json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None, repeats: int,
-    ranks: int, form: str, mapped: bool,
+    ranks: int, form: str, mapped: bool, ways: bool,
 ) -> None:  # fmt: skip
     """MPI_Alltoallw, MPI_Neighbor_alltoallw, MPI_Gatherv and MPI_Scatterv of derived datatypes: FFTs, halos,
     irregular blocks, tiles of a matrix.
@@ -184,7 +185,7 @@ def collectives(
     _alone("collectives", ranks)
     common = suite.Common(json, None, quick, mpirun)
     budget = seconds or (0.25 if quick else 0.6)
-    options = CollectiveOptions(quick, budget, _bytes(memory, 2 * ranks), form=form, mapped=mapped)
+    options = CollectiveOptions(quick, budget, _bytes(memory, 2 * ranks), form=form, mapped=mapped, ways=ways)
     _run(lambda: suite_collectives.run(common, options, ranks, repeats))
 
 

@@ -15,6 +15,7 @@ from launching import environment, launcher
 from tempi.bench import exchanges, suite
 from tempi.bench.options import CollectiveOptions, parse_collectives
 from tempi.bench.suites import collectives as suite_collectives
+from tempi.bench.suites import ways as suite_ways
 from tempi.bench.workers import collectives as worker_collectives
 from tempi.measure import launch, records
 from tempi.measure.records import Record
@@ -32,7 +33,7 @@ def measured(folder: Path, ranks: int, options: CollectiveOptions, **variables: 
 
 
 def test_options_survive_the_command_line() -> None:
-    options = CollectiveOptions(True, 0.5, 1000, check=True, form="persistent")
+    options = CollectiveOptions(True, 0.5, 1000, check=True, form="persistent", ways=True)
     assert parse_collectives(options.arguments()) == options
 
 
@@ -72,6 +73,16 @@ def test_other_forms_are_right(tmp_path: Path, form: str) -> None:
     acting = {worker_collectives.form_of(name, form) for name in ("Alltoallw", "Neighbor_alltoallw")}
     assert acting == {record.op for record in right if record.op.endswith(("allw", "allw_init"))}
     assert all(record.meta["engaged"] for record in right if record.op in acting)
+
+
+def test_every_way_is_right_and_forced(tmp_path: Path) -> None:
+    options = CollectiveOptions(True, 0.001, 1 << 24, ways=True)
+    found = measured(tmp_path, 2, options)
+    groups = suite.by_case(found)
+    ways = {"twice", "nontemporal", "packed", "once", "mapped"}
+    assert all(group.keys() == {"tempi", *ways} for group in groups.values() if "library" not in group)
+    assert len(suite_ways.rows(found)) + len(suite.refusals(found)) == len(groups)
+    assert not any("wrong" in text for text in suite.refusals(found))
 
 
 def test_without_tempi_the_library_is_measured(tmp_path: Path) -> None:
@@ -148,3 +159,23 @@ def test_a_wrong_answer_of_a_check_is_an_error(make_record: Make, monkeypatch: p
     fake(monkeypatch, [make_record("hand", refused="rank 3 has 8 wrong bytes")])
     with pytest.raises(launch.LaunchError, match="wrong on 4 ranks: c, pack, hand: rank 3 has 8 wrong bytes"):
         suite_collectives.run(suite.Common(), CollectiveOptions(True, 0.1, 1000), 4, 1)
+
+
+def test_the_choice_of_a_way_is_scored(make_record: Make) -> None:
+    """By the half of the samples that does not pick the best one."""
+    found = [
+        make_record("tempi", *times(3e-6), case="a", op="Alltoallw"),
+        make_record("twice", *times(4e-6), case="a", op="Alltoallw"),
+        make_record("once", *times(2e-6), case="a", op="Alltoallw"),
+        make_record("tempi", *times(3e-6), case="not by ways", op="Alltoallw"),
+    ]
+    (row,) = suite_ways.rows(found)
+    assert row.picked == "once"
+    assert row.regret == pytest.approx(1.5, rel=1e-2)
+    assert row.floor == 1
+    console = Console(width=200, record=True, file=io.StringIO())
+    suite_ways.show(console, found)
+    text = console.export_text()
+    assert "chosen over best way, 1 cases: 1.500, 95% 1.50, worst 1.50" in text
+    assert "floor over best way, 1 cases: 1.000, 95% 1.00, worst 1.00" in text
+    assert "worst choice: a" in text

@@ -736,6 +736,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a process follows a leader that sends no such flows any more",
+        "csrc/exchange/copy_choice.c",
+        "is_among(ways, *way) && *silent <= SILENT;",
+        "is_among(ways, *way);",
+        ("tests/unit/test_copy_choice.py",),
+    ),
+    Fault(
+        "exchange",
         "a way that was slow is never tried again",
         "csrc/exchange/copy_choice.c",
         "flow % every < TEMPI_COPY_TRIALS",

@@ -1,9 +1,13 @@
 /* copy_driver.c: csrc/exchange/copy_choice.c, for test_copy_choice.py.
  *
  *     class RUN BYTES                prints the class of such a flow, and how many there are
+ *     force FLOWS                    prints, for each way, how many of so many flows go that way if
+ *                                    it is forced, and how many of those that cannot
  *     settle ROUNDS SEED             prints what the trials of simulated ways cost
- *     alike FOLDER TURNS SEED        prints in how many turns both messages of a pair went the same
- *                                    way, and in how many they were offered
+ *     alike FOLDER TURNS OTHERS SEED prints in how many turns both messages of a pair went the same
+ *                                    way, and in how many they were offered; then, of as many turns
+ *                                    in which the second process alone sends, in how many it
+ *                                    offered. Each turn comes after so many without such messages
  */
 #include "dice.h"
 #include "exchange/post_box.h"
@@ -87,6 +91,27 @@ static int settle(int rounds, uint64_t seed)
     return 0;
 }
 
+static int force(int flows)
+{
+    const unsigned all = (1 << TEMPI_COPY_WAYS) - 1;
+    for (int way = 0; tempi_copy_way_name(way); ++way) {
+        tempi_copy_choice choice = {0};
+        tempi_copy_lead lead = {{0}};
+        int can = 0, cannot = 0;
+        tempi_copy_way_force(way);
+        for (int i = 0; i < flows; ++i) {
+            can += (int)tempi_copy_choose(&choice, 0, all, NULL, 1, &lead) == way;
+            cannot += (int)tempi_copy_choose(&choice, 0, all & ~(1u << way), NULL, 1, &lead) == way;
+            tempi_copy_learn(&choice, 0, (tempi_copy_way)way, 1, 1);
+        }
+        tempi_copy_way_force(-1);
+        if (choice.classes[0].samples[way] != 0)
+            fail("it learns from what is forced");
+        printf("%d %d ", can, cannot);
+    }
+    return 0;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 enum { LONG = 256 << 10 };
@@ -119,12 +144,20 @@ static void take_long(tempi_post_box *box, int from, tempi_post *sent, dice *d)
         tempi_post_unwatch(sent);
 }
 
-static int alike(const char *folder, int turns, uint64_t seed)
+static void pass(tempi_post_box *const *boxes, int turns)
+{
+    for (int i = 0; i < turns; ++i) {
+        tempi_post_begin(boxes[0]);
+        tempi_post_begin(boxes[1]);
+    }
+}
+
+static int alike(const char *folder, int turns, int others, uint64_t seed)
 {
     char name[TEMPI_SEGMENT_NAME], *memory = calloc(1, LONG);
     tempi_post_box *boxes[2];
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
-    int found = 0, offered = 0;
+    int found = 0, offered = 0, alone = 0;
     if (!tempi_post_create(folder, 2, name))
         fail("no file");
     for (int i = 0; i < 2; ++i)
@@ -133,6 +166,7 @@ static int alike(const char *folder, int turns, uint64_t seed)
     for (int i = 0; i < 2; ++i)
         tempi_post_connect(boxes[i]);
     for (int turn = 0; turn < turns; ++turn) {
+        pass(boxes, others);
         tempi_post *first = send_long(boxes[0], 1, memory),
                    *second = send_long(boxes[1], 0, memory);
         found += first->way == second->way;
@@ -140,22 +174,29 @@ static int alike(const char *folder, int turns, uint64_t seed)
         take_long(boxes[1], 0, first, &d);
         take_long(boxes[0], 1, second, &d);
     }
+    for (int turn = 0; turn < turns; ++turn) {
+        tempi_post *second = send_long(boxes[1], 0, memory);
+        alone += second->offers;
+        take_long(boxes[0], 1, second, &d);
+    }
     for (int i = 0; i < 2; ++i)
         tempi_post_close(boxes[i]);
     tempi_segment_unlink(folder, name);
     free(memory);
-    printf("%d %d\n", found, offered);
+    printf("%d %d %d\n", found, offered, alone);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 3 ? argv[1] : "";
+    const char *what = argc > 2 ? argv[1] : "";
+    if (argc == 3 && strcmp(what, "force") == 0)
+        return force(atoi(argv[2]));
     if (argc == 4 && strcmp(what, "class") == 0)
         return class_of(argv);
     if (argc == 4 && strcmp(what, "settle") == 0)
         return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10));
-    if (argc == 5 && strcmp(what, "alike") == 0)
-        return alike(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 10));
+    if (argc == 6 && strcmp(what, "alike") == 0)
+        return alike(argv[2], atoi(argv[3]), atoi(argv[4]), strtoull(argv[5], NULL, 10));
     return 2;
 }

@@ -45,6 +45,10 @@ def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
     assert len(set(classes)) == len(classes)
 
 
+def test_a_way_is_forced_where_a_flow_can_go_it(driver: Path) -> None:
+    assert output(driver, "force", 50).split() == ["50", "0"] * 5
+
+
 def test_the_fastest_way_is_found_and_found_again(driver: Path) -> None:
     """Of simulated ways, up to four times as slow as the best one."""
     first, *changed = map(int, output(driver, "settle", 500, 3).split())
@@ -52,7 +56,9 @@ def test_the_fastest_way_is_found_and_found_again(driver: Path) -> None:
     assert max(changed) < 120
 
 
-def test_both_messages_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp_path: Path) -> None:
-    alike, offered = map(int, output(driver, "alike", tmp_path, 300, 5).split())
+@pytest.mark.parametrize("others", [0, 20])
+def test_both_messages_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp_path: Path, others: int) -> None:
+    alike, offered, alone = map(int, output(driver, "alike", tmp_path, 300, others, 5).split())
     assert alike == 300
     assert 20 < offered < 280
+    assert 20 < alone < 280  # it does not go on with the last choice of the other one
