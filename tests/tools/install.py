@@ -1,11 +1,14 @@
-"""Runs the tests of installing: ``python tests/tools/install.py VENV``, of `make test-install`.
+"""Runs the tests of installing, of `make test-install`: ``python tests/tools/install.py VENV [--order WORD]``.
 
-VENV has tempi and pytest, dist the wheel. The last line is `N passed, N failed, N skipped`.
+VENV has tempi and pytest, dist the wheel. Each Python installs the sources in a step of its own, the longest there are;
+with --order only one does, which WORD draws. The last line is `N passed, N failed, N skipped`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import random
 import re
 import signal
 import sys
@@ -16,15 +19,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import suite
 
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")  # tests/install/pythons.py
 
-def main(venv: Path) -> int:
-    environment = suite.environment_of(venv.resolve(), None)
-    files = [str(suite.ROOT / "tests" / "install" / f"test_{name}.py") for name in ("clone", "wheel")]
-    steps = [suite.Step(f"install, {Path(f).stem}", suite.pytest_of(f), limit=1500.0) for f in files]
+
+def step(name: str, only: str = "") -> suite.Step:
+    file = str(suite.ROOT / "tests" / "install" / f"test_{name}.py")
+    words = (*suite.pytest_of(file), *(("-k", only) if only else ()))
+    return suite.Step(f"install, {name}" + (f", {only}" if only else ""), words, limit=1500.0)
+
+
+def steps(order: str | None) -> list[suite.Step]:
+    # 3.14 is on few machines yet.
+    drawn = VERSIONS if order is None else (random.Random(order).choice(VERSIONS[:-1]),)
+    if order is not None:
+        print(f"install, clone: Python {drawn[0]} alone; `make test-install` has all")
+    others = "not (" + " or ".join(VERSIONS) + ")"
+    return [*(step("clone", version) for version in drawn), step("wheel"), step("clone", others)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("venv", type=Path)
+    parser.add_argument("--order", metavar="WORD")
+    options = parser.parse_args()
+    environment = suite.environment_of(options.venv.resolve(), None)
     kept = {k: v for k, v in os.environ.items() if not re.match("TEMPI_(?!MPI_PREFIX)|LD_PRELOAD$", k)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     total, start = suite.Tally(), time.monotonic()
-    for _, tally in suite.run(steps, environment, kept, len(os.sched_getaffinity(0))):
+    for _, tally in suite.run(steps(options.order), environment, kept, len(os.sched_getaffinity(0))):
         total.add(tally)
     print(f"installing in {time.monotonic() - start:.0f} s:")
     print(total)
@@ -32,4 +54,4 @@ def main(venv: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main())
