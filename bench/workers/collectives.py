@@ -30,6 +30,7 @@ from tempi.measure.records import Record
 
 STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
 POISON = 0x5A
+SETTLING = 0.5  # seconds
 NULL = _engine.ffi.NULL
 
 Call = tuple[int, tuple[int, ...]]
@@ -312,6 +313,12 @@ def _by_way(timer: _native.Timer, way: int, world: Any) -> _native.Timer:
     return run
 
 
+def _settle(timer: _native.Timer, world: Any) -> None:
+    """Lets the first trials of all ways end, of which a program has one in thousands of calls."""
+    one = world.allreduce(timer(1), max)
+    timer(max(20, min(300, int(SETTLING / one))))
+
+
 def slowest(taken: Sequence[Sequence[float]]) -> tuple[int, Sequence[float]]:
     """The rank with the largest median, and its samples."""
     rank = max(range(len(taken)), key=lambda one: stats.median(taken[one]).value)
@@ -350,6 +357,8 @@ def _measure(
         else:
             timers[name] = _by_way(timer, forced.get(name, -1), world) if options.ways else _together(timer, world)
     engaged = "tempi" in timers and _engaged(timers["tempi"])
+    if options.ways and not options.check and engaged:
+        _settle(timers["tempi"], world)
     if options.check:
         yield from (record(name, (), checked=True, engaged=engaged) for name in timers)
         return
