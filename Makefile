@@ -133,7 +133,7 @@ check: .venv-mpich/tempi
 	rm -rf build/typed && mkdir -p build/typed && cp -r tempi build/typed && cp -r bench build/typed/tempi
 	cd build/typed && ../../.venv-mpich/bin/mypy --config-file ../../pyproject.toml -p tempi
 	.venv-mpich/bin/mypy --config-file tests/mypy.ini tests
-	MYPYPATH=tests/tools:tests/kernels .venv-mpich/bin/mypy --config-file tests/mypy.ini --strict \
+	MYPYPATH=tests/tools:tests/kernels:tests/install .venv-mpich/bin/mypy --config-file tests/mypy.ini --strict \
 		tests/tools/*.py tests/kernels/*.py
 
 clean:

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "install"))
 
+import pythons
 import suite
-
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")  # tests/install/pythons.py
 
 
 def step(name: str, only: str = "") -> suite.Step:
@@ -29,11 +29,11 @@ def step(name: str, only: str = "") -> suite.Step:
 
 
 def steps(order: str | None) -> list[suite.Step]:
-    # 3.14 is on few machines yet.
-    drawn = VERSIONS if order is None else (random.Random(order).choice(VERSIONS[:-1]),)
+    drawn = [version for version in pythons.VERSIONS if pythons.interpreter(version)]
     if order is not None:
+        drawn = [random.Random(order).choice(drawn)]
         print(f"install, clone: Python {drawn[0]} alone; `make test-install` has all")
-    others = "not (" + " or ".join(VERSIONS) + ")"
+    others = "not (" + " or ".join(pythons.VERSIONS) + ")"
     return [*(step("clone", version) for version in drawn), step("wheel"), step("clone", others)]
 
 
