@@ -21,6 +21,7 @@ from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
 
 TAG = 7
+SETTLING, TOGETHER = 128, 8  # rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,15 @@ def _engaged(timer: _native.Timer) -> bool:
     return worker.counter("sends") + worker.counter("recvs") > before
 
 
+def _settle(timer: _native.Timer, comm: Any) -> None:
+    """Lets the trial of this message end (csrc/choose/message_trials.h), of which a program has one in thousands."""
+    before = comm.allreduce(worker.counter("messages_tuned"))
+    for _ in range(SETTLING // TOGETHER):
+        timer(TOGETHER)
+        if comm.allreduce(worker.counter("messages_tuned")) > before:
+            return
+
+
 def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
     library = _native.load()
     side = "first" if bench.comm.rank == 0 else "second"
@@ -105,6 +115,8 @@ def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict
         else:
             timers[name] = timer
     ours = "forced" if forced else "tempi"
+    if ours in timers:
+        _settle(timers[ours], bench.comm)
     engaged = ours in timers and _engaged(timers[ours])
     taken = sampling.sample(list(timers.values()), budget, bench.comm.bcast)
     for name, seconds in zip(timers, taken, strict=True):

@@ -40,6 +40,8 @@
     X(kernels_changed, "of these, shapes with another kernel than the default")                  \
     X(packs_tuned, "types and sizes whose MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
     X(packs_changed, "of these, decided against the tables or the built-in rule")              \
+    X(messages_tuned, "trials of messages on real rounds, led by this process (TEMPI_AUTOTUNE)")   \
+    X(messages_changed, "of these, ended with the other method")                                  \
     X(locality_probes, "probes of the locality of another rank of this node (TEMPI_LOCALITY)")              \
     X(locality_changes, "locality class changes")                         \
     X(fallback_rule, "left to the library: it is expected to be as fast")                              \

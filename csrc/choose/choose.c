@@ -1,15 +1,28 @@
 #include "choose/choose.h"
 #include "choose/device_rule.h"
+#include "choose/shape.h"
 
 #include <stdlib.h>
 
 /* ---- a type's chooser ------------------------------------------------------------------------ */
+
+/* Not of the offset in the element, or of the way to the next row: the two sides of a halo have
+ * others. */
+static uint32_t hash_of_shape(tempi_shape s, int64_t element)
+{
+    const uint64_t flags = (uint64_t)element << 8 | (uint64_t)s.variable |
+                           (uint64_t)s.single_run << 1 | (uint64_t)s.transposed << 2;
+    uint64_t sum = (uint64_t)s.run * 0x9E3779B97F4A7C15u + flags;
+    sum = (sum ^ sum >> 31) * 0xD6E8FEB86659FD93u + (uint64_t)s.stride;
+    return (uint32_t)((sum ^ sum >> 29) * 0x9E3779B97F4A7C15u >> 32);
+}
 
 void tempi_chooser_init(tempi_chooser *chooser, const tempi_layout *layout, int64_t element,
                         tempi_library library, unsigned quirks)
 {
     chooser->layout = layout;
     chooser->quirks = quirks;
+    chooser->shape = hash_of_shape(tempi_shape_of(layout), element);
     chooser->modelled = tempi_config.force ? 0 : tempi_model_covers(layout);
     if (tempi_rule_is_beyond_tables(layout, element, library))
         chooser->modelled &= TEMPI_MODEL_BIT(TEMPI_OP_SEND, 0) - 1; /* of packing only */
@@ -28,6 +41,7 @@ void tempi_chooser_copy(tempi_chooser *to, const tempi_chooser *from)
 {
     to->layout = from->layout;
     to->quirks = from->quirks;
+    to->shape = from->shape;
     to->modelled = from->modelled;
     for (int op = 0; op < TEMPI_OPERATIONS; ++op)
         to->windows[op] = from->windows[op];
@@ -85,6 +99,30 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
         return guess(chooser, operation, bytes, choices);
     return tempi_autotune_acts(trials, choices, bytes,
                                guess(chooser, operation, bytes, &trials->guesses), sample);
+}
+
+/* ---- messages of host memory ----------------------------------------------------------------- */
+
+/* Shorter ones are as fast either way, and a message to the rank itself has no other side. */
+enum { TRIED_FIRST = 64 };
+/* So long messages evict what their peer's locality is found out by (topology/locality.h). */
+enum { ONE_CLASS_FIRST = 1 << 20 };
+
+bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
+{
+    if (q->bytes < TRIED_FIRST || tempi_online_tuning ||
+        tempi_chooser_has_quirk(chooser, q->operation))
+        return tempi_choose_untried(chooser, q);
+    const int class = q->peer->class(q->whom, q->bytes);
+    if (class == TEMPI_PEER_SELF)
+        return tempi_choose_untried(chooser, q);
+    const bool one = class == TEMPI_PEER_OTHER_LLC && q->bytes >= ONE_CLASS_FIRST;
+    const uint64_t key = tempi_message_trial_key(chooser->shape, tempi_choice_step(q->bytes),
+                                                 one ? TEMPI_PEER_NODE : class);
+    const int way = tempi_message_trial_way(key);
+    const bool usual = way == TEMPI_MESSAGE_USUAL ? tempi_choose_untried(chooser, q)
+                                                  : way == TEMPI_MESSAGE_OWN;
+    return q->posted ? tempi_message_trial_post(key, (int)q->operation, usual) : usual;
 }
 
 /* ---- device memory --------------------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  * by the first of these that applies:
  *
  *   settings       TEMPI_FORCE, TEMPI_METHOD and the library's quirks leave no choice
- *   trials         MPI_Pack and MPI_Unpack of host memory: timed on the program's own calls
+ *   trials         host memory: both methods timed on the program's own calls (autotune.h,
+ *                  message_trials.h)
  *   tables         of a calibration (model.h), corrected online if enabled
  *   built-in rule  rule.h for host memory, device_rule.h for device memory
  *
@@ -15,6 +16,7 @@
 #include "base/config.h"
 #include "choose/autotune.h"
 #include "choose/device_choice.h"
+#include "choose/message_trials.h"
 #include "choose/model.h"
 #include "choose/online_tuning.h"
 #include "choose/repeated.h"
@@ -27,6 +29,7 @@ typedef struct tempi_chooser {
     unsigned quirks;
     /* TEMPI_MODEL_BITs for which calibrated tables choose; elsewhere the windows do. */
     unsigned modelled;
+    uint32_t shape; /* a hash of the properties that both sides of a message have in common */
     tempi_window windows[TEMPI_OPERATIONS];
     tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEERS];
     tempi_repeated repeated[TEMPI_OPERATIONS]; /* of messages in host memory */
@@ -57,6 +60,7 @@ typedef struct tempi_query {
     /* For MPI_Pack and MPI_Unpack on host memory: started if the call is timed; the caller ends it
      * by tempi_autotune_end. NULL for messages. */
     tempi_sample *sample;
+    bool posted; /* a message that is posted now; false: the choice is kept for later ones */
 } tempi_query;
 
 static inline bool tempi_chooser_has_quirk(const tempi_chooser *chooser, tempi_operation operation)
@@ -68,6 +72,7 @@ static inline bool tempi_chooser_has_quirk(const tempi_chooser *chooser, tempi_o
 bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64_t bytes,
                         tempi_sample *sample);
 tempi_method tempi_choose_on_device(tempi_chooser *chooser, const tempi_query *query);
+bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *query);
 
 /* The built-in rule's choice for a message to a peer of that class. */
 static inline bool tempi_choose_by_rule(tempi_window window, const tempi_query *q, int class)
@@ -85,7 +90,7 @@ static inline bool tempi_choose_without_tables(tempi_window window, const tempi_
     return q->peer->class(q->whom, q->bytes) == window.peer;
 }
 
-static inline bool tempi_choose_message(tempi_chooser *chooser, const tempi_query *q)
+static inline bool tempi_choose_untried(tempi_chooser *chooser, const tempi_query *q)
 {
     const tempi_window window = chooser->windows[q->operation];
     if (chooser->modelled == 0)
@@ -98,6 +103,13 @@ static inline bool tempi_choose_message(tempi_chooser *chooser, const tempi_quer
         return tempi_tuning_acts(chooser->layout, q->operation, class, q->bytes, choices);
     return tempi_model_acts(chooser->layout, q->operation, class, q->bytes,
                             tempi_choose_by_rule(window, q, class), choices);
+}
+
+static inline bool tempi_choose_message(tempi_chooser *chooser, const tempi_query *q)
+{
+    if (tempi_message_trials)
+        return tempi_choose_by_trial(chooser, q);
+    return tempi_choose_untried(chooser, q);
 }
 
 /* Returns TEMPI_METHOD_LIBRARY, TEMPI_METHOD_HOST or a device method. `chooser` may be NULL for

@@ -2,6 +2,7 @@
 #ifndef TEMPI_SHIM_IMPL_H
 #define TEMPI_SHIM_IMPL_H
 
+#include "choose/message_trials.h"
 #include "impl_prototypes.h"
 #include "memory/kind.h"
 #include "shim/request/deferred_sends.h"

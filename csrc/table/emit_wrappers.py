@@ -50,7 +50,8 @@ def passes(row: Row) -> str:
     if types and all(types):
         return " && ".join(["tempi_quiet()", *(f"tempi_type_plain({name})" for name in types)])
     if row.role in (Role.COMPLETES, Role.INSPECTS) and row.name not in OWN_IMPLEMENTATION:
-        return "tempi_quiet() && !tempi_records_any()"
+        completes = " && !tempi_message_trial_runs" if row.role is Role.COMPLETES else ""
+        return f"tempi_quiet() && !tempi_records_any(){completes}"
     return ""
 
 

@@ -14,6 +14,8 @@ enum { OTHER_LLC_TIME = 85 /* nanoseconds */, SAMPLES = 5 };
  * after that. A message counts once more for each PIECE of its bytes: fewer long messages fit
  * between two migrations. */
 enum { SHORT_INTERVAL = 4, LONG_INTERVAL = 64, PIECE = 4096 };
+/* Between messages of that length the lines are in memory, which takes as long as another LLC. */
+enum { EVICTING = 1 << 20 };
 
 /* Entries of a line for results about higher ranks, at the rank modulo this. */
 enum { RESULTS = (TEMPI_LOCALITY_LINE - sizeof(uint64_t)) / sizeof(uint32_t) };
@@ -141,6 +143,8 @@ bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes)
     if (i < 0 || i >= locality->n)
         return false;
     peer_probes *s = &locality->peers[i];
+    if (bytes >= EVICTING)
+        return atomic_load_explicit(&s->other_llc, memory_order_relaxed);
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);
     const int64_t messages = 1 + bytes / PIECE;
     if (until >= messages)

@@ -29,7 +29,7 @@
 enum {
     SLOTS = 4095,
     STALE = 3600, /* seconds; a job's ranks start within minutes of each other */
-    LAYOUT = 2    /* of the file: ranks with another version of tempi use another file */
+    LAYOUT = 3    /* of the file: ranks with another version of tempi use another file */
 };
 
 enum {
@@ -44,6 +44,7 @@ typedef struct shared {
         int32_t process; /* 0: not yet set */
         int32_t view;
     } members[SLOTS + 1];
+    char messages[TEMPI_NODE_REGISTRY_MESSAGES];
 } shared;
 
 _Static_assert(sizeof(shared) % 4096 == 0, "the lines of topology/locality.h begin on a page");
@@ -239,7 +240,12 @@ int tempi_node_registry_own(const tempi_node_registry *registry)
     return registry->own;
 }
 
-/* The slots take 16 KiB, so the lines begin on a page. */
+void *tempi_node_registry_messages(const tempi_node_registry *registry)
+{
+    return registry->memory->messages;
+}
+
+/* All before them takes whole pages. */
 void *tempi_node_registry_lines(const tempi_node_registry *registry)
 {
     return registry->lines > 0 ? registry->memory + 1 : NULL;

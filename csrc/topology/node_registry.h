@@ -39,6 +39,9 @@ int tempi_node_registry_rank(const tempi_node_registry *registry, unsigned i);
 /* The index of this process; -1: it has no entry, as another process has, or there were too many.
  */
 int tempi_node_registry_own(const tempi_node_registry *registry);
+/* Shared memory for choose/message_trials.h, zero at first. */
+enum { TEMPI_NODE_REGISTRY_MESSAGES = 4096 };
+void *tempi_node_registry_messages(const tempi_node_registry *registry);
 /* Shared memory for topology/locality.h, a line for each of `local` ranks; NULL if their number is
  * unknown. */
 void *tempi_node_registry_lines(const tempi_node_registry *registry);

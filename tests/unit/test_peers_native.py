@@ -237,4 +237,9 @@ def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(locali
 def test_long_messages_probe_more_often(locality_driver: Path) -> None:
     assert locality(locality_driver, "a21 b4000 a65") == "6 0"
     assert locality(locality_driver, "a21 b65536 a8") == "7 0"  # each counts as 17
-    assert locality(locality_driver, "a21 b1048576 a10") == "15 0"
+    assert locality(locality_driver, "a21 b524288 a10") == "15 0"
+
+
+def test_messages_that_evict_the_lines_do_not_probe(locality_driver: Path) -> None:
+    """A line that comes from memory takes as long as one from another last-level cache."""
+    assert locality(locality_driver, "a21 b1048576 a10") == "5 0"

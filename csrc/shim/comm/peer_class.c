@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "choose/message_trials.h"
 #include "shim/comm/comm_attribute.h"
 #include "tempi.h"
 #include "topology/launcher.h"
@@ -483,6 +484,9 @@ static void enter_registry(const tempi_job *job, int rank, bool wanted)
         tempi_node_registry_settle(peers.registry, joins);
 }
 
+_Static_assert(sizeof(tempi_message_words) <= TEMPI_NODE_REGISTRY_MESSAGES,
+               "they have their place");
+
 static void start(void)
 {
     tempi_job job;
@@ -500,6 +504,10 @@ static void start(void)
         peers.locality = tempi_locality_open(
             tempi_node_registry_lines(peers.registry),
             peers.one_node ? rank : tempi_node_registry_own(peers.registry), job.local);
+    if (peers.registry && tempi_node_registry_own(peers.registry) >= 0 && tempi_config.autotune &&
+        !tempi_config.force)
+        tempi_message_trials_start(tempi_node_registry_messages(peers.registry),
+                                   tempi_node_registry_own(peers.registry));
     if (!peers.one_node && !peers.registry)
         TEMPI_LOG(TEMPI_LOG_INFO,
                   "cannot find the ranks of this node: every other rank is treated as remote");
@@ -563,6 +571,7 @@ void tempi_peer_stop(void)
         return;
     peers.started = peers.mixed = peers.by_session = peers.one_node = false;
     tempi_lib.Comm_free_keyval(&peers.keyval);
+    tempi_message_trials_stop();
     tempi_locality_close(peers.locality);
     peers.locality = NULL;
     tempi_node_registry_leave(peers.registry);

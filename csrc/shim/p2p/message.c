@@ -185,7 +185,7 @@ const tempi_query_peer tempi_message_peer = {.class = class_of, .is_self = is_se
 
 /* Whether tempi is expected to be faster than the library. */
 static bool wins(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
-                 int64_t bytes, tempi_sample *sample)
+                 int64_t bytes, bool posted, tempi_sample *sample)
 {
     tempi_query query; /* field by field, as above */
     query.operation = operation;
@@ -194,14 +194,18 @@ static bool wins(const tempi_type *type, tempi_operation operation, const tempi_
     query.whom = peer;
     query.device = NULL;
     query.sample = sample;
+    query.posted = posted;
     return tempi_choose(tempi_type_chooser(type), &query) == TEMPI_METHOD_HOST;
 }
 
+/* What is saved is not much for longer ones, and more happens between two that are examined. */
+enum { REMEMBERED_LAST = 32 << 10 };
+
 /* Remembers that the library carries it. A corrected choice may change at the next message. */
 static bool left_by_choice(const tempi_type *type, tempi_operation operation, tempi_peer peer,
-                           MPI_Count count)
+                           MPI_Count count, int64_t bytes)
 {
-    if (sends_or_receives(operation) && !tempi_online_tuning)
+    if (sends_or_receives(operation) && !tempi_online_tuning && bytes < REMEMBERED_LAST)
         tempi_repeated_note(&tempi_type_chooser(type)->repeated[operation],
                             tempi_message_key(peer, count));
     return leave(TEMPI_STAT_fallback_rule);
@@ -210,7 +214,7 @@ static bool left_by_choice(const tempi_type *type, tempi_operation operation, te
 bool tempi_message_left_again(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                               MPI_Count count)
 {
-    if (tempi_this_thread.disabled ||
+    if (tempi_this_thread.disabled || tempi_message_trial_is_near() ||
         !tempi_repeated_passes(&tempi_type_chooser(type)->repeated[operation],
                                tempi_message_key(peer, count)))
         return false;
@@ -223,11 +227,14 @@ bool tempi_message_left_again(const tempi_type *type, tempi_operation operation,
 bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                         int64_t bytes)
 {
-    return !type->layout->dense && wins(type, operation, &peer, bytes, NULL);
+    return !type->layout->dense && wins(type, operation, &peer, bytes, false, NULL);
 }
 
+/* When the message is posted, and whether tempi must carry it. */
+typedef enum plan_for { PLAN_NOW, PLAN_LATER, PLAN_FORCED } plan_for;
+
 static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
-                 tempi_operation operation, tempi_peer peer, bool forced,
+                 tempi_operation operation, tempi_peer peer, plan_for when,
                  tempi_inline_buffer *inline_buffer, tempi_message *out)
 {
     int64_t bytes;
@@ -244,9 +251,9 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
     if (tempi_memory_mixed && !on_host(type, buffer, count, peer, out, &ours))
         return ours;
     if (dense)
-        return forced;
-    if (!forced && !wins(type, operation, &peer, bytes, &out->sample))
-        return left_by_choice(type, operation, peer, count);
+        return when == PLAN_FORCED;
+    if (when != PLAN_FORCED && !wins(type, operation, &peer, bytes, when == PLAN_NOW, &out->sample))
+        return left_by_choice(type, operation, peer, count, bytes);
     if (sends_or_receives(operation) && !take_packed(false, peer, inline_buffer, out))
         return leave(TEMPI_STAT_fallback_stage);
     if (tempi_chooser_has_quirk(&type->chooser, operation))
@@ -260,28 +267,45 @@ bool tempi_message_plan(const tempi_type *type, const void *buffer, MPI_Count co
 {
     if (type->layout->dense)
         return false;
-    return plan(type, buffer, count, operation, peer, false, inline_buffer, out);
+    return plan(type, buffer, count, operation, peer, PLAN_NOW, inline_buffer, out);
 }
 
 /* A type that may not be committed is left to the library, unless it cannot read the address.
  * Data that the library will read must be ready when it is called. */
-bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
-                              tempi_operation operation, tempi_peer peer, tempi_message *out)
+static bool take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                       tempi_operation operation, tempi_peer peer, plan_for when,
+                       tempi_message *out)
 {
     const tempi_type *type = tempi_type_any(datatype);
     if (!type && !tempi_library_cuda_aware() && tempi_memory_of(buffer) == TEMPI_MEMORY_DEVICE)
         type = tempi_type_adopt(datatype);
-    if (type && plan(type, buffer, count, operation, peer, false, NULL, out))
+    if (type && plan(type, buffer, count, operation, peer, when, NULL, out))
         return true;
     (void)tempi_cuda_settle(tempi_direction_of(operation));
     return false;
+}
+
+bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                              tempi_operation operation, tempi_peer peer, tempi_message *out)
+{
+    return take_mixed(buffer, count, datatype, operation, peer, PLAN_NOW, out);
+}
+
+bool tempi_message_take_kept(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                             tempi_operation operation, tempi_peer peer, tempi_message *out)
+{
+    if (tempi_memory_mixed)
+        return take_mixed(buffer, count, datatype, operation, peer, PLAN_LATER, out);
+    const tempi_type *type = tempi_type_use(datatype, count);
+    return type && !type->layout->dense &&
+           plan(type, buffer, count, operation, peer, PLAN_LATER, NULL, out);
 }
 
 bool tempi_message_force(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                          tempi_operation operation, tempi_message *out)
 {
     const tempi_type *type = tempi_type_any(datatype);
-    return type && plan(type, buffer, count, operation, tempi_peer_none(), true, NULL, out);
+    return type && plan(type, buffer, count, operation, tempi_peer_none(), PLAN_FORCED, NULL, out);
 }
 
 void tempi_message_drop(tempi_message *message)

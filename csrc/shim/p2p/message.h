@@ -91,6 +91,10 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
            tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
 
+/* For a message that is posted later, as often as the program likes. */
+bool tempi_message_take_kept(const void *buffer, MPI_Count count, MPI_Datatype datatype,
+                             tempi_operation operation, tempi_peer peer, tempi_message *out);
+
 /* Whether tempi is expected to be faster with a message of so many packed bytes in host memory. */
 bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                         int64_t bytes);

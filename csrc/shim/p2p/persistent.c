@@ -35,7 +35,7 @@ static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_
                  tempi_peer peer, tempi_message *message)
 {
     (void)tempi_type_find(datatype);
-    return tempi_message_take(buf, count, datatype, operation, peer, message);
+    return tempi_message_take_kept(buf, count, datatype, operation, peer, message);
 }
 
 /* As in tempi_request_posted: there is a request only if the handle changed. */

@@ -1,0 +1,361 @@
+#include "choose/message_trials.h"
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* Rounds of a turn that do not count, and that do. The first time a method allocates and touches
+ * its memory, on this side in the turn's first round, on the other one in the second. */
+enum { UNCOUNTED = 2, COUNTED = 3, COUNTED_IF_FAR = 2 };
+enum { PAIRS = 5, PAIRS_IF_CLEAR = 2 };
+/* Messages before the first trial of a key, and at least between two; how much longer the messages
+ * until the next trial must take than the last one lost. */
+enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, WORTH = 100 };
+#define MARGIN 0.03
+#define CLEAR  1.5
+/* Nanoseconds without a round after which another process may begin a trial, and messages of other
+ * keys after which this process gives it up itself. */
+#define PATIENCE INT64_C(2000000000)
+enum { OTHERS_MOST = 256 };
+/* After a trial, the time of each WATCHED messages is compared with that of the first ones: if it
+ * has changed by more than CHANGED twice in a row, a new trial finds out whether the method should
+ * change too. At least that many messages later, and twice as many each time that it was needless.
+ */
+enum { WATCHED = 8, AFRESH = 3, AGAIN = 64 };
+#define CHANGED 1.25
+
+typedef struct trial {
+    uint64_t key; /* 0: another process leads */
+    bool ours;    /* the method that is settled, or usual */
+    bool settled;
+    uint8_t operation; /* whose messages begin rounds, and are watched */
+    uint32_t waits;    /* messages until the next trial */
+    uint32_t between;
+    /* While it waits: */
+    int64_t watched, typical; /* begin of these messages; the fastest ones since the trial */
+    int8_t fresh;             /* of which so many are still to come */
+    int8_t changed;           /* in a row, that were slower, or faster if negative */
+    uint32_t again, needless; /* messages before a change counts, and at first */
+    /* While it runs: */
+    bool runs, other;
+    uint8_t rounds_of_turn, pair;
+    uint32_t completions;   /* when this round began */
+    int64_t last;           /* when this round began */
+    int64_t turn;           /* the fastest round of this turn; 0: none yet */
+    int64_t best[2][PAIRS]; /* of the settled method, and of the other one */
+    int64_t others, rounds; /* time of the other method's rounds, and their number */
+} trial;
+
+tempi_message_words *tempi_message_trials;
+bool tempi_message_trial_runs;
+uint32_t tempi_message_completions;
+
+static struct {
+    trial *of; /* by the key's index */
+    uint64_t lease;
+    uint64_t own;
+    int busy; /* one thread at a time leads */
+    trial *running;
+    int others; /* messages of other keys since its last round */
+} mine;
+
+static const int64_t *pretended;
+
+void tempi_message_trial_pretend(const int64_t *now)
+{
+    pretended = now;
+}
+
+static int64_t clock_now(void)
+{
+    struct timespec t;
+    if (pretended)
+        return *pretended;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void tempi_message_trials_start(tempi_message_words *words, int own)
+{
+    tempi_message_trials_stop();
+    mine.of = calloc(TEMPI_MESSAGE_KEYS, sizeof *mine.of);
+    mine.own = (uint64_t)own + 1;
+    if (mine.of)
+        tempi_message_trials = words;
+}
+
+uint64_t tempi_message_trial_key(uint32_t shape, int step, int class)
+{
+    const uint64_t k = ((uint64_t)shape << 16 | (uint64_t)(uint32_t)(step << 4 | class)) *
+                       0x9E3779B97F4A7C15u;
+    return ((k ^ k >> 29) * 0xD6E8FEB86659FD93u & ~UINT64_C(3)) | 4; /* never 0 */
+}
+
+/* ---- the lease: one trial at a time on a node -------------------------------------------------
+ */
+
+/* Until when (in 2^20 ns), and whose. */
+static uint64_t lease_at(int64_t now)
+{
+    return (uint64_t)(now + PATIENCE) >> 20 << 16 | (mine.own & 0xFFFF);
+}
+
+static bool lease_take(int64_t now)
+{
+    uint64_t there = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
+    if (there != 0 && there >> 16 > (uint64_t)now >> 20)
+        return false;
+    mine.lease = lease_at(now);
+    return __atomic_compare_exchange_n(&tempi_message_trials->running, &there, mine.lease, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* False: another process has taken it over. */
+static bool lease_renew(uint64_t with)
+{
+    uint64_t there = mine.lease;
+    if (with == there)
+        return __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED) == there;
+    mine.lease = with;
+    return __atomic_compare_exchange_n(&tempi_message_trials->running, &there, with, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static void set_running(trial *t)
+{
+    mine.running = t;
+    mine.others = 0;
+    __atomic_store_n(&tempi_message_trial_runs, t != NULL, __ATOMIC_RELAXED);
+}
+
+void tempi_message_trials_stop(void)
+{
+    if (tempi_message_trials && mine.running)
+        (void)lease_renew(0);
+    set_running(NULL);
+    tempi_message_trials = NULL;
+    free(mine.of);
+    mine.of = NULL;
+}
+
+/* ---- one trial ------------------------------------------------------------------------------- */
+
+static bool method_of(const trial *t)
+{
+    return t->runs && t->other ? !t->ours : t->ours;
+}
+
+static void publish(const trial *t)
+{
+    const uint64_t way = method_of(t) ? TEMPI_MESSAGE_OWN : TEMPI_MESSAGE_LIBRARY;
+    __atomic_store_n(&tempi_message_trials->ways[t->key % TEMPI_MESSAGE_KEYS], t->key | way,
+                     __ATOMIC_RELAXED);
+}
+
+static void begin_turn(trial *t, bool other)
+{
+    t->other = other;
+    t->rounds_of_turn = 0;
+    t->turn = 0;
+    publish(t);
+}
+
+static int64_t least(const int64_t *of, int n)
+{
+    int64_t best = of[0];
+    for (int i = 1; i < n; ++i)
+        best = of[i] < best ? of[i] : best;
+    return best;
+}
+
+/* So that what this trial lost is a small part of the time until the next one. */
+static void plan_next(trial *t, bool same)
+{
+    const int64_t usual = least(t->best[0], t->pair + 1) + 1;
+    const int64_t lost = t->others - t->rounds * usual;
+    const int64_t worth = lost > 0 ? WORTH * (lost / usual) : 0;
+    uint32_t between = t->settled && same ? 2 * t->between : BETWEEN;
+    between = between < BETWEEN_USUAL ? between : BETWEEN_USUAL;
+    if (worth > between)
+        between = worth < BETWEEN_MOST ? (uint32_t)worth : BETWEEN_MOST;
+    t->between = between;
+    t->waits = t->between;
+    t->needless = t->settled && same && t->needless < BETWEEN_MOST ? 2 * t->needless : AGAIN;
+    t->again = t->needless;
+    t->fresh = AFRESH;
+    t->typical = t->watched = 0;
+    t->changed = 0;
+}
+
+static void end_trial(trial *t, bool other_wins)
+{
+    plan_next(t, !other_wins);
+    t->runs = false;
+    t->settled = true;
+    t->ours ^= other_wins;
+    tempi_stat_add(TEMPI_STAT_messages_tuned, 1);
+    if (other_wins)
+        tempi_stat_add(TEMPI_STAT_messages_changed, 1);
+    publish(t);
+    set_running(NULL);
+    (void)lease_renew(0);
+}
+
+/* After both turns of pair `t->pair`. */
+static void decide(trial *t)
+{
+    const int n = t->pair + 1;
+    const int64_t usual = least(t->best[0], n), other = least(t->best[1], n);
+    int won = 0;
+    for (int i = 0; i < n; ++i)
+        won += (double)t->best[1][i] < (1 - MARGIN) * (double)t->best[0][i];
+    const bool better = (double)other < (1 - MARGIN) * (double)usual;
+    const bool clear = n >= PAIRS_IF_CLEAR && won == n && CLEAR * (double)other < (double)usual;
+    const bool hopeless = (double)other > CLEAR * (double)usual || (n >= 3 && won == 0);
+    if (clear || hopeless || n == PAIRS) {
+        end_trial(t, clear || (!hopeless && better && won >= PAIRS - 1));
+        return;
+    }
+    ++t->pair;
+    begin_turn(t, false);
+}
+
+static void end_turn(trial *t)
+{
+    t->best[t->other][t->pair] = t->turn;
+    if (t->other)
+        decide(t);
+    else
+        begin_turn(t, true);
+}
+
+/* A round ended that took so long. */
+static void count_round(trial *t, int64_t took)
+{
+    if (t->other) {
+        t->others += took;
+        ++t->rounds;
+    }
+    const int counted = ++t->rounds_of_turn - UNCOUNTED;
+    if (counted <= 0)
+        return;
+    t->turn = t->turn == 0 || took < t->turn ? took : t->turn;
+    const bool far = counted >= COUNTED_IF_FAR && t->other &&
+                     (double)t->turn > 2 * CLEAR * (double)t->best[0][t->pair];
+    if (counted == COUNTED || far)
+        end_turn(t);
+}
+
+static void begin_trial(trial *t)
+{
+    const int64_t now = clock_now();
+    if (!lease_take(now)) {
+        t->waits = WATCHED;
+        return;
+    }
+    t->runs = true;
+    t->pair = 0;
+    t->others = t->rounds = 0;
+    t->last = now;
+    t->completions = __atomic_load_n(&tempi_message_completions, __ATOMIC_RELAXED);
+    begin_turn(t, false);
+    set_running(t);
+}
+
+/* Keeps the method; `lease`: this process still holds it. */
+static void abandon(trial *t, bool lease)
+{
+    t->runs = false;
+    t->waits = t->between = BETWEEN;
+    publish(t);
+    set_running(NULL);
+    if (lease)
+        (void)lease_renew(0);
+}
+
+static void continue_trial(trial *t)
+{
+    const uint32_t completions = __atomic_load_n(&tempi_message_completions, __ATOMIC_RELAXED);
+    mine.others = 0;
+    if (completions == t->completions)
+        return;
+    t->completions = completions;
+    const int64_t now = clock_now(), took = now - t->last;
+    t->last = now;
+    if (!lease_renew(lease_at(now)))
+        abandon(t, false);
+    else
+        count_round(t, took > 0 ? took : 1);
+}
+
+/* ---- between trials ---------------------------------------------------------------------------
+ */
+
+/* After each WATCHED messages. Whether their time has changed for good. */
+static bool has_changed(trial *t)
+{
+    const int64_t now = clock_now(), took = now - t->watched;
+    const bool first = t->watched == 0;
+    t->watched = now;
+    if (first || !t->settled)
+        return false;
+    if (t->fresh > 0) {
+        t->typical = t->typical == 0 || took < t->typical ? took : t->typical;
+        --t->fresh;
+        return false;
+    }
+    if ((double)took > CHANGED * (double)t->typical)
+        t->changed = t->changed > 0 ? t->changed + 1 : 1;
+    else if (CHANGED * (double)took < (double)t->typical)
+        t->changed = t->changed < 0 ? t->changed - 1 : -1;
+    else
+        t->changed = 0;
+    t->again = t->again > WATCHED ? t->again - WATCHED : 0;
+    return t->again == 0 && (t->changed >= 2 || t->changed <= -2);
+}
+
+static void wait_for_trial(trial *t, int operation)
+{
+    if (mine.running && ++mine.others > OTHERS_MOST)
+        abandon(mine.running, true);
+    if (t->operation != operation)
+        return;
+    --t->waits;
+    if (t->waits == 0 || (t->waits % WATCHED == 0 && has_changed(t)))
+        begin_trial(t);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Whether this process leads the trials of that key: it does if the word is free. */
+static bool leads(trial *t, uint64_t key, int operation, bool usual)
+{
+    uint64_t *word = &tempi_message_trials->ways[key % TEMPI_MESSAGE_KEYS], none = 0;
+    if (t->key == key)
+        return true;
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) != 0 ||
+        !__atomic_compare_exchange_n(word, &none, key, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return false;
+    *t = (trial){.key = key, .ours = usual, .waits = FIRST, .operation = (uint8_t)operation};
+    return true;
+}
+
+bool tempi_message_trial_post(uint64_t key, int operation, bool usual)
+{
+    const int way = tempi_message_trial_way(key);
+    trial *t = &mine.of[key % TEMPI_MESSAGE_KEYS];
+    bool ours = way == TEMPI_MESSAGE_USUAL ? usual : way == TEMPI_MESSAGE_OWN;
+    if (t->key != key && way != TEMPI_MESSAGE_USUAL)
+        return ours; /* another process leads */
+    if (__atomic_exchange_n(&mine.busy, 1, __ATOMIC_ACQUIRE))
+        return ours; /* another thread leads */
+    if (leads(t, key, operation, usual)) {
+        if (!t->runs)
+            wait_for_trial(t, operation);
+        else if (t->operation == operation)
+            continue_trial(t);
+        ours = t->runs || t->settled ? method_of(t) : usual;
+    }
+    __atomic_store_n(&mine.busy, 0, __ATOMIC_RELEASE);
+    return ours;
+}

@@ -1,0 +1,80 @@
+/* Online trials of messages: measures on the program's own loop whether tempi or the library is
+ * faster with messages of one shape, step of size and peer class.
+ *
+ * The time that the peer takes is not visible in a call, but it is in the program's period: from
+ * one round of these messages to the next. A round begins at the first send, or
+ * the first receive, after a call that completed others: a burst of messages is one round. One
+ * process, the first that had such a message, times its rounds and sets the method in a word of
+ * shared memory, in turns of a few rounds; the other processes of the node follow that word, so
+ * both sides of a message have the same method. Each method works with each other, so a late
+ * follower costs time at most.
+ *
+ *   1. The usual choice (tables, or the built-in rule) has the first turn, then both alternate.
+ *   2. The turn's fastest round counts, without its first round: it finds the caches, and maybe the
+ *      peer, as the other method left them.
+ *   3. The other method wins if it is clearly faster in almost all pairs of turns. A method that is
+ *      far behind ends the trial at once.
+ *   4. Later the trial is repeated, as machines and programs change: the more seldom, the more time
+ *      the last one lost.
+ *
+ * One trial at a time runs on a node: several would disturb each other. */
+#ifndef TEMPI_CHOOSE_MESSAGE_TRIALS_H
+#define TEMPI_CHOOSE_MESSAGE_TRIALS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Shared by the processes of a node; zero at first. */
+enum { TEMPI_MESSAGE_KEYS = 511 };
+typedef struct tempi_message_words {
+    uint64_t running; /* whose trial, and until when nobody else may begin one; 0: none */
+    uint64_t ways[TEMPI_MESSAGE_KEYS]; /* the key's upper bits, and TEMPI_MESSAGE_* */
+} tempi_message_words;
+
+/* A word's lower bits. */
+enum { TEMPI_MESSAGE_USUAL, TEMPI_MESSAGE_LIBRARY, TEMPI_MESSAGE_OWN };
+
+/* Until then all messages have the usual choice. `own`: the index of this process among the node's.
+ */
+void tempi_message_trials_start(tempi_message_words *words, int own);
+void tempi_message_trials_stop(void);
+
+/* NULL while trials are off. */
+extern tempi_message_words *tempi_message_trials;
+/* Whether this process runs a trial, and the calls that have completed messages meanwhile. */
+extern bool tempi_message_trial_runs;
+extern uint32_t tempi_message_completions;
+
+/* After a call that completed messages, or before one that will. */
+static inline void tempi_message_completed(void)
+{
+    if (__atomic_load_n(&tempi_message_trial_runs, __ATOMIC_RELAXED))
+        __atomic_fetch_add(&tempi_message_completions, 1, __ATOMIC_RELAXED);
+}
+
+/* Whether some process of this node runs a trial, so that methods may change at any message. */
+static inline bool tempi_message_trial_is_near(void)
+{
+    return tempi_message_trials &&
+           __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED) != 0;
+}
+
+/* Names such messages: `shape` by its hash, `step` of packed size, class of the peer. */
+uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
+
+/* TEMPI_MESSAGE_*: the method in force. */
+static inline int tempi_message_trial_way(uint64_t key)
+{
+    const uint64_t word = __atomic_load_n(&tempi_message_trials->ways[key % TEMPI_MESSAGE_KEYS],
+                                          __ATOMIC_RELAXED);
+    return (word ^ key) >> 2 == 0 ? (int)(word & 3) : TEMPI_MESSAGE_USUAL;
+}
+
+/* A message is about to be posted; `usual`: the choice without a trial. Whether tempi carries it.
+ */
+bool tempi_message_trial_post(uint64_t key, int operation, bool usual);
+
+/* For tests: nanoseconds, instead of the clock; NULL: use the clock. */
+void tempi_message_trial_pretend(const int64_t *now);
+
+#endif

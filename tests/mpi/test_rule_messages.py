@@ -1,0 +1,86 @@
+"""Without a calibration messages go both ways in trials, and all bytes are right (csrc/choose/message_trials.h)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import oracle
+from world import MPI, Memory, committed, snapshot
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
+)
+ROUNDS, MOST = 50, 80  # and how often, until a trial is over: the peer's class may change, which begins another one
+BYTE, DOUBLE = oracle.Named("BYTE"), oracle.Named("DOUBLE")
+Exchange = Callable[[Memory, Memory, Any, int], None]
+
+
+def blocking(out: Memory, into: Memory, datatype: Any, peer: int) -> None:
+    comm = MPI.COMM_WORLD
+    for turn in (0, 1):
+        if comm.rank % 2 == turn:
+            comm.Send(out.message(datatype), peer, 5)
+        else:
+            comm.Recv(into.message(datatype), peer, 5)
+
+
+def nonblocking(out: Memory, into: Memory, datatype: Any, peer: int) -> None:
+    comm = MPI.COMM_WORLD
+    requests = [
+        comm.Irecv(into.message(datatype), peer, 6),
+        comm.Isend(out.message(datatype), peer, 6),
+    ]
+    MPI.Request.Waitall(requests)
+
+
+def polled(out: Memory, into: Memory, datatype: Any, peer: int) -> None:
+    comm = MPI.COMM_WORLD
+    requests = [
+        comm.Irecv(into.message(datatype), peer, 8),
+        comm.Isend(out.message(datatype), peer, 8),
+    ]
+    while not MPI.Request.Testall(requests):
+        pass
+
+
+def combined(out: Memory, into: Memory, datatype: Any, peer: int) -> None:
+    MPI.COMM_WORLD.Sendrecv(out.message(datatype), peer, 7, into.message(datatype), peer, 7)
+
+
+#: Of each its own type: one that was tried by one exchange is not tried again soon by another.
+EXCHANGES: dict[Exchange, oracle.Tree] = {
+    blocking: oracle.Vector(700, 2, 90, DOUBLE),
+    nonblocking: oracle.Vector(800, 3, 70, DOUBLE),
+    polled: oracle.Vector(900, 5, 60, DOUBLE),
+    combined: oracle.Vector(1000, 44, 100, BYTE),
+}
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.__name__)
+def test_both_ways_carry_the_same_bytes(exchange: Exchange) -> None:
+    comm = MPI.COMM_WORLD
+    peer = comm.rank ^ 1
+    kind = EXCHANGES[exchange]
+    before = snapshot()
+    out = Memory(kind, 1).fill(comm.rank)
+    expected = Memory(kind, 1).fill(peer).packed
+    tuned, rounds = 0, 0
+    with committed(kind) as datatype:
+        while not tuned and rounds < MOST * ROUNDS:
+            for _ in range(ROUNDS):
+                into = Memory(kind, 1)
+                exchange(out, into, datatype, peer)
+                into.check(expected)
+            rounds += ROUNDS
+            tuned = comm.allreduce(snapshot()["messages_tuned"] - before["messages_tuned"])
+    after = snapshot()
+    moved = {key: after[key] - before[key] for key in ("sends", "recvs", "fallback_rule")}
+    assert tuned >= 1
+    assert moved["sends"] > 0
+    assert moved["recvs"] > 0
+    assert moved["fallback_rule"] > 0
+    assert sum(moved.values()) == 2 * rounds

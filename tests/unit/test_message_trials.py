@@ -1,0 +1,222 @@
+"""Trials of messages on the program's own rounds (csrc/choose/message_trials.c), with an artificial clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from cffi import FFI
+
+from tempi import _engine
+
+KEYS, PAGE = 511, 4096
+SEND, RECV = 2, 3
+LIBRARY, OWN = 1, 2
+ENOUGH = 200  # rounds, after which each trial is over
+SECOND = 10**9
+ffi = FFI()
+ffi.cdef(
+    """
+typedef struct { uint64_t running; uint64_t ways[511]; } tempi_message_words;
+void tempi_message_trials_start(tempi_message_words *words, int own);
+void tempi_message_trials_stop(void);
+extern bool tempi_message_trial_runs;
+extern uint32_t tempi_message_completions;
+uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
+bool tempi_message_trial_post(uint64_t key, int operation, bool usual);
+void tempi_message_trial_pretend(const int64_t *now);
+"""
+)
+lib: Any = ffi.dlopen(_engine.library_path())
+
+
+@dataclass
+class Program:
+    """One process of a node, its clock, and the words that it shares with others."""
+
+    words: Any = field(default_factory=lambda: ffi.new("tempi_message_words *"))
+    now: Any = field(default_factory=lambda: ffi.new("int64_t *", SECOND))
+
+    def __post_init__(self) -> None:
+        lib.tempi_message_trial_pretend(self.now)
+        lib.tempi_message_trials_start(self.words, 0)
+
+    def post(self, key: int, usual: bool, operation: int = SEND) -> bool:
+        return bool(lib.tempi_message_trial_post(key, operation, usual))
+
+    def complete(self, took: float) -> None:
+        self.now[0] += int(took)
+        if lib.tempi_message_trial_runs:
+            lib.tempi_message_completions += 1
+
+    def rounds(self, key: int, usual: bool, seconds: Callable[[bool], float], n: int = ENOUGH) -> list[bool]:
+        """The methods of n rounds of one message each; `seconds`: the time (ns) that a method takes."""
+        ways = []
+        for _ in range(n):
+            ways.append(self.post(key, usual))
+            self.complete(seconds(ways[-1]))
+        return ways
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    yield Program()
+    lib.tempi_message_trials_stop()
+    lib.tempi_message_trial_pretend(ffi.NULL)
+
+
+def key_of(shape: int) -> int:
+    return int(lib.tempi_message_trial_key(shape, 20, 1))
+
+
+def times(library: float, own: float) -> Callable[[bool], float]:
+    return lambda ours: own if ours else library
+
+
+def test_the_words_fill_the_page_that_the_registry_has_for_them() -> None:
+    assert ffi.sizeof("tempi_message_words") == PAGE
+
+
+@pytest.mark.parametrize("usual", [False, True])
+@pytest.mark.parametrize("scale", [600, 40_000, 9_000_000])
+@pytest.mark.parametrize(("library", "own", "winner"), [(1.0, 0.9, True), (1.0, 0.2, True), (0.9, 1.0, False)])
+def test_the_faster_method_is_settled(
+    program: Program, usual: bool, scale: int, library: float, own: float, winner: bool
+) -> None:
+    ways = program.rounds(key_of(1), usual, times(library * scale, own * scale))
+    assert set(ways[:8]) == {usual}
+    assert set(ways[-100:]) == {winner}
+
+
+@pytest.mark.parametrize("usual", [False, True])
+def test_of_equals_the_usual_one_stays(program: Program, usual: bool) -> None:
+    ways = program.rounds(key_of(1), usual, times(5000, 5000))
+    assert set(ways) == {False, True}
+    assert set(ways[-100:]) == {usual}
+
+
+def test_a_hopeless_method_has_one_short_turn(program: Program) -> None:
+    ways = program.rounds(key_of(1), True, times(50_000, 5000))
+    assert 0 < ways.count(False) <= 5
+
+
+def test_the_first_rounds_of_a_method_do_not_count(program: Program) -> None:
+    """It allocates its buffers in them."""
+    spent = {False: 0, True: 0}
+
+    def seconds(ours: bool) -> float:
+        spent[ours] += 1
+        return (4000 if ours else 5000) + (100_000 if spent[ours] <= 2 else 0)
+
+    assert set(program.rounds(key_of(1), False, seconds)[-100:]) == {True}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_does_not_hide_a_clear_difference(program: Program, seed: int) -> None:
+    draw = random.Random(seed)
+
+    def seconds(ours: bool) -> float:
+        return (10_000 if ours else 20_000) * (1 + draw.expovariate(8)) + (300_000 if draw.random() < 0.02 else 0)
+
+    assert set(program.rounds(key_of(1), False, seconds)[-100:]) == {True}
+
+
+def test_a_burst_is_one_round(program: Program) -> None:
+    """To post is cheaper with tempi, to wait for all of them is dearer: all of it counts."""
+    ways: list[bool] = []
+    for _ in range(ENOUGH):
+        ways = [program.post(key_of(1), True) for _ in range(16)]
+        program.now[0] += sum(100 if ours else 1000 for ours in ways)
+        program.complete(sum(9000 if ours else 1000 for ours in ways))
+    assert set(ways) == {False}
+
+
+def test_a_round_contains_the_receive(program: Program) -> None:
+    """Of a ping-pong the send alone is faster with tempi."""
+    way = True
+    for _ in range(ENOUGH):
+        way = program.post(key_of(1), True, SEND)
+        program.complete(500 if way else 1000)
+        way = program.post(key_of(1), True, RECV)
+        program.complete(9000 if way else 2000)
+    assert way is False
+
+
+def test_another_process_is_followed(program: Program) -> None:
+    key = key_of(1)
+    for way, ours in ((LIBRARY, False), (OWN, True)):
+        program.words.ways[key % KEYS] = key | way
+        assert set(program.rounds(key, not ours, times(5000, 1000))) == {ours}
+    assert not lib.tempi_message_trial_runs
+
+
+def test_the_method_is_published(program: Program) -> None:
+    key = key_of(1)
+    program.rounds(key, False, times(5000, 1000))
+    assert program.words.ways[key % KEYS] == key | OWN
+    assert program.words.running == 0
+
+
+def test_keys_with_one_word_do_not_disturb_each_other(program: Program) -> None:
+    first = key_of(1)
+    second = next(key_of(n) for n in range(2, 10_000) if key_of(n) % KEYS == first % KEYS)
+    program.rounds(first, False, times(5000, 1000))
+    assert set(program.rounds(second, False, times(5000, 1000))) == {False}
+    assert program.post(first, False)
+
+
+def test_a_change_of_the_machine_is_noticed(program: Program) -> None:
+    key = key_of(1)
+    assert set(program.rounds(key, False, times(20_000, 5000))[-50:]) == {True}
+    assert set(program.rounds(key, False, times(5000, 20_000), 2 * ENOUGH)[-50:]) == {False}
+
+
+def test_a_trial_is_repeated(program: Program) -> None:
+    """What is faster may change without a change of the method in use."""
+    key = key_of(1)
+    program.rounds(key, False, times(5000, 6000))
+    ways = program.rounds(key, False, times(5000, 2500), 3000)
+    assert ways[-1] is True
+
+
+def test_trials_lose_little(program: Program) -> None:
+    """A hopeless method is tried again, but never for more than some percent of the time."""
+    start = program.now[0]
+    program.rounds(key_of(1), False, times(1000, 300_000), 100_000)
+    assert program.now[0] - start < 1.05 * 100_000 * 1000
+
+
+def test_only_one_trial_runs_on_a_node(program: Program) -> None:
+    key = key_of(1)
+    until = (program.now[0] + SECOND) >> 20
+    program.words.running = until << 16 | 9
+    assert set(program.rounds(key, False, times(5000, 1000), 1000)) == {False}
+    program.now[0] += 2 * SECOND  # the other process has not gone on
+    assert set(program.rounds(key, False, times(5000, 1000))[-50:]) == {True}
+
+
+def test_a_trial_that_was_taken_over_ends(program: Program) -> None:
+    key = key_of(1)
+    ways = program.rounds(key, False, times(5000, 4000), 16)
+    assert lib.tempi_message_trial_runs
+    theirs = program.words.running = ((program.now[0] + 2 * SECOND) >> 20) << 16 | 9
+    ways = program.rounds(key, False, times(5000, 4000))
+    assert not lib.tempi_message_trial_runs
+    assert program.words.running == theirs
+    assert set(ways[-50:]) == {False}
+
+
+def test_a_trial_whose_messages_have_ended_gives_way(program: Program) -> None:
+    program.rounds(key_of(1), False, times(5000, 4000), 16)
+    assert lib.tempi_message_trial_runs
+    assert set(program.rounds(key_of(2), False, times(5000, 1000), 1000)[-50:]) == {True}
+
+
+def test_the_end_of_mpi_frees_the_node_for_others(program: Program) -> None:
+    program.rounds(key_of(1), False, times(5000, 4000), 16)
+    assert program.words.running
+    lib.tempi_message_trials_stop()
+    assert not program.words.running
