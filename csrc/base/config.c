@@ -98,7 +98,7 @@ static const variable variables[] = {
      "show the corrections"},
     {"TEMPI_AUTOTUNE", FLAG, &tempi_config.autotune,
      "0: do not time the program's calls; by default the first calls of each shape are timed to "
-     "select the fastest kernel, and tempi or the library for MPI_Pack and MPI_Unpack"},
+     "select the fastest kernel, and tempi or the library for MPI_Pack, MPI_Unpack and messages"},
     {"TEMPI_LOCALITY", LOCALITY, &tempi_config.locality,
      "the tables for messages to other ranks of this node: same-llc (the cores share a last-level "
      "cache), other-llc, or auto: measured while messages are exchanged (default)"},

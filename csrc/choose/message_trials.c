@@ -17,6 +17,8 @@ enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, W
  * keys after which this process gives it up itself. */
 #define PATIENCE INT64_C(2000000000)
 enum { OTHERS_MOST = 256 };
+/* Messages between two looks whether the trial that a process follows still goes on. */
+enum { LOOKS = 64 };
 /* After a trial, the time of each WATCHED messages is compared with that of the first ones: if it
  * has changed by more than CHANGED twice in a row, a new trial finds out whether the method should
  * change too. At least that many messages later, and twice as many each time that it was needless.
@@ -56,7 +58,8 @@ static struct {
     uint64_t own;
     int busy; /* one thread at a time leads */
     trial *running;
-    int others; /* messages of other keys since its last round */
+    int others;        /* messages of other keys since its last round */
+    uint32_t followed; /* messages by a method on trial elsewhere */
 } mine;
 
 static const int64_t *pretended;
@@ -88,7 +91,8 @@ uint64_t tempi_message_trial_key(uint32_t shape, int step, int class)
 {
     const uint64_t k = ((uint64_t)shape << 16 | (uint64_t)(uint32_t)(step << 4 | class)) *
                        0x9E3779B97F4A7C15u;
-    return ((k ^ k >> 29) * 0xD6E8FEB86659FD93u & ~UINT64_C(3)) | 4; /* never 0 */
+    const uint64_t mixed = (k ^ k >> 29) * 0xD6E8FEB86659FD93u;
+    return (mixed >> TEMPI_MESSAGE_BITS | 1) << TEMPI_MESSAGE_BITS; /* never 0 */
 }
 
 /* ---- the lease: one trial at a time on a node -------------------------------------------------
@@ -147,7 +151,8 @@ static bool method_of(const trial *t)
 
 static void publish(const trial *t)
 {
-    const uint64_t way = method_of(t) ? TEMPI_MESSAGE_OWN : TEMPI_MESSAGE_LIBRARY;
+    const uint64_t way = (method_of(t) ? TEMPI_MESSAGE_OWN : TEMPI_MESSAGE_LIBRARY) |
+                         (t->runs ? TEMPI_MESSAGE_ON_TRIAL : 0);
     __atomic_store_n(&tempi_message_trials->ways[t->key % TEMPI_MESSAGE_KEYS], t->key | way,
                      __ATOMIC_RELAXED);
 }
@@ -325,6 +330,23 @@ static void wait_for_trial(trial *t, int operation)
         begin_trial(t);
 }
 
+/* ---- other processes' trials ------------------------------------------------------------------
+ */
+
+/* A method that is on trial elsewhere: if its leader has not gone on, another process may lead. */
+static bool is_left_behind(uint64_t key)
+{
+    if (__atomic_add_fetch(&mine.followed, 1, __ATOMIC_RELAXED) % LOOKS != 0)
+        return false;
+    uint64_t *word = &tempi_message_trials->ways[key % TEMPI_MESSAGE_KEYS];
+    uint64_t there = __atomic_load_n(word, __ATOMIC_RELAXED);
+    const uint64_t running = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
+    if ((there ^ key) >> TEMPI_MESSAGE_BITS != 0 || !(there & TEMPI_MESSAGE_ON_TRIAL) ||
+        (running != 0 && running >> 16 > (uint64_t)clock_now() >> 20))
+        return false;
+    return __atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* Whether this process leads the trials of that key: it does if the word is free. */
@@ -346,7 +368,7 @@ bool tempi_message_trial_post(uint64_t key, int operation, bool usual)
     trial *t = &mine.of[key % TEMPI_MESSAGE_KEYS];
     bool ours = way == TEMPI_MESSAGE_USUAL ? usual : way == TEMPI_MESSAGE_OWN;
     if (t->key != key && way != TEMPI_MESSAGE_USUAL)
-        return ours; /* another process leads */
+        return tempi_message_trial_is_near() && is_left_behind(key) ? usual : ours;
     if (__atomic_exchange_n(&mine.busy, 1, __ATOMIC_ACQUIRE))
         return ours; /* another thread leads */
     if (leads(t, key, operation, usual)) {

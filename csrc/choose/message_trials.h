@@ -31,8 +31,15 @@ typedef struct tempi_message_words {
     uint64_t ways[TEMPI_MESSAGE_KEYS]; /* the key's upper bits, and TEMPI_MESSAGE_* */
 } tempi_message_words;
 
-/* A word's lower bits. */
-enum { TEMPI_MESSAGE_USUAL, TEMPI_MESSAGE_LIBRARY, TEMPI_MESSAGE_OWN };
+/* A word's lower bits: the method, and whether it is on trial. */
+enum {
+    TEMPI_MESSAGE_USUAL,
+    TEMPI_MESSAGE_LIBRARY,
+    TEMPI_MESSAGE_OWN,
+    TEMPI_MESSAGE_METHOD = 3,
+    TEMPI_MESSAGE_ON_TRIAL = 4,
+    TEMPI_MESSAGE_BITS = 3
+};
 
 /* Until then all messages have the usual choice. `own`: the index of this process among the node's.
  */
@@ -67,7 +74,8 @@ static inline int tempi_message_trial_way(uint64_t key)
 {
     const uint64_t word = __atomic_load_n(&tempi_message_trials->ways[key % TEMPI_MESSAGE_KEYS],
                                           __ATOMIC_RELAXED);
-    return (word ^ key) >> 2 == 0 ? (int)(word & 3) : TEMPI_MESSAGE_USUAL;
+    return (word ^ key) >> TEMPI_MESSAGE_BITS == 0 ? (int)(word & TEMPI_MESSAGE_METHOD)
+                                                   : TEMPI_MESSAGE_USUAL;
 }
 
 /* A message is about to be posted; `usual`: the choice without a trial. Whether tempi carries it.

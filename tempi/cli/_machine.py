@@ -107,7 +107,7 @@ def model() -> Iterator[Finding]:
         text = f"device memory calibrated with {own.mpi} on {own.gpu}, {found.about.get('when')}{note}"
         yield Finding("model", "note" if found.emulated else "ok", text, data=data)
     if not usable:
-        text = "not calibrated: tempi times MPI_Pack and MPI_Unpack by both methods"
+        text = "not calibrated: tempi times MPI_Pack, MPI_Unpack and messages by both methods"
         yield Finding("model", "note", text)
 
 

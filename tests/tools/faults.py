@@ -282,8 +282,8 @@ FAULTS = (
         "choose",
         "repeated messages of a thread that disabled tempi are counted as the rule's",
         "csrc/shim/p2p/message.c",
-        "if (tempi_this_thread.disabled ||\n        !tempi_repeated_passes(",
-        "if (!tempi_repeated_passes(",
+        "if (tempi_this_thread.disabled || tempi_message_trial_is_near() ||",
+        "if (tempi_message_trial_is_near() ||",
     ),
     Fault(
         "choose",

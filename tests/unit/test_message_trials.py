@@ -14,7 +14,7 @@ from tempi import _engine
 
 KEYS, PAGE = 511, 4096
 SEND, RECV = 2, 3
-LIBRARY, OWN = 1, 2
+LIBRARY, OWN, ON_TRIAL = 1, 2, 4
 ENOUGH = 200  # rounds, after which each trial is over
 SECOND = 10**9
 ffi = FFI()
@@ -151,6 +151,15 @@ def test_another_process_is_followed(program: Program) -> None:
         program.words.ways[key % KEYS] = key | way
         assert set(program.rounds(key, not ours, times(5000, 1000))) == {ours}
     assert not lib.tempi_message_trial_runs
+
+
+def test_a_process_that_has_left_its_trial_is_not_followed_for_ever(program: Program) -> None:
+    key = key_of(1)
+    program.words.ways[key % KEYS] = key | OWN | ON_TRIAL
+    program.words.running = ((program.now[0] + 2 * SECOND) >> 20) << 16 | 9
+    assert set(program.rounds(key, False, times(10**6, 10**7), 128)) == {True}
+    assert set(program.rounds(key, False, times(10**6, 10**7), 256)[-100:]) == {False}
+    assert program.words.ways[key % KEYS] == key | LIBRARY
 
 
 def test_the_method_is_published(program: Program) -> None:
