@@ -119,10 +119,11 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
     const bool one = class == TEMPI_PEER_OTHER_LLC && q->bytes >= ONE_CLASS_FIRST;
     const uint64_t key = tempi_message_trial_key(chooser->shape, tempi_choice_step(q->bytes),
                                                  one ? TEMPI_PEER_NODE : class);
-    const int way = tempi_message_trial_way(key);
+    uint64_t *word = tempi_message_word(key);
+    const int way = tempi_message_method(word);
     const bool usual = way == TEMPI_MESSAGE_USUAL ? tempi_choose_untried(chooser, q)
                                                   : way == TEMPI_MESSAGE_OWN;
-    return q->posted ? tempi_message_trial_post(key, (int)q->operation, usual) : usual;
+    return q->posted ? tempi_message_trial_post(key, word, (int)q->operation, usual) : usual;
 }
 
 /* ---- device memory --------------------------------------------------------------------------- */

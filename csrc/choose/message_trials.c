@@ -53,7 +53,7 @@ bool tempi_message_trial_runs;
 uint32_t tempi_message_completions;
 
 static struct {
-    trial *of; /* by the key's index */
+    trial *of; /* by the index of the key's word */
     uint64_t lease;
     uint64_t own;
     int busy; /* one thread at a time leads */
@@ -81,7 +81,7 @@ static int64_t clock_now(void)
 void tempi_message_trials_start(tempi_message_words *words, int own)
 {
     tempi_message_trials_stop();
-    mine.of = calloc(TEMPI_MESSAGE_KEYS, sizeof *mine.of);
+    mine.of = calloc(TEMPI_MESSAGE_WORDS, sizeof *mine.of);
     mine.own = (uint64_t)own + 1;
     if (mine.of)
         tempi_message_trials = words;
@@ -153,8 +153,7 @@ static void publish(const trial *t)
 {
     const uint64_t way = (method_of(t) ? TEMPI_MESSAGE_OWN : TEMPI_MESSAGE_LIBRARY) |
                          (t->runs ? TEMPI_MESSAGE_ON_TRIAL : 0);
-    __atomic_store_n(&tempi_message_trials->ways[t->key % TEMPI_MESSAGE_KEYS], t->key | way,
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(&tempi_message_trials->ways[t - mine.of], t->key | way, __ATOMIC_RELAXED);
 }
 
 static void begin_turn(trial *t, bool other)
@@ -334,50 +333,59 @@ static void wait_for_trial(trial *t, int operation)
  */
 
 /* A method that is on trial elsewhere: if its leader has not gone on, another process may lead. */
-static bool is_left_behind(uint64_t key)
+static void look_after(uint64_t *word)
 {
     if (__atomic_add_fetch(&mine.followed, 1, __ATOMIC_RELAXED) % LOOKS != 0)
-        return false;
-    uint64_t *word = &tempi_message_trials->ways[key % TEMPI_MESSAGE_KEYS];
+        return;
     uint64_t there = __atomic_load_n(word, __ATOMIC_RELAXED);
     const uint64_t running = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
-    if ((there ^ key) >> TEMPI_MESSAGE_BITS != 0 || !(there & TEMPI_MESSAGE_ON_TRIAL) ||
-        (running != 0 && running >> 16 > (uint64_t)clock_now() >> 20))
-        return false;
-    return __atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    if (there & TEMPI_MESSAGE_ON_TRIAL &&
+        (running == 0 || running >> 16 <= (uint64_t)clock_now() >> 20))
+        (void)__atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Whether this process leads the trials of that key: it does if the word is free. */
-static bool leads(trial *t, uint64_t key, int operation, bool usual)
+/* Leads the trials of a key that nobody leads, if one of its places is free. */
+static trial *lead(uint64_t key, int operation, bool usual)
 {
-    uint64_t *word = &tempi_message_trials->ways[key % TEMPI_MESSAGE_KEYS], none = 0;
-    if (t->key == key)
-        return true;
-    if (__atomic_load_n(word, __ATOMIC_RELAXED) != 0 ||
-        !__atomic_compare_exchange_n(word, &none, key, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        return false;
-    *t = (trial){.key = key, .ours = usual, .waits = FIRST, .operation = (uint8_t)operation};
-    return true;
+    for (int i = 0; i < TEMPI_MESSAGE_PLACES; ++i) {
+        uint64_t *word = tempi_message_place(key, i), none = 0;
+        if (__atomic_load_n(word, __ATOMIC_RELAXED) != 0 ||
+            !__atomic_compare_exchange_n(word, &none, key, false, __ATOMIC_RELAXED,
+                                         __ATOMIC_RELAXED))
+            continue;
+        trial *t = &mine.of[word - tempi_message_trials->ways];
+        *t = (trial){.key = key, .ours = usual, .waits = FIRST, .operation = (uint8_t)operation};
+        return t;
+    }
+    return NULL;
 }
 
-bool tempi_message_trial_post(uint64_t key, int operation, bool usual)
+/* The own method of a message whose trials this process leads. */
+static bool go_on(trial *t, int operation, bool usual)
 {
-    const int way = tempi_message_trial_way(key);
-    trial *t = &mine.of[key % TEMPI_MESSAGE_KEYS];
-    bool ours = way == TEMPI_MESSAGE_USUAL ? usual : way == TEMPI_MESSAGE_OWN;
-    if (t->key != key && way != TEMPI_MESSAGE_USUAL)
-        return tempi_message_trial_is_near() && is_left_behind(key) ? usual : ours;
-    if (__atomic_exchange_n(&mine.busy, 1, __ATOMIC_ACQUIRE))
-        return ours; /* another thread leads */
-    if (leads(t, key, operation, usual)) {
-        if (!t->runs)
-            wait_for_trial(t, operation);
-        else if (t->operation == operation)
-            continue_trial(t);
-        ours = t->runs || t->settled ? method_of(t) : usual;
+    if (!t->runs)
+        wait_for_trial(t, operation);
+    else if (t->operation == operation)
+        continue_trial(t);
+    return t->runs || t->settled ? method_of(t) : usual;
+}
+
+bool tempi_message_trial_post(uint64_t key, uint64_t *word, int operation, bool usual)
+{
+    trial *t = word ? &mine.of[word - tempi_message_trials->ways] : NULL;
+    if (t && t->key != key) { /* another process leads */
+        if (__atomic_load_n(word, __ATOMIC_RELAXED) & TEMPI_MESSAGE_ON_TRIAL)
+            look_after(word);
+        return usual;
     }
+    if (__atomic_exchange_n(&mine.busy, 1, __ATOMIC_ACQUIRE))
+        return usual; /* another thread leads */
+    if (!t)
+        t = lead(key, operation, usual);
+    const bool ours = t ? go_on(t, operation, usual) : usual;
     __atomic_store_n(&mine.busy, 0, __ATOMIC_RELEASE);
     return ours;
 }

@@ -22,13 +22,14 @@
 #define TEMPI_CHOOSE_MESSAGE_TRIALS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Shared by the processes of a node; zero at first. */
-enum { TEMPI_MESSAGE_KEYS = 511 };
+enum { TEMPI_MESSAGE_KEYS = 508, TEMPI_MESSAGE_WORDS = 511 };
 typedef struct tempi_message_words {
     uint64_t running; /* whose trial, and until when nobody else may begin one; 0: none */
-    uint64_t ways[TEMPI_MESSAGE_KEYS]; /* the key's upper bits, and TEMPI_MESSAGE_* */
+    uint64_t ways[TEMPI_MESSAGE_WORDS]; /* the key's upper bits, and TEMPI_MESSAGE_* */
 } tempi_message_words;
 
 /* A word's lower bits: the method, and whether it is on trial. */
@@ -69,18 +70,35 @@ static inline bool tempi_message_trial_is_near(void)
 /* Names such messages: `shape` by its hash, `step` of packed size, class of the peer. */
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
 
-/* TEMPI_MESSAGE_*: the method in force. */
-static inline int tempi_message_trial_way(uint64_t key)
+/* The places of a key, of which it takes the first free one. */
+enum { TEMPI_MESSAGE_PLACES = 4 };
+static inline uint64_t *tempi_message_place(uint64_t key, int i)
 {
-    const uint64_t word = __atomic_load_n(&tempi_message_trials->ways[key % TEMPI_MESSAGE_KEYS],
-                                          __ATOMIC_RELAXED);
-    return (word ^ key) >> TEMPI_MESSAGE_BITS == 0 ? (int)(word & TEMPI_MESSAGE_METHOD)
-                                                   : TEMPI_MESSAGE_USUAL;
+    return &tempi_message_trials
+                ->ways[(key >> TEMPI_MESSAGE_BITS) % TEMPI_MESSAGE_KEYS + (unsigned)i];
 }
 
-/* A message is about to be posted; `usual`: the choice without a trial. Whether tempi carries it.
- */
-bool tempi_message_trial_post(uint64_t key, int operation, bool usual);
+/* The key's word; NULL: it has none yet. */
+static inline uint64_t *tempi_message_word(uint64_t key)
+{
+    for (int i = 0; i < TEMPI_MESSAGE_PLACES; ++i) {
+        uint64_t *word = tempi_message_place(key, i);
+        if ((__atomic_load_n(word, __ATOMIC_RELAXED) ^ key) >> TEMPI_MESSAGE_BITS == 0)
+            return word;
+    }
+    return NULL;
+}
+
+/* The method in a word, which may be NULL: TEMPI_MESSAGE_*. */
+static inline int tempi_message_method(const uint64_t *word)
+{
+    return word ? (int)(__atomic_load_n(word, __ATOMIC_RELAXED) & TEMPI_MESSAGE_METHOD)
+                : TEMPI_MESSAGE_USUAL;
+}
+
+/* A message is about to be posted. `word`: the key's, or NULL; `usual`: its method, or the choice
+ * without a trial. Whether tempi carries it. */
+bool tempi_message_trial_post(uint64_t key, uint64_t *word, int operation, bool usual);
 
 /* For tests: nanoseconds, instead of the clock; NULL: use the clock. */
 void tempi_message_trial_pretend(const int64_t *now);

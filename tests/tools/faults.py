@@ -311,8 +311,8 @@ FAULTS = (
         "choose",
         "a receive begins a round, too",
         "csrc/choose/message_trials.c",
-        "else if (t->operation == operation)\n            continue_trial(t);",
-        "else\n            continue_trial(t);",
+        "    else if (t->operation == operation)\n        continue_trial(t);",
+        "    else\n        continue_trial(t);",
         ("tests/unit/test_message_trials.py",),
     ),
     Fault(

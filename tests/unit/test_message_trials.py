@@ -12,9 +12,9 @@ from cffi import FFI
 
 from tempi import _engine
 
-KEYS, PAGE = 511, 4096
+KEYS, PLACES, PAGE = 508, 4, 4096
 SEND, RECV = 2, 3
-LIBRARY, OWN, ON_TRIAL = 1, 2, 4
+USUAL, LIBRARY, OWN, METHOD, ON_TRIAL = 0, 1, 2, 3, 4
 ENOUGH = 200  # rounds, after which each trial is over
 SECOND = 10**9
 ffi = FFI()
@@ -26,7 +26,7 @@ void tempi_message_trials_stop(void);
 extern bool tempi_message_trial_runs;
 extern uint32_t tempi_message_completions;
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
-bool tempi_message_trial_post(uint64_t key, int operation, bool usual);
+bool tempi_message_trial_post(uint64_t key, uint64_t *word, int operation, bool usual);
 void tempi_message_trial_pretend(const int64_t *now);
 """
 )
@@ -44,8 +44,17 @@ class Program:
         lib.tempi_message_trial_pretend(self.now)
         lib.tempi_message_trials_start(self.words, 0)
 
+    def word(self, key: int) -> int | None:
+        """The index of the key's word."""
+        places = range(first_place(key), first_place(key) + PLACES)
+        return next((i for i in places if self.words.ways[i] ^ key < 8), None)
+
     def post(self, key: int, usual: bool, operation: int = SEND) -> bool:
-        return bool(lib.tempi_message_trial_post(key, operation, usual))
+        """As choose.c does."""
+        i = self.word(key)
+        method = USUAL if i is None else self.words.ways[i] & METHOD
+        word = ffi.NULL if i is None else ffi.addressof(self.words, "ways", i)
+        return bool(lib.tempi_message_trial_post(key, word, operation, usual if method == USUAL else method == OWN))
 
     def complete(self, took: float) -> None:
         self.now[0] += int(took)
@@ -70,6 +79,10 @@ def program() -> Iterator[Program]:
 
 def key_of(shape: int) -> int:
     return int(lib.tempi_message_trial_key(shape, 20, 1))
+
+
+def first_place(key: int) -> int:
+    return (key >> 3) % KEYS
 
 
 def times(library: float, own: float) -> Callable[[bool], float]:
@@ -148,33 +161,36 @@ def test_a_round_contains_the_receive(program: Program) -> None:
 def test_another_process_is_followed(program: Program) -> None:
     key = key_of(1)
     for way, ours in ((LIBRARY, False), (OWN, True)):
-        program.words.ways[key % KEYS] = key | way
+        program.words.ways[first_place(key)] = key | way
         assert set(program.rounds(key, not ours, times(5000, 1000))) == {ours}
     assert not lib.tempi_message_trial_runs
 
 
 def test_a_process_that_has_left_its_trial_is_not_followed_for_ever(program: Program) -> None:
     key = key_of(1)
-    program.words.ways[key % KEYS] = key | OWN | ON_TRIAL
+    program.words.ways[first_place(key)] = key | OWN | ON_TRIAL
     program.words.running = ((program.now[0] + 2 * SECOND) >> 20) << 16 | 9
     assert set(program.rounds(key, False, times(10**6, 10**7), 128)) == {True}
     assert set(program.rounds(key, False, times(10**6, 10**7), 256)[-100:]) == {False}
-    assert program.words.ways[key % KEYS] == key | LIBRARY
+    assert program.words.ways[first_place(key)] == key | LIBRARY
 
 
 def test_the_method_is_published(program: Program) -> None:
     key = key_of(1)
     program.rounds(key, False, times(5000, 1000))
-    assert program.words.ways[key % KEYS] == key | OWN
+    assert program.words.ways[first_place(key)] == key | OWN
     assert program.words.running == 0
 
 
-def test_keys_with_one_word_do_not_disturb_each_other(program: Program) -> None:
-    first = key_of(1)
-    second = next(key_of(n) for n in range(2, 10_000) if key_of(n) % KEYS == first % KEYS)
-    program.rounds(first, False, times(5000, 1000))
-    assert set(program.rounds(second, False, times(5000, 1000))) == {False}
-    assert program.post(first, False)
+def test_keys_with_the_same_places_have_each_their_word(program: Program) -> None:
+    """Beyond their number a key has the usual method."""
+    place = first_place(key_of(1))
+    keys = [key_of(n) for n in range(1, 20_000) if first_place(key_of(n)) == place][: PLACES + 1]
+    for key in keys[:-1]:
+        assert set(program.rounds(key, False, times(5000, 1000))[-50:]) == {True}
+    assert set(program.rounds(keys[-1], False, times(5000, 1000))) == {False}
+    assert all(program.post(key, False) for key in keys[:-1])
+    assert len({program.word(key) for key in keys[:-1]}) == PLACES
 
 
 def test_a_change_of_the_machine_is_noticed(program: Program) -> None:
