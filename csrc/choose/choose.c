@@ -110,6 +110,7 @@ enum { ONE_CLASS_FIRST = 1 << 20 };
 
 bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
 {
+    tempi_message_trial_look();
     if (q->bytes < TRIED_FIRST || tempi_online_tuning ||
         tempi_chooser_has_quirk(chooser, q->operation))
         return tempi_choose_untried(chooser, q);
@@ -120,10 +121,16 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
     const uint64_t key = tempi_message_trial_key(chooser->shape, tempi_choice_step(q->bytes),
                                                  one ? TEMPI_PEER_NODE : class);
     uint64_t *word = tempi_message_word(key);
-    const int way = tempi_message_method(word);
-    const bool usual = way == TEMPI_MESSAGE_USUAL ? tempi_choose_untried(chooser, q)
-                                                  : way == TEMPI_MESSAGE_OWN;
-    return q->posted ? tempi_message_trial_post(key, word, (int)q->operation, usual) : usual;
+    const int way = q->posted ? tempi_message_method(word) : tempi_message_settled(word);
+    const tempi_message_post post = {
+        .key = key,
+        .word = word,
+        .receives = q->operation == TEMPI_OP_RECV,
+        .usual = way == TEMPI_MESSAGE_USUAL ? tempi_choose_untried(chooser, q)
+                                            : way == TEMPI_MESSAGE_OWN,
+        .skipped = q->bytes < TEMPI_REPEATED_LAST,
+    };
+    return q->posted ? tempi_message_trial_post(&post) : post.usual;
 }
 
 /* ---- device memory --------------------------------------------------------------------------- */

@@ -16,28 +16,34 @@ enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, W
 /* Nanoseconds without a round after which another process may begin a trial, and messages of other
  * keys after which this process gives it up itself. */
 #define PATIENCE INT64_C(2000000000)
-enum { OTHERS_MOST = 256 };
-/* Messages between two looks whether the trial that a process follows still goes on. */
+enum { OTHERS_MOST = 4096 };
+/* Messages between two looks whether trials go on. */
 enum { LOOKS = 64 };
+/* Messages that follow a word until its leader counts as gone, and until it has a method. */
+enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
 /* After a trial, the time of each WATCHED messages is compared with that of the first ones: if it
  * has changed by more than CHANGED twice in a row, a new trial finds out whether the method should
  * change too. At least that many messages later, and twice as many each time that it was needless.
  */
-enum { WATCHED = 8, AFRESH = 3, AGAIN = 64 };
+enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024 };
 #define CHANGED 1.25
 
 typedef struct trial {
     uint64_t key; /* 0: another process leads */
     bool ours;    /* the method that is settled, or usual */
     bool settled;
-    uint8_t operation; /* whose messages begin rounds, and are watched */
-    uint32_t waits;    /* messages until the next trial */
+    bool receives;      /* receives begin rounds and are watched, or sends */
+    bool skipped;       /* while the library carries them, some are not seen here */
+    uint64_t published; /* the word */
+    uint32_t waits;     /* messages until the next trial */
     uint32_t between;
     /* While it waits: */
     int64_t watched, typical; /* begin of these messages; the fastest ones since the trial */
     int8_t fresh;             /* of which so many are still to come */
     int8_t changed;           /* in a row, that were slower, or faster if negative */
     uint32_t again, needless; /* messages before a change counts, and at first */
+    bool watchful;            /* the running trial is due to a change */
+    uint32_t followed;        /* messages by another process's word */
     /* While it runs: */
     bool runs, other;
     uint8_t rounds_of_turn, pair;
@@ -50,7 +56,7 @@ typedef struct trial {
 
 tempi_message_words *tempi_message_trials;
 bool tempi_message_trial_runs;
-uint32_t tempi_message_completions;
+uint32_t tempi_message_completions[2];
 
 static struct {
     trial *of; /* by the index of the key's word */
@@ -58,8 +64,7 @@ static struct {
     uint64_t own;
     int busy; /* one thread at a time leads */
     trial *running;
-    int others;        /* messages of other keys since its last round */
-    uint32_t followed; /* messages by a method on trial elsewhere */
+    uint32_t looks, others; /* messages, and those since the running trial's last round */
 } mine;
 
 static const int64_t *pretended;
@@ -118,6 +123,8 @@ static bool lease_take(int64_t now)
 static bool lease_renew(uint64_t with)
 {
     uint64_t there = mine.lease;
+    if (there == 0)
+        return false;
     if (with == there)
         return __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED) == there;
     mine.lease = with;
@@ -149,11 +156,20 @@ static bool method_of(const trial *t)
     return t->runs && t->other ? !t->ours : t->ours;
 }
 
-static void publish(const trial *t)
+/* If the word has changed, another process leads from now on. */
+static void publish(trial *t)
 {
     const uint64_t way = (method_of(t) ? TEMPI_MESSAGE_OWN : TEMPI_MESSAGE_LIBRARY) |
                          (t->runs ? TEMPI_MESSAGE_ON_TRIAL : 0);
-    __atomic_store_n(&tempi_message_trials->ways[t - mine.of], t->key | way, __ATOMIC_RELAXED);
+    uint64_t there = t->published;
+    t->published = t->key | way;
+    if (__atomic_compare_exchange_n(&tempi_message_trials->ways[t - mine.of], &there, t->published,
+                                    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    t->key = 0;
+    t->runs = false;
+    if (mine.running == t)
+        set_running(NULL); /* and the lease ends by itself */
 }
 
 static void begin_turn(trial *t, bool other)
@@ -184,7 +200,10 @@ static void plan_next(trial *t, bool same)
         between = worth < BETWEEN_MOST ? (uint32_t)worth : BETWEEN_MOST;
     t->between = between;
     t->waits = t->between;
-    t->needless = t->settled && same && t->needless < BETWEEN_MOST ? 2 * t->needless : AGAIN;
+    if (!t->settled || !same)
+        t->needless = AGAIN;
+    else if (t->watchful && t->needless < AGAIN_MOST)
+        t->needless *= 2;
     t->again = t->needless;
     t->fresh = AFRESH;
     t->typical = t->watched = 0;
@@ -240,7 +259,8 @@ static void count_round(trial *t, int64_t took)
         t->others += took;
         ++t->rounds;
     }
-    const int counted = ++t->rounds_of_turn - UNCOUNTED;
+    /* One more in every other pair: a program's period may be that of two turns. */
+    const int counted = ++t->rounds_of_turn - UNCOUNTED - (t->pair & 1);
     if (counted <= 0)
         return;
     t->turn = t->turn == 0 || took < t->turn ? took : t->turn;
@@ -248,22 +268,6 @@ static void count_round(trial *t, int64_t took)
                      (double)t->turn > 2 * CLEAR * (double)t->best[0][t->pair];
     if (counted == COUNTED || far)
         end_turn(t);
-}
-
-static void begin_trial(trial *t)
-{
-    const int64_t now = clock_now();
-    if (!lease_take(now)) {
-        t->waits = WATCHED;
-        return;
-    }
-    t->runs = true;
-    t->pair = 0;
-    t->others = t->rounds = 0;
-    t->last = now;
-    t->completions = __atomic_load_n(&tempi_message_completions, __ATOMIC_RELAXED);
-    begin_turn(t, false);
-    set_running(t);
 }
 
 /* Keeps the method; `lease`: this process still holds it. */
@@ -277,19 +281,81 @@ static void abandon(trial *t, bool lease)
         (void)lease_renew(0);
 }
 
+static uint32_t completions_of(const trial *t)
+{
+    return __atomic_load_n(&tempi_message_completions[t->receives], __ATOMIC_RELAXED);
+}
+
+static void begin_trial(trial *t, bool watchful)
+{
+    const int64_t now = clock_now();
+    if (!lease_take(now)) {
+        t->waits = WATCHED;
+        return;
+    }
+    if (mine.running)
+        abandon(mine.running, false);
+    t->runs = true;
+    t->watchful = watchful;
+    t->pair = 0;
+    t->others = t->rounds = 0;
+    t->last = now;
+    t->completions = completions_of(t);
+    set_running(t);
+    begin_turn(t, false);
+}
+
 static void continue_trial(trial *t)
 {
-    const uint32_t completions = __atomic_load_n(&tempi_message_completions, __ATOMIC_RELAXED);
-    mine.others = 0;
+    const uint32_t completions = completions_of(t);
     if (completions == t->completions)
         return;
     t->completions = completions;
+    mine.others = 0;
     const int64_t now = clock_now(), took = now - t->last;
     t->last = now;
     if (!lease_renew(lease_at(now)))
         abandon(t, false);
     else
         count_round(t, took > 0 ? took : 1);
+}
+
+static bool is_over(int64_t now)
+{
+    const uint64_t running = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
+    return running == 0 || running >> 16 <= (uint64_t)now >> 20;
+}
+
+/* Ends the own trial if it has had no round for long, or another one whose process has left it. */
+static void look(void)
+{
+    const bool over = is_over(clock_now());
+    uint64_t there = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
+    mine.others += LOOKS;
+    if (mine.running && (over || mine.others > OTHERS_MOST))
+        abandon(mine.running, true);
+    else if (over && there != 0)
+        (void)__atomic_compare_exchange_n(&tempi_message_trials->running, &there, 0, false,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+static bool enter(void)
+{
+    return !__atomic_exchange_n(&mine.busy, 1, __ATOMIC_ACQUIRE);
+}
+
+static void leave(void)
+{
+    __atomic_store_n(&mine.busy, 0, __ATOMIC_RELEASE);
+}
+
+void tempi_message_trial_look(void)
+{
+    if (!tempi_message_trial_is_near() ||
+        __atomic_add_fetch(&mine.looks, 1, __ATOMIC_RELAXED) % LOOKS != 0 || !enter())
+        return;
+    look();
+    leave();
 }
 
 /* ---- between trials ---------------------------------------------------------------------------
@@ -309,83 +375,94 @@ static bool has_changed(trial *t)
         return false;
     }
     if ((double)took > CHANGED * (double)t->typical)
-        t->changed = t->changed > 0 ? t->changed + 1 : 1;
+        t->changed = t->changed > 0 ? 2 : 1;
     else if (CHANGED * (double)took < (double)t->typical)
-        t->changed = t->changed < 0 ? t->changed - 1 : -1;
+        t->changed = t->changed < 0 ? -2 : -1;
     else
         t->changed = 0;
     t->again = t->again > WATCHED ? t->again - WATCHED : 0;
-    return t->again == 0 && (t->changed >= 2 || t->changed <= -2);
+    return t->again == 0 && (t->changed == 2 || t->changed == -2);
 }
 
-static void wait_for_trial(trial *t, int operation)
+static void wait_for_trial(trial *t, bool receives)
 {
-    if (mine.running && ++mine.others > OTHERS_MOST)
-        abandon(mine.running, true);
-    if (t->operation != operation)
+    if (t->receives != receives)
         return;
     --t->waits;
-    if (t->waits == 0 || (t->waits % WATCHED == 0 && has_changed(t)))
-        begin_trial(t);
-}
-
-/* ---- other processes' trials ------------------------------------------------------------------
- */
-
-/* A method that is on trial elsewhere: if its leader has not gone on, another process may lead. */
-static void look_after(uint64_t *word)
-{
-    if (__atomic_add_fetch(&mine.followed, 1, __ATOMIC_RELAXED) % LOOKS != 0)
-        return;
-    uint64_t there = __atomic_load_n(word, __ATOMIC_RELAXED);
-    const uint64_t running = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
-    if (there & TEMPI_MESSAGE_ON_TRIAL &&
-        (running == 0 || running >> 16 <= (uint64_t)clock_now() >> 20))
-        (void)__atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED);
+    const bool watched = !t->skipped || t->ours;
+    if (t->waits == 0)
+        begin_trial(t, false);
+    else if (watched && t->waits % WATCHED == 0 && has_changed(t))
+        begin_trial(t, true);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* Leads the trials of a key that nobody leads, if one of its places is free. */
-static trial *lead(uint64_t key, int operation, bool usual)
+static trial *lead(const tempi_message_post *post)
 {
     for (int i = 0; i < TEMPI_MESSAGE_PLACES; ++i) {
-        uint64_t *word = tempi_message_place(key, i), none = 0;
-        if (__atomic_load_n(word, __ATOMIC_RELAXED) != 0 ||
-            !__atomic_compare_exchange_n(word, &none, key, false, __ATOMIC_RELAXED,
-                                         __ATOMIC_RELAXED))
-            continue;
-        trial *t = &mine.of[word - tempi_message_trials->ways];
-        *t = (trial){.key = key, .ours = usual, .waits = FIRST, .operation = (uint8_t)operation};
-        return t;
+        uint64_t *word = tempi_message_place(post->key, i), there = 0;
+        if (__atomic_compare_exchange_n(word, &there, post->key, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+            trial *t = &mine.of[word - tempi_message_trials->ways];
+            *t = (trial){.key = post->key,
+                         .published = post->key,
+                         .ours = post->usual,
+                         .receives = post->receives,
+                         .skipped = post->skipped,
+                         .waits = FIRST};
+            return t;
+        }
+        if ((there ^ post->key) >> TEMPI_MESSAGE_BITS == 0)
+            return NULL; /* another process was faster */
     }
     return NULL;
 }
 
-/* The own method of a message whose trials this process leads. */
-static bool go_on(trial *t, int operation, bool usual)
+/* Of messages that follow another process: whether it has left its word, on trial or for long
+ * without a new one. Then another process may lead. */
+static bool is_left(uint64_t *word, trial *follower)
 {
-    if (!t->runs)
-        wait_for_trial(t, operation);
-    else if (t->operation == operation)
-        continue_trial(t);
-    return t->runs || t->settled ? method_of(t) : usual;
+    uint64_t there = __atomic_load_n(word, __ATOMIC_RELAXED);
+    if (follower->published != there) {
+        follower->published = there;
+        follower->followed = 0;
+    }
+    const uint32_t n = ++follower->followed;
+    const bool methodless = (there & TEMPI_MESSAGE_METHOD) == TEMPI_MESSAGE_USUAL;
+    const bool left = there & TEMPI_MESSAGE_ON_TRIAL
+                          ? n % LOOKS == 0 && is_over(clock_now())
+                          : n > (uint32_t)(methodless ? FOLLOWED_FIRST : FOLLOWED_MOST);
+    return left &&
+           __atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-bool tempi_message_trial_post(uint64_t key, uint64_t *word, int operation, bool usual)
+/* The method of a message whose trials this process leads. */
+static bool go_on(trial *t, const tempi_message_post *post)
 {
-    trial *t = word ? &mine.of[word - tempi_message_trials->ways] : NULL;
-    if (t && t->key != key) { /* another process leads */
-        if (__atomic_load_n(word, __ATOMIC_RELAXED) & TEMPI_MESSAGE_ON_TRIAL)
-            look_after(word);
-        return usual;
-    }
-    if (__atomic_exchange_n(&mine.busy, 1, __ATOMIC_ACQUIRE))
-        return usual; /* another thread leads */
-    if (!t)
-        t = lead(key, operation, usual);
-    const bool ours = t ? go_on(t, operation, usual) : usual;
-    __atomic_store_n(&mine.busy, 0, __ATOMIC_RELEASE);
+    if (!t->runs)
+        wait_for_trial(t, post->receives);
+    else if (t->receives == post->receives)
+        continue_trial(t);
+    return t->runs || t->settled ? method_of(t) : post->usual;
+}
+
+static bool post_message(const tempi_message_post *post)
+{
+    trial *t = post->word ? &mine.of[post->word - tempi_message_trials->ways] : NULL;
+    if (t && t->key != post->key && !is_left(post->word, t))
+        return post->usual;
+    if (!t || t->key != post->key)
+        t = lead(post);
+    return t ? go_on(t, post) : post->usual;
+}
+
+bool tempi_message_trial_post(const tempi_message_post *post)
+{
+    if (!enter())
+        return post->usual; /* another thread is here */
+    const bool ours = post_message(post);
+    leave();
     return ours;
 }

@@ -10,8 +10,8 @@
  * follower costs time at most.
  *
  *   1. The usual choice (tables, or the built-in rule) has the first turn, then both alternate.
- *   2. The turn's fastest round counts, without its first round: it finds the caches, and maybe the
- *      peer, as the other method left them.
+ *   2. The turn's fastest round counts, without its first rounds: they find the caches, and maybe
+ * the peer, as the other method left them.
  *   3. The other method wins if it is clearly faster in almost all pairs of turns. A method that is
  *      far behind ends the trial at once.
  *   4. Later the trial is repeated, as machines and programs change: the more seldom, the more time
@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 /* Shared by the processes of a node; zero at first. */
-enum { TEMPI_MESSAGE_KEYS = 508, TEMPI_MESSAGE_WORDS = 511 };
+enum { TEMPI_MESSAGE_KEYS = 507, TEMPI_MESSAGE_WORDS = 511 };
 typedef struct tempi_message_words {
     uint64_t running; /* whose trial, and until when nobody else may begin one; 0: none */
     uint64_t ways[TEMPI_MESSAGE_WORDS]; /* the key's upper bits, and TEMPI_MESSAGE_* */
@@ -49,15 +49,26 @@ void tempi_message_trials_stop(void);
 
 /* NULL while trials are off. */
 extern tempi_message_words *tempi_message_trials;
-/* Whether this process runs a trial, and the calls that have completed messages meanwhile. */
+/* Whether this process runs a trial, and the calls that meanwhile have ended a round that began
+ * with a send, or with a receive. */
 extern bool tempi_message_trial_runs;
-extern uint32_t tempi_message_completions;
+extern uint32_t tempi_message_completions[2];
+enum { TEMPI_MESSAGE_ROUNDS_OF_SENDS = 1, TEMPI_MESSAGE_ROUNDS_OF_RECEIVES = 2 };
 
-/* After a call that completed messages, or before one that will. */
-static inline void tempi_message_completed(void)
+/* After a call that completed messages, or before one that will. A blocking send does not end a
+ * round that began with one: several in a row are a burst. */
+static inline void tempi_message_completed(int rounds)
 {
-    if (__atomic_load_n(&tempi_message_trial_runs, __ATOMIC_RELAXED))
-        __atomic_fetch_add(&tempi_message_completions, 1, __ATOMIC_RELAXED);
+    if (!__atomic_load_n(&tempi_message_trial_runs, __ATOMIC_RELAXED))
+        return;
+    for (int i = 0; i < 2; ++i)
+        if (rounds >> i & 1)
+            __atomic_fetch_add(&tempi_message_completions[i], 1, __ATOMIC_RELAXED);
+}
+
+static inline void tempi_message_waited(void)
+{
+    tempi_message_completed(TEMPI_MESSAGE_ROUNDS_OF_SENDS | TEMPI_MESSAGE_ROUNDS_OF_RECEIVES);
 }
 
 /* Whether some process of this node runs a trial, so that methods may change at any message. */
@@ -96,9 +107,25 @@ static inline int tempi_message_method(const uint64_t *word)
                 : TEMPI_MESSAGE_USUAL;
 }
 
-/* A message is about to be posted. `word`: the key's, or NULL; `usual`: its method, or the choice
- * without a trial. Whether tempi carries it. */
-bool tempi_message_trial_post(uint64_t key, uint64_t *word, int operation, bool usual);
+/* The same for a choice that is kept: a method on trial is none. */
+static inline int tempi_message_settled(const uint64_t *word)
+{
+    const uint64_t now = word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0;
+    return now & TEMPI_MESSAGE_ON_TRIAL ? TEMPI_MESSAGE_USUAL : (int)(now & TEMPI_MESSAGE_METHOD);
+}
+
+typedef struct tempi_message_post {
+    uint64_t key;
+    uint64_t *word; /* the key's, or NULL */
+    bool receives;
+    bool usual;   /* the method of the word, or the choice without a trial */
+    bool skipped; /* others like it may be left to the library without being posted here */
+} tempi_message_post;
+
+/* A message is about to be posted. Whether tempi carries it. */
+bool tempi_message_trial_post(const tempi_message_post *post);
+/* Called with each message, posted or not: ends trials that do not go on. */
+void tempi_message_trial_look(void);
 
 /* For tests: nanoseconds, instead of the clock; NULL: use the clock. */
 void tempi_message_trial_pretend(const int64_t *now);

@@ -16,6 +16,8 @@ typedef struct tempi_repeated {
 } tempi_repeated;
 
 enum { TEMPI_REPEATED_EXAMINED = 32, TEMPI_REPEATED_RECHECKED = 16 };
+/* Longer ones are examined always: it costs them little, and more happens between two of them. */
+enum { TEMPI_REPEATED_LAST = 32 << 10 };
 
 static inline uint64_t tempi_repeated_key(uint64_t comm, int rank, int64_t count)
 {

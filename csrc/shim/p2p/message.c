@@ -194,18 +194,17 @@ static bool wins(const tempi_type *type, tempi_operation operation, const tempi_
     query.whom = peer;
     query.device = NULL;
     query.sample = sample;
-    query.posted = posted;
+    /* A choice for an unknown peer is that for its usual class, which its other side need not know.
+     */
+    query.posted = posted && peer->comm != MPI_COMM_NULL && peer->rank >= 0;
     return tempi_choose(tempi_type_chooser(type), &query) == TEMPI_METHOD_HOST;
 }
-
-/* What is saved is not much for longer ones, and more happens between two that are examined. */
-enum { REMEMBERED_LAST = 32 << 10 };
 
 /* Remembers that the library carries it. A corrected choice may change at the next message. */
 static bool left_by_choice(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                            MPI_Count count, int64_t bytes)
 {
-    if (sends_or_receives(operation) && !tempi_online_tuning && bytes < REMEMBERED_LAST)
+    if (sends_or_receives(operation) && !tempi_online_tuning && bytes < TEMPI_REPEATED_LAST)
         tempi_repeated_note(&tempi_type_chooser(type)->repeated[operation],
                             tempi_message_key(peer, count));
     return leave(TEMPI_STAT_fallback_rule);

@@ -52,7 +52,7 @@ int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MP
 {
     tempi_message message;
     tempi_inline_buffer inline_buffer;
-    tempi_message_completed();
+    tempi_message_completed(TEMPI_MESSAGE_ROUNDS_OF_SENDS);
     tempi_loopback_before_blocking(comm, source);
     if (tempi_pending_any())
         tempi_before_blocking();
@@ -104,7 +104,7 @@ int tempi_impl_Mrecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
 {
     tempi_message message;
     tempi_inline_buffer inline_buffer;
-    tempi_message_completed();
+    tempi_message_completed(TEMPI_MESSAGE_ROUNDS_OF_SENDS);
     if (tempi_pending_any())
         tempi_before_blocking();
     if (!tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_none(),
@@ -182,7 +182,7 @@ static int exchange(const struct tempi_mpi *next, half *out, int dest, int sendt
  * receive its own message. */
 static void between_threads(MPI_Comm comm, int dest, int source, bool own)
 {
-    tempi_message_completed();
+    tempi_message_waited();
     tempi_loopback_before_blocking(comm, source);
     if (!own)
         tempi_loopback_before(comm, dest);

@@ -14,7 +14,7 @@
         tempi_message message;                                                                 \
         tempi_inline_buffer inline_buffer;                                                     \
         MPI_Request moved;                                                                     \
-        tempi_message_completed();                                                             \
+        tempi_message_completed(TEMPI_MESSAGE_ROUNDS_OF_RECEIVES);                             \
         if (tempi_loopback_carries(next, buf, count, datatype, MODE, dest, tag, comm, &moved)) \
             return tempi_impl_Wait(next, &moved, MPI_STATUS_IGNORE);                           \
         if (tempi_pending_any())                                                               \

@@ -209,7 +209,7 @@ static int end_one(int rc, tempi_record *record, const MPI_Status *status)
 
 int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Status *status)
 {
-    tempi_message_completed();
+    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     tempi_before_waiting(1, request);
@@ -251,7 +251,7 @@ int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *fla
 {
     const int rc = test_one(next, request, flag, status);
     if (rc == MPI_SUCCESS && flag && *flag)
-        tempi_message_completed();
+        tempi_message_waited();
     return rc;
 }
 
@@ -314,7 +314,7 @@ static void await_rest(const struct tempi_mpi *next, int n, MPI_Request requests
 int tempi_impl_Waitall(const struct tempi_mpi *next, int count, MPI_Request requests[],
                        MPI_Status given[])
 {
-    tempi_message_completed();
+    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     tempi_before_waiting(count, requests);
@@ -369,7 +369,7 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
 {
     const int rc = test_all(next, count, requests, flag, given);
     if (rc == MPI_SUCCESS && flag && *flag)
-        tempi_message_completed();
+        tempi_message_waited();
     return rc;
 }
 
@@ -476,7 +476,7 @@ static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status
 int tempi_impl_Waitany(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
                        MPI_Status *status)
 {
-    tempi_message_completed();
+    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     int polled;
@@ -522,7 +522,7 @@ int tempi_impl_Testany(const struct tempi_mpi *next, int count, MPI_Request requ
 {
     const int rc = test_any(next, count, requests, index, flag, status);
     if (rc == MPI_SUCCESS && flag && *flag)
-        tempi_message_completed();
+        tempi_message_waited();
     return rc;
 }
 
@@ -613,7 +613,7 @@ static bool poll_some(const struct tempi_mpi *next, int count, MPI_Request reque
 int tempi_impl_Waitsome(const struct tempi_mpi *next, int count, MPI_Request requests[],
                         int *outcount, int indices[], MPI_Status given[])
 {
-    tempi_message_completed();
+    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     int polled;
@@ -635,6 +635,6 @@ int tempi_impl_Testsome(const struct tempi_mpi *next, int count, MPI_Request req
 {
     const int rc = test_some(next, count, requests, outcount, indices, given);
     if (rc == MPI_SUCCESS && outcount && *outcount > 0)
-        tempi_message_completed();
+        tempi_message_waited();
     return rc;
 }
