@@ -17,6 +17,9 @@ enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, W
  * keys after which this process gives it up itself. */
 #define PATIENCE INT64_C(2000000000)
 enum { OTHERS_MOST = 4096 };
+/* If another key has messages meanwhile, a trial ends without a round for that many times the
+ * longest one. Looked at with each OTHERS_LOOKS of these messages. */
+enum { STALLED = 16, OTHERS_LOOKS = 16, OTHERS_AT_FIRST = 256 };
 /* Messages between two looks whether trials go on. */
 enum { LOOKS = 64 };
 /* Messages that follow a word until its leader counts as gone, and until it has a method. */
@@ -50,6 +53,7 @@ typedef struct trial {
     uint32_t completions;   /* when this round began */
     int64_t last;           /* when this round began */
     int64_t turn;           /* the fastest round of this turn; 0: none yet */
+    int64_t longest;        /* round of this trial; 0: none yet */
     int64_t best[2][PAIRS]; /* of the settled method, and of the other one */
     int64_t others, rounds; /* time of the other method's rounds, and their number */
 } trial;
@@ -65,6 +69,7 @@ static struct {
     int busy; /* one thread at a time leads */
     trial *running;
     uint32_t looks, others; /* messages, and those since the running trial's last round */
+    uint32_t waiting;       /* of keys that this process leads, since then */
 } mine;
 
 static const int64_t *pretended;
@@ -135,7 +140,7 @@ static bool lease_renew(uint64_t with)
 static void set_running(trial *t)
 {
     mine.running = t;
-    mine.others = 0;
+    mine.others = mine.waiting = 0;
     __atomic_store_n(&tempi_message_trial_runs, t != NULL, __ATOMIC_RELAXED);
 }
 
@@ -299,6 +304,7 @@ static void begin_trial(trial *t, bool watchful)
     t->watchful = watchful;
     t->pair = 0;
     t->others = t->rounds = 0;
+    t->longest = 0;
     t->last = now;
     t->completions = completions_of(t);
     set_running(t);
@@ -311,9 +317,10 @@ static void continue_trial(trial *t)
     if (completions == t->completions)
         return;
     t->completions = completions;
-    mine.others = 0;
+    mine.others = mine.waiting = 0;
     const int64_t now = clock_now(), took = now - t->last;
     t->last = now;
+    t->longest = took > t->longest ? took : t->longest;
     if (!lease_renew(lease_at(now)))
         abandon(t, false);
     else
@@ -384,8 +391,17 @@ static bool has_changed(trial *t)
     return t->again == 0 && (t->changed == 2 || t->changed == -2);
 }
 
+/* The running trial's key is no longer used as it was. */
+static bool is_stalled(const trial *t)
+{
+    return t->longest == 0 ? mine.waiting > OTHERS_AT_FIRST
+                           : clock_now() - t->last > STALLED * t->longest;
+}
+
 static void wait_for_trial(trial *t, bool receives)
 {
+    if (mine.running && ++mine.waiting % OTHERS_LOOKS == 0 && is_stalled(mine.running))
+        abandon(mine.running, true);
     if (t->receives != receives)
         return;
     --t->waits;
