@@ -13,15 +13,11 @@ enum { PAIRS = 5, PAIRS_IF_CLEAR = 2 };
 enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, WORTH = 100 };
 #define MARGIN 0.03
 #define CLEAR  1.5
-/* Nanoseconds without a round after which another process may begin a trial, and messages of other
- * keys after which this process gives it up itself. */
+/* Nanoseconds without a round after which another process may begin a trial. */
 #define PATIENCE INT64_C(2000000000)
-enum { OTHERS_MOST = 4096 };
-/* If another key has messages meanwhile, a trial ends without a round for that many times the
- * longest one. Looked at with each OTHERS_LOOKS of these messages. */
-enum { STALLED = 16, OTHERS_LOOKS = 16, OTHERS_AT_FIRST = 256 };
-/* Messages between two looks whether trials go on. */
-enum { LOOKS = 64 };
+/* Each LOOKS messages a process looks whether trials go on. Its own does not after STALLED times
+ * its longest round, or before its first one after so many messages. */
+enum { LOOKS = 64, STALLED = 16, FIRST_WITHIN = 256 };
 /* Messages that follow a word until its leader counts as gone, and until it has a method. */
 enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
 /* After a trial, the time of each WATCHED messages is compared with that of the first ones: if it
@@ -55,7 +51,7 @@ typedef struct trial {
     int64_t turn;           /* the fastest round of this turn; 0: none yet */
     int64_t longest;        /* round of this trial; 0: none yet */
     int64_t best[2][PAIRS]; /* of the settled method, and of the other one */
-    int64_t others, rounds; /* time of the other method's rounds, and their number */
+    int64_t tried, tries;   /* time of the other method's rounds, and their number */
 } trial;
 
 tempi_message_words *tempi_message_trials;
@@ -68,8 +64,8 @@ static struct {
     uint64_t own;
     int busy; /* one thread at a time leads */
     trial *running;
-    uint32_t looks, others; /* messages, and those since the running trial's last round */
-    uint32_t waiting;       /* of keys that this process leads, since then */
+    uint32_t looks;   /* messages */
+    uint32_t waiting; /* messages since the running trial began, to the next LOOKS */
 } mine;
 
 static const int64_t *pretended;
@@ -140,7 +136,7 @@ static bool lease_renew(uint64_t with)
 static void set_running(trial *t)
 {
     mine.running = t;
-    mine.others = mine.waiting = 0;
+    mine.waiting = 0;
     __atomic_store_n(&tempi_message_trial_runs, t != NULL, __ATOMIC_RELAXED);
 }
 
@@ -197,7 +193,7 @@ static int64_t least(const int64_t *of, int n)
 static void plan_next(trial *t, bool same)
 {
     const int64_t usual = least(t->best[0], t->pair + 1) + 1;
-    const int64_t lost = t->others - t->rounds * usual;
+    const int64_t lost = t->tried - t->tries * usual;
     const int64_t worth = lost > 0 ? WORTH * (lost / usual) : 0;
     uint32_t between = t->settled && same ? 2 * t->between : BETWEEN;
     between = between < BETWEEN_USUAL ? between : BETWEEN_USUAL;
@@ -261,8 +257,8 @@ static void end_turn(trial *t)
 static void count_round(trial *t, int64_t took)
 {
     if (t->other) {
-        t->others += took;
-        ++t->rounds;
+        t->tried += took;
+        ++t->tries;
     }
     /* One more in every other pair: a program's period may be that of two turns. */
     const int counted = ++t->rounds_of_turn - UNCOUNTED - (t->pair & 1);
@@ -303,8 +299,7 @@ static void begin_trial(trial *t, bool watchful)
     t->runs = true;
     t->watchful = watchful;
     t->pair = 0;
-    t->others = t->rounds = 0;
-    t->longest = 0;
+    t->tried = t->tries = t->longest = 0;
     t->last = now;
     t->completions = completions_of(t);
     set_running(t);
@@ -317,7 +312,6 @@ static void continue_trial(trial *t)
     if (completions == t->completions)
         return;
     t->completions = completions;
-    mine.others = mine.waiting = 0;
     const int64_t now = clock_now(), took = now - t->last;
     t->last = now;
     t->longest = took > t->longest ? took : t->longest;
@@ -333,15 +327,21 @@ static bool is_over(int64_t now)
     return running == 0 || running >> 16 <= (uint64_t)now >> 20;
 }
 
-/* Ends the own trial if it has had no round for long, or another one whose process has left it. */
+/* The running trial's key is no longer used as it was. */
+static bool is_stalled(const trial *t, int64_t now)
+{
+    return t->longest == 0 ? mine.waiting > FIRST_WITHIN : now - t->last > STALLED * t->longest;
+}
+
+/* Ends the own trial if it does not go on, or the lease of a process that has left it. */
 static void look(void)
 {
-    const bool over = is_over(clock_now());
+    const int64_t now = clock_now();
     uint64_t there = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
-    mine.others += LOOKS;
-    if (mine.running && (over || mine.others > OTHERS_MOST))
+    mine.waiting += LOOKS;
+    if (mine.running && is_stalled(mine.running, now))
         abandon(mine.running, true);
-    else if (over && there != 0)
+    else if (there != 0 && is_over(now))
         (void)__atomic_compare_exchange_n(&tempi_message_trials->running, &there, 0, false,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
@@ -391,17 +391,8 @@ static bool has_changed(trial *t)
     return t->again == 0 && (t->changed == 2 || t->changed == -2);
 }
 
-/* The running trial's key is no longer used as it was. */
-static bool is_stalled(const trial *t)
-{
-    return t->longest == 0 ? mine.waiting > OTHERS_AT_FIRST
-                           : clock_now() - t->last > STALLED * t->longest;
-}
-
 static void wait_for_trial(trial *t, bool receives)
 {
-    if (mine.running && ++mine.waiting % OTHERS_LOOKS == 0 && is_stalled(mine.running))
-        abandon(mine.running, true);
     if (t->receives != receives)
         return;
     --t->waits;
@@ -410,6 +401,12 @@ static void wait_for_trial(trial *t, bool receives)
         begin_trial(t, false);
     else if (watched && t->waits % WATCHED == 0 && has_changed(t))
         begin_trial(t, true);
+}
+
+int tempi_message_settled(const uint64_t *word)
+{
+    const uint64_t now = word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0;
+    return now & TEMPI_MESSAGE_ON_TRIAL ? TEMPI_MESSAGE_USUAL : (int)(now & TEMPI_MESSAGE_METHOD);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

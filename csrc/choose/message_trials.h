@@ -108,11 +108,7 @@ static inline int tempi_message_method(const uint64_t *word)
 }
 
 /* The same for a choice that is kept: a method on trial is none. */
-static inline int tempi_message_settled(const uint64_t *word)
-{
-    const uint64_t now = word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0;
-    return now & TEMPI_MESSAGE_ON_TRIAL ? TEMPI_MESSAGE_USUAL : (int)(now & TEMPI_MESSAGE_METHOD);
-}
+int tempi_message_settled(const uint64_t *word);
 
 typedef struct tempi_message_post {
     uint64_t key;

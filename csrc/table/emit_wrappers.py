@@ -67,6 +67,16 @@ def passed_on(slot: Slot, condition: str) -> str:
     return f"    if ({condition})\n        return {target}({', '.join(form.names)});\n"
 
 
+def completed(row: Row, call: str) -> str:
+    """Tells the trials of messages (choose/message_trials.h) that the call has completed some."""
+    given = {p.name for p in row.function.plain.parameters}
+    some = next((f" && {name} != NULL && *{name} > 0" for name in ("flag", "outcount") if name in given), "")
+    return (
+        f"    const int result = {call};\n    if (result == MPI_SUCCESS{some})\n"
+        "        tempi_message_waited();\n    return result;\n"
+    )
+
+
 def acted_body(slot: Slot) -> str:
     row, table = slot.row, table_of(slot)
     form = row.function.large if slot.large else row.function.plain
@@ -77,6 +87,8 @@ def acted_body(slot: Slot) -> str:
     passed = ", ".join(f"&wide_{n}" if n in outputs else n for n in form.names)
     passed = f", {passed}" if passed else ""
     call = f"tempi_impl_{row.name}(&{table}{passed})"
+    if row.role is Role.COMPLETES:
+        return completed(row, call)
     if not outputs:
         return f"    return {call};\n"
     (name,) = outputs  # a position; the library reports an invalid one

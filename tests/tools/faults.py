@@ -347,6 +347,38 @@ FAULTS = (
         "    if (false)\n",
         ("tests/unit/test_message_trials.py",),
     ),
+    Fault(
+        "choose",
+        "a kept choice takes a method that is on trial",
+        "csrc/choose/message_trials.c",
+        "return now & TEMPI_MESSAGE_ON_TRIAL ? TEMPI_MESSAGE_USUAL : (int)",
+        "return (int)",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
+        "messages are watched that pass unseen",
+        "csrc/choose/message_trials.c",
+        "!t->skipped || t->ours",
+        "true",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
+        "a wait does not end a round",
+        "csrc/table/emit_wrappers.py",
+        '        "        tempi_message_waited();\\n    return result;\\n"',
+        '        "        (void)0;\\n    return result;\\n"',
+        ("tests/mpi/test_rule_messages.py",),
+    ),
+    Fault(
+        "topology",
+        "messages probe that evict the lines",
+        "csrc/topology/locality.c",
+        "if (bytes >= EVICTING)",
+        "if (false)",
+        ("tests/unit/test_peers_native.py",),
+    ),
     # ---- cuda ------------------------------------------------------------------------------------
     Fault(
         "cuda",

@@ -182,7 +182,6 @@ static int exchange(const struct tempi_mpi *next, half *out, int dest, int sendt
  * receive its own message. */
 static void between_threads(MPI_Comm comm, int dest, int source, bool own)
 {
-    tempi_message_waited();
     tempi_loopback_before_blocking(comm, source);
     if (!own)
         tempi_loopback_before(comm, dest);
@@ -195,6 +194,7 @@ int tempi_impl_Sendrecv(const struct tempi_mpi *next, const void *sendbuf, MPI_C
                         MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
                         MPI_Comm comm, MPI_Status *status)
 {
+    tempi_message_waited();
     if (tempi_pending_any())
         tempi_before_blocking();
     const bool own = tempi_memory_mixed &&
@@ -221,6 +221,7 @@ int tempi_impl_Sendrecv_replace(const struct tempi_mpi *next, void *buf, MPI_Cou
                                 MPI_Datatype datatype, int dest, int sendtag, int source,
                                 int recvtag, MPI_Comm comm, MPI_Status *status)
 {
+    tempi_message_waited();
     if (tempi_pending_any())
         tempi_before_blocking();
     const bool own = tempi_memory_mixed &&

@@ -209,7 +209,6 @@ static int end_one(int rc, tempi_record *record, const MPI_Status *status)
 
 int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Status *status)
 {
-    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     tempi_before_waiting(1, request);
@@ -225,7 +224,7 @@ int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Stat
     return end_one(rc, c.first, known);
 }
 
-static int test_one(const struct tempi_mpi *next, MPI_Request *request, int *flag,
+int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *flag,
                     MPI_Status *status)
 {
     if (tempi_pending_any())
@@ -244,15 +243,6 @@ static int test_one(const struct tempi_mpi *next, MPI_Request *request, int *fla
     }
     settle_handle(c.first, request);
     return end_one(rc, c.first, known);
-}
-
-int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *flag,
-                    MPI_Status *status)
-{
-    const int rc = test_one(next, request, flag, status);
-    if (rc == MPI_SUCCESS && flag && *flag)
-        tempi_message_waited();
-    return rc;
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -314,7 +304,6 @@ static void await_rest(const struct tempi_mpi *next, int n, MPI_Request requests
 int tempi_impl_Waitall(const struct tempi_mpi *next, int count, MPI_Request requests[],
                        MPI_Status given[])
 {
-    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     tempi_before_waiting(count, requests);
@@ -336,8 +325,8 @@ int tempi_impl_Waitall(const struct tempi_mpi *next, int count, MPI_Request requ
     return rc;
 }
 
-static int test_all(const struct tempi_mpi *next, int count, MPI_Request requests[], int *flag,
-                    MPI_Status given[])
+int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requests[], int *flag,
+                       MPI_Status given[])
 {
     if (tempi_pending_any())
         tempi_progress();
@@ -361,15 +350,6 @@ static int test_all(const struct tempi_mpi *next, int count, MPI_Request request
         rc = end_all(rc, requests, s.use, &c);
     }
     statuses_close(&s);
-    return rc;
-}
-
-int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requests[], int *flag,
-                       MPI_Status given[])
-{
-    const int rc = test_all(next, count, requests, flag, given);
-    if (rc == MPI_SUCCESS && flag && *flag)
-        tempi_message_waited();
     return rc;
 }
 
@@ -476,7 +456,6 @@ static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status
 int tempi_impl_Waitany(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
                        MPI_Status *status)
 {
-    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     int polled;
@@ -496,8 +475,8 @@ int tempi_impl_Waitany(const struct tempi_mpi *next, int count, MPI_Request requ
     return end_any(rc, *index, requests, known, &c);
 }
 
-static int test_any(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
-                    int *flag, MPI_Status *status)
+int tempi_impl_Testany(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
+                       int *flag, MPI_Status *status)
 {
     if (tempi_pending_any())
         tempi_progress();
@@ -515,15 +494,6 @@ static int test_any(const struct tempi_mpi *next, int count, MPI_Request request
     *index = MPI_UNDEFINED;
     const int rc = next->Testany(count, requests, index, flag, known);
     return end_any(rc, rc == MPI_SUCCESS && !*flag ? MPI_UNDEFINED : *index, requests, known, &c);
-}
-
-int tempi_impl_Testany(const struct tempi_mpi *next, int count, MPI_Request requests[], int *index,
-                       int *flag, MPI_Status *status)
-{
-    const int rc = test_any(next, count, requests, index, flag, status);
-    if (rc == MPI_SUCCESS && flag && *flag)
-        tempi_message_waited();
-    return rc;
 }
 
 /* ---- some ------------------------------------------------------------------------------------ */
@@ -613,7 +583,6 @@ static bool poll_some(const struct tempi_mpi *next, int count, MPI_Request reque
 int tempi_impl_Waitsome(const struct tempi_mpi *next, int count, MPI_Request requests[],
                         int *outcount, int indices[], MPI_Status given[])
 {
-    tempi_message_waited();
     if (tempi_pending_any())
         tempi_post_all();
     int polled;
@@ -622,19 +591,10 @@ int tempi_impl_Waitsome(const struct tempi_mpi *next, int count, MPI_Request req
     return complete_some(next, next->Waitsome, count, requests, outcount, indices, given);
 }
 
-static int test_some(const struct tempi_mpi *next, int count, MPI_Request requests[], int *outcount,
-                     int indices[], MPI_Status given[])
+int tempi_impl_Testsome(const struct tempi_mpi *next, int count, MPI_Request requests[],
+                        int *outcount, int indices[], MPI_Status given[])
 {
     if (tempi_pending_any())
         tempi_progress();
     return complete_some(next, next->Testsome, count, requests, outcount, indices, given);
-}
-
-int tempi_impl_Testsome(const struct tempi_mpi *next, int count, MPI_Request requests[],
-                        int *outcount, int indices[], MPI_Status given[])
-{
-    const int rc = test_some(next, count, requests, outcount, indices, given);
-    if (rc == MPI_SUCCESS && outcount && *outcount > 0)
-        tempi_message_waited();
-    return rc;
 }
