@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,13 @@ def namespaces() -> set[str]:
     return found
 
 
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not reached() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert reached()
+
+
 def test_nothing_is_left_whatever_happens(hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # where a script that is killed leaves its folder
     before = namespaces()
@@ -204,17 +211,30 @@ def test_nothing_is_left_whatever_happens(hosts: str, tmp_path: Path, monkeypatc
     assert not list(tmp_path.iterdir())
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = subprocess.Popen([hosts, "cat"], stdin=subprocess.PIPE, start_new_session=True)
-        deadline = time.monotonic() + 30
-        while len(namespaces() - before) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(namespaces() - before) == 2
+        wait_until(lambda: len(namespaces() - before) == 2)
         process.send_signal(number)
         assert process.stdin is not None
         process.stdin.close()
         process.wait(timeout=30)
-        while namespaces() - before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert namespaces() <= before
+        wait_until(lambda: namespaces() <= before)
+
+
+def test_the_numbers_that_are_searched_for_are_not_free(hosts: str, tmp_path: Path) -> None:
+    """Else they go to the hosts of a job beside this one, which is killed then."""
+    slow = tmp_path / "readlink"
+    slow.write_text(f'#!/bin/sh\nsleep 0.01\nexec {shutil.which("readlink")} "$@"\n')
+    slow.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    before = namespaces()
+    job = subprocess.Popen([hosts, "cat"], stdin=subprocess.PIPE, env=os.environ | {"PATH": path})
+    wait_until(lambda: len(namespaces() - before) == 2)
+    own = namespaces() - before
+    assert job.stdin is not None
+    job.stdin.close()
+    wait_until(lambda: namespaces() <= before)
+    held = {str(entry.readlink()) for entry in Path(f"/proc/{job.pid}/fd").iterdir()}
+    assert own <= held
+    assert job.wait(timeout=60) == 0
 
 
 def test_a_machine_without_namespaces_gives_a_reason_in_one_line() -> None:
