@@ -41,7 +41,8 @@
     X(packs_tuned, "types and sizes whose MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
     X(packs_changed, "of these, decided against the tables or the built-in rule")              \
     X(messages_tuned, "trials of messages on real rounds, led by this process (TEMPI_AUTOTUNE)")   \
-    X(messages_changed, "of these, ended with the other method")                                  \
+    X(messages_changed, "of these, ended with another method")                                    \
+    X(messages_streamed, "messages packed past the caches, or received in memory of their own, in one of these methods") \
     X(locality_probes, "probes of the locality of another rank of this node (TEMPI_LOCALITY)")              \
     X(locality_changes, "locality class changes")                         \
     X(fallback_rule, "left to the library: it is expected to be as fast")                              \

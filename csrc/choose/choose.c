@@ -105,6 +105,8 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
 
 /* Shorter ones are as fast either way, and a message to the rank itself has no other side. */
 enum { TRIED_FIRST = 64 };
+/* Shorter ones the libraries copy through memory of their own, and no kernel from ours. */
+enum { STREAMED_FIRST = 16 << 10 };
 /* So long messages evict what their peer's locality is found out by (topology/locality.h). */
 enum { ONE_CLASS_FIRST = 1 << 20 };
 
@@ -121,16 +123,20 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
     const uint64_t key = tempi_message_trial_key(chooser->shape, tempi_choice_step(q->bytes),
                                                  one ? TEMPI_PEER_NODE : class);
     uint64_t *word = tempi_message_word(key);
-    const int way = q->posted ? tempi_message_method(word) : tempi_message_settled(word);
-    const tempi_message_post post = {
-        .key = key,
-        .word = word,
-        .receives = q->operation == TEMPI_OP_RECV,
-        .usual = way == TEMPI_MESSAGE_USUAL ? tempi_choose_untried(chooser, q)
-                                            : way == TEMPI_MESSAGE_OWN,
-        .skipped = q->bytes < TEMPI_REPEATED_LAST,
-    };
-    return q->posted ? tempi_message_trial_post(&post) : post.usual;
+    int method = q->posted ? tempi_message_method(word) : tempi_message_settled(word);
+    if (method == TEMPI_MESSAGE_USUAL)
+        method = tempi_choose_untried(chooser, q) ? TEMPI_MESSAGE_OWN : TEMPI_MESSAGE_LIBRARY;
+    if (q->posted)
+        method = tempi_message_trial_post(&(tempi_message_post){
+            .key = key,
+            .word = word,
+            .receives = q->operation == TEMPI_OP_RECV,
+            .streams = class != TEMPI_PEER_OTHER && q->bytes >= STREAMED_FIRST,
+            .skipped = q->bytes < TEMPI_REPEATED_LAST,
+            .usual = (uint8_t)method,
+        });
+    *q->streamed = method == TEMPI_MESSAGE_STREAMED;
+    return method != TEMPI_MESSAGE_LIBRARY;
 }
 
 /* ---- device memory --------------------------------------------------------------------------- */

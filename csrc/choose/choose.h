@@ -4,7 +4,7 @@
  * by the first of these that applies:
  *
  *   settings       TEMPI_FORCE, TEMPI_METHOD and the library's quirks leave no choice
- *   trials         host memory: both methods timed on the program's own calls (autotune.h,
+ * *   trials         host memory: all methods timed on the program's own calls (autotune.h,
  *                  message_trials.h)
  *   tables         of a calibration (model.h), corrected online if enabled
  *   built-in rule  rule.h for host memory, device_rule.h for device memory
@@ -60,6 +60,9 @@ typedef struct tempi_query {
     /* For MPI_Pack and MPI_Unpack on host memory: started if the call is timed; the caller ends it
      * by tempi_autotune_end. NULL for messages. */
     tempi_sample *sample;
+    /* For messages of host memory that tempi carries: set to true if they should be streamed
+     * (pack/pack.h: tempi_op). */
+    bool *streamed;
     bool posted; /* a message that is posted now; false: the choice is kept for later ones */
 } tempi_query;
 

@@ -7,7 +7,7 @@
 /* Rounds of a turn that do not count, and that do. The first time a method allocates and touches
  * its memory, on this side in the turn's first round, on the other one in the second. */
 enum { UNCOUNTED = 2, COUNTED = 3, COUNTED_IF_FAR = 2 };
-enum { PAIRS = 5, PAIRS_IF_CLEAR = 2 };
+enum { CYCLES = 5, CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
 /* Messages before the first trial of a key, and at least between two; how much longer the messages
  * until the next trial must take than the last one lost. */
 enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, WORTH = 100 };
@@ -27,10 +27,18 @@ enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
 enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024 };
 #define CHANGED 1.25
 
+/* A method in a trial. */
+enum { METHODS = 3 };
+typedef struct rival {
+    uint8_t method;
+    int64_t best[CYCLES]; /* of the turn of each cycle */
+} rival;
+
 typedef struct trial {
-    uint64_t key; /* 0: another process leads */
-    bool ours;    /* the method that is settled, or usual */
+    uint64_t key;   /* 0: another process leads */
+    uint8_t method; /* that is settled, or usual */
     bool settled;
+    bool streams;       /* whether TEMPI_MESSAGE_STREAMED is tried */
     bool receives;      /* receives begin rounds and are watched, or sends */
     bool skipped;       /* while the library carries them, some are not seen here */
     uint64_t published; /* the word */
@@ -44,14 +52,15 @@ typedef struct trial {
     bool watchful;            /* the running trial is due to a change */
     uint32_t followed;        /* messages by another process's word */
     /* While it runs: */
-    bool runs, other;
-    uint8_t rounds_of_turn, pair;
-    uint32_t completions;   /* when this round began */
-    int64_t last;           /* when this round began */
-    int64_t turn;           /* the fastest round of this turn; 0: none yet */
-    int64_t longest;        /* round of this trial; 0: none yet */
-    int64_t best[2][PAIRS]; /* of the settled method, and of the other one */
-    int64_t tried, tries;   /* time of the other method's rounds, and their number */
+    bool runs;
+    uint8_t nrivals, at; /* whose turn it is */
+    uint8_t rounds_of_turn, cycle;
+    rival rivals[METHODS]; /* first the settled method, then those still in the trial */
+    uint32_t completions;  /* when this round began */
+    int64_t last;          /* when this round began */
+    int64_t turn;          /* the fastest round of this turn; 0: none yet */
+    int64_t longest;       /* round of this trial; 0: none yet */
+    int64_t tried, tries;  /* time of the other methods' rounds, and their number */
 } trial;
 
 tempi_message_words *tempi_message_trials;
@@ -152,16 +161,15 @@ void tempi_message_trials_stop(void)
 
 /* ---- one trial ------------------------------------------------------------------------------- */
 
-static bool method_of(const trial *t)
+static int method_of(const trial *t)
 {
-    return t->runs && t->other ? !t->ours : t->ours;
+    return t->runs ? t->rivals[t->at].method : t->method;
 }
 
 /* If the word has changed, another process leads from now on. */
 static void publish(trial *t)
 {
-    const uint64_t way = (method_of(t) ? TEMPI_MESSAGE_OWN : TEMPI_MESSAGE_LIBRARY) |
-                         (t->runs ? TEMPI_MESSAGE_ON_TRIAL : 0);
+    const uint64_t way = (uint64_t)method_of(t) | (t->runs ? TEMPI_MESSAGE_ON_TRIAL : 0);
     uint64_t there = t->published;
     t->published = t->key | way;
     if (__atomic_compare_exchange_n(&tempi_message_trials->ways[t - mine.of], &there, t->published,
@@ -173,26 +181,27 @@ static void publish(trial *t)
         set_running(NULL); /* and the lease ends by itself */
 }
 
-static void begin_turn(trial *t, bool other)
+static void begin_turn(trial *t, int at)
 {
-    t->other = other;
+    t->at = (uint8_t)at;
     t->rounds_of_turn = 0;
     t->turn = 0;
     publish(t);
 }
 
-static int64_t least(const int64_t *of, int n)
+/* Of the cycles so far. */
+static int64_t least(const trial *t, const rival *r)
 {
-    int64_t best = of[0];
-    for (int i = 1; i < n; ++i)
-        best = of[i] < best ? of[i] : best;
+    int64_t best = r->best[0];
+    for (int i = 1; i <= t->cycle; ++i)
+        best = r->best[i] < best ? r->best[i] : best;
     return best;
 }
 
 /* So that what this trial lost is a small part of the time until the next one. */
 static void plan_next(trial *t, bool same)
 {
-    const int64_t usual = least(t->best[0], t->pair + 1) + 1;
+    const int64_t usual = least(t, &t->rivals[0]) + 1;
     const int64_t lost = t->tried - t->tries * usual;
     const int64_t worth = lost > 0 ? WORTH * (lost / usual) : 0;
     uint32_t between = t->settled && same ? 2 * t->between : BETWEEN;
@@ -211,62 +220,97 @@ static void plan_next(trial *t, bool same)
     t->changed = 0;
 }
 
-static void end_trial(trial *t, bool other_wins)
+static void end_trial(trial *t, const rival *winner)
 {
-    plan_next(t, !other_wins);
+    plan_next(t, winner == &t->rivals[0]);
     t->runs = false;
     t->settled = true;
-    t->ours ^= other_wins;
+    t->method = winner->method;
     tempi_stat_add(TEMPI_STAT_messages_tuned, 1);
-    if (other_wins)
+    if (winner != &t->rivals[0])
         tempi_stat_add(TEMPI_STAT_messages_changed, 1);
     publish(t);
     set_running(NULL);
     (void)lease_renew(0);
 }
 
-/* After both turns of pair `t->pair`. */
-static void decide(trial *t)
+/* How a rival stands against the settled method. */
+typedef enum standing { HOPELESS, OPEN, BETTER, CLEARLY_BETTER } standing;
+
+static standing standing_of(const trial *t, const rival *r)
 {
-    const int n = t->pair + 1;
-    const int64_t usual = least(t->best[0], n), other = least(t->best[1], n);
+    const rival *settled = &t->rivals[0];
+    const int n = t->cycle + 1;
+    const double usual = (double)least(t, settled), other = (double)least(t, r);
     int won = 0;
     for (int i = 0; i < n; ++i)
-        won += (double)t->best[1][i] < (1 - MARGIN) * (double)t->best[0][i];
-    const bool better = (double)other < (1 - MARGIN) * (double)usual;
-    const bool clear = n >= PAIRS_IF_CLEAR && won == n && CLEAR * (double)other < (double)usual;
-    const bool hopeless = (double)other > CLEAR * (double)usual || (n >= 3 && won == 0);
-    if (clear || hopeless || n == PAIRS) {
-        end_trial(t, clear || (!hopeless && better && won >= PAIRS - 1));
+        won += (double)r->best[i] < (1 - MARGIN) * (double)settled->best[i];
+    if (other > CLEAR * usual || (n >= CYCLES_UNTIL_HOPELESS && won == 0))
+        return HOPELESS;
+    if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < usual)
+        return CLEARLY_BETTER;
+    return other < (1 - MARGIN) * usual && won >= CYCLES - 1 ? BETTER : OPEN;
+}
+
+/* The fastest rival that is as good as that; NULL: none is. */
+static const rival *fastest(const trial *t, standing at_least)
+{
+    const rival *best = NULL;
+    for (int i = 1; i < t->nrivals; ++i) {
+        const rival *r = &t->rivals[i];
+        if (standing_of(t, r) >= at_least && (!best || least(t, r) < least(t, best)))
+            best = r;
+    }
+    return best;
+}
+
+static void drop_hopeless(trial *t)
+{
+    int n = 1;
+    for (int i = 1; i < t->nrivals; ++i) {
+        if (standing_of(t, &t->rivals[i]) != HOPELESS)
+            t->rivals[n++] = t->rivals[i];
+    }
+    t->nrivals = (uint8_t)n;
+}
+
+/* After the turns of all. */
+static void decide(trial *t)
+{
+    drop_hopeless(t);
+    const bool last = t->cycle == CYCLES - 1;
+    const rival *winner = fastest(t, last ? BETTER : CLEARLY_BETTER);
+    if (winner || last || t->nrivals == 1) {
+        end_trial(t, winner ? winner : &t->rivals[0]);
         return;
     }
-    ++t->pair;
-    begin_turn(t, false);
+    ++t->cycle;
+    begin_turn(t, 0);
 }
 
 static void end_turn(trial *t)
 {
-    t->best[t->other][t->pair] = t->turn;
-    if (t->other)
-        decide(t);
+    t->rivals[t->at].best[t->cycle] = t->turn;
+    if (t->at + 1 < t->nrivals)
+        begin_turn(t, t->at + 1);
     else
-        begin_turn(t, true);
+        decide(t);
 }
 
 /* A round ended that took so long. */
 static void count_round(trial *t, int64_t took)
 {
-    if (t->other) {
+    if (t->at > 0) {
         t->tried += took;
         ++t->tries;
     }
-    /* One more in every other pair: a program's period may be that of two turns. */
-    const int counted = ++t->rounds_of_turn - UNCOUNTED - (t->pair & 1);
+    /* One more in every other cycle: a program's period may be that of two turns. */
+    const int counted = ++t->rounds_of_turn - UNCOUNTED - (t->cycle & 1);
     if (counted <= 0)
         return;
     t->turn = t->turn == 0 || took < t->turn ? took : t->turn;
-    const bool far = counted >= COUNTED_IF_FAR && t->other &&
-                     (double)t->turn > 2 * CLEAR * (double)t->best[0][t->pair];
+    const bool far = counted >= COUNTED_IF_FAR && t->at > 0 &&
+                     (double)t->turn > 2 * CLEAR * (double)t->rivals[0].best[t->cycle];
     if (counted == COUNTED || far)
         end_turn(t);
 }
@@ -287,6 +331,17 @@ static uint32_t completions_of(const trial *t)
     return __atomic_load_n(&tempi_message_completions[t->receives], __ATOMIC_RELAXED);
 }
 
+/* The settled method first. */
+static void enlist(trial *t)
+{
+    t->rivals[0].method = t->method;
+    t->nrivals = 1;
+    for (int m = TEMPI_MESSAGE_LIBRARY; m <= TEMPI_MESSAGE_STREAMED; ++m) {
+        if (m != t->method && (t->streams || m != TEMPI_MESSAGE_STREAMED))
+            t->rivals[t->nrivals++].method = (uint8_t)m;
+    }
+}
+
 static void begin_trial(trial *t, bool watchful)
 {
     const int64_t now = clock_now();
@@ -298,12 +353,13 @@ static void begin_trial(trial *t, bool watchful)
         abandon(mine.running, false);
     t->runs = true;
     t->watchful = watchful;
-    t->pair = 0;
+    t->cycle = 0;
+    enlist(t);
     t->tried = t->tries = t->longest = 0;
     t->last = now;
     t->completions = completions_of(t);
     set_running(t);
-    begin_turn(t, false);
+    begin_turn(t, 0);
 }
 
 static void continue_trial(trial *t)
@@ -396,7 +452,7 @@ static void wait_for_trial(trial *t, bool receives)
     if (t->receives != receives)
         return;
     --t->waits;
-    const bool watched = !t->skipped || t->ours;
+    const bool watched = !t->skipped || t->method != TEMPI_MESSAGE_LIBRARY;
     if (t->waits == 0)
         begin_trial(t, false);
     else if (watched && t->waits % WATCHED == 0 && has_changed(t))
@@ -421,7 +477,8 @@ static trial *lead(const tempi_message_post *post)
             trial *t = &mine.of[word - tempi_message_trials->ways];
             *t = (trial){.key = post->key,
                          .published = post->key,
-                         .ours = post->usual,
+                         .method = post->usual,
+                         .streams = post->streams,
                          .receives = post->receives,
                          .skipped = post->skipped,
                          .waits = FIRST};
@@ -452,7 +509,7 @@ static bool is_left(uint64_t *word, trial *follower)
 }
 
 /* The method of a message whose trials this process leads. */
-static bool go_on(trial *t, const tempi_message_post *post)
+static int go_on(trial *t, const tempi_message_post *post)
 {
     if (!t->runs)
         wait_for_trial(t, post->receives);
@@ -461,7 +518,7 @@ static bool go_on(trial *t, const tempi_message_post *post)
     return t->runs || t->settled ? method_of(t) : post->usual;
 }
 
-static bool post_message(const tempi_message_post *post)
+static int post_message(const tempi_message_post *post)
 {
     trial *t = post->word ? &mine.of[post->word - tempi_message_trials->ways] : NULL;
     if (t && t->key != post->key && !is_left(post->word, t))
@@ -471,11 +528,11 @@ static bool post_message(const tempi_message_post *post)
     return t ? go_on(t, post) : post->usual;
 }
 
-bool tempi_message_trial_post(const tempi_message_post *post)
+int tempi_message_trial_post(const tempi_message_post *post)
 {
     if (!enter())
         return post->usual; /* another thread is here */
-    const bool ours = post_message(post);
+    const int method = post_message(post);
     leave();
-    return ours;
+    return method;
 }

@@ -24,7 +24,16 @@ static inline void tempi_block_unpack(const tempi_op *block, int64_t first, int6
         memcpy((char *)block->mem + first, packed, (size_t)n);
 }
 
-/* The same with non-temporal stores, for more bytes than fit into the caches. */
+/* The same with non-temporal stores (pack/pack.h). */
+static inline void tempi_block_pack_nontemporal(const tempi_op *block, int64_t first, int64_t n,
+                                                char *packed)
+{
+    if (block->layout)
+        tempi_pack_nontemporal(block->layout, block->count, block->mem, first, n, packed);
+    else
+        tempi_copy_nontemporal(packed, (const char *)block->mem + first, n);
+}
+
 static inline void tempi_block_unpack_nontemporal(const tempi_op *block, int64_t first, int64_t n,
                                                   const char *packed)
 {
@@ -33,10 +42,5 @@ static inline void tempi_block_unpack_nontemporal(const tempi_op *block, int64_t
     else /* the C library does so by itself */
         memcpy((char *)block->mem + first, packed, (size_t)n);
 }
-
-/* As tempi_block_pack, with non-temporal stores, for memory that another core has read before and
- * will read next. An ordinary store to a line that the other core has in its cache waits until it
- * gave it up: 434 instead of 42 us for 1 MiB on Zen 4, between cores without a common cache. */
-void tempi_block_pack_nontemporal(const tempi_op *block, int64_t first, int64_t n, char *packed);
 
 #endif

@@ -11,6 +11,9 @@
 
 enum {
     PIECE_BYTES = 32 << 10, /* of packed data: with its memory side well inside a level 2 cache */
+    /* Shorter runs are packed into whole lines first, in pieces that stay in a level 1 cache. */
+    LONG_RUN = 256,
+    LINES_BYTES = 8 << 10,
 };
 
 /* A message that is copied, or some of its bytes. */
@@ -168,12 +171,37 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
     copy_bytes(&(message){layout, count, base, TEMPI_UNPACK, false}, first, n, from);
 }
 
+void tempi_copy_nontemporal(void *to, const void *from, int64_t n)
+{
+    if (n > 0)
+        tempi_kernels_get()->copy_nontemporal(to, from, n);
+}
+
+/* Whether runs are, but for their ends, whole lines of packed memory. */
+static bool has_lines(const tempi_layout *layout)
+{
+    enum { LINE = 64 };
+    const tempi_box *box = layout->boxes;
+    return layout->dense ||
+           (layout->nboxes == 1 && !box->table && (box->run >= LONG_RUN || box->run % LINE == 0));
+}
+
 void tempi_pack_nontemporal(const tempi_layout *layout, int64_t count, const void *base,
                             int64_t first, int64_t n, void *packed)
 {
-    if (n > 0 && count > 0)
+    if (n <= 0 || count <= 0)
+        return;
+    if (has_lines(layout)) {
         copy_bytes(&(message){layout, count, (char *)(uintptr_t)base, TEMPI_PACK, true}, first, n,
                    packed);
+        return;
+    }
+    _Alignas(64) char lines[LINES_BYTES];
+    for (int64_t done = 0, part; done < n; done += part) {
+        part = n - done < LINES_BYTES ? n - done : LINES_BYTES;
+        tempi_pack(layout, count, base, first + done, part, lines);
+        tempi_copy_nontemporal((char *)packed + done, lines, part);
+    }
 }
 
 void tempi_unpack_nontemporal(const tempi_layout *layout, int64_t count, const void *packed,

@@ -10,7 +10,9 @@
 
 static inline __attribute__((always_inline)) void run_op(const tempi_op *op)
 {
-    if (op->direction == TEMPI_PACK)
+    if (op->direction == TEMPI_PACK && op->streamed)
+        tempi_pack_nontemporal(op->layout, op->count, op->mem, op->first, op->n, op->packed);
+    else if (op->direction == TEMPI_PACK)
         tempi_pack(op->layout, op->count, op->mem, op->first, op->n, op->packed);
     else
         tempi_unpack(op->layout, op->count, op->packed, op->first, op->n, op->mem);

@@ -4,11 +4,17 @@
 #include "pack/parts.h"
 #include "transfer/staging.h"
 
+static void *staging(const tempi_op *op)
+{
+    return op->streamed && op->direction == TEMPI_UNPACK ? tempi_stage_get_incoming(op->n)
+                                                         : tempi_stage_get(op->n);
+}
+
 static bool get(tempi_op *op)
 {
     op->pageable = false;
     switch (op->method) {
-    case TEMPI_METHOD_HOST: op->packed = tempi_stage_get(op->n); break;
+    case TEMPI_METHOD_HOST: op->packed = staging(op); break;
     case TEMPI_METHOD_DEVICE: op->packed = tempi_cuda_buffer_get(op->device, op->n); break;
     default: op->packed = tempi_cuda_pinned_get(op->device, op->n); break;
     }
@@ -34,7 +40,7 @@ bool tempi_packed_get(tempi_op *op, bool must)
         op->method = TEMPI_METHOD_STAGED;
     tempi_stat_add(TEMPI_STAT_method_changed, 1);
     op->pageable = true;
-    op->packed = tempi_stage_get(op->n);
+    op->packed = staging(op);
     if (!op->packed && must)
         op->packed = tempi_stage_get_beyond(op->n);
     return op->packed != NULL;

@@ -11,10 +11,13 @@
 /* Size classes: four per power of two, from 256 bytes, so at most a quarter is wasted. */
 enum { SMALLEST_SHIFT = 8, STEPS = 4, CLASSES = (48 - SMALLEST_SHIFT) * STEPS, ALIGNMENT = 64 };
 
+typedef enum purpose { OUTGOING, INCOMING, PURPOSES } purpose;
+
 typedef struct header {
     int64_t capacity;
     tempi_slab *slab; /* the slab that it was cut from; NULL: memory of its own */
     int32_t class;
+    purpose use;
     struct header *next;
 } header;
 
@@ -30,7 +33,7 @@ static struct {
     tempi_lock lock;
     int64_t used;   /* bytes in use, free short buffers included */
     int64_t cached; /* bytes in the free lists */
-    header *free[CLASSES];
+    header *free[PURPOSES][CLASSES];
     header *shorts;
     int64_t nshorts; /* free short buffers */
 } pool;
@@ -78,15 +81,21 @@ static int64_t drop_shorts(void)
     return bytes;
 }
 
+static void drop_list(header **list)
+{
+    while (*list) {
+        header *h = *list;
+        *list = h->next;
+        pool.cached -= h->capacity;
+        drop(h);
+    }
+}
+
 static void drop_cached(void)
 {
     for (int c = 0; c < CLASSES; ++c) {
-        while (pool.free[c]) {
-            header *h = pool.free[c];
-            pool.free[c] = h->next;
-            pool.cached -= h->capacity;
-            drop(h);
-        }
+        for (int u = 0; u < PURPOSES; ++u)
+            drop_list(&pool.free[u][c]);
     }
 }
 
@@ -101,7 +110,7 @@ static header *allocate(int64_t capacity)
     return h;
 }
 
-static header *fresh(int class, int64_t capacity)
+static header *fresh(int class, purpose use, int64_t capacity)
 {
     header *h = allocate(capacity);
     if (!h) {
@@ -111,6 +120,7 @@ static header *fresh(int class, int64_t capacity)
     if (h) {
         h->capacity = capacity;
         h->class = class;
+        h->use = use;
     }
     return h;
 }
@@ -157,7 +167,7 @@ static bool budget_take(int64_t bytes, int64_t capacity)
     return tempi_budget_take(bytes, capacity);
 }
 
-void *tempi_stage_get(int64_t bytes)
+static void *take(int64_t bytes, purpose use)
 {
     header *h = (uint64_t)bytes <= SHORT ? short_get() : NULL;
     if (h)
@@ -171,14 +181,15 @@ void *tempi_stage_get(int64_t bytes)
     if (!budget_take(bytes, capacity))
         return NULL;
     tempi_lock_acquire(&pool.lock);
-    h = pool.free[class];
+    header **list = &pool.free[use][class];
+    h = *list;
     if (h) {
-        pool.free[class] = h->next;
+        *list = h->next;
         pool.cached -= capacity;
     } else {
         if (pool.used + pool.cached + capacity > tempi_config.stage_max)
             drop_cached();
-        h = fresh(class, capacity);
+        h = fresh(class, use, capacity);
     }
     if (h)
         pool.used += capacity;
@@ -186,6 +197,16 @@ void *tempi_stage_get(int64_t bytes)
     if (!h)
         tempi_budget_give(capacity);
     return h ? (char *)h + ALIGNMENT : NULL;
+}
+
+void *tempi_stage_get(int64_t bytes)
+{
+    return take(bytes, OUTGOING);
+}
+
+void *tempi_stage_get_incoming(int64_t bytes)
+{
+    return take(bytes, INCOMING);
 }
 
 enum { BEYOND = -1 }; /* class of a buffer outside the pool */
@@ -211,8 +232,9 @@ static void put(void *object)
     }
     const int64_t capacity = h->capacity;
     tempi_lock_acquire(&pool.lock);
-    h->next = pool.free[h->class];
-    pool.free[h->class] = h;
+    header **list = &pool.free[h->use][h->class];
+    h->next = *list;
+    *list = h;
     pool.used -= capacity;
     pool.cached += capacity;
     tempi_lock_release(&pool.lock);

@@ -103,6 +103,13 @@ FAULTS = (
     ),
     Fault(
         "pack",
+        "lines that are stored past the caches begin at the second one",
+        "csrc/pack/pack.c",
+        "tempi_copy_nontemporal((char *)packed + done, lines, part);",
+        "tempi_copy_nontemporal((char *)packed + done, lines + 64, part - 64);",
+    ),
+    Fault(
+        "pack",
         "a fragment has one whole index too few",
         "csrc/pack/fragment.c",
         "(hi - inside) / step + 1 : 0",
@@ -186,6 +193,13 @@ FAULTS = (
         "csrc/transfer/records.c",
         ">= ((i - gap) & tempi_records.mask)",
         "> ((i - gap) & tempi_records.mask)",
+    ),
+    Fault(
+        "transfer",
+        "received bytes take memory that was sent",
+        "csrc/transfer/staging.c",
+        "return take(bytes, INCOMING);",
+        "return take(bytes, OUTGOING);",
     ),
     Fault(
         "transfer",
@@ -317,6 +331,14 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "of two better methods the first one wins",
+        "csrc/choose/message_trials.c",
+        "(!best || least(t, r) < least(t, best))",
+        "!best",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
         "the rounds count in which a method allocates its memory",
         "csrc/choose/message_trials.c",
         "UNCOUNTED = 2,",
@@ -359,7 +381,7 @@ FAULTS = (
         "choose",
         "messages are watched that pass unseen",
         "csrc/choose/message_trials.c",
-        "!t->skipped || t->ours",
+        "!t->skipped || t->method != TEMPI_MESSAGE_LIBRARY",
         "true",
         ("tests/unit/test_message_trials.py",),
     ),

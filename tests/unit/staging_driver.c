@@ -1,6 +1,7 @@
 /* staging_driver.c: staging buffers in use at the same time, in random order, for the sanitizers.
  * Each is filled with its own byte, which must be unchanged when it is released; after the last
- * trim none may be left. Exits with 1 at the first error. */
+ * trim none may be left. Long ones for received bytes are never used for others until a trim. Exits
+ * with 1 at the first error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +33,30 @@ enum { BUFFERS = 64, STEPS = 20000 };
 static struct {
     unsigned char *data;
     size_t size;
+    bool incoming;
     unsigned char value;
 } buffers[BUFFERS];
+
+/* Long buffers since the last trim that had received bytes. */
+enum { LONG = 8 << 10, KNOWN = 4096 };
+static const void *known[KNOWN];
+static int nknown;
+
+static bool has_received(const void *buffer)
+{
+    for (int i = 0; i < nknown; ++i)
+        if (known[i] == buffer)
+            return true;
+    return false;
+}
+
+static void trim(void)
+{
+    tempi_stage_trim();
+    for (int i = nknown = 0; i < BUFFERS; ++i)
+        if (buffers[i].data && buffers[i].incoming && buffers[i].size >= LONG)
+            known[nknown++] = buffers[i].data;
+}
 
 static uint64_t state = 88172645463325252u;
 
@@ -60,9 +83,16 @@ static void take(int i)
 {
     const size_t size = (size_t)draw((uint64_t)1
                                      << draw(22)); /* most are short, some above a slab's most */
-    buffers[i].data = tempi_stage_get((int64_t)size);
+    buffers[i].incoming = draw(2) == 0;
+    buffers[i].data = (buffers[i].incoming ? tempi_stage_get_incoming
+                                           : tempi_stage_get)((int64_t)size);
     if (!buffers[i].data)
         return; /* the bound */
+    if (size >= LONG && has_received(buffers[i].data) != buffers[i].incoming) {
+        if (!buffers[i].incoming || nknown == KNOWN)
+            exit(1);
+        known[nknown++] = buffers[i].data;
+    }
     if ((uintptr_t)buffers[i].data % 64)
         exit(1);
     buffers[i].size = size;
@@ -81,7 +111,7 @@ int main(void)
             take(i);
         taken += buffers[i].data != NULL;
         if (draw(500) == 0)
-            tempi_stage_trim();
+            trim();
     }
     for (int i = 0; i < BUFFERS; i++)
         if (buffers[i].data)

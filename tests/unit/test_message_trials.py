@@ -14,7 +14,8 @@ from tempi import _engine
 
 KEYS, PLACES, PAGE = 507, 4, 4096
 SEND, RECV = False, True
-USUAL, LIBRARY, OWN, METHOD, ON_TRIAL = 0, 1, 2, 3, 4
+USUAL, LIBRARY, OWN, STREAMED, ON_TRIAL = 0, 1, 2, 3, 4
+METHOD = 3
 ENOUGH = 200  # rounds, after which each trial is over
 SECOND = 10**9
 ffi = FFI()
@@ -26,8 +27,8 @@ void tempi_message_trials_stop(void);
 extern bool tempi_message_trial_runs;
 extern uint32_t tempi_message_completions[2];
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
-typedef struct { uint64_t key; uint64_t *word; bool receives, usual, skipped; } tempi_message_post;
-bool tempi_message_trial_post(const tempi_message_post *post);
+typedef struct { uint64_t key; uint64_t *word; bool receives, streams, skipped; uint8_t usual; } tempi_message_post;
+int tempi_message_trial_post(const tempi_message_post *post);
 void tempi_message_trial_look(void);
 int tempi_message_settled(const uint64_t *word);
 void tempi_message_trial_pretend(const int64_t *now);
@@ -42,6 +43,7 @@ class Program:
 
     words: Any = field(default_factory=lambda: ffi.new("tempi_message_words *"))
     skipped: bool = False
+    streams: bool = False
     now: Any = field(default_factory=lambda: ffi.new("int64_t *", SECOND))
 
     def __post_init__(self) -> None:
@@ -53,16 +55,14 @@ class Program:
         places = range(first_place(key), first_place(key) + PLACES)
         return next((i for i in places if self.words.ways[i] ^ key < 8), None)
 
-    def post(self, key: int, usual: bool, receives: bool = SEND) -> bool:
+    def post(self, key: int, usual: int, receives: bool = SEND) -> int:
         """As choose.c does."""
         lib.tempi_message_trial_look()
         i = self.word(key)
         method = USUAL if i is None else self.words.ways[i] & METHOD
         word = ffi.NULL if i is None else ffi.addressof(self.words, "ways", i)
-        ours = usual if method == USUAL else method == OWN
-        return bool(
-            lib.tempi_message_trial_post(ffi.new("tempi_message_post *", [key, word, receives, ours, self.skipped]))
-        )
+        post = [key, word, receives, self.streams, self.skipped, usual if method == USUAL else method]
+        return int(lib.tempi_message_trial_post(ffi.new("tempi_message_post *", post)))
 
     def complete(self, took: float, rounds: tuple[bool, ...] = (SEND, RECV)) -> None:
         """A call that takes so long and ends rounds that began with a send, or with a receive, or both."""
@@ -71,7 +71,7 @@ class Program:
             for which in rounds:
                 lib.tempi_message_completions[which] += 1
 
-    def rounds(self, key: int, usual: bool, seconds: Callable[[bool], float], n: int = ENOUGH) -> list[bool]:
+    def rounds(self, key: int, usual: int, seconds: Callable[[int], float], n: int = ENOUGH) -> list[int]:
         """The methods of n rounds of one message each; `seconds`: the time (ns) that a method takes."""
         ways = []
         for _ in range(n):
@@ -95,88 +95,111 @@ def first_place(key: int) -> int:
     return (key >> 3) % KEYS
 
 
-def times(library: float, own: float) -> Callable[[bool], float]:
-    return lambda ours: own if ours else library
+def times(library: float, own: float, streamed: float = 0) -> Callable[[int], float]:
+    return lambda method: {LIBRARY: library, OWN: own, STREAMED: streamed}[method]
 
 
 def test_the_words_fill_the_page_that_the_registry_has_for_them() -> None:
     assert ffi.sizeof("tempi_message_words") == PAGE
 
 
-@pytest.mark.parametrize("usual", [False, True])
+@pytest.mark.parametrize("usual", [LIBRARY, OWN])
 @pytest.mark.parametrize("scale", [600, 40_000, 9_000_000])
-@pytest.mark.parametrize(("library", "own", "winner"), [(1.0, 0.9, True), (1.0, 0.2, True), (0.9, 1.0, False)])
+@pytest.mark.parametrize(("library", "own", "winner"), [(1.0, 0.9, OWN), (1.0, 0.2, OWN), (0.9, 1.0, LIBRARY)])
 def test_the_faster_method_is_settled(
-    program: Program, usual: bool, scale: int, library: float, own: float, winner: bool
+    program: Program, usual: int, scale: int, library: float, own: float, winner: int
 ) -> None:
     ways = program.rounds(key_of(1), usual, times(library * scale, own * scale))
     assert set(ways[:8]) == {usual}
     assert set(ways[-100:]) == {winner}
 
 
-@pytest.mark.parametrize("usual", [False, True])
-def test_of_equals_the_usual_one_stays(program: Program, usual: bool) -> None:
+@pytest.mark.parametrize("usual", [LIBRARY, OWN])
+def test_of_equals_the_usual_one_stays(program: Program, usual: int) -> None:
     ways = program.rounds(key_of(1), usual, times(5000, 5000))
-    assert set(ways) == {False, True}
+    assert set(ways) == {LIBRARY, OWN}
     assert set(ways[-100:]) == {usual}
 
 
 def test_a_hopeless_method_has_one_short_turn(program: Program) -> None:
-    ways = program.rounds(key_of(1), True, times(50_000, 5000))
-    assert 0 < ways.count(False) <= 5
+    ways = program.rounds(key_of(1), OWN, times(50_000, 5000))
+    assert 0 < ways.count(LIBRARY) <= 5
+
+
+@pytest.mark.parametrize("usual", [LIBRARY, OWN])
+@pytest.mark.parametrize("fastest", [LIBRARY, OWN, STREAMED])
+@pytest.mark.parametrize("gain", [0.9, 0.3])
+def test_the_fastest_of_three_methods_is_settled(program: Program, usual: int, fastest: int, gain: float) -> None:
+    """Also if another one is better than the usual one, too."""
+    program.streams = True
+    nanoseconds = {LIBRARY: 20_000.0, OWN: 19_000.0, STREAMED: 18_500.0}
+    nanoseconds[fastest] *= gain
+    ways = program.rounds(key_of(1), usual, nanoseconds.__getitem__)
+    assert set(ways) >= {LIBRARY, OWN, STREAMED}
+    assert set(ways[-100:]) == {fastest}
+
+
+def test_the_third_method_is_tried_only_where_it_may_gain(program: Program) -> None:
+    assert STREAMED not in program.rounds(key_of(1), LIBRARY, times(5000, 4000, 1))
+    program.streams = True
+    assert program.rounds(key_of(2), LIBRARY, times(5000, 4000, 30_000)).count(STREAMED) <= 5
+    assert set(program.rounds(key_of(3), LIBRARY, times(5000, 30_000, 4000))[-100:]) == {STREAMED}
 
 
 def test_the_first_rounds_of_a_method_do_not_count(program: Program) -> None:
     """It allocates its buffers in them."""
-    spent = {False: 0, True: 0}
+    spent = {LIBRARY: 0, OWN: 0}
 
-    def seconds(ours: bool) -> float:
-        spent[ours] += 1
-        return (4000 if ours else 5000) + (100_000 if spent[ours] <= 2 else 0)
+    def seconds(method: int) -> float:
+        spent[method] += 1
+        return (4000 if method == OWN else 5000) + (100_000 if spent[method] <= 2 else 0)
 
-    assert set(program.rounds(key_of(1), False, seconds)[-100:]) == {True}
+    assert set(program.rounds(key_of(1), LIBRARY, seconds)[-100:]) == {OWN}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_does_not_hide_a_clear_difference(program: Program, seed: int) -> None:
     draw = random.Random(seed)
 
-    def seconds(ours: bool) -> float:
-        return (10_000 if ours else 20_000) * (1 + draw.expovariate(8)) + (300_000 if draw.random() < 0.02 else 0)
+    def seconds(method: int) -> float:
+        return (10_000 if method == OWN else 20_000) * (1 + draw.expovariate(8)) + (
+            300_000 if draw.random() < 0.02 else 0
+        )
 
-    ways = program.rounds(key_of(1), False, seconds)
-    assert ways[-100:].count(True) > 70  # a change in the noise begins another trial
+    ways = program.rounds(key_of(1), LIBRARY, seconds)
+    assert ways[-100:].count(OWN) > 70  # a change in the noise begins another trial
 
 
 def test_a_burst_is_one_round(program: Program) -> None:
     """To post is cheaper with tempi, to wait for all of them is dearer: all of it counts."""
-    ways: list[bool] = []
+    ways: list[int] = []
     for _ in range(ENOUGH):
-        ways = [program.post(key_of(1), True) for _ in range(16)]
-        program.now[0] += sum(100 if ours else 1000 for ours in ways)
-        program.complete(sum(9000 if ours else 1000 for ours in ways))
-    assert set(ways) == {False}
+        ways = [program.post(key_of(1), OWN) for _ in range(16)]
+        program.now[0] += sum(100 if method == OWN else 1000 for method in ways)
+        program.complete(sum(9000 if method == OWN else 1000 for method in ways))
+    assert set(ways) == {LIBRARY}
 
 
 @pytest.mark.parametrize("first", [SEND, RECV])
 @pytest.mark.parametrize("burst", [1, 4])
 def test_a_round_contains_both_sides(program: Program, first: bool, burst: int) -> None:
     """Of a ping-pong, of one or some blocking messages at a time, the sends alone are faster with tempi."""
-    ways: list[bool] = []
+    ways: list[int] = []
     for _ in range(ENOUGH):
         for receives in (first, not first):
             for _ in range(burst):
-                ways.append(program.post(key_of(1), True, receives))
+                ways.append(program.post(key_of(1), OWN, receives))
                 slow, fast = (9000, 2000) if receives else (500, 1000)
-                program.complete(slow if ways[-1] else fast, (not receives,))
-    assert set(ways[-50:]) == {False}
+                program.complete(slow if ways[-1] == OWN else fast, (not receives,))
+    assert set(ways[-50:]) == {LIBRARY}
 
 
 def test_another_process_is_followed(program: Program) -> None:
     key = key_of(1)
-    for way, ours in ((LIBRARY, False), (OWN, True)):
-        program.words.ways[first_place(key)] = key | way
-        assert set(program.rounds(key, not ours, times(5000, 1000))) == {ours}
+    for method in (LIBRARY, OWN, STREAMED):
+        program.words.ways[first_place(key)] = key | method
+        usual = LIBRARY if method == OWN else OWN
+        assert set(program.rounds(key, usual, times(5000, 1000))) == {method}
     assert not lib.tempi_message_trial_runs
 
 
@@ -184,14 +207,14 @@ def test_a_process_that_has_left_its_trial_is_not_followed_for_ever(program: Pro
     key = key_of(1)
     program.words.ways[first_place(key)] = key | OWN | ON_TRIAL
     program.words.running = ((program.now[0] + 2 * SECOND) >> 20) << 16 | 9
-    assert set(program.rounds(key, False, times(10**6, 10**7), 128)) == {True}
-    assert set(program.rounds(key, False, times(10**6, 10**7), 256)[-100:]) == {False}
+    assert set(program.rounds(key, LIBRARY, times(10**6, 10**7), 128)) == {OWN}
+    assert set(program.rounds(key, LIBRARY, times(10**6, 10**7), 256)[-100:]) == {LIBRARY}
     assert program.words.ways[first_place(key)] == key | LIBRARY
 
 
 def test_the_method_is_published(program: Program) -> None:
     key = key_of(1)
-    program.rounds(key, False, times(5000, 1000))
+    program.rounds(key, LIBRARY, times(5000, 1000))
     assert program.words.ways[first_place(key)] == key | OWN
     assert program.words.running == 0
 
@@ -201,29 +224,29 @@ def test_keys_with_the_same_places_have_each_their_word(program: Program) -> Non
     place = first_place(key_of(1))
     keys = [key_of(n) for n in range(1, 20_000) if first_place(key_of(n)) == place][: PLACES + 1]
     for key in keys[:-1]:
-        assert set(program.rounds(key, False, times(5000, 1000))[-50:]) == {True}
-    assert set(program.rounds(keys[-1], False, times(5000, 1000))) == {False}
-    assert all(program.post(key, False) for key in keys[:-1])
+        assert set(program.rounds(key, LIBRARY, times(5000, 1000))[-50:]) == {OWN}
+    assert set(program.rounds(keys[-1], LIBRARY, times(5000, 1000))) == {LIBRARY}
+    assert all(program.post(key, LIBRARY) == OWN for key in keys[:-1])
     assert len({program.word(key) for key in keys[:-1]}) == PLACES
 
 
 def test_a_change_of_the_machine_is_noticed(program: Program) -> None:
     key = key_of(1)
-    assert set(program.rounds(key, False, times(20_000, 5000))[-50:]) == {True}
-    assert set(program.rounds(key, False, times(5000, 20_000), 2 * ENOUGH)[-50:]) == {False}
+    assert set(program.rounds(key, LIBRARY, times(20_000, 5000))[-50:]) == {OWN}
+    assert set(program.rounds(key, LIBRARY, times(5000, 20_000), 2 * ENOUGH)[-50:]) == {LIBRARY}
 
 
 def test_the_time_of_messages_that_are_not_all_seen_is_not_watched(program: Program) -> None:
     """Those that the library carries may pass without being counted, which looks like a change."""
     program.skipped = True
     key = key_of(1)
-    program.rounds(key, False, times(5000, 20_000))
-    assert set(program.rounds(key, False, times(20_000, 5000), 200)) == {False}
+    program.rounds(key, LIBRARY, times(5000, 20_000))
+    assert set(program.rounds(key, LIBRARY, times(20_000, 5000), 200)) == {LIBRARY}
 
 
 def test_a_kept_choice_takes_what_is_settled() -> None:
     word = ffi.new("uint64_t *")
-    for value, method in ((LIBRARY, LIBRARY), (OWN, OWN), (OWN | ON_TRIAL, USUAL), (LIBRARY | ON_TRIAL, USUAL)):
+    for value, method in ((LIBRARY, LIBRARY), (OWN, OWN), (STREAMED, STREAMED), (OWN | ON_TRIAL, USUAL)):
         word[0] = key_of(1) | value
         assert lib.tempi_message_settled(word) == method
     assert lib.tempi_message_settled(ffi.NULL) == USUAL
@@ -232,15 +255,15 @@ def test_a_kept_choice_takes_what_is_settled() -> None:
 def test_a_trial_is_repeated(program: Program) -> None:
     """What is faster may change without a change of the method in use."""
     key = key_of(1)
-    program.rounds(key, False, times(5000, 6000))
-    ways = program.rounds(key, False, times(5000, 2500), 3000)
-    assert ways[-1] is True
+    program.rounds(key, LIBRARY, times(5000, 6000))
+    ways = program.rounds(key, LIBRARY, times(5000, 2500), 3000)
+    assert ways[-1] == OWN
 
 
 def test_trials_lose_little(program: Program) -> None:
     """A hopeless method is tried again, but never for more than some percent of the time."""
     start = program.now[0]
-    program.rounds(key_of(1), False, times(1000, 300_000), 100_000)
+    program.rounds(key_of(1), LIBRARY, times(1000, 300_000), 100_000)
     assert program.now[0] - start < 1.05 * 100_000 * 1000
 
 
@@ -248,26 +271,26 @@ def test_only_one_trial_runs_on_a_node(program: Program) -> None:
     key = key_of(1)
     until = (program.now[0] + SECOND) >> 20
     program.words.running = until << 16 | 9
-    assert set(program.rounds(key, False, times(5000, 1000), 1000)) == {False}
+    assert set(program.rounds(key, LIBRARY, times(5000, 1000), 1000)) == {LIBRARY}
     program.now[0] += 2 * SECOND  # the other process has not gone on
-    assert set(program.rounds(key, False, times(5000, 1000))[-50:]) == {True}
+    assert set(program.rounds(key, LIBRARY, times(5000, 1000))[-50:]) == {OWN}
 
 
 def test_a_trial_that_was_taken_over_ends(program: Program) -> None:
     key = key_of(1)
-    ways = program.rounds(key, False, times(5000, 4000), 16)
+    ways = program.rounds(key, LIBRARY, times(5000, 4000), 16)
     assert lib.tempi_message_trial_runs
     theirs = program.words.running = ((program.now[0] + 2 * SECOND) >> 20) << 16 | 9
-    ways = program.rounds(key, False, times(5000, 4000))
+    ways = program.rounds(key, LIBRARY, times(5000, 4000))
     assert not lib.tempi_message_trial_runs
     assert program.words.running == theirs
-    assert set(ways[-50:]) == {False}
+    assert set(ways[-50:]) == {LIBRARY}
 
 
 def test_a_trial_whose_messages_have_ended_gives_way(program: Program) -> None:
-    program.rounds(key_of(1), False, times(5000, 4000), 16)
+    program.rounds(key_of(1), LIBRARY, times(5000, 4000), 16)
     assert lib.tempi_message_trial_runs
-    assert set(program.rounds(key_of(2), False, times(5000, 1000))[-50:]) == {True}
+    assert set(program.rounds(key_of(2), LIBRARY, times(5000, 1000))[-50:]) == {OWN}
 
 
 def test_a_leader_that_stops_leads_no_longer(program: Program) -> None:
@@ -275,28 +298,28 @@ def test_a_leader_that_stops_leads_no_longer(program: Program) -> None:
     key = key_of(1)
     place = first_place(key)
     program.words.ways[place] = key
-    assert set(program.rounds(key, False, times(5000, 1000), 2000)[-50:]) == {True}
+    assert set(program.rounds(key, LIBRARY, times(5000, 1000), 2000)[-50:]) == {OWN}
     lib.tempi_message_trials_start(program.words, 1)  # as another process
-    assert set(program.rounds(key, False, times(5000, 8000), 130_000)) == {True}
-    assert set(program.rounds(key, False, times(5000, 8000), 2000)[-50:]) == {False}
+    assert set(program.rounds(key, LIBRARY, times(5000, 8000), 130_000)) == {OWN}
+    assert set(program.rounds(key, LIBRARY, times(5000, 8000), 2000)[-50:]) == {LIBRARY}
 
 
 def test_a_leader_whose_key_has_another_one_follows_it(program: Program) -> None:
     key = key_of(1)
-    program.rounds(key, False, times(5000, 4500), 30)
+    program.rounds(key, LIBRARY, times(5000, 4500), 30)
     assert lib.tempi_message_trial_runs
     program.words.ways[first_place(key)] = key | LIBRARY
-    assert set(program.rounds(key, False, times(5000, 1000))[-50:]) == {False}
+    assert set(program.rounds(key, LIBRARY, times(5000, 1000))[-50:]) == {LIBRARY}
     assert not lib.tempi_message_trial_runs
 
 
 def test_a_trial_without_rounds_ends(program: Program) -> None:
     """The program waits no more: its messages overlap."""
     key = key_of(1)
-    program.rounds(key, False, times(5000, 1000), 16)
+    program.rounds(key, LIBRARY, times(5000, 1000), 16)
     assert lib.tempi_message_trial_runs
     for _ in range(400):
-        program.post(key, False)
+        program.post(key, LIBRARY)
         program.now[0] += 1000
     assert not lib.tempi_message_trial_runs
     assert not program.words.running
@@ -315,7 +338,7 @@ def test_another_process_s_lease_ends(program: Program) -> None:
 
 
 def test_the_end_of_mpi_frees_the_node_for_others(program: Program) -> None:
-    program.rounds(key_of(1), False, times(5000, 4000), 16)
+    program.rounds(key_of(1), LIBRARY, times(5000, 4000), 16)
     assert program.words.running
     lib.tempi_message_trials_stop()
     assert not program.words.running

@@ -31,6 +31,8 @@ void tempi_message_note(tempi_operation operation, const tempi_op *op)
     tempi_stat_add_to(mine, calls[operation], 1);
     tempi_stat_add_to(mine, sizes[operation], op->n);
     tempi_stat_add_to(mine, TEMPI_STAT_runs, op->layout->runs * op->count);
+    if (op->streamed)
+        tempi_stat_add_to(mine, TEMPI_STAT_messages_streamed, 1);
 }
 
 static bool sends_or_receives(tempi_operation operation)
@@ -56,6 +58,7 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->device = 0;
     op->stream = 0;
     op->partial = false;
+    op->streamed = false;
     op->pageable = false;
     op->parts = NULL;
     op->into = NULL;
@@ -185,7 +188,7 @@ const tempi_query_peer tempi_message_peer = {.class = class_of, .is_self = is_se
 
 /* Whether tempi is expected to be faster than the library. */
 static bool wins(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
-                 int64_t bytes, bool posted, tempi_sample *sample)
+                 int64_t bytes, bool posted, tempi_message *out)
 {
     tempi_query query; /* field by field, as above */
     query.operation = operation;
@@ -193,7 +196,8 @@ static bool wins(const tempi_type *type, tempi_operation operation, const tempi_
     query.peer = &tempi_message_peer;
     query.whom = peer;
     query.device = NULL;
-    query.sample = sample;
+    query.sample = &out->sample;
+    query.streamed = &out->op.streamed;
     /* A choice for an unknown peer is that for its usual class, which its other side need not know.
      */
     query.posted = posted && peer->comm != MPI_COMM_NULL && peer->rank >= 0;
@@ -226,7 +230,8 @@ bool tempi_message_left_again(const tempi_type *type, tempi_operation operation,
 bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                         int64_t bytes)
 {
-    return !type->layout->dense && wins(type, operation, &peer, bytes, false, NULL);
+    tempi_message unused;
+    return !type->layout->dense && wins(type, operation, &peer, bytes, false, &unused);
 }
 
 /* When the message is posted, and whether tempi must carry it. */
@@ -251,7 +256,7 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
         return ours;
     if (dense)
         return when == PLAN_FORCED;
-    if (when != PLAN_FORCED && !wins(type, operation, &peer, bytes, when == PLAN_NOW, &out->sample))
+    if (when != PLAN_FORCED && !wins(type, operation, &peer, bytes, when == PLAN_NOW, out))
         return left_by_choice(type, operation, peer, count, bytes);
     if (sends_or_receives(operation) && !take_packed(false, peer, inline_buffer, out))
         return leave(TEMPI_STAT_fallback_stage);
