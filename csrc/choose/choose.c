@@ -133,6 +133,7 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
             .receives = q->operation == TEMPI_OP_RECV,
             .streams = class != TEMPI_PEER_OTHER && q->bytes >= STREAMED_FIRST,
             .skipped = q->bytes < TEMPI_REPEATED_LAST,
+            .messages = q->passed + 1,
             .usual = (uint8_t)method,
         });
     *q->streamed = method == TEMPI_MESSAGE_STREAMED;

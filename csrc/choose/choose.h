@@ -63,7 +63,8 @@ typedef struct tempi_query {
     /* For messages of host memory that tempi carries: set to true if they should be streamed
      * (pack/pack.h: tempi_op). */
     bool *streamed;
-    bool posted; /* a message that is posted now; false: the choice is kept for later ones */
+    unsigned passed; /* messages like it that were not examined since the last one (repeated.h) */
+    bool posted;     /* a message that is posted now; false: the choice is kept for later ones */
 } tempi_query;
 
 static inline bool tempi_chooser_has_quirk(const tempi_chooser *chooser, tempi_operation operation)

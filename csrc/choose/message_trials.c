@@ -43,6 +43,7 @@ typedef struct trial {
     bool skipped;       /* while the library carries them, some are not seen here */
     uint64_t published; /* the word */
     uint32_t waits;     /* messages until the next trial */
+    uint32_t seen;      /* messages since `watched` */
     uint32_t between;
     /* While it waits: */
     int64_t watched, typical; /* begin of these messages; the fastest ones since the trial */
@@ -216,7 +217,7 @@ static void plan_next(trial *t, bool same)
         t->needless *= 2;
     t->again = t->needless;
     t->fresh = AFRESH;
-    t->typical = t->watched = 0;
+    t->typical = t->watched = t->seen = 0;
     t->changed = 0;
 }
 
@@ -424,12 +425,14 @@ void tempi_message_trial_look(void)
 /* ---- between trials ---------------------------------------------------------------------------
  */
 
-/* After each WATCHED messages. Whether their time has changed for good. */
+/* After WATCHED messages, or some more. Whether their time has changed for good. */
 static bool has_changed(trial *t)
 {
-    const int64_t now = clock_now(), took = now - t->watched;
+    const int64_t now = clock_now(), took = (now - t->watched) * WATCHED / t->seen;
     const bool first = t->watched == 0;
+    const uint32_t seen = t->seen;
     t->watched = now;
+    t->seen = 0;
     if (first || !t->settled)
         return false;
     if (t->fresh > 0) {
@@ -443,19 +446,20 @@ static bool has_changed(trial *t)
         t->changed = t->changed < 0 ? -2 : -1;
     else
         t->changed = 0;
-    t->again = t->again > WATCHED ? t->again - WATCHED : 0;
+    t->again = t->again > seen ? t->again - seen : 0;
     return t->again == 0 && (t->changed == 2 || t->changed == -2);
 }
 
-static void wait_for_trial(trial *t, bool receives)
+static void wait_for_trial(trial *t, const tempi_message_post *post)
 {
-    if (t->receives != receives)
+    if (t->receives != post->receives)
         return;
-    --t->waits;
+    t->waits = t->waits > post->messages ? t->waits - post->messages : 0;
+    t->seen += post->messages;
     const bool watched = !t->skipped || t->method != TEMPI_MESSAGE_LIBRARY;
     if (t->waits == 0)
         begin_trial(t, false);
-    else if (watched && t->waits % WATCHED == 0 && has_changed(t))
+    else if (watched && t->seen >= WATCHED && has_changed(t))
         begin_trial(t, true);
 }
 
@@ -512,7 +516,7 @@ static bool is_left(uint64_t *word, trial *follower)
 static int go_on(trial *t, const tempi_message_post *post)
 {
     if (!t->runs)
-        wait_for_trial(t, post->receives);
+        wait_for_trial(t, post);
     else if (t->receives == post->receives)
         continue_trial(t);
     return t->runs || t->settled ? method_of(t) : post->usual;

@@ -1,6 +1,6 @@
-/* Messages that a program repeats and the library carries. Finding that out again (the peer's
- * class, the size's step, the choice) takes 40 ns on each side, a tenth of a short message between
- * two cores. So a type remembers the last such message of each operation. Every RECHECKED-th one is
+/* Messages that a program repeats. Finding their method again (the peer's class, the size's step,
+ * the choice) takes 40 ns on each side, a tenth of a short message between two cores. So a type
+ * remembers the last such message of each operation, and its method. Every RECHECKED-th one is
  * examined in full, as the peer's locality may have changed. */
 #ifndef TEMPI_CHOOSE_REPEATED_H
 #define TEMPI_CHOOSE_REPEATED_H
@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /* One word, so that threads need no lock: 48 bits of the message, 8 bits for how often it was
- * examined, 8 bits for how often it still passes. Two messages with the same bits only cost time.
- */
+ * examined, 4 bits for its method, 4 bits for how often it still passes. Two messages with the same
+ * bits only cost time. */
 typedef struct tempi_repeated {
     uint64_t word;
 } tempi_repeated;
@@ -25,25 +25,36 @@ static inline uint64_t tempi_repeated_key(uint64_t comm, int rank, int64_t count
     return (k * 0xD6E8FEB86659FD93u + (uint64_t)(uint32_t)rank) * 0x9E3779B97F4A7C15u >> 16 << 16;
 }
 
-/* Whether this message is known to be the library's. */
-static inline bool tempi_repeated_passes(tempi_repeated *repeated, uint64_t key)
+/* The method of a message that need not be examined: a bit of `methods` (1 << method); 0: none of
+ * these, or it must be. */
+static inline int tempi_repeated_pass(tempi_repeated *repeated, uint64_t key, unsigned methods)
 {
     const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
-    if ((word ^ key) >> 16 != 0 || (word & 0xFF) == 0)
-        return false;
+    const unsigned method = (unsigned)(word >> 4 & 0xF);
+    if ((word ^ key) >> 16 != 0 || (word & 0xF) == 0 || !(methods >> method & 1))
+        return 0;
     __atomic_store_n(&repeated->word, word - 1, __ATOMIC_RELAXED);
-    return true;
+    return (int)method;
 }
 
-/* The message was examined, and is the library's. */
-static inline void tempi_repeated_note(tempi_repeated *repeated, uint64_t key)
+/* How many have passed since one was examined. */
+static inline unsigned tempi_repeated_passed(const tempi_repeated *repeated, uint64_t key)
+{
+    const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
+    const bool passes = (word ^ key) >> 16 == 0 && (word >> 8 & 0xFF) == TEMPI_REPEATED_EXAMINED;
+    return passes ? TEMPI_REPEATED_RECHECKED - 1 - (unsigned)(word & 0xF) : 0;
+}
+
+/* The message was examined, and has that method. */
+static inline void tempi_repeated_note(tempi_repeated *repeated, uint64_t key, int method)
 {
     const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
     const uint64_t before = (word ^ key) >> 16 == 0 ? word >> 8 & 0xFF : 0;
     const bool often = before + 1 >= TEMPI_REPEATED_EXAMINED;
     const uint64_t examined = often ? TEMPI_REPEATED_EXAMINED : before + 1,
                    passes = often ? TEMPI_REPEATED_RECHECKED - 1 : 0;
-    __atomic_store_n(&repeated->word, key | examined << 8 | passes, __ATOMIC_RELAXED);
+    __atomic_store_n(&repeated->word, key | examined << 8 | (uint64_t)method << 4 | passes,
+                     __ATOMIC_RELAXED);
 }
 
 #endif

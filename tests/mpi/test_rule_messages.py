@@ -87,3 +87,16 @@ def test_both_ways_carry_the_same_bytes(exchange: Exchange) -> None:
     assert moved["recvs"] > 0
     assert moved["fallback_rule"] > 0
     assert sum(moved.values()) == 2 * rounds
+
+
+def test_trials_are_repeated_though_most_messages_pass_unexamined() -> None:
+    """choose/repeated.h"""
+    comm = MPI.COMM_WORLD
+    kind = oracle.Vector(150, 1, 3, DOUBLE)
+    out, into = Memory(kind, 1).fill(comm.rank), Memory(kind, 1)
+    before = snapshot()["messages_tuned"]
+    with committed(kind) as datatype:
+        for _ in range(6000):
+            blocking(out, into, datatype, comm.rank ^ 1)
+    assert comm.allreduce(snapshot()["messages_tuned"] - before) >= 2
+    into.check(Memory(kind, 1).fill(comm.rank ^ 1).packed)

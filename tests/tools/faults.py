@@ -355,6 +355,22 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "messages that pass unexamined seem to make the others slower",
+        "csrc/choose/message_trials.c",
+        "(now - t->watched) * WATCHED / t->seen;",
+        "now - t->watched;",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
+        "a message keeps the method of another one like it for ever",
+        "csrc/choose/repeated.h",
+        "word - 1, __ATOMIC_RELAXED);\n    return (int)method;",
+        "word, __ATOMIC_RELAXED);\n    return (int)method;",
+        ("tests/mpi/test_rule_messages.py@by rule",),
+    ),
+    Fault(
+        "choose",
         "two trials run on a node",
         "csrc/choose/message_trials.c",
         "if (there != 0 && there >> 16 > (uint64_t)now >> 20)",

@@ -186,11 +186,25 @@ static bool is_self(const void *whom)
 
 const tempi_query_peer tempi_message_peer = {.class = class_of, .is_self = is_self};
 
+static bool is_repeated(tempi_operation operation, int64_t bytes)
+{
+    return sends_or_receives(operation) && bytes < TEMPI_REPEATED_LAST && !tempi_online_tuning &&
+           !tempi_message_trial_is_near();
+}
+
+static int method_of(bool ours, const tempi_message *message)
+{
+    if (!ours)
+        return TEMPI_MESSAGE_LIBRARY;
+    return message->op.streamed ? TEMPI_MESSAGE_STREAMED : TEMPI_MESSAGE_OWN;
+}
+
 /* Whether tempi is expected to be faster than the library. */
-static bool wins(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
-                 int64_t bytes, bool posted, tempi_message *out)
+static bool examine(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
+                    int64_t bytes, unsigned passed, bool posted, tempi_message *out)
 {
     tempi_query query; /* field by field, as above */
+    query.passed = passed;
     query.operation = operation;
     query.bytes = bytes;
     query.peer = &tempi_message_peer;
@@ -204,22 +218,32 @@ static bool wins(const tempi_type *type, tempi_operation operation, const tempi_
     return tempi_choose(tempi_type_chooser(type), &query) == TEMPI_METHOD_HOST;
 }
 
-/* Remembers that the library carries it. A corrected choice may change at the next message. */
-static bool left_by_choice(const tempi_type *type, tempi_operation operation, tempi_peer peer,
-                           MPI_Count count, int64_t bytes)
+/* The same, known from messages like it. */
+static bool wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
+                 MPI_Count count, int64_t bytes, bool posted, tempi_message *out)
 {
-    if (sends_or_receives(operation) && !tempi_online_tuning && bytes < TEMPI_REPEATED_LAST)
-        tempi_repeated_note(&tempi_type_chooser(type)->repeated[operation],
-                            tempi_message_key(peer, count));
-    return leave(TEMPI_STAT_fallback_rule);
+    if (!posted || !is_repeated(operation, bytes))
+        return examine(type, operation, &peer, bytes, 0, posted, out);
+    tempi_repeated *repeated = &tempi_type_chooser(type)->repeated[operation];
+    const uint64_t key = tempi_message_key(peer, count);
+    const int method = tempi_repeated_pass(repeated, key,
+                                           1 << TEMPI_MESSAGE_OWN | 1 << TEMPI_MESSAGE_STREAMED);
+    out->op.streamed = method == TEMPI_MESSAGE_STREAMED;
+    if (method != 0)
+        return true;
+    const bool ours = examine(type, operation, &peer, bytes, tempi_repeated_passed(repeated, key),
+                              true, out);
+    if (!tempi_message_trial_is_near())
+        tempi_repeated_note(repeated, key, method_of(ours, out));
+    return ours;
 }
 
 bool tempi_message_left_again(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                               MPI_Count count)
 {
     if (tempi_this_thread.disabled || tempi_message_trial_is_near() ||
-        !tempi_repeated_passes(&tempi_type_chooser(type)->repeated[operation],
-                               tempi_message_key(peer, count)))
+        !tempi_repeated_pass(&tempi_type_chooser(type)->repeated[operation],
+                             tempi_message_key(peer, count), 1 << TEMPI_MESSAGE_LIBRARY))
         return false;
     tempi_thread_cache *mine = tempi_stats_mine();
     tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
@@ -231,7 +255,7 @@ bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi
                         int64_t bytes)
 {
     tempi_message unused;
-    return !type->layout->dense && wins(type, operation, &peer, bytes, false, &unused);
+    return !type->layout->dense && examine(type, operation, &peer, bytes, 0, false, &unused);
 }
 
 /* When the message is posted, and whether tempi must carry it. */
@@ -256,8 +280,8 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
         return ours;
     if (dense)
         return when == PLAN_FORCED;
-    if (when != PLAN_FORCED && !wins(type, operation, &peer, bytes, when == PLAN_NOW, out))
-        return left_by_choice(type, operation, peer, count, bytes);
+    if (when != PLAN_FORCED && !wins(type, operation, peer, count, bytes, when == PLAN_NOW, out))
+        return leave(TEMPI_STAT_fallback_rule);
     if (sends_or_receives(operation) && !take_packed(false, peer, inline_buffer, out))
         return leave(TEMPI_STAT_fallback_stage);
     if (tempi_chooser_has_quirk(&type->chooser, operation))
