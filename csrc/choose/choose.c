@@ -105,7 +105,7 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
 
 /* Shorter ones are as fast either way, and a message to the rank itself has no other side. */
 enum { TRIED_FIRST = 64 };
-/* Shorter ones the libraries copy through memory of their own, and no kernel from ours. */
+/* Shorter ones the libraries copy through memory of their own; the peer does not read ours. */
 enum { STREAMED_FIRST = 16 << 10 };
 /* So long messages evict what their peer's locality is found out by (topology/locality.h). */
 enum { ONE_CLASS_FIRST = 1 << 20 };
@@ -132,7 +132,6 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
             .word = word,
             .receives = q->operation == TEMPI_OP_RECV,
             .streams = class != TEMPI_PEER_OTHER && q->bytes >= STREAMED_FIRST,
-            .skipped = q->bytes < TEMPI_REPEATED_LAST,
             .messages = q->passed + 1,
             .usual = (uint8_t)method,
         });

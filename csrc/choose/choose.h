@@ -4,7 +4,7 @@
  * by the first of these that applies:
  *
  *   settings       TEMPI_FORCE, TEMPI_METHOD and the library's quirks leave no choice
- * *   trials         host memory: all methods timed on the program's own calls (autotune.h,
+ *   trials         host memory: all methods timed on the program's own calls (autotune.h,
  *                  message_trials.h)
  *   tables         of a calibration (model.h), corrected online if enabled
  *   built-in rule  rule.h for host memory, device_rule.h for device memory

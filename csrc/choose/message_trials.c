@@ -40,7 +40,6 @@ typedef struct trial {
     bool settled;
     bool streams;       /* whether TEMPI_MESSAGE_STREAMED is tried */
     bool receives;      /* receives begin rounds and are watched, or sends */
-    bool skipped;       /* while the library carries them, some are not seen here */
     uint64_t published; /* the word */
     uint32_t waits;     /* messages until the next trial */
     uint32_t seen;      /* messages since `watched` */
@@ -321,6 +320,7 @@ static void abandon(trial *t, bool lease)
 {
     t->runs = false;
     t->waits = t->between = BETWEEN;
+    t->watched = t->seen = 0;
     publish(t);
     set_running(NULL);
     if (lease)
@@ -456,10 +456,9 @@ static void wait_for_trial(trial *t, const tempi_message_post *post)
         return;
     t->waits = t->waits > post->messages ? t->waits - post->messages : 0;
     t->seen += post->messages;
-    const bool watched = !t->skipped || t->method != TEMPI_MESSAGE_LIBRARY;
     if (t->waits == 0)
         begin_trial(t, false);
-    else if (watched && t->seen >= WATCHED && has_changed(t))
+    else if (t->seen >= WATCHED && has_changed(t))
         begin_trial(t, true);
 }
 
@@ -484,7 +483,6 @@ static trial *lead(const tempi_message_post *post)
                          .method = post->usual,
                          .streams = post->streams,
                          .receives = post->receives,
-                         .skipped = post->skipped,
                          .waits = FIRST};
             return t;
         }
@@ -496,17 +494,17 @@ static trial *lead(const tempi_message_post *post)
 
 /* Of messages that follow another process: whether it has left its word, on trial or for long
  * without a new one. Then another process may lead. */
-static bool is_left(uint64_t *word, trial *follower)
+static bool is_left(uint64_t *word, trial *follower, uint32_t messages)
 {
     uint64_t there = __atomic_load_n(word, __ATOMIC_RELAXED);
     if (follower->published != there) {
         follower->published = there;
         follower->followed = 0;
     }
-    const uint32_t n = ++follower->followed;
+    const uint32_t before = follower->followed, n = follower->followed += messages;
     const bool methodless = (there & TEMPI_MESSAGE_METHOD) == TEMPI_MESSAGE_USUAL;
     const bool left = there & TEMPI_MESSAGE_ON_TRIAL
-                          ? n % LOOKS == 0 && is_over(clock_now())
+                          ? n / LOOKS != before / LOOKS && is_over(clock_now())
                           : n > (uint32_t)(methodless ? FOLLOWED_FIRST : FOLLOWED_MOST);
     return left &&
            __atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -525,7 +523,7 @@ static int go_on(trial *t, const tempi_message_post *post)
 static int post_message(const tempi_message_post *post)
 {
     trial *t = post->word ? &mine.of[post->word - tempi_message_trials->ways] : NULL;
-    if (t && t->key != post->key && !is_left(post->word, t))
+    if (t && t->key != post->key && !is_left(post->word, t, post->messages))
         return post->usual;
     if (!t || t->key != post->key)
         t = lead(post);

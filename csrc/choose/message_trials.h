@@ -118,7 +118,6 @@ typedef struct tempi_message_post {
     uint64_t *word; /* the key's, or NULL */
     bool receives;
     bool streams;      /* whether TEMPI_MESSAGE_STREAMED is tried */
-    bool skipped;      /* others like it may be left to the library without being posted here */
     uint32_t messages; /* like it since the last one was posted here, with it */
     uint8_t usual;     /* the method of the word, or the choice without a trial */
 } tempi_message_post;

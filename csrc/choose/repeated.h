@@ -25,8 +25,8 @@ static inline uint64_t tempi_repeated_key(uint64_t comm, int rank, int64_t count
     return (k * 0xD6E8FEB86659FD93u + (uint64_t)(uint32_t)rank) * 0x9E3779B97F4A7C15u >> 16 << 16;
 }
 
-/* The method of a message that need not be examined: a bit of `methods` (1 << method); 0: none of
- * these, or it must be. */
+/* The method of a message that need not be examined, if it is one of `methods` (1 << method each);
+ * else 0. */
 static inline int tempi_repeated_pass(tempi_repeated *repeated, uint64_t key, unsigned methods)
 {
     const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
@@ -35,6 +35,12 @@ static inline int tempi_repeated_pass(tempi_repeated *repeated, uint64_t key, un
         return 0;
     __atomic_store_n(&repeated->word, word - 1, __ATOMIC_RELAXED);
     return (int)method;
+}
+
+/* The method may change at any time: the next message is examined. */
+static inline void tempi_repeated_forget(tempi_repeated *repeated)
+{
+    __atomic_store_n(&repeated->word, 0, __ATOMIC_RELAXED);
 }
 
 /* How many have passed since one was examined. */

@@ -11,8 +11,10 @@
 
 enum {
     PIECE_BYTES = 32 << 10, /* of packed data: with its memory side well inside a level 2 cache */
-    /* Shorter runs are packed into whole lines first, in pieces that stay in a level 1 cache. */
-    LONG_RUN = 256,
+    /* For non-temporal stores shorter runs are packed into whole lines first, in pieces that stay
+     * in a level 1 cache. */
+    LINE = 64,
+    LINES_RUN = 8 * LINE,
     LINES_BYTES = 8 << 10,
 };
 
@@ -23,6 +25,7 @@ typedef struct message {
     char *mem;
     int direction;
     bool nontemporal;
+    int64_t whole; /* as in tempi_loop */
 } message;
 
 static int box_is_empty(const tempi_box *box)
@@ -48,7 +51,7 @@ static void nest_init(tempi_nest *nest, const message *m, const tempi_box *box)
     nest->mem = m->mem + box->offset;
     nest->direction = m->direction;
     nest->nontemporal = m->nontemporal;
-    nest->whole = m->layout->size * m->count;
+    nest->whole = m->whole;
     nest->entries = NULL;
     nest->nentries = 0;
     nest->bias = 0;
@@ -159,7 +162,8 @@ void tempi_pack(const tempi_layout *layout, int64_t count, const void *base, int
     char *mem = (char *)(uintptr_t)base;
     if (n <= 0 || count <= 0 || copy_cached(layout, count, mem, n, packed, TEMPI_PACK))
         return;
-    copy_bytes(&(message){layout, count, mem, TEMPI_PACK, false}, first, n, packed);
+    copy_bytes(&(message){layout, count, mem, TEMPI_PACK, false, layout->size * count}, first, n,
+               packed);
 }
 
 void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed, int64_t first,
@@ -168,7 +172,8 @@ void tempi_unpack(const tempi_layout *layout, int64_t count, const void *packed,
     char *from = (char *)(uintptr_t)packed;
     if (n <= 0 || count <= 0 || copy_cached(layout, count, base, n, from, TEMPI_UNPACK))
         return;
-    copy_bytes(&(message){layout, count, base, TEMPI_UNPACK, false}, first, n, from);
+    copy_bytes(&(message){layout, count, base, TEMPI_UNPACK, false, layout->size * count}, first, n,
+               from);
 }
 
 void tempi_copy_nontemporal(void *to, const void *from, int64_t n)
@@ -177,13 +182,19 @@ void tempi_copy_nontemporal(void *to, const void *from, int64_t n)
         tempi_kernels_get()->copy_nontemporal(to, from, n);
 }
 
-/* Whether runs are, but for their ends, whole lines of packed memory. */
-static bool has_lines(const tempi_layout *layout)
+/* Whether runs are, but for their ends, whole lines of packed memory, of which the message begins
+ * at `start`. */
+static bool has_lines(const tempi_layout *layout, const char *start)
 {
-    enum { LINE = 64 };
     const tempi_box *box = layout->boxes;
     return layout->dense ||
-           (layout->nboxes == 1 && !box->table && (box->run >= LONG_RUN || box->run % LINE == 0));
+           (layout->nboxes == 1 && !box->table &&
+            (box->run >= LINES_RUN || (box->run % LINE == 0 && (uintptr_t)start % LINE == 0)));
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 void tempi_pack_nontemporal(const tempi_layout *layout, int64_t count, const void *base,
@@ -191,16 +202,19 @@ void tempi_pack_nontemporal(const tempi_layout *layout, int64_t count, const voi
 {
     if (n <= 0 || count <= 0)
         return;
-    if (has_lines(layout)) {
-        copy_bytes(&(message){layout, count, (char *)(uintptr_t)base, TEMPI_PACK, true}, first, n,
-                   packed);
+    message m = {layout, count, (char *)(uintptr_t)base, TEMPI_PACK, true, layout->size * count};
+    char *to = packed;
+    if (has_lines(layout, to - first)) {
+        copy_bytes(&m, first, n, to);
         return;
     }
-    _Alignas(64) char lines[LINES_BYTES];
+    _Alignas(LINE) char lines[LINES_BYTES];
+    m.nontemporal = false;
+    m.whole = smaller(m.whole, tempi_cache_bytes() / 2); /* else `lines` might pass the caches */
     for (int64_t done = 0, part; done < n; done += part) {
-        part = n - done < LINES_BYTES ? n - done : LINES_BYTES;
-        tempi_pack(layout, count, base, first + done, part, lines);
-        tempi_copy_nontemporal((char *)packed + done, lines, part);
+        part = smaller(n - done, LINES_BYTES);
+        copy_bytes(&m, first + done, part, lines);
+        tempi_copy_nontemporal(to + done, lines, part);
     }
 }
 
@@ -208,6 +222,6 @@ void tempi_unpack_nontemporal(const tempi_layout *layout, int64_t count, const v
                               int64_t first, int64_t n, void *base)
 {
     if (n > 0 && count > 0)
-        copy_bytes(&(message){layout, count, base, TEMPI_UNPACK, true}, first, n,
-                   (char *)(uintptr_t)packed);
+        copy_bytes(&(message){layout, count, base, TEMPI_UNPACK, true, layout->size * count}, first,
+                   n, (char *)(uintptr_t)packed);
 }

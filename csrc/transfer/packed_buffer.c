@@ -40,7 +40,7 @@ bool tempi_packed_get(tempi_op *op, bool must)
         op->method = TEMPI_METHOD_STAGED;
     tempi_stat_add(TEMPI_STAT_method_changed, 1);
     op->pageable = true;
-    op->packed = staging(op);
+    op->packed = tempi_stage_get(op->n);
     if (!op->packed && must)
         op->packed = tempi_stage_get_beyond(op->n);
     return op->packed != NULL;

@@ -14,6 +14,7 @@ from world import MPI, Memory, committed, snapshot
 pytestmark = pytest.mark.skipif(
     os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
 )
+COUNTED = ("calls_seen", "sends", "recvs", "fallback_rule")
 STREAMED_FIRST = 16 << 10  # bytes; shorter ones are not packed past the caches
 ROUNDS, MOST = 50, 80  # and how often, until a trial is over: the peer's class may change, which begins another one
 BYTE, DOUBLE = oracle.Named("BYTE"), oracle.Named("DOUBLE")
@@ -89,14 +90,18 @@ def test_both_ways_carry_the_same_bytes(exchange: Exchange) -> None:
     assert sum(moved.values()) == 2 * rounds
 
 
-def test_trials_are_repeated_though_most_messages_pass_unexamined() -> None:
-    """choose/repeated.h"""
+@pytest.mark.parametrize("runs", [150, 2500])
+def test_trials_are_repeated_though_most_messages_pass_unexamined(runs: int) -> None:
+    """choose/repeated.h. Each message is counted once, the longer ones also where they are packed past the caches."""
     comm = MPI.COMM_WORLD
-    kind = oracle.Vector(150, 1, 3, DOUBLE)
+    kind, rounds = oracle.Vector(runs, 1, 3, DOUBLE), 6000
     out, into = Memory(kind, 1).fill(comm.rank), Memory(kind, 1)
-    before = snapshot()["messages_tuned"]
+    before = snapshot()
     with committed(kind) as datatype:
-        for _ in range(6000):
+        for _ in range(rounds):
             blocking(out, into, datatype, comm.rank ^ 1)
-    assert comm.allreduce(snapshot()["messages_tuned"] - before) >= 2
+    after = snapshot()
+    moved = {key: after[key] - before[key] for key in COUNTED}
+    assert comm.allreduce(after["messages_tuned"] - before["messages_tuned"]) >= 2
+    assert moved["sends"] + moved["recvs"] + moved["fallback_rule"] == moved["calls_seen"] == 2 * rounds
     into.check(Memory(kind, 1).fill(comm.rank ^ 1).packed)

@@ -186,10 +186,9 @@ static bool is_self(const void *whom)
 
 const tempi_query_peer tempi_message_peer = {.class = class_of, .is_self = is_self};
 
-static bool is_repeated(tempi_operation operation, int64_t bytes)
+static bool may_repeat(tempi_operation operation, int64_t bytes)
 {
-    return sends_or_receives(operation) && bytes < TEMPI_REPEATED_LAST && !tempi_online_tuning &&
-           !tempi_message_trial_is_near();
+    return sends_or_receives(operation) && bytes < TEMPI_REPEATED_LAST && !tempi_online_tuning;
 }
 
 static int method_of(bool ours, const tempi_message *message)
@@ -222,9 +221,13 @@ static bool examine(const tempi_type *type, tempi_operation operation, const tem
 static bool wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                  MPI_Count count, int64_t bytes, bool posted, tempi_message *out)
 {
-    if (!posted || !is_repeated(operation, bytes))
+    if (!posted || !may_repeat(operation, bytes))
         return examine(type, operation, &peer, bytes, 0, posted, out);
     tempi_repeated *repeated = &tempi_type_chooser(type)->repeated[operation];
+    if (tempi_message_trial_is_near()) {
+        tempi_repeated_forget(repeated);
+        return examine(type, operation, &peer, bytes, 0, true, out);
+    }
     const uint64_t key = tempi_message_key(peer, count);
     const int method = tempi_repeated_pass(repeated, key,
                                            1 << TEMPI_MESSAGE_OWN | 1 << TEMPI_MESSAGE_STREAMED);
@@ -233,8 +236,7 @@ static bool wins(const tempi_type *type, tempi_operation operation, tempi_peer p
         return true;
     const bool ours = examine(type, operation, &peer, bytes, tempi_repeated_passed(repeated, key),
                               true, out);
-    if (!tempi_message_trial_is_near())
-        tempi_repeated_note(repeated, key, method_of(ours, out));
+    tempi_repeated_note(repeated, key, method_of(ours, out));
     return ours;
 }
 
