@@ -1,7 +1,7 @@
 /* timing.c: subjects take turns, so that a disturbance of the machine affects all of them.
  *
  * 1. Run one exchange of each subject and verify it. A wrong one is never timed. Then a thousand of
- *    tempi's: it tries its methods on the first ones of a program (docs/model.md).
+ *    tempi's, within the budget: it tries its methods on a program's first ones (docs/model.md).
  * 2. From a few exchanges find how many rounds the budget allows.
  * 3. Each round gives every subject a block: one exchange to warm its buffers up, then BLOCK timed
  *    ones, each after a barrier. The order rotates from round to round.
@@ -16,8 +16,7 @@
 #include <string.h>
 
 enum { BLOCK = 4, ROUNDS_MIN = 3, ROUNDS_MAX = 250 };
-enum { SETTLING = 1000, TOGETHER = 50 };
-#define SETTLING_SECONDS 4.0
+enum { SETTLING = 1000, TOGETHER = 25 };
 
 static void exchange(struct halo *h, enum subject subject, double seconds[PHASES])
 {
@@ -71,7 +70,7 @@ static void settle(struct halo *h, const struct timing *t)
     for (int done = 0; done < SETTLING && goes_on; done += TOGETHER) {
         for (int k = 0; k < TOGETHER; k++)
             exchange(h, t->subject, seconds);
-        goes_on = MPI_Wtime() - began < SETTLING_SECONDS;
+        goes_on = MPI_Wtime() - began < h->options.seconds;
         MPI_Bcast(&goes_on, 1, MPI_INT, 0, h->comm);
     }
 }
