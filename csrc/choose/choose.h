@@ -58,7 +58,7 @@ typedef struct tempi_query {
     const void *whom;                 /* argument of `peer` */
     const tempi_device_query *device; /* NULL: host memory */
     /* For MPI_Pack and MPI_Unpack on host memory: started if the call is timed; the caller ends it
-     * by tempi_autotune_end. NULL for messages. */
+     * by tempi_autotune_end. Unused for messages. */
     tempi_sample *sample;
     /* For messages of host memory that tempi carries: set to true if they should be streamed
      * (pack/pack.h: tempi_op). */
