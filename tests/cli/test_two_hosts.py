@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -195,6 +196,14 @@ def namespaces() -> set[str]:
     return found
 
 
+def open_files(pid: int) -> set[str]:
+    found = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            found.add(str(entry.readlink()))
+    return found
+
+
 def wait_until(reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not reached() and time.monotonic() < deadline:
@@ -221,19 +230,20 @@ def test_nothing_is_left_whatever_happens(hosts: str, tmp_path: Path, monkeypatc
 
 def test_the_numbers_that_are_searched_for_are_not_free(hosts: str, tmp_path: Path) -> None:
     """Else they go to the hosts of a job beside this one, which is killed then."""
-    slow = tmp_path / "readlink"
-    slow.write_text(f'#!/bin/sh\nsleep 0.01\nexec {shutil.which("readlink")} "$@"\n')
-    slow.chmod(0o755)
+    search, halt = tmp_path / "readlink", tmp_path / "halt"
+    search.write_text(f'#!/bin/sh\nwhile [ -e {halt} ]; do sleep 0.01; done\nexec {shutil.which("readlink")} "$@"\n')
+    search.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     before = namespaces()
     job = subprocess.Popen([hosts, "cat"], stdin=subprocess.PIPE, env=os.environ | {"PATH": path})
     wait_until(lambda: len(namespaces() - before) == 2)
     own = namespaces() - before
     assert job.stdin is not None
+    halt.touch()
     job.stdin.close()
     wait_until(lambda: namespaces() <= before)
-    held = {str(entry.readlink()) for entry in Path(f"/proc/{job.pid}/fd").iterdir()}
-    assert own <= held
+    assert own <= open_files(job.pid)
+    halt.unlink()
     assert job.wait(timeout=60) == 0
 
 
