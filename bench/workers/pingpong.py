@@ -22,6 +22,7 @@ from tempi.measure.records import Record
 
 TAG = 7
 SETTLING, TOGETHER = 128, 8  # rounds
+SETTLED_AFTER = 0.01  # seconds of rounds: a short message's trial ends among the first ones, which take longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,11 @@ def _engaged(timer: _native.Timer) -> bool:
 def _settle(timer: _native.Timer, comm: Any) -> None:
     """Lets the trial of this message end (csrc/choose/message_trials.h), of which a program has one in thousands."""
     before = comm.allreduce(worker.counter("messages_tuned"))
-    for _ in range(SETTLING // TOGETHER):
-        timer(TOGETHER)
-        if comm.allreduce(worker.counter("messages_tuned")) > before:
-            return
+    rounds, seconds, tuned = 0, 0.0, False
+    while (rounds < SETTLING and not tuned) or seconds < SETTLED_AFTER:
+        seconds += comm.bcast(timer(TOGETHER))
+        rounds += TOGETHER
+        tuned = comm.allreduce(worker.counter("messages_tuned")) > before
 
 
 def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:

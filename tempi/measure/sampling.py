@@ -4,8 +4,8 @@
    enough for the clock.
 2. That and the budget give the number of samples.
 3. In each round every subject gives one sample. The order of a round is a row of a Williams design: each
-   subject follows each other one equally often, because it finds the caches as its predecessor left them.
-   A subject with short samples runs once untimed before each.
+   subject follows each other one equally often, and runs once untimed before each sample, because it finds
+   the caches as its predecessor left them: a median of samples after unlike predecessors falls to either.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ def collect(timers: Sequence[Timer], plan: Plan) -> list[list[float]]:
     for sample in range(plan.samples):
         for which in rows[sample % len(rows)]:
             loops = plan.loops[which]
-            if loops > 1:
-                timers[which](1)
+            timers[which](1)
             taken[which].append(timers[which](loops) / loops)
     return taken
 
