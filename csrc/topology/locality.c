@@ -8,8 +8,9 @@
 #include <time.h>
 
 /* A line arrives from a core with the same LLC in 20 to 60 nanoseconds, from another one in 100 to
- * 300. */
-enum { OTHER_LLC_TIME = 85 /* nanoseconds */, SAMPLES = 5 };
+ * 300 (Zen 3 to 5). Across a large mesh it takes 70 to 160 (Granite Rapids), and more or less as
+ * the ranks migrate: a class changes only when it is clear, as each has trials of its own. */
+enum { OTHER_LLC_TIME = 85, CLEARLY_SAME = 65, CLEARLY_OTHER = 105 /* nanoseconds */, SAMPLES = 5 };
 /* Short messages between two probes: SHORT_INTERVAL until enough samples are there, LONG_INTERVAL
  * after that. A message counts once more for each PIECE of its bytes: fewer long messages fit
  * between two migrations. */
@@ -82,13 +83,15 @@ void tempi_locality_close(tempi_locality *locality)
     free(locality);
 }
 
-/* By the majority of the last samples. */
-static bool is_other_llc(const peer_probes *s)
+/* By the majority of the last samples; `before`: the result of those before. */
+static bool is_other_llc(const peer_probes *s, bool before)
 {
-    const int n = s->probes < SAMPLES ? s->probes : SAMPLES;
+    const bool first = s->probes < SAMPLES;
+    const int n = first ? s->probes : SAMPLES;
+    const int limit = first ? OTHER_LLC_TIME : before ? CLEARLY_SAME : CLEARLY_OTHER;
     int far = 0;
     for (int i = 0; i < n; ++i)
-        far += s->taken[i] > OTHER_LLC_TIME;
+        far += s->taken[i] > limit;
     return 2 * far > n;
 }
 
@@ -122,7 +125,8 @@ static void probe(tempi_locality *d, int i)
     s->beats = beats;
     s->taken[s->probes % SAMPLES] = taken < INT32_MAX ? (int32_t)taken : INT32_MAX;
     s->probes = s->probes + 1 < 2 * SAMPLES ? s->probes + 1 : SAMPLES;
-    const bool other_llc = agreed(d, i, is_other_llc(s));
+    const bool before = atomic_load_explicit(&s->other_llc, memory_order_relaxed);
+    const bool other_llc = agreed(d, i, is_other_llc(s, before));
     if (atomic_exchange_explicit(&s->other_llc, other_llc, memory_order_relaxed) != other_llc)
         tempi_stat_add(TEMPI_STAT_locality_changes, 1);
 }

@@ -214,6 +214,12 @@ def test_the_majority_of_the_last_probes_decides_the_locality(locality_driver: P
     assert locality(locality_driver, "w l200 w l200 w l200 w l200 w l200 w l30 w l30 ? w l30 ?") == "other same 8 2"
 
 
+def test_a_known_locality_changes_only_when_that_is_clear(locality_driver: Path) -> None:
+    """Across the mesh of a large processor a line takes as long as either class allows, now more and now less."""
+    words = [f"{5 * f'w l{taken} '}?" for taken in (90, 75, 60, 95, 110, 75, 95)]
+    assert locality(locality_driver, " ".join(words)) == "other other same same other other other 35 3"
+
+
 def test_a_line_that_was_not_written_since_gives_no_result(locality_driver: Path) -> None:
     assert locality(locality_driver, "l200 l200 ? w l200 ? l10 l10 l10 ?") == "same other other 6 1"
 
