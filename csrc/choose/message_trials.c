@@ -13,6 +13,7 @@ enum { CYCLES = 5, CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
 enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, WORTH = 100 };
 #define MARGIN 0.03
 #define CLEAR  1.5
+#define FAR    3.0
 /* Nanoseconds without a round after which another process may begin a trial. */
 #define PATIENCE INT64_C(2000000000)
 /* Each LOOKS messages a process looks whether trials go on. Its own does not after STALLED times
@@ -22,9 +23,9 @@ enum { LOOKS = 64, STALLED = 16, FIRST_WITHIN = 256 };
 enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
 /* After a trial, the time of each WATCHED messages is compared with that of the first ones: if it
  * has changed by more than CHANGED twice in a row, a new trial finds out whether the method should
- * change too. At least that many messages later, and twice as many each time that it was needless.
- */
-enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024 };
+ * change too. At least that many messages later, and twice as many each time that it was needless,
+ * up to AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
+enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
 #define CHANGED 1.25
 
 /* A method in a trial. */
@@ -198,6 +199,20 @@ static int64_t least(const trial *t, const rival *r)
     return best;
 }
 
+/* The same, but the median: a cycle may fall into a quiet moment of one method. */
+static int64_t middle(const trial *t, const rival *r)
+{
+    int64_t sorted[CYCLES];
+    const int n = t->cycle + 1;
+    for (int i = 0; i < n; ++i) {
+        int at = i;
+        for (; at > 0 && sorted[at - 1] > r->best[i]; --at)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = r->best[i];
+    }
+    return sorted[n / 2];
+}
+
 /* So that what this trial lost is a small part of the time until the next one. */
 static void plan_next(trial *t, bool same)
 {
@@ -212,7 +227,7 @@ static void plan_next(trial *t, bool same)
     t->waits = t->between;
     if (!t->settled || !same)
         t->needless = AGAIN;
-    else if (t->watchful && t->needless < AGAIN_MOST)
+    else if (t->watchful && (t->needless < AGAIN_MOST || t->needless * usual < AGAIN_TIME))
         t->needless *= 2;
     t->again = t->needless;
     t->fresh = AFRESH;
@@ -241,15 +256,18 @@ static standing standing_of(const trial *t, const rival *r)
 {
     const rival *settled = &t->rivals[0];
     const int n = t->cycle + 1;
-    const double usual = (double)least(t, settled), other = (double)least(t, r);
+    const double usual = (double)middle(t, settled), other = (double)middle(t, r);
+    /* In its first turn a method may still fill its caches. */
+    const double far = n == 1 ? FAR : CLEAR;
     int won = 0;
     for (int i = 0; i < n; ++i)
         won += (double)r->best[i] < (1 - MARGIN) * (double)settled->best[i];
-    if (other > CLEAR * usual || (n >= CYCLES_UNTIL_HOPELESS && won == 0))
+    if ((double)least(t, r) > far * (double)least(t, settled) ||
+        (n >= CYCLES_UNTIL_HOPELESS && won == 0))
         return HOPELESS;
     if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < usual)
         return CLEARLY_BETTER;
-    return other < (1 - MARGIN) * usual && won >= CYCLES - 1 ? BETTER : OPEN;
+    return other < (1 - MARGIN) * usual ? BETTER : OPEN;
 }
 
 /* The fastest rival that is as good as that; NULL: none is. */
@@ -258,7 +276,7 @@ static const rival *fastest(const trial *t, standing at_least)
     const rival *best = NULL;
     for (int i = 1; i < t->nrivals; ++i) {
         const rival *r = &t->rivals[i];
-        if (standing_of(t, r) >= at_least && (!best || least(t, r) < least(t, best)))
+        if (standing_of(t, r) >= at_least && (!best || middle(t, r) < middle(t, best)))
             best = r;
     }
     return best;
@@ -309,9 +327,9 @@ static void count_round(trial *t, int64_t took)
     if (counted <= 0)
         return;
     t->turn = t->turn == 0 || took < t->turn ? took : t->turn;
-    const bool far = counted >= COUNTED_IF_FAR && t->at > 0 &&
-                     (double)t->turn > 2 * CLEAR * (double)t->rivals[0].best[t->cycle];
-    if (counted == COUNTED || far)
+    const bool is_far = counted >= COUNTED_IF_FAR && t->at > 0 &&
+                        (double)t->turn > FAR * (double)t->rivals[0].best[t->cycle];
+    if (counted == COUNTED || is_far)
         end_turn(t);
 }
 

@@ -158,6 +158,43 @@ def test_the_first_rounds_of_a_method_do_not_count(program: Program) -> None:
     assert set(program.rounds(key_of(1), LIBRARY, seconds)[-100:]) == {OWN}
 
 
+def test_a_slow_first_turn_does_not_decide(program: Program) -> None:
+    """A method may need more rounds than are left out until its caches are filled."""
+    spent = {LIBRARY: 0, OWN: 0}
+
+    def seconds(method: int) -> float:
+        spent[method] += 1
+        return (4000 if method == LIBRARY else 5000) * (2.2 if method == LIBRARY and spent[method] <= 5 else 1)
+
+    assert set(program.rounds(key_of(1), OWN, seconds)[-100:]) == {LIBRARY}
+
+
+def test_a_quiet_moment_does_not_decide(program: Program) -> None:
+    """In which the usual method is faster than the other one, once."""
+    spent = {LIBRARY: 0, OWN: 0}
+
+    def seconds(method: int) -> float:
+        spent[method] += 1
+        if method == LIBRARY:
+            return 8000
+        return 7000 if 14 <= spent[OWN] <= 19 else 10_000  # in its second turn
+
+    assert set(program.rounds(key_of(1), OWN, seconds)[-100:]) == {LIBRARY}
+
+
+@pytest.mark.parametrize("usual", [LIBRARY, OWN])
+def test_noise_seldom_hides_a_small_difference(program: Program, usual: int) -> None:
+    """Of 15%, as large as the noise."""
+    nanoseconds = {usual: 10_000, LIBRARY + OWN - usual: 8_500}
+    draw = random.Random(1)
+
+    def seconds(method: int) -> float:
+        return nanoseconds[method] * draw.uniform(0.85, 1.3)
+
+    ends = [program.rounds(key_of(shape), usual, seconds)[-1] for shape in range(100)]
+    assert ends.count(usual) <= 10
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_does_not_hide_a_clear_difference(program: Program, seed: int) -> None:
     draw = random.Random(seed)
