@@ -234,9 +234,9 @@ static bool wins(const tempi_type *type, tempi_operation operation, tempi_peer p
     out->op.streamed = method == TEMPI_MESSAGE_STREAMED;
     if (method != 0)
         return true;
-    const bool ours = examine(type, operation, &peer, bytes, tempi_repeated_passed(repeated, key),
-                              true, out);
-    tempi_repeated_note(repeated, key, method_of(ours, out));
+    const unsigned passed = tempi_repeated_passed(repeated, key, bytes);
+    const bool ours = examine(type, operation, &peer, bytes, passed, true, out);
+    tempi_repeated_note(repeated, key, bytes, method_of(ours, out));
     return ours;
 }
 
