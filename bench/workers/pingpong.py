@@ -8,7 +8,7 @@ contiguous message ("hand"). With ``TEMPI_FORCE=1`` in the environment tempi's s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,8 @@ from tempi.measure.records import Record
 
 TAG = 7
 SETTLING, TOGETHER = 128, 8  # rounds
-SETTLED_AFTER = 0.01  # seconds of rounds: a short message's trial ends among the first ones, which take longer
+LONG = 5e-3  # seconds
+SETTLED_LEAST, SETTLED_MOST = 16, 64  # rounds of all subjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,29 @@ def _engaged(timer: _native.Timer) -> bool:
     return worker.counter("sends") + worker.counter("recvs") > before
 
 
-def _settle(timer: _native.Timer, comm: Any) -> None:
-    """Lets the trial of this message end (csrc/choose/message_trials.h), of which a program has one in thousands."""
+def _unsettled(timer: _native.Timer, comm: Any) -> Callable[[], bool]:
+    """Whether the trial of this message (csrc/choose/message_trials.h) may go on: a program has one in thousands.
+
+    Those of long messages end here, as rounds of all subjects would take too long; those of others in such rounds.
+    """
     before = comm.allreduce(worker.counter("messages_tuned"))
-    rounds, seconds, tuned = 0, 0.0, False
-    while (rounds < SETTLING and not tuned) or seconds < SETTLED_AFTER:
-        seconds += comm.bcast(timer(TOGETHER))
-        rounds += TOGETHER
-        tuned = comm.allreduce(worker.counter("messages_tuned")) > before
+
+    def tuned() -> bool:
+        return bool(comm.allreduce(worker.counter("messages_tuned")) > before)
+
+    if comm.bcast(timer(1)) > LONG:
+        for _ in range(SETTLING // TOGETHER):
+            timer(TOGETHER)
+            if tuned():
+                break
+        return lambda: False
+    rounds = iter(range(SETTLED_MOST))
+
+    def unsettled() -> bool:
+        i = next(rounds, SETTLED_MOST)
+        return i < SETTLED_LEAST or (i < SETTLED_MOST and not tuned())
+
+    return unsettled
 
 
 def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
@@ -117,13 +133,11 @@ def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict
         else:
             timers[name] = timer
     ours = "forced" if forced else "tempi"
-    if ours in timers:
-        _settle(timers[ours], bench.comm)
+    more = [_unsettled(timers[ours], bench.comm)] if ours in timers else []
+    taken = sampling.sample(list(timers.values()), budget, bench.comm.bcast, *more)
     engaged = ours in timers and _engaged(timers[ours])
-    taken = sampling.sample(list(timers.values()), budget, bench.comm.bcast)
     for name, seconds in zip(timers, taken, strict=True):
-        more = {"engaged": engaged} if name == ours else {}
-        yield record(name, seconds, **more)
+        yield record(name, seconds, **({"engaged": engaged} if name == ours else {}))
 
 
 def _too_large(case: cases.Case, meta: dict[str, Any], limit: int) -> Record:

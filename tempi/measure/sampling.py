@@ -72,6 +72,17 @@ def collect(timers: Sequence[Timer], plan: Plan) -> list[list[float]]:
     return taken
 
 
-def sample(timers: Sequence[Timer], budget: float, agree: Agree = alone) -> list[list[float]]:
-    """Plans and collects: `budget` seconds for all subjects together."""
-    return collect(timers, make_plan(timers, budget, agree)) if timers else []
+def sample(
+    timers: Sequence[Timer], budget: float, agree: Agree = alone, unsettled: Callable[[], bool] = lambda: False
+) -> list[list[float]]:
+    """Plans and collects: `budget` seconds for all subjects together.
+
+    While `unsettled`, rounds pass that are not recorded; they are like those after them, so that what adapts to
+    the program does not see another one then.
+    """
+    if not timers:
+        return []
+    plan = make_plan(timers, budget, agree)
+    while unsettled():
+        collect(timers, Plan(plan.loops, 1))
+    return collect(timers, plan)

@@ -58,6 +58,15 @@ def test_a_subject_warms_up_untimed(loops: int) -> None:
     assert log == [("a", 1), ("a", loops), ("a", 1), ("a", loops)]
 
 
+def test_rounds_pass_until_all_is_settled() -> None:
+    log: list[tuple[str, int]] = []
+    timers = [FakeTimer("a", 1.0, log), FakeTimer("b", 1.0, log)]
+    left = iter((True, True))
+    taken = sampling.sample(timers, 0.0, unsettled=lambda: next(left, False))
+    assert [len(one) for one in taken] == [sampling.LEAST] * 2
+    assert len(log) == 2 * (2 + 2 * (2 + sampling.LEAST))  # planned with two calls each; each sample is two
+
+
 def test_the_budget_gives_the_number_of_samples() -> None:
     timers = [FakeTimer("a", 1e-3, []), FakeTimer("b", 1e-3, [])]
     assert sampling.make_plan(timers, 0.08).samples == 20
