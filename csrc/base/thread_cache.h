@@ -12,7 +12,6 @@
 
 typedef enum tempi_cached {
     TEMPI_CACHED_STAGING,
-    TEMPI_CACHED_STAGING_MIDDLE,
     TEMPI_CACHED_RECORDS,
     TEMPI_CACHED_KINDS
 } tempi_cached;
@@ -49,15 +48,14 @@ static inline void *tempi_cached_take(tempi_cached kind)
 
 void tempi_cached_set_home(tempi_cached kind, void (*home)(void *object));
 
-/* Caches an object if there are fewer than `most` of its kind, at most TEMPI_THREAD_CACHE_MOST;
- * false: return it to its pool instead. `home` returns it there when the thread ends. */
-static inline bool tempi_cached_give(tempi_cached kind, int most, void *object,
-                                     void (*home)(void *object))
+/* Caches an object; false: return it to its pool instead. `home` returns it there when the thread
+ * ends. */
+static inline bool tempi_cached_give(tempi_cached kind, void *object, void (*home)(void *object))
 {
     if (!tempi_threads_multiple)
         return false;
     tempi_thread_cache *cache = tempi_thread_cache_mine();
-    if (!cache || cache->n[kind] >= most)
+    if (!cache || cache->n[kind] == TEMPI_THREAD_CACHE_MOST)
         return false;
     if (cache->n[kind] == 0)
         tempi_cached_set_home(kind, home);

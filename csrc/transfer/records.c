@@ -67,7 +67,7 @@ void tempi_record_free(tempi_record *record)
     tempi_parts_free(record->op.parts);
     if (record->op.layout)
         tempi_layout_release(record->op.layout);
-    if (!tempi_cached_give(TEMPI_CACHED_RECORDS, TEMPI_THREAD_CACHE_MOST, record, spare_put))
+    if (!tempi_cached_give(TEMPI_CACHED_RECORDS, record, spare_put))
         spare_put(record);
 }
 

@@ -26,8 +26,6 @@ _Static_assert(sizeof(header) <= ALIGNMENT, "the header fits in front of the ali
 /* A short message takes only as long as a few divisions and locks. So short buffers share one class
  * and stay counted in the budget while free; their number and share of the bound are limited. */
 enum { SHORT = 1 << 10, SHORT_CLASS = 2 * STEPS, SHORTS = 256, SHORTS_SHARE = 16 };
-/* Buffers of middle size in the thread caches, a few for each thread, share one class too. */
-enum { MIDDLE = 8 << 10, MIDDLE_CLASS = 5 * STEPS, MIDDLES = 8 };
 /* With a smaller bound there are no thread caches. */
 enum { ROOM_FOR_THREADS = 16 << 20 };
 
@@ -46,17 +44,10 @@ static int64_t class_capacity(int class)
     return base + base / STEPS * (class % STEPS);
 }
 
-static bool has_thread_caches(void)
-{
-    return tempi_threads_multiple && tempi_config.stage_max >= ROOM_FOR_THREADS;
-}
-
 static int class_of(int64_t bytes)
 {
     if (bytes <= SHORT)
         return SHORT_CLASS;
-    if (bytes <= MIDDLE && has_thread_caches())
-        return MIDDLE_CLASS;
     const int log = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
     const int64_t base = (int64_t)1 << log;
     const int step = (int)((bytes - 1 - base) / (base / STEPS));
@@ -176,17 +167,9 @@ static bool budget_take(int64_t bytes, int64_t capacity)
     return tempi_budget_take(bytes, capacity);
 }
 
-/* A free buffer, without looking for the budget; NULL: there is none. */
-static header *take_free(int64_t bytes)
-{
-    if ((uint64_t)bytes <= SHORT)
-        return short_get();
-    return (uint64_t)bytes <= MIDDLE ? tempi_cached_take(TEMPI_CACHED_STAGING_MIDDLE) : NULL;
-}
-
 static void *take(int64_t bytes, purpose use)
 {
-    header *h = take_free(bytes);
+    header *h = (uint64_t)bytes <= SHORT ? short_get() : NULL;
     if (h)
         return (char *)h + ALIGNMENT;
     if (bytes < 0 || bytes > tempi_config.stage_max)
@@ -258,23 +241,15 @@ static void put(void *object)
     tempi_budget_give(capacity);
 }
 
-static bool put_in_thread_cache(header *h)
-{
-    switch (h->class) {
-    case SHORT_CLASS:
-        return tempi_cached_give(TEMPI_CACHED_STAGING, TEMPI_THREAD_CACHE_MOST, h, put);
-    case MIDDLE_CLASS: return tempi_cached_give(TEMPI_CACHED_STAGING_MIDDLE, MIDDLES, h, put);
-    default: return false;
-    }
-}
-
 void tempi_stage_put(void *buffer)
 {
     if (!buffer)
         return;
     header *h = header_of(buffer);
-    if (!has_thread_caches() || !put_in_thread_cache(h))
-        put(h);
+    if (h->class == SHORT_CLASS && tempi_config.stage_max >= ROOM_FOR_THREADS &&
+        tempi_cached_give(TEMPI_CACHED_STAGING, h, put))
+        return;
+    put(h);
 }
 
 void tempi_stage_trim(void)

@@ -203,20 +203,6 @@ FAULTS = (
     ),
     Fault(
         "transfer",
-        "a thread's cache has no end",
-        "csrc/base/thread_cache.h",
-        "if (!cache || cache->n[kind] >= most)",
-        "if (!cache)",
-    ),
-    Fault(
-        "transfer",
-        "a thread's buffer of middle size goes to the pool",
-        "csrc/transfer/staging.c",
-        "    case MIDDLE_CLASS: return tempi_cached_give(TEMPI_CACHED_STAGING_MIDDLE, MIDDLES, h, put);\n",
-        "",
-    ),
-    Fault(
-        "transfer",
         "a staging buffer is of the next smaller class",
         "csrc/transfer/staging.c",
         "* STEPS + step + 1;",
