@@ -12,6 +12,8 @@ enum { CYCLES = 5, CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
  * until the next trial must take than the last one lost. */
 enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, WORTH = 100 };
 #define MARGIN 0.03
+/* A change that gains less is one between equals, which the next trial may take back. */
+#define SLIGHT 0.1
 #define CLEAR  1.5
 #define FAR    3.0
 /* Nanoseconds without a round after which another process may begin a trial. */
@@ -235,9 +237,16 @@ static void plan_next(trial *t, bool same)
     t->changed = 0;
 }
 
+static bool is_as_before(const trial *t, const rival *winner)
+{
+    const rival *settled = &t->rivals[0];
+    return winner == settled ||
+           (double)middle(t, winner) > (1 - SLIGHT) * (double)middle(t, settled);
+}
+
 static void end_trial(trial *t, const rival *winner)
 {
-    plan_next(t, winner == &t->rivals[0]);
+    plan_next(t, is_as_before(t, winner));
     t->runs = false;
     t->settled = true;
     t->method = winner->method;

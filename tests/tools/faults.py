@@ -339,6 +339,14 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "trials of equals go on as often",
+        "csrc/choose/message_trials.c",
+        "(1 - SLIGHT) * (double)middle(t, settled);",
+        "(double)middle(t, settled);",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
         "a slow first turn ends a method's trial",
         "csrc/choose/message_trials.c",
         "n == 1 ? FAR : CLEAR;",

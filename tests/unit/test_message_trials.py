@@ -208,6 +208,20 @@ def test_noise_does_not_hide_a_clear_difference(program: Program, seed: int) -> 
     assert ways[-100:].count(OWN) > 70  # a change in the noise begins another trial
 
 
+def test_trials_of_equals_get_rarer(program: Program) -> None:
+    """Even if one wins now and the other one then."""
+    draw = random.Random(1)
+    begun, methods = 0, set()
+    for _ in range(40_000):
+        before = lib.tempi_message_trial_runs
+        method = program.post(key_of(1), OWN)
+        begun += lib.tempi_message_trial_runs and not before
+        methods |= set() if lib.tempi_message_trial_runs else {method}
+        program.complete(10_000 * draw.uniform(0.85, 1.3))
+    assert methods == {LIBRARY, OWN}
+    assert begun <= 12
+
+
 def test_a_burst_is_one_round(program: Program) -> None:
     """To post is cheaper with tempi, to wait for all of them is dearer: all of it counts."""
     ways: list[int] = []
