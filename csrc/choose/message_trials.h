@@ -14,7 +14,7 @@
  *   1. The usual choice (tables, or the built-in rule) has the first turn, then they alternate.
  *   2. The turn's fastest round counts, without its first rounds: they find the caches and the
  *      peer as the method before left them.
- *   3. Another method wins if it is clearly faster in almost all cycles of turns. A method that is
+ *   3. Another method wins if it is faster by the median of the cycles of turns. A method that is
  *      far behind is tried no longer.
  *   4. Later the trial is repeated, as machines and programs change: the more seldom, the more time
  *      the last one lost.

@@ -1,5 +1,5 @@
 /* Messages that a program repeats. Finding their method again (the peer's class, the size's step,
- * the choice) takes 40 ns on each side, and some hundred where a message has evicted what it needs.
+ * the choice) takes 40 ns on each side, and longer where a message has evicted what it needs.
  * So a type remembers the last such message of each operation, and its method. One of many is
  * examined in full, as the peer's locality may have changed. */
 #ifndef TEMPI_CHOOSE_REPEATED_H

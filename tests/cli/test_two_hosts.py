@@ -241,9 +241,11 @@ def test_the_numbers_that_are_searched_for_are_not_free(hosts: str, tmp_path: Pa
     assert job.stdin is not None
     halt.touch()
     job.stdin.close()
-    wait_until(lambda: namespaces() <= before)
-    assert own <= open_files(job.pid)
-    halt.unlink()
+    try:
+        wait_until(lambda: namespaces() <= before)
+        assert own <= open_files(job.pid)
+    finally:
+        halt.unlink()
     assert job.wait(timeout=60) == 0
 
 

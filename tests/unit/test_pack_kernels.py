@@ -192,7 +192,7 @@ def taken() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.parametrize("candidate", range(8))
-@pytest.mark.parametrize("run", [8, 32, 64, 256])
+@pytest.mark.parametrize("run", [8, 32, 64, 256, 2048])
 def test_every_candidate_moves_the_same_bytes(taken: Callable[[int], None], run: int, candidate: int) -> None:
     taken(candidate)
     for stride in (run + 130, 512, 4096):
@@ -211,10 +211,10 @@ def counter(name: str) -> int:
     return next(int(_engine.lib.tempi_stats_value(i)) for known, _, i in _engine.items("stats") if known == name)
 
 
-def settled_otherwise(seconds_of: list[float]) -> tuple[int, int]:
+def settled_otherwise(seconds_of: list[float], shape: tuple[int, int, int] = (256, 1024, 16)) -> tuple[int, int]:
     """Shapes settled by 64 packs of one, and those of them with another kernel than the default."""
     seconds = ffi.new("double[8]", seconds_of)
-    hand = vector(256, 1024, 16)
+    hand = vector(*shape)
     lib.tempi_tune_pretend(-1)
     lib.tempi_tune_weigh(seconds)
     before = counter("kernels_tuned"), counter("kernels_changed")
@@ -234,6 +234,16 @@ def settled_otherwise(seconds_of: list[float]) -> tuple[int, int]:
 def test_the_fastest_candidate_is_settled(fastest: int, call: float) -> None:
     """Seconds are artificial: no clock is involved."""
     assert settled_otherwise([call / (1 + (i == fastest)) for i in range(8)]) == (1, int(fastest > 0))
+
+
+def test_runs_that_the_c_library_may_copy_faster_are_tried() -> None:
+    assert settled_otherwise([2e-6, 1e-6, *[3e-6] * 6], (32, 2064, 2048)) == (1, 1)
+
+
+def test_permutes_are_tried_beside_plain_loops() -> None:
+    """Which AVX-512 alone has."""
+    tried = int(_engine.text(_engine.lib.tempi_isa_name()) == "avx512")
+    assert settled_otherwise([2e-6, 1e-6, *[3e-6] * 6], (256, 32, 16)) == (tried, tried)
 
 
 def test_between_equals_the_default_stays() -> None:
