@@ -54,15 +54,22 @@ def numbers(text: str) -> list[list[int]]:
     return [[int(word) for word in line.split() if word.isdigit()] for line in text.splitlines()]
 
 
+def exchanged_enough(counts: list[list[int]]) -> bool:
+    """Whether messages have waited, been used early, been offered, and offers been withdrawn or refused."""
+    unread, early, offered, withdrawn, refused = zip(*counts, strict=True)
+    return max(unread) > 100 and min(early) > 50 and min(offered) > 5 and min(sum(withdrawn), sum(refused)) > 0
+
+
 @pytest.mark.parametrize("members", [2, 4])
 def test_every_byte_arrives_whenever_it_is_read(driver: Path, folder: Path, members: int) -> None:
-    seen = numbers(output(driver, "processes", folder, members, 1000, members))
-    assert len(seen) == members
-    unread, early, offered, withdrawn, refused = zip(*seen, strict=True)
-    assert max(unread) > 100
-    assert min(early) > 50
-    assert min(offered) > 5
-    assert min(sum(withdrawn), sum(refused)) > 0
+    # How often each happens hangs on when the processes run: what one exchange lacks another one has.
+    total = [[0] * 5 for _ in range(members)]
+    for seed in range(members, members + 40, 4):
+        seen = numbers(output(driver, "processes", folder, members, 1000, seed))
+        total = [[sum(pair) for pair in zip(*rows, strict=True)] for rows in zip(total, seen, strict=True)]
+        if exchanged_enough(total):
+            return
+    pytest.fail(f"unread, early, offered, withdrawn, refused: {total}")
 
 
 @pytest.mark.parametrize("seed", range(20, 30))
