@@ -107,6 +107,16 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
 enum { TRIED_FIRST = 64 };
 /* Shorter ones the libraries copy through memory of their own; the peer does not read ours. */
 enum { STREAMED_FIRST = 16 << 10 };
+/* Nanoseconds that a call, a byte and a run take at most where memory is not much slower than
+ * usual. */
+enum { MOST_A_CALL = 1000, MOST_A_BYTE = 1, MOST_A_RUN = 100 };
+
+static int64_t most_time(const tempi_layout *layout, int64_t bytes)
+{
+    const int64_t runs = layout->runs * (bytes / layout->size);
+    return MOST_A_CALL + MOST_A_BYTE * bytes + MOST_A_RUN * runs;
+}
+
 /* So long messages evict what their peer's locality is found out by (topology/locality.h). */
 enum { ONE_CLASS_FIRST = 1 << 20 };
 
@@ -133,9 +143,12 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
             .receives = q->operation == TEMPI_OP_RECV,
             .streams = class != TEMPI_PEER_OTHER && q->bytes >= STREAMED_FIRST,
             .messages = q->passed + 1,
+            .most = most_time(chooser->layout, q->bytes),
             .usual = (uint8_t)method,
         });
     *q->streamed = method == TEMPI_MESSAGE_STREAMED;
+    if (word || (word = tempi_message_word(key)))
+        *q->word = (unsigned)(word - tempi_message_trials->ways);
     return method != TEMPI_MESSAGE_LIBRARY;
 }
 

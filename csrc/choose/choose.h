@@ -24,7 +24,8 @@
 
 /* The state of one datatype with one MPI library. */
 typedef struct tempi_chooser {
-    const tempi_layout *layout; /* owned by the type */
+    tempi_repeated repeated[TEMPI_OPERATIONS]; /* of messages in host memory */
+    const tempi_layout *layout;                /* owned by the type */
     /* Operations (1 << TEMPI_OP_*) for which the library deviates from the type map. */
     unsigned quirks;
     /* TEMPI_MODEL_BITs for which calibrated tables choose; elsewhere the windows do. */
@@ -32,7 +33,6 @@ typedef struct tempi_chooser {
     uint32_t shape; /* a hash of the properties that both sides of a message have in common */
     tempi_window windows[TEMPI_OPERATIONS];
     tempi_choices choices[TEMPI_OPERATIONS][TEMPI_PEERS];
-    tempi_repeated repeated[TEMPI_OPERATIONS]; /* of messages in host memory */
     tempi_trials *trials[TEMPI_OP_UNPACK + 1]; /* made when first needed */
     tempi_device_choices *on_devices;          /* made when first needed */
 } tempi_chooser;
@@ -63,6 +63,7 @@ typedef struct tempi_query {
     /* For messages of host memory that tempi carries: set to true if they should be streamed
      * (pack/pack.h: tempi_op). */
     bool *streamed;
+    unsigned *word; /* set to the index of the word that may change the method (message_trials.h) */
     unsigned passed; /* messages like it that were not examined since the last one (repeated.h) */
     bool posted;     /* a message that is posted now; false: the choice is kept for later ones */
 } tempi_query;

@@ -1,32 +1,47 @@
 #include "choose/message_trials.h"
+#include "base/hot.h"
 #include "base/stats.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-/* Rounds of a turn that do not count, and that do. The first time a method allocates and touches
- * its memory, on this side in the turn's first round, on the other one in the second. */
-enum { UNCOUNTED = 2, COUNTED = 3, COUNTED_IF_FAR = 2 };
+/* Rounds of a turn that do not count, and that do: more of short ones, until they take LONG_TURN
+ * (ns). The first time a method allocates and touches its memory, on this side in the turn's first
+ * round, on the other one in the second. */
+enum { UNCOUNTED = 2, COUNTED = 3, COUNTED_MOST = 15, COUNTED_IF_FAR = 2, LONG_TURN = 100000 };
 enum { CYCLES = 5, CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
-/* Messages before the first trial of a key, and at least between two; how much longer the messages
- * until the next trial must take than the last one lost. */
-enum { FIRST = 8, BETWEEN = 512, BETWEEN_USUAL = 8192, BETWEEN_MOST = 1 << 20, WORTH = 100 };
+/* Messages before the first trial of a key, and rounds at least between two; how much longer the
+ * rounds until the next trial must take than the last one lost; how much longer than the last trial
+ * on the node takes until one is repeated. */
+enum {
+    FIRST = 8,
+    BETWEEN = 512,
+    BETWEEN_USUAL = 8192,
+    BETWEEN_MOST = 1 << 20,
+    WORTH = 100,
+    REST = 10
+};
 #define MARGIN 0.03
 /* A change that gains less is one between equals, which the next trial may take back. */
 #define SLIGHT 0.1
 #define CLEAR  1.5
-#define FAR    3.0
+/* A method may gain so many times what its messages usually take at most. */
+#define PLAUSIBLE 4.0
+#define FAR       3.0
 /* Nanoseconds without a round after which another process may begin a trial. */
 #define PATIENCE INT64_C(2000000000)
-/* Each LOOKS messages a process looks whether trials go on. Its own does not after STALLED times
- * its longest round, or before its first one after so many messages. */
-enum { LOOKS = 64, STALLED = 16, FIRST_WITHIN = 256 };
+/* Each LOOKS messages that it examines a process looks whether trials go on. Its own does not after
+ * STALLED times its longest round and STALLED_LEAST (ns), as a program does other things in
+ * between, or before its first one after so many messages. */
+enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, FIRST_WITHIN = 256 };
+/* Messages of other keys after which a key is no longer used. */
+enum { UNUSED = 1 << 16 };
 /* Messages that follow a word until its leader counts as gone, and until it has a method. */
 enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
-/* After a trial, the time of each WATCHED messages is compared with that of the first ones: if it
+/* After a trial, the time of each WATCHED rounds is compared with that of the first ones: if it
  * has changed by more than CHANGED twice in a row, a new trial finds out whether the method should
- * change too. At least that many messages later, and twice as many each time that it was needless,
- * up to AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
+ * change too. At least AGAIN rounds later, and twice as many each time that it was needless, up to
+ * AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
 enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
 #define CHANGED 1.25
 
@@ -34,7 +49,7 @@ enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 2000
 enum { METHODS = 3 };
 typedef struct rival {
     uint8_t method;
-    int64_t best[CYCLES]; /* of the turn of each cycle */
+    int64_t took[CYCLES]; /* a round of the turn of each cycle */
 } rival;
 
 typedef struct trial {
@@ -44,30 +59,37 @@ typedef struct trial {
     bool streams;       /* whether TEMPI_MESSAGE_STREAMED is tried */
     bool receives;      /* receives begin rounds and are watched, or sends */
     uint64_t published; /* the word */
+    int64_t most;       /* nanoseconds that a message takes, or fewer */
+    uint32_t a_round;   /* messages in a round of the last trial; at first 1 */
+    uint32_t used;      /* `posts` at its last message */
     uint32_t waits;     /* messages until the next trial */
     uint32_t seen;      /* messages since `watched` */
-    uint32_t between;
+    uint32_t between;   /* rounds from the last trial to the next one */
     /* While it waits: */
     int64_t watched, typical; /* begin of these messages; the fastest ones since the trial */
     int8_t fresh;             /* of which so many are still to come */
     int8_t changed;           /* in a row, that were slower, or faster if negative */
-    uint32_t again, needless; /* messages before a change counts, and at first */
+    uint32_t again;           /* messages before a change counts */
+    uint32_t needless;        /* the same in rounds, at first */
     bool watchful;            /* the running trial is due to a change */
     uint32_t followed;        /* messages by another process's word */
     /* While it runs: */
     bool runs;
     uint8_t nrivals, at; /* whose turn it is */
     uint8_t rounds_of_turn, cycle;
-    rival rivals[METHODS]; /* first the settled method, then those still in the trial */
-    uint32_t completions;  /* when this round began */
-    int64_t last;          /* when this round began */
-    int64_t turn;          /* the fastest round of this turn; 0: none yet */
-    int64_t longest;       /* round of this trial; 0: none yet */
-    int64_t tried, tries;  /* time of the other methods' rounds, and their number */
+    rival rivals[METHODS];      /* first the settled method, then those still in the trial */
+    uint32_t completions;       /* when this round began */
+    int64_t last;               /* when this round began */
+    uint8_t counted;            /* rounds of this turn that count */
+    int64_t turn[COUNTED_MOST]; /* their times in ascending order */
+    int64_t turn_took;          /* their sum */
+    int64_t longest;            /* round of this trial; 0: none yet */
+    int64_t tried, tries;       /* time of the other methods' rounds, and their number */
+    int64_t rounds, posted;     /* since the trial began, and messages in them */
 } trial;
 
-tempi_message_words *tempi_message_trials;
-bool tempi_message_trial_runs;
+TEMPI_HOT tempi_message_words *tempi_message_trials;
+TEMPI_HOT bool tempi_message_trial_runs;
 uint32_t tempi_message_completions[2];
 
 static struct {
@@ -76,6 +98,7 @@ static struct {
     uint64_t own;
     int busy; /* one thread at a time leads */
     trial *running;
+    uint32_t posts;   /* messages with a key */
     uint32_t looks;   /* messages */
     uint32_t waiting; /* messages since the running trial began, to the next LOOKS */
 } mine;
@@ -122,8 +145,10 @@ static uint64_t lease_at(int64_t now)
     return (uint64_t)(now + PATIENCE) >> 20 << 16 | (mine.own & 0xFFFF);
 }
 
-static bool lease_take(int64_t now)
+static bool lease_take(int64_t now, bool repeats)
 {
+    if (repeats && now < __atomic_load_n(&tempi_message_trials->rest, __ATOMIC_RELAXED))
+        return false;
     uint64_t there = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
     if (there != 0 && there >> 16 > (uint64_t)now >> 20)
         return false;
@@ -180,39 +205,59 @@ static void publish(trial *t)
         return;
     t->key = 0;
     t->runs = false;
-    if (mine.running == t)
-        set_running(NULL); /* and the lease ends by itself */
+    if (mine.running != t)
+        return;
+    set_running(NULL);
+    (void)lease_renew(0);
 }
 
 static void begin_turn(trial *t, int at)
 {
     t->at = (uint8_t)at;
-    t->rounds_of_turn = 0;
-    t->turn = 0;
+    t->rounds_of_turn = t->counted = 0;
+    t->turn_took = 0;
     publish(t);
 }
 
 /* Of the cycles so far. */
 static int64_t least(const trial *t, const rival *r)
 {
-    int64_t best = r->best[0];
+    int64_t best = r->took[0];
     for (int i = 1; i <= t->cycle; ++i)
-        best = r->best[i] < best ? r->best[i] : best;
+        best = r->took[i] < best ? r->took[i] : best;
     return best;
+}
+
+/* Puts it among n in ascending order. */
+static void insert(int64_t sorted[], int n, int64_t value)
+{
+    for (; n > 0 && sorted[n - 1] > value; --n)
+        sorted[n] = sorted[n - 1];
+    sorted[n] = value;
 }
 
 /* The same, but the median: a cycle may fall into a quiet moment of one method. */
 static int64_t middle(const trial *t, const rival *r)
 {
     int64_t sorted[CYCLES];
-    const int n = t->cycle + 1;
-    for (int i = 0; i < n; ++i) {
-        int at = i;
-        for (; at > 0 && sorted[at - 1] > r->best[i]; --at)
-            sorted[at] = sorted[at - 1];
-        sorted[at] = r->best[i];
-    }
-    return sorted[n / 2];
+    for (int i = 0; i <= t->cycle; ++i)
+        insert(sorted, i, r->took[i]);
+    return sorted[(t->cycle + 1) / 2];
+}
+
+/* So many messages as are in those rounds. */
+static uint32_t in_rounds(const trial *t, uint32_t rounds)
+{
+    const int64_t messages = (int64_t)rounds * t->a_round;
+    return messages < INT32_MAX ? (uint32_t)messages : INT32_MAX;
+}
+
+/* Nanoseconds that the messages take in a round, or fewer. */
+static int64_t at_stake(const trial *t)
+{
+    const int64_t messages = t->rounds > 0 ? t->posted / t->rounds + 1 : 1;
+    int64_t most;
+    return __builtin_mul_overflow(t->most, messages, &most) ? INT64_MAX : most;
 }
 
 /* So that what this trial lost is a small part of the time until the next one. */
@@ -226,12 +271,12 @@ static void plan_next(trial *t, bool same)
     if (worth > between)
         between = worth < BETWEEN_MOST ? (uint32_t)worth : BETWEEN_MOST;
     t->between = between;
-    t->waits = t->between;
+    t->waits = in_rounds(t, between);
     if (!t->settled || !same)
         t->needless = AGAIN;
     else if (t->watchful && (t->needless < AGAIN_MOST || t->needless * usual < AGAIN_TIME))
         t->needless *= 2;
-    t->again = t->needless;
+    t->again = in_rounds(t, t->needless);
     t->fresh = AFRESH;
     t->typical = t->watched = t->seen = 0;
     t->changed = 0;
@@ -246,6 +291,10 @@ static bool is_as_before(const trial *t, const rival *winner)
 
 static void end_trial(trial *t, const rival *winner)
 {
+    const int64_t rest = REST * t->rounds * least(t, &t->rivals[0]);
+    const int64_t messages = t->posted / t->rounds;
+    t->a_round = messages > 0 ? (uint32_t)messages : 1;
+    __atomic_store_n(&tempi_message_trials->rest, t->last + rest, __ATOMIC_RELAXED);
     plan_next(t, is_as_before(t, winner));
     t->runs = false;
     t->settled = true;
@@ -270,10 +319,12 @@ static standing standing_of(const trial *t, const rival *r)
     const double far = n == 1 ? FAR : CLEAR;
     int won = 0;
     for (int i = 0; i < n; ++i)
-        won += (double)r->best[i] < (1 - MARGIN) * (double)settled->best[i];
+        won += (double)r->took[i] < (1 - MARGIN) * (double)settled->took[i];
     if ((double)least(t, r) > far * (double)least(t, settled) ||
         (n >= CYCLES_UNTIL_HOPELESS && won == 0))
         return HOPELESS;
+    if (usual - other > PLAUSIBLE * (double)at_stake(t))
+        return OPEN;
     if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < usual)
         return CLEARLY_BETTER;
     return other < (1 - MARGIN) * usual ? BETTER : OPEN;
@@ -315,10 +366,24 @@ static void decide(trial *t)
     begin_turn(t, 0);
 }
 
+/* A round of this turn: of few the fastest, as a round may contain a pause of the program; of many
+ * one that is not extreme. */
+static int64_t typical_round(const trial *t)
+{
+    return t->turn[t->counted / 4];
+}
+
 static void end_turn(trial *t)
 {
-    t->rivals[t->at].best[t->cycle] = t->turn;
-    if (t->at + 1 < t->nrivals)
+    const int64_t took = typical_round(t);
+    t->rivals[t->at].took[t->cycle] = took;
+    if (t->at > 0) { /* not the sum, for the same reason */
+        t->tried += took * t->rounds_of_turn;
+        t->tries += t->rounds_of_turn;
+    }
+    if (t->at == 0 && (double)at_stake(t) < MARGIN * (double)took)
+        end_trial(t, &t->rivals[0]);
+    else if (t->at + 1 < t->nrivals)
         begin_turn(t, t->at + 1);
     else
         decide(t);
@@ -327,18 +392,15 @@ static void end_turn(trial *t)
 /* A round ended that took so long. */
 static void count_round(trial *t, int64_t took)
 {
-    if (t->at > 0) {
-        t->tried += took;
-        ++t->tries;
-    }
     /* One more in every other cycle: a program's period may be that of two turns. */
-    const int counted = ++t->rounds_of_turn - UNCOUNTED - (t->cycle & 1);
-    if (counted <= 0)
+    if (++t->rounds_of_turn <= UNCOUNTED + (t->cycle & 1))
         return;
-    t->turn = t->turn == 0 || took < t->turn ? took : t->turn;
-    const bool is_far = counted >= COUNTED_IF_FAR && t->at > 0 &&
-                        (double)t->turn > FAR * (double)t->rivals[0].best[t->cycle];
-    if (counted == COUNTED || is_far)
+    insert(t->turn, t->counted++, took);
+    t->turn_took += took;
+    const bool is_far = t->counted >= COUNTED_IF_FAR && t->at > 0 &&
+                        (double)t->turn[0] > FAR * (double)t->rivals[0].took[t->cycle];
+    const bool enough = t->counted >= COUNTED && t->turn_took >= LONG_TURN;
+    if (enough || is_far || t->counted == COUNTED_MOST)
         end_turn(t);
 }
 
@@ -346,7 +408,8 @@ static void count_round(trial *t, int64_t took)
 static void abandon(trial *t, bool lease)
 {
     t->runs = false;
-    t->waits = t->between = BETWEEN;
+    t->between = BETWEEN;
+    t->waits = in_rounds(t, BETWEEN);
     t->watched = t->seen = 0;
     publish(t);
     set_running(NULL);
@@ -373,8 +436,8 @@ static void enlist(trial *t)
 static void begin_trial(trial *t, bool watchful)
 {
     const int64_t now = clock_now();
-    if (!lease_take(now)) {
-        t->waits = WATCHED;
+    if (!lease_take(now, t->settled)) {
+        t->waits = in_rounds(t, WATCHED);
         return;
     }
     if (mine.running)
@@ -383,7 +446,7 @@ static void begin_trial(trial *t, bool watchful)
     t->watchful = watchful;
     t->cycle = 0;
     enlist(t);
-    t->tried = t->tries = t->longest = 0;
+    t->tried = t->tries = t->longest = t->rounds = t->posted = 0;
     t->last = now;
     t->completions = completions_of(t);
     set_running(t);
@@ -399,6 +462,7 @@ static void continue_trial(trial *t)
     const int64_t now = clock_now(), took = now - t->last;
     t->last = now;
     t->longest = took > t->longest ? took : t->longest;
+    ++t->rounds;
     if (!lease_renew(lease_at(now)))
         abandon(t, false);
     else
@@ -414,7 +478,9 @@ static bool is_over(int64_t now)
 /* The running trial's key is no longer used as it was. */
 static bool is_stalled(const trial *t, int64_t now)
 {
-    return t->longest == 0 ? mine.waiting > FIRST_WITHIN : now - t->last > STALLED * t->longest;
+    if (t->longest == 0)
+        return mine.waiting > FIRST_WITHIN;
+    return now - t->last > STALLED_LEAST && now - t->last > STALLED * t->longest;
 }
 
 /* Ends the own trial if it does not go on, or the lease of a process that has left it. */
@@ -440,10 +506,16 @@ static void leave(void)
     __atomic_store_n(&mine.busy, 0, __ATOMIC_RELEASE);
 }
 
+/* Whether some process of this node runs a trial. */
+static bool is_near(void)
+{
+    return tempi_message_trials &&
+           __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED) != 0;
+}
+
 void tempi_message_trial_look(void)
 {
-    if (!tempi_message_trial_is_near() ||
-        __atomic_add_fetch(&mine.looks, 1, __ATOMIC_RELAXED) % LOOKS != 0 || !enter())
+    if (!is_near() || __atomic_add_fetch(&mine.looks, 1, __ATOMIC_RELAXED) % LOOKS != 0 || !enter())
         return;
     look();
     leave();
@@ -452,7 +524,7 @@ void tempi_message_trial_look(void)
 /* ---- between trials ---------------------------------------------------------------------------
  */
 
-/* After WATCHED messages, or some more. Whether their time has changed for good. */
+/* After WATCHED rounds, or some more. Whether their time has changed for good. */
 static bool has_changed(trial *t)
 {
     const int64_t now = clock_now(), took = (now - t->watched) * WATCHED / t->seen;
@@ -485,7 +557,7 @@ static void wait_for_trial(trial *t, const tempi_message_post *post)
     t->seen += post->messages;
     if (t->waits == 0)
         begin_trial(t, false);
-    else if (t->seen >= WATCHED && has_changed(t))
+    else if (t->seen >= in_rounds(t, WATCHED) && has_changed(t))
         begin_trial(t, true);
 }
 
@@ -497,11 +569,18 @@ int tempi_message_settled(const uint64_t *word)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* What a key may replace in a place: nothing, or a key of this process that is no longer used. */
+static uint64_t replaceable(const uint64_t *word)
+{
+    const trial *t = &mine.of[word - tempi_message_trials->ways];
+    return t->key != 0 && !t->runs && mine.posts - t->used > UNUSED ? t->published : 0;
+}
+
 /* Leads the trials of a key that nobody leads, if one of its places is free. */
 static trial *lead(const tempi_message_post *post)
 {
     for (int i = 0; i < TEMPI_MESSAGE_PLACES; ++i) {
-        uint64_t *word = tempi_message_place(post->key, i), there = 0;
+        uint64_t *word = tempi_message_place(post->key, i), there = replaceable(word);
         if (__atomic_compare_exchange_n(word, &there, post->key, false, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED)) {
             trial *t = &mine.of[word - tempi_message_trials->ways];
@@ -510,6 +589,8 @@ static trial *lead(const tempi_message_post *post)
                          .method = post->usual,
                          .streams = post->streams,
                          .receives = post->receives,
+                         .most = post->most,
+                         .a_round = 1,
                          .waits = FIRST};
             return t;
         }
@@ -540,15 +621,19 @@ static bool is_left(uint64_t *word, trial *follower, uint32_t messages)
 /* The method of a message whose trials this process leads. */
 static int go_on(trial *t, const tempi_message_post *post)
 {
+    t->used = mine.posts;
     if (!t->runs)
         wait_for_trial(t, post);
-    else if (t->receives == post->receives)
+    else if (t->receives == post->receives) {
         continue_trial(t);
+        t->posted += post->messages;
+    }
     return t->runs || t->settled ? method_of(t) : post->usual;
 }
 
 static int post_message(const tempi_message_post *post)
 {
+    ++mine.posts;
     trial *t = post->word ? &mine.of[post->word - tempi_message_trials->ways] : NULL;
     if (t && t->key != post->key && !is_left(post->word, t, post->messages))
         return post->usual;

@@ -12,14 +12,17 @@
  * follower costs time at most.
  *
  *   1. The usual choice (tables, or the built-in rule) has the first turn, then they alternate.
- *   2. The turn's fastest round counts, without its first rounds: they find the caches and the
+ *   2. A fast round of the turn counts, and none of its first ones: they find the caches and the
  *      peer as the method before left them.
  *   3. Another method wins if it is faster by the median of the cycles of turns. A method that is
  *      far behind is tried no longer.
  *   4. Later the trial is repeated, as machines and programs change: the more seldom, the more time
  *      the last one lost.
  *
- * One trial at a time runs on a node: several would disturb each other. */
+ * A round contains more than these messages: other ones, and the program's own work. If they are
+ * too small a part of it the trial ends after its first turn, and a method that seems to gain more
+ * than they can take has only met a quiet moment. One trial at a time runs on a node: several would
+ * disturb each other. */
 #ifndef TEMPI_CHOOSE_MESSAGE_TRIALS_H
 #define TEMPI_CHOOSE_MESSAGE_TRIALS_H
 
@@ -28,9 +31,12 @@
 #include <stdint.h>
 
 /* Shared by the processes of a node; zero at first. */
-enum { TEMPI_MESSAGE_KEYS = 507, TEMPI_MESSAGE_WORDS = 511 };
+enum { TEMPI_MESSAGE_KEYS = 2042, TEMPI_MESSAGE_WORDS = 2046 };
+/* The index of a word that no key takes, for messages without one: it stays zero. */
+enum { TEMPI_MESSAGE_NO_WORD = TEMPI_MESSAGE_WORDS - 1 };
 typedef struct tempi_message_words {
     uint64_t running; /* whose trial, and until when nobody else may begin one; 0: none */
+    int64_t rest;     /* nanoseconds: until then no trial is repeated */
     uint64_t ways[TEMPI_MESSAGE_WORDS]; /* the key's upper bits, and TEMPI_MESSAGE_* */
 } tempi_message_words;
 
@@ -74,13 +80,6 @@ static inline void tempi_message_waited(void)
     tempi_message_completed(TEMPI_MESSAGE_ROUNDS_OF_SENDS | TEMPI_MESSAGE_ROUNDS_OF_RECEIVES);
 }
 
-/* Whether some process of this node runs a trial, so that methods may change at any message. */
-static inline bool tempi_message_trial_is_near(void)
-{
-    return tempi_message_trials &&
-           __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED) != 0;
-}
-
 /* Names such messages: `shape` by its hash, `step` of packed size, class of the peer. */
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
 
@@ -113,18 +112,31 @@ static inline int tempi_message_method(const uint64_t *word)
 /* The same for a choice that is kept: a method on trial is none. */
 int tempi_message_settled(const uint64_t *word);
 
+/* Whether a message with that method still has it: false if the word at that index has another one,
+ * or is on trial. */
+__attribute__((always_inline)) static inline bool tempi_message_method_is(unsigned index,
+                                                                          unsigned method)
+{
+    if (!tempi_message_trials)
+        return true;
+    const uint64_t word = __atomic_load_n(&tempi_message_trials->ways[index], __ATOMIC_RELAXED);
+    const unsigned now = (unsigned)word & (TEMPI_MESSAGE_METHOD | TEMPI_MESSAGE_ON_TRIAL);
+    return now == TEMPI_MESSAGE_USUAL || now == method;
+}
+
 typedef struct tempi_message_post {
     uint64_t key;
     uint64_t *word; /* the key's, or NULL */
     bool receives;
     bool streams;      /* whether TEMPI_MESSAGE_STREAMED is tried */
     uint32_t messages; /* like it since the last one was posted here, with it */
+    int64_t most;      /* nanoseconds that it usually takes, or fewer */
     uint8_t usual;     /* the method of the word, or the choice without a trial */
 } tempi_message_post;
 
 /* A message is about to be posted. Returns its method. */
 int tempi_message_trial_post(const tempi_message_post *post);
-/* Called with each message, posted or not: ends trials that do not go on. */
+/* Called with each message that is examined, posted or not: ends trials that do not go on. */
 void tempi_message_trial_look(void);
 
 /* For tests: nanoseconds, instead of the clock; NULL: use the clock. */

@@ -1,4 +1,5 @@
 #include "memory/kind.h"
+#include "base/hot.h"
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/stats.h"
@@ -11,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-bool tempi_memory_mixed;
+TEMPI_HOT bool tempi_memory_mixed;
 
 static bool amd_gpu;
 

@@ -79,7 +79,7 @@ static bool packs_type_map_bytes(void)
 /* A forked child shares no MPI with its parent: it passes every call on to the library. */
 static void after_fork(void)
 {
-    ++tempi_this_thread.disabled;
+    tempi_disable();
     tempi_cuda_after_fork();
 }
 

@@ -15,6 +15,7 @@ from table.overlay import (
     OPTIONAL,
     OWN_IMPLEMENTATION,
     REFUSED,
+    REPEATED,
     SETTLED,
     SYNCHRONISES,
     Class,
@@ -46,6 +47,11 @@ def passes(row: Row) -> str:
     The call is then forwarded with its arguments in their registers: moving them is most of a wrapper's cost."""
     if row.name in SETTLED:
         return f"tempi_packing_is_left{SETTLED[row.name]}"
+    if row.name in REPEATED:
+        left = f"tempi_message_is_left{REPEATED[row.name]}"
+        if row.kind is Class.MAY_BLOCK:
+            left = f"(!tempi_message_trial_runs && {left})"
+        return f"tempi_quiet() && (tempi_type_plain(datatype) || {left})"
     types = [buffer.type for buffer in row.buffers]
     if types and all(types):
         return " && ".join(["tempi_quiet()", *(f"tempi_type_plain({name})" for name in types)])
@@ -202,7 +208,7 @@ def entry(slot: Slot) -> str:
     assert form is not None
     counting = count_call(slot.row, form, slot.large)
     before, body = "", counting + acted_body(slot) if slot.row.acted else forwarded_body(slot)
-    if slot.row.name in SETTLED:
+    if slot.row.name in SETTLED or slot.row.name in REPEATED:
         before, body = split(slot, body)
     elif slot.row.acted:
         body = passed_on(slot, passes(slot.row)) + body
@@ -216,7 +222,8 @@ def split(slot: Slot, body: str) -> tuple[str, str]:
     only the body needs."""
     form = slot.row.function.large if slot.large else slot.row.function.plain
     assert form is not None
-    second = passed_on(slot, f"tempi_packing_falls_back{SETTLED[slot.row.name]}")
+    again = f"tempi_packing_falls_back{SETTLED[slot.row.name]}" if slot.row.name in SETTLED else ""
+    second = passed_on(slot, again)
     rest = f"static __attribute__((noinline)) int rest_{slot.symbol}({form.declared})\n{{\n{second}{body}}}\n\n"
     return rest, f"{passed_on(slot, passes(slot.row))}    return rest_{slot.symbol}({', '.join(form.names)});\n"
 
@@ -246,6 +253,7 @@ def wrappers(header: Header) -> str:
 #include "shim/bounce/bounce.h"
 #include "shim/coll/coll_request.h"
 #include "shim/coll/collective.h"
+#include "shim/p2p/message.h"
 #include "shim/p2p/packing.h"
 #include "shim/comm/cuda_support.h"
 #include "slots.h"

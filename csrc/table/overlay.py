@@ -348,6 +348,16 @@ SETTLED = {
     "Unpack": "(datatype, outcount, TEMPI_OP_UNPACK)",
 }
 
+# Acted functions whose messages may be known to be the library's from messages like them (shim/p2p/message.h): then
+# the call is forwarded after one test, with these arguments.
+REPEATED = {
+    **dict.fromkeys(
+        "Send Ssend Rsend Bsend Isend Issend Irsend Ibsend".split(), "(datatype, count, dest, comm, TEMPI_OP_SEND)"
+    ),
+    **dict.fromkeys(("Recv", "Irecv"), "(datatype, count, source, comm, TEMPI_OP_RECV)"),
+    **dict.fromkeys(("Mrecv", "Imrecv"), "(datatype, count, -1, MPI_COMM_NULL, TEMPI_OP_RECV)"),
+}
+
 # Extensions of the libraries to the standard: their parameters in C, and tempi's note on them. They are
 # always exported: the shim's functions of the same names serve them.
 EXTENSIONS = {

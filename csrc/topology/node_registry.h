@@ -40,7 +40,7 @@ int tempi_node_registry_rank(const tempi_node_registry *registry, unsigned i);
  */
 int tempi_node_registry_own(const tempi_node_registry *registry);
 /* Shared memory for choose/message_trials.h, zero at first. */
-enum { TEMPI_NODE_REGISTRY_MESSAGES = 4096 };
+enum { TEMPI_NODE_REGISTRY_MESSAGES = 16384 };
 void *tempi_node_registry_messages(const tempi_node_registry *registry);
 /* Shared memory for topology/locality.h, a line for each of `local` ranks; NULL if their number is
  * unknown. */

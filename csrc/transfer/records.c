@@ -1,4 +1,5 @@
 #include "transfer/records.h"
+#include "base/hot.h"
 #include "base/thread_cache.h"
 #include "datatype/layout.h"
 #include "pack/parts.h"
@@ -6,7 +7,7 @@
 
 #include <stdlib.h>
 
-tempi_record_table tempi_records;
+TEMPI_HOT tempi_record_table tempi_records;
 
 static struct {
     tempi_lock lock;

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.skipif(
 )
 COUNTED = ("calls_seen", "sends", "recvs", "fallback_rule")
 STREAMED_FIRST = 16 << 10  # bytes; shorter ones are not packed past the caches
-ROUNDS, MOST = 50, 80  # and how often, until a trial is over: the peer's class may change, which begins another one
+TOGETHER = 4  # rounds without a check between them: a round of little else than its messages
+ROUNDS, MOST = 52, 80  # and how often, until a trial is over: the peer's class may change, which begins another one
 BYTE, DOUBLE = oracle.Named("BYTE"), oracle.Named("DOUBLE")
 Exchange = Callable[[Memory, Memory, Any, int], None]
 
@@ -73,9 +74,10 @@ def test_both_ways_carry_the_same_bytes(exchange: Exchange) -> None:
     tuned, rounds = 0, 0
     with committed(kind) as datatype:
         while not tuned and rounds < MOST * ROUNDS:
-            for _ in range(ROUNDS):
+            for _ in range(ROUNDS // TOGETHER):
                 into = Memory(kind, 1)
-                exchange(out, into, datatype, peer)
+                for _ in range(TOGETHER):
+                    exchange(out, into, datatype, peer)
                 into.check(expected)
             rounds += ROUNDS
             tuned = comm.allreduce(snapshot()["messages_tuned"] - before["messages_tuned"])

@@ -12,22 +12,24 @@ from cffi import FFI
 
 from tempi import _engine
 
-KEYS, PLACES, PAGE = 507, 4, 4096
+KEYS, PLACES, PLACE = 2042, 4, 16384
 SEND, RECV = False, True
 USUAL, LIBRARY, OWN, STREAMED, ON_TRIAL = 0, 1, 2, 3, 4
 METHOD = 3
-ENOUGH = 200  # rounds, after which each trial is over
+UNUSED = 1 << 16  # messages
+ENOUGH = 400  # rounds, after which each trial is over
 SECOND = 10**9
 ffi = FFI()
 ffi.cdef(
     """
-typedef struct { uint64_t running; uint64_t ways[511]; } tempi_message_words;
+typedef struct { uint64_t running; int64_t rest; uint64_t ways[2046]; } tempi_message_words;
 void tempi_message_trials_start(tempi_message_words *words, int own);
 void tempi_message_trials_stop(void);
 extern bool tempi_message_trial_runs;
 extern uint32_t tempi_message_completions[2];
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
-typedef struct { uint64_t key; uint64_t *word; bool receives, streams; uint32_t messages; uint8_t usual; }
+typedef struct { uint64_t key; uint64_t *word; bool receives, streams; uint32_t messages; int64_t most;
+    uint8_t usual; }
     tempi_message_post;
 int tempi_message_trial_post(const tempi_message_post *post);
 void tempi_message_trial_look(void);
@@ -45,6 +47,7 @@ class Program:
     words: Any = field(default_factory=lambda: ffi.new("tempi_message_words *"))
     streams: bool = False
     messages: int = 1  # that each post stands for
+    most: int = 10 * SECOND  # nanoseconds that a message takes, or fewer
     now: Any = field(default_factory=lambda: ffi.new("int64_t *", SECOND))
 
     def __post_init__(self) -> None:
@@ -62,7 +65,7 @@ class Program:
         i = self.word(key)
         method = USUAL if i is None else self.words.ways[i] & METHOD
         word = ffi.NULL if i is None else ffi.addressof(self.words, "ways", i)
-        post = [key, word, receives, self.streams, self.messages, usual if method == USUAL else method]
+        post = [key, word, receives, self.streams, self.messages, self.most, usual if method == USUAL else method]
         return int(lib.tempi_message_trial_post(ffi.new("tempi_message_post *", post)))
 
     def complete(self, took: float, rounds: tuple[bool, ...] = (SEND, RECV)) -> None:
@@ -100,8 +103,8 @@ def times(library: float, own: float, streamed: float = 0) -> Callable[[int], fl
     return lambda method: {LIBRARY: library, OWN: own, STREAMED: streamed}[method]
 
 
-def test_the_words_fill_the_page_that_the_registry_has_for_them() -> None:
-    assert ffi.sizeof("tempi_message_words") == PAGE
+def test_the_words_fill_the_memory_that_the_registry_has_for_them() -> None:
+    assert ffi.sizeof("tempi_message_words") == PLACE
 
 
 @pytest.mark.parametrize("usual", [LIBRARY, OWN])
@@ -219,7 +222,7 @@ def test_trials_of_equals_get_rarer(program: Program) -> None:
         methods |= set() if lib.tempi_message_trial_runs else {method}
         program.complete(10_000 * draw.uniform(0.85, 1.3))
     assert methods == {LIBRARY, OWN}
-    assert begun <= 12
+    assert begun <= 15
 
 
 def test_a_burst_is_one_round(program: Program) -> None:
@@ -274,12 +277,26 @@ def test_the_method_is_published(program: Program) -> None:
 def test_keys_with_the_same_places_have_each_their_word(program: Program) -> None:
     """Beyond their number a key has the usual method."""
     place = first_place(key_of(1))
-    keys = [key_of(n) for n in range(1, 20_000) if first_place(key_of(n)) == place][: PLACES + 1]
+    keys = [key_of(n) for n in range(1, 80_000) if first_place(key_of(n)) == place][: PLACES + 1]
     for key in keys[:-1]:
         assert set(program.rounds(key, LIBRARY, times(5000, 1000))[-50:]) == {OWN}
     assert set(program.rounds(keys[-1], LIBRARY, times(5000, 1000))) == {LIBRARY}
     assert all(program.post(key, LIBRARY) == OWN for key in keys[:-1])
     assert len({program.word(key) for key in keys[:-1]}) == PLACES
+
+
+def test_a_key_that_is_no_longer_used_gives_up_its_word(program: Program) -> None:
+    """To one that finds its places taken; a running trial does not."""
+    place = first_place(key_of(1))
+    keys = [key_of(n) for n in range(1, 80_000) if first_place(key_of(n)) == place][: PLACES + 1]
+    for key in keys[:-1]:
+        program.rounds(key, LIBRARY, times(5000, 1000))
+    for _ in range(UNUSED // 2):
+        for key in keys[1:]:
+            program.post(key, LIBRARY)
+    assert program.word(keys[0]) is None
+    assert all(program.word(key) is not None for key in keys[1:])
+    assert set(program.rounds(keys[-1], LIBRARY, times(5000, 1000))[-50:]) == {OWN}
 
 
 def test_a_change_of_the_machine_is_noticed(program: Program) -> None:
@@ -341,9 +358,11 @@ def test_a_trial_that_was_taken_over_ends(program: Program) -> None:
 
 
 def test_a_trial_whose_messages_have_ended_gives_way(program: Program) -> None:
-    program.rounds(key_of(1), LIBRARY, times(5000, 4000), 16)
+    """But not at once: a program does other things in between."""
+    program.rounds(key_of(1), LIBRARY, times(50_000, 40_000), 16)
+    assert set(program.rounds(key_of(2), LIBRARY, times(50_000, 10_000), 100)) == {LIBRARY}
     assert lib.tempi_message_trial_runs
-    assert set(program.rounds(key_of(2), LIBRARY, times(5000, 1000))[-50:]) == {OWN}
+    assert set(program.rounds(key_of(2), LIBRARY, times(50_000, 10_000), 1000)[-50:]) == {OWN}
 
 
 def test_a_leader_that_stops_leads_no_longer(program: Program) -> None:
@@ -357,13 +376,16 @@ def test_a_leader_that_stops_leads_no_longer(program: Program) -> None:
     assert set(program.rounds(key, LIBRARY, times(5000, 8000), 2000)[-50:]) == {LIBRARY}
 
 
-def test_a_leader_whose_key_has_another_one_follows_it(program: Program) -> None:
+@pytest.mark.parametrize("rounds", [5, 30])
+def test_a_leader_whose_key_has_another_one_follows_it(program: Program, rounds: int) -> None:
+    """Whether its trial is yet to begin or runs; another trial may begin at once."""
     key = key_of(1)
-    program.rounds(key, LIBRARY, times(5000, 4500), 30)
-    assert lib.tempi_message_trial_runs
+    program.rounds(key, LIBRARY, times(5000, 4500), rounds)
+    assert bool(lib.tempi_message_trial_runs) == (rounds > 8)
     program.words.ways[first_place(key)] = key | LIBRARY
     assert set(program.rounds(key, LIBRARY, times(5000, 1000))[-50:]) == {LIBRARY}
     assert not lib.tempi_message_trial_runs
+    assert not program.words.running
 
 
 def test_a_trial_without_rounds_ends(program: Program) -> None:
@@ -373,7 +395,7 @@ def test_a_trial_without_rounds_ends(program: Program) -> None:
     assert lib.tempi_message_trial_runs
     for _ in range(400):
         program.post(key, LIBRARY)
-        program.now[0] += 1000
+        program.now[0] += 50_000
     assert not lib.tempi_message_trial_runs
     assert not program.words.running
 
@@ -395,3 +417,66 @@ def test_the_end_of_mpi_frees_the_node_for_others(program: Program) -> None:
     assert program.words.running
     lib.tempi_message_trials_stop()
     assert not program.words.running
+
+
+def test_a_message_that_is_a_small_part_of_a_round_is_not_tried(program: Program) -> None:
+    """The rest of the round would decide, not the message."""
+    program.most = 200
+    ways = program.rounds(key_of(1), LIBRARY, times(10_000, 5000))
+    assert set(ways) == {LIBRARY}
+    assert lib.tempi_message_settled(ffi.addressof(program.words, "ways", program.word(key_of(1)))) == LIBRARY
+    program.most = 2000
+    assert OWN in program.rounds(key_of(2), LIBRARY, times(10_000, 9000))
+
+
+@pytest.mark.parametrize(("most", "burst"), [(1000, 1), (300, 3)])
+def test_a_method_cannot_gain_much_more_than_its_messages_take(program: Program, most: int, burst: int) -> None:
+    """Of a round of 10 microseconds: 2 may be those of messages that usually take 1, but not 5."""
+    program.most = most
+
+    def last(shape: int, own: float) -> int:
+        for _ in range(ENOUGH):
+            ways = [program.post(key_of(shape), LIBRARY) for _ in range(burst)]
+            program.complete(own if ways[0] == OWN else 10_000)
+        return ways[0]
+
+    assert last(1, 8000) == OWN
+    assert last(2, 5000) == LIBRARY
+
+
+def test_trials_of_many_kinds_of_messages_take_a_small_part_of_a_program(program: Program) -> None:
+    """After the first one of each; a round has some messages of each."""
+    running, first, rounds = 0, 1000, 6000
+    for i in range(rounds):
+        for shape in range(1, 9):
+            for _ in range(3):
+                program.post(key_of(shape), LIBRARY)
+        running += i >= first and bool(lib.tempi_message_trial_runs)
+        program.complete(10_000)
+    assert 0 < running < 0.12 * (rounds - first)
+
+
+def test_messages_of_a_burst_count_as_rounds(program: Program) -> None:
+    """So a trial of equals is repeated after as many rounds as of messages one by one."""
+    begun = [0, 0]
+    for which, burst in enumerate((1, 20)):
+        for _ in range(3000):
+            for _ in range(burst):
+                before = lib.tempi_message_trial_runs
+                program.post(key_of(1 + which), LIBRARY)
+                begun[which] += lib.tempi_message_trial_runs and not before
+            program.complete(10_000)
+    assert begun[0] == begun[1] > 1
+
+
+def test_a_pause_of_the_program_does_not_delay_the_next_trial(program: Program) -> None:
+    """It is not the trial's: neither for what it lost, nor for how long it took."""
+    spent = {LIBRARY: 0, OWN: 0}
+
+    def seconds(method: int) -> float:
+        spent[method] += 1
+        return 10_000 + (150_000 if method == OWN and spent[method] % 5 == 1 else 0)
+
+    program.rounds(key_of(1), LIBRARY, seconds)
+    assert not lib.tempi_message_trial_runs
+    assert set(program.rounds(key_of(1), LIBRARY, times(10_000, 5000), 700)[-50:]) == {OWN}

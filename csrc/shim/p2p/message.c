@@ -186,9 +186,9 @@ static bool is_self(const void *whom)
 
 const tempi_query_peer tempi_message_peer = {.class = class_of, .is_self = is_self};
 
-static bool may_repeat(tempi_operation operation, int64_t bytes)
+static bool may_repeat(tempi_operation operation)
 {
-    return sends_or_receives(operation) && bytes < TEMPI_REPEATED_LAST && !tempi_online_tuning;
+    return sends_or_receives(operation) && !tempi_online_tuning;
 }
 
 static int method_of(bool ours, const tempi_message *message)
@@ -200,9 +200,11 @@ static int method_of(bool ours, const tempi_message *message)
 
 /* Whether tempi is expected to be faster than the library. */
 static bool examine(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
-                    int64_t bytes, unsigned passed, bool posted, tempi_message *out)
+                    int64_t bytes, unsigned passed, bool posted, unsigned *word, tempi_message *out)
 {
     tempi_query query; /* field by field, as above */
+    *word = TEMPI_MESSAGE_NO_WORD;
+    query.word = word;
     query.passed = passed;
     query.operation = operation;
     query.bytes = bytes;
@@ -221,43 +223,30 @@ static bool examine(const tempi_type *type, tempi_operation operation, const tem
 static bool wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                  MPI_Count count, int64_t bytes, bool posted, tempi_message *out)
 {
-    if (!posted || !may_repeat(operation, bytes))
-        return examine(type, operation, &peer, bytes, 0, posted, out);
+    enum {
+        ANY = 1 << TEMPI_MESSAGE_LIBRARY | 1 << TEMPI_MESSAGE_OWN | 1 << TEMPI_MESSAGE_STREAMED
+    };
+    unsigned word;
+    if (!posted || !may_repeat(operation))
+        return examine(type, operation, &peer, bytes, 0, posted, &word, out);
     tempi_repeated *repeated = &tempi_type_chooser(type)->repeated[operation];
-    if (tempi_message_trial_is_near()) {
-        tempi_repeated_forget(repeated);
-        return examine(type, operation, &peer, bytes, 0, true, out);
-    }
     const uint64_t key = tempi_message_key(peer, count);
-    const int method = tempi_repeated_pass(repeated, key,
-                                           1 << TEMPI_MESSAGE_OWN | 1 << TEMPI_MESSAGE_STREAMED);
+    const int method = tempi_repeated_pass(repeated, key, ANY);
     out->op.streamed = method == TEMPI_MESSAGE_STREAMED;
     if (method != 0)
-        return true;
+        return method != TEMPI_MESSAGE_LIBRARY;
     const unsigned passed = tempi_repeated_passed(repeated, key, bytes);
-    const bool ours = examine(type, operation, &peer, bytes, passed, true, out);
-    tempi_repeated_note(repeated, key, bytes, method_of(ours, out));
+    const bool ours = examine(type, operation, &peer, bytes, passed, true, &word, out);
+    tempi_repeated_note(repeated, key, bytes, word, method_of(ours, out));
     return ours;
-}
-
-bool tempi_message_left_again(const tempi_type *type, tempi_operation operation, tempi_peer peer,
-                              MPI_Count count)
-{
-    if (tempi_this_thread.disabled || tempi_message_trial_is_near() ||
-        !tempi_repeated_pass(&tempi_type_chooser(type)->repeated[operation],
-                             tempi_message_key(peer, count), 1 << TEMPI_MESSAGE_LIBRARY))
-        return false;
-    tempi_thread_cache *mine = tempi_stats_mine();
-    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
-    tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);
-    return true;
 }
 
 bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                         int64_t bytes)
 {
     tempi_message unused;
-    return !type->layout->dense && examine(type, operation, &peer, bytes, 0, false, &unused);
+    unsigned word;
+    return !type->layout->dense && examine(type, operation, &peer, bytes, 0, false, &word, &unused);
 }
 
 /* When the message is posted, and whether tempi must carry it. */

@@ -2,6 +2,7 @@
 #ifndef TEMPI_SHIM_MESSAGE_H
 #define TEMPI_SHIM_MESSAGE_H
 
+#include "base/stats.h"
 #include "memory/kind.h"
 #include "pack/pack.h"
 #include "shim/p2p/wire.h"
@@ -69,9 +70,24 @@ static inline uint64_t tempi_message_key(tempi_peer peer, MPI_Count count)
 }
 
 /* Whether the library carried the same message before, by choice: then it is counted again, and
- * nothing else needs to be found out. */
-bool tempi_message_left_again(const tempi_type *type, tempi_operation operation, tempi_peer peer,
-                              MPI_Count count);
+ * nothing else needs to be found out; for host memory alone. It calls nothing: the entry then
+ * passes the arguments on in their registers. The choice holds for threads that disabled tempi,
+ * too. */
+__attribute__((always_inline)) static inline bool tempi_message_is_left(MPI_Datatype datatype,
+                                                                        MPI_Count count, int rank,
+                                                                        MPI_Comm comm,
+                                                                        tempi_operation operation)
+{
+    tempi_type *type = tempi_type_at_home(datatype);
+    uint64_t *counts = tempi_stats_counts();
+    if (!counts || !type || type->handle != datatype || tempi_threads_disabled != 0 ||
+        !tempi_repeated_pass(&type->chooser.repeated[operation],
+                             tempi_message_key(tempi_peer_of(comm, rank), count),
+                             1 << TEMPI_MESSAGE_LIBRARY))
+        return false;
+    tempi_stats_left(counts, 1);
+    return true;
+}
 
 /* Decides from the start, for a buffer that may be in device memory. */
 bool tempi_message_take_mixed(const void *buffer, MPI_Count count, MPI_Datatype datatype,
@@ -87,8 +103,7 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
     if (tempi_memory_mixed)
         return tempi_message_take_mixed(buffer, count, datatype, operation, peer, out);
     const tempi_type *type = tempi_type_use(datatype, count);
-    return type && !tempi_message_left_again(type, operation, peer, count) &&
-           tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
+    return type && tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
 
 /* For a message that is posted later, as often as the program likes. */

@@ -16,23 +16,13 @@ __attribute__((always_inline)) static inline bool tempi_packing_is_left(MPI_Data
                                                                         MPI_Count count,
                                                                         tempi_operation operation)
 {
-    const tempi_type *type = __atomic_load_n(&tempi_type_cache[tempi_type_home(datatype)],
-                                             __ATOMIC_ACQUIRE);
-    uint64_t *counts = tempi_stats;
-    if (!type || type->handle != datatype || count == 0 ||
+    const tempi_type *type = tempi_type_at_home(datatype);
+    uint64_t *counts = tempi_stats_counts();
+    if (!counts || !type || type->handle != datatype || count == 0 ||
         __atomic_load_n(&type->left[operation], __ATOMIC_RELAXED) != count || tempi_memory_mixed ||
         tempi_online_tuning)
         return false;
-    if (tempi_threads_multiple) {
-        if (!tempi_this_thread.cache)
-            return false;
-        counts = tempi_this_thread.cache->counts;
-    }
-    const uint64_t one = type->left_counts;
-    __atomic_store_n(&counts[TEMPI_STAT_calls_seen], counts[TEMPI_STAT_calls_seen] + one,
-                     __ATOMIC_RELAXED);
-    __atomic_store_n(&counts[TEMPI_STAT_fallback_rule], counts[TEMPI_STAT_fallback_rule] + one,
-                     __ATOMIC_RELAXED);
+    tempi_stats_left(counts, type->left_counts);
     return true;
 }
 

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
-MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
+tempi_type_slot tempi_type_slots[1 << TEMPI_TYPE_CACHE_BITS];
 MPI_Datatype tempi_types_named[1 << TEMPI_TYPES_NAMED_BITS];
 static int named; /* number of entries in it */
 
@@ -35,7 +34,7 @@ static tempi_type *take_memory(MPI_Datatype handle)
     tempi_type *type = types.free;
     if (type)
         types.free = type->next;
-    else if (!(type = malloc(sizeof *type)))
+    else if (!(type = aligned_alloc(_Alignof(tempi_type), sizeof *type)))
         return NULL;
     *type = (tempi_type){.handle = handle, .next = types.all};
     if (types.all)
@@ -47,7 +46,7 @@ static tempi_type *take_memory(MPI_Datatype handle)
 /* Caller holds the lock. */
 static void give_back(tempi_type *type)
 {
-    tempi_type **slot = &tempi_type_cache[tempi_type_home(type->handle)];
+    tempi_type **slot = &tempi_type_slots[tempi_type_home(type->handle)].cached;
     if (*slot == type)
         __atomic_store_n(slot, NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&type->handle, MPI_DATATYPE_NULL, __ATOMIC_RELEASE);
@@ -261,9 +260,10 @@ static tempi_type *committed(MPI_Datatype handle)
 static const tempi_type *remember(tempi_type *type)
 {
     const MPI_Datatype handle = type->handle;
-    __atomic_store_n(&tempi_type_cache[tempi_type_home(handle)], type, __ATOMIC_RELEASE);
+    tempi_type_slot *slot = &tempi_type_slots[tempi_type_home(handle)];
+    __atomic_store_n(&slot->cached, type, __ATOMIC_RELEASE);
     if (type->state == TEMPI_TYPE_READY && type->layout->dense && predefined(handle))
-        __atomic_store_n(&tempi_types_plain[tempi_type_home(handle)], handle, __ATOMIC_RELAXED);
+        __atomic_store_n(&slot->plain, handle, __ATOMIC_RELAXED);
     return type->state == TEMPI_TYPE_READY ? type : NULL;
 }
 

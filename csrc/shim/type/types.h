@@ -18,14 +18,15 @@ typedef enum tempi_type_state {
 } tempi_type_state;
 
 typedef struct tempi_type {
-    MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
+    /* First what calls that are left to the library read: one cache line. */
+    _Alignas(64) MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
     int state;
-    int64_t size; /* packed bytes of one element */
     /* MPI_Pack and MPI_Unpack: the last count for which the final choice was the library; 0: none.
      * `left_counts`: 1, or 0 for a type without gaps, whose calls the statistics leave out. */
+    uint32_t left_counts;
     MPI_Count left[2];
-    uint64_t left_counts;
     tempi_chooser chooser;
+    int64_t size; /* packed bytes of one element */
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_type *next, *previous;
@@ -38,23 +39,32 @@ static inline tempi_chooser *tempi_type_chooser(const tempi_type *type)
 }
 
 enum { TEMPI_TYPE_CACHE_BITS = 9 };
-extern tempi_type *tempi_type_cache[1 << TEMPI_TYPE_CACHE_BITS];
+/* Side by side, as a call with a derived datatype asks for both. */
+typedef struct tempi_type_slot {
+    tempi_type *cached;
+    /* A known predefined type without holes. It is never freed, so it never goes stale. */
+    MPI_Datatype plain;
+} tempi_type_slot;
+extern tempi_type_slot tempi_type_slots[1 << TEMPI_TYPE_CACHE_BITS];
 
 static inline unsigned tempi_type_home(MPI_Datatype type)
 {
     return tempi_handle_home(type, TEMPI_TYPE_CACHE_BITS);
 }
 
-/* Known predefined types without holes, each in its home slot. They are never freed, so an entry
- * never goes stale. */
-extern MPI_Datatype tempi_types_plain[1 << TEMPI_TYPE_CACHE_BITS];
+/* What the cache has in the type's place. */
+static inline tempi_type *tempi_type_at_home(MPI_Datatype type)
+{
+    return __atomic_load_n(&tempi_type_slots[tempi_type_home(type)].cached, __ATOMIC_ACQUIRE);
+}
 
 /* Whether it is a predefined type of one run: the library carries its messages in host memory.
  * False also if the type was not seen yet. */
 static inline bool tempi_type_plain(MPI_Datatype type)
 {
     return tempi_abi_builtin(type) ||
-           __atomic_load_n(&tempi_types_plain[tempi_type_home(type)], __ATOMIC_RELAXED) == type;
+           __atomic_load_n(&tempi_type_slots[tempi_type_home(type)].plain, __ATOMIC_RELAXED) ==
+               type;
 }
 
 /* Known predefined types of every kind, including pair types and Fortran's kinds; open
@@ -85,8 +95,7 @@ const tempi_type *tempi_type_lookup(MPI_Datatype type);
 /* The decoded type if it is in the cache; calls nothing. */
 static inline const tempi_type *tempi_type_cached(MPI_Datatype type)
 {
-    const tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
-                                               __ATOMIC_ACQUIRE);
+    const tempi_type *cached = tempi_type_at_home(type);
     return cached && cached->handle == type && cached->state == TEMPI_TYPE_READY ? cached : NULL;
 }
 
@@ -95,8 +104,7 @@ static inline const tempi_type *tempi_type_find(MPI_Datatype type)
 {
     if (tempi_abi_builtin(type))
         return NULL;
-    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
-                                         __ATOMIC_ACQUIRE);
+    tempi_type *cached = tempi_type_at_home(type);
     if (cached && cached->handle == type)
         return cached->state == TEMPI_TYPE_READY ? cached : NULL;
     return tempi_type_lookup(type);
@@ -110,8 +118,7 @@ static inline const tempi_type *tempi_type_use(MPI_Datatype type, MPI_Count coun
 {
     if (tempi_abi_builtin(type))
         return NULL;
-    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
-                                         __ATOMIC_ACQUIRE);
+    tempi_type *cached = tempi_type_at_home(type);
     if (cached && cached->handle == type)
         return cached->state == TEMPI_TYPE_READY ? cached : NULL;
     return tempi_type_meet(type, count);
@@ -124,8 +131,7 @@ static inline const tempi_type *tempi_type_decoded(MPI_Datatype type)
 {
     if (tempi_abi_builtin(type))
         return NULL;
-    const tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
-                                               __ATOMIC_ACQUIRE);
+    const tempi_type *cached = tempi_type_at_home(type);
     if (cached && cached->handle == type)
         return cached->state == TEMPI_TYPE_READY ? cached : NULL;
     return tempi_type_decoded_by_attribute(type);
@@ -134,8 +140,7 @@ static inline const tempi_type *tempi_type_decoded(MPI_Datatype type)
 /* The same for every type, including those without holes: their memory may be on a device. */
 static inline const tempi_type *tempi_type_any(MPI_Datatype type)
 {
-    tempi_type *cached = __atomic_load_n(&tempi_type_cache[tempi_type_home(type)],
-                                         __ATOMIC_ACQUIRE);
+    tempi_type *cached = tempi_type_at_home(type);
     if (cached && cached->handle == type)
         return cached->state == TEMPI_TYPE_READY ? cached : NULL;
     return tempi_type_lookup(type);
