@@ -86,16 +86,17 @@ def _engaged(timer: _native.Timer) -> bool:
 def _unsettled(timer: _native.Timer, comm: Any) -> Callable[[], bool]:
     """Whether the trial of this message (csrc/choose/message_trials.h) may go on: a program has one in thousands.
 
-    Those of long messages end here, as rounds of all subjects would take too long; those of others in such rounds.
+    It sees messages that follow each other, as in a program, between rounds like those measured; those of long messages
+    end here, as rounds of all subjects would take too long.
     """
     before = comm.allreduce(worker.counter("messages_tuned"))
 
     def tuned() -> bool:
+        timer(TOGETHER)
         return bool(comm.allreduce(worker.counter("messages_tuned")) > before)
 
     if comm.bcast(timer(1)) > LONG:
         for _ in range(SETTLING // TOGETHER):
-            timer(TOGETHER)
             if tuned():
                 break
         return lambda: False
@@ -103,7 +104,7 @@ def _unsettled(timer: _native.Timer, comm: Any) -> Callable[[], bool]:
 
     def unsettled() -> bool:
         i = next(rounds, SETTLED_MOST)
-        return i < SETTLED_LEAST or (i < SETTLED_MOST and not tuned())
+        return i < SETTLED_MOST and (not tuned() or i < SETTLED_LEAST)
 
     return unsettled
 
