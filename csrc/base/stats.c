@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-_Alignas(64) uint64_t tempi_stats[TEMPI_STATS_COUNT];
+uint64_t tempi_stats[TEMPI_STATS_COUNT];
 /* Values at the last reset, which must not write the counters of other threads. */
 static uint64_t reset_at[TEMPI_STATS_COUNT];
 

@@ -29,6 +29,7 @@
     X(refused_shared_memory, "communicators without shared memory, whose collectives are the library's") \
     X(deferred, "sends deferred until their pack was done")                                   \
     X(types, "datatypes of the program that were decoded")                               \
+    X(calls_seen, "calls with a derived datatype that tempi examined")                            \
     X(model_choices, "choices predicted from the calibrated tables (each is then cached)")      \
     X(model_outside, "of these, for messages larger than any that was calibrated")        \
     X(model_samples, "times of real work that corrected the tables (TEMPI_MODEL_UPDATE)")            \
@@ -44,7 +45,6 @@
     X(messages_streamed, "messages packed past the caches, or received in memory of their own, in one of these methods") \
     X(locality_probes, "probes of the locality of another rank of this node (TEMPI_LOCALITY)")              \
     X(locality_changes, "locality class changes")                         \
-    X(calls_seen, "calls with a derived datatype that tempi examined")                            \
     X(fallback_rule, "left to the library: it is expected to be as fast")                              \
     X(fallback_disabled, "left to the library: tempi was disabled by the thread")                      \
     X(fallback_stage, "left to the library: staging would exceed TEMPI_STAGE_MAX")                       \
@@ -95,9 +95,6 @@ enum { TEMPI_STATS_TABLE(TEMPI_STATS_ENUM) TEMPI_STATS_COUNT };
 
 _Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_THREAD_CACHE_COUNTS,
                "a thread cache has a slot for each counter");
-
-_Static_assert((int)TEMPI_STAT_calls_seen / 8 == (int)TEMPI_STAT_fallback_rule / 8,
-               "a call that is left to the library counts in one cache line");
 
 /* Counts from outside the thread caches; tempi_stats_value adds both. */
 extern uint64_t tempi_stats[TEMPI_STATS_COUNT];

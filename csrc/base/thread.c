@@ -1,12 +1,11 @@
 #include "base/thread.h"
-#include "base/hot.h"
 #include "base/lock.h"
 #include "tempi.h"
 
 _Thread_local tempi_thread tempi_this_thread __attribute__((tls_model("initial-exec")));
 
-TEMPI_HOT bool tempi_threads_multiple;
-TEMPI_HOT int tempi_threads_disabled;
+bool tempi_threads_multiple;
+int tempi_threads_disabled;
 
 void tempi_disable(void)
 {

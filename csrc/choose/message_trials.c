@@ -1,15 +1,10 @@
 #include "choose/message_trials.h"
-#include "base/hot.h"
 #include "base/stats.h"
+#include "choose/contest.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-/* Rounds of a turn that do not count, and that do: more of short ones, until they take LONG_TURN
- * (ns). The first time a method allocates and touches its memory, on this side in the turn's first
- * round, on the other one in the second. */
-enum { UNCOUNTED = 2, COUNTED = 3, COUNTED_MOST = 15, COUNTED_IF_FAR = 2, LONG_TURN = 100000 };
-enum { CYCLES = 5, CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
 /* Messages before the first trial of a key, and rounds at least between two; how much longer the
  * rounds until the next trial must take than the last one lost; how much longer than the last trial
  * on the node takes until one is repeated. */
@@ -21,13 +16,6 @@ enum {
     WORTH = 100,
     REST = 10
 };
-#define MARGIN 0.03
-/* A change that gains less is one between equals, which the next trial may take back. */
-#define SLIGHT 0.1
-#define CLEAR  1.5
-/* A method may gain so many times what its messages usually take at most. */
-#define PLAUSIBLE 4.0
-#define FAR       3.0
 /* Nanoseconds without a round after which another process may begin a trial. */
 #define PATIENCE INT64_C(2000000000)
 /* Each LOOKS messages that it examines a process looks whether trials go on. Its own does not after
@@ -44,13 +32,6 @@ enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
  * AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
 enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
 #define CHANGED 1.25
-
-/* A method in a trial. */
-enum { METHODS = 3 };
-typedef struct rival {
-    uint8_t method;
-    int64_t took[CYCLES]; /* a round of the turn of each cycle */
-} rival;
 
 typedef struct trial {
     uint64_t key;   /* 0: another process leads */
@@ -75,21 +56,15 @@ typedef struct trial {
     uint32_t followed;        /* messages by another process's word */
     /* While it runs: */
     bool runs;
-    uint8_t nrivals, at; /* whose turn it is */
-    uint8_t rounds_of_turn, cycle;
-    rival rivals[METHODS];      /* first the settled method, then those still in the trial */
-    uint32_t completions;       /* when this round began */
-    int64_t last;               /* when this round began */
-    uint8_t counted;            /* rounds of this turn that count */
-    int64_t turn[COUNTED_MOST]; /* their times in ascending order */
-    int64_t turn_took;          /* their sum */
-    int64_t longest;            /* round of this trial; 0: none yet */
-    int64_t tried, tries;       /* time of the other methods' rounds, and their number */
-    int64_t rounds, posted;     /* since the trial began, and messages in them */
+    tempi_contest contest;
+    uint32_t completions;   /* when this round began */
+    int64_t last;           /* when this round began */
+    int64_t longest;        /* round of this trial; 0: none yet */
+    int64_t rounds, posted; /* since the trial began, and messages in them */
 } trial;
 
-TEMPI_HOT tempi_message_words *tempi_message_trials;
-TEMPI_HOT bool tempi_message_trial_runs;
+tempi_message_words *tempi_message_trials;
+bool tempi_message_trial_runs;
 uint32_t tempi_message_completions[2];
 
 static struct {
@@ -191,7 +166,7 @@ void tempi_message_trials_stop(void)
 
 static int method_of(const trial *t)
 {
-    return t->runs ? t->rivals[t->at].method : t->method;
+    return t->runs ? tempi_contest_method(&t->contest) : t->method;
 }
 
 /* If the word has changed, another process leads from now on. */
@@ -211,40 +186,6 @@ static void publish(trial *t)
     (void)lease_renew(0);
 }
 
-static void begin_turn(trial *t, int at)
-{
-    t->at = (uint8_t)at;
-    t->rounds_of_turn = t->counted = 0;
-    t->turn_took = 0;
-    publish(t);
-}
-
-/* Of the cycles so far. */
-static int64_t least(const trial *t, const rival *r)
-{
-    int64_t best = r->took[0];
-    for (int i = 1; i <= t->cycle; ++i)
-        best = r->took[i] < best ? r->took[i] : best;
-    return best;
-}
-
-/* Puts it among n in ascending order. */
-static void insert(int64_t sorted[], int n, int64_t value)
-{
-    for (; n > 0 && sorted[n - 1] > value; --n)
-        sorted[n] = sorted[n - 1];
-    sorted[n] = value;
-}
-
-/* The same, but the median: a cycle may fall into a quiet moment of one method. */
-static int64_t middle(const trial *t, const rival *r)
-{
-    int64_t sorted[CYCLES];
-    for (int i = 0; i <= t->cycle; ++i)
-        insert(sorted, i, r->took[i]);
-    return sorted[(t->cycle + 1) / 2];
-}
-
 /* So many messages as are in those rounds. */
 static uint32_t in_rounds(const trial *t, uint32_t rounds)
 {
@@ -261,11 +202,11 @@ static int64_t at_stake(const trial *t)
 }
 
 /* So that what this trial lost is a small part of the time until the next one. */
-static void plan_next(trial *t, bool same)
+static void plan_next(trial *t)
 {
-    const int64_t usual = least(t, &t->rivals[0]) + 1;
-    const int64_t lost = t->tried - t->tries * usual;
-    const int64_t worth = lost > 0 ? WORTH * (lost / usual) : 0;
+    const bool same = t->contest.same;
+    const int64_t usual = t->contest.usual;
+    const int64_t worth = WORTH * (tempi_contest_lost(&t->contest) / usual);
     uint32_t between = t->settled && same ? 2 * t->between : BETWEEN;
     between = between < BETWEEN_USUAL ? between : BETWEEN_USUAL;
     if (worth > between)
@@ -282,126 +223,32 @@ static void plan_next(trial *t, bool same)
     t->changed = 0;
 }
 
-static bool is_as_before(const trial *t, const rival *winner)
+static void end_trial(trial *t)
 {
-    const rival *settled = &t->rivals[0];
-    return winner == settled ||
-           (double)middle(t, winner) > (1 - SLIGHT) * (double)middle(t, settled);
-}
-
-static void end_trial(trial *t, const rival *winner)
-{
-    const int64_t rest = REST * t->rounds * least(t, &t->rivals[0]);
+    const int64_t rest = REST * t->rounds * t->contest.usual;
     const int64_t messages = t->posted / t->rounds;
     t->a_round = messages > 0 ? (uint32_t)messages : 1;
     __atomic_store_n(&tempi_message_trials->rest, t->last + rest, __ATOMIC_RELAXED);
-    plan_next(t, is_as_before(t, winner));
+    plan_next(t);
+    tempi_stat_add(TEMPI_STAT_messages_tuned, 1);
+    if (t->contest.winner != t->method)
+        tempi_stat_add(TEMPI_STAT_messages_changed, 1);
     t->runs = false;
     t->settled = true;
-    t->method = winner->method;
-    tempi_stat_add(TEMPI_STAT_messages_tuned, 1);
-    if (winner != &t->rivals[0])
-        tempi_stat_add(TEMPI_STAT_messages_changed, 1);
+    t->method = t->contest.winner;
     publish(t);
     set_running(NULL);
     (void)lease_renew(0);
 }
 
-/* How a rival stands against the settled method. */
-typedef enum standing { HOPELESS, OPEN, BETTER, CLEARLY_BETTER } standing;
-
-static standing standing_of(const trial *t, const rival *r)
-{
-    const rival *settled = &t->rivals[0];
-    const int n = t->cycle + 1;
-    const double usual = (double)middle(t, settled), other = (double)middle(t, r);
-    /* In its first turn a method may still fill its caches. */
-    const double far = n == 1 ? FAR : CLEAR;
-    int won = 0;
-    for (int i = 0; i < n; ++i)
-        won += (double)r->took[i] < (1 - MARGIN) * (double)settled->took[i];
-    if ((double)least(t, r) > far * (double)least(t, settled) ||
-        (n >= CYCLES_UNTIL_HOPELESS && won == 0))
-        return HOPELESS;
-    if (usual - other > PLAUSIBLE * (double)at_stake(t))
-        return OPEN;
-    if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < usual)
-        return CLEARLY_BETTER;
-    return other < (1 - MARGIN) * usual ? BETTER : OPEN;
-}
-
-/* The fastest rival that is as good as that; NULL: none is. */
-static const rival *fastest(const trial *t, standing at_least)
-{
-    const rival *best = NULL;
-    for (int i = 1; i < t->nrivals; ++i) {
-        const rival *r = &t->rivals[i];
-        if (standing_of(t, r) >= at_least && (!best || middle(t, r) < middle(t, best)))
-            best = r;
-    }
-    return best;
-}
-
-static void drop_hopeless(trial *t)
-{
-    int n = 1;
-    for (int i = 1; i < t->nrivals; ++i) {
-        if (standing_of(t, &t->rivals[i]) != HOPELESS)
-            t->rivals[n++] = t->rivals[i];
-    }
-    t->nrivals = (uint8_t)n;
-}
-
-/* After the turns of all. */
-static void decide(trial *t)
-{
-    drop_hopeless(t);
-    const bool last = t->cycle == CYCLES - 1;
-    const rival *winner = fastest(t, last ? BETTER : CLEARLY_BETTER);
-    if (winner || last || t->nrivals == 1) {
-        end_trial(t, winner ? winner : &t->rivals[0]);
-        return;
-    }
-    ++t->cycle;
-    begin_turn(t, 0);
-}
-
-/* A round of this turn: of few the fastest, as a round may contain a pause of the program; of many
- * one that is not extreme. */
-static int64_t typical_round(const trial *t)
-{
-    return t->turn[t->counted / 4];
-}
-
-static void end_turn(trial *t)
-{
-    const int64_t took = typical_round(t);
-    t->rivals[t->at].took[t->cycle] = took;
-    if (t->at > 0) { /* not the sum, for the same reason */
-        t->tried += took * t->rounds_of_turn;
-        t->tries += t->rounds_of_turn;
-    }
-    if (t->at == 0 && (double)at_stake(t) < MARGIN * (double)took)
-        end_trial(t, &t->rivals[0]);
-    else if (t->at + 1 < t->nrivals)
-        begin_turn(t, t->at + 1);
-    else
-        decide(t);
-}
-
-/* A round ended that took so long. */
 static void count_round(trial *t, int64_t took)
 {
-    /* One more in every other cycle: a program's period may be that of two turns. */
-    if (++t->rounds_of_turn <= UNCOUNTED + (t->cycle & 1))
+    if (!tempi_contest_round(&t->contest, took, at_stake(t)))
         return;
-    insert(t->turn, t->counted++, took);
-    t->turn_took += took;
-    const bool is_far = t->counted >= COUNTED_IF_FAR && t->at > 0 &&
-                        (double)t->turn[0] > FAR * (double)t->rivals[0].took[t->cycle];
-    const bool enough = t->counted >= COUNTED && t->turn_took >= LONG_TURN;
-    if (enough || is_far || t->counted == COUNTED_MOST)
-        end_turn(t);
+    if (t->contest.over)
+        end_trial(t);
+    else
+        publish(t);
 }
 
 /* Keeps the method; `lease`: this process still holds it. */
@@ -425,12 +272,13 @@ static uint32_t completions_of(const trial *t)
 /* The settled method first. */
 static void enlist(trial *t)
 {
-    t->rivals[0].method = t->method;
-    t->nrivals = 1;
+    uint8_t methods[TEMPI_CONTEST_METHODS] = {t->method};
+    int n = 1;
     for (int m = TEMPI_MESSAGE_LIBRARY; m <= TEMPI_MESSAGE_STREAMED; ++m) {
         if (m != t->method && (t->streams || m != TEMPI_MESSAGE_STREAMED))
-            t->rivals[t->nrivals++].method = (uint8_t)m;
+            methods[n++] = (uint8_t)m;
     }
+    tempi_contest_begin(&t->contest, n, methods);
 }
 
 static void begin_trial(trial *t, bool watchful)
@@ -444,13 +292,12 @@ static void begin_trial(trial *t, bool watchful)
         abandon(mine.running, false);
     t->runs = true;
     t->watchful = watchful;
-    t->cycle = 0;
     enlist(t);
-    t->tried = t->tries = t->longest = t->rounds = t->posted = 0;
+    t->longest = t->rounds = t->posted = 0;
     t->last = now;
     t->completions = completions_of(t);
     set_running(t);
-    begin_turn(t, 0);
+    publish(t);
 }
 
 static void continue_trial(trial *t)

@@ -1,5 +1,4 @@
 #include "memory/kind.h"
-#include "base/hot.h"
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/stats.h"
@@ -12,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-TEMPI_HOT bool tempi_memory_mixed;
+bool tempi_memory_mixed;
 
 static bool amd_gpu;
 

@@ -1,5 +1,4 @@
 #include "transfer/records.h"
-#include "base/hot.h"
 #include "base/thread_cache.h"
 #include "datatype/layout.h"
 #include "pack/parts.h"
@@ -7,7 +6,7 @@
 
 #include <stdlib.h>
 
-TEMPI_HOT tempi_record_table tempi_records;
+tempi_record_table tempi_records;
 
 static struct {
     tempi_lock lock;

@@ -1,5 +1,4 @@
 #include "shim/request/deferred_sends.h"
-#include "base/hot.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "base/thread.h"
@@ -10,7 +9,7 @@
 
 #include <time.h>
 
-TEMPI_HOT int64_t tempi_pending;
+int64_t tempi_pending;
 
 static struct {
     tempi_lock posting; /* held by the one thread that posts, for nonblocking calls only */

@@ -34,7 +34,7 @@ static tempi_type *take_memory(MPI_Datatype handle)
     tempi_type *type = types.free;
     if (type)
         types.free = type->next;
-    else if (!(type = aligned_alloc(_Alignof(tempi_type), sizeof *type)))
+    else if (!(type = malloc(sizeof *type)))
         return NULL;
     *type = (tempi_type){.handle = handle, .next = types.all};
     if (types.all)

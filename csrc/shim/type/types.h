@@ -18,8 +18,7 @@ typedef enum tempi_type_state {
 } tempi_type_state;
 
 typedef struct tempi_type {
-    /* First what calls that are left to the library read: one cache line. */
-    _Alignas(64) MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
+    MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
     int state;
     /* MPI_Pack and MPI_Unpack: the last count for which the final choice was the library; 0: none.
      * `left_counts`: 1, or 0 for a type without gaps, whose calls the statistics leave out. */

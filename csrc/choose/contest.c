@@ -1,0 +1,164 @@
+#include "choose/contest.h"
+
+#include <stddef.h>
+
+/* Rounds of a turn that do not count, and that do: more of short ones, until they take LONG_TURN
+ * (ns). The first time a method allocates and touches its memory, on this side in the turn's first
+ * round, on the other one in the second. */
+enum { UNCOUNTED = 2, COUNTED = 3, COUNTED_IF_FAR = 2, LONG_TURN = 100000 };
+enum { CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
+#define MARGIN 0.03
+/* A change that gains less is one between equals, which the next contest may take back. */
+#define SLIGHT 0.1
+#define CLEAR  1.5
+#define FAR    3.0
+/* A method may gain so many times the stake. */
+#define PLAUSIBLE 4.0
+
+/* Of the cycles so far. */
+static int64_t least(const tempi_contest *c, const tempi_rival *r)
+{
+    int64_t best = r->took[0];
+    for (int i = 1; i <= c->cycle; ++i)
+        best = r->took[i] < best ? r->took[i] : best;
+    return best;
+}
+
+/* Puts it among n in ascending order. */
+static void insert(int64_t sorted[], int n, int64_t value)
+{
+    for (; n > 0 && sorted[n - 1] > value; --n)
+        sorted[n] = sorted[n - 1];
+    sorted[n] = value;
+}
+
+/* The same, but the median: a cycle may fall into a quiet moment of one method. */
+static int64_t middle(const tempi_contest *c, const tempi_rival *r)
+{
+    int64_t sorted[TEMPI_CONTEST_CYCLES];
+    for (int i = 0; i <= c->cycle; ++i)
+        insert(sorted, i, r->took[i]);
+    return sorted[(c->cycle + 1) / 2];
+}
+
+int64_t tempi_contest_lost(const tempi_contest *c)
+{
+    const int64_t lost = c->tried - c->tries * c->usual;
+    return lost > 0 ? lost : 0;
+}
+
+/* How a rival stands against the method in use. */
+typedef enum standing { HOPELESS, OPEN, BETTER, CLEARLY_BETTER } standing;
+
+static standing standing_of(const tempi_contest *c, const tempi_rival *r, int64_t stake)
+{
+    const tempi_rival *used = &c->rivals[0];
+    const int n = c->cycle + 1;
+    const double usual = (double)middle(c, used), other = (double)middle(c, r);
+    /* In its first turn a method may still fill its caches. */
+    const double far = n == 1 ? FAR : CLEAR;
+    int won = 0;
+    for (int i = 0; i < n; ++i)
+        won += (double)r->took[i] < (1 - MARGIN) * (double)used->took[i];
+    if ((double)least(c, r) > far * (double)least(c, used) ||
+        (n >= CYCLES_UNTIL_HOPELESS && won == 0))
+        return HOPELESS;
+    if (usual - other > PLAUSIBLE * (double)stake)
+        return OPEN; /* a quiet moment of the program */
+    if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < usual)
+        return CLEARLY_BETTER;
+    return other < (1 - MARGIN) * usual ? BETTER : OPEN;
+}
+
+/* The fastest rival that is as good as that; NULL: none is. */
+static const tempi_rival *fastest(const tempi_contest *c, standing at_least, int64_t stake)
+{
+    const tempi_rival *best = NULL;
+    for (int i = 1; i < c->nrivals; ++i) {
+        const tempi_rival *r = &c->rivals[i];
+        if (standing_of(c, r, stake) >= at_least && (!best || middle(c, r) < middle(c, best)))
+            best = r;
+    }
+    return best;
+}
+
+static void drop_hopeless(tempi_contest *c, int64_t stake)
+{
+    int n = 1;
+    for (int i = 1; i < c->nrivals; ++i) {
+        if (standing_of(c, &c->rivals[i], stake) != HOPELESS)
+            c->rivals[n++] = c->rivals[i];
+    }
+    c->nrivals = (uint8_t)n;
+}
+
+static void end(tempi_contest *c, const tempi_rival *winner)
+{
+    const tempi_rival *used = &c->rivals[0];
+    c->over = true;
+    c->winner = winner->method;
+    c->same = winner == used || (double)middle(c, winner) > (1 - SLIGHT) * (double)middle(c, used);
+    c->usual = least(c, used) + 1; /* never 0 */
+}
+
+static void begin_turn(tempi_contest *c, int at)
+{
+    c->at = (uint8_t)at;
+    c->rounds = c->counted = 0;
+    c->turn_took = 0;
+}
+
+/* After the turns of all. */
+static void decide(tempi_contest *c, int64_t stake)
+{
+    drop_hopeless(c, stake);
+    const bool last = c->cycle == TEMPI_CONTEST_CYCLES - 1;
+    const tempi_rival *winner = fastest(c, last ? BETTER : CLEARLY_BETTER, stake);
+    if (winner || last || c->nrivals == 1) {
+        end(c, winner ? winner : &c->rivals[0]);
+        return;
+    }
+    ++c->cycle;
+    begin_turn(c, 0);
+}
+
+static void end_turn(tempi_contest *c, int64_t stake)
+{
+    /* Of few rounds the fastest, as a round may contain a pause of the program; of many one that is
+     * not extreme. */
+    const int64_t took = c->turn[c->counted / 4];
+    c->rivals[c->at].took[c->cycle] = took;
+    if (c->at > 0) { /* not the sum, for the same reason */
+        c->tried += took * c->rounds;
+        c->tries += c->rounds;
+    }
+    if (c->at == 0 && (double)stake < MARGIN * (double)took)
+        end(c, &c->rivals[0]); /* the rest of the round would decide */
+    else if (c->at + 1 < c->nrivals)
+        begin_turn(c, c->at + 1);
+    else
+        decide(c, stake);
+}
+
+void tempi_contest_begin(tempi_contest *c, int n, const uint8_t methods[])
+{
+    *c = (tempi_contest){.nrivals = (uint8_t)n};
+    for (int i = 0; i < n; ++i)
+        c->rivals[i].method = methods[i];
+}
+
+bool tempi_contest_round(tempi_contest *c, int64_t took, int64_t stake)
+{
+    /* One more in every other cycle: a program's period may be that of two turns. */
+    if (++c->rounds <= UNCOUNTED + (c->cycle & 1))
+        return false;
+    insert(c->turn, c->counted++, took);
+    c->turn_took += took;
+    const bool is_far = c->counted >= COUNTED_IF_FAR && c->at > 0 &&
+                        (double)c->turn[0] > FAR * (double)c->rivals[0].took[c->cycle];
+    const bool enough = c->counted >= COUNTED && c->turn_took >= LONG_TURN;
+    if (!enough && !is_far && c->counted < TEMPI_CONTEST_COUNTED)
+        return false;
+    end_turn(c, stake);
+    return true;
+}
