@@ -5,6 +5,7 @@
 #include "cuda/batch.h"
 #include "cuda/context_slot.h"
 #include "cuda/ipc.h"
+#include "cuda/move_pairs.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pool.h"
 
@@ -436,6 +437,7 @@ void tempi_cuda_stop(void)
     }
     tempi_ipc_stop();
     tempi_cuda_tables_clear();
+    tempi_move_pairs_clear();
     tempi_cuda_pool_clear();
     tempi_cuda_devices_stop();
 }

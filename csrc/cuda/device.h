@@ -14,6 +14,7 @@
 #define TEMPI_CUDA_DEVICE_H
 
 #include "cuda/driver.h"
+#include "cuda/kernels.h"
 
 #include <pthread.h>
 
@@ -57,6 +58,9 @@ typedef struct tempi_resident {
     bool there;               /* the upload is done */
     int users;                /* batches */
     uint64_t used;            /* when last */
+    struct tempi_op_list *of; /* operations whose plan is that block and these launches; or NULL */
+    tempi_launch *launches;
+    int nlaunches;
 } tempi_resident;
 
 typedef struct tempi_cuda_device {

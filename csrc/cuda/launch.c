@@ -11,6 +11,7 @@
 #include "cuda/batch.h"
 #include "cuda/completion.h"
 #include "cuda/copy_list.h"
+#include "cuda/move_pairs.h"
 #include "cuda/offset_tables.h"
 #include "cuda/pageable.h"
 #include "cuda/pool.h"
@@ -164,12 +165,15 @@ static int run_plan(tempi_cuda_batch *batch, const tempi_op *ops, int n)
 
 int tempi_cuda_move_plans(tempi_cuda_device *device, const tempi_op *op)
 {
-    const tempi_plan_hooks hooks = hooks_of(device);
     const tempi_side src = tempi_side_of(op), dst = tempi_side_of(op->into);
     tempi_plan plan = {0};
     int status = tempi_cuda_kernels_ready(device);
+    if (status != TEMPI_OK || tempi_move_pair_is_known(op))
+        return status;
+    const tempi_plan_hooks hooks = hooks_of(device);
+    status = tempi_cuda_plan_strided(&src, &dst, op->n, &hooks, &plan);
     if (status == TEMPI_OK)
-        status = tempi_cuda_plan_strided(&src, &dst, op->n, &hooks, &plan);
+        tempi_move_pair_note(op);
     tempi_cuda_plan_free(&plan);
     return status;
 }
@@ -182,6 +186,17 @@ int tempi_cuda_batch_move(tempi_cuda_batch *batch, const tempi_side *src, const 
     return status == TEMPI_OK ? put_plan(batch) : status;
 }
 
+/* Those that were planned before are not planned again. */
+static int run_burst(tempi_cuda_batch *batch, const tempi_op *ops, int n)
+{
+    if (tempi_cuda_resident_recall(batch, ops, n))
+        return tempi_cuda_batch_repeat(batch);
+    const int status = run_plan(batch, ops, n);
+    if (status == TEMPI_OK)
+        tempi_cuda_resident_remember(batch, ops, n);
+    return status;
+}
+
 static int run_whole(tempi_cuda_batch *batch)
 {
     tempi_op *ops = malloc((size_t)batch->nitems * sizeof *ops);
@@ -191,7 +206,7 @@ static int run_whole(tempi_cuda_batch *batch)
     for (int i = 0; i < batch->nitems; ++i)
         if (batch->items[i].piece == 0)
             ops[n++] = batch->items[i].op;
-    const int status = run_plan(batch, ops, n);
+    const int status = run_burst(batch, ops, n);
     free(ops);
     return status;
 }

@@ -274,6 +274,19 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
     return status;
 }
 
+int tempi_cuda_plan_take(tempi_plan *plan, const tempi_launch *launches, int n)
+{
+    if (!tempi_plan_reset(plan))
+        return TEMPI_ERR_MEMORY;
+    for (int i = 0; i < n; i++) {
+        tempi_launch *launch = tempi_plan_add_launch(plan);
+        if (!launch)
+            return TEMPI_ERR_MEMORY;
+        *launch = launches[i];
+    }
+    return TEMPI_OK;
+}
+
 void tempi_cuda_plan_patch(tempi_plan *plan, uint64_t address)
 {
     for (int i = 0; i < plan->npatches; i++)

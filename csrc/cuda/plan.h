@@ -117,6 +117,8 @@ typedef struct tempi_side {
 int tempi_cuda_plan_strided(const tempi_side *src, const tempi_side *dst, int64_t n,
                             const tempi_plan_hooks *hooks, tempi_plan *plan);
 
+/* Makes it the plan of these launches alone, which need no patch. */
+int tempi_cuda_plan_take(tempi_plan *plan, const tempi_launch *launches, int n);
 /* Patches the device address of the descriptor block into the launches. Once per plan. */
 void tempi_cuda_plan_patch(tempi_plan *plan, uint64_t address);
 /* Frees the buffers; the plan is then empty. */

@@ -2,11 +2,12 @@
  * block of the next one is often the same: then nothing is sent.
  *
  * A block is uploaded in the stream of its first user and is valid for others once that one is
- * done. It is replaced only when no batch uses it. */
+ * done. It is replaced only when no batch uses it. With it stay the operations that it was planned
+ * for, and their launches: the same ones need no plan either. */
 #ifndef TEMPI_CUDA_RESIDENT_H
 #define TEMPI_CUDA_RESIDENT_H
 
-#include "cuda/device.h"
+#include "cuda/batch.h"
 
 /* The device address of a block of these bytes, for a batch in `stream`; 0: there is none. */
 uint64_t tempi_cuda_resident_find(tempi_cuda_device *device, int direction, const void *bytes,
@@ -15,6 +16,11 @@ uint64_t tempi_cuda_resident_find(tempi_cuda_device *device, int direction, cons
  * until it is done; 0: no place or no memory. The caller has entered the device. */
 uint64_t tempi_cuda_resident_add(tempi_cuda_device *device, int direction, const void *bytes,
                                  size_t n, tempi_cuda_stream stream, int *out);
+/* Gives the batch the plan of these operations and its block, if they were planned before and have
+ * not changed. */
+bool tempi_cuda_resident_recall(tempi_cuda_batch *batch, const tempi_op *ops, int n);
+/* Keeps the batch's plan, patched, with its block, as that of these operations. */
+void tempi_cuda_resident_remember(const tempi_cuda_batch *batch, const tempi_op *ops, int n);
 /* The batch that uses the block is done: with the block's bytes there, or failed. */
 void tempi_cuda_resident_release(tempi_cuda_device *device, int direction, int which, bool good);
 /* Frees the blocks that no batch uses, on all devices. */

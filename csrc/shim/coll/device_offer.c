@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALLOCATIONS = 16, SHAPES = 64 }; /* of one description */
+enum { ALLOCATIONS = 64 }; /* of one description */
 
 /* What it begins with; its allocations and its shapes follow, of which memory.file is the index of
  * the allocation. */
@@ -20,7 +20,7 @@ typedef struct offer_head {
 typedef struct draft {
     offer_head head;
     tempi_ipc_memory allocations[ALLOCATIONS];
-    tempi_nest_shape shapes[SHAPES];
+    tempi_nest_shape *shapes;
 } draft;
 
 static int64_t bytes_of(const offer_head *head)
@@ -33,15 +33,13 @@ static int64_t bytes_of(const offer_head *head)
 
 static bool add_allocation(const tempi_memory *memory, draft *d, int32_t *index)
 {
-    tempi_ipc_memory made;
-    if (!tempi_ipc_export(memory->device, memory->base, memory->size, memory->buffer_id, &made))
-        return false;
     for (*index = 0; *index < d->head.nallocations; ++*index)
-        if (d->allocations[*index].buffer_id == made.buffer_id)
+        if (d->allocations[*index].buffer_id == memory->buffer_id)
             return true;
-    if (*index == ALLOCATIONS)
+    if (*index == ALLOCATIONS || !tempi_ipc_export(memory->device, memory->base, memory->size,
+                                                   memory->buffer_id, &d->allocations[*index]))
         return false;
-    d->allocations[d->head.nallocations++] = made;
+    ++d->head.nallocations;
     return true;
 }
 
@@ -62,8 +60,7 @@ static bool describe(tempi_memory *memory, const tempi_op *ops, int n, draft *d)
         tempi_nest_shape *shape = &d->shapes[d->head.nshapes];
         if (ops[i].n == 0)
             continue;
-        if (i >= SHAPES || !tempi_block_is_resident(&ops[i]) ||
-            !tempi_nest_describe(&ops[i], shape))
+        if (!tempi_block_is_resident(&ops[i]) || !tempi_nest_describe(&ops[i], shape))
             return false;
         if (shape->first - memory->base >= (uint64_t)memory->size)
             tempi_memory_ask((const void *)(uintptr_t)shape->first, memory);
@@ -101,31 +98,36 @@ static bool has_room(tempi_device_offers *offers, int64_t bytes)
     return more != NULL;
 }
 
-static void write_down(const draft *d, char *to)
+/* False: it takes more than `most` bytes, or there is no memory. */
+static bool write_down(const draft *d, tempi_device_offers *offers, int process, int64_t most)
 {
     const size_t allocations = (size_t)d->head.nallocations * sizeof d->allocations[0];
+    const int64_t at = offers->end[process], n = bytes_of(&d->head);
+    if (n > most || !has_room(offers, at + n))
+        return false;
+    char *to = offers->bytes + at;
     memcpy(to, &d->head, sizeof d->head);
     memcpy(to + sizeof d->head, d->allocations, allocations);
     memcpy(to + sizeof d->head + allocations, d->shapes,
            (size_t)d->head.nshapes * sizeof d->shapes[0]);
+    offers->end[process] = at + n;
+    return true;
 }
 
 bool tempi_device_offers_add(tempi_device_offers *offers, int process, tempi_blocks *out,
                              int64_t most)
 {
-    draft d;
     const tempi_edges *edges = out->edges;
+    const int blocks = tempi_edges_count(edges, process);
     tempi_device_offers_skip(offers, process);
-    const int64_t at = offers->end[process];
-    if (!tempi_config.cuda_ipc || !describe(&out->memory, out->ops + edges->first[process],
-                                            tempi_edges_count(edges, process), &d))
+    if (!tempi_config.cuda_ipc || blocks == 0 || blocks > most / (int64_t)sizeof(tempi_nest_shape))
         return false;
-    const int64_t n = bytes_of(&d.head);
-    if (n > most || !has_room(offers, at + n))
-        return false;
-    write_down(&d, offers->bytes + at);
-    offers->end[process] = at + n;
-    return true;
+    draft d = {.shapes = malloc((size_t)blocks * sizeof *d.shapes)};
+    const bool good = d.shapes &&
+                      describe(&out->memory, out->ops + edges->first[process], blocks, &d) &&
+                      write_down(&d, offers, process, most);
+    free(d.shapes);
+    return good;
 }
 
 const void *tempi_device_offers_of(const tempi_device_offers *offers, int process, int64_t *n)

@@ -5,6 +5,7 @@
 #include "cuda/backend.h"
 #include "cuda/device.h"
 #include "cuda/pool.h"
+#include "fake_plan.h"
 #include "pack/pack.h"
 #include <pthread.h>
 #include <string.h>
@@ -166,6 +167,93 @@ void case_a_repeated_burst_starts_when_it_is_complete(const char *library)
     tempi_layout_release(layout);
     tempi_cuda_stop();
     CHECK(driver->live == 0);
+}
+
+/* All messages at once; each packed byte was poisoned before. */
+static void pack_all(message *messages, int n)
+{
+    tempi_op ops[BURST];
+    for (int i = 0; i < n; i++) {
+        memset(messages[i].packed, 0x5a, (size_t)messages[i].n);
+        ops[i] = op_of(&messages[i], TEMPI_PACK);
+    }
+    CHECK(tempi_pack_run(ops, n) == TEMPI_OK);
+    for (int i = 0; i < n; i++)
+        expect_packed(&messages[i]);
+}
+
+static void messages_new(message *messages, int n, const tempi_layout *layout)
+{
+    for (int i = 0; i < n; i++)
+        messages[i] = message_new(layout, 1, TEMPI_METHOD_DEVICE, 0);
+}
+
+static void messages_free(message *messages, int n)
+{
+    for (int i = 0; i < n; i++)
+        message_free(&messages[i]);
+}
+
+void case_a_repeated_burst_is_planned_once(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    message messages[BURST];
+    messages_new(messages, BURST, layout);
+    const int before = fake_plans;
+    for (int turn = 0; turn < 4; turn++)
+        pack_all(messages, BURST);
+    CHECK(fake_plans == before + 1);
+    pack_all(messages, BURST - 1); /* one less */
+    CHECK(fake_plans == before + 2);
+    pack_all(messages, BURST);
+    CHECK(fake_plans == before + 2);
+    messages_free(messages, BURST);
+    tempi_layout_release(layout);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0 && tempi_layout_alive() == 0);
+}
+
+/* Each of them alone differs from what was planned before. */
+void case_a_plan_lasts_no_longer_than_its_operations(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    message messages[BURST], others[2];
+    messages_new(messages, BURST, layout);
+    messages_new(others, 2, layout);
+    pack_all(messages, BURST);
+    const message first = messages[7];
+    int planned = fake_plans;
+    messages[7].mem = others[0].mem;
+    free(messages[7].wanted);
+    messages[7].wanted = packed_bytes(layout, 1, messages[7].mem);
+    pack_all(messages, BURST);
+    CHECK(fake_plans == ++planned);
+    messages[7].packed = others[1].packed;
+    pack_all(messages, BURST);
+    CHECK(fake_plans == ++planned);
+    messages[7].first = 8;
+    messages[7].n -= 8;
+    pack_all(messages, BURST);
+    CHECK(fake_plans == ++planned);
+    messages[7].n -= 8;
+    pack_all(messages, BURST);
+    CHECK(fake_plans == ++planned);
+    messages[7].mem = first.mem;
+    messages[7].packed = first.packed;
+    messages_free(messages, BURST);
+    messages_free(others, 2);
+    tempi_layout_release(layout);
+    for (int stride = 25; stride < 60; stride++) { /* a layout in the place of one that was freed */
+        layout = layout_vector(100, 8, stride);
+        messages_new(messages, BURST, layout);
+        pack_all(messages, BURST);
+        messages_free(messages, BURST);
+        tempi_layout_release(layout);
+    }
+    tempi_cuda_stop();
+    CHECK(driver->live == 0 && tempi_layout_alive() == 0);
 }
 
 void case_a_burst_is_two_launches(const char *library)

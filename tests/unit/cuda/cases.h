@@ -20,6 +20,8 @@
     X(a_free_buffer_serves_a_smaller_request)         \
     X(a_grid_has_the_blocks_that_fit)                 \
     X(a_repeated_burst_starts_when_it_is_complete)    \
+    X(a_repeated_burst_is_planned_once)               \
+    X(a_plan_lasts_no_longer_than_its_operations)     \
     X(scarce_memory_means_smaller_pieces)             \
     X(tables_stay_as_long_as_their_layouts)           \
     X(copies_reach_every_kind)                        \

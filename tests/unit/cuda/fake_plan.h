@@ -1,6 +1,8 @@
 #ifndef TEMPI_FAKE_PLAN_H
 #define TEMPI_FAKE_PLAN_H
 #include <stdint.h>
+/* How many lists of operations were planned. */
+extern int fake_plans;
 /* Runs a launch on the fake driver. */
 void fake_kernel(uint64_t *params);
 #endif
