@@ -104,14 +104,16 @@ METHODS = ("auto", *(name for name in predict.METHODS if name not in ("host", "l
 
 @dataclass(frozen=True, slots=True)
 class MessageOptions:
-    """`seconds`: budget of one case; `method`: tempi's method, set in the environment."""
+    """`seconds`: budget of one case; `method`: tempi's method, set in the environment; `alone`: only rank 0 uses the
+    card."""
 
     quick: bool
     seconds: float
     method: str
+    alone: bool = False
 
     def arguments(self) -> list[str]:
-        flags = ["--quick"] * self.quick
+        flags = [*["--quick"] * self.quick, *["--alone"] * self.alone]
         return [*flags, "--seconds", str(self.seconds), "--method", self.method]
 
     def variables(self) -> dict[str, str]:
@@ -123,6 +125,7 @@ def parse_messages(arguments: Sequence[str] | None = None) -> MessageOptions:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--method", choices=METHODS, required=True)
+    parser.add_argument("--alone", action="store_true")
     return MessageOptions(**vars(parser.parse_args(arguments)))
 
 

@@ -138,11 +138,18 @@ def probed(found: Iterable[Record]) -> Probed:
     }
 
 
+def _probed_stride(record: Record, probes: Probed) -> int:
+    """Blocks at random places open a page of the memory each, as those of the widest stride do."""
+    if record.meta.get("family") == "indexed":
+        return max((stride for _, stride, _ in probes), default=0)
+    return record.meta.get("stride") or 0
+
+
 def probed_seconds(record: Record, probes: Probed) -> float | None:
     """The probe's time for the runs of a pack or unpack; None if its stride was not probed."""
-    run = int(record.meta["run"])
-    least = min((each for _, stride, each in probes if stride == record.meta.get("stride")), default=run)
-    each = probes.get((PROBES[record.op], record.meta.get("stride") or 0, max(run, least)))
+    run, wanted = int(record.meta["run"]), _probed_stride(record, probes)
+    least = min((each for _, stride, each in probes if stride == wanted), default=run)
+    each = probes.get((PROBES[record.op], wanted, max(run, least)))
     return None if each is None else each * record.bytes / run
 
 

@@ -3,9 +3,11 @@
 1. rates     the copy rate, the granule of the memory, the cost of writing part of a sector, wide strides
 2. launches  a launch and a wait, other driver calls; the halo's packs in one launch
 3. kernels   one-shot by number of blocks; packs and unpacks against the bounds, the driver's copies and CuPy
-4. halo      `tempi bench halo --memory device`: radius 1, 2 and 3, many messages and one for each neighbour
-5. overlap   an exchange beside an interior kernel
-6. messages  two ranks that share the card, each method, a CUDA-aware library, by hand; with and without MPS
+4. halo      `tempi bench halo --memory device`: radius 1, 2 and 3, many messages, one collective, one message for each
+             neighbour; with and without MPS
+5. overlap   an exchange beside an interior kernel; with and without MPS
+6. messages  two ranks, of which one or both use the card, each method, a CUDA-aware library, by hand; with and without
+             MPS
 
 Each part's records go to a separate file in a folder named after the card, each as soon as it is there. On the
 emulated device everything is checked, nothing is timed, and the folder is called "emulated".
@@ -121,29 +123,54 @@ def _one(
         yield _failed(part, case, error)
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Messages by one method: between two ranks on the card, with CUDA's MPS or without, or with the card alone."""
+
+    method: str
+    kind: str = ""  # behind the subject's name: ALONE, MPS, or neither
+
+
+#: Only one of the two ranks uses the card, as where each rank has its own; with MPS, both at once.
+ALONE, MPS = " alone", " with MPS"
+
+
+def turns(quick: bool) -> list[Turn]:
+    """In the order of their worth: the time may be over before the last."""
+    others = [Turn(method) for method in (QUICK_METHODS if quick else METHODS)]
+    kinds = [Turn(method, kind) for kind in (ALONE, MPS) for method in QUICK_METHODS]
+    return [kinds[0], kinds[3], *others, *kinds[1:3], *kinds[4:]]
+
+
 def _messages(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
     launcher = launch.find_launcher(common.mpirun)
-    few = common.quick and not cuda_driver.is_emulated()
 
-    def measured(method: str, mps: bool) -> Iterator[Record]:
-        given = MessageOptions(common.quick, options.seconds, method)
+    def measured(turn: Turn) -> Iterator[Record]:
+        given = MessageOptions(common.quick, options.seconds, turn.method, turn.kind == ALONE)
         worker = "tempi.bench.workers.gpu_messages"
-        with suite.step(console, f"messages between two ranks: {method}{', with MPS' * mps}"):
+        with suite.step(console, f"messages between two ranks: {turn.method}{turn.kind}"):
             for record in launch.run_worker(launcher, worker, given.arguments(), 2, given.variables()):
-                yield replace(record, subject=f"{record.subject}{MPS * mps}").with_meta(mps=mps)
+                named = replace(record, subject=f"{record.subject}{turn.kind}")
+                yield named.with_meta(mps=turn.kind == MPS)
 
-    for method in QUICK_METHODS if few else METHODS:
-        yield from _one(console, "messages", method, options, partial(measured, method, False))
+    for turn in turns(common.quick and not cuda_driver.is_emulated()):
+        name = f"{turn.method}{turn.kind}"
+        one = partial(_one, console, "messages", name, options, partial(measured, turn))
+        yield from _under_mps("messages", name, options, one) if turn.kind == MPS else one()
+
+
+def _under_mps(
+    part: str, name: str, options: Options, measured: Callable[[], Iterator[Record]]
+) -> Iterator[Record]:
+    """The records, or why there is no MPS."""
+    if options.left <= 0:
+        yield _left_out(part, name, "the time was over")
+        return
     with mps() as why:
         if why:
-            yield _left_out("messages", "MPS", why)
-            return
-        for method in QUICK_METHODS:
-            yield from _one(console, "messages", f"{method}{MPS}", options, partial(measured, method, True))
-
-
-#: Behind the subject of a message while MPS ran.
-MPS = " with MPS"
+            yield _left_out(part, name, why)
+        else:
+            yield from measured()
 
 
 @contextmanager
@@ -176,43 +203,56 @@ def mps() -> Iterator[str | None]:
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
+#: Behind the options of a halo program.
+UNDER_MPS = "MPS"
+
+
 def halos(quick: bool, emulated: bool, small: bool) -> list[tuple[str, ...]]:
-    """Options of the halo program: radius 1, 2 and 3, one message for each field and one for each neighbour. The
-    paper's first. On the emulated device that one alone."""
+    """Options of the halo program in the order of their worth: radius 3, 1 and 2, the paper's first; one message for each
+    field, one collective, with MPS if UNDER_MPS is the last, one message for each neighbour. On the emulated device
+    those of the paper without MPS."""
     points = "16" if emulated else "8" if small else "96" if quick else "256"
     shape = ("--memory", "device", "--points", points, "--fields", "2" if small and not emulated else "8")
-    found = [(*shape, "--radius", radius, *more) for radius in ("3", "1", "2") for more in ((), ("--combine",))]
-    return found[:1] if emulated else found
+    collective = ("--exchange", "neighbor")
+    ways = [(), collective, (UNDER_MPS,), (*collective, UNDER_MPS), ("--combine",)]
+    found = [(*shape, "--radius", radius, *more) for radius in ("3", "1", "2") for more in ways]
+    return found[:2] if emulated else found
 
 
 def _halo(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
     emulated = cuda_driver.is_emulated()
     small = cuda_driver.is_small()
-    budget = 0.2 if small else 2.0 if common.quick else 8.0
+    budget = 0.2 if small else 2.0 if common.quick else 4.0
 
-    def measured(program: tuple[str, ...]) -> Iterator[Record]:
+    def measured(program: tuple[str, ...], kind: str) -> Iterator[Record]:
         chosen = suite_halo.Options(2, 0, budget, program, options.mpicc)
-        found = suite_halo.measure(console, common, chosen)
-        yield from (record.with_meta(program=list(program)) for record in found)
+        for record in suite_halo.measure(console, common, chosen):
+            named = replace(record, case=f"{record.case}{kind}")
+            yield named.with_meta(program=list(program), mps=kind == MPS)
 
-    for program in halos(common.quick, emulated, small):
-        name = " ".join(program[4:])
-        yield from _one(console, "halo", name, options, partial(measured, program))
+    for words in halos(common.quick, emulated, small):
+        program = tuple(word for word in words if word != UNDER_MPS)
+        kind = MPS if UNDER_MPS in words else ""
+        name = f"{' '.join(program[4:])}{kind}"
+        one = partial(_one, console, "halo", name, options, partial(measured, program, kind))
+        yield from _under_mps("halo", name, options, one) if kind else one()
 
 
 def _overlap(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
     launcher = launch.find_launcher(common.mpirun)
 
-    def measured(blocking: bool) -> Iterator[Record]:
+    def measured(blocking: bool, kind: str) -> Iterator[Record]:
         given = OverlapOptions(4 * options.seconds, blocking)
-        with suite.step(console, f"an exchange beside a kernel in a {'' if blocking else 'non-'}blocking stream"):
-            yield from launch.run_worker(
+        with suite.step(console, f"an exchange beside a kernel in a {'' if blocking else 'non-'}blocking stream{kind}"):
+            for record in launch.run_worker(
                 launcher, "tempi.bench.workers.gpu_overlap", given.arguments(), 2, given.variables()
-            )
+            ):
+                yield replace(record, case=f"{record.case}{kind}").with_meta(mps=kind == MPS)
 
-    for blocking in (False, True):
-        name = "blocking" if blocking else "non-blocking"
-        yield from _one(console, "overlap", name, options, partial(measured, blocking))
+    for blocking, kind in ((False, ""), (True, ""), (False, MPS), (True, MPS)):
+        name = f"{'blocking' if blocking else 'non-blocking'}{kind}"
+        one = partial(_one, console, "overlap", name, options, partial(measured, blocking, kind))
+        yield from _under_mps("overlap", name, options, one) if kind else one()
 
 
 RUNNERS: dict[str, Runner] = {
@@ -330,7 +370,7 @@ def messages_table(found: Sequence[Record]) -> Table:
     made = Table(title="One way between two ranks on one card, us")
     made.add_column("case")
     plain = (*METHODS, "hand beside auto", "library beside auto")
-    possible = (*plain, *(f"{name}{MPS}" for name in plain))
+    possible = [f"{name}{kind}" for kind in (ALONE, MPS, "") for name in plain]
     names = [name for name in possible if any(r.subject == name and r.seconds for r in part)]
     for name in names:
         made.add_column(name.replace(" beside auto", ""), justify="right", no_wrap=True)

@@ -100,6 +100,8 @@ class Bench:
         return sampling.sample(timers, budget)
 
 
+#: The fused halo by the device's clock: without the host's part.
+FUSED_ALONE = "fused, device alone"
 Subject = tuple[_native.Timer, Callable[[], object]]
 
 
@@ -362,6 +364,8 @@ def fused(bench: Bench) -> Iterator[Record]:
             "one by one": _host_timer(*(part.call() for part in bench_halo.works(op))),
             "memcpy": _host_timer(*bench_halo.copies(op), wait_call(bench.driver)),
         }
+        if bench.plan.timed:
+            timers[FUSED_ALONE] = whole.time
         for name in list(timers):
             wrong = bench_halo.wrong(op, partial(timers[name], 1))
             if wrong:

@@ -135,6 +135,9 @@ static const variable variables[] = {
     {"TEMPI_ONESHOT_BLOCKS", NUMBER, &tempi_config.oneshot_blocks,
      "device memory: most blocks of a kernel that writes or reads pinned host memory, which the bus bounds; the others "
      "stay free for the program's kernels (default 0: no bound)"},
+    {"TEMPI_COPY_ROWS", NUMBER, &tempi_config.copy_rows,
+     "device memory: a message by itself of at most so many equal runs at one distance goes to and from pinned host "
+     "memory by the driver's pitched copy, not by a kernel (default: measured once for each device)"},
     {"TEMPI_CONTIGUOUS_STAGED", FLAG, &tempi_config.contiguous_staged,
      "contiguous device memory: copy it to the host and send that, also on a CUDA-aware library"},
     {"TEMPI_CONTIGUOUS_AUTO", FLAG, &tempi_config.contiguous_automatic,
@@ -330,6 +333,7 @@ static void load(void)
     tempi_config.stage_max = default_stage_max();
     tempi_config.device_max = -1;
     tempi_config.cuda_aware = -1;
+    tempi_config.copy_rows = -1;
     tempi_config.autotune = tempi_config.cuda_ipc = true;
     tempi_config.cuda_ipc_patience = 1000;
     tempi_config.method = TEMPI_METHODS;

@@ -27,6 +27,7 @@ typedef struct tempi_settings {
     bool contiguous_staged, contiguous_automatic;
     /* Launch a kernel when its stream is idle, not when the program has posted all its sends. */
     bool launch_at_once;
+    int64_t copy_rows;      /* most rows of device memory that the driver copies; -1: measured */
     int64_t oneshot_blocks; /* most blocks of a kernel that accesses pinned memory; 0: no bound */
     int64_t test_delay;     /* packs complete only at the n-th test: exercises deferred sends */
     /* "0": the built-in rule; a file: its tables; NULL: the tables of this machine. */

@@ -21,6 +21,7 @@ tempi_cuda_batch *tempi_cuda_batch_new(tempi_cuda_device *device, int direction)
     batch->stream = device->streams[direction];
     batch->flag = TEMPI_CUDA_NO_FLAG;
     batch->resident = -1;
+    batch->copied_rows = -1;
     batch->over_bus = true;
     return batch;
 }

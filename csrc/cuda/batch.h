@@ -49,6 +49,7 @@ struct tempi_cuda_batch {
     bool in_program_order; /* it takes a place in the program's stream (api/streams.c) */
     unsigned polls;        /* of the flag */
     bool over_bus;         /* all of its kernels access pinned memory */
+    int64_t copied_rows;   /* row_copies.h; negative: the device's */
     int resident;          /* its block of descriptors (resident.h); -1: none */
     tempi_cuda_item *items;
     int nitems, items_room;

@@ -4,11 +4,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tempi_cuda_copy(tempi_cuda_stream stream, uint64_t dst, uint64_t src, int64_t n)
+enum { UNIFIED = 4 /* CU_MEMORYTYPE_UNIFIED: the address tells which memory it is */ };
+
+static void note_one(int64_t bytes)
 {
     tempi_stat_add(TEMPI_STAT_device_copies, 1);
-    tempi_stat_add(TEMPI_STAT_device_copied_bytes, n);
+    tempi_stat_add(TEMPI_STAT_device_copied_bytes, bytes);
+}
+
+int tempi_cuda_copy(tempi_cuda_stream stream, uint64_t dst, uint64_t src, int64_t n)
+{
+    note_one(n);
     return TEMPI_CU(MemcpyAsync, dst, src, (size_t)n, stream);
+}
+
+int tempi_cuda_copy_planned(tempi_cuda_stream stream, const tempi_device_copy *copy)
+{
+    if (copy->rows == 0)
+        return tempi_cuda_copy(stream, copy->dst, copy->src, copy->n);
+    const tempi_memory_copy2d rows = {.src_type = UNIFIED,
+                                      .src_device = copy->src,
+                                      .src_pitch = (size_t)copy->src_pitch,
+                                      .dst_type = UNIFIED,
+                                      .dst_device = copy->dst,
+                                      .dst_pitch = (size_t)copy->dst_pitch,
+                                      .width = (size_t)copy->n,
+                                      .height = (size_t)copy->rows};
+    note_one(copy->n * copy->rows);
+    return TEMPI_CU(Memcpy2DAsync, &rows, stream);
 }
 
 static bool resize(void **array, int room, size_t size)

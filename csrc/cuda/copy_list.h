@@ -4,6 +4,7 @@
 #define TEMPI_CUDA_COPY_LIST_H
 
 #include "cuda/device.h"
+#include "cuda/plan.h"
 
 /* Zero at first. */
 typedef struct tempi_copy_list {
@@ -14,6 +15,8 @@ typedef struct tempi_copy_list {
 
 /* Enqueues one copy at once. */
 int tempi_cuda_copy(tempi_cuda_stream stream, uint64_t dst, uint64_t src, int64_t n);
+/* The same of a plan's, which may be of several rows. */
+int tempi_cuda_copy_planned(tempi_cuda_stream stream, const tempi_device_copy *copy);
 
 int tempi_copy_list_add(tempi_copy_list *list, uint64_t dst, uint64_t src, int64_t n);
 /* Enqueues all copies, in any order. `stream` is not the legacy default stream. */

@@ -161,6 +161,7 @@ static tempi_cuda_device *new_device(int slot, int ordinal)
     if (!device)
         return NULL;
     device->slot = slot;
+    device->copied_rows = TEMPI_ROWS_UNKNOWN;
     device->ordinal = ordinal;
     if (TEMPI_CU(DeviceGet, &device->handle, ordinal) == TEMPI_OK) {
         describe(device);

@@ -50,6 +50,7 @@ enum { TEMPI_CUDA_RESIDENTS = 16 };
 /* Streams that wait to be joined; more are joined at once. */
 enum { TEMPI_CUDA_JOINS = 8 };
 #define TEMPI_CUDA_SEVERAL UINTPTR_MAX
+enum { TEMPI_ROWS_UNKNOWN = -1 };
 typedef struct tempi_resident {
     void *bytes; /* a copy on the host */
     size_t n;    /* 0: none */
@@ -90,7 +91,8 @@ typedef struct tempi_cuda_device {
     tempi_cuda_flags flags;  /* completion.c */
     tempi_resident residents[2][TEMPI_CUDA_RESIDENTS]; /* by direction */
     uint64_t resident_uses;
-    bool same_addresses; /* registered host memory has the host's addresses on the device */
+    _Atomic int64_t copied_rows; /* row_copies.h */
+    bool same_addresses;         /* registered host memory has the host's addresses on the device */
     pthread_mutex_t lock;
     tempi_cuda_event *events; /* idle events */
     int nevents, events_room;

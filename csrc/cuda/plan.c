@@ -59,14 +59,20 @@ tempi_launch *tempi_plan_add_launch(tempi_plan *plan)
     return &plan->launches[plan->nlaunches++];
 }
 
-static int add_copy(tempi_plan *plan, uint64_t dst, uint64_t src, int64_t n, bool by_kernel)
+static int push_copy(tempi_plan *plan, const tempi_device_copy *copy)
 {
     void *list = plan->copies;
     if (!tempi_plan_grow(&list, &plan->room->most_copies, plan->ncopies, sizeof *plan->copies))
         return TEMPI_ERR_MEMORY;
     plan->copies = list;
-    plan->copies[plan->ncopies++] = (tempi_device_copy){dst, src, n, by_kernel};
+    plan->copies[plan->ncopies++] = *copy;
     return TEMPI_OK;
+}
+
+static int add_copy(tempi_plan *plan, uint64_t dst, uint64_t src, int64_t n, bool by_kernel)
+{
+    return push_copy(plan,
+                     &(tempi_device_copy){.dst = dst, .src = src, .n = n, .by_kernel = by_kernel});
 }
 
 static int push_piece(tempi_plan *plan, const tempi_piece *piece)
@@ -244,10 +250,34 @@ static int fuse_copies(tempi_plan *plan)
     return status;
 }
 
+/* Whether it is a matrix of few rows, as the driver copies them. */
+static bool has_few_rows(const tempi_piece *piece, int64_t most)
+{
+    const tempi_piece_axis *rows = &piece->axes[0];
+    return piece->table_axis == TEMPI_NO_AXIS && piece->naxes == 1 && rows->n <= most &&
+           piece->first == 0 && piece->end == tempi_piece_size(piece) && rows->d >= piece->run &&
+           rows->s >= piece->run && rows->d <= INT32_MAX && rows->s <= INT32_MAX;
+}
+
+static int copy_rows(tempi_plan *plan)
+{
+    const tempi_piece *piece = &plan->room->pieces[0];
+    plan->room->npieces = 0;
+    return push_copy(plan, &(tempi_device_copy){.dst = piece->dst,
+                                                .src = piece->src,
+                                                .n = piece->run,
+                                                .rows = piece->axes[0].n,
+                                                .dst_pitch = piece->axes[0].d,
+                                                .src_pitch = piece->axes[0].s});
+}
+
 int tempi_plan_finish(tempi_plan *plan, const tempi_plan_hooks *hooks)
 {
     tempi_plan_room *room = plan->room;
     const int multiprocessors = hooks->multiprocessors;
+    if (room->npieces == 1 && plan->ncopies == 0 &&
+        has_few_rows(&room->pieces[0], hooks->copied_rows))
+        return copy_rows(plan);
     const bool fuses = room->npieces > 0 || (hooks->kernels && plan->ncopies > COPIES_MOST);
     int left, status = fuses ? fuse_copies(plan) : TEMPI_OK;
     if (status != TEMPI_OK)

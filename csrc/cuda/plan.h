@@ -2,9 +2,10 @@
  * of the memory that it plans for, so it behaves the same on a machine without a GPU.
  *
  *   ops -> pieces (one box of one op, cut to the op's fragment: plan_piece.h)
- *       -> a copy       for one contiguous run on both sides, if no kernel runs anyway
- *        | one launch   scalar parameters only, for an op of one box
- *        | one launch   a block of descriptors, for all pieces of all other ops (plan_boxes.c)
+ *       -> a copy       for one contiguous run on both sides, if no kernel runs anyway; for a
+ * single piece of few runs, where copies are faster than kernels | one launch   scalar parameters
+ * only, for an op of one box | one launch   a block of descriptors, for all pieces of all other ops
+ * (plan_boxes.c)
  *
  * How a caller uses a plan:
  *   1. tempi_cuda_plan(ops, n, &hooks, &plan); the plan's buffers are reused by the next call
@@ -27,6 +28,8 @@ typedef struct tempi_device_copy {
     uint64_t src;
     int64_t n;
     bool by_kernel; /* kernels reach both sides */
+    int64_t rows;   /* 0: one; else so many, at these distances */
+    int64_t dst_pitch, src_pitch;
 } tempi_device_copy;
 
 /* ---- offset tables on the device ------------------------------------------------------------- */
@@ -75,6 +78,8 @@ typedef struct tempi_plan_hooks {
     bool (*takes)(void *context, const tempi_op *op, const tempi_box *box);
     int multiprocessors; /* of the device; 0: 80 */
     bool kernels;        /* there are kernels for it: many copies become one launch */
+    int64_t
+        copied_rows; /* a single piece of at most so many runs is a copy; 0: none (row_copies.h) */
 } tempi_plan_hooks;
 
 /* Where to add the address of the descriptor block: params[param] of launch `launch`. */

@@ -4,6 +4,7 @@
 #include "cuda/offset_tables.h"
 #include "cuda/pageable.h"
 #include "cuda/pool.h"
+#include "cuda/row_copies.h"
 
 enum { PIECE = TEMPI_PIECE, PIECE_SMALLEST = 64 << 10, PIECE_SLOTS = 4 };
 
@@ -76,6 +77,8 @@ static int prepare(tempi_cuda_device *device, tempi_cuda_item *item)
     if (is_one_run(op)) /* alone it is a copy, which can access any memory */
         return prepare_run(device, item);
     const int status = ready_for_kernels(device, op->layout);
+    if (status == TEMPI_OK)
+        tempi_cuda_rows_settle(device, op);
     if (status != TEMPI_OK || op->method == TEMPI_METHOD_DEVICE ||
         op->method == TEMPI_METHOD_ONE_SHOT)
         return status;

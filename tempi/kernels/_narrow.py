@@ -1,4 +1,4 @@
-"""Strided boxes of words of 1 and 2 bytes whose other side is contiguous: packs (gather) and unpacks (scatter).
+"""Strided boxes of narrow words whose other side is contiguous: packs (gather) of 1 and 2 bytes, unpacks (scatter) of 1.
 
     packed side   |a b c e|f g h i|j ...        a group of four words: one aligned access of 4 or 8 bytes
                    / |  \\ `-----.

@@ -70,7 +70,7 @@ PARAMS = {
 }
 #: Behind them: addresses of the flag that the kernel writes at its end, or 0, and of its counter of blocks (_done.py).
 DONE_PARAMS = ("u64", "u64")
-KERNELS_OF_A_WIDTH = {"strided": WIDTHS, "gather": (1, 2), "scatter": (1, 2), "transpose": (1, 2, 4, 8)}
+KERNELS_OF_A_WIDTH = {"strided": WIDTHS, "gather": (1, 2), "scatter": (1,), "transpose": (1, 2, 4, 8)}
 
 
 def _all() -> tuple[Kernel, ...]:

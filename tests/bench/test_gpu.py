@@ -132,6 +132,8 @@ def test_options_come_back() -> None:
     assert parse_gpu(given.arguments()) == given
     message = MessageOptions(False, 0.5, "staged")
     assert parse_messages(message.arguments()) == message
+    alone = MessageOptions(True, 0.5, "auto", alone=True)
+    assert parse_messages(alone.arguments()) == alone
     overlap = OverlapOptions(0.5, blocking=True)
     assert parse_overlap(overlap.arguments()) == overlap
 
@@ -169,7 +171,7 @@ def test_the_timing_records_seconds(emulated: dict[str, str], tmp_path: Path, co
     calls = {record.op for record in found if record.case == "driver calls"}
     assert calls >= {"stream query, idle", "6 pointer attributes", "event record, of 16 and a wait"}
     subjects = {record.subject for record in found if record.meta["part"] == "launches"}
-    assert subjects == {"driver", "tempi", "fused", "one by one", "memcpy", "empty launches"}
+    assert subjects == {"driver", "tempi", "fused", "fused, device alone", "one by one", "memcpy", "empty launches"}
 
 
 def bench(environment: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -195,7 +197,8 @@ def test_every_part_is_checked_on_the_emulated_device(emulated: dict[str, str], 
     assert checked == {"tempi", "memcpy"}
     if "messages" in taken:
         of_tempi = {r.subject for r in taken["messages"] if r.meta.get("checked") and "beside" not in r.subject}
-        assert of_tempi == set(METHODS) - {"device"}
+        alone = {f"{method}{suite_gpu.ALONE}" for method in suite_gpu.QUICK_METHODS}
+            assert of_tempi == set(METHODS) - {"device"} | alone
         assert {record.subject for record in taken["overlap"] if record.meta.get("checked")} >= {"interior within"}
 
 

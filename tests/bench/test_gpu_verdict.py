@@ -148,6 +148,15 @@ def test_at_wide_strides_the_probe_is_the_larger_bound() -> None:
     assert {row.probed for row in wider} == {None}, "another stride"
 
 
+def test_blocks_at_random_places_are_bounded_by_the_probe_of_the_widest_stride() -> None:
+    found = [record.with_meta(family="indexed") for record in kernel("pack", 16, 0.5)]
+    each = found[0].seconds[0] / (found[0].bytes // 16)
+    found += probes(512, 16, 0.3 * each) + probes(4096, 16, 0.8 * each)
+    (one,) = gpu_verdict.rows(found, Rates(RATE, 32, 0.0))
+    assert one.probed is not None
+    assert one.probed.value == pytest.approx(0.8, rel=0.01)
+
+
 def test_runs_shorter_than_a_word_are_bounded_by_the_shortest_probe() -> None:
     found = kernel("unpack", 4, 0.5, stride=512) + probes(512, 16, 2e-12) + probes(512, 32, 5e-12)
     assert gpu_verdict.probed_seconds(found[0], gpu_verdict.probed(found)) == pytest.approx(

@@ -58,6 +58,13 @@ def _internal() -> tuple[Any, Any]:
 ffi, lib = _internal()
 
 
+def grouped(kernel: str, direction: int) -> str:
+    """The kernel for narrow words, "groups": words of two bytes are unpacked one by one."""
+    if direction == PACK:
+        return kernel.replace("groups", "gather")
+    return kernel.replace("groups_w2", "strided_w2").replace("groups", "scatter")
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """Bytes [first, first + n) of count elements of a layout (tempi_layout *); addresses are numbers."""
@@ -81,7 +88,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    copies: tuple[tuple[int, int, int], ...]  # destination, source, bytes
+    copies: tuple[tuple[int, int, int], ...]  # destination, source, bytes; a row of several each
     launches: tuple[Launch, ...]
     descriptors: bytes
 
@@ -96,13 +103,15 @@ class Planner:
 
     machine: Any
     multiprocessors: int = 2
+    copied_rows: int = 0
     tables: dict[tuple[Any, bool], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._hook = ffi.callback(
             "int(void *, const tempi_table *, bool, tempi_device_table *)", self._table, error=lib.TEMPI_ERR_ARG
         )
-        self._hooks = ffi.new("tempi_plan_hooks *", {"table": self._hook, "multiprocessors": self.multiprocessors})
+        numbers = {"multiprocessors": self.multiprocessors, "copied_rows": self.copied_rows}
+        self._hooks = ffi.new("tempi_plan_hooks *", {"table": self._hook, **numbers})
         self._plan = ffi.gc(ffi.new("tempi_plan *"), lib.tempi_cuda_plan_free)
 
     def _table(self, _context: Any, table: Any, variable: bool, out: Any) -> int:
@@ -158,8 +167,12 @@ class Planner:
             masks = [2 ** int(kind[1:]) - 1 for kind in kernel.types]
             params = tuple(p & mask for p, mask in zip(made.params[0 : made.nparams], masks, strict=True))
             launches.append(Launch(kernel.name, made.grid, made.block, params))
-        copies = tuple((c.dst, c.src, c.n) for c in plan.copies[0 : plan.ncopies]) if plan.ncopies else ()
-        return Plan(copies, tuple(launches), descriptors)
+        copies = [
+            (copy.dst + row * copy.dst_pitch, copy.src + row * copy.src_pitch, copy.n)
+            for copy in (plan.copies[0 : plan.ncopies] if plan.ncopies else ())
+            for row in range(copy.rows or 1)
+        ]
+        return Plan(tuple(copies), tuple(launches), descriptors)
 
     def run(self, plan: Plan) -> None:
         """Carries the plan out."""
@@ -228,10 +241,12 @@ class Message:
             assert (machine.memory.gather(self.around()) == POISON).all()
 
 
-def carry_out(machine: Any, messages: Sequence[Message], direction: int, multiprocessors: int = 2) -> Plan:
+def carry_out(
+    machine: Any, messages: Sequence[Message], direction: int, multiprocessors: int = 2, copied_rows: int = 0
+) -> Plan:
     """Plans, runs and checks the messages as one submission."""
     rng = np.random.default_rng(len(messages))
-    planner = Planner(machine, multiprocessors)
+    planner = Planner(machine, multiprocessors, copied_rows)
     wanted = [message.prepare(machine, direction, rng) for message in messages]
     plan = planner.plan([message.op(direction) for message in messages])
     planner.run(plan)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packing import Box, Hand, matrix, vector
-from planning import PACK, UNPACK, Message, carry_out
+from planning import PACK, UNPACK, Message, carry_out, grouped
 
 if TYPE_CHECKING:
     from planning import Machines
@@ -57,7 +57,7 @@ def test_each_shape_has_its_kernel_and_right_bytes(machines: Machines, name: str
         with hand.layout() as layout:
             message = Message.on(machine, layout, 1, hand.offsets, hand.extent)
             plan = carry_out(machine, [message], direction)
-        assert plan.kernels == [kernel.replace("groups", "gather" if direction == PACK else "scatter")]
+        assert plan.kernels == [grouped(kernel, direction)]
 
 
 @DIRECTIONS
@@ -75,3 +75,36 @@ def test_fragments_of_several_elements(machines: Machines, name: str, direction:
                 message = Message.on(machine, layout, 3, hand.offsets, layout.extent, first, end - first, *shifts)
                 if direction == PACK or len(set(message.where)) == message.where.size:
                     carry_out(machine, [message], direction)
+
+
+ROWS = {
+    "rows": (vector(16, 48, 24), True),
+    "too many rows": (vector(17, 48, 24), False),
+    "bytes": (vector(16, 3, 1), True),
+    "backwards": (vector(16, -48, 24), False),
+    "planes": (Hand.of([Box(run=8, dims=((2, 400, 24), (3, 20, 8)))]), False),
+    "two blocks": (Hand.of([Box(run=8), Box(offset=40, packed=8, run=8), Box(offset=100, packed=16, run=4)]), False),
+    "table": (Hand.of([Box(run=8, entries=((160, 0), (0, 8), (72, 16), (240, 24)))]), False),
+}  # fmt: skip
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("name", ROWS)
+def test_few_rows_of_one_message_are_copied(machines: Machines, name: str, direction: int) -> None:
+    hand, copied = ROWS[name]
+    with machines() as machine, hand.layout() as layout:
+        message = Message.on(machine, layout, 1, hand.offsets, hand.extent, shift=3)
+        plan = carry_out(machine, [message], direction, copied_rows=16)
+        assert (len(plan.copies), len(plan.launches)) == ((16, 0) if copied else (0, 1))
+        two = [Message.on(machine, layout, 1, hand.offsets, hand.extent) for _ in range(2)]
+        assert not carry_out(machine, two, direction, copied_rows=16).copies
+
+
+@DIRECTIONS
+def test_a_part_of_the_rows_is_copied_if_they_are_whole(machines: Machines, direction: int) -> None:
+    hand = vector(20, 48, 24)
+    with hand.layout() as layout:
+        for first, n, copied in ((48, 240, 10), (48, 24, 1), (50, 240, 0), (0, 470, 0)):
+            with machines() as machine:
+                message = Message.on(machine, layout, 1, hand.offsets, hand.extent, first, n)
+                assert len(carry_out(machine, [message], direction, copied_rows=16).copies) == copied

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import layouts
 import oracle
 from packing import Box, Hand, matrix, vector
-from planning import PACK, UNPACK, Message, Planner, carry_out
+from planning import PACK, UNPACK, Message, Planner, carry_out, grouped
 from strategies import receive_trees, trees
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_groups_of_narrow_words_of_many_rounds(machines: Machines, direction: in
             with hand.layout() as layout:
                 message = Message.on(machine, layout, 1, hand.offsets, hand.extent, shift=shift * width)
                 plan = carry_out(machine, [message], direction, 1)
-                assert plan.kernels == [f"{'scatter' if direction == UNPACK else 'gather'}_w{width}_i32"]
+                assert plan.kernels == [grouped(f"groups_w{width}_i32", direction)]
 
 
 # -- far apart ----------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_offsets_beyond_32_bits(machines: Machines, name: str, direction: int) -
     hand, kernel = WIDE[name]
     with machines() as machine, hand.layout() as layout:
         plan = carry_out(machine, [Message.on(machine, layout, 1, hand.offsets, hand.extent)], direction)
-        assert plan.kernels == [kernel.replace("groups", "gather" if direction == PACK else "scatter")]
+        assert plan.kernels == [grouped(kernel, direction)]
         layout.extent = 11 * FAR + 16
         carry_out(machine, [Message.on(machine, layout, 2, hand.offsets, layout.extent)], direction)
 

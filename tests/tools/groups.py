@@ -139,6 +139,13 @@ GROUPS: dict[str, Group] = {
     "device, programs": Group(DEVICE | RANDOM, ("test_device_programs.py",), (1, 2)),
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,), short=AT_ONE),
     "device, one-shot": variation(DEVICE | {"TEMPI_METHOD": "oneshot"}, *FEW_ON_DEVICE, short=NOWHERE),
+    "device, rows": variation(
+        DEVICE | {"TEMPI_METHOD": "oneshot", "TEMPI_COPY_ROWS": "64"},
+        *FEW_ON_DEVICE,
+        "test_device_rows.py",
+        short=ON_MPICH,
+        few=(*PAIRINGS, "test_device_rows.py"),
+    ),
     "device, staged": variation(DEVICE | {"TEMPI_METHOD": "staged"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "device, pipelined": variation(DEVICE | {"TEMPI_METHOD": "pipelined"}, *FEW_ON_DEVICE, short=NOWHERE),
     "device, pageable": variation(

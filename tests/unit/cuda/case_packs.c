@@ -5,6 +5,7 @@
 #include "cuda/backend.h"
 #include "cuda/device.h"
 #include "cuda/pool.h"
+#include "cuda/row_copies.h"
 #include "fake_plan.h"
 #include "pack/pack.h"
 #include <pthread.h>
@@ -130,6 +131,38 @@ void case_a_grid_has_the_blocks_that_fit(const char *library)
     round_trip(layout, 1, 0, -1, TEMPI_METHOD_STAGED); /* its kernel accesses device memory only */
     CHECK(driver->grid == 3 * tempi_cuda_device_get(1)->multiprocessors);
     tempi_layout_release(layout);
+}
+
+/* From eight words a thread on; what crosses the bus has no more blocks. */
+void case_a_long_launch_has_a_thread_for_each_word(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(1000, 8, 24);
+    round_trip(layout, 1, 0, -1, TEMPI_METHOD_DEVICE);
+    const unsigned most = 3u * (unsigned)tempi_cuda_device_get(1)->multiprocessors;
+    fake_whole = 8 * most - 1;
+    round_trip(layout, 1, 0, -1, TEMPI_METHOD_DEVICE);
+    CHECK(driver->grid == (int)most);
+    fake_whole = 8 * most;
+    round_trip(layout, 1, 0, -1, TEMPI_METHOD_ONE_SHOT);
+    CHECK(driver->grid == (int)most);
+    round_trip(layout, 1, 0, -1, TEMPI_METHOD_DEVICE);
+    CHECK(driver->grid == (int)fake_whole);
+    fake_whole = 0;
+    tempi_layout_release(layout);
+}
+
+/* Seconds of a kernel, of copies of 16 rows, of 1024 rows. */
+void case_rows_are_copied_where_that_is_faster(const char *library)
+{
+    (void)library;
+    CHECK(tempi_cuda_rows_by(10e-6, 9.6e-6, 20e-6) == 0); /* within the margin */
+    CHECK(tempi_cuda_rows_by(10e-6, 12e-6, 13e-6) == 0);
+    CHECK(tempi_cuda_rows_by(10e-6, 9.4e-6, 109.4e-6) == 17); /* a row takes 0.1 us */
+    const int64_t rows = tempi_cuda_rows_by(10e-6, 6.5e-6, 7.7e-6);
+    CHECK(rows > 2500 && rows < 2600);
+    CHECK(tempi_cuda_rows_by(10e-6, 6.5e-6, 6.5e-6) == 4096);
+    CHECK(tempi_cuda_rows_by(150e-6, 7e-6, 8e-6) == 4096);
 }
 
 enum { BURST = 30 };

@@ -56,6 +56,7 @@ static int ask_tables(const tempi_op *op, const tempi_plan_hooks *hooks)
 }
 
 int fake_plans;
+unsigned fake_whole;
 
 int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, tempi_plan *plan)
 {
@@ -76,13 +77,13 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
         const uint64_t mem = (uintptr_t)ops[0].mem + (uint64_t)ops[0].first,
                        packed = (uintptr_t)ops[0].packed;
         const bool packs = ops[0].direction == TEMPI_PACK;
-        plan->copies[plan->ncopies++] = (tempi_device_copy){packs ? packed : mem,
-                                                            packs ? mem : packed, ops[0].n, false};
+        plan->copies[plan->ncopies++] = (tempi_device_copy){
+            .dst = packs ? packed : mem, .src = packs ? mem : packed, .n = ops[0].n};
         plan->nbytes = 0;
         return TEMPI_OK;
     }
-    plan->launches[plan->nlaunches++] =
-        (tempi_launch){.grid = 1000, .block = 32, .nparams = 2, .params = {0, (uint64_t)n}};
+    plan->launches[plan->nlaunches++] = (tempi_launch){
+        .grid = 1000, .whole = fake_whole, .block = 32, .nparams = 2, .params = {0, (uint64_t)n}};
     plan->patches[plan->npatches++] = (tempi_plan_patch){0, 0};
     return TEMPI_OK;
 }
