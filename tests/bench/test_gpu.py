@@ -198,7 +198,7 @@ def test_every_part_is_checked_on_the_emulated_device(emulated: dict[str, str], 
     if "messages" in taken:
         of_tempi = {r.subject for r in taken["messages"] if r.meta.get("checked") and "beside" not in r.subject}
         alone = {f"{method}{suite_gpu.ALONE}" for method in suite_gpu.QUICK_METHODS}
-            assert of_tempi == set(METHODS) - {"device"} | alone
+        assert of_tempi == set(METHODS) - {"device"} | alone
         assert {record.subject for record in taken["overlap"] if record.meta.get("checked")} >= {"interior within"}
 
 
