@@ -159,13 +159,13 @@ static tempi_method by_rule(const tempi_query *q)
 {
     const tempi_device_query *d = q->device;
     if (q->operation >= TEMPI_OP_SEND)
-        return tempi_device_rule(q->bytes, d->dense, d->about.cuda_aware != 0);
+        return tempi_device_rule(q->bytes, d->dense, d->few_rows, d->about.cuda_aware != 0);
     if (d->part)
         return d->about.contiguous ? TEMPI_METHOD_STAGED
-                                   : tempi_device_rule_of_packing(d->about.whole);
+                                   : tempi_device_rule_of_packing(d->about.whole, false);
     switch (d->about.packed) {
     case TEMPI_PACKED_DEVICE: return TEMPI_METHOD_DEVICE;
-    case TEMPI_PACKED_PINNED: return tempi_device_rule_of_packing(q->bytes);
+    case TEMPI_PACKED_PINNED: return tempi_device_rule_of_packing(q->bytes, d->few_rows);
     default: return TEMPI_METHOD_STAGED;
     }
 }

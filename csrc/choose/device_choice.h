@@ -20,6 +20,7 @@ typedef struct tempi_device_query {
     const tempi_layout *part; /* the device's part of a message in several memories; NULL: all */
     int device;               /* ordinal */
     bool dense;               /* the layout has no gaps */
+    bool few_rows;            /* the driver copies it to and from pinned memory as it is */
     bool may_leave;           /* the library can take the message */
 } tempi_device_query;
 

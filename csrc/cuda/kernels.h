@@ -36,7 +36,7 @@ enum { TEMPI_LAUNCH_PARAMS = 24, TEMPI_LAUNCH_DONE_PARAMS = 2 };
 typedef struct tempi_launch {
     int kernel; /* enum tempi_kernel_id */
     unsigned grid;
-    unsigned whole; /* blocks with a thread for each word; 0: the kernel has no such form */
+    unsigned whole; /* blocks with a thread for each word; 0: never faster, or no such form */
     unsigned block;
     unsigned shared; /* bytes of dynamic shared memory */
     int nparams;

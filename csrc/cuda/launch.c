@@ -37,8 +37,8 @@ static int table_hook(void *context, const tempi_table *table, bool variable,
 }
 
 /* From so many words a thread on, blocks of one word a thread that start one after another are
- * faster than those that run at a time in steps of the grid: by 2 to 10% for 64 MiB (H200). Before
- * that they only add their starts. */
+ * faster than those that run at a time in steps of the grid: by 2 to 12% for 64 MiB (H200), if the
+ * words are wide or far apart (tempi_launch.whole). Before that they only add their starts. */
 enum { WORDS_A_THREAD = 8 };
 
 /* Whether all of the kernel's accesses cross the bus, which needs only some blocks. */

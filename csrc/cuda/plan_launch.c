@@ -17,6 +17,9 @@ enum {
     FORM_AXIS_SHIFT = 8,
     FORM_LEAD_SHIFT = 16,
     FORM_NO_TABLE = 255,
+    /* Words that lie so far apart share no sector of the memory (32 or 64 bytes). */
+    APART = 64,
+    WIDE_WORD = 8,
     GROUP_WORDS = 4, /* neighbours that move as one word on a contiguous side */
     /* Stores of two bytes by groups take twice as long as one by one: 162 instead of 87 us for 64
      * MiB every 4 bytes (H200). */
@@ -81,11 +84,24 @@ static bool contiguous(const tempi_words *words, bool in_dst)
     return true;
 }
 
-/* Narrow words move in groups where one side is contiguous; a group is aligned there. */
+static int64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+/* Whether neighbours lie in different sectors on one side. */
+static bool are_apart(const tempi_words *words)
+{
+    const tempi_word_axis *axis = &words->axes[0];
+    return magnitude(axis->d) >= APART || magnitude(axis->s) >= APART;
+}
+
+/* Narrow words move in groups where one side is contiguous and the other one close; a group is
+ * aligned there. */
 static void set_groups(const tempi_piece *piece, tempi_words *words)
 {
     words->groups = words->lead = 0;
-    if (words->width > WIDEST_GATHERED)
+    if (words->width > WIDEST_GATHERED || are_apart(words))
         return;
     const bool in_dst = contiguous(words, true);
     if (!in_dst && (words->width > WIDEST_SCATTERED || !contiguous(words, false)))
@@ -219,7 +235,8 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
         put_table(out, piece, &words);
     } else {
         out->kernel = strided_kernel(words.width, fits_32bit);
-        out->whole = (unsigned)((all + TEMPI_KERNEL_BLOCK - 1) / TEMPI_KERNEL_BLOCK);
+        if (words.width >= WIDE_WORD || are_apart(&words))
+            out->whole = (unsigned)((all + TEMPI_KERNEL_BLOCK - 1) / TEMPI_KERNEL_BLOCK);
     }
     return true;
 }

@@ -77,7 +77,7 @@ static int prepare(tempi_cuda_device *device, tempi_cuda_item *item)
     if (is_one_run(op)) /* alone it is a copy, which can access any memory */
         return prepare_run(device, item);
     const int status = ready_for_kernels(device, op->layout);
-    if (status == TEMPI_OK)
+    if (status == TEMPI_OK && op->method == TEMPI_METHOD_ONE_SHOT)
         tempi_cuda_rows_settle(device, op);
     if (status != TEMPI_OK || op->method == TEMPI_METHOD_DEVICE ||
         op->method == TEMPI_METHOD_ONE_SHOT)

@@ -132,22 +132,33 @@ static int64_t find_out(tempi_cuda_device *device)
     return rows;
 }
 
-/* Whether it is a matrix: rows at one distance. */
-static bool is_matrix(const tempi_op *op)
+/* The rows of a matrix, at one distance; 0: it is none. */
+static int64_t rows_of_op(const tempi_op *op)
 {
     const tempi_layout *layout = op->layout;
-    return layout->nboxes == 1 && !layout->boxes[0].table &&
-           layout->boxes[0].ndims + (op->count > 1) == 1;
+    const tempi_box *box = layout->boxes;
+    if (layout->nboxes != 1 || box->table || box->ndims + (op->count > 1) != 1)
+        return 0;
+    return box->ndims == 1 ? box->dims[0].count : op->count;
 }
 
 void tempi_cuda_rows_settle(tempi_cuda_device *device, const tempi_op *op)
 {
     int64_t unknown = TEMPI_ROWS_UNKNOWN;
     if (tempi_config.copy_rows >= 0 || tempi_cuda_emulated() || !tempi_cu.Memcpy2DAsync ||
-        op->method != TEMPI_METHOD_ONE_SHOT || !is_matrix(op) ||
-        !atomic_compare_exchange_strong(&device->copied_rows, &unknown, 0))
+        rows_of_op(op) == 0 || !atomic_compare_exchange_strong(&device->copied_rows, &unknown, 0))
         return;
     atomic_store(&device->copied_rows, find_out(device));
+}
+
+bool tempi_cuda_has_few_rows(const tempi_op *op)
+{
+    const int64_t rows = rows_of_op(op);
+    tempi_cuda_device *device = rows > 0 ? tempi_cuda_device_get(op->device) : NULL;
+    if (!device || tempi_cuda_kernels_ready(device) != TEMPI_OK)
+        return false;
+    tempi_cuda_rows_settle(device, op);
+    return rows <= tempi_cuda_copied_rows(device);
 }
 
 int64_t tempi_cuda_copied_rows(tempi_cuda_device *device)

@@ -10,6 +10,9 @@
 /* Before the device's first operation that may be one, without its lock: measures, for less than a
  * millisecond. */
 void tempi_cuda_rows_settle(tempi_cuda_device *device, const tempi_op *op);
+/* Whether that operation is copied, if it goes to or from pinned memory by itself. Measures, too.
+ */
+bool tempi_cuda_has_few_rows(const tempi_op *op);
 /* Most rows of a piece that is copied; 0: none, or not yet known. */
 int64_t tempi_cuda_copied_rows(tempi_cuda_device *device);
 

@@ -128,7 +128,7 @@ WIDE = {
         Hand.of([Box(run=8, dims=((2, FAR, 12),)), Box(offset=40, packed=8, run=4, dims=((2, FAR, 12),))]),
         "boxes_i64"),
     "bytes": (Hand.of([Box(run=1, dims=((3, FAR, 15), (5, 13, 3), (3, 2, 1)))]), "groups_w1_i64"),
-    "shorts": (vector(9, -FAR, 2), "groups_w2_i64"),
+    "shorts": (vector(9, -FAR, 2), "strided_w2_i64"),
     "transpose": (matrix(9, 9, 8, FAR), "transpose_w8_i64"),
 }  # fmt: skip
 

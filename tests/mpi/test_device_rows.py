@@ -37,15 +37,17 @@ def exchange(comm: Any, tree: oracle.Tree, messages: int) -> dict[str, int]:
     return {name: int(after[name] - before[name]) for name in ("launches", "device_copies", "device_copied_bytes")}
 
 
+@pytest.mark.parametrize("run", [40, 8192])
 @pytest.mark.parametrize("rows", [2, ROWS, ROWS + 1])
-def test_few_rows_are_copied(comm: Any, rows: int) -> None:
+def test_few_rows_are_copied(comm: Any, rows: int, run: int) -> None:
+    """Of any length: those of more than 256 KiB would otherwise be staged."""
     if comm.size == 1:
         pytest.skip("a message to oneself is moved")
-    counted = exchange(comm, oracle.Vector(rows, 40, 72, BYTE), 1)
+    counted = exchange(comm, oracle.Vector(rows, run, run + 32, BYTE), 1)
     if rows <= ROWS:
-        assert counted == {"launches": 0, "device_copies": 2, "device_copied_bytes": 2 * 40 * rows}
+        assert counted == {"launches": 0, "device_copies": 2, "device_copied_bytes": 2 * run * rows}
     else:
-        assert (counted["launches"], counted["device_copies"]) == (2, 0)
+        assert (counted["launches"], counted["device_copies"]) == (2, 2 if rows * run > 256 << 10 else 0)
 
 
 def test_messages_that_are_sent_together_are_packed_by_a_launch(comm: Any) -> None:

@@ -140,7 +140,7 @@ GROUPS: dict[str, Group] = {
     "device, aware": variation(DEVICE | {"TEMPI_CUDA_AWARE": "1"}, "test_dropin_aware.py", ranks=(1,), short=AT_ONE),
     "device, one-shot": variation(DEVICE | {"TEMPI_METHOD": "oneshot"}, *FEW_ON_DEVICE, short=NOWHERE),
     "device, rows": variation(
-        DEVICE | {"TEMPI_METHOD": "oneshot", "TEMPI_COPY_ROWS": "64"},
+        DEVICE | {"TEMPI_COPY_ROWS": "64"},
         *FEW_ON_DEVICE,
         "test_device_rows.py",
         short=ON_MPICH,

@@ -1,5 +1,6 @@
 #include "shim/p2p/device_method.h"
 #include "base/stats.h"
+#include "cuda/row_copies.h"
 #include "shim/comm/cuda_aware.h"
 
 /* One element that is a single run, or a dense type. */
@@ -20,7 +21,8 @@ static tempi_device_query side_of(const tempi_message *message)
                                 .layout = op->layout,
                                 .address = op->mem,
                                 .device = op->device,
-                                .dense = op->layout->dense};
+                                .dense = op->layout->dense,
+                                .few_rows = tempi_cuda_has_few_rows(op)};
 }
 
 tempi_method tempi_method_of_message(const tempi_message *message, const tempi_peer *peer)
