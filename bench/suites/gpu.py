@@ -208,9 +208,9 @@ UNDER_MPS = "MPS"
 
 
 def halos(quick: bool, emulated: bool, small: bool) -> list[tuple[str, ...]]:
-    """Options of the halo program in the order of their worth: radius 3, 1 and 2, the paper's first; one message for each
-    field, one collective, with MPS if UNDER_MPS is the last, one message for each neighbour. On the emulated device
-    those of the paper without MPS."""
+    """Options of the halo program in the order of their worth: radius 3, 1 and 2, the paper's first; one message for
+    each field, one collective, with MPS if UNDER_MPS is the last, one message for each neighbour. On the emulated
+    device those of the paper without MPS."""
     points = "16" if emulated else "8" if small else "96" if quick else "256"
     shape = ("--memory", "device", "--points", points, "--fields", "2" if small and not emulated else "8")
     collective = ("--exchange", "neighbor")

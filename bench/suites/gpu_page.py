@@ -31,8 +31,8 @@ toolkit; the Makefile lists its requirements. `make gpu-page` writes this page.
 | launches | launch and wait; single driver calls; the packs of a halo in one launch | launches.json |
 | tests | random datatypes and the MPI tests, on the card's memory; compute-sanitizer where it works | tests.json |
 | kernels | one-shot by number of blocks; packs and unpacks of many shapes | kernels.json |
-| halo | `tempi bench halo --memory device`, radius 1 to 3, many messages or few; overlap | halo.json, overlap.json |
-| messages | between two ranks on the card, each method; again under MPS if it starts | messages.json |
+| halo | `tempi bench halo --memory device`, radius 1 to 3, messages or collective; overlap | halo.json, overlap.json |
+| messages | between two ranks of which one or both use the card, each method; with MPS too | messages.json |
 | model | `tempi calibrate`, then `tempi bench model --memory device` | calibration.json, model.json |
 
 - **Every answer is checked before it is timed**, gaps and guards included; a wrong one is not timed.
@@ -58,8 +58,11 @@ toolkit; the Makefile lists its requirements. `make gpu-page` writes this page.
   regions of 8 fields as one unit of work, one by one, by 208 copies of the driver, and 208 empty launches.
 - **Driver calls**: event record, stream wait, queries, pointer attributes, copies of 8 bytes. Calls that queue work are
   timed 16 in a row with a wait behind them, as time of one.
-- **Messages**: two ranks that share the card, each method of tempi (`TEMPI_METHOD`), the library if it is
+- **Messages**: two ranks that share the card, with CUDA's MPS and without, or of which one uses it alone (the other
+  one has the packed bytes in host memory); each method of tempi (`TEMPI_METHOD`), the library if it is
   CUDA-aware, and by hand (a pitched copy to pinned memory, a contiguous message, a copy back).
+- **Halo**: one message for each field and neighbour, one MPI_Neighbor_alltoallw, one message for each neighbour; with
+  MPS and without. By hand: one cudaMemcpy3DAsync for each field and neighbour, and contiguous messages.
 - **Overlap**: two ranks exchange faces while an interior kernel, which takes about as long, runs in a stream of the
   program, blocking or not; the kernel is launched before the exchange or between posting and waiting.
 - **Model**: `tempi calibrate`, whose samples go to `calibration.json` beside the records (`tempi calibrate
@@ -81,22 +84,17 @@ shapes; every output marks their times as the emulator's, and this page never sh
 environment on top of another one, and the emulated driver in the place of the card's, which takes part in everything
 as a GPU. Its records name the device REHEARSAL and cannot become this page.
 
-## Predicted, not measured
+## Reading the figures
 
-From the machine code, the layouts and the documentation of CUDA. None of it has been seen on a card.
-
-- Strides of 512 and 4096 bytes stay below the sector bound; the gather probe says by how much.
-- Runs of 1 and 2 bytes stay further below the bounds than longer ones. Their packed side moves in words of 4 and 8
-  bytes, their memory side one by one: eight loads a thread before the first store, and for runs of 1 byte 8
-  instructions a byte where the type has one axis, 17 with two, counted in the machine code for sm_90 (14 and 23 without
-  the groups). They have no target.
-- A launch for many regions, such as a halo's, waits for two loads in sequence before those of its data: map and
-  descriptor; with offset tables for a third. Where a region has no more words than a block has threads, a thread loads
-  one word and computes no others.
-- Without MPS, kernels of two ranks on one card take turns, so one-way times contain switches between processes.
-- An exchange beside a kernel in a stream of the program, blocking or not, should overlap with it: only work in
-  the legacy default stream is waited for.
-- One-shot kernels reach the rate of the bus with a part of the card's blocks.
+- At strides of 512 and 4096 bytes the gather probe bounds kernels, not the sectors: a run costs about as much whether
+  it has 16 bytes or 64.
+- Half of each line written (runs of 64 bytes every 128 and wider) stays furthest below the bound, in the probe as well.
+- Runs of 1 and 2 bytes have no target.
+- Device times of short packs, one after another, are those of a launch. What a program waits for is in the launches: of
+  a fused halo also the time of the device alone, beside which the rest is the host's.
+- Without MPS, kernels of two ranks on one card take turns, so one-way times contain switches between processes. Copies
+  by the driver do not wait for a turn: that is why short messages of few rows ([device.md](device.md)) stay fast there.
+- "Alone": only one of the two ranks uses the card, as where each rank has its own.
 - Whether MPS starts, and whether compute-sanitizer works, depends on the machine; where not, the records say why.
 """
 
@@ -144,20 +142,25 @@ def _tests(found: Sequence[Record]) -> Iterator[str]:
 
 
 def _left_out(found: Sequence[Record]) -> Iterator[str]:
-    """Parts, or large pieces of them, that were not measured."""
+    """Parts, or large pieces of them, that were not measured; those for one reason together."""
+    reasons: dict[str, list[str]] = {}
     for record in found:
         if record.subject == "all" and "left_out" in record.meta and record.meta.get("part") != "tests":
-            yield f"\nNot measured: {record.op}, {record.case}: {record.meta['left_out']}."
+            named = f"{record.op}, {record.case}"
+            reasons.setdefault(record.meta["left_out"], []).append(named)
+    for reason, names in reasons.items():
+        yield f"\nNot measured: {'; '.join(names)}: {reason}."
 
 
 def _machine(found: Sequence[Record]) -> str:
     record = next(record for record in found if isinstance(record.meta.get("device"), dict))
     machine, device = record.meta["machine"], record.meta["device"]
+    commits = sorted({str(r.meta["machine"]["commit"]) for r in found if r.meta.get("machine")})
     mpis = {str(r.meta["mpi"]).split(",")[0] for r in found if r.meta.get("mpi")}
     return (
         f"{device['multiprocessors']} multiprocessors, compute capability {device['capability']}, "
         f"{device['memory'] >> 30} GiB; {machine['cpu']}; {', '.join(sorted(mpis)) or 'no MPI'}; "
-        f"commit {machine['commit']}."
+        f"commit {', '.join(commits)}."
     )
 
 
@@ -221,13 +224,19 @@ def model(found: Sequence[Record], *, rehearsed: bool = False) -> Iterator[str]:
     yield from _folded("every shape, predicted and measured", suite_model_device.table(rows))
 
 
+#: In a folder of records: what must be said beside them.
+NOTES = "notes.md"
+
+
 def _section(folder: Path, rehearsed: bool) -> Iterator[str]:
-    tests = folder / "tests.json"
+    tests, notes = folder / "tests.json", folder / NOTES
     found = suite_gpu.read(folder)
     yield from card([*found, *(records.read(tests) if tests.is_file() else ())], rehearsed=rehearsed)
     file = folder / suite_model_device.FILE
     if file.is_file():
         yield from model(records.read(file), rehearsed=rehearsed)
+    if notes.is_file():
+        yield f"\n{notes.read_text(encoding='utf-8').rstrip()}"
 
 
 def text(folders: Sequence[Path], *, rehearsed: bool = False) -> str:

@@ -29,6 +29,7 @@ TAG = 11
 STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
 
 Shape = tuple[cases.Case, gpu_cases.Case]
+Functions = tuple[int | None, int | None]
 
 
 def shapes(quick: bool, emulated: bool) -> list[Shape]:
@@ -67,7 +68,7 @@ class Ends(abc.ABC):
         return next((answer for answer in self.comm.allgather(text) if answer), None)
 
     def pingpong(
-        self, shape: Shape, handles: dict[str, int], own: tuple[int | None, int | None], ends: tuple[int, int], count: int
+        self, shape: Shape, handles: dict[str, int], own: Functions, ends: tuple[int, int], count: int
     ) -> _native.Timer:
         message = _native.Message(
             send=own[0], receive=own[1], **handles, layout=None, source=ends[0], target=ends[1], send_packed=None,
@@ -77,7 +78,7 @@ class Ends(abc.ABC):
         return _native.timer(_native.load(), f"bench_pingpong_{side}", message)
 
 
-def _library() -> tuple[int | None, int | None]:
+def _library() -> Functions:
     return worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv")
 
 

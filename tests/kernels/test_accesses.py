@@ -119,7 +119,7 @@ def test_a_short_message_computes_no_word_twice(hands: list[Hand], kernel: str, 
 def test_the_packed_side_of_narrow_runs_is_accessed_by_groups(
     boxes: list[Box], messages: int, width: int, shift: int, direction: int
 ) -> None:
-    """All but the ends, at most three words each, in words of 4 or 8 bytes; words of two bytes are unpacked one by one."""
+    """All but the ends, at most three words each, in words of 4 or 8 bytes; two bytes are unpacked one by one."""
     hand = Hand.of([scaled(box, width) for box in boxes])
     machine = TracingMachine()
     with hand.layout() as layout:
