@@ -159,9 +159,7 @@ def _messages(console: Console, common: suite.Common, options: Options) -> Itera
         yield from _under_mps("messages", name, options, one) if turn.kind == MPS else one()
 
 
-def _under_mps(
-    part: str, name: str, options: Options, measured: Callable[[], Iterator[Record]]
-) -> Iterator[Record]:
+def _under_mps(part: str, name: str, options: Options, measured: Callable[[], Iterator[Record]]) -> Iterator[Record]:
     """The records, or why there is no MPS."""
     if options.left <= 0:
         yield _left_out(part, name, "the time was over")

@@ -14,6 +14,7 @@ enum {
     BETWEEN_USUAL = 8192,
     BETWEEN_MOST = 1 << 20,
     WORTH = 100,
+    WORTH_CHANGED = 10,
     REST = 10
 };
 /* Nanoseconds without a round after which another process may begin a trial. */
@@ -28,8 +29,8 @@ enum { UNUSED = 1 << 16 };
 enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
 /* After a trial, the time of each WATCHED rounds is compared with that of the first ones: if it
  * has changed by more than CHANGED twice in a row, a new trial finds out whether the method should
- * change too. At least AGAIN rounds later, and twice as many each time that it was needless, up to
- * AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
+ * change too. At least AGAIN rounds later, and WORTH_CHANGED times what the last one lost; twice as
+ * many each time that it was needless, up to AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
 enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
 #define CHANGED 1.25
 
@@ -206,7 +207,8 @@ static void plan_next(trial *t)
 {
     const bool same = t->contest.same;
     const int64_t usual = t->contest.usual;
-    const int64_t worth = WORTH * (tempi_contest_lost(&t->contest) / usual);
+    const int64_t lost = tempi_contest_lost(&t->contest) / usual, worth = WORTH * lost;
+    const int64_t changed = WORTH_CHANGED * lost; /* a change is worth a trial sooner */
     uint32_t between = t->settled && same ? 2 * t->between : BETWEEN;
     between = between < BETWEEN_USUAL ? between : BETWEEN_USUAL;
     if (worth > between)
@@ -217,7 +219,9 @@ static void plan_next(trial *t)
         t->needless = AGAIN;
     else if (t->watchful && (t->needless < AGAIN_MOST || t->needless * usual < AGAIN_TIME))
         t->needless *= 2;
-    t->again = in_rounds(t, t->needless);
+    t->again = in_rounds(t, changed < t->needless    ? t->needless
+                            : changed < BETWEEN_MOST ? (uint32_t)changed
+                                                     : BETWEEN_MOST);
     t->fresh = AFRESH;
     t->typical = t->watched = t->seen = 0;
     t->changed = 0;

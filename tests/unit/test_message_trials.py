@@ -305,6 +305,14 @@ def test_a_change_of_the_machine_is_noticed(program: Program) -> None:
     assert set(program.rounds(key, LIBRARY, times(5000, 20_000), 2 * ENOUGH)[-50:]) == {LIBRARY}
 
 
+def test_a_change_waits_until_the_last_trial_was_worth_its_loss(program: Program) -> None:
+    """A hopeless method has lost as much as some hundred messages take, and is tried again after ten times as many."""
+    key, hopeless = key_of(1), 400_000
+    program.rounds(key, LIBRARY, times(10_000, hopeless), 200)
+    assert OWN not in program.rounds(key, LIBRARY, times(15_000, hopeless), 600)
+    assert OWN in program.rounds(key, LIBRARY, times(15_000, hopeless), 9000)
+
+
 def test_messages_that_pass_count_for_those_that_are_seen(program: Program) -> None:
     """Of every 16 one is seen. A change is noticed, and none where there is none."""
     key = key_of(1)
