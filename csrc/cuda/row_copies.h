@@ -7,7 +7,7 @@
 
 #include "cuda/batch.h"
 
-/* Before the device's first operation that may be one, without its lock: measures, for less than a
+/* Before the device's first operation that may be one, without its lock: measures, for about a
  * millisecond. */
 void tempi_cuda_rows_settle(tempi_cuda_device *device, const tempi_op *op);
 /* Whether that operation is copied, if it goes to or from pinned memory by itself. Measures, too.

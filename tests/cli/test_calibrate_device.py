@@ -141,7 +141,8 @@ def test_all_output_of_the_calibration_says_that_it_is_emulated(calibrated: Path
     (sent,) = [record for record in records if record.get("operation") == "send"]
     assert sent["emulated"] is True
     prediction = sent["prediction"]
-    assert prediction["method"] == min(prediction["seconds"], key=lambda method: prediction["seconds"][method])
+    chosen = prediction["seconds"][prediction["method"]]
+    assert chosen <= min(prediction["seconds"].values()) / 0.97  # of near equals the one with fewer steps
     assert set(prediction["seconds"]) == {"oneshot", "staged", "pipelined"}
     assert "No GPU is calibrated here" in tempi(tmp_path, *words).stdout
 
