@@ -270,13 +270,22 @@ def test_the_page_refuses_a_rehearsal_unless_it_is_asked_for(tmp_path: Path) -> 
     assert "### REHEARSAL (CUDA on the CPU): these are not times of a GPU" in gpu_page.text([folder], rehearsed=True)
 
 
-def test_what_is_predicted_and_what_is_measured_are_apart(tmp_path: Path) -> None:
+def test_what_is_explained_and_what_is_measured_are_apart(tmp_path: Path) -> None:
     for page in (gpu_page.text([]), gpu_page.text([written(tmp_path, everything())])):
-        _, predicted, rest = page.partition("\n## Predicted, not measured\n")
-        prediction, measured, _ = rest.partition("\n## Measured\n")
-        assert predicted
+        _, explained, rest = page.partition("\n## Reading the figures\n")
+        explanation, measured, _ = rest.partition("\n## Measured\n")
+        assert explained
         assert measured
-        assert not re.search(r"\d+(\.\d+)? ?(%|GB/s|us\b|microsecond|times|x\b)", prediction)
+        assert not re.search(r"\d+(\.\d+)? ?(%|GB/s|us\b|microsecond|times|x\b)", explanation)
+
+
+def test_notes_beside_the_records_are_on_the_page(tmp_path: Path) -> None:
+    folder = written(tmp_path, everything())
+    (folder / "notes.md").write_text("Measured on a Tuesday.\n")
+    assert gpu_page.text([folder]).endswith("\nMeasured on a Tuesday.\n")
+
+
+def test_a_page_without_records_says_so() -> None:
     assert gpu_page.text([]).endswith("## Measured\n\nNot measured yet: there is no record of a GPU.\n")
 
 

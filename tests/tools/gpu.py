@@ -55,6 +55,7 @@ SHORT = (
     "mpi device, drop-in",
     "mpi device, programs",
     "mpi device, unlike",
+    "mpi device, rows",
     "mpi bounce",
     "mpi device, collectives",
     "mpi bounce, collectives and files",
