@@ -63,8 +63,8 @@ static void use(const struct tempi_model *model)
 
 static int predicted; /* of device memory */
 
-/* Each method's seconds are the sum of its parts, and the one that is chosen is the least, or nearly:
- * the library and methods of more steps must be faster by a margin. */
+/* Each method's seconds are the sum of its parts, and the one that is chosen is the least, or
+ * nearly: the library and methods of more steps must be faster by a margin. */
 static void judge(const tempi_device_prediction *p)
 {
     for (int m = 0; m < TEMPI_METHODS; m++) {

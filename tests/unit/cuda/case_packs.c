@@ -273,6 +273,9 @@ void case_a_plan_lasts_no_longer_than_its_operations(const char *library)
     messages[7].n -= 8;
     pack_all(messages, BURST);
     CHECK(fake_plans == ++planned);
+    messages[7].first = 0;
+    pack_all(messages, BURST);
+    CHECK(fake_plans == ++planned);
     messages[7].mem = first.mem;
     messages[7].packed = first.packed;
     messages_free(messages, BURST);
