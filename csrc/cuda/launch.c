@@ -220,8 +220,9 @@ static int run_burst(tempi_cuda_batch *batch, const tempi_op *ops, int n)
 {
     if (tempi_cuda_resident_recall(batch, ops, n))
         return tempi_cuda_batch_repeat(batch);
+    const bool first = batch->resident < 0; /* else its descriptors are in a buffer of the batch */
     const int status = run_plan(batch, ops, n);
-    if (status == TEMPI_OK)
+    if (status == TEMPI_OK && first)
         tempi_cuda_resident_remember(batch, ops, n);
     return status;
 }

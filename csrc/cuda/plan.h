@@ -2,10 +2,10 @@
  * of the memory that it plans for, so it behaves the same on a machine without a GPU.
  *
  *   ops -> pieces (one box of one op, cut to the op's fragment: plan_piece.h)
- *       -> a copy       for one contiguous run on both sides, if no kernel runs anyway; for a
- * single piece of few runs, where copies are faster than kernels | one launch   scalar parameters
- * only, for an op of one box | one launch   a block of descriptors, for all pieces of all other ops
- * (plan_boxes.c)
+ *       -> a copy       for one contiguous run on both sides, if no kernel runs anyway
+ *        | a copy       of few rows, if the op is the only one (row_copies.h)
+ *        | one launch   scalar parameters only, for an op of one box
+ *        | one launch   a block of descriptors, for all pieces of all other ops (plan_boxes.c)
  *
  * How a caller uses a plan:
  *   1. tempi_cuda_plan(ops, n, &hooks, &plan); the plan's buffers are reused by the next call
@@ -78,8 +78,7 @@ typedef struct tempi_plan_hooks {
     bool (*takes)(void *context, const tempi_op *op, const tempi_box *box);
     int multiprocessors; /* of the device; 0: 80 */
     bool kernels;        /* there are kernels for it: many copies become one launch */
-    int64_t
-        copied_rows; /* a single piece of at most so many runs is a copy; 0: none (row_copies.h) */
+    int64_t copied_rows; /* a single piece of at most so many runs is a copy; 0: none */
 } tempi_plan_hooks;
 
 /* Where to add the address of the descriptor block: params[param] of launch `launch`. */

@@ -53,8 +53,9 @@ static bool pack(tempi_cuda_device *device, const tempi_op *op, bool copies)
     tempi_cuda_batch_fly(batch, tempi_cuda_batch_enqueue(batch));
     tempi_cuda_batch_wait(batch);
     const bool good = batch->status == TEMPI_OK;
-    tempi_stat_add(copies ? TEMPI_STAT_device_copies : TEMPI_STAT_launches, -1); /* not a message */
-    if (copies)
+    if (good) /* it is no message */
+        tempi_stat_add(copies ? TEMPI_STAT_device_copies : TEMPI_STAT_launches, -1);
+    if (good && copies)
         tempi_stat_add(TEMPI_STAT_device_copied_bytes, -op->n);
     tempi_cuda_batch_release(batch);
     return good;

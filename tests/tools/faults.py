@@ -633,6 +633,14 @@ FAULTS = (
     ),
     Fault(
         "cuda",
+        "the plan of a launch that was repeated is kept",
+        "csrc/cuda/launch.c",
+        "if (status == TEMPI_OK && first)",
+        "if (status == TEMPI_OK || first)",
+        tests=("tests/unit/test_cuda_native.py",),
+    ),
+    Fault(
+        "cuda",
         "a plan does not hold its layouts",
         "csrc/cuda/op_list.c",
         "        (void)tempi_layout_retain(list->entries[i].layout);\n",

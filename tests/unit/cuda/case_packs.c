@@ -1,6 +1,7 @@
 /* The device back end: methods, gathering, order, contexts, threads. */
 #include "base/config.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "cases.h"
 #include "cuda/backend.h"
 #include "cuda/device.h"
@@ -202,15 +203,20 @@ void case_a_repeated_burst_starts_when_it_is_complete(const char *library)
     CHECK(driver->live == 0);
 }
 
-/* All messages at once; each packed byte was poisoned before. */
-static void pack_all(message *messages, int n)
+/* Packs of the messages, whose packed bytes are poisoned. */
+static const tempi_op *ops_of(const message *messages, int n, tempi_op *ops)
 {
-    tempi_op ops[BURST];
     for (int i = 0; i < n; i++) {
         memset(messages[i].packed, 0x5a, (size_t)messages[i].n);
         ops[i] = op_of(&messages[i], TEMPI_PACK);
     }
-    CHECK(tempi_pack_run(ops, n) == TEMPI_OK);
+    return ops;
+}
+
+static void pack_all(const message *messages, int n)
+{
+    tempi_op ops[BURST];
+    CHECK(tempi_pack_run(ops_of(messages, n, ops), n) == TEMPI_OK);
     for (int i = 0; i < n; i++)
         expect_packed(&messages[i]);
 }
@@ -242,6 +248,38 @@ void case_a_repeated_burst_is_planned_once(const char *library)
     pack_all(messages, BURST);
     CHECK(fake_plans == before + 2);
     messages_free(messages, BURST);
+    tempi_layout_release(layout);
+    tempi_cuda_stop();
+    CHECK(driver->live == 0 && tempi_layout_alive() == 0);
+}
+
+/* Of a launch that fails and is done again the descriptors are in a buffer, which serves others
+ * when it is done. */
+void case_a_plan_of_a_repeated_launch_is_not_kept(const char *library)
+{
+    driver_begin(library);
+    const tempi_layout *layout = layout_vector(100, 8, 24);
+    message messages[BURST], others[BURST];
+    tempi_op ops[BURST];
+    messages_new(others, BURST, layout);
+    pack_all(others, BURST); /* sets up the device */
+    messages_new(messages, BURST, layout);
+    const int level = tempi_log_level;
+    tempi_log_level = -1;
+    driver->fail_with = 2;
+    driver->fail_call = "cuLaunchKernel";
+    driver->fail_once = 1;
+    CHECK(tempi_pack_run(ops_of(messages, BURST, ops), BURST) == TEMPI_OK);
+    CHECK(driver->fail_call == NULL && stat_value("cuda_repeated") == 1);
+    driver->fail_once = 0;
+    tempi_log_level = level;
+    const int planned = fake_plans;
+    pack_all(others, BURST - 1);
+    pack_all(messages, BURST);
+    pack_all(messages, BURST);
+    CHECK(fake_plans == planned + 2);
+    messages_free(messages, BURST);
+    messages_free(others, BURST);
     tempi_layout_release(layout);
     tempi_cuda_stop();
     CHECK(driver->live == 0 && tempi_layout_alive() == 0);

@@ -23,6 +23,7 @@
     X(rows_are_copied_where_that_is_faster)           \
     X(a_repeated_burst_starts_when_it_is_complete)    \
     X(a_repeated_burst_is_planned_once)               \
+    X(a_plan_of_a_repeated_launch_is_not_kept)        \
     X(a_plan_lasts_no_longer_than_its_operations)     \
     X(scarce_memory_means_smaller_pieces)             \
     X(tables_stay_as_long_as_their_layouts)           \

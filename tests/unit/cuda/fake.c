@@ -71,8 +71,10 @@ static int enter(const char *name, int needs_context)
             fake.lost = fake.fail_with;
         return fake.fail_with;
     }
-    if (fake.fail_call && strcmp(name, fake.fail_call) == 0)
+    if (fake.fail_call && strcmp(name, fake.fail_call) == 0) {
+        fake.fail_call = fake.fail_once ? NULL : fake.fail_call;
         return fake.fail_with;
+    }
     if (!initialized && strcmp(name, "cuInit") != 0)
         return NOT_INITIALIZED;
     return needs_context && stack[depth] == 0 ? BAD_CONTEXT : OK;

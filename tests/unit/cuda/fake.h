@@ -13,6 +13,7 @@ typedef struct fake_control {
     int fail_at;  /* the n-th call from now returns fail_with, once; 0: none */
     int fail_with;
     const char *fail_call; /* every call of this name returns fail_with; NULL: none */
+    int fail_once;         /* only the first of them */
     int lost;              /* result of all calls; 0: they work */
     int calls;             /* so far */
     int64_t room;          /* bytes that can still be allocated */
