@@ -124,67 +124,6 @@ def stability_note(intervals: Sequence[Interval], limit: float = 0.1) -> list[st
     return [f"{shaky} of {len(intervals)} speed-ups are not stable: 95% interval above {100 * limit:.0f}%"]
 
 
-#: Fractions of the library's speed that no case may be below, by default and after `tempi calibrate`; and the multiple
-#: of the time of the better of library and hand that none may be above then.
-BY_DEFAULT, CALIBRATED, OF_BETTER = 0.9, 0.95, 1.15
-#: Seconds. In the shortest cases the call itself, which a hand-written loop lacks, takes longer than these fractions.
-CALL = 50e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Median seconds of one case."""
-
-    case: str
-    tempi: float
-    library: float
-    better: float  # of library and hand; the library's if there is no hand-packed subject
-
-    @classmethod
-    def of(cls, case: str, seconds: Mapping[str, float]) -> Standing:
-        better = min(seconds[s] for s in ("library", "hand") if s in seconds)
-        return cls(case, seconds["tempi"], seconds["library"], better)
-
-    @property
-    def over_library(self) -> float:
-        """The library's time over tempi's, above 1 if tempi is faster."""
-        return self.library / self.tempi
-
-    @property
-    def over_better(self) -> float:
-        return self.better / self.tempi
-
-
-def _bar(found: Sequence[Standing], text: str, limits: Sequence[float]) -> str:
-    """`limits`: the seconds that each case may take."""
-    behind = [(one, one.tempi - limit) for one, limit in zip(found, limits, strict=True) if one.tempi > limit]
-    line = f"{len(behind)} of {len(found)} {text}"
-    if not behind:
-        return line
-    far = [one.case for one, seconds in behind if seconds > CALL]
-    return f"{line}, {len(far)} by more than {1e9 * CALL:.0f} ns" + "".join(f"\n  {case}" for case in far)
-
-
-def standings(found: Sequence[Standing]) -> list[str]:
-    """The bars and the worst cases, by the medians."""
-    if not found:
-        return []
-    library = min(found, key=lambda one: one.over_library)
-    better = min(found, key=lambda one: one.over_better)
-    calibrated = "bar after tempi calibrate"
-    return [
-        _bar(found, f"below {BY_DEFAULT} of the library (bar by default)", [one.library / BY_DEFAULT for one in found]),
-        _bar(found, f"below {CALIBRATED} of the library ({calibrated})", [one.library / CALIBRATED for one in found]),
-        _bar(
-            found,
-            f"above {OF_BETTER} x the better of library and hand ({calibrated})",
-            [OF_BETTER * one.better for one in found],
-        ),
-        f"worst over the library: {library.over_library:.2f}x ({library.case})",
-        f"worst over the better of library and hand: {better.over_better:.2f}x ({better.case})",
-    ]
-
-
 def format_interval(interval: Interval, digits: int = 2) -> str:
     return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 

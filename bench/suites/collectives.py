@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from tempi.bench import exchanges, stats, suite
+from tempi.bench import bars, exchanges, stats, suite
 from tempi.bench.options import CollectiveOptions
 from tempi.bench.stats import Interval
 from tempi.bench.suites import ways
@@ -34,6 +34,7 @@ class Row:
     speedup: Interval
     engaged: bool
     misses: bool
+    standing: bars.Standing
 
 
 def row(case: str, op: str, group: dict[str, list[Record]]) -> Row | None:
@@ -48,6 +49,7 @@ def row(case: str, op: str, group: dict[str, list[Record]]) -> Row | None:
         speedup=stats.ratio(taken["library"], taken["tempi"]),
         engaged=bool(group["tempi"][0].meta.get("engaged")),
         misses=suite.missed(group, SLOWER, SLACK),
+        standing=bars.Standing.of(case, taken),
     )
 
 
@@ -94,7 +96,7 @@ def summary(found: Sequence[Row]) -> list[str]:
     missing = [one.case for one in found if one.misses]
     limit = f"{SLOWER} x the better of library and hand + {SLACK * 1e9:.0f} ns"
     listed = f"{len(missing)} of {len(found)} slower than {limit}" + "".join(f"\n  {case}" for case in missing)
-    standings = suite.standings([suite.Standing.of(one.case, one.seconds) for one in found])
+    standings = bars.summary([one.standing for one in found])
     return [*lines, listed, *standings, *suite.stability_note([one.speedup for one in found])]
 
 

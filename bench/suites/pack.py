@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from tempi.bench import cases, plots, stats, suite
+from tempi.bench import bars, cases, plots, stats, suite
 from tempi.bench.options import PackOptions
 from tempi.bench.stats import Interval
 from tempi.measure import launch, records
@@ -34,6 +34,7 @@ class Row:
     share: Interval | None
     engaged: bool
     misses: tuple[str, ...]
+    standing: bars.Standing
 
 
 def slower(tempi: Sequence[float], library: Sequence[float]) -> bool:
@@ -80,6 +81,7 @@ def row(key: suite.Key, group: dict[str, list[Record]]) -> Row | None:
         share=stats.ratio(taken["bound"], taken["tempi"]) if taken.get("bound") else None,
         engaged=bool(own.get("engaged")),
         misses=_misses(group, int(own.get("run", 0))),
+        standing=bars.Standing.of(", ".join(key), taken),
     )
 
 
@@ -131,7 +133,7 @@ def summary(found: Sequence[Row]) -> list[str]:
     ):
         missing = [f"{one.case}, {one.op}" for one in found if miss in one.misses]
         lines.append(f"{len(missing)} of {len(found)} {text}" + "".join(f"\n  {name}" for name in missing))
-    lines += suite.standings([suite.Standing.of(f"{one.case}, {one.op}", one.seconds) for one in found])
+    lines += bars.summary([one.standing for one in found])
     return lines + suite.stability_note([one.speedup for one in found])
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from tempi.bench import cases, plots, stats, suite
+from tempi.bench import bars, cases, plots, stats, suite
 from tempi.bench.options import PackOptions
 from tempi.bench.stats import Interval
 from tempi.bench.workers import pingpong as worker_pingpong
@@ -31,6 +31,7 @@ class Row:
     forced: Interval | None
     engaged: bool
     misses: bool
+    standing: bars.Standing
 
 
 def row(case: str, group: dict[str, list[Record]]) -> Row | None:
@@ -50,6 +51,7 @@ def row(case: str, group: dict[str, list[Record]]) -> Row | None:
         forced=forced,
         engaged=bool(own.get("engaged")),
         misses=suite.missed(group, SLOWER, SLACK),
+        standing=bars.Standing.of(case, taken),
     )
 
 
@@ -89,7 +91,7 @@ def summary(found: Sequence[Row]) -> list[str]:
     missing = [one.case for one in found if one.misses]
     text = f"{len(missing)} of {len(found)} slower than {SLOWER} x the better of library and hand + 50 ns"
     listed = text + "".join(f"\n  {case}" for case in missing)
-    standings = suite.standings([suite.Standing.of(one.case, one.seconds) for one in found])
+    standings = bars.summary([one.standing for one in found])
     return [line, listed, *standings, *suite.stability_note([one.speedup for one in found])]
 
 

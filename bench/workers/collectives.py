@@ -21,7 +21,7 @@ import numpy as np
 
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
 from tempi import _engine
-from tempi.bench import stats
+from tempi.bench import bars, stats
 from tempi.bench.cases import Bytes
 from tempi.bench.exchanges import Block, Exchange, Plain, Position, Tiles, chosen
 from tempi.bench.options import CollectiveOptions, parse_collectives
@@ -362,7 +362,8 @@ def _measure(
     if options.check:
         yield from (record(name, (), checked=True, engaged=engaged) for name in timers)
         return
-    taken = sampling.sample(list(timers.values()), options.seconds, world.bcast)
+    doubt = bars.doubt_of(timers)
+    taken = sampling.sample(list(timers.values()), options.seconds, world.bcast, in_doubt=doubt)
     for name, each in zip(timers, zip(*world.allgather(taken), strict=True), strict=True):
         error = wrong(bench, timers[name], world)  # once more: the timed calls ran one after another
         rank, seconds = slowest(each)

@@ -7,14 +7,16 @@ refused and not timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
-from tempi.bench import cases
+from tempi.bench import bars, cases
 from tempi.bench.options import PackOptions, parse_pack
 from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
@@ -85,17 +87,20 @@ def _wrong_unpack(bench: Bench, timer: _native.Timer) -> str | None:
     return f"{wrong.size} wrong bytes after unpacking, the first at {wrong[0]}" if wrong.size else None
 
 
-# Number of calls after which csrc/choose/autotune.c and csrc/pack/kernel_trials.c have chosen a method and a kernel.
-SETTLED_AFTER = 128
+SETTLED_LEAST = 16  # rounds
 
 
-def _settle(timer: _native.Timer, budget: float) -> None:
-    """Calls until no trials remain, within half of the budget; the record contains the outcome."""
-    left = budget / 2
-    for _ in range(SETTLED_AFTER):
-        left -= timer(1)
-        if left < 0:
-            break
+def _unsettled(budget: float) -> Callable[[], bool]:
+    """Whether csrc/choose/autotune.c and csrc/pack/kernel_trials.c may still try methods and kernels, which they do in
+    rounds of all subjects; a program has as many calls in a moment. For `budget` seconds at most."""
+    before, begun = worker.counter("packs_tuned"), time.perf_counter()
+    rounds = itertools.count()
+
+    def unsettled() -> bool:
+        trying = next(rounds) < SETTLED_LEAST or worker.counter("packs_tuned") == before
+        return trying and time.perf_counter() - begun < budget
+
+    return unsettled
 
 
 def _engaged(op: str, timer: _native.Timer) -> bool:
@@ -127,10 +132,8 @@ def _measure(bench: Bench, op: str, acting: bool, budget: float, meta: dict[str,
             yield record(name, (), refused=wrong)
         else:
             timers[name] = timer
-    for name in ("tempi", "engine"):
-        if name in timers:
-            _settle(timers[name], budget)
-    taken = sampling.sample(list(timers.values()), budget)
+    unsettled = _unsettled(budget if acting else 0.0)
+    taken = sampling.sample(list(timers.values()), budget, unsettled=unsettled, in_doubt=bars.doubt_of(timers))
     engaged = "tempi" in timers and _engaged(op, timers["tempi"])
     for name, seconds in zip(timers, taken, strict=True):
         more = {"engaged": engaged} if name == "tempi" else {}

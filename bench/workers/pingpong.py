@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
-from tempi.bench import cases
+from tempi.bench import bars, cases
 from tempi.bench.options import PackOptions, parse_pack
 from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
@@ -134,8 +134,9 @@ def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict
         else:
             timers[name] = timer
     ours = "forced" if forced else "tempi"
-    more = [_unsettled(timers[ours], bench.comm)] if ours in timers else []
-    taken = sampling.sample(list(timers.values()), budget, bench.comm.bcast, *more)
+    unsettled = _unsettled(timers[ours], bench.comm) if ours in timers else lambda: False
+    doubt = bars.doubt_of(timers)
+    taken = sampling.sample(list(timers.values()), budget, bench.comm.bcast, unsettled, doubt)
     engaged = ours in timers and _engaged(timers[ours])
     for name, seconds in zip(timers, taken, strict=True):
         yield record(name, seconds, **({"engaged": engaged} if name == ours else {}))

@@ -67,6 +67,27 @@ def test_rounds_pass_until_all_is_settled() -> None:
     assert len(log) == 2 * (2 + 2 * (2 + sampling.LEAST))  # planned with two calls each; each sample is two
 
 
+@pytest.mark.parametrize("doubts", [0, 2, 99])
+def test_a_case_in_doubt_is_sampled_again(doubts: int) -> None:
+    seen: list[int] = []
+    answers: list[float] = []
+
+    def in_doubt(taken: list[list[float]]) -> bool:
+        seen.append(len(taken[0]))
+        return len(seen) <= doubts
+
+    def agree(value: float) -> float:
+        answers.append(value)
+        return value
+
+    timers = [FakeTimer("a", 1.0, []), FakeTimer("b", 1.0, [])]
+    taken = sampling.sample(timers, 0.0, agree, in_doubt=in_doubt)
+    times = 1 + min(doubts, sampling.AGAIN)
+    assert [len(one) for one in taken] == [times * sampling.LEAST] * 2
+    assert seen == [i * sampling.LEAST for i in range(1, 1 + min(doubts + 1, sampling.AGAIN))]
+    assert answers[-len(seen) :] == [float(i < doubts) for i in range(len(seen))]  # rank 0 decides
+
+
 def test_the_budget_gives_the_number_of_samples() -> None:
     timers = [FakeTimer("a", 1e-3, []), FakeTimer("b", 1e-3, [])]
     assert sampling.make_plan(timers, 0.08).samples == 20
@@ -86,6 +107,21 @@ def test_ranks_agree_on_loops_and_samples() -> None:
     replies = iter(broadcast)
     other = sampling.make_plan([FakeTimer("a", 9e-6, [])], 0.01, lambda _: next(replies))
     assert other == plan
+
+
+def test_rounds_begin_at_random_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as a round apart, at most; else what the machine does in turns meets the same subject again and again."""
+    asked: list[tuple[float, float]] = []
+
+    def uniform(low: float, high: float) -> float:
+        asked.append((low, high))
+        return 0.0
+
+    monkeypatch.setattr(sampling.random, "uniform", uniform)
+    sampling.sample([FakeTimer("a", 1e-3, []), FakeTimer("b", 1e-3, [])], 0.0)
+    assert asked == [(0.0, pytest.approx(4e-3))] * sampling.LEAST
+    sampling.sample([FakeTimer("a", 1.0, [])], 0.0)
+    assert asked[-1] == (0.0, sampling.PAUSE)
 
 
 def test_no_subjects_give_no_samples() -> None:

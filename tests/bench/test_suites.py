@@ -245,28 +245,3 @@ def test_shaky_speed_ups_are_counted(make_record: Make) -> None:
     ]
     text = printed(suite_pack.show, found)
     assert "1 of 2 speed-ups are not stable: 95% interval above 10%" in text
-
-
-# -- bars -------------------------------------------------------------------------------------------------------------
-
-
-def test_bars_count_the_cases_behind_and_name_those_by_more_than_a_call() -> None:
-    """`call` is slower by 10 ns, which is below 0.95 but not below 0.9 of the library."""
-    found = [
-        suite.Standing("even", 1e-6, 1e-6, 1e-6),
-        suite.Standing("call", 0.11e-6, 0.1e-6, 0.1e-6),
-        suite.Standing("slow", 4e-6, 3e-6, 2e-6),
-    ]
-    assert suite.standings(found) == [
-        "1 of 3 below 0.9 of the library (bar by default), 1 by more than 50 ns\n  slow",
-        "2 of 3 below 0.95 of the library (bar after tempi calibrate), 1 by more than 50 ns\n  slow",
-        "1 of 3 above 1.15 x the better of library and hand (bar after tempi calibrate), 1 by more than 50 ns\n  slow",
-        "worst over the library: 0.75x (slow)",
-        "worst over the better of library and hand: 0.50x (slow)",
-    ]
-    assert suite.standings(found[:1])[:3] == [
-        "0 of 1 below 0.9 of the library (bar by default)",
-        "0 of 1 below 0.95 of the library (bar after tempi calibrate)",
-        "0 of 1 above 1.15 x the better of library and hand (bar after tempi calibrate)",
-    ]
-    assert suite.standings([]) == []

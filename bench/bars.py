@@ -1,0 +1,93 @@
+"""The bars that no case of a suite is to be behind, and how far a case is from them.
+
+Samples of library, tempi and hand are taken in turns, so each is compared with its neighbours: where times change by a
+factor of two from call to call, medians of each subject alone differ though the subjects do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tempi.bench import stats
+from tempi.bench.stats import Interval
+
+Taken = Mapping[str, Sequence[float]]
+
+#: Seconds. In the shortest cases the call itself, which a hand-written loop lacks, takes longer than these fractions.
+CALL = 50e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """tempi takes at most `times` as long as each of the subjects `over` that was measured."""
+
+    text: str
+    times: float
+    over: tuple[str, ...]
+
+    def behind(self, taken: Taken) -> Interval:
+        """Seconds by which tempi misses the bar, negative if it does not."""
+        allowed = ([self.times * value for value in taken[name]] for name in self.over if taken.get(name))
+        return max((stats.difference(taken["tempi"], most) for most in allowed), key=lambda one: one.value)
+
+
+_CALIBRATED = "bar after tempi calibrate"
+BARS = (
+    Bar("below 0.9 of the library (bar by default)", 1 / 0.9, ("library",)),
+    Bar(f"below 0.95 of the library ({_CALIBRATED})", 1 / 0.95, ("library",)),
+    Bar(f"above 1.15 x the better of library and hand ({_CALIBRATED})", 1.15, ("library", "hand")),
+)
+
+
+def doubt_of(subjects: Iterable[str]) -> Callable[[Sequence[Sequence[float]]], bool]:
+    """Whether samples of these subjects, in their order, may be behind a bar, by the interval: then more of them tell,
+    or confirm it. False without library and tempi."""
+    names = tuple(subjects)
+
+    def in_doubt(samples: Sequence[Sequence[float]]) -> bool:
+        taken = dict(zip(names, samples, strict=True))
+        return {"library", "tempi"} <= taken.keys() and any(bar.behind(taken).high > 0 for bar in BARS)
+
+    return in_doubt
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One case: seconds behind each of BARS, and speed-ups over the library and over the better of library and hand."""
+
+    case: str
+    behind: tuple[float, ...]
+    over_library: float
+    over_better: float
+
+    @classmethod
+    def of(cls, case: str, taken: Taken) -> Standing:
+        speedups = {
+            name: stats.ratio(taken[name], taken["tempi"]).value for name in ("library", "hand") if taken.get(name)
+        }
+        behind = tuple(bar.behind(taken).value for bar in BARS)
+        return cls(case, behind, speedups["library"], min(speedups.values()))
+
+
+def _line(found: Sequence[Standing], i: int) -> str:
+    """How many are behind the i-th bar, and the names of those by more than a call."""
+    behind = [one for one in found if one.behind[i] > 0]
+    line = f"{len(behind)} of {len(found)} {BARS[i].text}"
+    if not behind:
+        return line
+    far = [one.case for one in behind if one.behind[i] > CALL]
+    return f"{line}, {len(far)} by more than {1e9 * CALL:.0f} ns" + "".join(f"\n  {case}" for case in far)
+
+
+def summary(found: Sequence[Standing]) -> list[str]:
+    """The bars and the worst cases."""
+    if not found:
+        return []
+    library = min(found, key=lambda one: one.over_library)
+    better = min(found, key=lambda one: one.over_better)
+    return [
+        *(_line(found, i) for i in range(len(BARS))),
+        f"worst over the library: {library.over_library:.2f}x ({library.case})",
+        f"worst over the better of library and hand: {better.over_better:.2f}x ({better.case})",
+    ]

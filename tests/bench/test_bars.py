@@ -1,0 +1,77 @@
+"""The bars of the suites: bench/bars.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from tempi.bench import bars
+
+WAVE = (1.0, 2.0, 1.0, 0.5, 1.0, 2.0, 0.5)
+
+
+def taken(tempi: float, library: float, hand: float | None = None) -> dict[str, list[float]]:
+    """Microseconds. The machine's speed changes from sample to sample."""
+    subjects = {"library": library, "tempi": tempi, **({} if hand is None else {"hand": hand})}
+    return {name: [1e-6 * value * speed for speed in WAVE] for name, value in subjects.items()}
+
+
+def standing(name: str, tempi: float, library: float, hand: float | None = None) -> bars.Standing:
+    return bars.Standing.of(name, taken(tempi, library, hand))
+
+
+def test_cases_behind_are_counted_and_those_by_more_than_a_call_named() -> None:
+    """`call` is slower by 10 ns, which is below 0.95 but not below 0.9 of the library."""
+    found = [standing("even", 1, 1, 1), standing("call", 0.11, 0.1, 0.1), standing("slow", 4, 3, 2)]
+    assert bars.summary(found) == [
+        "1 of 3 below 0.9 of the library (bar by default), 1 by more than 50 ns\n  slow",
+        "2 of 3 below 0.95 of the library (bar after tempi calibrate), 1 by more than 50 ns\n  slow",
+        "1 of 3 above 1.15 x the better of library and hand (bar after tempi calibrate), 1 by more than 50 ns\n  slow",
+        "worst over the library: 0.75x (slow)",
+        "worst over the better of library and hand: 0.50x (slow)",
+    ]
+    assert bars.summary(found[:1])[:3] == [
+        "0 of 1 below 0.9 of the library (bar by default)",
+        "0 of 1 below 0.95 of the library (bar after tempi calibrate)",
+        "0 of 1 above 1.15 x the better of library and hand (bar after tempi calibrate)",
+    ]
+    assert bars.summary([]) == []
+
+
+def test_samples_are_compared_with_their_neighbours() -> None:
+    """Medians of a machine with two speeds differ, though the subjects are equally fast in each."""
+    found = {"library": [1e-6] * 4 + [2e-6] * 3, "tempi": [1e-6] * 3 + [2e-6] * 4}
+    assert bars.Standing.of("even", found).over_library == 1
+    assert bars.Standing.of("even", found).behind[0] < 0
+
+
+def test_without_hand_the_better_is_the_library() -> None:
+    assert standing("", 2, 1).over_better == standing("", 2, 1, 9).over_better == 0.5
+    assert standing("", 2, 9, 1).over_better == 0.5
+
+
+@pytest.mark.parametrize(
+    ("tempi", "library", "hand", "doubt"),
+    [
+        (1.0, 1.0, 1.0, False),
+        (1.04, 1.0, 1.0, False),
+        (1.06, 1.0, 2.0, True),  # below 0.95 of the library
+        (1.16, 2.0, 1.0, True),  # above 1.15 times by hand
+        (1.0, 1.0, None, False),
+        (1.2, 1.0, None, True),
+    ],
+)
+def test_cases_behind_are_in_doubt(tempi: float, library: float, hand: float | None, doubt: bool) -> None:
+    found = taken(tempi, library, hand)
+    assert bars.doubt_of(found)(list(found.values())) == doubt
+
+
+def test_an_interval_that_reaches_behind_a_bar_is_in_doubt() -> None:
+    tempi = [1.0, 1.2, 1.0, 1.2, 1.0, 1.0, 1.0]
+    doubt = bars.doubt_of(("tempi", "library"))
+    assert doubt([tempi, [1.0] * 7])
+    assert not doubt([tempi * 9, [1.0] * 63])
+
+
+@pytest.mark.parametrize("names", [(), ("library", "hand"), ("tempi", "hand")])
+def test_nothing_is_in_doubt_without_both(names: tuple[str, ...]) -> None:
+    assert not bars.doubt_of(names)([[1.0] * 7 for _ in names])
