@@ -5,7 +5,7 @@
 /* Rounds of a turn that do not count, and that do: more of short ones, until they take LONG_TURN
  * (ns). The first time a method allocates and touches its memory, on this side in the turn's first
  * round, on the other one in the second. */
-enum { UNCOUNTED = 2, COUNTED = 3, COUNTED_IF_FAR = 2, LONG_TURN = 100000 };
+enum { UNCOUNTED = 2, COUNTED = 4, COUNTED_IF_FAR = 2, LONG_TURN = 100000 };
 enum { CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
 #define MARGIN 0.03
 /* A change that gains less is one between equals, which the next contest may take back. */
@@ -124,8 +124,9 @@ static void decide(tempi_contest *c, int64_t stake)
 
 static void end_turn(tempi_contest *c, int64_t stake)
 {
-    /* Of few rounds the fastest, as a round may contain a pause of the program; of many one that is
-     * not extreme. */
+    /* The lower quartile: rounds may contain a pause of the program or other work, in some programs
+     * every other one, and one may have begun late, as the first one after a barrier that waited
+     * for the peer to unpack. */
     const int64_t took = c->turn[c->counted / 4];
     c->rivals[c->at].took[c->cycle] = took;
     if (c->at > 0) { /* not the sum, for the same reason */

@@ -57,8 +57,8 @@ static tempi_window mpich_pack(tempi_shape s, tempi_operation operation)
  *   0.3 us a run, less than two more copies of a KiB take (Zen 4 across LLCs: 0.5 of tempi's
  *   time; Zen 5: 2 times);
  * - with long runs above some MiB, whose pieces overlap while tempi packs all first (Sapphire
- *   Rapids: 0.53 of tempi's time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times); without CMA, which
- *   would copy packed bytes from memory to memory, from runs of a line on (Zen 3: 0.84);
+ *   Rapids: 0.53 of tempi's time at 16 MiB; Zen 4 and Zen 5: 1.8 to 2.6 times), or with runs of
+ *   lines near one another (Granite Rapids: 0.86, Zen 3: 0.84 without CMA; Zen 4: 1.6 to 2);
  * - with one short run an element, from some KiB on (Sapphire Rapids and Zen 4: 0.67 to 0.9;
  *   Zen 5: 1.3 to 1.5). */
 enum {
@@ -66,7 +66,7 @@ enum {
     CMA_RUNS = 1024,
     CMA_RUN = 1024,
     PIECES_RUN = 256,
-    PIECES_RUN_WITHOUT_CMA = 64,
+    PIECES_RUN_OF_LINES = 64,
     PIECES_FIRST = 4 * MIB
 };
 
@@ -90,7 +90,8 @@ static tempi_window mpich_pieces(tempi_shape s)
         return from_to(1, CELL);
     if (s.run <= 16 && s.stride >= 4096)
         return s.run <= 8 ? never : from_to(1, 256 * KIB);
-    if (s.run < (mpich_has_cma() ? PIECES_RUN : PIECES_RUN_WITHOUT_CMA))
+    const bool apart = s.stride >= 4096 && mpich_has_cma();
+    if (s.run < (apart ? PIECES_RUN : PIECES_RUN_OF_LINES))
         return always;
     tempi_window window = from_to(1, PIECES_FIRST);
     if (s.run >= CMA_RUN) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -181,6 +182,29 @@ def test_a_quiet_moment_does_not_decide(program: Program) -> None:
         if method == LIBRARY:
             return 8000
         return 7000 if 14 <= spent[OWN] <= 19 else 10_000  # in its second turn
+
+    assert set(program.rounds(key_of(1), OWN, seconds)[-100:]) == {LIBRARY}
+
+
+@pytest.mark.parametrize(("period", "begun"), [(period, begun) for period in (5, 8) for begun in range(period)])
+def test_rounds_beside_a_barrier_do_not_decide(program: Program, period: int, begun: int) -> None:
+    """Of the rounds between two barriers the first one begins while the peer still unpacks, and the last one waits for
+    that; of the library's pieces there is little to unpack then."""
+    now = itertools.count(begun)
+
+    def seconds(method: int) -> float:
+        took, unpacks = (24e6, 5.5e6) if method == OWN else (22.5e6, 0.1e6)
+        return took + {0: -unpacks, period - 1: unpacks}.get(next(now) % period, 0)
+
+    assert set(program.rounds(key_of(1), OWN, seconds)[-100:]) == {LIBRARY}
+
+
+@pytest.mark.parametrize("begun", range(2))
+def test_other_work_in_every_other_round_does_not_decide(program: Program, begun: int) -> None:
+    now = itertools.count(begun)
+
+    def seconds(method: int) -> float:
+        return (22e6 if method == OWN else 20e6) + 30e6 * (next(now) % 2)
 
     assert set(program.rounds(key_of(1), OWN, seconds)[-100:]) == {LIBRARY}
 

@@ -108,6 +108,8 @@ def test_mpich_copies_long_runs_from_memory_to_memory_on_a_node_only(operation: 
         (vector(4096, 8192), {8 * KIB: True, 64 * KIB: False, 4 * MIB: False, 16 * MIB: False}),
         (vector(1024, 2048), {16 * KIB: True, 64 * KIB: False, MIB: False, 2 * MIB: True, 16 * MIB: False}),
         (vector(256, 512), {64 * KIB: True, 4 * MIB: True, 16 * MIB: False}),
+        (vector(64, 128), {64 * KIB: True, 4 * MIB: True, 16 * MIB: False}),
+        (vector(32, 64), {64 * KIB: True, 16 * MIB: True}),
         (FIELD, {16 * KIB: True, 64 * KIB: False, 16 * MIB: False}),
         (IRREGULAR, {KIB: True, MIB: True}),
     ],
@@ -117,13 +119,13 @@ def test_mpich_is_left_alone_where_runs_lie_pages_apart(text: str, sizes: dict[i
 
 
 @pytest.mark.parametrize("cma", [True, False])
-def test_mpich_without_cma_moves_runs_of_a_line_in_pieces(cma: bool) -> None:
+def test_mpich_without_cma_moves_lines_on_pages_of_their_own_in_pieces(cma: bool) -> None:
     """Whether it has it is asked once in a process."""
     if cma and not single_copy("/proc/sys/kernel/yama/ptrace_scope"):
         pytest.skip("no CMA here")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from test_rule import *\n"
-        "print([acts(MPICH, vector(run, 2 * run), n, SEND) for run in (32, 64) for n in (4 * MIB, 16 * MIB)])"
+        "print([acts(MPICH, vector(run, 4096), n, SEND) for run in (32, 64) for n in (4 * MIB, 16 * MIB)])"
     )
     own = {**os.environ, "MPIR_CVAR_CH4_CMA_ENABLE": str(int(cma)), "TEMPI_LIBRARY": _engine.library_path()}
     command = [sys.executable, "-P", "-c", code, str(Path(__file__).parent)]
