@@ -1,12 +1,22 @@
 #include "choose/autotune.h"
 #include "base/stats.h"
+#include "base/thread.h"
 #include "choose/online_tuning.h"
 
 /* Calls that count per way. Short calls need more samples to exceed the clock's noise; tempi needs
  * more than the library because it has several kernels to try. */
-enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21, CALLS_IN_TURN = 8 };
+enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21 };
+/* Calls of a turn that count, after one that does not, and those of its first WARM (seconds), in
+ * which the processor may not yet have powered its widest registers. */
+enum { TURN_SHORT = 7, TURN = 3 };
+#define WARM 20e-6
+/* The same of ways that are close, which costs little for that reason; most calls in which kernels
+ * were still tried. */
+enum { CALLS_CLOSE = 16, CALLS_CLOSE_SHORT = 28, WAITED_MOST = 200 };
+#define CLOSE      1.3
 #define VERY_SHORT 1e-6
 #define SHORT      20e-6
+#define LONG       1e-3 /* a turn is one call, which counts */
 #define HOPELESS   2.0
 #define MARGIN     0.03
 /* Seconds spent on a call before the clock starts if tempi handles it; a call settled for the
@@ -19,23 +29,28 @@ static const double *pretended;
 
 static bool had_enough(const tempi_trial *trial, int way)
 {
+    const bool very_short = trial->best[way] < VERY_SHORT;
+    if (trial->close)
+        return trial->calls[way] >= (very_short ? CALLS_CLOSE_SHORT : CALLS_CLOSE);
     const int usual = way == TEMPI_WAY_OWN ? CALLS_OWN : CALLS_LIBRARY;
-    return trial->calls[way] >= (trial->best[way] < VERY_SHORT ? CALLS_SHORT : usual);
+    return trial->calls[way] >= (very_short ? CALLS_SHORT : usual);
 }
 
 static bool is_over(const tempi_trial *trial)
 {
     if (trial->calls[TEMPI_WAY_OWN] == 0 || trial->calls[TEMPI_WAY_LIBRARY] == 0)
         return false;
-    return trial->best[TEMPI_WAY_LIBRARY] > HOPELESS * trial->best[TEMPI_WAY_OWN] ||
+    return (!trial->close &&
+            trial->best[TEMPI_WAY_LIBRARY] > HOPELESS * trial->best[TEMPI_WAY_OWN]) ||
            (had_enough(trial, TEMPI_WAY_OWN) && had_enough(trial, TEMPI_WAY_LIBRARY));
 }
 
 static void begin_turn(tempi_trial *trial, int way, double took)
 {
     trial->way = (uint8_t)way;
-    trial->left = took < SHORT ? CALLS_IN_TURN : 1;
-    trial->uncounted = took < SHORT;
+    trial->left = took < SHORT ? TURN_SHORT : took < LONG ? TURN : 1;
+    trial->warms = took < LONG;
+    trial->turn_begun = 0;
 }
 
 static void next_turn(tempi_trial *trial, double took)
@@ -45,12 +60,24 @@ static void next_turn(tempi_trial *trial, double took)
                took);
 }
 
+/* Seconds of a call. */
+static double took_by(const tempi_trial *trial, int way)
+{
+    return (trial->close ? tempi_quartile_of(&trial->took[way]) : trial->best[way]) +
+           (way == TEMPI_WAY_OWN ? BEFORE_OWN : 0);
+}
+
+static bool are_close(const tempi_trial *trial)
+{
+    const double own = took_by(trial, TEMPI_WAY_OWN), library = took_by(trial, TEMPI_WAY_LIBRARY);
+    return own < CLOSE * library && library < CLOSE * own;
+}
+
 static void settle(tempi_trial *trial)
 {
     tempi_choices *choices = trial->choices;
     const uint64_t bit = (uint64_t)1 << trial->step;
-    const double own = trial->best[TEMPI_WAY_OWN] + BEFORE_OWN,
-                 library = trial->best[TEMPI_WAY_LIBRARY];
+    const double own = took_by(trial, TEMPI_WAY_OWN), library = took_by(trial, TEMPI_WAY_LIBRARY);
     const bool ours = trial->guess ? library >= (1 - MARGIN) * own : own < (1 - MARGIN) * library;
     tempi_stat_add(TEMPI_STAT_packs_tuned, 1);
     if (ours != trial->guess)
@@ -66,29 +93,66 @@ static void release(tempi_trial *trial)
     __atomic_store_n(&trial->busy, 0, __ATOMIC_RELEASE);
 }
 
-static void count_call(tempi_trial *trial, double took)
+static void begin_again(tempi_trial *trial, double took)
 {
-    double *best = &trial->best[trial->way];
-    if (!trial->uncounted)
-        *best = trial->calls[trial->way]++ == 0 || took < *best ? took : *best;
-    trial->uncounted = false;
+    trial->close = true;
+    trial->calls[TEMPI_WAY_OWN] = trial->calls[TEMPI_WAY_LIBRARY] = 0;
+    begin_turn(trial, TEMPI_WAY_OWN, took);
+}
+
+static void note_time(tempi_trial *trial, double took)
+{
+    const int way = trial->way;
+    const bool first = trial->calls[way]++ == 0;
+    if (trial->close)
+        tempi_quartile_add(&trial->took[way], took);
+    else if (first || took < trial->best[way])
+        trial->best[way] = took;
+}
+
+/* Whether a call that began then still warms up its turn. */
+static bool is_cold(tempi_trial *trial, double begun, double took)
+{
+    const bool first = trial->turn_begun == 0;
+    if (first)
+        trial->turn_begun = begun;
+    return trial->warms && (first || (!pretended && begun + took - trial->turn_begun < WARM));
+}
+
+static void count_call(tempi_trial *trial, double begun, double took)
+{
+    const bool first_of_all = trial->first;
+    trial->first = false;
+    if (is_cold(trial, begun, took) && !first_of_all)
+        return;
+    if (!first_of_all)
+        note_time(trial, took);
     if (--trial->left > 0)
         return;
-    if (is_over(trial))
+    if (is_over(trial) && !trial->close && are_close(trial))
+        begin_again(trial, took);
+    else if (is_over(trial))
         settle(trial);
-    else if (trial->calls[TEMPI_WAY_OWN] + trial->calls[TEMPI_WAY_LIBRARY] == 0)
+    else if (first_of_all)
         begin_turn(trial, trial->way, took); /* after the very first call */
     else
         next_turn(trial, took);
+}
+
+/* Ways that are close are compared by the kernels that stay. */
+static bool must_wait(tempi_trial *trial, bool tried_kernels)
+{
+    return trial->close && tried_kernels && trial->waited < WAITED_MOST && ++trial->waited;
 }
 
 void tempi_autotune_note(tempi_sample *sample, bool counts)
 {
     tempi_trial *trial = sample->trial;
     const double took = pretended ? pretended[sample->way] : tempi_tuning_clock() - sample->begun;
+    const bool tried_kernels = tempi_this_thread.kernel_trials != sample->kernel_trials;
     sample->trial = NULL;
-    if (counts)
-        count_call(trial, took);
+    if (counts && !must_wait(trial, tried_kernels))
+        count_call(trial, sample->begun, took);
     release(trial);
 }
 
@@ -116,7 +180,7 @@ static tempi_trial *claim(tempi_trials *trials, tempi_choices *choices, int step
                                .guess = guess,
                                .way = guess,
                                .left = 1,
-                               .uncounted = true};
+                               .first = true};
     return trial;
 }
 
@@ -131,6 +195,7 @@ bool tempi_autotune_acts(tempi_trials *trials, tempi_choices *choices, int64_t b
                                                          : guess;
     sample->trial = trial;
     sample->way = trial->way;
+    sample->kernel_trials = tempi_this_thread.kernel_trials;
     sample->begun = tempi_tuning_clock();
     return sample->way == TEMPI_WAY_OWN;
 }

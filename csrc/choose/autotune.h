@@ -5,14 +5,17 @@
  *
  *   1. The guessed way runs once, not counted: this call may be the first to touch its pages.
  *   2. The two ways alternate until one is far behind after its first turn, or both have enough
- *      samples. A turn of short calls is several calls in a row; the first is not counted, because
- *      it finds the caches as the other way left them.
- *   3. The faster way is stored in the type's choices; in a tie, the guess.
+ *      samples. A turn of short calls is several calls in a row; its first ones are not counted,
+ * because they find the caches as the other way left them.
+ *   3. If they are close, both go on, tempi's with the kernels that the trials of kernels
+ *      (pack/kernel_trials.h) have settled, for times that are surer.
+ *   4. The faster way is stored in the type's choices; in a tie, the guess.
  *
  * Messages cannot be tuned this way: the time that the peer takes is not visible. */
 #ifndef TEMPI_CHOOSE_AUTOTUNE_H
 #define TEMPI_CHOOSE_AUTOTUNE_H
 
+#include "base/quartile.h"
 #include "choose/model.h"
 
 enum { TEMPI_WAY_LIBRARY, TEMPI_WAY_OWN, TEMPI_WAYS };
@@ -23,11 +26,16 @@ typedef struct tempi_trial {
     int busy; /* one call at a time is timed; concurrent ones take the guessed way */
     int8_t step;
     bool guess;
-    uint8_t way;    /* whose turn it is */
-    uint8_t left;   /* calls that remain in this turn */
-    bool uncounted; /* the next call is not counted */
+    uint8_t way;       /* whose turn it is */
+    uint8_t left;      /* calls that count and remain in this turn */
+    bool first;        /* the next call is the first one, which is not counted */
+    bool warms;        /* the first calls of this turn are not counted */
+    bool close;        /* the first times differed little: the others decide */
+    uint8_t waited;    /* calls since then in which kernels were tried */
+    double turn_begun; /* seconds; 0: not yet */
     uint8_t calls[TEMPI_WAYS];
-    double best[TEMPI_WAYS];
+    double best[TEMPI_WAYS];         /* of the first calls, seconds */
+    tempi_quartile took[TEMPI_WAYS]; /* of those since they are close */
 } tempi_trial;
 
 /* The running trials of one type and operation. */
@@ -41,6 +49,7 @@ typedef struct tempi_trials {
 typedef struct tempi_sample {
     tempi_trial *trial;
     int way;
+    int kernel_trials; /* of this thread, before the call */
     double begun;
 } tempi_sample;
 

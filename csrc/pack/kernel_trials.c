@@ -1,22 +1,28 @@
 #include "pack/kernel_trials.h"
 #include "base/config.h"
 #include "base/stats.h"
+#include "base/thread.h"
 
 #include <string.h>
 #include <time.h>
 
-enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 4 };
+enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 8 };
 
 /* Margin by which another candidate must beat the default, which is the steadier of two equals. */
 #define TUNE_MARGIN 0.04
 
-/* Calls shorter than this, in seconds, are repeated at once. The first call of a turn is not
- * counted: it sees the cache contents that another kernel left. */
-#define TUNE_SHORT 20e-6
-enum { TUNE_REPEATS = 3 };
+/* Calls shorter than this, in seconds, are repeated at once: a turn is so many that count, and
+ * before them one that does not, as it sees the cache contents that another kernel left. More if
+ * they follow each other so fast that the processor has not yet powered its widest registers, which
+ * takes some 10 microseconds (4 KiB in runs of 4 every 8, AVX-512, Granite Rapids: 280 ns a call
+ * before, 100 ns after). */
+#define TUNE_SHORT 1e-3
+#define TUNE_WARM  50e-6
+enum { TUNE_REPEATS = 2 };
 
-/* After each round, candidates slower than this times the best are dropped. */
-static const double drop_above[TUNE_ROUNDS] = {2.0, 1.3, 1.1, 1.0};
+/* After each round, candidates slower than this times the best are dropped: the surer the times
+ * are, the nearer. */
+static const double drop_above[TUNE_ROUNDS] = {2.0, 1.3, 1.15, 1.1, 1.07, 1.07, 1.05, 1.0};
 
 static tempi_tuned records[TUNE_RECORDS];
 static _Atomic bool in_use[TUNE_RECORDS];
@@ -95,24 +101,30 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static double took(const tempi_tuned *tuned, int i)
+{
+    return tempi_quartile_of(&tuned->took[i]);
+}
+
 static int best_of(const tempi_tuned *tuned)
 {
     int best = 0;
     for (int i = 1; i < tuned->candidates.n; i++)
-        if (tuned->best[i] >= 0 && (tuned->best[best] < 0 || tuned->best[i] < tuned->best[best]))
+        if (!tuned->dropped[i] && took(tuned, i) < took(tuned, best))
             best = i;
     return best;
 }
 
-/* The default is not dropped: the final comparison needs it. */
+/* Returns how many are left. The default, which is not dropped, counts only if it is as near: the
+ * final comparison needs it. */
 static int drop_slow(tempi_tuned *tuned)
 {
-    const double limit = tuned->best[best_of(tuned)] * drop_above[tuned->round];
+    const double limit = took(tuned, best_of(tuned)) * drop_above[tuned->round];
     int left = 0;
     for (int i = 0; i < tuned->candidates.n; i++) {
-        if (i > 0 && tuned->best[i] > limit)
-            tuned->best[i] = -1;
-        left += tuned->best[i] >= 0;
+        const bool near = !tuned->dropped[i] && took(tuned, i) <= limit;
+        tuned->dropped[i] = i > 0 && !near;
+        left += near;
     }
     return left;
 }
@@ -120,7 +132,7 @@ static int drop_slow(tempi_tuned *tuned)
 static void settle(tempi_tuned *tuned)
 {
     int best = best_of(tuned);
-    if (tuned->best[best] > (1 - TUNE_MARGIN) * tuned->best[0])
+    if (took(tuned, best) > (1 - TUNE_MARGIN) * took(tuned, 0))
         best = 0;
     tempi_stat_add(TEMPI_STAT_kernels_tuned, 1);
     if (best > 0)
@@ -136,19 +148,34 @@ static void end_of_round(tempi_tuned *tuned)
         settle(tuned);
 }
 
-static void note(tempi_tuned *tuned, double took, int64_t runs)
+static void begin_turn(tempi_tuned *tuned)
 {
-    double *best = &tuned->best[tuned->next];
-    const bool is_short = took * (double)runs < TUNE_SHORT;
-    const bool counts = !is_short || tuned->again > 0;
-    if (counts && (*best == 0 || took < *best))
-        *best = took;
-    if (is_short && ++tuned->again < TUNE_REPEATS)
+    tuned->counted = 0;
+    tuned->turn_begun = 0;
+}
+
+/* Of a turn; `begun`, `ended`: seconds. */
+static bool is_warm(tempi_tuned *tuned, double begun, double ended)
+{
+    const bool first = tuned->turn_begun == 0;
+    if (first)
+        tuned->turn_begun = begun;
+    return !first && (weights || ended - tuned->turn_begun >= TUNE_WARM);
+}
+
+static void note(tempi_tuned *tuned, double begun, double ended, int64_t runs)
+{
+    const double call = weights ? weights[tuned->next] : ended - begun;
+    const bool is_short = call < TUNE_SHORT;
+    if (is_short && !is_warm(tuned, begun, ended))
         return;
-    tuned->again = 0;
+    tempi_quartile_add(&tuned->took[tuned->next], call / (double)runs);
+    if (is_short && ++tuned->counted < TUNE_REPEATS)
+        return;
+    begin_turn(tuned);
     do
         tuned->next++;
-    while (tuned->next < tuned->candidates.n && tuned->round > 0 && tuned->best[tuned->next] < 0);
+    while (tuned->next < tuned->candidates.n && tuned->dropped[tuned->next]);
     if (tuned->next >= tuned->candidates.n)
         end_of_round(tuned);
 }
@@ -165,9 +192,8 @@ void tempi_tune_measure(tempi_tuned *tuned, char *dst, const char *src, const te
     } else {
         const double begun = seconds();
         tuned->candidates.way[tuned->next](dst, src, loop);
-        const int64_t runs = number_of_runs(loop);
-        const double took = weights ? weights[tuned->next] : seconds() - begun;
-        note(tuned, took / (double)runs, runs);
+        tempi_this_thread.kernel_trials++;
+        note(tuned, begun, seconds(), number_of_runs(loop));
     }
     atomic_flag_clear_explicit(&tuned->busy, memory_order_release);
 }

@@ -8,13 +8,14 @@
  * 2. The first call takes the default and is not counted: it may be the first to touch its pages.
  * 3. Then the candidates take turns, one per call, or several per call if calls are short. After
  *    each round those far behind the best are dropped.
- * 4. After TUNE_ROUNDS rounds, or when one is left, the best is settled for the rest of the
- *    process; the default stays unless another beats it by TUNE_MARGIN.
+ * 4. When one is left, or after TUNE_ROUNDS rounds of equals, the best is settled for the rest of
+ *    the process; the default stays unless another beats it by TUNE_MARGIN.
  *
  * All candidates move the same bytes, so any of them gives a correct result. TEMPI_AUTOTUNE=0 takes
  * the defaults. */
 #ifndef TEMPI_PACK_TUNE_H
 #define TEMPI_PACK_TUNE_H
+#include "base/quartile.h"
 #include "pack/nest.h"
 
 typedef struct tempi_tuned {
@@ -25,8 +26,10 @@ typedef struct tempi_tuned {
     int64_t d, s;
     atomic_flag busy; /* one thread measures at a time; others take the default */
     bool warm;
-    int next, round, again;
-    double best[TEMPI_CANDIDATES]; /* seconds a run; 0: none yet; negative: dropped */
+    int next, round, counted; /* the candidate whose turn it is, its calls that count */
+    double turn_begun;        /* seconds; 0: not yet */
+    bool dropped[TEMPI_CANDIDATES];
+    tempi_quartile took[TEMPI_CANDIDATES]; /* seconds a run */
 } tempi_tuned;
 
 /* The record of that shape; NULL: take the default, as tuning is off or all records are in use. */

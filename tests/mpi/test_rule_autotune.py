@@ -14,7 +14,7 @@ from world import MPI, Memory, committed, snapshot
 pytestmark = pytest.mark.skipif(
     os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
 )
-ENOUGH = 80  # calls, after which each trial is over (csrc/choose/autotune.c)
+ENOUGH = 400  # calls, after which each trial is over (csrc/choose/autotune.c)
 FLOAT, DOUBLE = oracle.Named("FLOAT"), oracle.Named("DOUBLE")
 TYPES = {
     "far lines": oracle.Vector(256, 2, 128, DOUBLE),

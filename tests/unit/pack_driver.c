@@ -1,6 +1,7 @@
 /* pack_driver.c: packs and unpacks random boxes in C, for sanitizers and other processors. Every
  * buffer ends or begins at an inaccessible page; the reference visits the boxes byte by byte.
  * Prints each ISA of this processor with its number of cases; exits with 1 at the first error. */
+#include "base/thread.h"
 #include "pack/pack.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,6 +204,29 @@ static void check_random(int number)
     check(&layout, count, first, draw(0, size - first), number % 2);
 }
 
+/* The thread counts the calls of kernels that are timed, until one is settled. */
+static void check_trials(void)
+{
+    enum { RUNS = 256, STRIDE = 1024, RUN = 16 };
+    static const double seconds[8] = {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6};
+    static char memory[RUNS * STRIDE], packed[RUNS * RUN];
+    tempi_box box = {.ndims = 1, .dims = {{RUNS, STRIDE, RUN}}, .run = RUN};
+    const tempi_layout layout = {
+        .size = RUNS * RUN, .extent = sizeof memory, .nboxes = 1, .boxes = &box};
+    tempi_tune_pretend(-1);
+    tempi_tune_weigh(seconds);
+    const int before = tempi_this_thread.kernel_trials;
+    tempi_pack(&layout, 1, memory, 0, layout.size, packed);
+    tempi_pack(&layout, 1, memory, 0, layout.size, packed);
+    expect(tempi_this_thread.kernel_trials == before + 1, "the number of trials", 0);
+    for (int i = 0; i < 300; i++)
+        tempi_pack(&layout, 1, memory, 0, layout.size, packed);
+    const int settled = tempi_this_thread.kernel_trials;
+    tempi_pack(&layout, 1, memory, 0, layout.size, packed);
+    expect(tempi_this_thread.kernel_trials == settled, "the number of trials", 1);
+    tempi_tune_weigh(NULL);
+}
+
 int main(void)
 {
     static const char *const levels[] = {"avx512", "avx2", "sse2", "neon", "scalar"};
@@ -214,6 +238,7 @@ int main(void)
                 tempi_tune_pretend((int)draw(0, 7));
             check_random(number);
         }
+        check_trials();
         printf("%s %d\n", tempi_isa_name(), CASES);
     }
     return 0;

@@ -15,7 +15,7 @@ from tempi import _engine
 KIB = 1 << 10
 DECLARED = """
 typedef struct { uint64_t known, ours, decided, open; uint32_t epoch, queries; } tempi_choices;
-typedef struct { void *trial; int way; double begun; } tempi_sample;
+typedef struct { void *trial; int way, kernel_trials; double begun; } tempi_sample;
 bool tempi_autotune_acts(void *trials, tempi_choices *choices, int64_t bytes, bool guess, tempi_sample *sample);
 void tempi_autotune_note(tempi_sample *sample, bool counts);
 void tempi_autotune_pretend(const double *seconds);
@@ -45,11 +45,12 @@ class Type:
         self.trials = ffi.new("char[4096]")
         self.choices = ffi.new("tempi_choices *")
 
-    def call(self, nbytes: int = KIB, counts: bool = True) -> bool:
-        """One call; whether it was tempi's."""
+    def call(self, nbytes: int = KIB, counts: bool = True, kernels: bool = False) -> bool:
+        """One call; whether it was tempi's. `kernels`: some were tried in it."""
         sample = ffi.new("tempi_sample *")
         ours = bool(lib.tempi_autotune_acts(self.trials, self.choices, nbytes, self.rule, sample))
         if sample.trial != ffi.NULL:
+            sample.kernel_trials -= kernels and ours
             lib.tempi_autotune_note(sample, counts)
         return ours
 
@@ -74,7 +75,7 @@ def test_the_faster_way_is_settled(
 ) -> None:
     times[0], times[1] = library * scale, own * scale
     kind = Type(times, rule)
-    ways = [kind.call() for _ in range(80)]
+    ways = [kind.call() for _ in range(200)]
     assert kind.settled()
     assert set(ways[-10:]) == {winner}
     assert ways[0] == rule
@@ -84,9 +85,38 @@ def test_the_faster_way_is_settled(
 def test_between_equals_the_rule_stays(times: Any, rule: bool) -> None:
     times[0] = times[1] = 1e-4
     kind = Type(times, rule)
-    assert {kind.call() for _ in range(40)} == {False, True}
+    assert {kind.call() for _ in range(120)} == {False, True}
     assert kind.settled()
     assert kind.call() == rule
+
+
+@pytest.mark.parametrize("seconds", [1e-7, 5e-6, 1e-4, 3e-3])
+def test_a_lucky_call_does_not_decide_between_close_ways(times: Any, seconds: float) -> None:
+    times[0] = 0.9 * seconds
+    kind = Type(times, True)
+    for i in range(300):
+        times[1] = (0.8 if i % 7 == 0 else 1.0) * seconds
+        kind.call()
+    assert kind.settled()
+    assert kind.call() is False
+
+
+def test_close_ways_are_compared_by_the_kernel_that_stays(times: Any) -> None:
+    """While kernels are tried, the faster ones among them do not count; but they are not tried for ever."""
+    times[0], times[1] = 1e-3, 0.85e-3
+    kind = Type(times, False)
+    for _ in range(60):
+        kind.call(kernels=True)
+    assert not kind.settled()
+    times[1] = 1.1e-3
+    for _ in range(80):
+        kind.call()
+    assert kind.settled()
+    assert kind.call() is False
+    endless = Type(times, False)
+    for _ in range(400):
+        endless.call(kernels=True)
+    assert endless.settled()
 
 
 def test_the_library_far_behind_has_one_turn(times: Any) -> None:

@@ -212,7 +212,7 @@ def counter(name: str) -> int:
 
 
 def settled_otherwise(seconds_of: list[float], shape: tuple[int, int, int] = (256, 1024, 16)) -> tuple[int, int]:
-    """Shapes settled by 64 packs of one, and those of them with another kernel than the default."""
+    """Shapes settled by 300 packs of one, and those of them with another kernel than the default."""
     seconds = ffi.new("double[8]", seconds_of)
     hand = vector(*shape)
     lib.tempi_tune_pretend(-1)
@@ -221,7 +221,7 @@ def settled_otherwise(seconds_of: list[float], shape: tuple[int, int, int] = (25
     try:
         with hand.layout() as layout:
             case = Case.of(layout, 1, hand.offsets, hand.extent)
-            for _ in range(64):
+            for _ in range(300):
                 case.pack(0, case.offsets.size, 0, 0)
     finally:
         lib.tempi_tune_weigh(ffi.NULL)
