@@ -362,7 +362,7 @@ def _measure(
     if options.check:
         yield from (record(name, (), checked=True, engaged=engaged) for name in timers)
         return
-    doubt = bars.doubt_of(timers)
+    doubt = bars.doubt_of(timers, quick=options.quick)
     taken = sampling.sample(list(timers.values()), options.seconds, world.bcast, in_doubt=doubt)
     for name, each in zip(timers, zip(*world.allgather(taken), strict=True), strict=True):
         error = wrong(bench, timers[name], world)  # once more: the timed calls ran one after another

@@ -109,7 +109,8 @@ def _engaged(op: str, timer: _native.Timer) -> bool:
     return worker.counter(f"{op}s") > before
 
 
-def _measure(bench: Bench, op: str, acting: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
+def _measure(bench: Bench, op: str, acting: bool, options: PackOptions, meta: dict[str, Any]) -> Iterator[Record]:
+    budget = options.seconds
     library = _native.load()
     check = _wrong_pack if op == "pack" else _wrong_unpack
     timers: dict[str, _native.Timer] = {}
@@ -133,7 +134,8 @@ def _measure(bench: Bench, op: str, acting: bool, budget: float, meta: dict[str,
         else:
             timers[name] = timer
     unsettled = _unsettled(budget if acting else 0.0)
-    taken = sampling.sample(list(timers.values()), budget, unsettled=unsettled, in_doubt=bars.doubt_of(timers))
+    doubt = bars.doubt_of(timers, quick=options.quick)
+    taken = sampling.sample(list(timers.values()), budget, unsettled=unsettled, in_doubt=doubt)
     engaged = "tempi" in timers and _engaged(op, timers["tempi"])
     for name, seconds in zip(timers, taken, strict=True):
         more = {"engaged": engaged} if name == "tempi" else {}
@@ -171,7 +173,7 @@ def run(options: PackOptions) -> Iterator[Record]:
             worker.layout(type_handle),
         )
         for op in ("pack", "unpack"):
-            yield from _measure(bench, op, acting, options.seconds, meta)
+            yield from _measure(bench, op, acting, options, meta)
         datatype.Free()
 
 

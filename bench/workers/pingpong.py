@@ -109,7 +109,7 @@ def _unsettled(timer: _native.Timer, comm: Any) -> Callable[[], bool]:
     return unsettled
 
 
-def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict[str, Any]) -> Iterator[Record]:
+def _measure(bench: Bench, acting: bool, forced: bool, options: PackOptions, meta: dict[str, Any]) -> Iterator[Record]:
     library = _native.load()
     side = "first" if bench.comm.rank == 0 else "second"
     timers: dict[str, _native.Timer] = {}
@@ -135,8 +135,8 @@ def _measure(bench: Bench, acting: bool, forced: bool, budget: float, meta: dict
             timers[name] = timer
     ours = "forced" if forced else "tempi"
     unsettled = _unsettled(timers[ours], bench.comm) if ours in timers else lambda: False
-    doubt = bars.doubt_of(timers)
-    taken = sampling.sample(list(timers.values()), budget, bench.comm.bcast, unsettled, doubt)
+    doubt = bars.doubt_of(timers, quick=options.quick)
+    taken = sampling.sample(list(timers.values()), options.seconds, bench.comm.bcast, unsettled, doubt)
     engaged = ours in timers and _engaged(timers[ours])
     for name, seconds in zip(timers, taken, strict=True):
         yield record(name, seconds, **({"engaged": engaged} if name == ours else {}))
@@ -185,7 +185,7 @@ def run(options: PackOptions) -> Iterator[Record]:
         datatype = case.datatype(MPI)
         handles = _handles(MPI, comm, datatype)
         bench = Bench(case, comm, source[: case.span], target[: case.span], staging, handles)
-        yield from _measure(bench, acting, forced, options.seconds, meta)
+        yield from _measure(bench, acting, forced, options, meta)
         datatype.Free()
 
 
