@@ -1,15 +1,16 @@
 #include "choose/autotune.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "base/warm_up.h"
 #include "choose/online_tuning.h"
+
+#include <math.h>
 
 /* Calls that count per way. Short calls need more samples to exceed the clock's noise; tempi needs
  * more than the library because it has several kernels to try. */
 enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21 };
-/* Calls of a turn that count, after one that does not, and those of its first WARM (seconds), in
- * which the processor may not yet have powered its widest registers. */
+/* Calls of a turn that count, after its warm-up. */
 enum { TURN_SHORT = 7, TURN = 3 };
-#define WARM 20e-6
 /* The same of ways that are close, which costs little for that reason; most calls in which kernels
  * were still tried. */
 enum { CALLS_CLOSE = 16, CALLS_CLOSE_SHORT = 28, WAITED_MOST = 200 };
@@ -110,33 +111,29 @@ static void note_time(tempi_trial *trial, double took)
         trial->best[way] = took;
 }
 
-/* Whether a call that began then still warms up its turn. */
-static bool is_cold(tempi_trial *trial, double begun, double took)
+/* After a turn's last call. */
+static void end_turn(tempi_trial *trial, double took)
 {
-    const bool first = trial->turn_begun == 0;
-    if (first)
-        trial->turn_begun = begun;
-    return trial->warms && (first || (!pretended && begun + took - trial->turn_begun < WARM));
+    if (!is_over(trial))
+        next_turn(trial, took);
+    else if (!trial->close && are_close(trial))
+        begin_again(trial, took);
+    else
+        settle(trial);
 }
 
-static void count_call(tempi_trial *trial, double begun, double took)
+static void count_call(tempi_trial *trial, double begun, double ended, double took)
 {
-    const bool first_of_all = trial->first;
-    trial->first = false;
-    if (is_cold(trial, begun, took) && !first_of_all)
+    if (trial->first) {
+        trial->first = false;
+        begin_turn(trial, trial->way, took);
         return;
-    if (!first_of_all)
-        note_time(trial, took);
-    if (--trial->left > 0)
+    }
+    if (trial->warms && tempi_warms_up(&trial->turn_begun, begun, ended))
         return;
-    if (is_over(trial) && !trial->close && are_close(trial))
-        begin_again(trial, took);
-    else if (is_over(trial))
-        settle(trial);
-    else if (first_of_all)
-        begin_turn(trial, trial->way, took); /* after the very first call */
-    else
-        next_turn(trial, took);
+    note_time(trial, took);
+    if (--trial->left == 0)
+        end_turn(trial, took);
 }
 
 /* Ways that are close are compared by the kernels that stay. */
@@ -148,11 +145,12 @@ static bool must_wait(tempi_trial *trial, bool tried_kernels)
 void tempi_autotune_note(tempi_sample *sample, bool counts)
 {
     tempi_trial *trial = sample->trial;
-    const double took = pretended ? pretended[sample->way] : tempi_tuning_clock() - sample->begun;
+    const double ended = pretended ? HUGE_VAL : tempi_tuning_clock();
+    const double took = pretended ? pretended[sample->way] : ended - sample->begun;
     const bool tried_kernels = tempi_this_thread.kernel_trials != sample->kernel_trials;
     sample->trial = NULL;
     if (counts && !must_wait(trial, tried_kernels))
-        count_call(trial, sample->begun, took);
+        count_call(trial, sample->begun, ended, took);
     release(trial);
 }
 
@@ -179,7 +177,6 @@ static tempi_trial *claim(tempi_trials *trials, tempi_choices *choices, int step
                                .step = (int8_t)step,
                                .guess = guess,
                                .way = guess,
-                               .left = 1,
                                .first = true};
     return trial;
 }

@@ -2,7 +2,9 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "base/warm_up.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,13 +13,9 @@ enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 8 };
 /* Margin by which another candidate must beat the default, which is the steadier of two equals. */
 #define TUNE_MARGIN 0.04
 
-/* Calls shorter than this, in seconds, are repeated at once: a turn is so many that count, and
- * before them one that does not, as it sees the cache contents that another kernel left. More if
- * they follow each other so fast that the processor has not yet powered its widest registers, which
- * takes some 10 microseconds (4 KiB in runs of 4 every 8, AVX-512, Granite Rapids: 280 ns a call
- * before, 100 ns after). */
+/* Calls shorter than this, in seconds, are repeated at once: a turn is so many, after its warm-up.
+ */
 #define TUNE_SHORT 1e-3
-#define TUNE_WARM  50e-6
 enum { TUNE_REPEATS = 2 };
 
 /* After each round, candidates slower than this times the best are dropped: the surer the times
@@ -154,20 +152,11 @@ static void begin_turn(tempi_tuned *tuned)
     tuned->turn_begun = 0;
 }
 
-/* Of a turn; `begun`, `ended`: seconds. */
-static bool is_warm(tempi_tuned *tuned, double begun, double ended)
-{
-    const bool first = tuned->turn_begun == 0;
-    if (first)
-        tuned->turn_begun = begun;
-    return !first && (weights || ended - tuned->turn_begun >= TUNE_WARM);
-}
-
 static void note(tempi_tuned *tuned, double begun, double ended, int64_t runs)
 {
     const double call = weights ? weights[tuned->next] : ended - begun;
     const bool is_short = call < TUNE_SHORT;
-    if (is_short && !is_warm(tuned, begun, ended))
+    if (is_short && tempi_warms_up(&tuned->turn_begun, begun, ended))
         return;
     tempi_quartile_add(&tuned->took[tuned->next], call / (double)runs);
     if (is_short && ++tuned->counted < TUNE_REPEATS)
@@ -193,7 +182,7 @@ void tempi_tune_measure(tempi_tuned *tuned, char *dst, const char *src, const te
         const double begun = seconds();
         tuned->candidates.way[tuned->next](dst, src, loop);
         tempi_this_thread.kernel_trials++;
-        note(tuned, begun, seconds(), number_of_runs(loop));
+        note(tuned, begun, weights ? HUGE_VAL : seconds(), number_of_runs(loop));
     }
     atomic_flag_clear_explicit(&tuned->busy, memory_order_release);
 }

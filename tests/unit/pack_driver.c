@@ -2,6 +2,7 @@
  * buffer ends or begins at an inaccessible page; the reference visits the boxes byte by byte.
  * Prints each ISA of this processor with its number of cases; exits with 1 at the first error. */
 #include "base/thread.h"
+#include "base/warm_up.h"
 #include "pack/pack.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,8 +228,23 @@ static void check_trials(void)
     tempi_tune_weigh(NULL);
 }
 
+/* A turn's first call, and others until so much time has passed, also in one call or between them.
+ */
+static void check_warm_up(void)
+{
+    double turn = 0, sparse = 0;
+    expect(tempi_warms_up(&turn, 1, 9), "a first call's warm-up", 0);
+    turn = 0;
+    expect(tempi_warms_up(&turn, 1, 1 + 1e-6), "a first call's warm-up", 1);
+    expect(tempi_warms_up(&turn, 1 + 2e-6, 1 + 3e-6), "a second call's warm-up", 2);
+    expect(!tempi_warms_up(&turn, 1 + 4e-6, 1 + 60e-6), "a long call's warm-up", 3);
+    expect(tempi_warms_up(&sparse, 1, 1 + 1e-6), "a first call's warm-up", 4);
+    expect(!tempi_warms_up(&sparse, 2, 2 + 1e-6), "a later call's warm-up", 5);
+}
+
 int main(void)
 {
+    check_warm_up();
     static const char *const levels[] = {"avx512", "avx2", "sse2", "neon", "scalar"};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if (tempi_kernels_use(levels[i]) != TEMPI_OK)
