@@ -8,6 +8,10 @@
 enum { UNCOUNTED = 2, COUNTED = 4, COUNTED_IF_FAR = 2, LONG_TURN = 100000 };
 enum { CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
 #define MARGIN 0.03
+/* Between two cycles the method in use goes on for so long (ns), or so many rounds: a machine's
+ * speed may change every millisecond, and with it how the methods compare. */
+#define SPREAD INT64_C(2000000)
+enum { SPREAD_ROUNDS = 64 };
 /* A change that gains less is one between equals, which the next contest may take back. */
 #define SLIGHT 0.1
 #define CLEAR  1.5
@@ -16,28 +20,29 @@ enum { CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
 #define PLAUSIBLE 4.0
 
 /* Of the cycles so far. */
-static int64_t least(const tempi_contest *c, const tempi_rival *r)
+static double least(const tempi_contest *c, const tempi_rival *r)
 {
-    int64_t best = r->took[0];
+    double best = r->took[0];
     for (int i = 1; i <= c->cycle; ++i)
         best = r->took[i] < best ? r->took[i] : best;
     return best;
 }
 
 /* Puts it among n in ascending order. */
-static void insert(int64_t sorted[], int n, int64_t value)
+static void insert(double sorted[], int n, double value)
 {
     for (; n > 0 && sorted[n - 1] > value; --n)
         sorted[n] = sorted[n - 1];
     sorted[n] = value;
 }
 
-/* The same, but the median: a cycle may fall into a quiet moment of one method. */
-static int64_t middle(const tempi_contest *c, const tempi_rival *r)
+/* How long it takes, as a multiple of the method in use: the median of the cycles, as one may fall
+ * into a quiet moment of one method, and the machine's speed may change between two. */
+static double relative(const tempi_contest *c, const tempi_rival *r)
 {
-    int64_t sorted[TEMPI_CONTEST_CYCLES];
+    double sorted[TEMPI_CONTEST_CYCLES];
     for (int i = 0; i <= c->cycle; ++i)
-        insert(sorted, i, r->took[i]);
+        insert(sorted, i, r->took[i] / c->rivals[0].took[i]);
     return sorted[(c->cycle + 1) / 2];
 }
 
@@ -54,20 +59,19 @@ static standing standing_of(const tempi_contest *c, const tempi_rival *r, int64_
 {
     const tempi_rival *used = &c->rivals[0];
     const int n = c->cycle + 1;
-    const double usual = (double)middle(c, used), other = (double)middle(c, r);
+    const double other = relative(c, r);
     /* In its first turn a method may still fill its caches. */
     const double far = n == 1 ? FAR : CLEAR;
     int won = 0;
     for (int i = 0; i < n; ++i)
-        won += (double)r->took[i] < (1 - MARGIN) * (double)used->took[i];
-    if ((double)least(c, r) > far * (double)least(c, used) ||
-        (n >= CYCLES_UNTIL_HOPELESS && won == 0))
+        won += r->took[i] < (1 - MARGIN) * used->took[i];
+    if (least(c, r) > far * least(c, used) || (n >= CYCLES_UNTIL_HOPELESS && won == 0))
         return HOPELESS;
-    if (usual - other > PLAUSIBLE * (double)stake)
+    if ((1 - other) * least(c, used) > PLAUSIBLE * (double)stake)
         return OPEN; /* a quiet moment of the program */
-    if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < usual)
+    if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < 1)
         return CLEARLY_BETTER;
-    return other < (1 - MARGIN) * usual ? BETTER : OPEN;
+    return other < 1 - MARGIN ? BETTER : OPEN;
 }
 
 /* The fastest rival that is as good as that; NULL: none is. */
@@ -76,7 +80,7 @@ static const tempi_rival *fastest(const tempi_contest *c, standing at_least, int
     const tempi_rival *best = NULL;
     for (int i = 1; i < c->nrivals; ++i) {
         const tempi_rival *r = &c->rivals[i];
-        if (standing_of(c, r, stake) >= at_least && (!best || middle(c, r) < middle(c, best)))
+        if (standing_of(c, r, stake) >= at_least && (!best || relative(c, r) < relative(c, best)))
             best = r;
     }
     return best;
@@ -94,11 +98,10 @@ static void drop_hopeless(tempi_contest *c, int64_t stake)
 
 static void end(tempi_contest *c, const tempi_rival *winner)
 {
-    const tempi_rival *used = &c->rivals[0];
     c->over = true;
     c->winner = winner->method;
-    c->same = winner == used || (double)middle(c, winner) > (1 - SLIGHT) * (double)middle(c, used);
-    c->usual = least(c, used) + 1; /* never 0 */
+    c->same = relative(c, winner) > 1 - SLIGHT;
+    c->usual = (int64_t)least(c, &c->rivals[0]) + 1; /* never 0 */
 }
 
 static void begin_turn(tempi_contest *c, int at)
@@ -119,6 +122,7 @@ static void decide(tempi_contest *c, int64_t stake)
         return;
     }
     ++c->cycle;
+    c->spread = SPREAD;
     begin_turn(c, 0);
 }
 
@@ -127,13 +131,13 @@ static void end_turn(tempi_contest *c, int64_t stake)
     /* The lower quartile: rounds may contain a pause of the program or other work, in some programs
      * every other one, and one may have begun late, as the first one after a barrier that waited
      * for the peer to unpack. */
-    const int64_t took = c->turn[c->counted / 4];
+    const double took = c->turn[c->counted / 4];
     c->rivals[c->at].took[c->cycle] = took;
     if (c->at > 0) { /* not the sum, for the same reason */
-        c->tried += took * c->rounds;
+        c->tried += (int64_t)took * c->rounds;
         c->tries += c->rounds;
     }
-    if (c->at == 0 && (double)stake < MARGIN * (double)took)
+    if (c->at == 0 && (double)stake < MARGIN * took)
         end(c, &c->rivals[0]); /* the rest of the round would decide */
     else if (c->at + 1 < c->nrivals)
         begin_turn(c, c->at + 1);
@@ -150,13 +154,17 @@ void tempi_contest_begin(tempi_contest *c, int n, const uint8_t methods[])
 
 bool tempi_contest_round(tempi_contest *c, int64_t took, int64_t stake)
 {
+    if (c->spread > 0) {
+        c->spread -= took > SPREAD / SPREAD_ROUNDS ? took : SPREAD / SPREAD_ROUNDS;
+        return false;
+    }
     /* One more in every other cycle: a program's period may be that of two turns. */
     if (++c->rounds <= UNCOUNTED + (c->cycle & 1))
         return false;
-    insert(c->turn, c->counted++, took);
+    insert(c->turn, c->counted++, (double)took);
     c->turn_took += took;
     const bool is_far = c->counted >= COUNTED_IF_FAR && c->at > 0 &&
-                        (double)c->turn[0] > FAR * (double)c->rivals[0].took[c->cycle];
+                        c->turn[0] > FAR * c->rivals[0].took[c->cycle];
     const bool enough = c->counted >= COUNTED && c->turn_took >= LONG_TURN;
     if (!enough && !is_far && c->counted < TEMPI_CONTEST_COUNTED)
         return false;

@@ -1,9 +1,10 @@
 /* A contest of the methods of a message by the times of rounds (message_trials.h): who has the
  * turn, and who wins. It knows neither clock nor processes.
  *
- * The methods take turns, first the one in use; a cycle is a turn of each. A method that is far
- * behind leaves. After some cycles the fastest one wins by the median of its turns, or at once if
- * it is clearly better. */
+ * The methods take turns, first the one in use; a cycle is a turn of each, and between
+ * two the method in use goes on for a while. A method that is far behind leaves. After some cycles
+ * the fastest one wins by the median of its turns, each divided by that of the method in use in the
+ * same cycle, or at once if it is clearly better. */
 #ifndef TEMPI_CHOOSE_CONTEST_H
 #define TEMPI_CHOOSE_CONTEST_H
 
@@ -14,7 +15,7 @@ enum { TEMPI_CONTEST_METHODS = 3, TEMPI_CONTEST_CYCLES = 5, TEMPI_CONTEST_COUNTE
 
 typedef struct tempi_rival {
     uint8_t method;
-    int64_t took[TEMPI_CONTEST_CYCLES]; /* a round of the turn of each cycle, nanoseconds */
+    double took[TEMPI_CONTEST_CYCLES]; /* a round of the turn of each cycle, nanoseconds */
 } tempi_rival;
 
 typedef struct tempi_contest {
@@ -24,7 +25,9 @@ typedef struct tempi_contest {
     /* This turn: rounds, and of those that count the number, the times in ascending order, and
      * their sum. */
     uint8_t rounds, counted;
-    int64_t turn[TEMPI_CONTEST_COUNTED], turn_took;
+    double turn[TEMPI_CONTEST_COUNTED];
+    int64_t turn_took;
+    int64_t spread;       /* nanoseconds until the next cycle begins */
     int64_t tried, tries; /* time of the other methods' rounds, and their number */
     /* At the end: */
     bool over;

@@ -3,7 +3,21 @@
 #include "exchange/nest_walk.h"
 #include "exchange/piece_buffer.h"
 
-enum { SELF_RUN = 2 << 10 /* bytes; so long runs are copied one by one */ };
+enum {
+    LINE = 64,
+    SELF_RUN = 2 << 10, /* bytes; so long runs are copied one by one */
+    PIECE = 16 << 10,   /* packed bytes: they stay in a level 1 cache */
+    /* Lines of a block's turn: those of both sides stay there until the blocks that share them had
+     * their turns. Blocks in turns. */
+    TURN = 256,
+    TOGETHER = 8
+};
+
+/* From one block to another, n bytes, of which `step` at a time. */
+typedef struct pair {
+    const tempi_op *from, *to;
+    int64_t n, step;
+} pair;
 
 static int64_t maximum(int64_t a, int64_t b)
 {
@@ -47,28 +61,66 @@ static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n, bool 
     return true;
 }
 
-static void copy(const tempi_op *from, const tempi_op *to, bool nontemporal)
+/* The next step of each in turn. */
+static void copy_in_turns(const pair *pairs, int n, bool nontemporal)
 {
     tempi_piece_buffer piece;
-    const int64_t n = minimum(from->n, to->n);
-    if (copy_runs(from, to, n, nontemporal))
-        return;
-    tempi_piece_open(&piece, n);
-    for (int64_t done = 0, part; done < n; done += part) {
-        part = minimum(n - done, piece.size);
-        tempi_block_pack(from, done, part, piece.bytes);
-        unpack(to, done, part, piece.bytes, nontemporal);
+    int64_t done[TOGETHER] = {0}, most = 0;
+    for (int i = 0; i < n; ++i)
+        most = maximum(most, pairs[i].step);
+    tempi_piece_open(&piece, most);
+    for (bool left = true; left;) {
+        left = false;
+        for (int i = 0; i < n; ++i) {
+            const pair *one = &pairs[i];
+            const int64_t step = minimum(one->step, piece.size),
+                          part = minimum(one->n - done[i], step);
+            if (part > 0) {
+                tempi_block_pack(one->from, done[i], part, piece.bytes);
+                unpack(one->to, done[i], part, piece.bytes, nontemporal);
+            }
+            done[i] += part;
+            left |= done[i] < one->n;
+        }
     }
     tempi_piece_close(&piece);
 }
 
+static int64_t runs_of(const tempi_op *block)
+{
+    return block->layout && !block->layout->dense ? block->layout->runs * block->count : 1;
+}
+
+/* Bytes of a turn of short runs, each of which takes a line; 0: they are longer. */
+static int64_t turn_of(const tempi_op *block)
+{
+    const int64_t run = block->n / runs_of(block);
+    return run < LINE ? TURN * run : 0;
+}
+
+/* Long blocks with short runs on both sides go in turns: those of opposite faces of a halo lie in
+ * the same lines, each of which is fetched once then. */
 static bool copy_all(const tempi_op *from, const tempi_op *to, int64_t n, bool nontemporal)
 {
+    pair together[TOGETHER];
+    int waiting = 0;
     bool fits = true;
     for (int64_t i = 0; i < n; ++i) {
-        copy(&from[i], &to[i], nontemporal);
+        pair one = {&from[i], &to[i], minimum(from[i].n, to[i].n), 0};
+        one.step = minimum(one.n, PIECE);
+        const int64_t turn = n > 1 && one.n > 0 ? minimum(turn_of(&from[i]), turn_of(&to[i])) : 0;
         fits &= from[i].n <= to[i].n;
+        if (turn > 0 && turn < one.n) {
+            one.step = turn;
+            together[waiting++] = one;
+        } else if (one.n > 0 && !copy_runs(one.from, one.to, one.n, nontemporal))
+            copy_in_turns(&one, 1, nontemporal);
+        if (waiting == TOGETHER) {
+            copy_in_turns(together, waiting, nontemporal);
+            waiting = 0;
+        }
     }
+    copy_in_turns(together, waiting, nontemporal);
     return fits;
 }
 
@@ -79,14 +131,8 @@ bool tempi_local_copy(const tempi_op *from, const tempi_op *to, int64_t n)
 
 /* ---- large ones ------------------------------------------------------------------------------ */
 
-static int64_t runs_of(const tempi_op *block)
-{
-    return block->layout && !block->layout->dense ? block->layout->runs * block->count : 1;
-}
-
 int64_t tempi_local_lines(const tempi_op *blocks, int64_t n)
 {
-    enum { LINE = 64 };
     int64_t bytes = 0;
     for (int64_t i = 0; i < n; ++i)
         if (blocks[i].n > 0 && blocks[i].method == TEMPI_METHOD_HOST)

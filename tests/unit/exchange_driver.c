@@ -488,6 +488,36 @@ static void check_copy(const block *from, block *to, int64_t way)
         fail("wrong bytes within the process");
 }
 
+/* Some of them shorter than what comes to them. */
+static void check_copies(dice *d, uint64_t key)
+{
+    enum { MOST = 20 };
+    block from[MOST], to[MOST];
+    tempi_op sources[MOST], targets[MOST];
+    const int n = (int)draw(d, 1, MOST);
+    bool fits = true;
+    for (int i = 0; i < n; ++i) {
+        const int64_t bytes = draw_bytes(d), less = draw(d, 0, 60) == 0 ? bytes / 2 : bytes;
+        from[i] = block_make(d, bytes);
+        to[i] = block_make(d, less);
+        fits &= less == bytes;
+        char *packed = content(key + (uint64_t)i, bytes);
+        store(&from[i], from[i].memory, packed, bytes);
+        store(&to[i], to[i].expected, packed, less);
+        free(packed);
+        sources[i] = from[i].op;
+        targets[i] = to[i].op;
+    }
+    if (tempi_local_copy(sources, targets, n) != fits)
+        fail("a block that is cut is not told");
+    for (int i = 0; i < n; ++i) {
+        if (memcmp(to[i].memory, to[i].expected, (size_t)to[i].bytes) != 0)
+            fail("wrong bytes of blocks in turns");
+        block_free(&from[i]);
+        block_free(&to[i]);
+    }
+}
+
 /* Pieces of any length at any position, put by one end and taken by the other. */
 static void ring_check(dice *d)
 {
@@ -532,6 +562,8 @@ static int self(int rounds, uint64_t seed)
         check_copy(&from, &to, draw(&d, 0, 2));
         block_free(&from);
         block_free(&to);
+        if (round % 16 == 0)
+            check_copies(&d, (uint64_t)round);
     }
     ring_check(&d);
     printf("%d nests\n", nests);
