@@ -1,6 +1,7 @@
 #include "exchange/copy_choice.h"
 #include "tempi.h"
 
+#include <math.h>
 #include <time.h>
 
 enum {
@@ -55,14 +56,6 @@ static tempi_copy_way in_turn(unsigned ways, uint32_t n)
     return (tempi_copy_way)__builtin_ctz(ways);
 }
 
-static bool is_untried(const uint32_t *samples, unsigned ways)
-{
-    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
-        if (is_among(ways, way) && samples[way] < SAMPLES)
-            return true;
-    return false;
-}
-
 /* Those of the ways that cost no more. */
 static unsigned within(const double *cost, unsigned ways, double most)
 {
@@ -96,13 +89,32 @@ static tempi_copy_way again(const double *cost, unsigned ways, tempi_copy_way be
                : best;
 }
 
+/* Of the ways with too few samples the one with the fewest; -1: there is none. One that is far
+ * behind in the first round has no second one. */
+static int untried(const double *cost, const uint32_t *samples, unsigned ways)
+{
+    double least = HUGE_VAL;
+    int found = -1;
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
+        if (is_among(ways, way) && samples[way] > 0 && cost[way] < least)
+            least = cost[way];
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
+        if (is_among(ways, way) && samples[way] < SAMPLES && cost[way] <= FAR * least &&
+            (found < 0 || samples[way] < samples[found]))
+            found = (int)way;
+    return found;
+}
+
 static tempi_copy_way measured(tempi_copy_choice *choice, int class, unsigned ways)
 {
     const double *cost = choice->classes[class].cost;
     const uint32_t flow = choice->classes[class].flows++;
-    const uint32_t *samples = choice->classes[class].samples;
-    return is_untried(samples, ways) ? in_turn(ways, flow / TEMPI_COPY_TRIALS)
-                                     : again(cost, ways, best_of(cost, ways), flow);
+    int *trying = &choice->classes[class].trying;
+    if (flow % TEMPI_COPY_TRIALS == 0)
+        *trying = untried(cost, choice->classes[class].samples, ways);
+    return *trying >= 0 && is_among(ways, (tempi_copy_way)*trying)
+               ? (tempi_copy_way)*trying
+               : again(cost, ways, best_of(cost, ways), flow);
 }
 
 /* What the leader chose last, as long as it goes on to send flows of that class. */
@@ -121,11 +133,10 @@ static int forced = -1;
 
 const char *tempi_copy_way_name(int way)
 {
-    static const char *const names[TEMPI_COPY_WAYS] = {[TEMPI_COPY_TWICE] = "twice",
-                                                       [TEMPI_COPY_NONTEMPORAL] = "nontemporal",
-                                                       [TEMPI_COPY_PACKED] = "packed",
-                                                       [TEMPI_COPY_ONCE] = "once",
-                                                       [TEMPI_COPY_MAPPED] = "mapped"};
+    static const char *const names[TEMPI_COPY_WAYS] = {
+        [TEMPI_COPY_TWICE] = "twice",   [TEMPI_COPY_NONTEMPORAL] = "nontemporal",
+        [TEMPI_COPY_PACKED] = "packed", [TEMPI_COPY_ONCE] = "once",
+        [TEMPI_COPY_STORED] = "stored", [TEMPI_COPY_MAPPED] = "mapped"};
     return way >= 0 && way < TEMPI_COPY_WAYS ? names[way] : NULL;
 }
 

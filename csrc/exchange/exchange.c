@@ -16,7 +16,7 @@ enum {
 typedef struct header {
     int64_t bytes; /* of all blocks */
     uint64_t call;
-    int64_t nests;   /* blocks that the sender offers; PACKED: all of them, packed; or DEVICE */
+    int64_t nests;   /* blocks that the sender offers, or one of those below */
     int64_t offered; /* bytes in them; DEVICE: of their description */
     int64_t timed;   /* 1: the sender wants to know how long it takes */
     int64_t process;
@@ -25,10 +25,8 @@ typedef struct header {
 
 _Static_assert(sizeof(header) == HEADER, "it is passed through the ring as it is");
 
-enum {
-    PACKED = -1,
-    DEVICE = -2 /* all of them, in device memory */
-};
+/* Of all blocks: offered packed, or in device memory, or already in their place. */
+enum { PACKED = -1, DEVICE = -2, STORED = -3 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -55,6 +53,14 @@ static const tempi_op *block_in_progress(tempi_flow *flow)
     return NULL;
 }
 
+static void spend(tempi_flow *flow, double since)
+{
+    const double seconds = tempi_copy_clock() - since;
+    flow->seconds += seconds;
+    if (flow->busy)
+        *flow->busy += seconds;
+}
+
 /* Packs, or unpacks, the next n bytes of the flow, which may be of several blocks. */
 static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 {
@@ -75,7 +81,7 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
         n -= part;
     }
     if (flow->timed)
-        flow->seconds += tempi_copy_clock() - start;
+        spend(flow, start);
 }
 
 /* ---- offers ---------------------------------------------------------------------------------- */
@@ -94,8 +100,12 @@ static void learn(tempi_ring_end *end, uint64_t call)
         if (last->call == 0 ||
             __atomic_load_n(&end->ring->timed[k].call, __ATOMIC_ACQUIRE) != last->call)
             continue;
-        tempi_copy_learn(&end->choice, last->class, last->way,
-                         last->seconds + end->ring->timed[k].seconds, last->bytes);
+        const double own = last->seconds, other = end->ring->timed[k].seconds;
+        if (last->gathers)
+            tempi_copy_learn(&end->gathered, last->class, last->way, own > other ? own : other,
+                             last->bytes);
+        else
+            tempi_copy_learn(&end->choice, last->class, last->way, own + other, last->bytes);
         last->call = 0;
     }
 }
@@ -116,6 +126,18 @@ static bool pack_all(tempi_flow *flow, tempi_offer *out)
     return true;
 }
 
+/* The way of long runs that only one side copies. */
+static tempi_copy_way one_copy(const tempi_flow *flow, const tempi_offer *offer)
+{
+    if (offer->mapped)
+        return TEMPI_COPY_MAPPED;
+    const tempi_ring_end *end = flow->end;
+    return flow->gathers && flow->n == 1 && !end->unstorable &&
+                   tempi_invitation_fits(&end->ring->invitation, flow->call, flow->blocks)
+               ? TEMPI_COPY_STORED
+               : TEMPI_COPY_ONCE;
+}
+
 /* Sets the way of a flow with these blocks to offer; false: it is too short for a choice. */
 static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned access)
 {
@@ -127,15 +149,27 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
     if (access & TEMPI_ACCESS_READ)
         ways |= 1 << TEMPI_COPY_PACKED;
     if (class >= TEMPI_COPY_OFFERED)
-        ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
+        ways |= 1u << one_copy(flow, offer);
     learn(end, flow->call);
-    *timed_flow(flow) =
-        (struct tempi_timed_flow){.call = flow->call,
-                                  .bytes = flow->bytes,
-                                  .class = class,
-                                  .way = tempi_copy_choose(&end->choice, class, ways, end->leader,
-                                                           flow->call, &end->ring->lead)};
+    const tempi_copy_way way =
+        flow->gathers ? tempi_copy_choose(&end->gathered, class, ways, NULL, flow->call, NULL)
+                      : tempi_copy_choose(&end->choice, class, ways, end->leader, flow->call,
+                                          &end->ring->lead);
+    *timed_flow(flow) = (struct tempi_timed_flow){.call = flow->call,
+                                                  .bytes = flow->bytes,
+                                                  .class = class,
+                                                  .way = way,
+                                                  .gathers = flow->gathers};
     return true;
+}
+
+/* False: it goes through the ring instead. */
+static bool store(tempi_flow *flow)
+{
+    const double start = tempi_copy_clock();
+    flow->end->unstorable = !tempi_invitation_follow(&flow->end->ring->invitation, flow->blocks);
+    spend(flow, start);
+    return !flow->end->unstorable;
 }
 
 /* Fills *out with the blocks to offer: none, if they are to go through the ring. */
@@ -157,6 +191,12 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     flow->nontemporal = flow->timed && timed->way == TEMPI_COPY_NONTEMPORAL;
     if (flow->timed && timed->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
         timed->call = 0; /* nothing is learnt */
+    if (flow->timed && timed->way == TEMPI_COPY_STORED) {
+        if (store(flow))
+            out->n = STORED;
+        else
+            timed->call = 0;
+    }
 }
 
 /* The receiver's answer to an offer in that call. */
@@ -222,7 +262,7 @@ static void take_offer(tempi_flow *flow, const header *head)
     /* after a failure nothing more of that kind from this process */
     __atomic_store_n(&ring->access, tempi_offer_access_after(result, ring->access),
                      __ATOMIC_RELAXED);
-    flow->seconds += tempi_copy_clock() - start;
+    spend(flow, start);
     flow->through = flow->refused ? head->bytes : head->bytes - head->offered;
     __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, !flow->refused),
                      __ATOMIC_RELEASE);
@@ -251,12 +291,19 @@ static void open_to_device(tempi_flow *flow)
     tempi_ring_written(flow->end, 0);
 }
 
-/* A header is passed on together with what follows it. */
+/* A long flow to a gather's root: that has not come yet. */
+static bool awaits_root(const tempi_flow *flow)
+{
+    return flow->gathers && flow->bytes >= TEMPI_INVITED_LEAST &&
+           !tempi_invitation_is_there(&flow->end->ring->invitation, flow->call);
+}
+
+/* A header is passed on together with what follows it in the ring. */
 static bool open_out(tempi_flow *flow)
 {
     tempi_offer offered;
     const int64_t pad = to_header(flow->end);
-    if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2)
+    if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2 || awaits_root(flow))
         return false; /* enough for the longest offer */
     if (flow->offer) {
         open_to_device(flow);
@@ -265,9 +312,9 @@ static bool open_out(tempi_flow *flow)
     make_offer(flow, &offered);
     flow->end->own += (uint64_t)pad;
     flow->opened = true;
-    flow->waits = offered.n != 0;
+    flow->waits = offered.n != 0 && offered.n != STORED;
     flow->offered = offered.n > 0 ? offered.blocks : 0;
-    flow->through = offered.n == PACKED ? 0 : flow->bytes - (offered.n > 0 ? offered.bytes : 0);
+    flow->through = offered.n < 0 ? 0 : flow->bytes - (offered.n > 0 ? offered.bytes : 0);
     const header head = {.bytes = flow->bytes,
                          .call = flow->call,
                          .nests = offered.n,
@@ -278,8 +325,9 @@ static bool open_out(tempi_flow *flow)
     if (flow->waits) {
         const int64_t n = offered.n == PACKED ? 1 : offered.n;
         tempi_ring_put(flow->end, offered.shapes, n * (int64_t)sizeof offered.shapes[0]);
-        tempi_ring_written(flow->end, 0);
     }
+    if (offered.n != 0)
+        tempi_ring_written(flow->end, 0);
     return true;
 }
 
@@ -364,12 +412,12 @@ static bool open_in(tempi_flow *flow)
     flow->opened = true;
     flow->failed |= head.bytes > flow->bytes || head.call != flow->call;
     flow->timed = head.timed != 0;
-    flow->through = head.bytes;
+    flow->through = head.nests == STORED ? 0 : head.bytes;
     if (head.nests == DEVICE)
         take_device_offer(flow, &head);
     if (flow->resident && !flow->reads)
         stage(flow);
-    if (head.nests != 0 && head.nests != DEVICE)
+    if (head.nests > 0 || head.nests == PACKED)
         take_offer(flow, &head);
     return true;
 }
@@ -391,12 +439,12 @@ static bool pull_piece(tempi_flow *flow)
     return true;
 }
 
-/* Tells the sender how long a long flow took here. */
+/* Tells the sender how long a long flow took here, or all that the process has done meanwhile. */
 static void report(const tempi_flow *flow)
 {
     tempi_ring *ring = flow->end->ring;
     const uint64_t k = flow->call % TEMPI_RING_TIMED;
-    ring->timed[k].seconds = flow->seconds;
+    ring->timed[k].seconds = flow->busy ? *flow->busy : flow->seconds;
     __atomic_store_n(&ring->timed[k].call, flow->call, __ATOMIC_RELEASE);
 }
 
@@ -427,6 +475,10 @@ void tempi_exchange_begin(tempi_flow *out, int nout, tempi_flow *in, int nin)
 {
     end_empty(out, nout);
     end_empty(in, nin);
+    for (int i = 0; i < nin; ++i)
+        if (in[i].gathers)
+            tempi_invite(&in[i].end->ring->invitation, in[i].call, in[i].blocks,
+                         in[i].resident || in[i].failed ? 0 : in[i].n);
     for (int i = 0; i < nout; ++i)
         if (!out[i].ended)
             (void)push(&out[i]);

@@ -9,7 +9,9 @@
  * by their structure, the receiver reads them in one copy from the sender's memory (offer.h)
  * and answers. If it cannot, it refuses, and they come after the others.
  *
- * 5. Blocks in device memory are offered by a description that only the callers understand. The
+ * 5. Of a gather's root the senders may store long blocks themselves (invitation.h).
+ *
+ * 6. Blocks in device memory are offered by a description that only the callers understand. The
  * receiver's device reads all that it is offered at once, when all its flows have their headers.
  *
  * A flow of no bytes has no header: the types of both sides have the same size. */
@@ -48,6 +50,8 @@ typedef struct tempi_flow {
      * the same blocks in the same memory. */
     const struct tempi_flow *source;
     bool streams; /* outgoing: through the ring in any case */
+    bool gathers; /* to a root that only receives, and so has most to do */
+    double *busy; /* incoming: seconds that this process has spent with the call; NULL: unknown */
     /* NULL: all blocks are the host's. */
     const tempi_flow_device *device;
     bool resident;     /* some are a device's, until they are staged */

@@ -9,6 +9,7 @@
 #define TEMPI_EXCHANGE_RING_H
 
 #include "exchange/copy_choice.h"
+#include "exchange/invitation.h"
 #include "exchange/offer_pause.h"
 
 enum {
@@ -27,18 +28,20 @@ typedef struct tempi_ring {
         uint64_t call; /* of a long flow that has ended */
         double seconds;
     } timed[TEMPI_RING_TIMED]; /* the last ones */
+    tempi_invitation invitation;
     _Alignas(128) char data[];
 } tempi_ring;
 
 /* One end of a ring, in memory of the process that uses it. */
 typedef struct tempi_ring_end {
     tempi_ring *ring;
-    uint64_t capacity; /* a power of two */
-    uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
-    uint64_t seen;     /* the other one, when it was last read */
-    tempi_copy_choice choice;
-    const tempi_copy_lead *leader; /* the receiver's, if that chooses for both; or NULL */
-    tempi_offer_pause pause;       /* of offers to the receiver's device */
+    uint64_t capacity;                  /* a power of two */
+    uint64_t own;                       /* `head` at the sender's end, `tail` at the receiver's */
+    uint64_t seen;                      /* the other one, when it was last read */
+    tempi_copy_choice choice, gathered; /* the latter of flows to a gather's root */
+    bool unstorable;                    /* the receiver's memory, by this process */
+    const tempi_copy_lead *leader;      /* the receiver's, if that chooses for both; or NULL */
+    tempi_offer_pause pause;            /* of offers to the receiver's device */
     /* By calls, as above: long flows of which the receiver has yet to tell its time. */
     struct tempi_timed_flow {
         uint64_t call; /* 0: none */
@@ -46,6 +49,7 @@ typedef struct tempi_ring_end {
         double seconds; /* of the sender */
         int class;
         tempi_copy_way way;
+        bool gathers;
     } last[TEMPI_RING_TIMED];
 } tempi_ring_end;
 

@@ -51,7 +51,7 @@ unsigned tempi_single_copy_access(const tempi_probe *offer)
            (attaches(offer) ? TEMPI_ACCESS_ATTACH : 0u);
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 enum {
     VECTORS = 128,
@@ -71,22 +71,38 @@ static int64_t gather(tempi_nest_walk *walk, int64_t most, struct iovec *out, un
     return bytes;
 }
 
-bool tempi_single_copy_read(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
-                            int64_t bytes)
+typedef ssize_t copy_fn(pid_t process, const struct iovec *here, unsigned long nhere,
+                        const struct iovec *there, unsigned long nthere, unsigned long flags);
+
+/* Between a nest of that process and one of this process. */
+static bool move(copy_fn *copy, pid_t process, tempi_nest_walk *far, tempi_nest_walk *own,
+                 int64_t bytes)
 {
     while (bytes > 0) {
         struct iovec there[VECTORS], here[VECTORS];
         unsigned long nthere, nhere;
-        const tempi_nest_walk before = *from;
-        const int64_t offered = gather(from, bytes < MOST ? bytes : MOST, there, &nthere);
-        const int64_t taken = gather(to, offered, here, &nhere);
-        if (taken < offered) { /* the target's runs are shorter */
-            *from = before;
-            (void)gather(from, taken, there, &nthere);
+        const tempi_nest_walk before = *far;
+        const int64_t offered = gather(far, bytes < MOST ? bytes : MOST, there, &nthere);
+        const int64_t taken = gather(own, offered, here, &nhere);
+        if (taken < offered) { /* the own runs are shorter */
+            *far = before;
+            (void)gather(far, taken, there, &nthere);
         }
-        if (taken == 0 || process_vm_readv(process, here, nhere, there, nthere, 0) != taken)
+        if (taken == 0 || copy(process, here, nhere, there, nthere, 0) != taken)
             return false;
         bytes -= taken;
     }
     return true;
+}
+
+bool tempi_single_copy_read(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
+                            int64_t bytes)
+{
+    return move(process_vm_readv, process, from, to, bytes);
+}
+
+bool tempi_single_copy_write(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
+                             int64_t bytes)
+{
+    return move(process_vm_writev, process, to, from, bytes);
 }

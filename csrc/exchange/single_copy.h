@@ -1,5 +1,6 @@
-/* Reads the memory of another process of this user: one copy from layout to layout, where the runs
- * are long. Each run costs the kernel a look-up of its pages, so short ones go through the ring.
+/* Reads and writes the memory of another process of this user: one copy from layout to layout,
+ * where the runs are long. Each run costs the kernel a look-up of its pages, so short ones go
+ * through the ring.
  *
  * Not every system permits it (Yama, containers): each process tries it out. */
 #ifndef TEMPI_EXCHANGE_SINGLE_COPY_H
@@ -27,5 +28,8 @@ unsigned tempi_single_copy_access(const tempi_probe *offer);
  * them. False: not all of them could be read; some may have been stored. */
 bool tempi_single_copy_read(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
                             int64_t bytes);
+/* Likewise writes the next bytes of a nest of this process into one of that process. */
+bool tempi_single_copy_write(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
+                             int64_t bytes);
 
 #endif

@@ -350,6 +350,38 @@ def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
             exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
 
 
+@pytest.fixture(params=range(-1, 6))
+def forced_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """-1: none; the others by their numbers (csrc/exchange/copy_choice.h)."""
+    packing.lib.tempi_copy_way_force(request.param)
+    yield
+    packing.lib.tempi_copy_way_force(-1)
+
+
+@pytest.mark.parametrize("columns", [64, 100])
+@pytest.mark.parametrize("root", [0, 1])
+def test_a_root_gathers_long_tiles_by_each_way(comm: Any, forced_way: None, root: int, columns: int) -> None:
+    """Also by their senders, which store them in the root's rows, but not short ones."""
+    rows, root = 700, root % comm.size
+    tile, matrix = np.full((rows, columns + 3), -1.0), np.full((rows, columns * comm.size), -1.0)
+    part = MPI.DOUBLE.Create_subarray(tile.shape, (rows, columns), (0, 2)).Commit()
+    whole = MPI.DOUBLE.Create_subarray(matrix.shape, (rows, columns), (0, 0))
+    place = whole.Create_resized(0, 8 * columns).Commit()
+    values = np.arange(rows * columns, dtype=float).reshape(rows, columns)
+    for turn in range(6):
+        tile[:, 2:-1] = values + 1e6 * (10 * turn + comm.rank)
+        with carried(comm, "Gatherv"):
+            comm.Gatherv([tile, 1, part], [matrix, [1] * comm.size, list(range(comm.size)), place], root)
+        if comm.rank == root:
+            expected = np.hstack([values + 1e6 * (10 * turn + rank) for rank in range(comm.size)])
+            assert np.array_equal(matrix, expected)
+        else:
+            assert np.all(matrix == -1)
+        comm.Barrier()
+    for one in (part, whole, place):
+        one.Free()
+
+
 @pytest.fixture
 def small_cache() -> Iterator[None]:
     packing.lib.tempi_cache_assume(1)

@@ -1062,6 +1062,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "what a gather's sender could not store is missing",
+        "csrc/exchange/exchange.c",
+        "return !flow->end->unstorable;",
+        "return true;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
         "the last blocks in turns are forgotten",
         "csrc/exchange/local_copy.c",
         "    copy_in_turns(together, waiting, nontemporal);\n    return fits;",
@@ -1098,6 +1106,14 @@ FAULTS = (
         "csrc/exchange/copy_choice.c",
         "flow % every < TEMPI_COPY_TRIALS",
         "flow % every > every",
+        ("tests/unit/test_copy_choice.py",),
+    ),
+    Fault(
+        "exchange",
+        "ways that are far behind are tried as often as others at first",
+        "csrc/exchange/copy_choice.c",
+        "samples[way] < SAMPLES && cost[way] <= FAR * least &&",
+        "samples[way] < SAMPLES &&",
         ("tests/unit/test_copy_choice.py",),
     ),
     # ---- exchange: memory that the processes map ----------------------------------------------------------

@@ -3,7 +3,7 @@
  *     class RUN BYTES                prints the class of such a flow, and how many there are
  *     force FLOWS                    prints, for each way, how many of so many flows go that way if
  *                                    it is forced, and how many of those that cannot
- *     settle ROUNDS SEED             prints what the trials of simulated ways cost
+ *     settle ROUNDS SEED FIRST       prints what the trials of simulated ways cost
  *     alike FOLDER TURNS OTHERS SEED prints in how many turns both messages of a pair went the same
  *                                    way, and in how many they were offered; then, of as many turns
  *                                    in which the second process alone sends, in how many it
@@ -71,9 +71,9 @@ static int64_t excess(simulation *s, unsigned ways, int flows)
     return (int64_t)(1000 * (all / (best * 1.15 * flows) - 1)); /* the mean noise */
 }
 
-/* ROUNDS SEED: prints the mean excess in three periods: of the first 1,000 flows and, twice after
- * the costs have changed, of 2,000. */
-static int settle(int rounds, uint64_t seed)
+/* ROUNDS SEED FIRST: prints the mean excess in three periods: of so many first flows and, twice
+ * after the costs have changed, of 2,000. */
+static int settle(int rounds, uint64_t seed, int first)
 {
     int64_t sum[3] = {0};
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
@@ -83,7 +83,7 @@ static int settle(int rounds, uint64_t seed)
         for (int period = 0; period < 3; ++period) {
             for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
                 s.cost[i] = 1e-4 * (double)draw(&d, 100, 400) / 100;
-            sum[period] += excess(&s, ways, period == 0 ? 1000 : 2000);
+            sum[period] += excess(&s, ways, period == 0 ? first : 2000);
         }
     }
     for (int period = 0; period < 3; ++period)
@@ -194,8 +194,8 @@ int main(int argc, char **argv)
         return force(atoi(argv[2]));
     if (argc == 4 && strcmp(what, "class") == 0)
         return class_of(argv);
-    if (argc == 4 && strcmp(what, "settle") == 0)
-        return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    if (argc == 5 && strcmp(what, "settle") == 0)
+        return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 6 && strcmp(what, "alike") == 0)
         return alike(argv[2], atoi(argv[3]), atoi(argv[4]), strtoull(argv[5], NULL, 10));
     return 2;

@@ -5,10 +5,10 @@
  * The members, each a process or a thread, make random exchanges through a segment whose rings are
  * cut to that capacity; CAPACITY 0 leaves the segment's own. All of them draw the same plan of each
  * round: the blocks from each member to each other one, with a structure of its own on each side,
- * of which one may be empty, longer than what receives it, or in place. Every buffer is compared
- * with what the layout's own unpack in one piece stores. Prints the positions of headers in the
- * ring, the flows that were read in one copy, that were refused and that failed, and the bytes that
- * were read from mapped memory, one line per member.
+ * of which one may be empty, longer than what receives it, or in place; or all send to one. Every
+ * buffer is compared with what the layout's own unpack in one piece stores. Prints the positions of
+ * headers in the ring, the flows that were read in one copy, that were refused, that failed and
+ * that their senders stored, and the bytes that were read from mapped memory, one line per member.
  *
  *     self ROUNDS SEED
  *
@@ -18,9 +18,8 @@
  * Exits with 1 at the first error. */
 #include "base/stats.h"
 #include "base/thread.h"
-#include "exchange/local_copy.h"
 #include "exchange/segment.h"
-#include "exchange_blocks.h"
+#include "exchange_self.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -31,7 +30,7 @@ enum { BLOCKS = 6 };
 
 typedef struct counts {
     uint64_t positions; /* bit mask of the headers', in the ring modulo 64 of them */
-    int offered, refused, failed;
+    int offered, refused, failed, stored;
 } counts;
 
 /* This process's, or this thread's. */
@@ -55,13 +54,29 @@ typedef struct side {
 /* A part of the calls fails, where the test wants it: as where memory cannot be read. */
 static _Thread_local int unreadable;
 
+static unsigned long no_more_than(unsigned long n)
+{
+    return unreadable > 0 && unreadable-- == 1 ? n > 1 : n;
+}
+
 ssize_t __wrap_process_vm_readv(pid_t process, const struct iovec *here, unsigned long nhere,
                                 const struct iovec *there, unsigned long nthere,
                                 unsigned long flags)
 {
-    if (unreadable > 0 && unreadable-- == 1)
-        return nthere > 1 ? __real_process_vm_readv(process, here, nhere, there, 1, flags) : -1;
-    return __real_process_vm_readv(process, here, nhere, there, nthere, flags);
+    const unsigned long n = no_more_than(nthere);
+    return n > 0 ? __real_process_vm_readv(process, here, nhere, there, n, flags) : -1;
+}
+
+ssize_t __real_process_vm_writev(pid_t process, const struct iovec *here, unsigned long nhere,
+                                 const struct iovec *there, unsigned long nthere,
+                                 unsigned long flags);
+
+ssize_t __wrap_process_vm_writev(pid_t process, const struct iovec *here, unsigned long nhere,
+                                 const struct iovec *there, unsigned long nthere,
+                                 unsigned long flags)
+{
+    const unsigned long n = no_more_than(nthere);
+    return n > 0 ? __real_process_vm_writev(process, here, nhere, there, n, flags) : -1;
 }
 
 /* Likewise, as where memory of another process cannot be mapped. */
@@ -139,15 +154,14 @@ static void rest(void *state, int64_t idle)
     sched_yield();
 }
 
-/* One of the ways always, or as measured. */
-static void prefer(tempi_ring_end *end, dice *d)
+/* That way always; with TEMPI_COPY_WAYS as measured. */
+static void prefer(tempi_copy_choice *choice, int64_t way)
 {
-    const int64_t way = draw(d, 0, TEMPI_COPY_WAYS);
     for (int c = 0; c < TEMPI_COPY_CLASSES && way < TEMPI_COPY_WAYS; ++c) {
-        end->choice.classes[c].flows = TEMPI_COPY_TRIALS; /* past those that try another one */
+        choice->classes[c].flows = TEMPI_COPY_TRIALS; /* past those that try another one */
         for (int i = 0; i < TEMPI_COPY_WAYS; ++i) {
-            end->choice.classes[c].samples[i] = 3 * TEMPI_COPY_TRIALS;
-            end->choice.classes[c].cost[i] = i == way ? 1e-12 : 1e-3;
+            choice->classes[c].samples[i] = 3 * TEMPI_COPY_TRIALS;
+            choice->classes[c].cost[i] = i == way ? 1e-12 : 1e-3;
         }
     }
 }
@@ -185,7 +199,7 @@ static void apart(member *m, int round, dice *own)
         const int next = (m->rank + i) % m->members, last = (m->rank - i + m->members) % m->members;
         side_make(m, round, m->rank, next, true, &out[n]);
         side_make(m, round, last, m->rank, false, &in[n]);
-        prefer(&m->to[next], own);
+        prefer(&m->to[next].choice, draw(own, 0, TEMPI_COPY_WAYS));
         to[n] = flow_of(&out[n], &m->to[next], round);
         from[n] = flow_of(&in[n], &m->from[last], round);
         note_position(m, &to[n]);
@@ -246,14 +260,98 @@ static void in_place(member *m, int round, dice *own)
     }
 }
 
+/* Often of long runs. */
+static block block_of_gather(dice *d, int64_t n)
+{
+    tempi_nest_shape shape;
+    block b = block_make(d, n);
+    for (int tries = 0; tries < 4; ++tries) {
+        if (tempi_nest_describe(&b.op, &shape) && shape.run >= TEMPI_COPY_RUN_LEAST)
+            break;
+        block_free(&b);
+        b = block_make(d, n);
+    }
+    return b;
+}
+
+/* One block, often a long one. */
+static void side_of_gather(const member *m, int round, int from, bool sends, side *out)
+{
+    static const int64_t sizes[] = {4096, 65536, 131072, 196608, 262144, 524288};
+    dice d = {key_of(m, round, from, 0, 6) * 0x9E3779B97F4A7C15u | 1};
+    int64_t n = sizes[draw(&d, 0, (int64_t)(sizeof sizes / sizeof *sizes) - 1)];
+    *out = (side){.n = 1, .cut = draw(&d, 0, 9) == 0};
+    dice own = {d.state ^ (sends ? 0x5555 : 0xAAAA)};
+    n += out->cut && sends ? 4096 : 0;
+    out->blocks[0] = block_of_gather(&own, n);
+    block *b = &out->blocks[0];
+    char *packed = content(key_of(m, round, from, 0, 0), n);
+    store(b, b->expected, packed, n);
+    if (sends)
+        memcpy(b->memory, b->expected, (size_t)b->bytes);
+    free(packed);
+    out->ops[0] = b->op;
+}
+
+/* All others send to one member. */
+static void gather(member *m, int round, dice *own)
+{
+    side sides[MEMBERS];
+    tempi_flow to[1], from[MEMBERS];
+    const int root = round % m->members;
+    int nto = 0, nfrom = 0, n = 0;
+    bool cut = false;
+    double busy = 0;
+    for (int i = 0; i < m->members; ++i) {
+        if (i == root || (m->rank != root && i != m->rank))
+            continue;
+        const bool sends = m->rank != root;
+        side_of_gather(m, round, i, sends, &sides[n]);
+        tempi_flow *flow = sends ? &to[nto++] : &from[nfrom++];
+        *flow = flow_of(&sides[n], sends ? &m->to[root] : &m->from[i], round);
+        flow->gathers = true;
+        flow->busy = sends ? NULL : &busy;
+        cut |= !sends && sides[n].cut;
+        ++n;
+        if (sends) {
+            prefer(&m->to[root].gathered,
+                   draw(own, 0, 1) ? TEMPI_COPY_STORED : draw(own, 0, TEMPI_COPY_WAYS));
+            note_position(m, flow);
+        }
+    }
+    unreadable = draw(own, 0, 7) == 0 ? (int)draw(own, 1, 4) : 0;
+    if (m->rank == root)
+        dawdle(own);
+    tempi_exchange_begin(to, nto, from, nfrom);
+    dawdle(own);
+    if (tempi_exchange_run(to, nto, from, nfrom, rest, NULL) == cut)
+        fail(cut ? "gather: too many bytes went unnoticed" : "gather: it failed");
+    for (int i = 0; i < nto; ++i) {
+        const struct tempi_timed_flow *last = &to[i].end->last[to[i].call % TEMPI_RING_TIMED];
+        m->seen.stored += last->call == to[i].call && last->way == TEMPI_COPY_STORED;
+        m->to[root].unstorable = false;
+    }
+    for (int i = 0; i < nfrom; ++i)
+        __atomic_store_n(&from[i].end->ring->access, TEMPI_ACCESS_READ | TEMPI_ACCESS_MAP,
+                         __ATOMIC_RELAXED);
+    unreadable = 0;
+    for (int i = 0; i < n; ++i) {
+        side_check(&sides[i], !sides[i].cut);
+        side_free(&sides[i]);
+    }
+}
+
 static void *take_part(void *argument)
 {
     member *m = argument;
     dice own = {m->seed * 77 + (uint64_t)m->rank * 13 + 1};
     for (int round = 0; round < m->rounds; ++round) {
         dice all = {(m->seed + (uint64_t)round) * 0x9E3779B97F4A7C15u | 1};
-        if (draw(&all, 0, 4) == 0)
+        const int64_t kind = draw(&all, 0, 9);
+        if (kind < 2)
             in_place(m, round, &own);
+        else if (kind < 4)
+            gather(m, round, &own);
         else
             apart(m, round, &own);
     }
@@ -280,9 +378,10 @@ static void connect(member *m, const tempi_segment *segment, int64_t capacity)
 
 static void show(const member *m)
 {
-    printf("%d positions %d offered %d refused %d failed %llu mapped\n",
+    printf("%d positions %d offered %d refused %d failed %d stored %llu mapped\n",
            __builtin_popcountll(m->seen.positions), m->seen.offered, m->seen.refused,
-           m->seen.failed, (unsigned long long)tempi_stats_value(TEMPI_STAT_mapped_bytes));
+           m->seen.failed, m->seen.stored,
+           (unsigned long long)tempi_stats_value(TEMPI_STAT_mapped_bytes));
     fflush(stdout);
 }
 
@@ -373,7 +472,7 @@ static void *choose(void *argument)
         tempi_flow to = {.end = &m->to[peer], .blocks = &out, .n = 1, .bytes = LONG},
                    from = {.end = &m->from[peer], .blocks = &in, .n = 1, .bytes = LONG};
         to.call = from.call = (uint64_t)round + 1;
-        prefer(&m->to[peer], &own);
+        prefer(&m->to[peer].choice, draw(&own, 0, TEMPI_COPY_WAYS));
         await(m->rank == 0 ? &ended : &begun, round + m->rank); /* so both rings are empty */
         tempi_exchange_begin(&to, 1, &from, 1);
         if (m->rank == 0)
@@ -411,162 +510,6 @@ static int alike(char **argv)
     printf("%d alike\n", members[1].seen.offered);
     tempi_segment_unlink(argv[2], name);
     tempi_segment_close(&segment);
-    return 0;
-}
-
-/* ---- within a process ------------------------------------------------------------------------ */
-
-static char *packed_of(const block *b)
-{
-    char *packed = malloc((size_t)b->op.n + 1);
-    if (b->op.layout)
-        tempi_pack(b->op.layout, b->op.count, b->op.mem, 0, b->op.n, packed);
-    else
-        memcpy(packed, b->op.mem, (size_t)b->op.n);
-    return packed;
-}
-
-/* In pieces of any length. */
-static bool walks(const block *b, dice *d)
-{
-    tempi_nest_shape shape;
-    tempi_nest_walk walk;
-    if (!tempi_nest_describe(&b->op, &shape))
-        return false;
-    char *packed = packed_of(b);
-    int64_t done = 0;
-    tempi_nest_begin(&walk, &shape);
-    while (walk.left > 0) {
-        const int64_t n = draw(d, 1, walk.left);
-        if (done + n > b->op.n ||
-            memcmp(packed + done, (const char *)(uintptr_t)walk.at, (size_t)n) != 0)
-            fail("a walk leaves the block");
-        done += n;
-        tempi_nest_step(&walk, n);
-    }
-    if (done != b->op.n || shape.run * shape.runs != b->op.n)
-        fail("a walk ends early");
-    free(packed);
-    return true;
-}
-
-/* Long ones often enough that the choice has tried both kinds of stores. */
-static void copy_large(const block *from, block *to)
-{
-    tempi_copy_choice choice = {0};
-    char *before = malloc((size_t)to->bytes + 1);
-    memcpy(before, to->memory, (size_t)to->bytes);
-    for (int i = 0; i < 2 * TEMPI_COPY_TRIALS; ++i) {
-        memcpy(to->memory, before, (size_t)to->bytes);
-        tempi_local_copy_large(&choice, &from->op, &to->op, 1);
-        if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
-            fail("wrong bytes of a large copy");
-    }
-    free(before);
-}
-
-static void check_copy(const block *from, block *to, int64_t way)
-{
-    tempi_nest_shape source, target;
-    tempi_nest_walk reads, stores;
-    char *packed = packed_of(from);
-    store(to, to->expected, packed, from->op.n);
-    free(packed);
-    if (way == 0)
-        tempi_local_copy(&from->op, &to->op, 1);
-    else if (way == 1)
-        copy_large(from, to);
-    else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
-        return;
-    else {
-        tempi_nest_begin(&reads, &source);
-        tempi_nest_begin(&stores, &target);
-        if (!tempi_single_copy_read(getpid(), &reads, &stores, from->op.n))
-            fail("cannot read this process");
-    }
-    if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
-        fail("wrong bytes within the process");
-}
-
-/* Some of them shorter than what comes to them. */
-static void check_copies(dice *d, uint64_t key)
-{
-    enum { MOST = 20 };
-    block from[MOST], to[MOST];
-    tempi_op sources[MOST], targets[MOST];
-    const int n = (int)draw(d, 1, MOST);
-    bool fits = true;
-    for (int i = 0; i < n; ++i) {
-        const int64_t bytes = draw_bytes(d), less = draw(d, 0, 60) == 0 ? bytes / 2 : bytes;
-        from[i] = block_make(d, bytes);
-        to[i] = block_make(d, less);
-        fits &= less == bytes;
-        char *packed = content(key + (uint64_t)i, bytes);
-        store(&from[i], from[i].memory, packed, bytes);
-        store(&to[i], to[i].expected, packed, less);
-        free(packed);
-        sources[i] = from[i].op;
-        targets[i] = to[i].op;
-    }
-    if (tempi_local_copy(sources, targets, n) != fits)
-        fail("a block that is cut is not told");
-    for (int i = 0; i < n; ++i) {
-        if (memcmp(to[i].memory, to[i].expected, (size_t)to[i].bytes) != 0)
-            fail("wrong bytes of blocks in turns");
-        block_free(&from[i]);
-        block_free(&to[i]);
-    }
-}
-
-/* Pieces of any length at any position, put by one end and taken by the other. */
-static void ring_check(dice *d)
-{
-    enum { CAPACITY = 4096 };
-    tempi_ring *ring = aligned_alloc(TEMPI_RING_ALIGN, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
-    memset(ring, 0, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
-    tempi_ring_end sender = {.ring = ring, .capacity = CAPACITY}, receiver = sender;
-    for (uint64_t turn = 0; turn < 4000; ++turn) {
-        char taken[CAPACITY + 1] = "", *put;
-        const int64_t room = tempi_ring_room(&sender),
-                      end = CAPACITY - (int64_t)sender.own % CAPACITY + draw(d, -1, 1);
-        const int64_t n = draw(d, 0, 3) == 0 && end > 0 && end <= room
-                              ? end
-                              : draw(d, 1, room > 0 ? room : 1);
-        if (room < CAPACITY / 2 || room > CAPACITY || tempi_ring_waiting(&receiver) != 0)
-            fail("an empty ring is not"); /* the sender may not have looked again */
-        put = content(turn, n);
-        tempi_ring_put(&sender, put, n);
-        tempi_ring_written(&sender, 0);
-        if (tempi_ring_waiting(&receiver) != n || tempi_ring_room(&sender) > CAPACITY - n)
-            fail("a ring counts wrong");
-        tempi_ring_take(&receiver, taken, n);
-        tempi_ring_read(&receiver, 0);
-        if (memcmp(put, taken, (size_t)n) != 0 || taken[n] != 0 || ring->data[CAPACITY] != 0)
-            fail("a ring changes bytes");
-        free(put);
-    }
-    free(ring);
-}
-
-static int self(int rounds, uint64_t seed)
-{
-    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
-    int nests = 0;
-    for (int round = 0; round < rounds; ++round) {
-        const int64_t n = draw_bytes(&d);
-        block from = block_make(&d, n), to = block_make(&d, n);
-        char *packed = content((uint64_t)round, n);
-        store(&from, from.memory, packed, n);
-        free(packed);
-        nests += walks(&from, &d);
-        check_copy(&from, &to, draw(&d, 0, 2));
-        block_free(&from);
-        block_free(&to);
-        if (round % 16 == 0)
-            check_copies(&d, (uint64_t)round);
-    }
-    ring_check(&d);
-    printf("%d nests\n", nests);
     return 0;
 }
 

@@ -25,7 +25,7 @@ def build(folder: Path, kernels: Sequence[Path], *flags: str) -> Path:
     parts = [path for name in ("exchange", "datatype") for path in sorted((CSRC / name).glob("*.c"))]
     sources = [HERE / "exchange_driver.c", *BASE, *parts, *pack, *kernels]
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
-    wrapped = "-Wl,--wrap=process_vm_readv,--wrap=open"
+    wrapped = "-Wl,--wrap=process_vm_readv,--wrap=process_vm_writev,--wrap=open"
     subprocess.run([*command, "-g1", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True, timeout=300)
     return program
 
@@ -44,6 +44,7 @@ class Seen:
     offered: int
     refused: int
     failed: int
+    stored: int
     mapped: int
 
 
@@ -51,8 +52,8 @@ def exchanged(*command: object) -> Seen:
     lines = output(*command).splitlines()
     found = [tuple(map(int, re.findall(r"\d+", line))) for line in lines]
     assert len(found) == int(str(command[-4]))
-    positions, offered, refused, failed, mapped = zip(*found, strict=True)
-    return Seen(min(positions), sum(offered), sum(refused), sum(failed), sum(mapped))
+    positions, offered, refused, failed, stored, mapped = zip(*found, strict=True)
+    return Seen(min(positions), sum(offered), sum(refused), sum(failed), sum(stored), sum(mapped))
 
 
 @pytest.mark.parametrize("capacity", [4096, 16384, 0])
@@ -63,6 +64,7 @@ def test_every_byte_arrives_between_processes(driver: Path, tmp_path: Path, memb
     assert seen.positions > 50  # of 64
     assert seen.offered > seen.refused > 5
     assert seen.failed > 5
+    assert seen.stored > 5
     assert seen.mapped > 10_000
     assert not list(tmp_path.iterdir())
 
@@ -99,7 +101,7 @@ def test_threads_that_exchange_do_not_race(tmp_path: Path) -> None:
     folder = tmp_path / "shm"
     folder.mkdir()
     for members, capacity in ((2, 4096), (3, 8192), (2, 0)):
-        seen = exchanged(*start, program, "threads", folder, members, capacity, 40, capacity + 3)
+        seen = exchanged(*start, program, "threads", folder, members, capacity, 80, capacity + 3)
         assert seen.offered > 0
         assert seen.failed > 0
         assert seen.mapped > 0

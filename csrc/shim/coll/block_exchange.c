@@ -14,6 +14,7 @@ static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, in
                                                             : &node->from[process],
                        .blocks = s->ops + first,
                        .n = tempi_edges_count(s->edges, process),
+                       .gathers = s->gathers,
                        .call = node->calls};
     for (int k = 0; k < flow.n; ++k)
         flow.bytes += flow.blocks[k].n;
@@ -89,13 +90,18 @@ static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi
     const int nout = flows_of(device, out, flows, 1);
     tempi_flow *from = flows + nout;
     const int nin = flows_of(device, in, from, -1);
+    double busy = 0;
+    for (int i = 0; i < nin && in->gathers; ++i)
+        from[i].busy = &busy;
     if (is_in_place(out, in))
         keep_order(from, nin, flows, nout);
     tempi_exchange_begin(flows, nout, from, nin);
     const int rc = act(meanwhile);
     MPI_Request waiting = MPI_REQUEST_NULL;
-    const bool own = device->result != MPI_SUCCESS || tempi_block_move_own(node, out, in),
-               good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
+    const double start = in->gathers ? tempi_copy_clock() : 0;
+    const bool own = device->result != MPI_SUCCESS || tempi_block_move_own(node, out, in);
+    busy = in->gathers ? tempi_copy_clock() - start : 0;
+    const bool good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
                       own;
     tempi_waiting_end(&waiting);
     const int moved = tempi_device_blocks_end(device);

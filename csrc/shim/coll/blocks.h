@@ -19,6 +19,7 @@ typedef struct tempi_blocks {
     int entry; /* of the buffer, for every block; -1: each block has its own */
     const tempi_edges *edges;
     tempi_operation operation; /* TEMPI_OP_SEND or _RECV */
+    bool gathers;              /* to one root */
     int in_place;              /* a process whose blocks are not moved: this one, in place; or -1 */
     bool outlives;             /* the call: the program may free the types before the end */
     bool stays;                /* a block of one allocation of a device stays there, at first */

@@ -62,6 +62,7 @@ static tempi_blocks side_of(const tempi_collective *call, const tempi_node_comm 
                           .buffer = buffer,
                           .entry = buffer->times == TEMPI_ONCE ? 0 : -1,
                           .edges = edges,
+                          .gathers = call->pattern == TEMPI_PATTERN_TO_ROOT,
                           .in_place = in_place ? node->rank : -1};
 }
 

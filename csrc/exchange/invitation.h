@@ -1,0 +1,29 @@
+/* A gather by its senders: the root tells in shared memory where its blocks lie, and each sender
+ * stores its own one there through the kernel, from layout to layout. So the root, which would have
+ * to unpack all of them, does nothing for them, and many senders work at the same time. */
+#ifndef TEMPI_EXCHANGE_INVITATION_H
+#define TEMPI_EXCHANGE_INVITATION_H
+
+#include "exchange/nest_walk.h"
+
+enum { TEMPI_INVITED_LEAST = 128 << 10 /* bytes; a shorter block does not wait for the root */ };
+
+/* Zero at first. Only the receiver writes it. */
+typedef struct tempi_invitation {
+    uint64_t call; /* the last one that the receiver has come to */
+    int64_t process;
+    tempi_nest_shape shape; /* no runs: the block goes the other ways */
+} tempi_invitation;
+
+/* Tells where these blocks of that call are to be stored, if that is one long block with long
+ * runs. */
+void tempi_invite(tempi_invitation *own, uint64_t call, const tempi_op *blocks, int64_t n);
+/* The receiver has come to that call. */
+bool tempi_invitation_is_there(const tempi_invitation *of, uint64_t call);
+/* Whether this block may be stored as invited in that call: to which the receiver has come, if the
+ * block is long. */
+bool tempi_invitation_fits(const tempi_invitation *of, uint64_t call, const tempi_op *block);
+/* Stores it. False: not all of it could be stored; some bytes may have been. */
+bool tempi_invitation_follow(const tempi_invitation *of, const tempi_op *block);
+
+#endif

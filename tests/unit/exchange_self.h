@@ -1,0 +1,162 @@
+/* exchange_self.h: what exchange_driver.c does within one process. */
+#ifndef TEMPI_TEST_EXCHANGE_SELF_H
+#define TEMPI_TEST_EXCHANGE_SELF_H
+
+#include "exchange/local_copy.h"
+#include "exchange_blocks.h"
+
+static char *packed_of(const block *b)
+{
+    char *packed = malloc((size_t)b->op.n + 1);
+    if (b->op.layout)
+        tempi_pack(b->op.layout, b->op.count, b->op.mem, 0, b->op.n, packed);
+    else
+        memcpy(packed, b->op.mem, (size_t)b->op.n);
+    return packed;
+}
+
+/* In pieces of any length. */
+static bool walks(const block *b, dice *d)
+{
+    tempi_nest_shape shape;
+    tempi_nest_walk walk;
+    if (!tempi_nest_describe(&b->op, &shape))
+        return false;
+    char *packed = packed_of(b);
+    int64_t done = 0;
+    tempi_nest_begin(&walk, &shape);
+    while (walk.left > 0) {
+        const int64_t n = draw(d, 1, walk.left);
+        if (done + n > b->op.n ||
+            memcmp(packed + done, (const char *)(uintptr_t)walk.at, (size_t)n) != 0)
+            fail("a walk leaves the block");
+        done += n;
+        tempi_nest_step(&walk, n);
+    }
+    if (done != b->op.n || shape.run * shape.runs != b->op.n)
+        fail("a walk ends early");
+    free(packed);
+    return true;
+}
+
+/* Long ones often enough that the choice has tried both kinds of stores. */
+static void copy_large(const block *from, block *to)
+{
+    tempi_copy_choice choice = {0};
+    char *before = malloc((size_t)to->bytes + 1);
+    memcpy(before, to->memory, (size_t)to->bytes);
+    for (int i = 0; i < 2 * TEMPI_COPY_TRIALS; ++i) {
+        memcpy(to->memory, before, (size_t)to->bytes);
+        tempi_local_copy_large(&choice, &from->op, &to->op, 1);
+        if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
+            fail("wrong bytes of a large copy");
+    }
+    free(before);
+}
+
+static void check_copy(const block *from, block *to, int64_t way)
+{
+    tempi_nest_shape source, target;
+    tempi_nest_walk reads, stores;
+    char *packed = packed_of(from);
+    store(to, to->expected, packed, from->op.n);
+    free(packed);
+    if (way == 0)
+        tempi_local_copy(&from->op, &to->op, 1);
+    else if (way == 1)
+        copy_large(from, to);
+    else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
+        return;
+    else {
+        tempi_nest_begin(&reads, &source);
+        tempi_nest_begin(&stores, &target);
+        if (!tempi_single_copy_read(getpid(), &reads, &stores, from->op.n))
+            fail("cannot read this process");
+    }
+    if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
+        fail("wrong bytes within the process");
+}
+
+/* Some of them shorter than what comes to them. */
+static void check_copies(dice *d, uint64_t key)
+{
+    enum { MOST = 20 };
+    block from[MOST], to[MOST];
+    tempi_op sources[MOST], targets[MOST];
+    const int n = (int)draw(d, 1, MOST);
+    bool fits = true;
+    for (int i = 0; i < n; ++i) {
+        const int64_t bytes = draw_bytes(d), less = draw(d, 0, 60) == 0 ? bytes / 2 : bytes;
+        from[i] = block_make(d, bytes);
+        to[i] = block_make(d, less);
+        fits &= less == bytes;
+        char *packed = content(key + (uint64_t)i, bytes);
+        store(&from[i], from[i].memory, packed, bytes);
+        store(&to[i], to[i].expected, packed, less);
+        free(packed);
+        sources[i] = from[i].op;
+        targets[i] = to[i].op;
+    }
+    if (tempi_local_copy(sources, targets, n) != fits)
+        fail("a block that is cut is not told");
+    for (int i = 0; i < n; ++i) {
+        if (memcmp(to[i].memory, to[i].expected, (size_t)to[i].bytes) != 0)
+            fail("wrong bytes of blocks in turns");
+        block_free(&from[i]);
+        block_free(&to[i]);
+    }
+}
+
+/* Pieces of any length at any position, put by one end and taken by the other. */
+static void ring_check(dice *d)
+{
+    enum { CAPACITY = 4096 };
+    tempi_ring *ring = aligned_alloc(TEMPI_RING_ALIGN, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
+    memset(ring, 0, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
+    tempi_ring_end sender = {.ring = ring, .capacity = CAPACITY}, receiver = sender;
+    for (uint64_t turn = 0; turn < 4000; ++turn) {
+        char taken[CAPACITY + 1] = "", *put;
+        const int64_t room = tempi_ring_room(&sender),
+                      end = CAPACITY - (int64_t)sender.own % CAPACITY + draw(d, -1, 1);
+        const int64_t n = draw(d, 0, 3) == 0 && end > 0 && end <= room
+                              ? end
+                              : draw(d, 1, room > 0 ? room : 1);
+        if (room < CAPACITY / 2 || room > CAPACITY || tempi_ring_waiting(&receiver) != 0)
+            fail("an empty ring is not"); /* the sender may not have looked again */
+        put = content(turn, n);
+        tempi_ring_put(&sender, put, n);
+        tempi_ring_written(&sender, 0);
+        if (tempi_ring_waiting(&receiver) != n || tempi_ring_room(&sender) > CAPACITY - n)
+            fail("a ring counts wrong");
+        tempi_ring_take(&receiver, taken, n);
+        tempi_ring_read(&receiver, 0);
+        if (memcmp(put, taken, (size_t)n) != 0 || taken[n] != 0 || ring->data[CAPACITY] != 0)
+            fail("a ring changes bytes");
+        free(put);
+    }
+    free(ring);
+}
+
+static int self(int rounds, uint64_t seed)
+{
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    int nests = 0;
+    for (int round = 0; round < rounds; ++round) {
+        const int64_t n = draw_bytes(&d);
+        block from = block_make(&d, n), to = block_make(&d, n);
+        char *packed = content((uint64_t)round, n);
+        store(&from, from.memory, packed, n);
+        free(packed);
+        nests += walks(&from, &d);
+        check_copy(&from, &to, draw(&d, 0, 2));
+        block_free(&from);
+        block_free(&to);
+        if (round % 16 == 0)
+            check_copies(&d, (uint64_t)round);
+    }
+    ring_check(&d);
+    printf("%d nests\n", nests);
+    return 0;
+}
+
+#endif
