@@ -20,8 +20,8 @@ typedef enum tempi_copy_way {
     TEMPI_COPY_NONTEMPORAL, /* the same with non-temporal stores (block_bytes.h) */
     TEMPI_COPY_PACKED,      /* the receiver reads packed bytes */
     TEMPI_COPY_ONCE,        /* the receiver reads blocks; not for short runs */
-    TEMPI_COPY_STORED,      /* the sender stores them for the receiver (invitation.h); likewise */
-    TEMPI_COPY_MAPPED,      /* the same, of memory that it has mapped (mapped.h) */
+    TEMPI_COPY_STORED,      /* the sender stores blocks in the receiver's memory (invitation.h) */
+    TEMPI_COPY_MAPPED,      /* the receiver reads blocks of memory that it has mapped (mapped.h) */
     TEMPI_COPY_WAYS
 } tempi_copy_way;
 
@@ -45,7 +45,7 @@ enum {
 /* Zero at first. Of one sender for one receiver. */
 typedef struct tempi_copy_choice {
     struct {
-        double cost[TEMPI_COPY_WAYS]; /* seconds per byte, of both processes */
+        double cost[TEMPI_COPY_WAYS]; /* seconds per byte */
         uint32_t samples[TEMPI_COPY_WAYS];
         uint32_t flows;
         int trying;            /* a way; -1: it knows enough of all */
@@ -69,9 +69,8 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
                                  const tempi_copy_lead *leader, uint64_t turn,
                                  tempi_copy_lead *own);
-/* Both processes together, or the longer of them, took so many seconds for a flow of that class.
- * Counts if the one before
- * went the same way. */
+/* Both processes together, or the longer one, took so many seconds for a flow of that class. Counts
+ * if the one before went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes);
 /* About how long a sender packs such a flow, in seconds. */

@@ -5,13 +5,14 @@
 #define TEMPI_EXCHANGE_INVITATION_H
 
 #include "exchange/nest_walk.h"
+#include "exchange/single_copy.h"
 
 enum { TEMPI_INVITED_LEAST = 128 << 10 /* bytes; a shorter block does not wait for the root */ };
 
 /* Zero at first. Only the receiver writes it. */
 typedef struct tempi_invitation {
-    uint64_t call; /* the last one that the receiver has come to */
-    int64_t process;
+    uint64_t call;          /* the last one that the receiver has come to */
+    tempi_probe process;    /* who it is: a sender makes sure of it before it stores anything */
     tempi_nest_shape shape; /* no runs: the block goes the other ways */
 } tempi_invitation;
 
@@ -23,7 +24,8 @@ bool tempi_invitation_is_there(const tempi_invitation *of, uint64_t call);
 /* Whether this block may be stored as invited in that call: to which the receiver has come, if the
  * block is long. */
 bool tempi_invitation_fits(const tempi_invitation *of, uint64_t call, const tempi_op *block);
-/* Stores it. False: not all of it could be stored; some bytes may have been. */
+/* Stores it. False: not all of it could be stored; some bytes may have been, of the receiver's
+ * blocks only. */
 bool tempi_invitation_follow(const tempi_invitation *of, const tempi_op *block);
 
 #endif

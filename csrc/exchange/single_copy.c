@@ -26,7 +26,7 @@ void tempi_single_copy_offer(tempi_probe *out)
 }
 
 /* In a container the number may name another process, whose memory has another value there. */
-static bool works(const tempi_probe *offer)
+bool tempi_single_copy_reaches(const tempi_probe *offer)
 {
     uint64_t found = 0;
     const struct iovec here = {&found, sizeof found},
@@ -47,7 +47,7 @@ static bool attaches(const tempi_probe *offer)
 
 unsigned tempi_single_copy_access(const tempi_probe *offer)
 {
-    return TEMPI_ACCESS_MAP | (works(offer) ? TEMPI_ACCESS_READ : 0u) |
+    return TEMPI_ACCESS_MAP | (tempi_single_copy_reaches(offer) ? TEMPI_ACCESS_READ : 0u) |
            (attaches(offer) ? TEMPI_ACCESS_ATTACH : 0u);
 }
 

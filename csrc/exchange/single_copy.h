@@ -20,6 +20,8 @@ typedef struct tempi_probe {
 } tempi_probe;
 
 void tempi_single_copy_offer(tempi_probe *out);
+/* Whether its number names the process that made that offer, and this one can get at its memory. */
+bool tempi_single_copy_reaches(const tempi_probe *offer);
 /* How this process can get at the memory of the one that made that offer: TEMPI_ACCESS_*. Whether
  * mapped memory can be opened is found out with the first one. */
 unsigned tempi_single_copy_access(const tempi_probe *offer);
@@ -28,7 +30,8 @@ unsigned tempi_single_copy_access(const tempi_probe *offer);
  * them. False: not all of them could be read; some may have been stored. */
 bool tempi_single_copy_read(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
                             int64_t bytes);
-/* Likewise writes the next bytes of a nest of this process into one of that process. */
+/* Likewise writes the next bytes of a nest of this process into one of that process, which must be
+ * known to be reached. */
 bool tempi_single_copy_write(pid_t process, tempi_nest_walk *from, tempi_nest_walk *to,
                              int64_t bytes);
 

@@ -1062,6 +1062,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a gather's sender does not make sure of the root",
+        "csrc/exchange/invitation.c",
+        "|| !tempi_single_copy_reaches(&of->process))",
+        "|| false)",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
         "what a gather's sender could not store is missing",
         "csrc/exchange/exchange.c",
         "return !flow->end->unstorable;",

@@ -2,6 +2,7 @@
 #ifndef TEMPI_TEST_EXCHANGE_SELF_H
 #define TEMPI_TEST_EXCHANGE_SELF_H
 
+#include "exchange/invitation.h"
 #include "exchange/local_copy.h"
 #include "exchange_blocks.h"
 
@@ -137,6 +138,25 @@ static void ring_check(dice *d)
     free(ring);
 }
 
+/* Another process may have the number of the one that has invited. */
+static void check_invitation(void)
+{
+    enum { BYTES = TEMPI_INVITED_LEAST };
+    char *sent = malloc(BYTES), *there = calloc(1, BYTES);
+    const tempi_op from = {.mem = sent, .n = BYTES}, to = {.mem = there, .n = BYTES};
+    tempi_invitation invitation = {0};
+    memset(sent, POISON, BYTES);
+    tempi_invite(&invitation, 1, &to, 1);
+    invitation.process.value ^= 1;
+    if (tempi_invitation_follow(&invitation, &from) || there[0] != 0)
+        fail("it stores in another process");
+    invitation.process.value ^= 1;
+    if (!tempi_invitation_follow(&invitation, &from) || memcmp(sent, there, BYTES) != 0)
+        fail("an invitation is not followed");
+    free(sent);
+    free(there);
+}
+
 static int self(int rounds, uint64_t seed)
 {
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
@@ -155,6 +175,7 @@ static int self(int rounds, uint64_t seed)
             check_copies(&d, (uint64_t)round);
     }
     ring_check(&d);
+    check_invitation();
     printf("%d nests\n", nests);
     return 0;
 }
