@@ -5,7 +5,7 @@
 /* Rounds of a turn that do not count, and that do: more of short ones, until they take LONG_TURN
  * (ns). The first time a method allocates and touches its memory, on this side in the turn's first
  * round, on the other one in the second. */
-enum { UNCOUNTED = 2, COUNTED = 4, COUNTED_IF_FAR = 2, LONG_TURN = 1000000 };
+enum { UNCOUNTED = 2, COUNTED = 4, COUNTED_IF_FAR = 2, LONG_TURN = 8000000 };
 enum { CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
 #define MARGIN 0.03
 /* Between two cycles the method in use goes on for so long (ns), or so many rounds: a machine's
