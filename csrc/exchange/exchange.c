@@ -126,14 +126,20 @@ static bool pack_all(tempi_flow *flow, tempi_offer *out)
     return true;
 }
 
+/* Whether it waits for the root of a gather, which may invite it to store its block. */
+static bool may_store(const tempi_flow *flow)
+{
+    return flow->gathers && flow->n == 1 && flow->bytes >= TEMPI_INVITED_LEAST &&
+           !flow->end->unstorable;
+}
+
 /* The way of long runs that only one side copies. */
 static tempi_copy_way one_copy(const tempi_flow *flow, const tempi_offer *offer)
 {
     if (offer->mapped)
         return TEMPI_COPY_MAPPED;
-    const tempi_ring_end *end = flow->end;
-    return flow->gathers && flow->n == 1 && !end->unstorable &&
-                   tempi_invitation_fits(&end->ring->invitation, flow->call, flow->blocks)
+    return may_store(flow) &&
+                   tempi_invitation_fits(&flow->end->ring->invitation, flow->call, flow->blocks)
                ? TEMPI_COPY_STORED
                : TEMPI_COPY_ONCE;
 }
@@ -291,11 +297,9 @@ static void open_to_device(tempi_flow *flow)
     tempi_ring_written(flow->end, 0);
 }
 
-/* A long flow to a gather's root: that has not come yet. */
 static bool awaits_root(const tempi_flow *flow)
 {
-    return flow->gathers && flow->bytes >= TEMPI_INVITED_LEAST &&
-           !tempi_invitation_is_there(&flow->end->ring->invitation, flow->call);
+    return may_store(flow) && !tempi_invitation_is_there(&flow->end->ring->invitation, flow->call);
 }
 
 /* A header is passed on together with what follows it in the ring. */

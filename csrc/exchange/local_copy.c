@@ -91,11 +91,11 @@ static int64_t runs_of(const tempi_op *block)
     return block->layout && !block->layout->dense ? block->layout->runs * block->count : 1;
 }
 
-/* Bytes of a turn of short runs, each of which takes a line; 0: they are longer. */
+/* Bytes of a turn of short runs, each of which takes a line; 0: they are longer, or too few. */
 static int64_t turn_of(const tempi_op *block)
 {
-    const int64_t run = block->n / runs_of(block);
-    return run < LINE ? TURN * run : 0;
+    const int64_t runs = runs_of(block);
+    return runs > TURN && block->n < LINE * runs ? TURN * (block->n / runs) : 0;
 }
 
 /* Long blocks with short runs on both sides go in turns: those of opposite faces of a halo lie in
@@ -108,7 +108,7 @@ static bool copy_all(const tempi_op *from, const tempi_op *to, int64_t n, bool n
     for (int64_t i = 0; i < n; ++i) {
         pair one = {&from[i], &to[i], minimum(from[i].n, to[i].n), 0};
         one.step = minimum(one.n, PIECE);
-        const int64_t turn = n > 1 && one.n > 0 ? minimum(turn_of(&from[i]), turn_of(&to[i])) : 0;
+        const int64_t turn = n > 1 ? minimum(turn_of(&from[i]), turn_of(&to[i])) : 0;
         fits &= from[i].n <= to[i].n;
         if (turn > 0 && turn < one.n) {
             one.step = turn;
@@ -120,7 +120,8 @@ static bool copy_all(const tempi_op *from, const tempi_op *to, int64_t n, bool n
             waiting = 0;
         }
     }
-    copy_in_turns(together, waiting, nontemporal);
+    if (waiting > 0)
+        copy_in_turns(together, waiting, nontemporal);
     return fits;
 }
 

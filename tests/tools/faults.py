@@ -1080,7 +1080,7 @@ FAULTS = (
         "exchange",
         "the last blocks in turns are forgotten",
         "csrc/exchange/local_copy.c",
-        "    copy_in_turns(together, waiting, nontemporal);\n    return fits;",
+        "    if (waiting > 0)\n        copy_in_turns(together, waiting, nontemporal);\n    return fits;",
         "    return fits;",
         ("tests/unit/test_exchange_native.py",),
     ),
