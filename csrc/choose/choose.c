@@ -103,8 +103,6 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
 
 /* ---- messages of host memory ----------------------------------------------------------------- */
 
-/* Shorter ones are as fast either way, and a message to the rank itself has no other side. */
-enum { TRIED_FIRST = 64 };
 /* Shorter ones the libraries copy through memory of their own; the peer does not read ours. */
 enum { STREAMED_FIRST = 16 << 10 };
 /* Nanoseconds that a call, a byte and a run take at most where memory is not much slower than
@@ -123,11 +121,10 @@ enum { ONE_CLASS_FIRST = 1 << 20 };
 bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
 {
     tempi_message_trial_look();
-    if (q->bytes < TRIED_FIRST || tempi_online_tuning ||
-        tempi_chooser_has_quirk(chooser, q->operation))
+    if (!tempi_choose_is_tried(chooser, q->operation, q->bytes))
         return tempi_choose_untried(chooser, q);
     const int class = q->peer->class(q->whom, q->bytes);
-    if (class == TEMPI_PEER_SELF)
+    if (class == TEMPI_PEER_SELF) /* such a message has no other side */
         return tempi_choose_untried(chooser, q);
     const bool one = class == TEMPI_PEER_OTHER_LLC && q->bytes >= ONE_CLASS_FIRST;
     const uint64_t key = tempi_message_trial_key(chooser->shape, tempi_choice_step(q->bytes),
@@ -150,6 +147,24 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
     if (word || (word = tempi_message_word(key)))
         *q->word = (unsigned)(word - tempi_message_trials->ways);
     return method != TEMPI_MESSAGE_LIBRARY;
+}
+
+static int method_of(bool ours, const tempi_query *q)
+{
+    if (!ours)
+        return TEMPI_MESSAGE_LIBRARY;
+    return *q->streamed ? TEMPI_MESSAGE_STREAMED : TEMPI_MESSAGE_OWN;
+}
+
+bool tempi_choose_noted(tempi_chooser *chooser, tempi_query *q, uint64_t key)
+{
+    tempi_repeated *repeated = &chooser->repeated[q->operation];
+    unsigned word = TEMPI_MESSAGE_NO_WORD;
+    q->word = &word;
+    q->passed = tempi_repeated_passed(repeated, key, q->bytes);
+    const bool ours = tempi_choose(chooser, q) == TEMPI_METHOD_HOST;
+    tempi_repeated_note(repeated, key, q->bytes, word, method_of(ours, q));
+    return ours;
 }
 
 /* ---- device memory --------------------------------------------------------------------------- */

@@ -73,6 +73,17 @@ static inline bool tempi_chooser_has_quirk(const tempi_chooser *chooser, tempi_o
     return chooser->quirks >> operation & 1;
 }
 
+/* Shorter messages are as fast either way, and are not tried. */
+enum { TEMPI_TRIED_FIRST = 64 };
+
+/* Whether trials may change the method of messages of so many bytes, but for that of the peer. */
+static inline bool tempi_choose_is_tried(const tempi_chooser *chooser, tempi_operation operation,
+                                         int64_t bytes)
+{
+    return tempi_message_trials && bytes >= TEMPI_TRIED_FIRST && !tempi_online_tuning &&
+           !tempi_chooser_has_quirk(chooser, operation);
+}
+
 /* The slow paths of tempi_choose. */
 bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64_t bytes,
                         tempi_sample *sample);
@@ -129,5 +140,20 @@ static inline tempi_method tempi_choose(tempi_chooser *chooser, const tempi_quer
                           : tempi_choose_message(chooser, query);
     return ours ? TEMPI_METHOD_HOST : TEMPI_METHOD_LIBRARY;
 }
+
+/* The method of a posted message in host memory that need not be examined again, TEMPI_MESSAGE_*;
+ * TEMPI_MESSAGE_USUAL: it must. `key` names the message (repeated.h). */
+static inline int tempi_choose_again(tempi_chooser *chooser, tempi_operation operation,
+                                     uint64_t key)
+{
+    enum {
+        ANY = 1 << TEMPI_MESSAGE_LIBRARY | 1 << TEMPI_MESSAGE_OWN | 1 << TEMPI_MESSAGE_STREAMED
+    };
+    return tempi_repeated_pass(&chooser->repeated[operation], key, ANY);
+}
+
+/* Examines such a message, and notes its method for those like it. Whether tempi carries it; sets
+ * q->word and q->passed. */
+bool tempi_choose_noted(tempi_chooser *chooser, tempi_query *q, uint64_t key);
 
 #endif

@@ -51,6 +51,7 @@ tempi_record *tempi_record_new(void)
     record->pin = -1;
     record->typemap = NULL;
     record->bounce = NULL;
+    record->choice = NULL;
     record->posted_list = NULL;
     record->receive = NULL;
     record->delivered = false;

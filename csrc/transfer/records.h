@@ -16,6 +16,7 @@ struct tempi_record_ops;
 struct tempi_typemap;
 struct tempi_bounce;
 struct tempi_coll_request;
+struct tempi_persistent_choice;
 struct tempi_posted;
 struct tempi_mpi;
 
@@ -32,11 +33,12 @@ typedef struct tempi_record {
               */
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_bounce *bounce;   /* host memory in place of device buffers; op is empty then */
-    struct tempi_coll_request *collective; /* a persistent collective; op is empty then */
-    int error;                             /* an MPI error: packing, posting or unpacking failed */
-    bool error_reported;                   /* reported to the communicator's error handler */
-    uintptr_t comm;                        /* the communicator whose error handler is called */
-    int64_t index;                         /* its index in the claimed array of requests */
+    struct tempi_coll_request *collective;  /* a persistent collective; op is empty then */
+    struct tempi_persistent_choice *choice; /* each start may take another method; NULL: none may */
+    int error;                              /* an MPI error: packing, posting or unpacking failed */
+    bool error_reported;                    /* reported to the communicator's error handler */
+    uintptr_t comm;                         /* the communicator whose error handler is called */
+    int64_t index;                          /* its index in the claimed array of requests */
     struct tempi_record *next;         /* in the deferred sends, the orphans, or the free list */
     struct tempi_record *next_claimed; /* in a claim: a deferred send can be in both */
 

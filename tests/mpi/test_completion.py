@@ -278,6 +278,28 @@ def test_restarted_persistent_requests(comm: Any, way: str) -> None:
             request.Free()
 
 
+@pytest.mark.usefixtures("buffered")
+@pytest.mark.parametrize("rows", [30, 900])
+def test_buffered_sends_are_restarted_before_they_have_left(comm: Any, rows: int) -> None:
+    """Open MPI then gives the program another handle."""
+    to, source = partners(comm)
+    turns = 5
+    kind = strided(rows)
+    with committed(kind) as datatype:
+        out = Memory(kind, 1)
+        send = comm.Bsend_init(out.message(datatype), to, 4)
+        for turn in range(turns):
+            out.fill(10 * comm.rank + turn)
+            send.Start()
+            send.Wait()
+        comm.Barrier()
+        for turn in range(turns):
+            into = Memory(kind, 1)
+            comm.Recv(into.message(datatype), source, 4)
+            into.check(Memory(kind, 1).fill(10 * source + turn).packed)
+        send.Free()
+
+
 @every_way
 def test_no_active_request_is_answered_as_without_tempi(comm: Any, way: str) -> None:
     """Inactive persistent requests, tracked or not, and null ones."""

@@ -63,6 +63,7 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     op->parts = NULL;
     op->into = NULL;
     out->borrowed = false;
+    out->open = false;
     out->wire = MPI_PACKED;
 }
 
@@ -191,31 +192,31 @@ static bool may_repeat(tempi_operation operation)
     return sends_or_receives(operation) && !tempi_online_tuning;
 }
 
-static int method_of(bool ours, const tempi_message *message)
+/* Of a message in host memory to that peer: about word and passed messages nothing is said yet. */
+static void ask(tempi_operation operation, const tempi_peer *peer, int64_t bytes, bool posted,
+                tempi_message *out, tempi_query *query)
 {
-    if (!ours)
-        return TEMPI_MESSAGE_LIBRARY;
-    return message->op.streamed ? TEMPI_MESSAGE_STREAMED : TEMPI_MESSAGE_OWN;
+    query->operation = operation; /* field by field, as above */
+    query->bytes = bytes;
+    query->peer = &tempi_message_peer;
+    query->whom = peer;
+    query->device = NULL;
+    query->sample = &out->sample;
+    query->streamed = &out->op.streamed;
+    query->passed = 0;
+    /* A choice for an unknown peer is that for its usual class, which its other side need not know.
+     */
+    query->posted = posted && peer->comm != MPI_COMM_NULL && peer->rank >= 0;
 }
 
 /* Whether tempi is expected to be faster than the library. */
 static bool examine(const tempi_type *type, tempi_operation operation, const tempi_peer *peer,
-                    int64_t bytes, unsigned passed, bool posted, unsigned *word, tempi_message *out)
+                    int64_t bytes, bool posted, tempi_message *out)
 {
-    tempi_query query; /* field by field, as above */
-    *word = TEMPI_MESSAGE_NO_WORD;
-    query.word = word;
-    query.passed = passed;
-    query.operation = operation;
-    query.bytes = bytes;
-    query.peer = &tempi_message_peer;
-    query.whom = peer;
-    query.device = NULL;
-    query.sample = &out->sample;
-    query.streamed = &out->op.streamed;
-    /* A choice for an unknown peer is that for its usual class, which its other side need not know.
-     */
-    query.posted = posted && peer->comm != MPI_COMM_NULL && peer->rank >= 0;
+    tempi_query query;
+    unsigned word;
+    ask(operation, peer, bytes, posted, out, &query);
+    query.word = &word;
     return tempi_choose(tempi_type_chooser(type), &query) == TEMPI_METHOD_HOST;
 }
 
@@ -223,30 +224,36 @@ static bool examine(const tempi_type *type, tempi_operation operation, const tem
 static bool wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                  MPI_Count count, int64_t bytes, bool posted, tempi_message *out)
 {
-    enum {
-        ANY = 1 << TEMPI_MESSAGE_LIBRARY | 1 << TEMPI_MESSAGE_OWN | 1 << TEMPI_MESSAGE_STREAMED
-    };
-    unsigned word;
     if (!posted || !may_repeat(operation))
-        return examine(type, operation, &peer, bytes, 0, posted, &word, out);
-    tempi_repeated *repeated = &tempi_type_chooser(type)->repeated[operation];
+        return examine(type, operation, &peer, bytes, posted, out);
     const uint64_t key = tempi_message_key(peer, count);
-    const int method = tempi_repeated_pass(repeated, key, ANY);
+    const int method = tempi_choose_again(tempi_type_chooser(type), operation, key);
     out->op.streamed = method == TEMPI_MESSAGE_STREAMED;
-    if (method != 0)
+    if (method != TEMPI_MESSAGE_USUAL)
         return method != TEMPI_MESSAGE_LIBRARY;
-    const unsigned passed = tempi_repeated_passed(repeated, key, bytes);
-    const bool ours = examine(type, operation, &peer, bytes, passed, true, &word, out);
-    tempi_repeated_note(repeated, key, bytes, word, method_of(ours, out));
-    return ours;
+    tempi_query query;
+    ask(operation, &peer, bytes, true, out, &query);
+    return tempi_choose_noted(tempi_type_chooser(type), &query, key);
 }
 
 bool tempi_message_wins(const tempi_type *type, tempi_operation operation, tempi_peer peer,
                         int64_t bytes)
 {
     tempi_message unused;
-    unsigned word;
-    return !type->layout->dense && examine(type, operation, &peer, bytes, 0, false, &word, &unused);
+    return !type->layout->dense && examine(type, operation, &peer, bytes, false, &unused);
+}
+
+/* Below it, a message that is left costs the library so little that it is left for good: to follow
+ * its request takes some 100 ns a start. */
+enum { LEFT_OPEN_FIRST = 4 << 10 };
+
+/* Whether trials may change the method of a message that is posted again and again; `ours`: tempi
+ * is expected to be faster with it. */
+static bool may_change(const tempi_type *type, tempi_operation operation, tempi_peer peer,
+                       int64_t bytes, bool ours)
+{
+    return (ours || bytes >= LEFT_OPEN_FIRST) && peer.comm != MPI_COMM_NULL && peer.rank >= 0 &&
+           tempi_choose_is_tried(&type->chooser, operation, bytes) && !to_oneself(peer);
 }
 
 /* When the message is posted, and whether tempi must carry it. */
@@ -271,7 +278,10 @@ static bool plan(const tempi_type *type, const void *buffer, MPI_Count count,
         return ours;
     if (dense)
         return when == PLAN_FORCED;
-    if (when != PLAN_FORCED && !wins(type, operation, peer, count, bytes, when == PLAN_NOW, out))
+    const bool ours_first = when == PLAN_FORCED ||
+                            wins(type, operation, peer, count, bytes, when == PLAN_NOW, out);
+    out->open = when == PLAN_LATER && may_change(type, operation, peer, bytes, ours_first);
+    if (!ours_first && !out->open)
         return leave(TEMPI_STAT_fallback_rule);
     if (sends_or_receives(operation) && !take_packed(false, peer, inline_buffer, out))
         return leave(TEMPI_STAT_fallback_stage);

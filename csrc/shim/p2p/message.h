@@ -13,6 +13,7 @@ typedef struct tempi_message {
     tempi_operation operation;
     tempi_op op;         /* op.packed: a buffer of op.n bytes (transfer/packed_buffer.h) */
     bool borrowed;       /* the caller owns that buffer */
+    bool open;           /* each start may choose again whether tempi carries it */
     MPI_Datatype wire;   /* MPI_PACKED, or a type with a gap (wire.h) */
     int32_t tables;      /* TEMPI_TABLES_OF_*, if op.method is a device's */
     tempi_sample sample; /* only MPI_Pack and MPI_Unpack: started if the call is to be timed */
@@ -106,7 +107,8 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
     return type && tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
 
-/* For a message that is posted later, as often as the program likes. */
+/* For a message that is posted later, as often as the program likes: one that tempi carries, or
+ * that it may carry at times (out->open). */
 bool tempi_message_take_kept(const void *buffer, MPI_Count count, MPI_Datatype datatype,
                              tempi_operation operation, tempi_peer peer, tempi_message *out);
 

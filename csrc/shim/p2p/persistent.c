@@ -1,33 +1,67 @@
 /* Persistent sends and receives: the library's own persistent request over a staging buffer that
- * the record owns until the request is freed. */
+ * the record owns until the request is freed. Where trials may change the method there is another
+ * one, over the program's buffer, and each start takes one of the two (persistent_choice.h). */
 #include "base/log.h"
 #include "shim/bounce/bounce.h"
 #include "shim/comm/comm_stream.h"
+#include "shim/comm/peer_class.h"
 #include "shim/impl.h"
 #include "shim/p2p/loopback.h"
+#include "shim/p2p/persistent_choice.h"
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+static const tempi_record_ops open_ops;
+
+/* Gives the message to a record of the program's request. False: out of memory. */
+static bool put_record(tempi_message *message, MPI_Comm comm, MPI_Request request,
+                       tempi_persistent_choice *choice)
+{
+    tempi_record *record = tempi_request_record(message, message->operation == TEMPI_OP_RECV);
+    if (!record)
+        return false;
+    record->ops = choice ? &open_ops : &tempi_message_persistent_ops;
+    record->active = false;
+    record->request = tempi_handle(request);
+    record->comm = tempi_handle(comm);
+    record->choice = choice;
+    if (tempi_records_put(record))
+        return true;
+    record->choice = NULL;
+    tempi_request_unrecord(record, message);
+    return false;
+}
 
 /* The request was just made over message.op.packed. Without a record MPI_Start could not pack:
- * the request is freed, and the caller makes the library's own. */
-static bool track(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
+ * the request is freed, and the library's own is left. */
+static bool track(tempi_message *message, MPI_Comm comm, MPI_Request *packed)
 {
-    tempi_record *record = tempi_request_record(message, receives);
-    if (record) {
-        record->ops = &tempi_message_persistent_ops;
-        record->active = false;
-        record->request = tempi_handle(*request);
-        record->comm = tempi_handle(comm);
-        if (tempi_records_put(record))
-            return true;
-        tempi_request_unrecord(record, message);
-    }
+    if (put_record(message, comm, *packed, NULL))
+        return true;
     TEMPI_WARN_ONCE("out of memory: cannot track a persistent request; it is left to the library");
-    tempi_lib.Request_free(request);
+    tempi_lib.Request_free(packed);
     tempi_message_drop(message);
     return false;
+}
+
+/* The same where the program has the library's own request. */
+static void track_both(tempi_message *message, tempi_peer peer, MPI_Request packed,
+                       MPI_Request request)
+{
+    tempi_persistent_choice *choice = tempi_persistent_choice_make(
+        &message->type->chooser, tempi_peer_class(peer.comm, peer.rank, message->op.n),
+        message->operation, packed);
+    if (choice && put_record(message, peer.comm, request, choice))
+        return;
+    TEMPI_WARN_ONCE("out of memory: cannot track a persistent request; it is left to the library");
+    if (choice)
+        tempi_persistent_choice_free(choice);
+    else
+        tempi_lib.Request_free(&packed);
+    tempi_message_drop(message);
 }
 
 /* A persistent request is used often, so its type is worth decoding now. */
@@ -39,34 +73,45 @@ static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_
 }
 
 /* As in tempi_request_posted: there is a request only if the handle changed. */
-#define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION, RECEIVES)                                     \
-    int tempi_impl_##NAME(const struct tempi_mpi *next, BUFFER buf, MPI_Count count,             \
-                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,               \
-                          MPI_Request *request)                                                  \
-    {                                                                                            \
-        tempi_message message;                                                                   \
-        if (request && PEER != MPI_PROC_NULL &&                                                  \
-            take(buf, count, datatype, OPERATION, tempi_peer_of(comm, PEER), &message)) {        \
-            MPI_Request made = MPI_REQUEST_NULL;                                                 \
-            const int rc = tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message), \
-                                            message.wire, PEER, tag, comm, &made);               \
-            if (made == MPI_REQUEST_NULL) {                                                      \
-                tempi_message_drop(&message);                                                    \
-                return rc;                                                                       \
-            }                                                                                    \
-            *request = made;                                                                     \
-            if (track(&message, RECEIVES, comm, request))                                        \
-                return tempi_loopback_saw(rc, comm, PEER);                                       \
-        }                                                                                        \
-        return tempi_loopback_saw(                                                               \
-            tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, request), comm, PEER); \
+#define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION)                                            \
+    int tempi_impl_##NAME(const struct tempi_mpi *next, BUFFER buf, MPI_Count count,          \
+                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,            \
+                          MPI_Request *request)                                               \
+    {                                                                                         \
+        tempi_message message;                                                                \
+        const tempi_peer peer = tempi_peer_of(comm, PEER);                                    \
+        if (!request || PEER == MPI_PROC_NULL ||                                              \
+            !take(buf, count, datatype, OPERATION, peer, &message))                           \
+            return tempi_loopback_saw(tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, \
+                                                       comm, request),                        \
+                                      comm, PEER);                                            \
+        MPI_Request own = MPI_REQUEST_NULL, packed = MPI_REQUEST_NULL;                        \
+        int rc = MPI_SUCCESS;                                                                 \
+        if (message.open)                                                                     \
+            rc = tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, &own);         \
+        if (!message.open || own != MPI_REQUEST_NULL)                                         \
+            rc = tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message),        \
+                                  message.wire, PEER, tag, comm, &packed);                    \
+        if (own != MPI_REQUEST_NULL)                                                          \
+            *request = own;                                                                   \
+        if (packed == MPI_REQUEST_NULL) {                                                     \
+            tempi_message_drop(&message);                                                     \
+            return rc;                                                                        \
+        }                                                                                     \
+        if (own != MPI_REQUEST_NULL)                                                          \
+            track_both(&message, peer, packed, own);                                          \
+        else if (track(&message, comm, &packed))                                              \
+            *request = packed;                                                                \
+        else                                                                                  \
+            rc = tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, request);      \
+        return tempi_loopback_saw(rc, comm, PEER);                                            \
     }
 
-DEFINE_INIT(Send_init, const void *, dest, TEMPI_OP_SEND, false)
-DEFINE_INIT(Ssend_init, const void *, dest, TEMPI_OP_SEND, false)
-DEFINE_INIT(Rsend_init, const void *, dest, TEMPI_OP_SEND, false)
-DEFINE_INIT(Bsend_init, const void *, dest, TEMPI_OP_SEND, false)
-DEFINE_INIT(Recv_init, void *, source, TEMPI_OP_RECV, true)
+DEFINE_INIT(Send_init, const void *, dest, TEMPI_OP_SEND)
+DEFINE_INIT(Ssend_init, const void *, dest, TEMPI_OP_SEND)
+DEFINE_INIT(Rsend_init, const void *, dest, TEMPI_OP_SEND)
+DEFINE_INIT(Bsend_init, const void *, dest, TEMPI_OP_SEND)
+DEFINE_INIT(Recv_init, void *, source, TEMPI_OP_RECV)
 
 /* Before the library starts it. The record stays in the table: only this thread may use the
  * request now. */
@@ -102,6 +147,57 @@ const tempi_record_ops tempi_message_persistent_ops = {.inner = tempi_record_has
                                                        .cut = tempi_message_was_cut,
                                                        .finish = tempi_record_rest,
                                                        .once = &tempi_message_ops};
+
+/* ---- one of two requests --------------------------------------------------------------------- */
+
+/* Without packed bytes nothing is to be unpacked. */
+static bool start_one(tempi_record *record, tempi_op *out, int *rc)
+{
+    tempi_persistent_choice_begin(record->choice, &record->op);
+    record->settled = !record->choice->takes_packed;
+    return record->choice->takes_packed && start(record, out, rc);
+}
+
+static bool inner(const tempi_record *record, MPI_Request *out)
+{
+    if (record->choice->takes_packed)
+        *out = record->choice->packed;
+    return record->choice->takes_packed;
+}
+
+static void started(tempi_record *record, MPI_Request now)
+{
+    record->choice->packed = now;
+}
+
+/* After an error Open MPI frees the one that had it; the program's handle must not outlive that. */
+static void lost(tempi_record *record)
+{
+    MPI_Request own = tempi_request_of(record->request);
+    if (!record->choice->takes_packed)
+        return;
+    record->choice->packed = MPI_REQUEST_NULL;
+    tempi_lib.Request_free(&own);
+}
+
+static void rest(tempi_record *record)
+{
+    record->choice->takes_packed = false;
+    tempi_record_rest(record);
+}
+
+static const tempi_record_ops open_ops = {.inner = inner,
+                                          .start = start_one,
+                                          .check = tempi_record_needs_no_check,
+                                          .refused = tempi_record_is_refused,
+                                          .arrived = tempi_message_arrived,
+                                          .cut = tempi_message_was_cut,
+                                          .started = started,
+                                          .lost = lost,
+                                          .finish = rest,
+                                          .once = &tempi_message_ops};
+
+/* ---- MPI_Start ------------------------------------------------------------------------------- */
 
 static void packed(tempi_record *record)
 {
@@ -174,15 +270,61 @@ static void undo(int count, const MPI_Request requests[])
     tempi_lock_release(&tempi_records.lock);
 }
 
+/* What the library is to start for each of these handles. */
+static void set_targets(int count, const MPI_Request requests[], MPI_Request targets[])
+{
+    tempi_lock_acquire(&tempi_records.lock);
+    for (int i = 0; i < count; ++i) {
+        targets[i] = requests[i];
+        const tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
+        if (slot && slot->record->ops->started)
+            (void)slot->record->ops->inner(slot->record, &targets[i]);
+    }
+    tempi_lock_release(&tempi_records.lock);
+}
+
+/* Open MPI starts another request in place of a buffered send that has not left yet, and gives the
+ * program its handle. */
+static void follow(MPI_Request *request, MPI_Request now)
+{
+    tempi_record *record = tempi_records_claim(tempi_handle(*request));
+    MPI_Request target = MPI_REQUEST_NULL;
+    if (record && record->ops->started && record->ops->inner(record, &target))
+        record->ops->started(record, now);
+    else
+        *request = now;
+    if (!record)
+        return;
+    record->request = tempi_handle(*request);
+    if (!tempi_records_put(record))
+        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: cannot track a persistent request; what it "
+                                   "brings from now on may be incomplete");
+}
+
+enum { PART = 64 };
+
+/* Starts up to PART of them, for which no memory must be had. */
+static int start_targets(const struct tempi_mpi *next, int count, MPI_Request requests[])
+{
+    MPI_Request targets[PART], before[PART];
+    set_targets(count, requests, targets);
+    memcpy(before, targets, (size_t)count * sizeof *before);
+    const int rc = count == 1 ? next->Start(targets) : next->Startall(count, targets);
+    for (int i = 0; i < count; ++i)
+        if (targets[i] != before[i])
+            follow(&requests[i], targets[i]);
+    return rc;
+}
+
 int tempi_impl_Start(const struct tempi_mpi *next, MPI_Request *request)
 {
     if (tempi_pending_any())
         tempi_post_all();
-    if (!tempi_records_any())
+    if (!tempi_records_any() || !request)
         return next->Start(request);
     int rc = prepare_all(1, request);
     if (rc == MPI_SUCCESS)
-        rc = next->Start(request);
+        rc = start_targets(next, 1, request);
     if (rc != MPI_SUCCESS)
         undo(1, request);
     return rc;
@@ -192,10 +334,12 @@ int tempi_impl_Startall(const struct tempi_mpi *next, int count, MPI_Request req
 {
     if (tempi_pending_any())
         tempi_post_all();
-    const int rc = tempi_records_any() && requests ? prepare_all(count, requests) : MPI_SUCCESS;
-    if (rc != MPI_SUCCESS) {
+    if (!tempi_records_any() || !requests || count <= 0)
+        return next->Startall(count, requests);
+    int rc = prepare_all(count, requests);
+    if (rc != MPI_SUCCESS)
         undo(count, requests);
-        return rc;
-    }
-    return next->Startall(count, requests);
+    for (int first = 0; first < count && rc == MPI_SUCCESS; first += PART)
+        rc = start_targets(next, count - first < PART ? count - first : PART, requests + first);
+    return rc;
 }

@@ -135,16 +135,17 @@ static void arrivals_make_room(arrivals *a)
 }
 
 /* Open MPI frees a failed request, even a persistent one: the next request may get its handle. One
- * that stands in the place of a persistent one is freed always. */
+ * that stands in the place of a persistent one, and is none itself, is freed always. */
 static void settle_handle(tempi_record *record, MPI_Request requests[])
 {
     MPI_Request inner;
-    if (!tempi_record_is_persistent(record) || requests[record->index] != MPI_REQUEST_NULL)
+    if (!tempi_record_is_persistent(record))
         return;
-    if (record->ops->inner(record, &inner))
+    if (requests[record->index] != MPI_REQUEST_NULL ||
+        (!record->ops->started && record->ops->inner(record, &inner)))
         requests[record->index] = tempi_request_of(record->request);
     else
-        tempi_record_end_restarts(record);
+        tempi_record_lose(record);
 }
 
 /* The request ended with `error`; `known`: its status is valid. */

@@ -272,7 +272,9 @@ static bool finish_orphan(tempi_record *record)
         return false;
     (void)tempi_request_report(record, record->error);
     if (tempi_record_is_persistent(record)) {
-        if (another || request != MPI_REQUEST_NULL)
+        if (request == MPI_REQUEST_NULL && (!another || record->ops->started))
+            tempi_record_lose(record);
+        else
             tempi_lib.Request_free(&own);
         tempi_record_end_restarts(record);
     }

@@ -2,6 +2,8 @@
  *
  *   tempi_message_ops             the library's own request over packed bytes, once
  *   tempi_message_persistent_ops  the same, restarted by MPI_Start
+ *   open_ops of shim/p2p/persistent.c   two of the library's own requests, one over the program's
+ *                                 buffer and one over packed bytes: each start takes one
  *   tempi_proxy_ops               a generalized request for a send that is not posted yet, or for a
  *                                 receive whose bytes are still to be unpacked
  *   tempi_loopback_ops            the same for a send to oneself that is moved, not packed
@@ -34,6 +36,11 @@ struct tempi_record_ops {
     /* The same for a request that ended with `error`: for a message that was too long, *out is
      * the part that the library delivered. */
     bool (*cut)(tempi_record *record, int error, const MPI_Status *status, tempi_op *out);
+    /* After MPI_Start, which starts the request behind the handle: the handle that it has now.
+     * NULL: it starts the program's handle. */
+    void (*started)(tempi_record *record, MPI_Request inner);
+    /* The library has freed the request that was started. NULL: there is no other one. */
+    void (*lost)(tempi_record *record);
     /* After settling: frees the record, or lets it rest until the next MPI_Start. */
     void (*finish)(tempi_record *record);
     /* The operations after the last restart; NULL: these. */
@@ -55,6 +62,14 @@ static inline void tempi_record_end_restarts(tempi_record *record)
 {
     if (record->ops->once)
         record->ops = record->ops->once;
+}
+
+/* Persistent: the library has freed the request that was started, so the handle is gone. */
+static inline void tempi_record_lose(tempi_record *record)
+{
+    if (record->ops->lost)
+        record->ops->lost(record);
+    tempi_record_end_restarts(record);
 }
 
 /* Shared entries of the tables above. */

@@ -6,6 +6,7 @@
 #include "datatype/layout.h"
 #include "memory/known.h"
 #include "shim/bounce/bounce.h"
+#include "shim/p2p/persistent_choice.h"
 #include "shim/p2p/posted_receives.h"
 #include "shim/request/deferred_sends.h"
 #include "shim/type/typemap_check.h"
@@ -215,6 +216,7 @@ void tempi_record_release(tempi_record *record)
         tempi_posted_leave(record);
     tempi_typemap_free(record->typemap);
     tempi_bounce_free(record->bounce);
+    tempi_persistent_choice_free(record->choice);
     tempi_record_free(record);
 }
 
