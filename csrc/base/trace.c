@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 bool tempi_trace_on;
@@ -17,13 +16,6 @@ static struct {
     int rank;
     pid_t owner; /* a forked child must not write into its parent's file */
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-double tempi_trace_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void tempi_trace_open(const char *file, int rank)
 {
@@ -53,7 +45,7 @@ void tempi_trace_close(void)
 
 void tempi_trace_write(double start, const char *what, const char *call, int64_t bytes)
 {
-    const double end = tempi_trace_now();
+    const double end = tempi_clock();
     if (trace.owner != getpid())
         return;
     pthread_mutex_lock(&trace.lock);

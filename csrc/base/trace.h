@@ -3,6 +3,8 @@
 #ifndef TEMPI_BASE_TRACE_H
 #define TEMPI_BASE_TRACE_H
 
+#include "base/clock.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,13 +14,11 @@ extern bool tempi_trace_on;
 void tempi_trace_open(const char *file, int rank);
 void tempi_trace_close(void);
 
-/* Seconds on the monotonic clock. */
-double tempi_trace_now(void);
 void tempi_trace_write(double start, const char *what, const char *call, int64_t bytes);
 
 static inline double tempi_trace_begin(void)
 {
-    return tempi_trace_on ? tempi_trace_now() : 0;
+    return tempi_trace_on ? tempi_clock() : 0;
 }
 
 static inline void tempi_trace_end(double start, const char *what, const char *call, int64_t bytes)

@@ -1,4 +1,5 @@
 #include "choose/autotune.h"
+#include "base/clock.h"
 #include "base/stats.h"
 #include "base/thread.h"
 #include "base/warm_up.h"
@@ -145,7 +146,7 @@ static bool must_wait(tempi_trial *trial, bool tried_kernels)
 void tempi_autotune_note(tempi_sample *sample, bool counts)
 {
     tempi_trial *trial = sample->trial;
-    const double ended = pretended ? HUGE_VAL : tempi_tuning_clock();
+    const double ended = pretended ? HUGE_VAL : tempi_clock();
     const double took = pretended ? pretended[sample->way] : ended - sample->begun;
     const bool tried_kernels = tempi_this_thread.kernel_trials != sample->kernel_trials;
     sample->trial = NULL;
@@ -193,7 +194,7 @@ bool tempi_autotune_acts(tempi_trials *trials, tempi_choices *choices, int64_t b
     sample->trial = trial;
     sample->way = trial->way;
     sample->kernel_trials = tempi_this_thread.kernel_trials;
-    sample->begun = tempi_tuning_clock();
+    sample->begun = tempi_clock();
     return sample->way == TEMPI_WAY_OWN;
 }
 

@@ -1,4 +1,5 @@
 #include "choose/choose.h"
+#include "base/hash.h"
 #include "choose/device_rule.h"
 #include "choose/shape.h"
 
@@ -12,9 +13,8 @@ static uint32_t hash_of_shape(tempi_shape s, int64_t element)
 {
     const uint64_t flags = (uint64_t)element << 8 | (uint64_t)s.variable |
                            (uint64_t)s.single_run << 1 | (uint64_t)s.transposed << 2;
-    uint64_t sum = (uint64_t)s.run * 0x9E3779B97F4A7C15u + flags;
-    sum = (sum ^ sum >> 31) * 0xD6E8FEB86659FD93u + (uint64_t)s.stride;
-    return (uint32_t)((sum ^ sum >> 29) * 0x9E3779B97F4A7C15u >> 32);
+    const uint64_t sum = tempi_hash_mix(tempi_hash_mix(flags, (uint64_t)s.run), (uint64_t)s.stride);
+    return (uint32_t)(tempi_hash(sum) >> 32);
 }
 
 void tempi_chooser_init(tempi_chooser *chooser, const tempi_layout *layout, int64_t element,

@@ -1,9 +1,10 @@
 #include "choose/message_trials.h"
+#include "base/clock.h"
+#include "base/hash.h"
 #include "base/stats.h"
 #include "choose/contest.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* Messages before the first trial of a key, and rounds at least between two; how much longer the
  * rounds until the next trial must take than the last one lost; how much longer than the last trial
@@ -88,11 +89,7 @@ void tempi_message_trial_pretend(const int64_t *now)
 
 static int64_t clock_now(void)
 {
-    struct timespec t;
-    if (pretended)
-        return *pretended;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return pretended ? *pretended : tempi_clock_ns();
 }
 
 void tempi_message_trials_start(tempi_message_words *words, int own)
@@ -106,9 +103,8 @@ void tempi_message_trials_start(tempi_message_words *words, int own)
 
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class)
 {
-    const uint64_t k = ((uint64_t)shape << 16 | (uint64_t)(uint32_t)(step << 4 | class)) *
-                       0x9E3779B97F4A7C15u;
-    const uint64_t mixed = (k ^ k >> 29) * 0xD6E8FEB86659FD93u;
+    const uint64_t mixed = tempi_hash_mix(tempi_hash((uint64_t)shape),
+                                          (uint64_t)(uint32_t)(step << 4 | class));
     return (mixed >> TEMPI_MESSAGE_BITS | 1) << TEMPI_MESSAGE_BITS; /* never 0 */
 }
 

@@ -7,7 +7,6 @@
 #include "choose/shape.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* Classes: two octaves of size and of run each; strides: near, within a page, and wider. */
 enum {
@@ -37,18 +36,11 @@ static struct {
 
 /* ---- the clock ------------------------------------------------------------------------------- */
 
-double tempi_tuning_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static double cost_of_clock(void)
 {
     double least = 1;
     for (int i = 0; i < 64; ++i) {
-        const double start = tempi_tuning_clock(), took = tempi_tuning_clock() - start;
+        const double start = tempi_clock(), took = tempi_clock() - start;
         least = took < least ? took : least;
     }
     return least;
@@ -110,7 +102,7 @@ void tempi_tuning_took(double start, tempi_quantity quantity, const tempi_layout
 {
     /* The tables hold MPI_Pack as a whole; the timer covers only the packing in it. */
     const bool whole = quantity == TEMPI_QUANTITY_OWN_PACK || quantity == TEMPI_QUANTITY_OWN_UNPACK;
-    double seconds = tempi_tuning_clock() - start - tuning.clock +
+    double seconds = tempi_clock() - start - tuning.clock +
                      (whole ? tuning.model->header->call : 0);
     const double pretended = tuning.pretended[quantity];
     if ((seconds < SHORTEST && pretended == 0) || bytes <= 0 || layout->dense)

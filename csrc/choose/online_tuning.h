@@ -12,6 +12,7 @@
 #ifndef TEMPI_CHOOSE_ONLINE_TUNING_H
 #define TEMPI_CHOOSE_ONLINE_TUNING_H
 
+#include "base/clock.h"
 #include "choose/model.h"
 #include "choose/table_file.h"
 
@@ -25,14 +26,13 @@ void tempi_tuning_start(const tempi_model *model);
 bool tempi_tuning_acts(const tempi_layout *layout, tempi_operation operation, int peer,
                        int64_t bytes, tempi_choices *cache);
 
-double tempi_tuning_clock(void);
 /* Records work on `bytes` packed bytes of host memory that began at `start`. */
 void tempi_tuning_took(double start, tempi_quantity quantity, const tempi_layout *layout,
                        int64_t bytes);
 
 static inline double tempi_tuning_begin(void)
 {
-    return tempi_online_tuning ? tempi_tuning_clock() : 0;
+    return tempi_online_tuning ? tempi_clock() : 0;
 }
 
 static inline void tempi_tuning_end(double start, tempi_quantity quantity,

@@ -5,6 +5,7 @@
 #ifndef TEMPI_CHOOSE_REPEATED_H
 #define TEMPI_CHOOSE_REPEATED_H
 
+#include "base/hash.h"
 #include "choose/message_trials.h"
 
 #include <stdbool.h>
@@ -38,9 +39,8 @@ static inline unsigned tempi_repeated_passes(int64_t bytes)
 
 static inline uint64_t tempi_repeated_key(uint64_t comm, int rank, int64_t count)
 {
-    const uint64_t k = comm * 0x9E3779B97F4A7C15u + (uint64_t)count;
-    const uint64_t mixed = (k * 0xD6E8FEB86659FD93u + (uint64_t)(uint32_t)rank) *
-                           0x9E3779B97F4A7C15u;
+    const uint64_t mixed = tempi_hash_mix(tempi_hash_mix(comm, (uint64_t)count),
+                                          (uint64_t)(uint32_t)rank);
     return mixed >> TEMPI_REPEATED_KEY_AT << TEMPI_REPEATED_KEY_AT;
 }
 

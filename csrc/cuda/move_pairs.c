@@ -1,4 +1,5 @@
 #include "cuda/move_pairs.h"
+#include "base/hash.h"
 #include "cuda/op_list.h"
 #include "datatype/layout.h"
 
@@ -24,10 +25,9 @@ static pair pair_of(const tempi_op *op)
 
 static unsigned set_of(const pair *p)
 {
-    const uint64_t mixed = ((uint64_t)(uintptr_t)p->from ^ (uint64_t)(uintptr_t)p->to << 17 ^
-                            (uint64_t)p->n) *
-                           0x9E3779B97F4A7C15u;
-    return (unsigned)(mixed >> 57) % SETS;
+    const uint64_t mixed = tempi_hash_mix(tempi_hash_mix((uintptr_t)p->from, (uintptr_t)p->to),
+                                          (uint64_t)p->n);
+    return (unsigned)(mixed % SETS);
 }
 
 static bool same(const pair *a, const pair *b)

@@ -6,6 +6,7 @@
 #include "cuda/pool.h"
 #include "base/budget.h"
 #include "base/config.h"
+#include "base/hash.h"
 #include "base/stats.h"
 #include "cuda/device.h"
 #include "cuda/pinned.h"
@@ -73,7 +74,7 @@ static shelf *shelf_of(bool pinned, int device)
 
 static block **bucket_of(const void *address)
 {
-    return &pool.in_use[((uint64_t)(uintptr_t)address * 0x9E3779B97F4A7C15u) >> 56];
+    return &pool.in_use[tempi_hash_home((uintptr_t)address, 8)];
 }
 
 /* ---- the driver's part ----------------------------------------------------------------------- */

@@ -1,10 +1,9 @@
 #include "cuda/row_copies.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/stats.h"
 #include "cuda/pool.h"
 #include "datatype/layout.h"
-
-#include <time.h>
 
 enum {
     RUN = 64, /* bytes */
@@ -14,13 +13,6 @@ enum {
     MOST = 4096
 };
 #define MARGIN 0.05
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Rows every two runs; NULL: no memory. */
 static const tempi_layout *rows_of(int64_t n)
@@ -66,10 +58,10 @@ static double least_time(tempi_cuda_device *device, const tempi_op *op, bool cop
 {
     double least = -1;
     for (int i = 0; i <= TURNS; ++i) {
-        const double start = now();
+        const double start = tempi_clock();
         if (!pack(device, op, copies))
             return -1;
-        const double taken = now() - start;
+        const double taken = tempi_clock() - start;
         if (i == 1 || (i > 1 && taken < least))
             least = taken;
     }

@@ -4,6 +4,7 @@
  * the same object. Look-ups happen once per datatype, so the lock is never contended for long; long
  * tables are compared inside it, but only for equal hashes. */
 #include "datatype/intern.h"
+#include "base/hash.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +16,6 @@ static tempi_layout_object **buckets;
 static size_t nbuckets; /* a power of two, or 0 */
 static int64_t alive;
 
-/* Mixes 64 bits into the hash (multiply and fold; the constant is 2^64 / golden ratio). */
-static inline uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    return hash ^ (hash >> 29);
-}
-
 static uint64_t table_hash(const tempi_table *table, bool variable)
 {
     /* Four lanes: one chain of multiplications would take 5 ns an entry. */
@@ -30,38 +24,41 @@ static uint64_t table_hash(const tempi_table *table, bool variable)
     const tempi_entry *e = table->entries;
     int64_t i = 0;
     for (; i + 2 <= n; i += 2) {
-        lane[0] = mix(lane[0], (uint64_t)e[i].offset);
-        lane[1] = mix(lane[1], (uint64_t)e[i].packed);
-        lane[2] = mix(lane[2], (uint64_t)e[i + 1].offset);
-        lane[3] = mix(lane[3], (uint64_t)e[i + 1].packed);
+        lane[0] = tempi_hash_mix(lane[0], (uint64_t)e[i].offset);
+        lane[1] = tempi_hash_mix(lane[1], (uint64_t)e[i].packed);
+        lane[2] = tempi_hash_mix(lane[2], (uint64_t)e[i + 1].offset);
+        lane[3] = tempi_hash_mix(lane[3], (uint64_t)e[i + 1].packed);
     }
     if (i < n)
-        lane[0] = mix(mix(lane[0], (uint64_t)e[i].offset), (uint64_t)e[i].packed);
-    return mix(mix(mix(lane[0], lane[1]), lane[2]), lane[3]);
+        lane[0] = tempi_hash_mix(tempi_hash_mix(lane[0], (uint64_t)e[i].offset),
+                                 (uint64_t)e[i].packed);
+    return tempi_hash_mix(tempi_hash_mix(tempi_hash_mix(lane[0], lane[1]), lane[2]), lane[3]);
 }
 
 static uint64_t layout_hash(const tempi_layout *layout)
 {
-    uint64_t hash = mix(mix(mix(0, (uint64_t)layout->size), (uint64_t)layout->lb),
-                        (uint64_t)layout->extent);
+    uint64_t hash = tempi_hash_mix(tempi_hash_mix(tempi_hash_mix(0, (uint64_t)layout->size),
+                                                  (uint64_t)layout->lb),
+                                   (uint64_t)layout->extent);
     const tempi_table *seen = NULL;
     uint64_t of_seen = 0;
     for (int32_t i = 0; i < layout->nboxes; i++) {
         const tempi_box *box = &layout->boxes[i];
-        hash = mix(mix(mix(hash, (uint64_t)box->offset), (uint64_t)box->packed),
-                   (uint64_t)box->run);
-        hash = mix(mix(hash, (uint64_t)box->ndims), (uint64_t)box->space);
+        hash = tempi_hash_mix(tempi_hash_mix(tempi_hash_mix(hash, (uint64_t)box->offset),
+                                             (uint64_t)box->packed),
+                              (uint64_t)box->run);
+        hash = tempi_hash_mix(tempi_hash_mix(hash, (uint64_t)box->ndims), (uint64_t)box->space);
         for (int d = 0; d < box->ndims; d++) {
-            hash = mix(hash, (uint64_t)box->dims[d].count);
-            hash = mix(hash, (uint64_t)box->dims[d].stride);
-            hash = mix(hash, (uint64_t)box->dims[d].packed_stride);
+            hash = tempi_hash_mix(hash, (uint64_t)box->dims[d].count);
+            hash = tempi_hash_mix(hash, (uint64_t)box->dims[d].stride);
+            hash = tempi_hash_mix(hash, (uint64_t)box->dims[d].packed_stride);
         }
         if (box->table && box->table != seen) {
             seen = box->table;
             of_seen = table_hash(seen, box->run == 0);
         }
         if (box->table)
-            hash = mix(hash, of_seen);
+            hash = tempi_hash_mix(hash, of_seen);
     }
     return hash;
 }

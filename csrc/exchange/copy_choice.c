@@ -2,7 +2,6 @@
 #include "tempi.h"
 
 #include <math.h>
-#include <time.h>
 
 enum {
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
@@ -200,11 +199,4 @@ double tempi_copy_packing(const tempi_copy_choice *choice, int class, int64_t by
                              ? cost[TEMPI_COPY_NONTEMPORAL]
                              : cost[TEMPI_COPY_TWICE];
     return (least > 0 ? least / 2 : unknown) * (double)bytes;
-}
-
-double tempi_copy_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }

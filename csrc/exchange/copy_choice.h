@@ -76,7 +76,4 @@ void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, 
 /* About how long a sender packs such a flow, in seconds. */
 double tempi_copy_packing(const tempi_copy_choice *choice, int class, int64_t bytes);
 
-/* Seconds. */
-double tempi_copy_clock(void);
-
 #endif

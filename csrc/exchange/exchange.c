@@ -1,4 +1,5 @@
 #include "exchange/exchange.h"
+#include "base/clock.h"
 #include "exchange/block_bytes.h"
 #include "exchange/offer.h"
 #include "exchange/piece_buffer.h"
@@ -55,7 +56,7 @@ static const tempi_op *block_in_progress(tempi_flow *flow)
 
 static void spend(tempi_flow *flow, double since)
 {
-    const double seconds = tempi_copy_clock() - since;
+    const double seconds = tempi_clock() - since;
     flow->seconds += seconds;
     if (flow->busy)
         *flow->busy += seconds;
@@ -64,7 +65,7 @@ static void spend(tempi_flow *flow, double since)
 /* Packs, or unpacks, the next n bytes of the flow, which may be of several blocks. */
 static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 {
-    const double start = flow->timed ? tempi_copy_clock() : 0;
+    const double start = flow->timed ? tempi_clock() : 0;
     const tempi_op *block;
     while (n > 0 && (block = block_in_progress(flow)) != NULL) {
         const int64_t part = least(block->n - flow->done, n);
@@ -172,7 +173,7 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
 /* False: it goes through the ring instead. */
 static bool store(tempi_flow *flow)
 {
-    const double start = tempi_copy_clock();
+    const double start = tempi_clock();
     flow->end->unstorable = !tempi_invitation_follow(&flow->end->ring->invitation, flow->blocks);
     spend(flow, start);
     return !flow->end->unstorable;
@@ -258,7 +259,7 @@ static void take_offer(tempi_flow *flow, const header *head)
     tempi_ring_read(flow->end, 0);
     for (int i = 0; !packed && i < n; ++i)
         flow->offered |= (uint64_t)1 << shapes[i].block;
-    const double start = tempi_copy_clock();
+    const double start = tempi_clock();
     const tempi_offer_result result =
         flow->failed ? TEMPI_OFFER_UNLIKE
         : packed

@@ -1,4 +1,5 @@
 #include "exchange/local_copy.h"
+#include "base/clock.h"
 #include "exchange/block_bytes.h"
 #include "exchange/nest_walk.h"
 #include "exchange/piece_buffer.h"
@@ -154,8 +155,8 @@ bool tempi_local_copy_large(tempi_copy_choice *choice, const tempi_op *from, con
     if (class < 0)
         return tempi_local_copy(from, to, n);
     const tempi_copy_way way = tempi_copy_choose(choice, class, ways, NULL, 0, NULL);
-    const double start = tempi_copy_clock();
+    const double start = tempi_clock();
     const bool fits = copy_all(from, to, n, way == TEMPI_COPY_NONTEMPORAL);
-    tempi_copy_learn(choice, class, way, tempi_copy_clock() - start, bytes);
+    tempi_copy_learn(choice, class, way, tempi_clock() - start, bytes);
     return fits;
 }

@@ -1,12 +1,13 @@
 #include "pack/kernel_trials.h"
+#include "base/clock.h"
 #include "base/config.h"
+#include "base/hash.h"
 #include "base/stats.h"
 #include "base/thread.h"
 #include "base/warm_up.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 8 };
 
@@ -49,10 +50,10 @@ static bool same_shape(const tempi_tuned *tuned, const tempi_loop *loop,
 
 static unsigned home_of(const tempi_loop *loop)
 {
-    uint64_t h = (uint64_t)loop->run * 0x9E3779B97F4A7C15u;
-    h = (h ^ (uint64_t)loop->axis[0].d) * 0x9E3779B97F4A7C15u;
-    h = (h ^ (uint64_t)loop->axis[0].s) * 0x9E3779B97F4A7C15u;
-    h = (h ^ (uint64_t)octave_of(loop)) * 0x9E3779B97F4A7C15u;
+    uint64_t h = tempi_hash((uint64_t)loop->run);
+    h = tempi_hash_mix(h, (uint64_t)loop->axis[0].d);
+    h = tempi_hash_mix(h, (uint64_t)loop->axis[0].s);
+    h = tempi_hash_mix(h, (uint64_t)octave_of(loop));
     return (unsigned)(h >> 40);
 }
 
@@ -91,13 +92,6 @@ tempi_tuned *tempi_tune_find(const tempi_loop *loop, const tempi_candidates *can
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static double took(const tempi_tuned *tuned, int i)
 {
@@ -179,10 +173,10 @@ void tempi_tune_measure(tempi_tuned *tuned, char *dst, const char *src, const te
         tuned->warm = true;
         tuned->candidates.way[0](dst, src, loop);
     } else {
-        const double begun = seconds();
+        const double begun = tempi_clock();
         tuned->candidates.way[tuned->next](dst, src, loop);
         tempi_this_thread.kernel_trials++;
-        note(tuned, begun, weights ? HUGE_VAL : seconds(), number_of_runs(loop));
+        note(tuned, begun, weights ? HUGE_VAL : tempi_clock(), number_of_runs(loop));
     }
     atomic_flag_clear_explicit(&tuned->busy, memory_order_release);
 }

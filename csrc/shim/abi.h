@@ -16,6 +16,8 @@
 #error "this mpi.h is of no ABI that tempi knows: MPICH, Open MPI or the standard ABI"
 #endif
 
+#include "base/hash.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,9 +35,9 @@
 #endif
 
 /* Home slot of a handle in a hash table of 2^bits entries. */
-static inline unsigned tempi_handle_home(MPI_Datatype type, int bits)
+static inline unsigned tempi_handle_home(MPI_Datatype type, unsigned bits)
 {
-    return (unsigned)(((uint64_t)tempi_handle(type) * 0x9E3779B97F4A7C15u) >> (64 - bits));
+    return (unsigned)tempi_hash_home(tempi_handle(type), bits);
 }
 
 /* Bytes received, from the status fields that are part of the ABI; -1: ask the library. */

@@ -1,11 +1,11 @@
 #include "topology/locality.h"
+#include "base/clock.h"
 #include "base/stats.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* A line arrives from a core with the same LLC in 20 to 60 nanoseconds, from another one in 100 to
  * 300 (Zen 3 to 5). Across a large mesh it takes 70 to 160 (Granite Rapids), and more or less as
@@ -46,18 +46,11 @@ struct tempi_locality {
     peer_probes peers[];
 };
 
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static int64_t clock_takes(void)
 {
     int64_t least = INT64_MAX;
     for (int i = 0; i < 8; ++i) {
-        const int64_t start = now(), taken = now() - start;
+        const int64_t start = tempi_clock_ns(), taken = tempi_clock_ns() - start;
         least = taken < least ? taken : least;
     }
     return least;
@@ -114,9 +107,9 @@ static void probe(tempi_locality *d, int i)
 {
     peer_probes *s = &d->peers[i];
     tempi_stat_add(TEMPI_STAT_locality_probes, 1);
-    const int64_t start = now();
+    const int64_t start = tempi_clock_ns();
     const uint64_t beats = atomic_load_explicit(&d->lines[i].beats, memory_order_relaxed);
-    const int64_t taken = now() - start - d->clock;
+    const int64_t taken = tempi_clock_ns() - start - d->clock;
     /* Write only after the timed read: a processor that fetches adjacent lines would otherwise
      * fetch the other rank's line before it is timed. */
     atomic_fetch_add_explicit(&d->lines[d->own].beats, 1, memory_order_relaxed);

@@ -5,6 +5,7 @@
 #ifndef TEMPI_TRANSFER_RECORDS_H
 #define TEMPI_TRANSFER_RECORDS_H
 
+#include "base/hash.h"
 #include "base/lock.h"
 #include "pack/pack.h"
 
@@ -87,7 +88,7 @@ static inline bool tempi_records_any(void)
 
 static inline uintptr_t tempi_records_home(uintptr_t request)
 {
-    return (uintptr_t)(((uint64_t)request * 0x9E3779B97F4A7C15u) >> tempi_records.shift);
+    return (uintptr_t)(tempi_hash(request) >> tempi_records.shift);
 }
 
 /* Caller holds tempi_records.lock. NULL: the request is not tracked. */

@@ -298,8 +298,8 @@ FAULTS = (
         "choose",
         "messages of another count are left like the last one",
         "csrc/choose/repeated.h",
-        "comm * 0x9E3779B97F4A7C15u + (uint64_t)count;",
-        "comm * 0x9E3779B97F4A7C15u + (uint64_t)(count > 0);",
+        "tempi_hash_mix(comm, (uint64_t)count)",
+        "tempi_hash_mix(comm, (uint64_t)(count > 0))",
     ),
     Fault(
         "choose",

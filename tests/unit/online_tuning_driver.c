@@ -173,12 +173,12 @@ static void check_no_samples(void)
     const uint64_t before = stat(TEMPI_STAT_model_samples);
     tempi_layout dense = vector;
     dense.dense = 1;
-    tempi_tuning_took(tempi_tuning_clock() + 1, TEMPI_QUANTITY_OWN_PACK, &vector, BYTES);
-    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_QUANTITY_OWN_PACK, &dense, BYTES);
-    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_QUANTITY_OWN_PACK, &vector, 0);
-    tempi_tuning_took(tempi_tuning_clock() - 1, TEMPI_QUANTITY_STAGE_PACK, &vector, BYTES);
+    tempi_tuning_took(tempi_clock() + 1, TEMPI_QUANTITY_OWN_PACK, &vector, BYTES);
+    tempi_tuning_took(tempi_clock() - 1, TEMPI_QUANTITY_OWN_PACK, &dense, BYTES);
+    tempi_tuning_took(tempi_clock() - 1, TEMPI_QUANTITY_OWN_PACK, &vector, 0);
+    tempi_tuning_took(tempi_clock() - 1, TEMPI_QUANTITY_STAGE_PACK, &vector, BYTES);
     CHECK(stat(TEMPI_STAT_model_samples) == before);
-    tempi_tuning_took(tempi_tuning_clock() - 1e-3, TEMPI_QUANTITY_OWN_PACK, &vector, BYTES);
+    tempi_tuning_took(tempi_clock() - 1e-3, TEMPI_QUANTITY_OWN_PACK, &vector, BYTES);
     CHECK(stat(TEMPI_STAT_model_samples) == before + 1);
     const tempi_tuned about = tempi_tuning_about(TEMPI_QUANTITY_OWN_PACK);
     CHECK(about.samples > 0 && about.least <= about.most &&

@@ -1,4 +1,5 @@
 #include "shim/coll/block_exchange.h"
+#include "base/clock.h"
 #include "exchange/exchange.h"
 #include "exchange/local_copy.h"
 #include "shim/coll/device_blocks.h"
@@ -98,9 +99,9 @@ static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi
     tempi_exchange_begin(flows, nout, from, nin);
     const int rc = act(meanwhile);
     MPI_Request waiting = MPI_REQUEST_NULL;
-    const double start = in->gathers ? tempi_copy_clock() : 0;
+    const double start = in->gathers ? tempi_clock() : 0;
     const bool own = device->result != MPI_SUCCESS || tempi_block_move_own(node, out, in);
-    busy = in->gathers ? tempi_copy_clock() - start : 0;
+    busy = in->gathers ? tempi_clock() - start : 0;
     const bool good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
                       own;
     tempi_waiting_end(&waiting);

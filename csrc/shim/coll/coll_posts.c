@@ -1,4 +1,5 @@
 #include "shim/coll/coll_posts.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
@@ -18,10 +19,10 @@ static void pack_blocks(const tempi_op *ops, int n, bool nontemporal, char *pack
 
 static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *packed)
 {
-    const double start = post->timed ? tempi_copy_clock() : 0;
+    const double start = post->timed ? tempi_clock() : 0;
     pack_blocks(ops, n, post->way == TEMPI_COPY_NONTEMPORAL, packed);
     if (post->timed)
-        post->packing = tempi_copy_clock() - start;
+        post->packing = tempi_clock() - start;
 }
 
 static int64_t bytes_to(const tempi_blocks *out, int to)
@@ -139,7 +140,7 @@ static void withdraw(tempi_node_comm *node, tempi_blocks *out, const tempi_coll_
         return;
     }
     pack_blocks(out->ops + offer->first, offer->n, false, packed);
-    offer->post->packing = tempi_copy_clock() - since;
+    offer->post->packing = tempi_clock() - since;
     tempi_post_withdrawn(offer->post);
 }
 
@@ -176,7 +177,7 @@ bool tempi_coll_offers_refused(const tempi_coll_offers *offers)
 int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                            tempi_coll_offers *offers, bool idle)
 {
-    const double now = tempi_copy_clock();
+    const double now = tempi_clock();
     if (idle && offers->since == 0)
         offers->since = now;
     if (tempi_lock_try(&owner->starting)) {
@@ -195,7 +196,7 @@ int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_
 bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                               tempi_coll_offers *offers)
 {
-    const double now = tempi_copy_clock();
+    const double now = tempi_clock();
     bool settled = true;
     if (!tempi_lock_try(&owner->starting))
         return false;

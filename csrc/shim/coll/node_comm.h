@@ -5,6 +5,7 @@
 #define TEMPI_SHIM_NODE_COMM_H
 
 #include "base/fallback.h"
+#include "base/hash.h"
 #include "base/lock.h"
 #include "exchange/post_box.h"
 #include "exchange/segment.h"
@@ -75,8 +76,7 @@ extern tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 
 static inline unsigned tempi_node_home(MPI_Comm comm)
 {
-    return (unsigned)(((uint64_t)tempi_handle(comm) * 0x9E3779B97F4A7C15u) >>
-                      (64 - TEMPI_NODE_CACHE_BITS));
+    return (unsigned)tempi_hash_home(tempi_handle(comm), TEMPI_NODE_CACHE_BITS);
 }
 
 /* After a cache miss: asks the attribute. NULL: the library does the call. */

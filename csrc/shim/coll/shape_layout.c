@@ -1,4 +1,5 @@
 #include "shim/coll/shape_layout.h"
+#include "base/hash.h"
 #include "base/lock.h"
 #include "datatype/layout.h"
 
@@ -41,8 +42,8 @@ static unsigned home(const form *f)
     const int64_t *words = (const int64_t *)(const void *)f;
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof *f / sizeof *words; ++i)
-        hash = (hash ^ (uint64_t)words[i]) * 0x9E3779B97F4A7C15u;
-    return (unsigned)(hash >> 56) % CACHED;
+        hash = tempi_hash_mix(hash, (uint64_t)words[i]);
+    return (unsigned)(hash % CACHED);
 }
 
 /* From the innermost dimension on. */

@@ -1,6 +1,7 @@
 #include "shim/p2p/wire.h"
 
 #if defined(OMPI_MAJOR_VERSION)
+#include "base/hash.h"
 #include "base/lock.h"
 
 #include <limits.h>
@@ -32,7 +33,7 @@ static bool make(int64_t n, MPI_Datatype *out)
 /* Caller holds the lock. */
 static MPI_Datatype find(int64_t n)
 {
-    unsigned i = (unsigned)(((uint64_t)n * 0x9E3779B97F4A7C15u) >> (64 - BITS));
+    unsigned i = (unsigned)tempi_hash_home((uint64_t)n, BITS);
     while (types.slots[i].n != 0 && types.slots[i].n != n)
         i = (i + 1) % SLOTS;
     if (types.slots[i].n == n)

@@ -1,4 +1,5 @@
 #include "shim/request/deferred_sends.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "base/thread.h"
@@ -6,8 +7,6 @@
 #include "memory/known.h"
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
-
-#include <time.h>
 
 int64_t tempi_pending;
 
@@ -347,12 +346,10 @@ void tempi_before_blocking(void)
 void tempi_deferred_drain(void)
 {
     enum { PATIENCE_SECONDS = 10 };
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    do {
+    const double start = tempi_clock();
+    do
         tempi_before_blocking();
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (tempi_pending_any() && now.tv_sec - start.tv_sec < PATIENCE_SECONDS);
+    while (tempi_pending_any() && tempi_clock() - start < PATIENCE_SECONDS);
     if (tempi_pending_any())
         TEMPI_LOG(TEMPI_LOG_WARN,
                   "%lld requests that were freed while active never completed; their data is lost",

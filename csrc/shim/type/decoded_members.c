@@ -1,4 +1,5 @@
 #include "shim/type/decoded_members.h"
+#include "base/hash.h"
 
 #include <malloc.h> /* malloc_usable_size */
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 static uint64_t home(const tempi_memo *memo, uint64_t identity)
 {
-    return identity * 0x9E3779B97F4A7C15u >> (64 - memo->bits);
+    return tempi_hash_home(identity, memo->bits);
 }
 
 static int64_t *slot_of(const tempi_memo *memo, uint64_t identity)
@@ -27,7 +28,7 @@ int64_t tempi_memo_find(const tempi_memo *memo, uint64_t identity)
 /* Doubles the capacity; at most half the slots are used. */
 static bool grow(tempi_memo *memo)
 {
-    const int bits = memo->bits ? memo->bits + 1 : 4;
+    const unsigned bits = memo->bits ? memo->bits + 1 : 4;
     const int64_t capacity = (int64_t)1 << (bits - 1);
     tempi_memo_entry *entries = realloc(memo->entries, (size_t)capacity * sizeof *entries);
     if (entries)

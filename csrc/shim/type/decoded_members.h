@@ -17,7 +17,7 @@ typedef struct tempi_memo {
     tempi_memo_entry *entries;
     int64_t n, capacity;
     int64_t *slots; /* a hash table of entry numbers + 1 */
-    int bits;
+    unsigned bits;
 } tempi_memo;
 
 /* The entry's number, or -1. */
