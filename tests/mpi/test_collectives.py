@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import calls
 import oracle
 import packing
 from redistribution import GUARD, NAMED, POISON, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
-from world import MPI, acted, carried, disabled_if, needs_host_memory, outcome
+from world import MPI, acted, carried, disabled_if, needs_host_memory, outcome, same_without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 # -- the calls --------------------------------------------------------------------------------------
 
@@ -465,6 +467,49 @@ def test_a_receive_that_is_too_short_is_an_error_and_overruns_nothing(own: Any) 
     assert "error" in str(outcome(lambda: own.Alltoallw(sent.message, received.message)))
     sent.free()
     received.free()
+
+
+CALLS_OF_ONE_TYPE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "Bcast": lambda comm, out, into: comm.Bcast(out, 0),
+    "Gather": lambda comm, out, into: comm.Gather(out, into, 0),
+    "Scatter": lambda comm, out, into: comm.Scatter(out, into, 0),
+    "Allgather": lambda comm, out, into: comm.Allgather(out, into),
+    "Alltoall": lambda comm, out, into: comm.Alltoall(out, into),
+}
+
+
+@pytest.mark.parametrize("function", CALLS_OF_ONE_TYPE)
+def test_an_uncommitted_type_is_an_error_on_each_process(comm: Any, function: str) -> None:
+    call, n = CALLS_OF_ONE_TYPE[function], comm.size
+    raw, good = MPI.INT.Create_vector(3, 1, 2), MPI.INT.Create_vector(3, 1, 2).Commit()
+    memory, into = np.zeros(20 * n, "i"), np.zeros(20 * n, "i")
+    mine = comm.Dup()
+    call(mine, [memory, 1, good], [into, 1, good])  # so that a process that still waits hangs
+    found = outcome(lambda: call(mine, [memory, 1, raw], [into, 1, raw]))
+    assert "error" in str(found) or (function == "Bcast" and n == 1)  # Open MPI does not look at it
+    mine.Free()
+    raw.Free()
+    good.Free()
+
+
+@pytest.mark.parametrize("where", ["Alltoallw", "Gather", "Allgather"])
+def test_a_buffer_in_place_where_none_may_be_is_an_error(own: Any, where: str) -> None:
+    """As without tempi; a process alone, as the library may hang on others."""
+    kind = MPI.INT.Create_vector(3, 1, 2).Commit()
+    memory = np.zeros(64, "i")
+    place, one, zero = ctypes.c_void_p(int(MPI.IN_PLACE)), np.ones(1, "i"), np.zeros(1, "i")
+    width = MPI._sizeof(MPI.Datatype)
+    types = np.array([kind.handle & ((1 << 8 * width) - 1)], np.dtype(f"u{width}"))
+
+    def code() -> int:
+        if where == "Alltoallw":
+            return calls.code_of("MPI_Alltoallw", memory, one, zero, types, place, one, zero, types, own)
+        if where == "Gather":
+            return calls.code_of("MPI_Gather", memory, 1, kind, place, 1, kind, 0, own)
+        return calls.code_of("MPI_Allgather", place, 1, kind, place, 1, kind, own)
+
+    assert same_without(lambda: MPI.Get_error_class(code())) != MPI.SUCCESS
+    kind.Free()
 
 
 def test_an_uncommitted_type_is_an_error(own: Any) -> None:

@@ -1336,6 +1336,22 @@ FAULTS = (
         "            const bool late = false && idle && !tempi_post_is_over(o->post) &&",
         ("tests/mpi/test_collective_devices.py@devices",),
     ),
+    Fault(
+        "coll",
+        "a receiver of an uncommitted type waits for its bytes",
+        "csrc/shim/coll/blocks.c",
+        "library_pack(blocks->comm, s) : library_judges(blocks->comm, s);",
+        "library_pack(blocks->comm, s) : MPI_SUCCESS;",
+        tests=("tests/mpi/test_collectives.py",),
+    ),
+    Fault(
+        "coll",
+        "MPI_IN_PLACE is memory",
+        "csrc/shim/coll/blocks.c",
+        "    if (blocks->buffer->address == MPI_IN_PLACE)\n        return true;\n",
+        "",
+        tests=("tests/mpi/test_collectives.py",),
+    ),
     # ---- coll: nonblocking and persistent collectives -----------------------------------------------------
     Fault(
         "coll",

@@ -60,6 +60,35 @@ static bool stays(const tempi_blocks *blocks, int k)
            k < edges->first[blocks->in_place + 1];
 }
 
+static int64_t extent_of(const tempi_type *type, MPI_Datatype handle)
+{
+    MPI_Aint lb, extent = 0;
+    if (type)
+        return type->layout->extent;
+    (void)tempi_lib.Type_get_extent(handle, &lb, &extent);
+    return extent;
+}
+
+/* The buffer argument of a call with this block alone. */
+static char *address_of(const tempi_blocks *blocks, const tempi_block_entry *e,
+                        const tempi_type *type)
+{
+    return (char *)(uintptr_t)blocks->buffer->address +
+           (e->displacement == 0 || e->in_bytes ? e->displacement
+                                                : e->displacement * extent_of(type, e->type));
+}
+
+/* MPI_IN_PLACE where it is not allowed, or NULL, unless the type has absolute addresses. */
+static bool lacks_memory(const tempi_blocks *blocks, const tempi_block_entry *e)
+{
+    const uintptr_t address = (uintptr_t)blocks->buffer->address;
+    if (blocks->buffer->address == MPI_IN_PLACE)
+        return true;
+    const tempi_type *type = address == 0 ? tempi_type_any(e->type) : NULL;
+    return type && type->size > 0 &&
+           !tempi_address_plausible(address_of(blocks, e, type), type->layout);
+}
+
 bool tempi_blocks_refusable(const tempi_blocks *blocks)
 {
     if (lacks_arrays(blocks->buffer, blocks->edges->n > 0))
@@ -69,7 +98,8 @@ bool tempi_blocks_refusable(const tempi_blocks *blocks)
             continue;
         const tempi_block_entry e = tempi_block_entry_of(blocks->buffer,
                                                          tempi_block_number(blocks, k));
-        if (e.count < 0 || (e.count > 0 && e.type == MPI_DATATYPE_NULL))
+        if (e.count < 0 ||
+            (e.count > 0 && (e.type == MPI_DATATYPE_NULL || lacks_memory(blocks, &e))))
             return true;
     }
     return false;
@@ -112,7 +142,14 @@ static int library_unpack(MPI_Comm comm, const tempi_staged_block *s)
                             comm);
 }
 
-/* The library judges the type: an error is raised before anything is sent. */
+/* Unpacks nothing. */
+static int library_judges(MPI_Comm comm, const tempi_staged_block *s)
+{
+    MPI_Count position = 0;
+    return tempi_fwd_Unpack(&tempi_lib, s->packed, 0, &position, s->mem, 0, s->type, comm);
+}
+
+/* The library judges the type: an error is raised before anything is sent, or awaited. */
 static int stage_by_library(const tempi_blocks *blocks, tempi_staged_block *s, tempi_op *op)
 {
     int size = 0;
@@ -131,7 +168,7 @@ static int stage_by_library(const tempi_blocks *blocks, tempi_staged_block *s, t
     }
     op->mem = s->packed;
     op->n = s->bytes;
-    return packs(blocks) ? library_pack(blocks->comm, s) : MPI_SUCCESS;
+    return packs(blocks) ? library_pack(blocks->comm, s) : library_judges(blocks->comm, s);
 }
 
 static void free_type(tempi_staged_block *s)
@@ -199,15 +236,6 @@ static int run_staged(const tempi_blocks *blocks, int first)
 
 /* ---- all blocks ------------------------------------------------------------------------------ */
 
-static int64_t extent_of(const tempi_type *type, MPI_Datatype handle)
-{
-    MPI_Aint lb, extent = 0;
-    if (type)
-        return type->layout->extent;
-    (void)tempi_lib.Type_get_extent(handle, &lb, &extent);
-    return extent;
-}
-
 /* Whether the block lies in one allocation of a device, whose kernels reach all of it. */
 static bool may_stay(tempi_blocks *blocks, const tempi_type *type, int64_t count, const char *mem)
 {
@@ -258,10 +286,7 @@ static int describe(tempi_blocks *blocks, int k, tempi_op *op)
     if (e.count <= 0)
         return MPI_SUCCESS;
     const tempi_type *type = tempi_type_any(e.type);
-    char *const mem = (char *)(uintptr_t)blocks->buffer->address +
-                      (e.displacement == 0 || e.in_bytes
-                           ? e.displacement
-                           : e.displacement * extent_of(type, e.type));
+    char *const mem = address_of(blocks, &e, type);
     const bool good = type && tempi_address_plausible(mem, type->layout) &&
                       !__builtin_mul_overflow(e.count, type->size, &op->n);
     const bool resident = good && tempi_memory_mixed && may_stay(blocks, type, e.count, mem) &&
