@@ -181,6 +181,26 @@ static int derive_loops(deriver *d, const tempi_entry *runs, int32_t n, const te
     return emit(d, runs[n].packed, around, out);
 }
 
+/* *found: the loops are few enough. Not on the stack, which is small in threads of some programs.
+ */
+static int loops_boxes(const tempi_entry *runs, int64_t n, const tempi_box *around,
+                       tempi_builder *out, bool *found)
+{
+    tempi_builder loops;
+    deriver *d = malloc(sizeof *d);
+    *found = false;
+    if (!d)
+        return TEMPI_ERR_MEMORY;
+    tempi_builder_init(&loops);
+    int status = derive_loops(d, runs, (int32_t)n, around, &loops);
+    free(d);
+    *found = status == TEMPI_OK && loops.nboxes <= 8 + n / 16;
+    for (int64_t i = 0; i < loops.nboxes && *found && !status; i++)
+        status = tempi_builder_append(out, &loops.boxes[i]);
+    tempi_builder_clear(&loops);
+    return status;
+}
+
 int tempi_runs_boxes(const tempi_entry *runs, int64_t n, const tempi_box *around,
                      tempi_builder *out)
 {
@@ -189,15 +209,8 @@ int tempi_runs_boxes(const tempi_entry *runs, int64_t n, const tempi_box *around
     if (status || found)
         return status;
     if (n <= TEMPI_DERIVE_RUNS) {
-        deriver d;
-        tempi_builder loops;
-        tempi_builder_init(&loops);
-        status = derive_loops(&d, runs, (int32_t)n, around, &loops);
-        const bool good = status == TEMPI_OK && loops.nboxes <= 8 + n / 16;
-        for (int64_t i = 0; i < loops.nboxes && good && !status; i++)
-            status = tempi_builder_append(out, &loops.boxes[i]);
-        tempi_builder_clear(&loops);
-        if (good || (status && status != TEMPI_ERR_UNSUPPORTED))
+        status = loops_boxes(runs, n, around, out, &found);
+        if (found || (status && status != TEMPI_ERR_UNSUPPORTED))
             return status;
     }
     return tempi_runs_table(runs, n, around, out);

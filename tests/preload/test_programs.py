@@ -60,6 +60,14 @@ def test_a_program_runs_alike_plain_preloaded_and_off(
 
 
 @every_toolchain
+def test_a_thread_with_a_small_stack_uses_irregular_types(mpi: Toolchain, programs: Path) -> None:
+    """64 KiB, of which Open MPI needs less than a quarter. MPICH by itself needs more than 128 KiB."""
+    small = 64 << 10 if "openmpi" in mpi.name else 512 << 10
+    run = mpi.run(built(mpi, programs, "small_stack"), str(small), ranks=2, LD_PRELOAD=preloaded(), TEMPI_FORCE="1")
+    assert verdicts(run) == ["ok small stack"]
+
+
+@every_toolchain
 def test_statistics_go_to_a_file_too(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
     program = built(mpi, programs, "p2p")
     path = tmp_path / 'a "name".json'
