@@ -73,9 +73,9 @@ def test_named_counterexamples(name: str) -> None:
 def test_packing_is_counted() -> None:
     memory = Memory(strided(10), 3).fill(1)
     with committed(memory.tree) as datatype:
-        with acted(packs=1, packed_bytes=240, unpacks=0, runs=30):
+        with acted(calls_seen=1, packs=1, packed_bytes=240, unpacks=0, runs=30):
             packed = pack(memory, datatype)
-        with acted(unpacks=1, unpacked_bytes=240, packs=0):
+        with acted(calls_seen=1, unpacks=1, unpacked_bytes=240, packs=0):
             calls.unpack(packed, 0, memory, datatype, MPI.COMM_WORLD)
         with placement.host():
             there = Memory(strided(10), 3).fill(1)

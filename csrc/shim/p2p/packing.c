@@ -4,6 +4,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "base/trace.h"
 #include "choose/autotune.h"
 #include "choose/online_tuning.h"
 #include "cuda/device.h"
@@ -38,13 +39,42 @@ bool tempi_packing_falls_back(MPI_Datatype datatype, MPI_Count count, tempi_oper
     return true;
 }
 
-/* Whether the message fits into the buffer after the position; all else is left to
- * the library. */
-static bool fits(const tempi_message *message, const void *packed, MPI_Count size,
-                 const MPI_Count *position, MPI_Comm comm)
+/* Whether n packed bytes fit into the buffer after the position; all else is left to the library.
+ */
+static bool fits(int64_t n, const void *packed, MPI_Count size, const MPI_Count *position,
+                 MPI_Comm comm)
 {
-    return packed && position && comm != MPI_COMM_NULL && *position >= 0 &&
-           message->op.n <= size - *position;
+    return packed && position && comm != MPI_COMM_NULL && *position >= 0 && n <= size - *position;
+}
+
+/* The decoded type of a call that needs no more than its copy, of *bytes: tempi's choice is final,
+ * memory and settings are the plainest. Else NULL. */
+static const tempi_type *plain_type(MPI_Datatype datatype, MPI_Count count,
+                                    tempi_operation operation, int64_t *bytes)
+{
+    const tempi_type *type = tempi_type_cached(datatype);
+    if (!type || type->layout->dense || type->typemap || tempi_memory_mixed ||
+        tempi_online_tuning || tempi_trace_on || tempi_config.no_pack ||
+        tempi_this_thread.disabled || count <= 0 ||
+        __builtin_mul_overflow(count, type->size, bytes) || *bytes == 0)
+        return NULL;
+    const tempi_choices *choices = &type->chooser.choices[operation][0];
+    const bool ours = tempi_config.force || (tempi_autotune_is_settled(choices, *bytes) &&
+                                             tempi_autotune_choice(choices, *bytes));
+    return ours ? type : NULL;
+}
+
+static void note_plain(const tempi_type *type, MPI_Count count, tempi_operation operation,
+                       int64_t bytes)
+{
+    const bool packs = operation == TEMPI_OP_PACK;
+    tempi_thread_cache *mine = tempi_stats_mine();
+    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
+    tempi_stat_add_to(mine, packs ? TEMPI_STAT_packs : TEMPI_STAT_unpacks, 1);
+    tempi_stat_add_to(mine, packs ? TEMPI_STAT_packed_bytes : TEMPI_STAT_unpacked_bytes, bytes);
+    tempi_stat_add_to(mine, TEMPI_STAT_runs, type->layout->runs * count);
+    if (tempi_chooser_has_quirk(&type->chooser, operation))
+        tempi_stat_add_to(mine, TEMPI_STAT_quirks, 1);
 }
 
 /* Sets the method of all device parts. */
@@ -145,7 +175,7 @@ static verdict take(const void *buffer, MPI_Count count, MPI_Datatype datatype,
     const bool ours = forced ? tempi_message_force(buffer, count, datatype, operation, message)
                              : tempi_message_take(buffer, count, datatype, operation,
                                                   tempi_peer_none(), message);
-    if (!ours || fits(message, packed, size, position, comm))
+    if (!ours || fits(message->op.n, packed, size, position, comm))
         return ours && choose(message, where) ? OURS : THEIRS;
     return message->op.method == TEMPI_METHOD_HOST && !forced ? THEIRS : INVALID;
 }
@@ -233,6 +263,15 @@ int tempi_impl_Pack(const struct tempi_mpi *next, const void *inbuf, MPI_Count i
 {
     tempi_message message;
     tempi_memory where;
+    int64_t bytes;
+    const tempi_type *plain = plain_type(datatype, incount, TEMPI_OP_PACK, &bytes);
+    if (plain && tempi_address_plausible(inbuf, plain->layout) &&
+        fits(bytes, outbuf, outsize, position, comm)) {
+        tempi_pack(plain->layout, incount, inbuf, 0, bytes, (char *)outbuf + *position);
+        note_plain(plain, incount, TEMPI_OP_PACK, bytes);
+        *position += bytes;
+        return MPI_SUCCESS;
+    }
     message.sample.trial = NULL;
     switch (take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message,
                  &where)) {
@@ -276,6 +315,15 @@ int tempi_impl_Unpack(const struct tempi_mpi *next, const void *inbuf, MPI_Count
 {
     tempi_message message;
     tempi_memory where;
+    int64_t bytes;
+    const tempi_type *plain = plain_type(datatype, outcount, TEMPI_OP_UNPACK, &bytes);
+    if (plain && tempi_address_plausible(outbuf, plain->layout) &&
+        fits(bytes, inbuf, insize, position, comm)) {
+        tempi_unpack(plain->layout, outcount, (const char *)inbuf + *position, 0, bytes, outbuf);
+        note_plain(plain, outcount, TEMPI_OP_UNPACK, bytes);
+        *position += bytes;
+        return MPI_SUCCESS;
+    }
     message.sample.trial = NULL;
     switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm,
                  &message, &where)) {
