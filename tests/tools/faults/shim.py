@@ -59,17 +59,17 @@ FAULTS = (
     ),
     Fault(
         "type",
-        "a call of the fast path of MPI_Pack writes behind the buffer",
+        "a plain MPI_Pack writes behind the buffer",
         "csrc/shim/p2p/packing.c",
-        "        fits(bytes, outbuf, outsize, position, comm)) {\n        tempi_pack(",
-        "        fits(0, outbuf, outsize, position, comm)) {\n        tempi_pack(",
+        "    if (plain && fits(bytes, outbuf, outsize, position, comm))",
+        "    if (plain && fits(0, outbuf, outsize, position, comm))",
     ),
     Fault(
         "type",
-        "the fast path of MPI_Unpack does not step on",
+        "a plain MPI_Unpack does not step on",
         "csrc/shim/p2p/packing.c",
-        "        note_plain(plain, outcount, TEMPI_OP_UNPACK, bytes);\n        *position += bytes;\n",
-        "        note_plain(plain, outcount, TEMPI_OP_UNPACK, bytes);\n",
+        "(const char *)inbuf + *position, 0, bytes, outbuf);\n        *position += bytes;\n",
+        "(const char *)inbuf + *position, 0, bytes, outbuf);\n",
     ),
     Fault(
         "type",
@@ -80,10 +80,19 @@ FAULTS = (
     ),
     Fault(
         "type",
-        "calls of the fast path are not among those seen",
+        "plain calls are not among those seen",
         "csrc/shim/p2p/packing.c",
-        "    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);\n    tempi_stat_add_to(mine, packs",
-        "    tempi_stat_add_to(mine, packs",
+        "    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);\n    if (!ours) {",
+        "    if (!ours) {",
+    ),
+    Fault(
+        "type",
+        "a plain call that is left is none of those left",
+        "csrc/shim/p2p/packing.c",
+        "        tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);\n        return;",
+        "        return;",
+        tests=("tests/mpi/test_rule_autotune.py", "tests/mpi/test_rule_first_use.py"),
+        mpi="openmpi",
     ),
     # ---- shim: requests ------------------------------------------------------------------------------
     Fault(
