@@ -495,6 +495,7 @@ def test_an_uncommitted_type_is_an_error_on_each_process(comm: Any, function: st
 @pytest.mark.parametrize("where", ["Alltoallw", "Gather", "Allgather"])
 def test_a_buffer_in_place_where_none_may_be_is_an_error(own: Any, where: str) -> None:
     """As without tempi; a process alone, as the library may hang on others."""
+    needs_host_memory()
     kind = MPI.INT.Create_vector(3, 1, 2).Commit()
     memory = np.zeros(64, "i")
     place, one, zero = ctypes.c_void_p(int(MPI.IN_PLACE)), np.ones(1, "i"), np.zeros(1, "i")

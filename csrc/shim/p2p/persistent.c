@@ -73,38 +73,38 @@ static bool take(const void *buf, MPI_Count count, MPI_Datatype datatype, tempi_
 }
 
 /* As in tempi_request_posted: there is a request only if the handle changed. */
-#define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION)                                            \
-    int tempi_impl_##NAME(const struct tempi_mpi *next, BUFFER buf, MPI_Count count,          \
-                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,            \
-                          MPI_Request *request)                                               \
-    {                                                                                         \
-        tempi_message message;                                                                \
-        const tempi_peer peer = tempi_peer_of(comm, PEER);                                    \
-        if (!request || PEER == MPI_PROC_NULL ||                                              \
-            !take(buf, count, datatype, OPERATION, peer, &message))                           \
-            return tempi_loopback_saw(tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, \
-                                                       comm, request),                        \
-                                      comm, PEER);                                            \
-        MPI_Request own = MPI_REQUEST_NULL, packed = MPI_REQUEST_NULL;                        \
-        int rc = MPI_SUCCESS;                                                                 \
-        if (message.open)                                                                     \
-            rc = tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, &own);         \
-        if (!message.open || own != MPI_REQUEST_NULL)                                         \
-            rc = tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message),        \
-                                  message.wire, PEER, tag, comm, &packed);                    \
-        if (own != MPI_REQUEST_NULL)                                                          \
-            *request = own;                                                                   \
-        if (packed == MPI_REQUEST_NULL) {                                                     \
-            tempi_message_drop(&message);                                                     \
-            return rc;                                                                        \
-        }                                                                                     \
-        if (own != MPI_REQUEST_NULL)                                                          \
-            track_both(&message, peer, packed, own);                                          \
-        else if (track(&message, comm, &packed))                                              \
-            *request = packed;                                                                \
-        else                                                                                  \
-            rc = tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, request);      \
-        return tempi_loopback_saw(rc, comm, PEER);                                            \
+#define DEFINE_INIT(NAME, BUFFER, PEER, OPERATION)                                             \
+    int tempi_impl_##NAME(const struct tempi_mpi *next, BUFFER buf, MPI_Count count,           \
+                          MPI_Datatype datatype, int PEER, int tag, MPI_Comm comm,             \
+                          MPI_Request *request)                                                \
+    {                                                                                          \
+        tempi_message message;                                                                 \
+        const tempi_peer peer = tempi_peer_of(comm, PEER);                                     \
+        if (!request || PEER == MPI_PROC_NULL ||                                               \
+            !take(buf, count, datatype, OPERATION, peer, &message))                            \
+            return tempi_loopback_saw(tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag,  \
+                                                       comm, request),                         \
+                                      comm, PEER);                                             \
+        MPI_Request own = MPI_REQUEST_NULL, packed = MPI_REQUEST_NULL;                         \
+        int rc = MPI_SUCCESS;                                                                  \
+        if (message.open)                                                                      \
+            rc = tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, &own);          \
+        if (!message.open || own != MPI_REQUEST_NULL)                                          \
+            rc = tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message),         \
+                                  message.wire, PEER, tag, comm, &packed);                     \
+        if (own != MPI_REQUEST_NULL)                                                           \
+            *request = own;                                                                    \
+        if (packed == MPI_REQUEST_NULL) {                                                      \
+            tempi_message_drop(&message);                                                      \
+            return own == MPI_REQUEST_NULL ? rc : tempi_loopback_saw(MPI_SUCCESS, comm, PEER); \
+        }                                                                                      \
+        if (own != MPI_REQUEST_NULL)                                                           \
+            track_both(&message, peer, packed, own);                                           \
+        else if (track(&message, comm, &packed))                                               \
+            *request = packed;                                                                 \
+        else                                                                                   \
+            rc = tempi_fwd_##NAME(next, buf, count, datatype, PEER, tag, comm, request);       \
+        return tempi_loopback_saw(rc, comm, PEER);                                             \
     }
 
 DEFINE_INIT(Send_init, const void *, dest, TEMPI_OP_SEND)
