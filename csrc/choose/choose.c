@@ -92,8 +92,6 @@ bool tempi_choose_local(tempi_chooser *chooser, tempi_operation operation, int64
         return tempi_tuning_acts(chooser->layout, operation, 0, bytes, choices);
     const bool tries = tempi_config.autotune && !tempi_config.force &&
                        !tempi_chooser_has_quirk(chooser, operation);
-    if (tries && tempi_autotune_is_settled(choices, bytes))
-        return tempi_autotune_choice(choices, bytes);
     tempi_trials *trials = tries ? trials_of(chooser, operation) : NULL;
     if (!trials)
         return guess(chooser, operation, bytes, choices);

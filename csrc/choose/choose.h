@@ -128,6 +128,16 @@ static inline bool tempi_choose_message(tempi_chooser *chooser, const tempi_quer
     return tempi_choose_untried(chooser, q);
 }
 
+/* Whether tempi does a call of MPI_Pack or MPI_Unpack on host memory. */
+static inline bool tempi_choose_packing(tempi_chooser *chooser, tempi_operation operation,
+                                        int64_t bytes, tempi_sample *sample)
+{
+    const tempi_choices *choices = &chooser->choices[operation][0];
+    if (!tempi_online_tuning && tempi_autotune_is_settled(choices, bytes))
+        return tempi_autotune_choice(choices, bytes);
+    return tempi_choose_local(chooser, operation, bytes, sample);
+}
+
 /* Returns TEMPI_METHOD_LIBRARY, TEMPI_METHOD_HOST or a device method. `chooser` may be NULL for
  * device memory: then nothing is cached. */
 static inline tempi_method tempi_choose(tempi_chooser *chooser, const tempi_query *query)
@@ -135,8 +145,8 @@ static inline tempi_method tempi_choose(tempi_chooser *chooser, const tempi_quer
     if (query->device)
         return tempi_choose_on_device(chooser, query);
     const bool ours = query->operation <= TEMPI_OP_UNPACK
-                          ? tempi_choose_local(chooser, query->operation, query->bytes,
-                                               query->sample)
+                          ? tempi_choose_packing(chooser, query->operation, query->bytes,
+                                                 query->sample)
                           : tempi_choose_message(chooser, query);
     return ours ? TEMPI_METHOD_HOST : TEMPI_METHOD_LIBRARY;
 }

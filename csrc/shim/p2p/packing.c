@@ -47,82 +47,62 @@ static bool fits(int64_t n, const void *packed, MPI_Count size, const MPI_Count 
     return packed && position && comm != MPI_COMM_NULL && *position >= 0 && n <= size - *position;
 }
 
-/* The decoded type of a call that needs no more than a choice and a copy, of *bytes: memory and
- * settings are the plainest. Else NULL. */
-static const tempi_type *plain_type(MPI_Datatype datatype, MPI_Count count, const void *buffer,
-                                    int64_t *bytes)
+/* A call that needs no more than a choice and a copy: memory and settings are the plainest. */
+typedef struct plain {
+    const tempi_type *type;
+    MPI_Count count;
+    int64_t bytes;
+    tempi_operation operation;
+    bool ours;
+} plain;
+
+/* False: it is another call. The sample is apart, so that all else can be in registers. */
+static inline bool plain_open(plain *p, tempi_sample *sample, MPI_Datatype datatype,
+                              MPI_Count count, tempi_operation operation, const void *buffer,
+                              const void *packed, MPI_Count size, const MPI_Count *position,
+                              MPI_Comm comm)
 {
-    const tempi_type *type = tempi_type_cached(datatype);
-    if (!type || type->layout->dense || type->typemap || tempi_memory_mixed ||
+    p->type = tempi_type_cached(datatype);
+    p->count = count;
+    p->operation = operation;
+    if (!p->type || p->type->layout->dense || p->type->typemap || tempi_memory_mixed ||
         tempi_online_tuning || tempi_trace_on || tempi_config.no_pack ||
         tempi_this_thread.disabled || count <= 0 ||
-        __builtin_mul_overflow(count, type->size, bytes) || *bytes == 0 ||
-        !tempi_address_plausible(buffer, type->layout))
-        return NULL;
-    return type;
-}
-
-/* Whether tempi does it. */
-static bool choose_plain(const tempi_type *type, tempi_operation operation, int64_t bytes,
-                         tempi_sample *sample)
-{
-    const tempi_choices *choices = &type->chooser.choices[operation][0];
+        __builtin_mul_overflow(count, p->type->size, &p->bytes) || p->bytes == 0 ||
+        !tempi_address_plausible(buffer, p->type->layout) ||
+        !fits(p->bytes, packed, size, position, comm))
+        return false;
     sample->trial = NULL;
-    if (tempi_config.force)
-        return true;
-    if (tempi_autotune_is_settled(choices, bytes))
-        return tempi_autotune_choice(choices, bytes);
-    return tempi_choose_local(tempi_type_chooser(type), operation, bytes, sample);
+    p->ours = tempi_choose_packing(tempi_type_chooser(p->type), operation, p->bytes, sample);
+    return true;
 }
 
-static void note_plain(const tempi_type *type, MPI_Count count, tempi_operation operation,
-                       int64_t bytes, bool ours)
+/* `packed`: at the position. */
+static inline int plain_carry(const plain *p, void *buffer, char *packed, MPI_Count *position)
 {
-    const bool packs = operation == TEMPI_OP_PACK;
+    if (p->operation == TEMPI_OP_PACK)
+        tempi_pack(p->type->layout, p->count, buffer, 0, p->bytes, packed);
+    else
+        tempi_unpack(p->type->layout, p->count, packed, 0, p->bytes, buffer);
+    *position += p->bytes;
+    return MPI_SUCCESS;
+}
+
+static inline int plain_close(const plain *p, tempi_sample *sample, int rc)
+{
+    const bool packs = p->operation == TEMPI_OP_PACK;
     tempi_thread_cache *mine = tempi_stats_mine();
     tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
-    if (!ours) {
+    if (p->ours) {
+        tempi_stat_add_to(mine, packs ? TEMPI_STAT_packs : TEMPI_STAT_unpacks, 1);
+        tempi_stat_add_to(mine, packs ? TEMPI_STAT_packed_bytes : TEMPI_STAT_unpacked_bytes,
+                          p->bytes);
+        tempi_stat_add_to(mine, TEMPI_STAT_runs, p->type->layout->runs * p->count);
+        if (tempi_chooser_has_quirk(&p->type->chooser, p->operation))
+            tempi_stat_add_to(mine, TEMPI_STAT_quirks, 1);
+    } else
         tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);
-        return;
-    }
-    tempi_stat_add_to(mine, packs ? TEMPI_STAT_packs : TEMPI_STAT_unpacks, 1);
-    tempi_stat_add_to(mine, packs ? TEMPI_STAT_packed_bytes : TEMPI_STAT_unpacked_bytes, bytes);
-    tempi_stat_add_to(mine, TEMPI_STAT_runs, type->layout->runs * count);
-    if (tempi_chooser_has_quirk(&type->chooser, operation))
-        tempi_stat_add_to(mine, TEMPI_STAT_quirks, 1);
-}
-
-static int pack_plain(const struct tempi_mpi *next, const tempi_type *type, const void *inbuf,
-                      MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize,
-                      MPI_Count *position, MPI_Comm comm, int64_t bytes)
-{
-    tempi_sample sample;
-    int rc = MPI_SUCCESS;
-    const bool ours = choose_plain(type, TEMPI_OP_PACK, bytes, &sample);
-    if (ours) {
-        tempi_pack(type->layout, incount, inbuf, 0, bytes, (char *)outbuf + *position);
-        *position += bytes;
-    } else
-        rc = tempi_fwd_Pack(next, inbuf, incount, datatype, outbuf, outsize, position, comm);
-    note_plain(type, incount, TEMPI_OP_PACK, bytes, ours);
-    tempi_autotune_end(&sample, rc == MPI_SUCCESS);
-    return rc;
-}
-
-static int unpack_plain(const struct tempi_mpi *next, const tempi_type *type, const void *inbuf,
-                        MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount,
-                        MPI_Datatype datatype, MPI_Comm comm, int64_t bytes)
-{
-    tempi_sample sample;
-    int rc = MPI_SUCCESS;
-    const bool ours = choose_plain(type, TEMPI_OP_UNPACK, bytes, &sample);
-    if (ours) {
-        tempi_unpack(type->layout, outcount, (const char *)inbuf + *position, 0, bytes, outbuf);
-        *position += bytes;
-    } else
-        rc = tempi_fwd_Unpack(next, inbuf, insize, position, outbuf, outcount, datatype, comm);
-    note_plain(type, outcount, TEMPI_OP_UNPACK, bytes, ours);
-    tempi_autotune_end(&sample, rc == MPI_SUCCESS);
+    tempi_autotune_end(sample, rc == MPI_SUCCESS);
     return rc;
 }
 
@@ -312,11 +292,14 @@ int tempi_impl_Pack(const struct tempi_mpi *next, const void *inbuf, MPI_Count i
 {
     tempi_message message;
     tempi_memory where;
-    int64_t bytes;
-    const tempi_type *plain = plain_type(datatype, incount, inbuf, &bytes);
-    if (plain && fits(bytes, outbuf, outsize, position, comm))
-        return pack_plain(next, plain, inbuf, incount, datatype, outbuf, outsize, position, comm,
-                          bytes);
+    plain p;
+    if (plain_open(&p, &message.sample, datatype, incount, TEMPI_OP_PACK, inbuf, outbuf, outsize,
+                   position, comm))
+        return plain_close(
+            &p, &message.sample,
+            p.ours
+                ? plain_carry(&p, (void *)(uintptr_t)inbuf, (char *)outbuf + *position, position)
+                : tempi_fwd_Pack(next, inbuf, incount, datatype, outbuf, outsize, position, comm));
     message.sample.trial = NULL;
     switch (take(inbuf, incount, datatype, TEMPI_OP_PACK, outbuf, outsize, position, comm, &message,
                  &where)) {
@@ -360,11 +343,14 @@ int tempi_impl_Unpack(const struct tempi_mpi *next, const void *inbuf, MPI_Count
 {
     tempi_message message;
     tempi_memory where;
-    int64_t bytes;
-    const tempi_type *plain = plain_type(datatype, outcount, outbuf, &bytes);
-    if (plain && fits(bytes, inbuf, insize, position, comm))
-        return unpack_plain(next, plain, inbuf, insize, position, outbuf, outcount, datatype, comm,
-                            bytes);
+    plain p;
+    if (plain_open(&p, &message.sample, datatype, outcount, TEMPI_OP_UNPACK, outbuf, inbuf, insize,
+                   position, comm))
+        return plain_close(&p, &message.sample,
+                           p.ours ? plain_carry(&p, outbuf, (char *)(uintptr_t)inbuf + *position,
+                                                position)
+                                  : tempi_fwd_Unpack(next, inbuf, insize, position, outbuf,
+                                                     outcount, datatype, comm));
     message.sample.trial = NULL;
     switch (take(outbuf, outcount, datatype, TEMPI_OP_UNPACK, inbuf, insize, position, comm,
                  &message, &where)) {

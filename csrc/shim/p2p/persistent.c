@@ -117,18 +117,19 @@ DEFINE_INIT(Recv_init, void *, source, TEMPI_OP_RECV)
  * request now. */
 static tempi_record *prepare(MPI_Request request)
 {
-    tempi_record *record = tempi_records_claim(tempi_handle(request));
-    if (!record)
-        return NULL;
-    record->active = true;
-    record->settled = false;
-    record->cancelled = false;
-    record->error = MPI_SUCCESS;
-    record->error_reported = false;
-    record->op.stream = tempi_stream_of(tempi_comm_of(record->comm));
-    if (!tempi_records_put(record))
-        TEMPI_LOG(TEMPI_LOG_ERROR, "out of memory: cannot track a persistent request; what it "
-                                   "receives from now on may be incomplete");
+    tempi_lock_acquire(&tempi_records.lock);
+    const tempi_record_slot *slot = tempi_records_find(tempi_handle(request));
+    tempi_record *record = slot ? slot->record : NULL;
+    if (record) {
+        record->active = true;
+        record->settled = false;
+        record->cancelled = false;
+        record->error = MPI_SUCCESS;
+        record->error_reported = false;
+    }
+    tempi_lock_release(&tempi_records.lock);
+    if (record)
+        record->op.stream = tempi_stream_of(tempi_comm_of(record->comm));
     return record;
 }
 

@@ -199,8 +199,9 @@ static int out_of_memory(MPI_Request requests[], claims *c)
 
 /* ---- one request ----------------------------------------------------------------------------- */
 
-static int end_one(int rc, tempi_record *record, const MPI_Status *status)
+static int end_one(int rc, tempi_record *record, MPI_Request *request, const MPI_Status *status)
 {
+    settle_handle(record, request);
     if (rc == MPI_SUCCESS || record->receives)
         tempi_request_settle(record, rc, status);
     const int failed = tempi_request_report(record, record->error);
@@ -221,8 +222,7 @@ int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Stat
         return next->Wait(request, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
     const int rc = next->Wait(request, c.receives ? known : status);
-    settle_handle(c.first, request);
-    return end_one(rc, c.first, known);
+    return end_one(rc, c.first, request, known);
 }
 
 int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *flag,
@@ -242,8 +242,7 @@ int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *fla
         put_back(c.first, request);
         return rc;
     }
-    settle_handle(c.first, request);
-    return end_one(rc, c.first, known);
+    return end_one(rc, c.first, request, known);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
