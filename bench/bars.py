@@ -59,7 +59,7 @@ class Standing:
     """One case: seconds behind each of BARS, and speed-ups over the library and over the better of library and hand."""
 
     case: str
-    behind: tuple[float, ...]
+    behind: tuple[Interval, ...]
     over_library: float
     over_better: float
 
@@ -68,18 +68,26 @@ class Standing:
         speedups = {
             name: stats.ratio(taken[name], taken["tempi"]).value for name in ("library", "hand") if taken.get(name)
         }
-        behind = tuple(bar.behind(taken).value for bar in BARS)
+        behind = tuple(bar.behind(taken) for bar in BARS)
         return cls(case, behind, speedups["library"], min(speedups.values()))
 
 
 def _line(found: Sequence[Standing], i: int) -> str:
-    """How many are behind the i-th bar, and the names of those by more than a call."""
-    behind = [one for one in found if one.behind[i] > 0]
+    """How many are behind the i-th bar, and the names of those by more than a call.
+
+    One is in doubt whose 95% interval contains the bar: by these samples it may as well not be behind, as the library
+    may against itself.
+    """
+    behind = [one for one in found if one.behind[i].value > 0]
     line = f"{len(behind)} of {len(found)} {BARS[i].text}"
     if not behind:
         return line
-    far = [one.case for one in behind if one.behind[i] > CALL]
-    return f"{line}, {len(far)} by more than {1e9 * CALL:.0f} ns" + "".join(f"\n  {case}" for case in far)
+    far = [one for one in behind if one.behind[i].value > CALL]
+    doubtful = [one for one in far if one.behind[i].low <= 0]
+    line += f", {len(far)} by more than {1e9 * CALL:.0f} ns"
+    if doubtful:
+        line += f", {len(doubtful)} of them in doubt"
+    return line + "".join(f"\n  {one.case}{' (in doubt)' if one in doubtful else ''}" for one in far)
 
 
 def summary(found: Sequence[Standing]) -> list[str]:

@@ -3,10 +3,18 @@
 #include <stddef.h>
 
 /* Rounds of a turn that do not count, and that do: more of short ones, until they take LONG_TURN
- * (ns). The first time a method allocates and touches its memory, on this side in the turn's first
- * round, on the other one in the second. */
-enum { UNCOUNTED = 2, COUNTED = 4, COUNTED_IF_FAR = 2, LONG_TURN = 8000000 };
-enum { CYCLES_IF_CLEAR = 2, CYCLES_UNTIL_HOPELESS = 3 };
+ * (ns) without the other work that some contain, or UNSTEADY_TURN if their times differ by STEADY.
+ * The first time a method allocates and touches its memory, on this side in the turn's first round,
+ * on the other one in the second. */
+enum {
+    UNCOUNTED = 2,
+    COUNTED = 4,
+    COUNTED_IF_FAR = 2,
+    LONG_TURN = 8000000,
+    UNSTEADY_TURN = 32000000
+};
+#define STEADY 1.1
+enum { CYCLES_IF_CLEAR = 3, CYCLES_UNTIL_HOPELESS = 3 };
 #define MARGIN 0.03
 /* Between two cycles the method in use goes on for so long (ns), or so many rounds: a machine's
  * speed may change every millisecond, and with it how the methods compare. */
@@ -52,26 +60,32 @@ int64_t tempi_contest_lost(const tempi_contest *c)
     return lost > 0 ? lost : 0;
 }
 
+/* The cycles in which it was faster than the method in use. */
+static int cycles_won(const tempi_contest *c, const tempi_rival *r)
+{
+    int won = 0;
+    for (int i = 0; i <= c->cycle; ++i)
+        won += r->took[i] < (1 - MARGIN) * c->rivals[0].took[i];
+    return won;
+}
+
 /* How a rival stands against the method in use. */
 typedef enum standing { HOPELESS, OPEN, BETTER, CLEARLY_BETTER } standing;
 
 static standing standing_of(const tempi_contest *c, const tempi_rival *r, int64_t stake)
 {
     const tempi_rival *used = &c->rivals[0];
-    const int n = c->cycle + 1;
+    const int n = c->cycle + 1, won = cycles_won(c, r);
     const double other = relative(c, r);
     /* In its first turn a method may still fill its caches. */
     const double far = n == 1 ? FAR : CLEAR;
-    int won = 0;
-    for (int i = 0; i < n; ++i)
-        won += r->took[i] < (1 - MARGIN) * used->took[i];
     if (least(c, r) > far * least(c, used) || (n >= CYCLES_UNTIL_HOPELESS && won == 0))
         return HOPELESS;
     if ((1 - other) * least(c, used) > PLAUSIBLE * (double)stake)
         return OPEN; /* a quiet moment of the program */
     if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < 1)
         return CLEARLY_BETTER;
-    return other < 1 - MARGIN ? BETTER : OPEN;
+    return other < (c->repeated ? 1 : 1 - MARGIN) ? BETTER : OPEN;
 }
 
 /* The fastest rival that is as good as that; NULL: none is. */
@@ -108,7 +122,23 @@ static void begin_turn(tempi_contest *c, int at)
 {
     c->at = (uint8_t)at;
     c->rounds = c->counted = 0;
-    c->turn_took = 0;
+}
+
+static void begin_cycle(tempi_contest *c, int cycle)
+{
+    c->cycle = (uint8_t)cycle;
+    c->spread = SPREAD;
+    begin_turn(c, 0);
+}
+
+/* Once more between the method in use and this one, which by the median is faster, but was not in
+ * each cycle: where rounds vary much, the median of some is often that of few. */
+static void repeat_with(tempi_contest *c, const tempi_rival *winner)
+{
+    c->repeated = true;
+    c->rivals[1] = *winner;
+    c->nrivals = 2;
+    begin_cycle(c, 0);
 }
 
 /* After the turns of all. */
@@ -117,21 +147,25 @@ static void decide(tempi_contest *c, int64_t stake)
     drop_hopeless(c, stake);
     const bool last = c->cycle == TEMPI_CONTEST_CYCLES - 1;
     const tempi_rival *winner = fastest(c, last ? BETTER : CLEARLY_BETTER, stake);
-    if (winner || last || c->nrivals == 1) {
+    if (winner && !c->repeated && cycles_won(c, winner) <= c->cycle)
+        repeat_with(c, winner);
+    else if (winner || last || c->nrivals == 1)
         end(c, winner ? winner : &c->rivals[0]);
-        return;
-    }
-    ++c->cycle;
-    c->spread = SPREAD;
-    begin_turn(c, 0);
+    else
+        begin_cycle(c, c->cycle + 1);
+}
+
+/* Of a round: the lower quartile, as rounds may contain a pause of the program or other work, in
+ * some programs every other one, and one may have begun late, as the first one after a barrier that
+ * waited for the peer to unpack. */
+static double turn_time(const tempi_contest *c)
+{
+    return c->turn[c->counted / 4];
 }
 
 static void end_turn(tempi_contest *c, int64_t stake)
 {
-    /* The lower quartile: rounds may contain a pause of the program or other work, in some programs
-     * every other one, and one may have begun late, as the first one after a barrier that waited
-     * for the peer to unpack. */
-    const double took = c->turn[c->counted / 4];
+    const double took = turn_time(c);
     c->rivals[c->at].took[c->cycle] = took;
     if (c->at > 0) { /* not the sum, for the same reason */
         c->tried += (int64_t)took * c->rounds;
@@ -162,10 +196,11 @@ bool tempi_contest_round(tempi_contest *c, int64_t took, int64_t stake)
     if (++c->rounds <= UNCOUNTED + (c->cycle & 1))
         return false;
     insert(c->turn, c->counted++, (double)took);
-    c->turn_took += took;
     const bool is_far = c->counted >= COUNTED_IF_FAR && c->at > 0 &&
                         c->turn[0] > FAR * c->rivals[0].took[c->cycle];
-    const bool enough = c->counted >= COUNTED && c->turn_took >= LONG_TURN;
+    const bool steady = turn_time(c) < STEADY * c->turn[0];
+    const bool enough = c->counted >= COUNTED &&
+                        c->counted * turn_time(c) >= (steady ? LONG_TURN : UNSTEADY_TURN);
     if (!enough && !is_far && c->counted < TEMPI_CONTEST_COUNTED)
         return false;
     end_turn(c, stake);

@@ -4,7 +4,8 @@
  * The methods take turns, first the one in use; a cycle is a turn of each, and between
  * two the method in use goes on for a while. A method that is far behind leaves. After some cycles
  * the fastest one wins by the median of its turns, each divided by that of the method in use in the
- * same cycle, or at once if it is clearly better. */
+ * same cycle, or sooner if it is clearly better. One that did not win each cycle has to win a
+ * second contest, too. */
 #ifndef TEMPI_CHOOSE_CONTEST_H
 #define TEMPI_CHOOSE_CONTEST_H
 
@@ -22,11 +23,10 @@ typedef struct tempi_contest {
     uint8_t nrivals, at; /* whose turn it is */
     uint8_t cycle;
     tempi_rival rivals[TEMPI_CONTEST_METHODS]; /* first the method in use, then those still in it */
-    /* This turn: rounds, and of those that count the number, the times in ascending order, and
-     * their sum. */
+    bool repeated;
+    /* This turn: rounds, and of those that count the number, and the times in ascending order. */
     uint8_t rounds, counted;
     double turn[TEMPI_CONTEST_COUNTED];
-    int64_t turn_took;
     int64_t spread;       /* nanoseconds until the next cycle begins */
     int64_t tried, tries; /* time of the other methods' rounds, and their number */
     /* At the end: */

@@ -41,7 +41,17 @@ def test_samples_are_compared_with_their_neighbours() -> None:
     """Medians of a machine with two speeds differ, though the subjects are equally fast in each."""
     found = {"library": [1e-6] * 4 + [2e-6] * 3, "tempi": [1e-6] * 3 + [2e-6] * 4}
     assert bars.Standing.of("even", found).over_library == 1
-    assert bars.Standing.of("even", found).behind[0] < 0
+    assert bars.Standing.of("even", found).behind[0].value < 0
+
+
+def test_a_case_is_in_doubt_whose_interval_contains_the_bar() -> None:
+    """Of samples that vary by more than it is behind, as those of the library against itself may."""
+    sure, varies = (1.2, 1.3, 1.25, 1.3, 1.2, 1.3, 1.25), (1.2, 0.7, 1.25, 1.3, 0.7, 1.3, 0.7)
+    found = [bars.Standing.of(str(case), {"library": [1.0] * 7, "tempi": case}) for case in (sure, varies)]
+    assert bars.summary(found)[0] == (
+        "2 of 2 below 0.9 of the library (bar by default), 2 by more than 50 ns, 1 of them in doubt"
+        f"\n  {sure}\n  {varies} (in doubt)"
+    )
 
 
 def test_without_hand_the_better_is_the_library() -> None:
