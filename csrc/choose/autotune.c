@@ -19,8 +19,13 @@ enum { CALLS_CLOSE = 16, CALLS_CLOSE_SHORT = 28, WAITED_MOST = 200 };
 #define VERY_SHORT 1e-6
 #define SHORT      20e-6
 #define LONG       1e-3 /* a turn is one call, which counts */
-#define HOPELESS   2.0
-#define MARGIN     0.03
+/* The library is far behind if it takes so many times as long in its first turn, or in TURNS: a
+ * machine whose other hyperthread has work is half as fast, and is not any more some turns later.
+ */
+#define FAR_AT_ONCE 4.0
+#define FAR         2.0
+enum { TURNS = 2 };
+#define MARGIN 0.03
 /* Seconds spent on a call before the clock starts if tempi handles it, and does not on a call that
  * is settled for the library (Granite Rapids: 9 to 15 ns). */
 #define BEFORE_OWN 12e-9
@@ -35,15 +40,22 @@ static bool had_enough(const tempi_trial *trial, int way)
     if (trial->close)
         return trial->calls[way] >= (very_short ? CALLS_CLOSE_SHORT : CALLS_CLOSE);
     const int usual = way == TEMPI_WAY_OWN ? CALLS_OWN : CALLS_LIBRARY;
-    return trial->calls[way] >= (very_short ? CALLS_SHORT : usual);
+    return trial->turns[way] >= TURNS && trial->calls[way] >= (very_short ? CALLS_SHORT : usual);
+}
+
+static bool is_far_behind(const tempi_trial *trial)
+{
+    const double own = trial->best[TEMPI_WAY_OWN], library = trial->best[TEMPI_WAY_LIBRARY];
+    const bool again = trial->turns[TEMPI_WAY_OWN] >= TURNS &&
+                       trial->turns[TEMPI_WAY_LIBRARY] >= TURNS;
+    return !trial->close && library > (again ? FAR : FAR_AT_ONCE) * own;
 }
 
 static bool is_over(const tempi_trial *trial)
 {
-    if (trial->calls[TEMPI_WAY_OWN] == 0 || trial->calls[TEMPI_WAY_LIBRARY] == 0)
+    if (trial->turns[TEMPI_WAY_OWN] == 0 || trial->turns[TEMPI_WAY_LIBRARY] == 0)
         return false;
-    return (!trial->close &&
-            trial->best[TEMPI_WAY_LIBRARY] > HOPELESS * trial->best[TEMPI_WAY_OWN]) ||
+    return is_far_behind(trial) ||
            (had_enough(trial, TEMPI_WAY_OWN) && had_enough(trial, TEMPI_WAY_LIBRARY));
 }
 
@@ -98,7 +110,8 @@ static void release(tempi_trial *trial)
 static void begin_again(tempi_trial *trial, double took)
 {
     trial->close = true;
-    trial->calls[TEMPI_WAY_OWN] = trial->calls[TEMPI_WAY_LIBRARY] = 0;
+    for (int way = 0; way < TEMPI_WAYS; ++way)
+        trial->calls[way] = trial->turns[way] = 0;
     begin_turn(trial, TEMPI_WAY_OWN, took);
 }
 
@@ -115,6 +128,7 @@ static void note_time(tempi_trial *trial, double took)
 /* After a turn's last call. */
 static void end_turn(tempi_trial *trial, double took)
 {
+    ++trial->turns[trial->way];
     if (!is_over(trial))
         next_turn(trial, took);
     else if (!trial->close && are_close(trial))

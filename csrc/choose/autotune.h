@@ -4,9 +4,9 @@
  * type and size step can try both. Tables, or else the built-in rule, give the first guess:
  *
  *   1. The guessed way runs once, not counted: this call may be the first to touch its pages.
- *   2. The two ways alternate until one is far behind after its first turn, or both have enough
- *      samples. A turn of short calls is several calls in a row; its first ones are not counted,
- * because they find the caches as the other way left them.
+ *   2. The two ways alternate until the library is far behind, or both have enough samples.
+ *      A turn of short calls is several calls in a row; its first ones are not counted, because
+ *      they find the caches as the other way left them.
  *   3. If they are close, both go on, tempi's with the kernels that the trials of kernels
  *      (pack/kernel_trials.h) have settled, for times that are surer.
  *   4. The faster way is stored in the type's choices; in a tie, the guess.
@@ -33,7 +33,7 @@ typedef struct tempi_trial {
     bool close;        /* the first times differed little: the others decide */
     uint8_t waited;    /* calls since then in which kernels were tried */
     double turn_begun; /* seconds; 0: not yet */
-    uint8_t calls[TEMPI_WAYS];
+    uint8_t calls[TEMPI_WAYS], turns[TEMPI_WAYS];
     double best[TEMPI_WAYS];         /* of the first calls, seconds */
     tempi_quartile took[TEMPI_WAYS]; /* of those since they are close */
 } tempi_trial;

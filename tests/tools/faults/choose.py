@@ -162,6 +162,14 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "the library's first turn may decide though it takes twice as long in some",
+        "csrc/choose/autotune.c",
+        "(again ? FAR : FAR_AT_ONCE)",
+        "1.5",
+        ("tests/unit/test_autotune.py",),
+    ),
+    Fault(
+        "choose",
         "tempi is compared by the best of all kernels",
         "csrc/choose/autotune.c",
         "return trial->close && tried_kernels &&",
