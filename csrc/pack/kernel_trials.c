@@ -20,8 +20,9 @@ enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 8 };
 enum { TUNE_REPEATS = 2 };
 
 /* After each round, candidates slower than this times the best are dropped: the surer the times
- * are, the nearer. */
-static const double drop_above[TUNE_ROUNDS] = {2.0, 1.3, 1.15, 1.1, 1.07, 1.07, 1.05, 1.0};
+ * are, the nearer. In its first turn or two one may have met a slower speed of the machine, as of a
+ * core whose other hyperthread has work. */
+static const double drop_above[TUNE_ROUNDS] = {4.0, 2.5, 1.3, 1.15, 1.1, 1.07, 1.05, 1.0};
 
 static tempi_tuned records[TUNE_RECORDS];
 static _Atomic bool in_use[TUNE_RECORDS];

@@ -150,6 +150,14 @@ FAULTS = (
     ),
     Fault(
         "pack",
+        "a candidate that is half as fast in its first turn is dropped",
+        "csrc/pack/kernel_trials.c",
+        "{4.0, 2.5, 1.3,",
+        "{2.0, 1.3, 1.3,",
+        ("tests/unit/test_pack_kernels.py",),
+    ),
+    Fault(
+        "pack",
         "calls count before the processor is warm",
         "csrc/base/warm_up.h",
         "return ended - *turn < TEMPI_WARM_UP;",
