@@ -3,6 +3,8 @@
 #ifndef TEMPI_BASE_QUARTILE_H
 #define TEMPI_BASE_QUARTILE_H
 
+#include "base/sorted.h"
+
 enum { TEMPI_QUARTILE_KEPT = 8 };
 
 /* Zero at first. Of more than four times as many as are kept, the greatest kept one stands. */
@@ -17,9 +19,7 @@ static inline void tempi_quartile_add(tempi_quartile *q, double value)
     ++q->n;
     if (i == TEMPI_QUARTILE_KEPT && value >= q->least[--i])
         return;
-    for (; i > 0 && q->least[i - 1] > value; --i)
-        q->least[i] = q->least[i - 1];
-    q->least[i] = value;
+    tempi_sorted_add(q->least, i, value);
 }
 
 /* Of at least one. */

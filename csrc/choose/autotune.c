@@ -1,5 +1,6 @@
 #include "choose/autotune.h"
 #include "base/clock.h"
+#include "base/sorted.h"
 #include "base/stats.h"
 #include "base/thread.h"
 #include "base/warm_up.h"
@@ -15,17 +16,13 @@ enum { TURN_SHORT = 7, TURN = 3 };
 /* The same of ways that are close, which costs little for that reason; most calls in which kernels
  * were still tried. */
 enum { CALLS_CLOSE = 16, CALLS_CLOSE_SHORT = 28, WAITED_MOST = 200 };
-#define CLOSE      1.3
+/* A machine whose other hyperthread has work is half as fast (Granite Rapids: 2.3 times), and is
+ * not any more some turns later. Ways that differ by more are not close. */
+#define CLOSE      2.5
 #define VERY_SHORT 1e-6
 #define SHORT      20e-6
 #define LONG       1e-3 /* a turn is one call, which counts */
-/* The library is far behind if it takes so many times as long in its first turn, or in TURNS: a
- * machine whose other hyperthread has work is half as fast, and is not any more some turns later.
- */
-#define FAR_AT_ONCE 4.0
-#define FAR         2.0
-enum { TURNS = 2 };
-#define MARGIN 0.03
+#define MARGIN     0.03
 /* Seconds spent on a call before the clock starts if tempi handles it, and does not on a call that
  * is settled for the library (Granite Rapids: 9 to 15 ns). */
 #define BEFORE_OWN 12e-9
@@ -40,22 +37,14 @@ static bool had_enough(const tempi_trial *trial, int way)
     if (trial->close)
         return trial->calls[way] >= (very_short ? CALLS_CLOSE_SHORT : CALLS_CLOSE);
     const int usual = way == TEMPI_WAY_OWN ? CALLS_OWN : CALLS_LIBRARY;
-    return trial->turns[way] >= TURNS && trial->calls[way] >= (very_short ? CALLS_SHORT : usual);
-}
-
-static bool is_far_behind(const tempi_trial *trial)
-{
-    const double own = trial->best[TEMPI_WAY_OWN], library = trial->best[TEMPI_WAY_LIBRARY];
-    const bool again = trial->turns[TEMPI_WAY_OWN] >= TURNS &&
-                       trial->turns[TEMPI_WAY_LIBRARY] >= TURNS;
-    return !trial->close && library > (again ? FAR : FAR_AT_ONCE) * own;
+    return trial->calls[way] >= (very_short ? CALLS_SHORT : usual);
 }
 
 static bool is_over(const tempi_trial *trial)
 {
-    if (trial->turns[TEMPI_WAY_OWN] == 0 || trial->turns[TEMPI_WAY_LIBRARY] == 0)
+    if (trial->calls[TEMPI_WAY_OWN] == 0 || trial->calls[TEMPI_WAY_LIBRARY] == 0)
         return false;
-    return is_far_behind(trial) ||
+    return (!trial->close && trial->best[TEMPI_WAY_LIBRARY] > CLOSE * trial->best[TEMPI_WAY_OWN]) ||
            (had_enough(trial, TEMPI_WAY_OWN) && had_enough(trial, TEMPI_WAY_LIBRARY));
 }
 
@@ -67,32 +56,36 @@ static void begin_turn(tempi_trial *trial, int way, double took)
     trial->turn_begun = 0;
 }
 
+/* Close ways alternate to the end. */
 static void next_turn(tempi_trial *trial, double took)
 {
     const int other = !trial->way;
-    begin_turn(trial, trial->calls[other] > 0 && had_enough(trial, other) ? trial->way : other,
-               took);
+    begin_turn(trial, !trial->close && had_enough(trial, other) ? trial->way : other, took);
 }
 
-/* Seconds of a call. */
-static double took_by(const tempi_trial *trial, int way)
+static double ratio(double own, double library)
 {
-    return (trial->close ? tempi_quartile_of(&trial->took[way]) : trial->best[way]) +
-           (way == TEMPI_WAY_OWN ? BEFORE_OWN : 0);
+    return (own + BEFORE_OWN) / library;
+}
+
+/* How long tempi takes, as a multiple of the library. */
+static double relative(const tempi_trial *trial)
+{
+    return trial->nratios > 0 ? trial->ratios[trial->nratios / 2]
+                              : ratio(trial->best[TEMPI_WAY_OWN], trial->best[TEMPI_WAY_LIBRARY]);
 }
 
 static bool are_close(const tempi_trial *trial)
 {
-    const double own = took_by(trial, TEMPI_WAY_OWN), library = took_by(trial, TEMPI_WAY_LIBRARY);
-    return own < CLOSE * library && library < CLOSE * own;
+    return relative(trial) < CLOSE && CLOSE * relative(trial) > 1;
 }
 
 static void settle(tempi_trial *trial)
 {
     tempi_choices *choices = trial->choices;
     const uint64_t bit = (uint64_t)1 << trial->step;
-    const double own = took_by(trial, TEMPI_WAY_OWN), library = took_by(trial, TEMPI_WAY_LIBRARY);
-    const bool ours = trial->guess ? library >= (1 - MARGIN) * own : own < (1 - MARGIN) * library;
+    const double own = relative(trial);
+    const bool ours = trial->guess ? (1 - MARGIN) * own <= 1 : own < 1 - MARGIN;
     tempi_stat_add(TEMPI_STAT_packs_tuned, 1);
     if (ours != trial->guess)
         tempi_stat_add(TEMPI_STAT_packs_changed, 1);
@@ -110,8 +103,7 @@ static void release(tempi_trial *trial)
 static void begin_again(tempi_trial *trial, double took)
 {
     trial->close = true;
-    for (int way = 0; way < TEMPI_WAYS; ++way)
-        trial->calls[way] = trial->turns[way] = 0;
+    trial->calls[TEMPI_WAY_OWN] = trial->calls[TEMPI_WAY_LIBRARY] = 0;
     begin_turn(trial, TEMPI_WAY_OWN, took);
 }
 
@@ -120,15 +112,26 @@ static void note_time(tempi_trial *trial, double took)
     const int way = trial->way;
     const bool first = trial->calls[way]++ == 0;
     if (trial->close)
-        tempi_quartile_add(&trial->took[way], took);
+        tempi_quartile_add(&trial->turn, took);
     else if (first || took < trial->best[way])
         trial->best[way] = took;
+}
+
+static void compare_turns(tempi_trial *trial)
+{
+    const double last = trial->last, took = tempi_quartile_of(&trial->turn);
+    trial->last = took;
+    trial->turn.n = 0;
+    if (last > 0 && trial->nratios < TEMPI_TRIAL_RATIOS)
+        tempi_sorted_add(trial->ratios, trial->nratios++,
+                         trial->way == TEMPI_WAY_OWN ? ratio(took, last) : ratio(last, took));
 }
 
 /* After a turn's last call. */
 static void end_turn(tempi_trial *trial, double took)
 {
-    ++trial->turns[trial->way];
+    if (trial->close)
+        compare_turns(trial);
     if (!is_over(trial))
         next_turn(trial, took);
     else if (!trial->close && are_close(trial))

@@ -8,7 +8,8 @@
  *      A turn of short calls is several calls in a row; its first ones are not counted, because
  *      they find the caches as the other way left them.
  *   3. If they are close, both go on, tempi's with the kernels that the trials of kernels
- *      (pack/kernel_trials.h) have settled, for times that are surer.
+ *      (pack/kernel_trials.h) have settled. Then the median counts of what a turn takes, divided
+ *      by the one before: a machine's speed may change by a factor of two every some turns.
  *   4. The faster way is stored in the type's choices; in a tie, the guess.
  *
  * Messages cannot be tuned this way: the time that the peer takes is not visible. */
@@ -21,6 +22,7 @@
 enum { TEMPI_WAY_LIBRARY, TEMPI_WAY_OWN, TEMPI_WAYS };
 
 /* The trial of one step of size. */
+enum { TEMPI_TRIAL_RATIOS = 32 };
 typedef struct tempi_trial {
     tempi_choices *choices;
     int busy; /* one call at a time is timed; concurrent ones take the guessed way */
@@ -30,12 +32,15 @@ typedef struct tempi_trial {
     uint8_t left;      /* calls that count and remain in this turn */
     bool first;        /* the next call is the first one, which is not counted */
     bool warms;        /* the first calls of this turn are not counted */
-    bool close;        /* the first times differed little: the others decide */
+    bool close;        /* the first times differed little: the others decide, turn by turn */
     uint8_t waited;    /* calls since then in which kernels were tried */
     double turn_begun; /* seconds; 0: not yet */
-    uint8_t calls[TEMPI_WAYS], turns[TEMPI_WAYS];
-    double best[TEMPI_WAYS];         /* of the first calls, seconds */
-    tempi_quartile took[TEMPI_WAYS]; /* of those since they are close */
+    uint8_t calls[TEMPI_WAYS];
+    double best[TEMPI_WAYS]; /* of the first calls, seconds */
+    tempi_quartile turn;     /* since they are close: of this turn */
+    double last;             /* the turn before, by the other way; 0: there is none */
+    uint8_t nratios;
+    double ratios[TEMPI_TRIAL_RATIOS]; /* tempi by library, of neighbours, in ascending order */
 } tempi_trial;
 
 /* The running trials of one type and operation. */

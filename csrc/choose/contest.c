@@ -1,4 +1,5 @@
 #include "choose/contest.h"
+#include "base/sorted.h"
 
 #include <stddef.h>
 
@@ -36,21 +37,13 @@ static double least(const tempi_contest *c, const tempi_rival *r)
     return best;
 }
 
-/* Puts it among n in ascending order. */
-static void insert(double sorted[], int n, double value)
-{
-    for (; n > 0 && sorted[n - 1] > value; --n)
-        sorted[n] = sorted[n - 1];
-    sorted[n] = value;
-}
-
 /* How long it takes, as a multiple of the method in use: the median of the cycles, as one may fall
  * into a quiet moment of one method, and the machine's speed may change between two. */
 static double relative(const tempi_contest *c, const tempi_rival *r)
 {
     double sorted[TEMPI_CONTEST_CYCLES];
     for (int i = 0; i <= c->cycle; ++i)
-        insert(sorted, i, r->took[i] / c->rivals[0].took[i]);
+        tempi_sorted_add(sorted, i, r->took[i] / c->rivals[0].took[i]);
     return sorted[(c->cycle + 1) / 2];
 }
 
@@ -195,7 +188,7 @@ bool tempi_contest_round(tempi_contest *c, int64_t took, int64_t stake)
     /* One more in every other cycle: a program's period may be that of two turns. */
     if (++c->rounds <= UNCOUNTED + (c->cycle & 1))
         return false;
-    insert(c->turn, c->counted++, (double)took);
+    tempi_sorted_add(c->turn, c->counted++, (double)took);
     const bool is_far = c->counted >= COUNTED_IF_FAR && c->at > 0 &&
                         c->turn[0] > FAR * c->rivals[0].took[c->cycle];
     const bool steady = turn_time(c) < STEADY * c->turn[0];

@@ -139,6 +139,22 @@ def test_a_slow_first_turn_of_the_library_does_not_decide(times: Any, took: floa
     assert kind.call() is False
 
 
+@pytest.mark.parametrize("faster", [False, True])
+@pytest.mark.parametrize("lasts", [23, 37, 61])
+def test_ways_are_compared_by_neighbours(times: Any, lasts: int, faster: bool) -> None:
+    """Of a machine that is half as fast in some of the calls: each way may meet it in another part of its turns."""
+    wrong = 0
+    for begun in range(4 * lasts):
+        kind = Type(times, not faster)
+        for i in range(200):
+            speed = 2.2 if (begun + i) // lasts % 4 == 0 else 1
+            times[faster], times[not faster] = 7.4e-6 * speed, 8e-6 * speed
+            kind.call()
+        assert kind.settled()
+        wrong += kind.call() != faster
+    assert wrong <= 0.02 * 4 * lasts
+
+
 def test_a_call_that_fails_does_not_count(times: Any) -> None:
     times[0], times[1] = 1e-3, 2e-3
     kind = Type(times, True)
