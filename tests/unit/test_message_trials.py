@@ -225,7 +225,7 @@ def test_other_work_in_every_other_round_does_not_decide(program: Program, begun
 
 
 def test_a_few_slow_turns_seldom_decide(program: Program) -> None:
-    """In 4 of 10 times of 15 ms the library takes as long as twice, and so the other one is faster; it is not otherwise."""
+    """In 4 of 10 times of 15 ms the library takes twice as long, and then the other method is faster."""
     draw = random.Random(1)
     slow: dict[int, bool] = {}
 
