@@ -146,8 +146,13 @@ def _prepare_teardown() -> None:
     _teardown_ready = True
 
 
-def _element(dtype: np.dtype[Any]) -> tuple[MPI.Datatype, int]:
-    """The MPI type of one element and the number of them; bytes if MPI has no such type."""
+def _element(dtype: np.dtype[Any], strides: Sequence[int]) -> tuple[MPI.Datatype, int]:
+    """The MPI type that elements at these strides are made of, and how many of it one is.
+
+    Bytes if MPI has no such type. Open MPI carries some types wrongly whose elements do not lie at multiples of their
+    size from one another, and complex ones with gaps (csrc/shim/type/quirks.c): it has views, too, in calls that tempi
+    leaves to it.
+    """
     if dtype.hasobject:
         raise ArrayError(f"an array of {dtype} cannot be a message: its elements are Python objects")
     if not dtype.isnative:
@@ -155,9 +160,12 @@ def _element(dtype: np.dtype[Any]) -> tuple[MPI.Datatype, int]:
             f"an array of {dtype} cannot be a message: its byte order is not this machine's; "
             "use array.astype(array.dtype.newbyteorder('='))"
         )
-    named = MPI._typedict.get(dtype.char) if dtype.fields is None else None
-    if named is not None and named.Get_size() == dtype.itemsize:
-        return named, 1
+    parts = 2 if dtype.kind == "c" else 1
+    part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+    named = MPI._typedict.get(part.char) if part.fields is None else None
+    aligned = all(stride % part.itemsize == 0 for stride in strides)
+    if named is not None and named.Get_size() == part.itemsize and aligned:
+        return named, parts
     return MPI.BYTE, dtype.itemsize
 
 
@@ -183,13 +191,26 @@ def _part(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int], pa
 
 
 def _elements(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int]) -> MPI.Datatype:
-    named, repeat = _element(dtype)
     (run, _), *axes = fold(shape, strides, dtype.itemsize)
+    named, repeat = _element(dtype, [stride for _, stride in axes])
     current = named.Create_contiguous(run * repeat)
     for count, stride in axes:
         inner = current
         try:
-            current = inner.Create_hvector(count, 1, stride)
+            current = _backwards(inner, count) if stride == -1 else inner.Create_hvector(count, 1, stride)
         finally:
             inner.Free()
     return current
+
+
+def _backwards(inner: MPI.Datatype, count: int) -> MPI.Datatype:
+    """So many, each a byte before the last one. Open MPI packs an hvector of that stride forwards, not one of pairs."""
+    pair = inner.Create_hindexed_block(1, [0, -1])
+    pairs = pair.Create_hvector(count // 2, 1, -2)
+    pair.Free()
+    if count % 2 == 0:
+        return pairs
+    try:
+        return MPI.Datatype.Create_struct([1, 1], [0, 1 - count], [pairs, inner])
+    finally:
+        pairs.Free()
