@@ -53,7 +53,7 @@ static const variable variables[] = {
      "write a Chrome trace to this file, with the rank appended"},
     {"TEMPI_COLLECTIVES", COLLECTIVES, &tempi_config.collectives,
      "auto: tempi carries collectives with derived datatypes where all processes concerned run it (default); "
-     "library: the library does all of them"},
+     "library: the library does all of them (default under Open MPI's mpirun --with-ft ulfm)"},
     {"TEMPI_ALLOC_MEM", ALLOC_MEM, &tempi_config.alloc_mem,
      "mapped: MPI_Alloc_mem returns memory that the ranks of the node map, so that collectives copy it once; library: "
      "the library's; auto: mapped, unless the library's would have larger pages (default)"},
@@ -328,6 +328,14 @@ static void warn_unknown(void)
     }
 }
 
+/* Under `mpirun --with-ft ulfm`. The library ends a collective whose peer has died, or whose
+ * communicator was revoked; processes that wait in shared memory would not notice. */
+static bool tolerates_failures(void)
+{
+    const char *enabled = getenv("OMPI_MCA_mpi_ft_enable");
+    return enabled && !strchr("0fFnN", enabled[0]);
+}
+
 static void load(void)
 {
     tempi_config.stage_max = default_stage_max();
@@ -337,6 +345,8 @@ static void load(void)
     tempi_config.autotune = tempi_config.cuda_ipc = true;
     tempi_config.cuda_ipc_patience = 1000;
     tempi_config.method = TEMPI_METHODS;
+    if (tolerates_failures())
+        tempi_config.collectives = TEMPI_COLLECTIVES_LIBRARY;
     for (int i = 0; i < NVARIABLES; ++i) {
         if (variables[i].kind == ELSEWHERE) /* its reader warns of bad values */
             continue;

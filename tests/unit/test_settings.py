@@ -52,6 +52,13 @@ def test_the_papers_switches_are_aliases(settle: Settle, method: str) -> None:
     assert settle(**{name: "0"}) == settle()
 
 
+def test_collectives_are_the_librarys_where_it_tolerates_failures(settle: Settle) -> None:
+    """As under Open MPI's mpirun --with-ft ulfm; an explicit setting counts more."""
+    assert settle(OMPI_MCA_mpi_ft_enable="1") == settle(TEMPI_COLLECTIVES="library")
+    assert settle(OMPI_MCA_mpi_ft_enable="0") == settle(OMPI_MCA_mpi_ft_enable="false") == settle()
+    assert settle(OMPI_MCA_mpi_ft_enable="1", TEMPI_COLLECTIVES="auto") == settle()
+
+
 def test_collectives_are_left_to_the_library_by_the_papers_switch(settle: Settle) -> None:
     settled = settle(TEMPI_NO_ALLTOALLV="1")
     assert settled == settle(TEMPI_COLLECTIVES="library") == ("method auto locality 0 isa none collectives 1", [])
