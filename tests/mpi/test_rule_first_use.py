@@ -1,4 +1,4 @@
-"""The first message of a type of many blocks is the library's: types are made, used once and freed."""
+"""The first message of a type whose blocks are listed is the library's: types are made, used once and freed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import calls
 import oracle
 import tempi
+from astray import ASTRAY
 from world import MPI, Memory, committed, snapshot
 
 pytestmark = pytest.mark.skipif(
@@ -46,8 +47,11 @@ def moved() -> Moved:
     return Moved()
 
 
-def test_tempi_does_the_second_pack(moved: Moved) -> None:
-    tree = random_blocks(100)
+PAIR = oracle.Struct((1, 1), (0, 8), (DOUBLE, INT))
+
+
+@pytest.mark.parametrize("tree", [random_blocks(100), random_blocks(3), PAIR], ids=["100 blocks", "3 blocks", "struct"])
+def test_tempi_does_the_second_pack(tree: oracle.Tree, moved: Moved) -> None:
     memory = Memory(tree, 1).fill(1)
     with committed(tree) as datatype:
         pack(datatype, memory)
@@ -57,10 +61,11 @@ def test_tempi_does_the_second_pack(moved: Moved) -> None:
         assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (1, 2, 1)
 
 
-def test_types_that_are_used_once_are_not_decoded(moved: Moved) -> None:
+@pytest.mark.parametrize("blocks", [3, 60])
+def test_types_that_are_used_once_are_not_decoded(blocks: int, moved: Moved) -> None:
     layouts = tempi._engine.lib.tempi_layout_alive()
     for seed in range(20):
-        tree = random_blocks(60, seed)
+        tree = random_blocks(blocks, seed)
         with committed(tree) as datatype:
             pack(datatype, Memory(tree, 1).fill(seed))
     assert (moved.by("fallback_first"), moved.by("types")) == (20, 0)
@@ -78,7 +83,7 @@ def test_a_duplicate_of_a_type_that_was_used_once_counts_as_used(moved: Moved) -
         twin.Free()
 
 
-def test_tempi_does_the_first_pack_of_a_type_of_few_numbers(moved: Moved) -> None:
+def test_tempi_does_the_first_pack_of_a_type_without_a_list(moved: Moved) -> None:
     tree = oracle.Subarray((10, 10, 10), (8, 8, 1), (1, 1, 4), DOUBLE)
     with committed(tree) as datatype:
         pack(datatype, Memory(tree, 1).fill(1))
@@ -121,6 +126,7 @@ WRONG = {
         oracle.Contiguous(2, oracle.Resized(0, 1001, oracle.HindexedBlock(1, tuple(range(0, 800, 20)), INT))),
         40,
     ),
+    **{name: (tree, count) for name, (tree, count, _) in ASTRAY.items()},
 }
 
 

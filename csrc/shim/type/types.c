@@ -141,7 +141,7 @@ static bool predefined(MPI_Datatype handle)
 }
 
 /* Decoding calls the library, so it runs without the lock; a second thread may repeat the work
- * and discards its result. False: a constructor has more than `most` numbers, and nothing was
+ * and discards its result. False: a constructor lists more than `most` numbers, and nothing was
  * done. */
 static bool make_ready(tempi_type *type, int64_t most)
 {
@@ -288,9 +288,8 @@ const tempi_type *tempi_type_decoded_by_attribute(MPI_Datatype handle)
 /* ---- the first message ----------------------------------------------------------------------- */
 
 /* Decoding takes some 0.1 microseconds for each of a few hundred irregular blocks, and 15 ns for
- * each of many. A message much longer than that justifies it at once, as does a type of few
- * numbers. */
-enum { FEW_NUMBERS = 32, BYTES_A_NUMBER = 2048 };
+ * each of many. A message much longer than that justifies it at once. */
+enum { BYTES_A_NUMBER = 2048 };
 
 static int64_t most_numbers(MPI_Datatype handle, MPI_Count count)
 {
@@ -299,7 +298,7 @@ static int64_t most_numbers(MPI_Datatype handle, MPI_Count count)
     if (tempi_config.force || tempi_config.check || tempi_online_tuning || tempi_memory_mixed ||
         tempi_this_thread.disabled || size <= 0 || __builtin_mul_overflow(size, count, &bytes))
         return INT64_MAX;
-    return bytes / BYTES_A_NUMBER > FEW_NUMBERS ? bytes / BYTES_A_NUMBER : FEW_NUMBERS;
+    return bytes / BYTES_A_NUMBER;
 }
 
 /* Whether the library may be wrong with it. */

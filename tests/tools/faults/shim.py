@@ -94,6 +94,14 @@ FAULTS = (
         tests=("tests/mpi/test_rule_autotune.py", "tests/mpi/test_rule_first_use.py"),
         mpi="openmpi",
     ),
+    Fault(
+        "type",
+        "a type of few blocks is decoded though it may be used once",
+        "csrc/shim/type/decode.c",
+        "lists_blocks(&c) && numbers_of(&c) > d->most",
+        "numbers_of(&c) > 32 && numbers_of(&c) > d->most",
+        tests=("tests/mpi/test_rule_first_use.py",),
+    ),
     # ---- shim: requests ------------------------------------------------------------------------------
     Fault(
         "request",
