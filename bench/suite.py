@@ -88,6 +88,19 @@ def samples(records: Sequence[Record] | None) -> list[float]:
     return [value for record in records or () for value in record.seconds]
 
 
+def setting(records: Sequence[Record]) -> str:
+    """In a line the MPI and the machine on which the records were taken."""
+    meta = records[0].meta if records else {}
+    machine = meta.get("machine", {})
+    named = (
+        str(meta.get("mpi", "unknown MPI")).split(",")[0],
+        machine.get("cpu"),
+        machine.get("arch"),
+        meta.get("cpu_level"),
+    )
+    return ", ".join(str(one) for one in named if one)
+
+
 def refusals(records: Iterable[Record]) -> list[str]:
     """The subjects that were not timed, with reasons."""
     reasons = {

@@ -113,8 +113,9 @@ def checked(found: Sequence[Record]) -> list[str]:
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
-    """Prints the table, the refusals, and the summary."""
+    """Prints the setting, the table, the refusals, and the summary."""
     made = rows(found)
+    console.print(suite.setting(found), highlight=False)
     for line in checked(found):
         console.print(line, highlight=False)
     if made:

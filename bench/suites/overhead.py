@@ -91,6 +91,7 @@ def _records(common: suite.Common, options: OverheadOptions) -> Iterator[Record]
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
     made = rows(found)
+    console.print(suite.setting(found), highlight=False)
     console.print(table(made))
     missed = [one for one in made if one.missed]
     console.print(f"{len(missed)} of {len(made)} above the target", highlight=False)

@@ -116,8 +116,9 @@ def _records(common: suite.Common, options: PackOptions, repeats: int, forced: b
 
 
 def show(console: Console, found: Sequence[Record]) -> list[Row]:
-    """Prints the table, the refusals, and the summary."""
+    """Prints the setting, the table, the refusals, and the summary."""
     made = rows(found)
+    console.print(suite.setting(found), highlight=False)
     if made:
         console.print(table(made))
     else:
