@@ -29,7 +29,7 @@ DOUBLES = 32
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
 FIRST_USE, MANY_BLOCKS, PRELOAD = 5e-6, 50e-3, 60e-6
 #: Types that are made, used once and freed: blocks of each, and tempi's allowed extra time.
-ONCE_BLOCKS, ONCE = (100, 1000), 1e-6
+ONCE_BLOCKS, ONCE = (10, 100, 1000), 1e-6
 
 
 @dataclass(frozen=True, slots=True)

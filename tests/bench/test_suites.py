@@ -24,6 +24,17 @@ pytestmark = pytest.mark.once
 Make = Callable[..., Record]
 
 
+def test_the_setting_names_mpi_and_machine() -> None:
+    meta = {
+        "mpi": "MPICH Version: 5.0.2, more",
+        "machine": {"cpu": "a processor", "arch": "x86_64"},
+        "cpu_level": "avx2",
+    }
+    taken = Record("pack", "case", "pack", "library", 8, (1.0,), meta)
+    assert suite.setting([taken]) == "MPICH Version: 5.0.2, a processor, x86_64, avx2"
+    assert suite.setting([]) == "unknown MPI"
+
+
 def times(value: float) -> list[float]:
     """Nine samples around a value, in steps of 0.1%."""
     return [value * (1 + 0.001 * step) for step in range(-4, 5)]

@@ -18,7 +18,7 @@ SEND, RECV = False, True
 USUAL, LIBRARY, OWN, STREAMED, ON_TRIAL = 0, 1, 2, 3, 4
 METHOD = 3
 UNUSED = 1 << 16  # messages
-ENOUGH = 1200  # rounds, after which each trial is over
+ENOUGH = 1200  # rounds, after which each trial is over, also with a second contest
 SECOND = 10**9
 ffi = FFI()
 ffi.cdef(

@@ -311,23 +311,16 @@ static int decode_contents(decoder *d, MPI_Datatype type, const tempi_contents *
     return status;
 }
 
-static int64_t numbers_of(const tempi_contents *c)
-{
-    return (int64_t)c->nintegers + c->naddresses + c->nlarge;
-}
-
-/* Whether its numbers are those of blocks, one by one, of which each takes time. Of the others, if
- * they are FEW_NUMBERS, few repetitions are made. */
+/* Whether its numbers are those of blocks, one by one, of which each takes time to decode. */
 static bool lists_blocks(const tempi_contents *c)
 {
-    enum { FEW_NUMBERS = 32 };
     switch (c->combiner) {
     case MPI_COMBINER_INDEXED:
     case MPI_COMBINER_HINDEXED:
     case MPI_COMBINER_INDEXED_BLOCK:
     case MPI_COMBINER_HINDEXED_BLOCK:
     case MPI_COMBINER_STRUCT: return true;
-    default: return numbers_of(c) > FEW_NUMBERS;
+    default: return false;
     }
 }
 
@@ -335,7 +328,7 @@ static int decode_level(decoder *d, MPI_Datatype type, tempi_layout **out, tempi
 {
     tempi_contents c;
     int status = tempi_contents_count(type, &c);
-    if (status == TEMPI_OK && lists_blocks(&c) && numbers_of(&c) > d->most)
+    if (status == TEMPI_OK && lists_blocks(&c) && c.nintegers + c.naddresses + c.nlarge > d->most)
         return TEMPI_TOO_MANY;
     if (status == TEMPI_OK)
         status = tempi_contents_fetch(type, &c);
