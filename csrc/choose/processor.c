@@ -61,9 +61,15 @@ void tempi_processor_read(tempi_processor *out)
 static bool is_off(const char *name)
 {
     const char *value = getenv(name);
-    return value &&
-           (strcmp(value, "0") == 0 || strcmp(value, "no") == 0 || strcmp(value, "false") == 0 ||
-            strcmp(value, "none") == 0 || strncmp(value, "^cma", 4) == 0);
+    return value && (strcmp(value, "0") == 0 || strcmp(value, "no") == 0 ||
+                     strcmp(value, "false") == 0 || strcmp(value, "none") == 0);
+}
+
+/* A list of Open MPI's components without CMA, or after "^" one of those that it must not use. */
+static bool excludes_cma(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value && (strstr(value, "cma") == NULL) == (*value != '^');
 }
 
 bool tempi_processor_single_copy(const char *version)
@@ -75,6 +81,6 @@ bool tempi_processor_single_copy(const char *version)
     if (strstr(version, "MPICH"))
         return scope == 0 && !is_off("MPIR_CVAR_CH4_CMA_ENABLE");
     /* Open MPI permits its ranks to read one another if the scope is 1. */
-    return scope < 2 && !is_off("OMPI_MCA_smsc") &&
-           !is_off("OMPI_MCA_btl_vader_single_copy_mechanism");
+    return scope < 2 && !excludes_cma("OMPI_MCA_smsc") &&
+           !excludes_cma("OMPI_MCA_btl_vader_single_copy_mechanism");
 }

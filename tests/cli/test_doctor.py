@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 from tempi import _elf, _engine
 from tempi.cli import _gpu, _machine, _pages, _program
 from tempi.cli.main import main
-from tempi.model import single_copy
+from tempi.model import single_copy, store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -416,3 +417,62 @@ def test_reading_another_process_is_tried(compiler: str, tmp_path: Path) -> None
         reported[name] = done.stdout.strip()
     assert reported["refused"] == os.strerror(errno.EPERM)
     assert reported["here"] in ("None", *map(os.strerror, (errno.EPERM, errno.ENOSYS)))
+
+
+MPICH = "MPICH Version:      5.0.2"
+
+
+def chooses(version: str = MPICH) -> list[_machine.Finding]:
+    return list(_machine.chooses(version))
+
+
+@pytest.fixture
+def uncalibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPI_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TEMPI_MODEL", raising=False)
+
+
+@pytest.mark.usefixtures("uncalibrated")
+def test_what_chooses_without_a_calibration_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The shipped tables that the engine finds, or the rule, and what a calibration brings and takes."""
+    shipped = tmp_path / "mpich5-Acorn.table"
+    for table in (None, shipped):
+        answers = (_engine.lib.TEMPI_OK, table) if table else (_engine.lib.TEMPI_ERR_UNSUPPORTED, "")
+
+        def find(version: bytes, room: Any, size: int, answers: tuple[int, object] = answers) -> int:
+            assert version == MPICH.encode()
+            text = str(answers[1]).encode() + b"\0"
+            assert len(text) <= size
+            _engine.ffi.memmove(room, text, len(text))
+            return answers[0]
+
+        library = SimpleNamespace(tempi_shipped_find=find, TEMPI_OK=_engine.lib.TEMPI_OK)
+        engine = SimpleNamespace(ffi=_engine.ffi, text=_engine.text, lib=library)
+        monkeypatch.setattr(_machine, "_engine", engine)
+        found = only(chooses())
+        assert (found.topic, found.status) == ("model", "note")
+        assert ("cautious rule" in found.text) == (table is None)
+        assert (shipped.name in found.text) == (table is not None)
+        assert found.data["table"] == (str(table) if table else None)
+        assert "tempi calibrate" in str(found.advice)
+        assert "two and a half minutes" in str(found.advice)
+
+
+@pytest.mark.usefixtures("uncalibrated")
+def test_the_engine_itself_is_asked_what_chooses() -> None:
+    own = only(chooses())
+    table = own.data["table"]
+    assert ("cautious rule" in own.text) == (table is None)
+    assert table is None or Path(table).is_file()
+    assert "cautious rule" in only(chooses("Some MPI 1.0")).text
+
+
+@pytest.mark.usefixtures("uncalibrated")
+def test_nothing_is_said_of_the_rule_beside_a_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = store.machine(MPICH).table
+    own.write_bytes(b"")
+    assert chooses() == []
+    own.unlink()
+    assert only(chooses()).topic == "model"
+    monkeypatch.setenv("TEMPI_MODEL", "0")
+    assert chooses() == []

@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tempi import _engine
+from tempi.model import store
 
 MPICH = "MPICH Version:      5.0.2"
 PARTS = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)-(\w+)-(\d+)-(\d+)(-nocma)?\.table")
@@ -80,11 +82,58 @@ def test_of_one_kind_the_nearest_caches_count_before_the_model(tmp_path: Path) -
     assert found(tmp_path, [near, far]) == near
 
 
-def test_without_cma_there_are_tables_of_their_own() -> None:
-    assert own_name(MPIR_CVAR_CH4_CMA_ENABLE="0").endswith("-nocma.table")
-    assert own_name("Open MPI v4.1.4, package: Debian", OMPI_MCA_btl_vader_single_copy_mechanism="none").startswith(
-        "openmpi4-"
-    )
+OPENMPI4, OPENMPI5 = "Open MPI v4.1.4, package: Debian", "Open MPI v5.0.11, package: x"
+WITHOUT_CMA = [
+    (MPICH, "MPIR_CVAR_CH4_CMA_ENABLE", "0"),
+    (OPENMPI4, "OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+    (OPENMPI4, "OMPI_MCA_btl_vader_single_copy_mechanism", "knem"),
+    (OPENMPI5, "OMPI_MCA_smsc", "^cma"),
+    (OPENMPI5, "OMPI_MCA_smsc", "^knem,cma"),
+    (OPENMPI5, "OMPI_MCA_smsc", "xpmem"),
+]
+WITH_CMA = [
+    (MPICH, "MPIR_CVAR_CH4_CMA_ENABLE", "1"),
+    (MPICH, "OMPI_MCA_smsc", "^cma"),
+    (OPENMPI4, "OMPI_MCA_btl_vader_single_copy_mechanism", "cma"),
+    (OPENMPI5, "OMPI_MCA_smsc", "^xpmem"),
+    (OPENMPI5, "OMPI_MCA_smsc", "xpmem,cma"),
+    (OPENMPI5, "OMPI_MCA_smsc", ""),
+    (OPENMPI5, "MPIR_CVAR_CH4_CMA_ENABLE", "0"),
+]
+
+
+@pytest.fixture
+def cma(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CMA as the kernel has it, which the test is skipped without."""
+    for name in {variable for _, variable, _ in WITHOUT_CMA}:
+        monkeypatch.delenv(name, raising=False)
+    if own_name().endswith("-nocma.table"):
+        pytest.skip("no CMA here")
+
+
+@pytest.mark.usefixtures("cma")
+@pytest.mark.parametrize(("version", "variable", "value"), WITHOUT_CMA)
+def test_without_cma_there_are_tables_of_their_own(version: str, variable: str, value: str) -> None:
+    assert own_name(version, **{variable: value}) == own_name(version).replace(".table", "-nocma.table")
+
+
+@pytest.mark.usefixtures("cma")
+@pytest.mark.parametrize(("version", "variable", "value"), WITH_CMA)
+def test_other_settings_leave_cma_on(version: str, variable: str, value: str) -> None:
+    assert own_name(version, **{variable: value}) == own_name(version)
+
+
+@pytest.mark.usefixtures("cma")
+@pytest.mark.parametrize(("version", "variable", "value"), WITHOUT_CMA)
+def test_a_calibration_is_for_one_state_of_cma(
+    monkeypatch: pytest.MonkeyPatch, version: str, variable: str, value: str
+) -> None:
+    on = store.machine(version)
+    monkeypatch.setenv(variable, value)
+    off = store.machine(version)
+    assert off.mpi == f"{on.mpi}, without CMA"
+    assert off.table != on.table
+    assert replace(off, mpi=on.mpi) == on
 
 
 def test_an_unknown_library_has_no_table(tmp_path: Path) -> None:
