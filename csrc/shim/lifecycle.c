@@ -13,6 +13,7 @@
 #include "memory/kind.h"
 #include "shim/bounce/bounce.h"
 #include "shim/coll/collective.h"
+#include "shim/comm/comm_attribute.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/comm/cuda_aware.h"
 #include "shim/comm/peer_class.h"
@@ -34,6 +35,8 @@ static struct {
     pid_t owner; /* process that started tempi; in a forked child tempi is off */
     bool world;
     bool ending; /* inside MPI_Finalize, which a tool below may enter again by its PMPI name */
+    bool told;   /* by the library, of the world's end: tell_of_end() */
+    bool left;   /* leave_world() is done */
     int sessions;
 } life;
 
@@ -125,6 +128,78 @@ static int library_cuda_aware(void)
     return tempi_library_cuda_aware();
 }
 
+/* ---- end ------------------------------------------------------------------------------------- */
+
+/* While the library can still be called. */
+static void stop(void)
+{
+    tempi_streams_stop();
+    tempi_cuda_stop();
+    tempi_trace_close();
+    tempi_loopback_stop();
+    tempi_stream_stop();
+    tempi_collective_stop();
+    tempi_peer_stop();
+    tempi_wire_stop();
+    tempi_types_stop();
+}
+
+/* After the library's finalize. */
+static void clear(void)
+{
+    tempi_types_clear();
+    tempi_collective_clear();
+    tempi_mapping_clear();
+    tempi_mapped_clear();
+    tempi_peer_clear();
+    tempi_bounce_clear();
+    tempi_large_count_clear();
+    tempi_stage_trim();
+}
+
+/* Whether the end of this epoch ends MPI in this process. */
+static bool last_epoch(void)
+{
+    return life.owner == getpid() && (life.world ? 1 : 0) + life.sessions == 1;
+}
+
+/* Once, when the program has made its last call but MPI_Finalize. */
+static void leave_world(void)
+{
+    if (life.left)
+        return;
+    life.left = true;
+    if (life.owner == getpid())
+        tempi_deferred_drain();
+    if (last_epoch())
+        stop();
+    else
+        tempi_peer_world_ends();
+}
+
+/* MPI_Finalize begins with the attributes of MPI_COMM_SELF, the latest first (MPI-4.1, 11.2.4), and
+ * the program may communicate in their delete callbacks. So tempi ends in the callback of one that
+ * is set in MPI_Init. */
+static int on_delete(MPI_Comm comm, int key, void *value, void *state)
+{
+    (void)comm, (void)key, (void)value, (void)state;
+    leave_world();
+    return MPI_SUCCESS;
+}
+
+static void tell_of_end(void)
+{
+    int key;
+    life.left = false;
+    if (tempi_lib.Comm_create_keyval(tempi_comm_attribute_not_copied, on_delete, &key, NULL) !=
+        MPI_SUCCESS)
+        return;
+    life.told = tempi_lib.Comm_set_attr(MPI_COMM_SELF, key, NULL) == MPI_SUCCESS;
+    tempi_lib.Comm_free_keyval(&key); /* the attribute keeps it */
+}
+
+/* ---- the world and sessions ------------------------------------------------------------------ */
+
 /* `seen`: MPI was initialized just now, and not before tempi was loaded. */
 static void world_began(bool seen)
 {
@@ -136,6 +211,7 @@ static void world_began(bool seen)
     tempi_cuda_aware_determine();
     tempi_shim_hooks.library_cuda_aware = library_cuda_aware;
     const bool acting = start(seen);
+    tell_of_end();
     tempi_peer_world_began(acting);
     if (acting) {
         tempi_collective_start();
@@ -175,41 +251,6 @@ int tempi_impl_Init_thread(const struct tempi_mpi *next, int *argc, char ***argv
     return rc;
 }
 
-/* ---- end ------------------------------------------------------------------------------------- */
-
-/* While the library can still be called. */
-static void stop(void)
-{
-    tempi_streams_stop();
-    tempi_cuda_stop();
-    tempi_trace_close();
-    tempi_loopback_stop();
-    tempi_stream_stop();
-    tempi_collective_stop();
-    tempi_peer_stop();
-    tempi_wire_stop();
-    tempi_types_stop();
-}
-
-/* After the library's finalize. */
-static void clear(void)
-{
-    tempi_types_clear();
-    tempi_collective_clear();
-    tempi_mapping_clear();
-    tempi_mapped_clear();
-    tempi_peer_clear();
-    tempi_bounce_clear();
-    tempi_large_count_clear();
-    tempi_stage_trim();
-}
-
-/* Whether the end of this epoch ends MPI in this process. */
-static bool last_epoch(void)
-{
-    return life.owner == getpid() && (life.world ? 1 : 0) + life.sessions == 1;
-}
-
 int tempi_impl_Finalize(const struct tempi_mpi *next)
 {
     if (life.ending)
@@ -221,10 +262,8 @@ int tempi_impl_Finalize(const struct tempi_mpi *next)
         if (tempi_config.stats || tempi_config.stats_file)
             tempi_report();
     }
-    if (last)
-        stop();
-    else
-        tempi_peer_world_ends();
+    if (!life.told)
+        leave_world();
     const int rc = next->Finalize();
     life.ending = false;
     if (rc == MPI_SUCCESS) {

@@ -149,6 +149,19 @@ def test_sessions_without_init(mpi: Toolchain, programs: Path, ranks: int, sessi
 
 
 @every_toolchain
+@pytest.mark.parametrize("level", ["single", "multiple"])
+def test_calls_within_finalize(mpi: Toolchain, programs: Path, level: str) -> None:
+    """In a delete callback of MPI_COMM_SELF, which is a program's last word (MPI-4.1, 11.2.4)."""
+    program = built(mpi, programs, "farewell", "-ldl")
+    plain = mpi.run(program, level, ranks=2)
+    on = mpi.run(program, level, ranks=2, LD_PRELOAD=preloaded(), TEMPI_FORCE="1")
+    assert sum(line.startswith("ok ") for line in verdicts(plain)) == 6
+    assert verdicts(on) == verdicts(plain)
+    carried = sorted(line for line in on.stderr.splitlines() if line.startswith("within MPI_Finalize: "))
+    assert carried == [f"within MPI_Finalize: collectives {n}, sends 1" for n in (1, 2)]
+
+
+@every_toolchain
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_a_tool_that_wraps_requests_sees_each_call_once(mpi: Toolchain, programs: Path, place: str) -> None:
     tool = programs / f"libtool-{mpi.name}.so"
