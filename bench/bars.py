@@ -56,38 +56,43 @@ def doubt_of(subjects: Iterable[str], *, quick: bool) -> Callable[[Sequence[Sequ
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One case: seconds behind each of BARS, and speed-ups over the library and over the better of library and hand."""
+    """One case: whether tempi acts in it or leaves it to the library, seconds behind each of BARS, and speed-ups over
+    the library and over the better of library and hand."""
 
     case: str
+    acts: bool
     behind: tuple[Interval, ...]
     over_library: float
     over_better: float
 
     @classmethod
-    def of(cls, case: str, taken: Taken) -> Standing:
+    def of(cls, case: str, taken: Taken, *, acts: bool) -> Standing:
         speedups = {
             name: stats.ratio(taken[name], taken["tempi"]).value for name in ("library", "hand") if taken.get(name)
         }
         behind = tuple(bar.behind(taken) for bar in BARS)
-        return cls(case, behind, speedups["library"], min(speedups.values()))
+        return cls(case, acts, behind, speedups["library"], min(speedups.values()))
 
 
 def _line(found: Sequence[Standing], i: int) -> str:
     """How many are behind the i-th bar, and the names of those by more than a call.
 
     One is in doubt whose 95% interval contains the bar: by these samples it may as well not be behind, as the library
-    may against itself.
+    may against itself. One that tempi leaves to the library is the library against itself.
     """
     behind = [one for one in found if one.behind[i].value > 0]
     line = f"{len(behind)} of {len(found)} {BARS[i].text}"
     if not behind:
         return line
     far = [one for one in behind if one.behind[i].value > CALL]
-    doubtful = [one for one in far if one.behind[i].low <= 0]
-    line += f", {len(far)} by more than {1e9 * CALL:.0f} ns"
-    if doubtful:
-        line += f", {len(doubtful)} of them in doubt"
-    return line + "".join(f"\n  {one.case}{' (in doubt)' if one in doubtful else ''}" for one in far)
+    marks = {"in doubt": [one for one in far if one.behind[i].low <= 0],
+             "left to the library": [one for one in far if not one.acts]}  # fmt: skip
+    counts = [f"{len(marked)} of them {mark}" for mark, marked in marks.items() if marked]
+    line = ", ".join((line, f"{len(far)} by more than {1e9 * CALL:.0f} ns", *counts))
+    for one in far:
+        own = [mark for mark, marked in marks.items() if one in marked]
+        line += f"\n  {one.case}" + (f" ({', '.join(own)})" if own else "")
+    return line
 
 
 def summary(found: Sequence[Standing]) -> list[str]:

@@ -42,14 +42,15 @@ def row(case: str, op: str, group: dict[str, list[Record]]) -> Row | None:
     taken = {subject: suite.samples(found) for subject, found in group.items()}
     if not taken.get("library") or not taken.get("tempi"):
         return None
+    engaged = bool(group["tempi"][0].meta.get("engaged"))
     return Row(
         case=case,
         op=op,
         seconds={subject: stats.median(values).value for subject, values in taken.items() if values},
         speedup=stats.ratio(taken["library"], taken["tempi"]),
-        engaged=bool(group["tempi"][0].meta.get("engaged")),
+        engaged=engaged,
         misses=suite.missed(group, SLOWER, SLACK),
-        standing=bars.Standing.of(case, taken),
+        standing=bars.Standing.of(case, taken, acts=engaged),
     )
 
 

@@ -71,6 +71,7 @@ def row(key: suite.Key, group: dict[str, list[Record]]) -> Row | None:
     if not taken.get("library") or not taken.get("tempi"):
         return None
     own = group["tempi"][0].meta
+    engaged = bool(own.get("engaged"))
     return Row(
         case=key[0],
         op=key[1],
@@ -79,9 +80,9 @@ def row(key: suite.Key, group: dict[str, list[Record]]) -> Row | None:
         speedup=stats.ratio(taken["library"], taken["tempi"]),
         engine=stats.ratio(taken["library"], taken["engine"]) if taken.get("engine") else None,
         share=stats.ratio(taken["bound"], taken["tempi"]) if taken.get("bound") else None,
-        engaged=bool(own.get("engaged")),
+        engaged=engaged,
         misses=_misses(group, int(own.get("run", 0))),
-        standing=bars.Standing.of(", ".join(key), taken),
+        standing=bars.Standing.of(", ".join(key), taken, acts=engaged),
     )
 
 

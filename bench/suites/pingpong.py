@@ -40,6 +40,7 @@ def row(case: str, group: dict[str, list[Record]]) -> Row | None:
     if not taken.get("library") or not taken.get("tempi"):
         return None
     own = group["tempi"][0].meta
+    engaged = bool(own.get("engaged"))
     # The forced subject ran in a separate launch, beside a library subject of that launch.
     beside = suite.samples(group.get("library beside forced"))
     forced = stats.ratio(beside, taken["forced"]) if beside and taken.get("forced") else None
@@ -49,9 +50,9 @@ def row(case: str, group: dict[str, list[Record]]) -> Row | None:
         seconds={subject: stats.median(values).value for subject, values in taken.items() if values},
         speedup=stats.ratio(taken["library"], taken["tempi"]),
         forced=forced,
-        engaged=bool(own.get("engaged")),
+        engaged=engaged,
         misses=suite.missed(group, SLOWER, SLACK),
-        standing=bars.Standing.of(case, taken),
+        standing=bars.Standing.of(case, taken, acts=engaged),
     )
 
 

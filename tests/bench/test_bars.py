@@ -16,7 +16,7 @@ def taken(tempi: float, library: float, hand: float | None = None) -> dict[str, 
 
 
 def standing(name: str, tempi: float, library: float, hand: float | None = None) -> bars.Standing:
-    return bars.Standing.of(name, taken(tempi, library, hand))
+    return bars.Standing.of(name, taken(tempi, library, hand), acts=True)
 
 
 def test_cases_behind_are_counted_and_those_by_more_than_a_call_named() -> None:
@@ -40,17 +40,29 @@ def test_cases_behind_are_counted_and_those_by_more_than_a_call_named() -> None:
 def test_samples_are_compared_with_their_neighbours() -> None:
     """Medians of a machine with two speeds differ, though the subjects are equally fast in each."""
     found = {"library": [1e-6] * 4 + [2e-6] * 3, "tempi": [1e-6] * 3 + [2e-6] * 4}
-    assert bars.Standing.of("even", found).over_library == 1
-    assert bars.Standing.of("even", found).behind[0].value < 0
+    assert bars.Standing.of("even", found, acts=True).over_library == 1
+    assert bars.Standing.of("even", found, acts=True).behind[0].value < 0
 
 
 def test_a_case_is_in_doubt_whose_interval_contains_the_bar() -> None:
     """Of samples that vary by more than it is behind, as those of the library against itself may."""
     sure, varies = (1.2, 1.3, 1.25, 1.3, 1.2, 1.3, 1.25), (1.2, 0.7, 1.25, 1.3, 0.7, 1.3, 0.7)
-    found = [bars.Standing.of(str(case), {"library": [1.0] * 7, "tempi": case}) for case in (sure, varies)]
+    found = [bars.Standing.of(str(case), {"library": [1.0] * 7, "tempi": case}, acts=True) for case in (sure, varies)]
     assert bars.summary(found)[0] == (
         "2 of 2 below 0.9 of the library (bar by default), 2 by more than 50 ns, 1 of them in doubt"
         f"\n  {sure}\n  {varies} (in doubt)"
+    )
+
+
+def test_a_case_that_is_left_is_the_library_against_itself() -> None:
+    found = [bars.Standing.of(f"acts {acts}", taken(4, 3), acts=acts) for acts in (True, False)]
+    assert bars.summary(found)[0] == (
+        "2 of 2 below 0.9 of the library (bar by default), 2 by more than 50 ns, 1 of them left to the library"
+        "\n  acts True\n  acts False (left to the library)"
+    )
+    varies = {"library": [1.0] * 7, "tempi": [1.2, 0.7, 1.25, 1.3, 0.7, 1.3, 0.7]}
+    assert bars.summary([bars.Standing.of("left", varies, acts=False)])[0].endswith(
+        "1 of them in doubt, 1 of them left to the library\n  left (in doubt, left to the library)"
     )
 
 
