@@ -335,10 +335,14 @@ MEETS = frozenset(
     """.split()
 ) | frozenset(COLLECTIVES)
 
-# They make a communicator with a topology, and may wait for all its processes: these agree there on its nonblocking
-# collectives. Programs that exchange with neighbours by these alone have no later call for it, and Open MPI delivers
-# wrong blocks in them.
-CONNECTS = frozenset("Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent".split())
+# They make a communicator with a topology, or may, and may wait for all its processes: these agree there on its
+# nonblocking collectives. Programs that exchange with neighbours by these alone have no later call for it, and Open MPI
+# delivers wrong blocks in them.
+CONNECTS = frozenset(
+    """
+    Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent Comm_dup Comm_dup_with_info
+    """.split()
+)
 
 # Acted functions with a cached choice for a type and count: if it is the library, the call is forwarded after one of
 # two tests (shim/p2p/packing.h), of which the first one is for the type's last count. Their arguments are the

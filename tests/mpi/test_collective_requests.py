@@ -210,6 +210,43 @@ def test_one_rank_with_a_derived_datatype_is_enough(comm: Any) -> None:
     own.Free()
 
 
+def opposite_blocks(cart: Any) -> tuple[Any, Any, Any]:
+    """For and from the neighbours in two dimensions, one element of VECTOR each: sent, received, and as is to come."""
+    near = [rank for d in range(2) for rank in cart.Shift(d, 1)]
+    unit, extent = len(oracle.element_offsets(VECTOR, 1)), VECTOR.type_map.extent
+    out, into = np.zeros(5 * extent, np.uint8), np.zeros(5 * extent, np.uint8)
+    wanted = into.copy()
+    for e, source in enumerate(near):
+        oracle.unpack(VECTOR, 1, bytes_of(10 * cart.rank + e, unit), out, e * extent)
+        oracle.unpack(VECTOR, 1, bytes_of(10 * source + (e ^ 1), unit), wanted, e * extent)
+    return out, into, wanted
+
+
+@pytest.mark.parametrize("duplicated", [False, True])
+@pytest.mark.parametrize("name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"])
+def test_neighbours_that_are_one_get_the_opposite_block_at_once(comm: Any, name: str, duplicated: bool) -> None:
+    """By the first call of the communicator, in which its processes cannot agree on anything."""
+    needs_host_memory()
+    if is_on_several_hosts(comm):
+        pytest.skip("there the library does the first call of those with one type")
+    made = comm.Create_cart([2, comm.size // 2] if comm.size % 2 == 0 else [1, comm.size], [True, True])
+    cart = made.Dup() if duplicated else made
+    datatype = oracle.as_mpi(VECTOR, MPI).Commit()
+    out, into, wanted = opposite_blocks(cart)
+    in_bytes = name.endswith("w")
+    places = [e * (VECTOR.type_map.extent if in_bytes else 1) for e in range(4)]
+    more = [1] if name == "Neighbor_alltoall" else [[1] * 4, places]
+    arguments = [[buffer, *more, [datatype] * 4 if in_bytes else datatype] for buffer in (out, into)]
+    for _ in range(3):
+        into[:] = 0
+        getattr(cart, f"I{name.lower()}")(*arguments).Wait()
+        np.testing.assert_array_equal(into, wanted)
+    datatype.Free()
+    if duplicated:
+        cart.Free()
+    made.Free()
+
+
 @forms
 def test_neighbours_with_one_type_get_the_opposite_block(comm: Any, form: str) -> None:
     """Two of them are one process in each direction. Between hosts each rank packs for itself, and puts right what
@@ -218,14 +255,9 @@ def test_neighbours_with_one_type_get_the_opposite_block(comm: Any, form: str) -
         pytest.skip("needs an even number of ranks")
     needs_host_memory()
     cart = comm.Create_cart([2, comm.size // 2], [True, True])
-    near = [rank for d in range(2) for rank in cart.Shift(d, 1)]
     datatype = oracle.as_mpi(VECTOR, MPI).Commit()
-    unit, extent = len(oracle.element_offsets(VECTOR, 1)), VECTOR.type_map.extent
-    out, into = np.zeros(5 * extent, np.uint8), np.zeros(5 * extent, np.uint8)
-    wanted = into.copy()
-    for e, source in enumerate(near):
-        oracle.unpack(VECTOR, 1, bytes_of(10 * cart.rank + e, unit), out, e * extent)
-        oracle.unpack(VECTOR, 1, bytes_of(10 * source + (e ^ 1), unit), wanted, e * extent)
+    unit = len(oracle.element_offsets(VECTOR, 1))
+    out, into, wanted = opposite_blocks(cart)
     arguments = [out, 1, datatype], [into, 1, datatype]
     cart.Neighbor_alltoall(*arguments)
     np.testing.assert_array_equal(into, wanted)

@@ -343,8 +343,7 @@ static bool is_carried(const tempi_collective *call, const tempi_blocks *out,
 {
     if (decides_alone(call))
         return tempi_split_wanted(call, out, in);
-    const bool decided = tempi_collective_has_types_of_blocks(call->function) ||
-                         call->node->carried[call->function];
+    const bool decided = tempi_collective_is_decided(call->node, call->function);
     if (!decided)
         call->node->needed[call->function] |= tempi_collective_needs(out, in);
     return decided;
@@ -497,7 +496,8 @@ static int init_new(tempi_coll_request *r, MPI_Request *request)
 static bool wanted(const tempi_collective *call, const tempi_blocks *out, const tempi_blocks *in)
 {
     const bool all = call->node->split ? tempi_split_wanted(call, out, in)
-                                       : tempi_collective_wanted(call, out, in);
+                                       : call->node->corrected[call->function] ||
+                                             tempi_collective_wanted(call, out, in);
     return all && (decides_alone(call) ||
                    tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS));
 }

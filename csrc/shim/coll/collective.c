@@ -6,6 +6,7 @@
 #include "exchange/piece_buffer.h"
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/comm_agree.h"
+#include "shim/coll/neighbor_order.h"
 #include "shim/coll/shape_layout.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"
@@ -95,12 +96,23 @@ bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_arg
     return true;
 }
 
+static bool has_topology(MPI_Comm comm)
+{
+    int kind = MPI_UNDEFINED;
+    return tempi_lib.Topo_test(comm, &kind) == MPI_SUCCESS && kind != MPI_UNDEFINED;
+}
+
 void tempi_collective_connect(MPI_Comm comm)
 {
     const bool needed = tempi_collectives && comm != MPI_COMM_NULL;
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
-    if (node && (node->together || node->split))
-        (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
+    if (!node || !(node->together || node->split) || tempi_node_comm_is_inter(node) ||
+        !has_topology(comm) || !tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS))
+        return;
+    for (int i = 0; node->together && i < 2; ++i) {
+        const int f = i ? TEMPI_FUNCTION_Neighbor_alltoallv : TEMPI_FUNCTION_Neighbor_alltoall;
+        node->corrected[f] = tempi_neighbor_order_is_wrong_on(comm, f);
+    }
 }
 
 static bool decide_whole(MPI_Comm comm, tempi_node_comm *node, bool mine)

@@ -69,6 +69,13 @@ static inline bool tempi_collective_is_due(uint32_t calls)
     return (calls & (calls < RARELY ? calls - 1 : RARELY - 1)) == 0;
 }
 
+/* Whether requests of that function are carried, once there is memory for them. */
+static inline bool tempi_collective_is_decided(const tempi_node_comm *node, int function)
+{
+    return tempi_collective_has_types_of_blocks(function) || node->carried[function] ||
+           node->corrected[function];
+}
+
 /* At each call of a function: the communicator if this process may carry it; NULL: the library does
  * it. */
 static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int function)
@@ -95,7 +102,7 @@ static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int
     if (node->split && tempi_collective_is_packed_alone(function))
         return node->carried[function] || tempi_collective_is_due(++node->seen[function]) ? node
                                                                                           : NULL;
-    if (!tempi_collective_has_types_of_blocks(function) && !node->carried[function]) {
+    if (!tempi_collective_is_decided(node, function)) {
         if (!tempi_collective_is_due(++node->seen[function]))
             return NULL;
         tempi_node_comm_ask(node, function);
@@ -149,7 +156,8 @@ typedef struct tempi_collective {
  * *result is the error code for the program, which was raised. */
 bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_argument *buffers,
                             int *result);
-/* A communicator with a topology was made. */
+/* A communicator was made that may have a topology, in a call that may wait for all its processes.
+ */
 void tempi_collective_connect(MPI_Comm comm);
 
 #endif

@@ -62,3 +62,12 @@ bool tempi_neighbors_are_one(MPI_Comm comm, int dimension)
     return tempi_lib.Cart_shift(comm, dimension, 1, &before, &after) == MPI_SUCCESS &&
            before == after && before != MPI_PROC_NULL;
 }
+
+bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function)
+{
+    const int dims = tempi_neighbor_dimensions(comm);
+    for (int d = 0; d < dims; ++d)
+        if (tempi_neighbors_are_one(comm, d))
+            return tempi_neighbor_order_is_wrong(function);
+    return false;
+}

@@ -12,6 +12,8 @@
  * blocks. Tried once, with this process alone; the one with a single count passes for the one with
  * several. */
 bool tempi_neighbor_order_is_wrong(int function);
+/* The same on that communicator: only if two neighbours of a process are one. */
+bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function);
 /* The dimensions of a Cartesian communicator; 0: of any other one. */
 int tempi_neighbor_dimensions(MPI_Comm comm);
 /* Whether both neighbours in a dimension of such a communicator are one process. */

@@ -32,6 +32,9 @@ typedef struct tempi_node_comm {
     uint64_t calls;         /* exchanges so far */
     uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
     bool carried[TEMPI_FUNCTION_COUNT];
+    /* Its nonblocking and persistent calls, as the library's deliver wrong blocks here. The same in
+     * all processes. */
+    bool corrected[TEMPI_FUNCTION_COUNT];
     bool failed;  /* a call has: its memory is not kept for other communicators */
     int *members; /* its processes; NULL: unknown */
     tempi_shared_name rings_name, posts_name;

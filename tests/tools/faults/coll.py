@@ -5,6 +5,25 @@ from __future__ import annotations
 from faults.fault import Fault
 
 FAULTS = (
+    # ---- coll: faults of the library ---------------------------------------------------------------------
+    Fault(
+        "coll",
+        "the library's order of neighbours that are one is noticed in a blocking call",
+        "csrc/shim/coll/collective.c",
+        "        node->corrected[f] = tempi_neighbor_order_is_wrong_on(comm, f);",
+        "        (void)f;",
+        ("tests/mpi/test_collective_requests.py",),
+        mpi="openmpi",
+    ),
+    Fault(
+        "coll",
+        "the duplicate of a grid has no memory for requests",
+        "csrc/table/overlay.py",
+        "Dist_graph_create_adjacent Comm_dup Comm_dup_with_info",
+        "Dist_graph_create_adjacent",
+        ("tests/mpi/test_collective_requests.py",),
+        mpi="openmpi",
+    ),
     # ---- coll: blocks in device memory -------------------------------------------------------------------
     Fault(
         "coll",
