@@ -127,22 +127,21 @@ static bool pack_all(tempi_flow *flow, tempi_offer *out)
     return true;
 }
 
-/* Whether it waits for the root of a gather, which may invite it to store its block. */
-static bool may_store(const tempi_flow *flow)
+/* Whether this process may store the flow's block, which has that class: as the receiver says, or
+ * said of the last such flow, if it has not come to this call. */
+static bool may_store(tempi_flow *flow, int class)
 {
-    return flow->gathers && flow->n == 1 && flow->bytes >= TEMPI_INVITED_LEAST &&
-           !flow->end->unstorable;
-}
-
-/* The way of long runs that only one side copies. */
-static tempi_copy_way one_copy(const tempi_flow *flow, const tempi_offer *offer)
-{
-    if (offer->mapped)
-        return TEMPI_COPY_MAPPED;
-    return may_store(flow) &&
-                   tempi_invitation_fits(&flow->end->ring->invitation, flow->call, flow->blocks)
-               ? TEMPI_COPY_STORED
-               : TEMPI_COPY_ONCE;
+    tempi_ring_end *end = flow->end;
+    const uint32_t bit = 1u << class;
+    tempi_nest_shape shape;
+    if (flow->n != 1 || end->unstorable || !tempi_invitation_suits(flow->blocks, &shape))
+        return false;
+    if (tempi_invitation_is_there(&end->ring->invitation, flow->call)) {
+        const bool fits = tempi_invitation_fits(&end->ring->invitation, flow->call, &shape);
+        end->storable = fits ? end->storable | bit : end->storable & ~bit;
+        flow->asked = true;
+    }
+    return (end->storable & bit) != 0;
 }
 
 /* Sets the way of a flow with these blocks to offer; false: it is too short for a choice. */
@@ -156,7 +155,9 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
     if (access & TEMPI_ACCESS_READ)
         ways |= 1 << TEMPI_COPY_PACKED;
     if (class >= TEMPI_COPY_OFFERED)
-        ways |= 1u << one_copy(flow, offer);
+        ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
+    if (may_store(flow, class))
+        ways |= 1u << TEMPI_COPY_STORED;
     learn(end, flow->call);
     const tempi_copy_way way =
         flow->gathers ? tempi_copy_choose(&end->gathered, class, ways, NULL, flow->call, NULL)
@@ -198,12 +199,20 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     flow->nontemporal = flow->timed && timed->way == TEMPI_COPY_NONTEMPORAL;
     if (flow->timed && timed->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
         timed->call = 0; /* nothing is learnt */
-    if (flow->timed && timed->way == TEMPI_COPY_STORED) {
-        if (store(flow))
-            out->n = STORED;
-        else
-            timed->call = 0;
-    }
+    flow->stores = flow->timed && timed->way == TEMPI_COPY_STORED;
+}
+
+/* False: the receiver has not come to this call. */
+static bool store_as_invited(tempi_flow *flow, tempi_offer *out)
+{
+    struct tempi_timed_flow *timed = timed_flow(flow);
+    if (!tempi_invitation_is_there(&flow->end->ring->invitation, flow->call))
+        return false;
+    out->n = may_store(flow, timed->class) && store(flow) ? STORED : 0;
+    if (out->n == 0)
+        timed->call = 0; /* nothing is learnt */
+    flow->stores = false;
+    return true;
 }
 
 /* The receiver's answer to an offer in that call. */
@@ -298,23 +307,21 @@ static void open_to_device(tempi_flow *flow)
     tempi_ring_written(flow->end, 0);
 }
 
-static bool awaits_root(const tempi_flow *flow)
-{
-    return may_store(flow) && !tempi_invitation_is_there(&flow->end->ring->invitation, flow->call);
-}
-
 /* A header is passed on together with what follows it in the ring. */
 static bool open_out(tempi_flow *flow)
 {
     tempi_offer offered;
     const int64_t pad = to_header(flow->end);
-    if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2 || awaits_root(flow))
+    if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2)
         return false; /* enough for the longest offer */
     if (flow->offer) {
         open_to_device(flow);
         return true;
     }
-    make_offer(flow, &offered);
+    if (!flow->stores)
+        make_offer(flow, &offered);
+    if (flow->stores && !store_as_invited(flow, &offered))
+        return false;
     flow->end->own += (uint64_t)pad;
     flow->opened = true;
     flow->waits = offered.n != 0 && offered.n != STORED;
@@ -369,6 +376,8 @@ static bool push(tempi_flow *flow)
         return false;
     if (flow->waits)
         hear_answer(flow);
+    if (flow->timed && !flow->asked && flow->moved < flow->through)
+        (void)may_store(flow, timed_flow(flow)->class); /* for the next one */
     while (flow->moved < flow->through && push_piece(flow))
         any = true;
     if (flow->moved < flow->through || flow->waits)
@@ -476,14 +485,20 @@ static void end_empty(tempi_flow *flows, int n)
         flows[i].ended = flows[i].bytes == 0;
 }
 
+/* Meanwhile, by another process. (What replaces sent blocks comes through the ring: flow.streams.)
+ */
+static bool may_be_stored(const tempi_flow *in)
+{
+    return !in->resident && !in->failed;
+}
+
 void tempi_exchange_begin(tempi_flow *out, int nout, tempi_flow *in, int nin)
 {
     end_empty(out, nout);
     end_empty(in, nin);
     for (int i = 0; i < nin; ++i)
-        if (in[i].gathers)
-            tempi_invite(&in[i].end->ring->invitation, in[i].call, in[i].blocks,
-                         in[i].resident || in[i].failed ? 0 : in[i].n);
+        tempi_invite(&in[i].end->ring->invitation, in[i].call, in[i].blocks,
+                     may_be_stored(&in[i]) ? in[i].n : 0);
     for (int i = 0; i < nout; ++i)
         if (!out[i].ended)
             (void)push(&out[i]);

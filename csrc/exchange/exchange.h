@@ -9,7 +9,7 @@
  * by their structure, the receiver reads them in one copy from the sender's memory (offer.h)
  * and answers. If it cannot, it refuses, and they come after the others.
  *
- * 5. Of a gather's root the senders may store long blocks themselves (invitation.h).
+ * 5. A long block the sender may store itself in the receiver's memory (invitation.h).
  *
  * 6. Blocks in device memory are offered by a description that only the callers understand. The
  * receiver's device reads all that it is offered at once, when all its flows have their headers.
@@ -68,6 +68,8 @@ typedef struct tempi_flow {
     bool refused;     /* the offered blocks go through the ring, after the others */
     bool nontemporal; /* outgoing: packed with non-temporal stores */
     bool waits;       /* outgoing: for the receiver's answer */
+    bool stores;      /* outgoing: to be stored, when the receiver has come to this call */
+    bool asked;       /* outgoing: it is known whether it might be stored */
     void *packed;     /* outgoing: the packed bytes that are offered */
     bool timed;       /* a long one: `seconds` are taken */
     bool reads;       /* incoming: the device is to read it */

@@ -39,9 +39,10 @@ typedef struct tempi_ring_end {
     uint64_t own;                       /* `head` at the sender's end, `tail` at the receiver's */
     uint64_t seen;                      /* the other one, when it was last read */
     tempi_copy_choice choice, gathered; /* the latter of flows to a gather's root */
-    bool unstorable;                    /* the receiver's memory, by this process */
-    const tempi_copy_lead *leader;      /* the receiver's, if that chooses for both; or NULL */
-    tempi_offer_pause pause;            /* of offers to the receiver's device */
+    uint32_t storable; /* classes (bit mask) of flows that the receiver last let be stored */
+    bool unstorable;   /* the receiver's memory, by this process */
+    const tempi_copy_lead *leader; /* the receiver's, if that chooses for both; or NULL */
+    tempi_offer_pause pause;       /* of offers to the receiver's device */
     /* By calls, as above: long flows of which the receiver has yet to tell its time. */
     struct tempi_timed_flow {
         uint64_t call; /* 0: none */

@@ -8,7 +8,8 @@
  * of which one may be empty, longer than what receives it, or in place; or all send to one. Every
  * buffer is compared with what the layout's own unpack in one piece stores. Prints the positions of
  * headers in the ring, the flows that were read in one copy, that were refused, that failed and
- * that their senders stored, and the bytes that were read from mapped memory, one line per member.
+ * that their senders stored, and at a root, and the bytes that were read from mapped memory, one
+ * line per member.
  *
  *     self ROUNDS SEED
  *
@@ -30,7 +31,7 @@ enum { BLOCKS = 6 };
 
 typedef struct counts {
     uint64_t positions; /* bit mask of the headers', in the ring modulo 64 of them */
-    int offered, refused, failed, stored;
+    int offered, refused, failed, stored, gathered; /* stored by senders; at a root */
 } counts;
 
 /* This process's, or this thread's. */
@@ -102,13 +103,35 @@ static uint64_t key_of(const member *m, int round, int from, int to, int i)
             (uint64_t)i);
 }
 
+/* Often of long runs. */
+static block block_of_long_runs(dice *d, int64_t n)
+{
+    tempi_nest_shape shape;
+    block b = block_make(d, n);
+    for (int tries = 0; tries < 4; ++tries) {
+        if (tempi_nest_describe(&b.op, &shape) && shape.run >= TEMPI_COPY_RUN_LEAST)
+            break;
+        block_free(&b);
+        b = block_make(d, n);
+    }
+    return b;
+}
+
+/* Of one block that is often stored by its sender. */
+static int64_t draw_long(dice *d)
+{
+    static const int64_t sizes[] = {4096, 65536, 131072, 196608, 262144, 524288};
+    return sizes[draw(d, 0, (int64_t)(sizeof sizes / sizeof *sizes) - 1)];
+}
+
 /* Both sides of the flow between two members; this process keeps its own one. */
 static void side_make(const member *m, int round, int from, int to, bool sends, side *out)
 {
     dice d = {key_of(m, round, from, to, 7) * 0x9E3779B97F4A7C15u | 1};
-    *out = (side){.n = (int)draw(&d, 0, BLOCKS), .cut = draw(&d, 0, 15) == 0};
+    const bool one = draw(&d, 0, 4) == 0;
+    *out = (side){.n = one ? 1 : (int)draw(&d, 0, BLOCKS), .cut = draw(&d, 0, 15) == 0};
     for (int i = 0; i < out->n; ++i) {
-        int64_t n = draw_bytes(&d);
+        int64_t n = one ? draw_long(&d) : draw_bytes(&d);
         const int64_t more = draw(&d, 1, 30000);
         dice own = {d.state ^ (sends ? 0x5555 : 0xAAAA)};
         if (out->cut && i == 0) /* who receives nothing does not look for a header */
@@ -116,7 +139,7 @@ static void side_make(const member *m, int round, int from, int to, bool sends, 
         if (out->cut && sends && i == out->n - 1)
             n += more;
         block *b = &out->blocks[i];
-        *b = block_make(&own, n);
+        *b = one ? block_of_long_runs(&own, n) : block_make(&own, n);
         char *packed = content(key_of(m, round, from, to, i), n);
         store(b, b->expected, packed, n);
         if (sends)
@@ -166,6 +189,12 @@ static void prefer(tempi_copy_choice *choice, int64_t way)
     }
 }
 
+/* TEMPI_COPY_WAYS: as measured. */
+static int64_t any_way(dice *d, bool one_block)
+{
+    return one_block && draw(d, 0, 1) ? TEMPI_COPY_STORED : draw(d, 0, TEMPI_COPY_WAYS);
+}
+
 static void note_position(member *m, const tempi_flow *flow)
 {
     if (flow->bytes > 0)
@@ -189,6 +218,18 @@ static void note_flows(member *m, const tempi_flow *in, int n)
     }
 }
 
+/* How many of these were stored by this process, which may try again. */
+static int stored_of(const tempi_flow *to, int n)
+{
+    int stored = 0;
+    for (int i = 0; i < n; ++i) {
+        const struct tempi_timed_flow *last = &to[i].end->last[to[i].call % TEMPI_RING_TIMED];
+        stored += last->call == to[i].call && last->way == TEMPI_COPY_STORED;
+        to[i].end->unstorable = false;
+    }
+    return stored;
+}
+
 static void apart(member *m, int round, dice *own)
 {
     side out[MEMBERS], in[MEMBERS];
@@ -199,19 +240,20 @@ static void apart(member *m, int round, dice *own)
         const int next = (m->rank + i) % m->members, last = (m->rank - i + m->members) % m->members;
         side_make(m, round, m->rank, next, true, &out[n]);
         side_make(m, round, last, m->rank, false, &in[n]);
-        prefer(&m->to[next].choice, draw(own, 0, TEMPI_COPY_WAYS));
+        prefer(&m->to[next].choice, any_way(own, out[n].n == 1));
         to[n] = flow_of(&out[n], &m->to[next], round);
         from[n] = flow_of(&in[n], &m->from[last], round);
         note_position(m, &to[n]);
         cut |= in[n].cut;
     }
-    unreadable = draw(own, 0, 7) == 0 ? (int)draw(own, 1, 4) : 0;
+    unreadable = draw(own, 0, 4) == 0 ? (int)draw(own, 1, 4) : 0;
     unmappable = draw(own, 0, 7) == 0 ? (int)draw(own, 1, 2) : 0;
     tempi_exchange_begin(to, n, from, n);
     dawdle(own);
     if (tempi_exchange_run(to, n, from, n, rest, NULL) == cut)
         fail(cut ? "too many bytes went unnoticed" : "it failed");
     note_flows(m, from, n);
+    m->seen.stored += stored_of(to, n);
     for (int i = 0; i < n; ++i) {
         if (unreadable == 0 && unmappable == 0) /* used up: try again in later rounds */
             __atomic_store_n(&from[i].end->ring->access, TEMPI_ACCESS_READ | TEMPI_ACCESS_MAP,
@@ -260,30 +302,15 @@ static void in_place(member *m, int round, dice *own)
     }
 }
 
-/* Often of long runs. */
-static block block_of_gather(dice *d, int64_t n)
-{
-    tempi_nest_shape shape;
-    block b = block_make(d, n);
-    for (int tries = 0; tries < 4; ++tries) {
-        if (tempi_nest_describe(&b.op, &shape) && shape.run >= TEMPI_COPY_RUN_LEAST)
-            break;
-        block_free(&b);
-        b = block_make(d, n);
-    }
-    return b;
-}
-
 /* One block, often a long one. */
 static void side_of_gather(const member *m, int round, int from, bool sends, side *out)
 {
-    static const int64_t sizes[] = {4096, 65536, 131072, 196608, 262144, 524288};
     dice d = {key_of(m, round, from, 0, 6) * 0x9E3779B97F4A7C15u | 1};
-    int64_t n = sizes[draw(&d, 0, (int64_t)(sizeof sizes / sizeof *sizes) - 1)];
+    int64_t n = draw_long(&d);
     *out = (side){.n = 1, .cut = draw(&d, 0, 9) == 0};
     dice own = {d.state ^ (sends ? 0x5555 : 0xAAAA)};
     n += out->cut && sends ? 4096 : 0;
-    out->blocks[0] = block_of_gather(&own, n);
+    out->blocks[0] = block_of_long_runs(&own, n);
     block *b = &out->blocks[0];
     char *packed = content(key_of(m, round, from, 0, 0), n);
     store(b, b->expected, packed, n);
@@ -314,8 +341,7 @@ static void gather(member *m, int round, dice *own)
         cut |= !sends && sides[n].cut;
         ++n;
         if (sends) {
-            prefer(&m->to[root].gathered,
-                   draw(own, 0, 1) ? TEMPI_COPY_STORED : draw(own, 0, TEMPI_COPY_WAYS));
+            prefer(&m->to[root].gathered, any_way(own, true));
             note_position(m, flow);
         }
     }
@@ -326,11 +352,7 @@ static void gather(member *m, int round, dice *own)
     dawdle(own);
     if (tempi_exchange_run(to, nto, from, nfrom, rest, NULL) == cut)
         fail(cut ? "gather: too many bytes went unnoticed" : "gather: it failed");
-    for (int i = 0; i < nto; ++i) {
-        const struct tempi_timed_flow *last = &to[i].end->last[to[i].call % TEMPI_RING_TIMED];
-        m->seen.stored += last->call == to[i].call && last->way == TEMPI_COPY_STORED;
-        m->to[root].unstorable = false;
-    }
+    m->seen.gathered += stored_of(to, nto);
     for (int i = 0; i < nfrom; ++i)
         __atomic_store_n(&from[i].end->ring->access, TEMPI_ACCESS_READ | TEMPI_ACCESS_MAP,
                          __ATOMIC_RELAXED);
@@ -378,9 +400,9 @@ static void connect(member *m, const tempi_segment *segment, int64_t capacity)
 
 static void show(const member *m)
 {
-    printf("%d positions %d offered %d refused %d failed %d stored %llu mapped\n",
+    printf("%d positions %d offered %d refused %d failed %d stored %d gathered %llu mapped\n",
            __builtin_popcountll(m->seen.positions), m->seen.offered, m->seen.refused,
-           m->seen.failed, m->seen.stored,
+           m->seen.failed, m->seen.stored, m->seen.gathered,
            (unsigned long long)tempi_stats_value(TEMPI_STAT_mapped_bytes));
     fflush(stdout);
 }

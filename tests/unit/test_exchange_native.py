@@ -45,6 +45,7 @@ class Seen:
     refused: int
     failed: int
     stored: int
+    gathered: int
     mapped: int
 
 
@@ -52,19 +53,20 @@ def exchanged(*command: object) -> Seen:
     lines = output(*command).splitlines()
     found = [tuple(map(int, re.findall(r"\d+", line))) for line in lines]
     assert len(found) == int(str(command[-4]))
-    positions, offered, refused, failed, stored, mapped = zip(*found, strict=True)
-    return Seen(min(positions), sum(offered), sum(refused), sum(failed), sum(stored), sum(mapped))
+    positions, offered, refused, failed, stored, gathered, mapped = zip(*found, strict=True)
+    return Seen(min(positions), *map(sum, (offered, refused, failed, stored, gathered, mapped)))
 
 
 @pytest.mark.parametrize("capacity", [4096, 16384, 0])
 @pytest.mark.parametrize("members", [2, 3])
 def test_every_byte_arrives_between_processes(driver: Path, tmp_path: Path, members: int, capacity: int) -> None:
     """4096: the shortest rings that there are, shorter than most flows; 0: the segment's own."""
-    seen = exchanged(driver, "processes", tmp_path, members, capacity, 600 // members, 1 + capacity)
+    seen = exchanged(driver, "processes", tmp_path, members, capacity, 900 // members, 1 + capacity)
     assert seen.positions > 50  # of 64
     assert seen.offered > seen.refused > 5
     assert seen.failed > 5
     assert seen.stored > 5
+    assert seen.gathered > 5
     assert seen.mapped > 10_000
     assert not list(tmp_path.iterdir())
 

@@ -87,7 +87,7 @@ FAULTS = (
     ),
     Fault(
         "exchange",
-        "a gather's sender does not make sure of the root",
+        "a sender that stores does not make sure of the receiver",
         "csrc/exchange/invitation.c",
         "|| !tempi_single_copy_reaches(&of->process))",
         "|| false)",
@@ -95,7 +95,15 @@ FAULTS = (
     ),
     Fault(
         "exchange",
-        "what a gather's sender could not store is missing",
+        "a block is never stored if its receiver sends, too",
+        "csrc/exchange/exchange.c",
+        "    return !in->resident && !in->failed;",
+        "    return !in->resident && !in->failed && in->gathers;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
+        "what a sender could not store is missing",
         "csrc/exchange/exchange.c",
         "return !flow->end->unstorable;",
         "return true;",
