@@ -23,7 +23,8 @@ def _checked(
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """By NumPy's rules."""
     if order not in ("C", "F", "c", "f"):
-        raise ArrayError(f"order {order!r}: must be 'C' or 'F'")
+        more = "" if isinstance(order, str) else "; a communicator is not needed: any process of the node can map it"
+        raise ArrayError(f"order {order!r}: must be 'C' or 'F'{more}")
     try:
         model = np.broadcast_to(np.empty((), dtype), cast("Any", shape))
     except (TypeError, ValueError) as error:

@@ -1,5 +1,5 @@
-/* typed.c: the exchange with datatypes: nonblocking messages, persistent ones, or one collective.
- */
+/* typed.c: the exchange with datatypes: nonblocking messages, persistent ones, partitioned ones, or
+ * one collective. */
 #include "halo.h"
 
 #include <stdlib.h>
@@ -35,25 +35,29 @@ static void exchange_isend(struct halo *h, enum subject subject, double seconds[
 /* ---- Recv_init, Send_init; then Startall of the receives, of the sends, and Waitall ---------- */
 
 /* Each subject has its own requests: tempi's were made by tempi, the library's without it. */
-static MPI_Request *persistent_requests(struct halo *h, enum subject subject)
+static MPI_Request *persistent_requests(struct halo *h, enum subject subject,
+                                        void (*make)(const struct halo *, const struct message *,
+                                                     MPI_Request *, MPI_Request *))
 {
     if (h->persistent[subject])
         return h->persistent[subject];
     MPI_Request *made = checked_alloc(2 * (size_t)h->messages * sizeof *made);
-    for (int i = 0; i < h->messages; i++) {
-        const struct message *m = &h->message[i];
-        MPI_Recv_init(field_of(h, m), 1, m->receive_type, m->peer, m->receive_tag, h->comm,
-                      &made[i]);
-        MPI_Send_init(field_of(h, m), 1, m->send_type, m->peer, m->send_tag, h->comm,
-                      &made[h->messages + i]);
-    }
+    for (int i = 0; i < h->messages; i++)
+        make(h, &h->message[i], &made[i], &made[h->messages + i]);
     h->persistent[subject] = made;
     return made;
 }
 
+static void make_persistent(const struct halo *h, const struct message *m, MPI_Request *receive,
+                            MPI_Request *send)
+{
+    MPI_Recv_init(field_of(h, m), 1, m->receive_type, m->peer, m->receive_tag, h->comm, receive);
+    MPI_Send_init(field_of(h, m), 1, m->send_type, m->peer, m->send_tag, h->comm, send);
+}
+
 static void exchange_persistent(struct halo *h, enum subject subject, double seconds[PHASES])
 {
-    MPI_Request *requests = persistent_requests(h, subject);
+    MPI_Request *requests = persistent_requests(h, subject, make_persistent);
     const double t0 = now();
     MPI_Startall(h->messages, requests);
     const double t1 = now();
@@ -71,6 +75,41 @@ static void free_persistent(struct halo *h)
         free(h->persistent[s]);
     }
 }
+
+/* ---- Precv_init, Psend_init; then Startall, Pready, and Waitall --------------------------------
+ */
+
+#if MPI_VERSION >= 4
+/* A message is one partition: a kernel of the program would fill all of it. Those to oneself, which
+ * not every library delivers, are persistent ones. */
+static void make_partitioned(const struct halo *h, const struct message *m, MPI_Request *receive,
+                             MPI_Request *send)
+{
+    if (m->peer == h->rank) {
+        make_persistent(h, m, receive, send);
+        return;
+    }
+    MPI_Precv_init(field_of(h, m), 1, 1, m->receive_type, m->peer, m->receive_tag, h->comm,
+                   MPI_INFO_NULL, receive);
+    MPI_Psend_init(field_of(h, m), 1, 1, m->send_type, m->peer, m->send_tag, h->comm, MPI_INFO_NULL,
+                   send);
+}
+
+static void exchange_partitioned(struct halo *h, enum subject subject, double seconds[PHASES])
+{
+    MPI_Request *requests = persistent_requests(h, subject, make_partitioned);
+    const double t0 = now();
+    MPI_Startall(h->messages, requests);
+    const double t1 = now();
+    MPI_Startall(h->messages, requests + h->messages);
+    for (int i = 0; i < h->messages; i++)
+        if (h->message[i].peer != h->rank)
+            MPI_Pready(0, requests[h->messages + i]);
+    const double t2 = now();
+    MPI_Waitall(2 * h->messages, requests, MPI_STATUSES_IGNORE);
+    set_phases(seconds, t0, t1, t2, now());
+}
+#endif
 
 /* ---- MPI_Neighbor_alltoallw ------------------------------------------------------------------ */
 
@@ -189,6 +228,9 @@ static void nothing(struct halo *h)
 static const struct exchange_kind kinds[] = {
     {"isend", nothing, exchange_isend, nothing},
     {"persistent", nothing, exchange_persistent, free_persistent},
+#if MPI_VERSION >= 4
+    {"partitioned", nothing, exchange_partitioned, free_persistent},
+#endif
     {"neighbor", setup_neighbor, exchange_neighbor, free_neighbor},
 };
 

@@ -1,4 +1,4 @@
-"""``tempi bench halo``: a 3-D halo exchange with subarray datatypes: messages, persistent ones, or a collective.
+"""``tempi bench halo``: a 3-D halo exchange with subarray datatypes: messages of three kinds, or a collective.
 
 1. The program is compiled with the MPI library's compiler (and cached).
 2. Every cell is verified on `check_ranks` ranks, for each subject.

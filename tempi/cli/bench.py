@@ -263,8 +263,8 @@ def driver_calls(json: str | None, quick: bool, mpirun: str | None) -> None:
 @click.option("--memory", type=click.Choice(["host", "device"]), help="Memory of the fields [default: host].")
 @click.option("--combine", is_flag=True, help="One message a neighbour with all fields, not one for each.")
 @click.option(
-    "--exchange", type=click.Choice(["isend", "persistent", "neighbor"]),
-    help="Messages, persistent messages, or one MPI_Neighbor_alltoallw [default: isend].",
+    "--exchange", type=click.Choice(["isend", "persistent", "partitioned", "neighbor"]),
+    help="Messages, persistent or partitioned ones, or one MPI_Neighbor_alltoallw [default: isend].",
 )  # fmt: skip
 @click.option("--paper", is_flag=True, help="256^3 points, 8 fields, radius 3: 1.15 GB a rank.")
 @click.option("--demo", is_flag=True, help="Check on 4 ranks, time, write results/halo[-device].json and .png.")

@@ -221,6 +221,14 @@ def test_tempi_fills_every_cell_by_other_calls(program: Program, kind: str, coun
     assert counters[counter] > 0
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_partitioned_messages_fill_every_cell(program: Program, ranks: int) -> None:
+    done = program(ranks, *SMALL, "--exchange", "partitioned", variables=_preload())
+    if "partitioned is not a value" in done.err:
+        pytest.skip("this MPI has no partitioned messages")
+    assert done.checks() == {"library": 0, "tempi": 0, "hand": 0}, done.err
+
+
 def test_tempi_disabled_is_no_subject(program: Program) -> None:
     done = program(1, *SMALL, variables=_preload(TEMPI_DISABLE="1"))
     assert done.checks() == {"library": 0, "hand": 0}, done.err

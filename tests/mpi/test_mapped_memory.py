@@ -228,6 +228,7 @@ def test_arrays_are_as_numpy_makes_them() -> None:
     ("arguments", "match"),
     [
         ((3, object), "objects"),
+        ((3, "f8", MPI.COMM_WORLD), "a communicator is not needed"),
         (((3, -1),), "negative"),
         ((3.0,), "integer"),
         ((None,), "NoneType"),

@@ -21,6 +21,7 @@ ON_MPICH: Short = {"mpich": {"preload": (2,)}, "openmpi": {}}
 ON_OPENMPI: Short = {"mpich": {}, "openmpi": {"import": (2,)}}
 AT_ONE: Short = {"mpich": {"preload": (1,)}, "openmpi": {}}
 AT_FOUR: Short = {"mpich": {"preload": (4,)}, "openmpi": {}}
+UNEVEN: Short = {"mpich": {"preload": (3,)}, "openmpi": {"import": (5,)}}
 NOWHERE: Short = {"mpich": {}, "openmpi": {}}  # another group has that method on the one or the other side
 
 
@@ -156,6 +157,9 @@ GROUPS: dict[str, Group] = {
     ),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
+    "collectives, more ranks": variation(
+        FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(3, 5, 8), short=UNEVEN
+    ),
     # Over the network Open MPI sleeps for milliseconds: there tests/preload has a job of each kind.
     "two hosts": variation(
         FORCED, "test_collectives*.py", "test_collective_*.py", ranks=(4,), short=AT_FOUR, hosts=True
