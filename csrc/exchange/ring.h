@@ -27,10 +27,11 @@ typedef struct tempi_ring {
     struct {
         uint64_t call; /* of a long flow that has ended */
         double seconds;
-    } timed[TEMPI_RING_TIMED]; /* the last ones */
-    tempi_invitation invitation;
+    } timed[TEMPI_RING_TIMED];                 /* the last ones */
+    _Alignas(128) tempi_invitation invitation; /* the sender of short flows never reads it */
     _Alignas(128) char data[];
 } tempi_ring;
+_Static_assert(TEMPI_COPY_CLASSES <= 32, "a sender has one bit for each class");
 
 /* One end of a ring, in memory of the process that uses it. */
 typedef struct tempi_ring_end {
