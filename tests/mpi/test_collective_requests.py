@@ -274,6 +274,57 @@ def test_neighbours_with_one_type_get_the_opposite_block(comm: Any, form: str) -
     cart.Free()
 
 
+def edges_of(comm: Any, kind: str) -> tuple[Any, list[tuple[int, int]], int]:
+    """A communicator; for each incoming edge its source, which may be MPI_PROC_NULL, and the source's number of it; the
+    outgoing edges."""
+    if kind == "open grid":
+        cart = comm.Create_cart([comm.size], [False])
+        return cart, [(source, 1 - e) for e, source in enumerate(cart.Shift(0, 1))], 2
+    rng = np.random.default_rng([comm.size, 5])
+    targets = [[int(i) for i in rng.integers(comm.size, size=rng.integers(1, 7))] for _ in range(comm.size)]
+    incoming = [(source, k) for source, row in enumerate(targets) for k, to in enumerate(row) if to == comm.rank]
+    graph = comm.Create_dist_graph_adjacent([source for source, _ in incoming], targets[comm.rank])
+    return graph, incoming, len(targets[comm.rank])
+
+
+@forms
+@pytest.mark.parametrize("kind", ["open grid", "graph"])
+@pytest.mark.parametrize(
+    "name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Neighbor_allgatherv"]
+)
+def test_neighbours_with_one_type_in_each_form(comm: Any, form: str, kind: str, name: str) -> None:
+    """Neighbours that are none, the process itself, or several times the same one."""
+    needs_host_memory()
+    if is_on_several_hosts(comm) or (OPEN_MPI and form == "persistent" and not calls.has(f"MPI_{name}_init")):
+        pytest.skip("the library does it")
+    near, incoming, outgoing = edges_of(comm, kind)
+    personal, varied = "alltoall" in name, name.endswith("v")
+    datatype = oracle.as_mpi(VECTOR, MPI).Commit()
+    unit, extent = len(oracle.element_offsets(VECTOR, 1)), VECTOR.type_map.extent
+    sent, received = outgoing if personal else 1, len(incoming)
+    out, into = np.zeros((sent + 1) * extent, np.uint8), np.zeros((received + 1) * extent, np.uint8)
+    wanted = into.copy()
+    for e in range(sent):
+        oracle.unpack(VECTOR, 1, bytes_of(100 * near.rank + e, unit), out, e * extent)
+    for e, (source, k) in enumerate(incoming):
+        if source >= 0:
+            oracle.unpack(VECTOR, 1, bytes_of(100 * source + (k if personal else 0), unit), wanted, e * extent)
+    arguments = [
+        [buffer, [1] * n, list(range(n)), datatype] if each else [buffer, 1, datatype]
+        for buffer, n, each in ((out, sent, varied and personal), (into, received, varied))
+    ]
+    getattr(near, name)(*arguments)
+    np.testing.assert_array_equal(into, wanted)
+    agree(near)
+    into[:] = 0
+    make, starts = FORMS[form]
+    with carried(near, name, starts):
+        make(near, name)(*arguments)
+    np.testing.assert_array_equal(into, wanted)
+    datatype.Free()
+    near.Free()
+
+
 def by_waitany(requests: list[Any]) -> None:
     seen = sorted(MPI.Request.Waitany(requests) for _ in requests)
     assert seen == list(range(len(requests)))
@@ -316,6 +367,29 @@ def test_several_at_once_beside_messages_and_the_librarys_own(ready: Any, how: s
         e.check()
         e.free()
     other.Free()
+
+
+@pytest.mark.parametrize("freed", [False, True], ids=["", "freed"])
+@pytest.mark.parametrize("how", [*COMPLETE, "all"])
+def test_several_communicators_at_once(comm: Any, how: str, freed: bool) -> None:
+    """Of the same and of other ranks, in another order on each; completed with them, or after they were freed."""
+    made = [comm.Dup(), comm.Split(0, -comm.rank), comm.Split(comm.rank % 2, comm.rank)]
+    for one in made:
+        agree(one)
+    first = comm.rank % len(made)
+    started = [(one, Pending(one, seed)) for seed in range(3) for one in (*made[first:], *made[:first])]
+    requests = [one.Ialltoallw(*e.arguments) for one, e in started]
+    requests.append(comm.Ibarrier())
+    if freed:
+        for one in made:
+            one.Free()
+    (MPI.Request.Waitall if how == "all" else COMPLETE[how])(requests)
+    for _, e in started:
+        e.check()
+        e.free()
+    if not freed:
+        for one in made:
+            one.Free()
 
 
 def test_what_is_sent_does_not_wait_for_the_receiver(ready: Any) -> None:
