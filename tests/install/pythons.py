@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,15 @@ def wheels_exist(version: str, age: str) -> bool:
     return f'python_version == "{version}"' in constraints(age).read_text()
 
 
+def lends_its_pip() -> bool:
+    """Whether the pip of the tests works for other Pythons: before 23.2 not for 3.12 and later ones."""
+    return tuple(map(int, metadata.version("pip").split(".")[:2])) >= (23, 2)
+
+
 class Environment:
     """A virtual environment of a Python; pip runs in it without a compiler unless one is given.
 
-    It has the pip that comes with the Python, or `borrowed` that of the tests, which is available at once.
+    It has the pip that comes with the Python, or `borrowed` that of the tests, which is available at once, if it can.
     """
 
     def __init__(self, folder: Path, version: str, borrowed: bool = False) -> None:
@@ -55,6 +61,7 @@ class Environment:
         if python is None:
             pytest.skip(f"no Python {version} on this machine")
         self.folder = folder
+        borrowed &= lends_its_pip()
         own = ["--without-pip"] if borrowed else []
         subprocess.run([python, "-m", "venv", *own, str(folder)], check=True, timeout=LIMIT)
         self._pip = [sys.executable, "-m", "pip", "--python", self.python] if borrowed else [self.python, "-m", "pip"]
