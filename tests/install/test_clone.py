@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ NEWEST = [version for version in VERSIONS if interpreter(version)][-1]
 NO_MPI = "tempi: no mpi.h found: built without an engine"
 NO_KERNELS = "tempi: GPU kernels are NOT in this build"
 BUILD = ("setuptools>=77", "cffi>=1.15", "pympistandard>=0.2")  # pyproject.toml
+#: Python 3.11 has it from 3.11.4 on, and Debian 12 has 3.11.2.
+FILTER: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def unpacked(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [environment.python, "-c", code, str(folder)]
     subprocess.run(command, cwd=clone, env={"PYTHONPATH": str(folder / "packages")}, check=True, capture_output=True)
     with tarfile.open(next(folder.glob("tempi-*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **FILTER)
     return next(path for path in folder.glob("tempi-*") if path.is_dir())
 
 
