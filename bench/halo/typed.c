@@ -55,16 +55,25 @@ static void make_persistent(const struct halo *h, const struct message *m, MPI_R
     MPI_Send_init(field_of(h, m), 1, m->send_type, m->peer, m->send_tag, h->comm, send);
 }
 
-static void exchange_persistent(struct halo *h, enum subject subject, double seconds[PHASES])
+/* `ready`: called with the sends when they have started; NULL: nothing is left to do. */
+static void exchange_started(struct halo *h, MPI_Request *requests,
+                             void (*ready)(const struct halo *, MPI_Request *),
+                             double seconds[PHASES])
 {
-    MPI_Request *requests = persistent_requests(h, subject, make_persistent);
     const double t0 = now();
     MPI_Startall(h->messages, requests);
     const double t1 = now();
     MPI_Startall(h->messages, requests + h->messages);
+    if (ready)
+        ready(h, requests + h->messages);
     const double t2 = now();
     MPI_Waitall(2 * h->messages, requests, MPI_STATUSES_IGNORE);
     set_phases(seconds, t0, t1, t2, now());
+}
+
+static void exchange_persistent(struct halo *h, enum subject subject, double seconds[PHASES])
+{
+    exchange_started(h, persistent_requests(h, subject, make_persistent), NULL, seconds);
 }
 
 static void free_persistent(struct halo *h)
@@ -76,8 +85,7 @@ static void free_persistent(struct halo *h)
     }
 }
 
-/* ---- Precv_init, Psend_init; then Startall, Pready, and Waitall --------------------------------
- */
+/* ---- Precv_init, Psend_init; then Startall, Pready, and Waitall ------------------------------ */
 
 #if MPI_VERSION >= 4
 /* A message is one partition: a kernel of the program would fill all of it. Those to oneself, which
@@ -95,19 +103,16 @@ static void make_partitioned(const struct halo *h, const struct message *m, MPI_
                    send);
 }
 
-static void exchange_partitioned(struct halo *h, enum subject subject, double seconds[PHASES])
+static void all_ready(const struct halo *h, MPI_Request *sends)
 {
-    MPI_Request *requests = persistent_requests(h, subject, make_partitioned);
-    const double t0 = now();
-    MPI_Startall(h->messages, requests);
-    const double t1 = now();
-    MPI_Startall(h->messages, requests + h->messages);
     for (int i = 0; i < h->messages; i++)
         if (h->message[i].peer != h->rank)
-            MPI_Pready(0, requests[h->messages + i]);
-    const double t2 = now();
-    MPI_Waitall(2 * h->messages, requests, MPI_STATUSES_IGNORE);
-    set_phases(seconds, t0, t1, t2, now());
+            MPI_Pready(0, sends[i]);
+}
+
+static void exchange_partitioned(struct halo *h, enum subject subject, double seconds[PHASES])
+{
+    exchange_started(h, persistent_requests(h, subject, make_partitioned), all_ready, seconds);
 }
 #endif
 

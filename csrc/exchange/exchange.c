@@ -134,7 +134,8 @@ static bool may_store(tempi_flow *flow, int class)
     tempi_ring_end *end = flow->end;
     const uint32_t bit = 1u << class;
     tempi_nest_shape shape;
-    if (flow->n != 1 || end->unstorable || !tempi_invitation_suits(flow->blocks, &shape))
+    flow->asked = flow->n != 1 || end->unstorable || !tempi_invitation_suits(flow->blocks, &shape);
+    if (flow->asked)
         return false;
     if (tempi_invitation_is_there(&end->ring->invitation, flow->call)) {
         const bool fits = tempi_invitation_fits(&end->ring->invitation, flow->call, &shape);

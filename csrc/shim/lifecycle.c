@@ -36,7 +36,6 @@ static struct {
     bool world;
     bool ending; /* inside MPI_Finalize, which a tool below may enter again by its PMPI name */
     bool told;   /* by the library, of the world's end: tell_of_end() */
-    bool left;   /* leave_world() is done */
     int sessions;
 } life;
 
@@ -163,12 +162,9 @@ static bool last_epoch(void)
     return life.owner == getpid() && (life.world ? 1 : 0) + life.sessions == 1;
 }
 
-/* Once, when the program has made its last call but MPI_Finalize. */
+/* When the program has made its last call but MPI_Finalize. */
 static void leave_world(void)
 {
-    if (life.left)
-        return;
-    life.left = true;
     if (life.owner == getpid())
         tempi_deferred_drain();
     if (last_epoch())
@@ -190,7 +186,6 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *state)
 static void tell_of_end(void)
 {
     int key;
-    life.left = false;
     if (tempi_lib.Comm_create_keyval(tempi_comm_attribute_not_copied, on_delete, &key, NULL) !=
         MPI_SUCCESS)
         return;

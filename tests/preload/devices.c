@@ -4,6 +4,7 @@
  * opened | early | selves
  */
 #include "column_check.h"
+#include "counted.h"
 #include "device_memory.h"
 #include <pthread.h>
 #include <sys/wait.h>
@@ -557,17 +558,6 @@ static void selves(void)
     verdict("selves", good);
 }
 
-/* Calls that the driver refused, those of MPI_Finalize included; statistics are printed before. */
-static long failures_until_now(void)
-{
-    const char *(*name)(int) = (const char *(*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_name");
-    unsigned long (*value)(int) = (unsigned long (*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_value");
-    for (int i = 0; name && value && name(i); i++)
-        if (strcmp(name(i), "cuda_failures") == 0)
-            return (long)value(i);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     static const struct {
@@ -588,5 +578,5 @@ int main(int argc, char **argv)
             cases[i].run();
     MPI_Finalize();
     const int resets = argc > 1 && strcmp(argv[1], "reset") == 0;
-    return check_bad != 0 || (resets && failures_until_now() != 0);
+    return check_bad != 0 || (resets && counted("cuda_failures") > 0);
 }

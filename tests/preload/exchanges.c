@@ -13,9 +13,8 @@
  * EXCHANGES_FORM=nonblocking or persistent: by the functions of that form.
  *
  * At the end each rank prints on stderr how many collectives tempi carried. */
-#define _GNU_SOURCE
+#include "counted.h"
 #include <dirent.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -24,16 +23,6 @@
 #include "exchange_kinds.h"
 
 enum { THREADS = 4 };
-
-static long counted(const char *which)
-{
-    const char *(*name)(int) = (const char *(*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_name");
-    unsigned long (*value)(int) = (unsigned long (*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_value");
-    for (int i = 0; name && value && name(i); i++)
-        if (strcmp(name(i), which) == 0)
-            return (long)value(i);
-    return -1;
-}
 
 /* ---- communicators --------------------------------------------------------------------------- */
 

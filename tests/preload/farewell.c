@@ -2,20 +2,8 @@
  * make before theirs, collectives on MPI_COMM_SELF, messages, and a datatype that is new. The
  * argument "multiple": with MPI_THREAD_MULTIPLE. Each rank prints on stderr what tempi carried
  * there. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-
+#include "counted.h"
 #include "exchange_kinds.h"
-
-static unsigned long counted(const char *which)
-{
-    const char *(*name)(int) = (const char *(*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_name");
-    unsigned long (*value)(int) = (unsigned long (*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_value");
-    for (int i = 0; name && value && name(i); i++)
-        if (strcmp(name(i), which) == 0)
-            return value(i);
-    return 0;
-}
 
 static int column_comes_back(int seed)
 {
@@ -34,12 +22,12 @@ static int column_comes_back(int seed)
 static int at_the_end(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm, (void)key, (void)value, (void)state;
-    const unsigned long before[] = {counted("collectives"), counted("sends")};
+    const long before[] = {counted("collectives"), counted("sends")};
     if (check_rank % 2 == 0)
         verdict("with ranks before MPI_Finalize", all_to_all(MPI_COMM_WORLD, 3));
     verdict("on MPI_COMM_SELF", all_to_all(MPI_COMM_SELF, 2));
     verdict("a message", column_comes_back(7));
-    fprintf(stderr, "within MPI_Finalize: collectives %lu, sends %lu\n",
+    fprintf(stderr, "within MPI_Finalize: collectives %ld, sends %ld\n",
             counted("collectives") - before[0], counted("sends") - before[1]);
     return MPI_SUCCESS;
 }

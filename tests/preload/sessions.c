@@ -1,6 +1,5 @@
 /* The sessions model alone: no MPI_Init, and as many consecutive sessions as the argument says. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#include "counted.h"
 
 #include "column_check.h"
 
@@ -11,17 +10,6 @@ int main(void)
     return 0;
 }
 #else
-/* By tempi, if it is here: no report is printed without MPI_COMM_WORLD. */
-static long sends_carried(void)
-{
-    const char *(*name)(int) = (const char *(*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_name");
-    unsigned long (*value)(int) = (unsigned long (*)(int))dlsym(RTLD_DEFAULT, "tempi_stats_value");
-    for (int i = 0; name && value && name(i); i++)
-        if (strcmp(name(i), "sends") == 0)
-            return (long)value(i);
-    return -1;
-}
-
 static int one_session(int turn)
 {
     static matrix out, in;
@@ -48,7 +36,7 @@ static int one_session(int turn)
     MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_LAND, comm);
     MPI_Comm_free(&comm);
     MPI_Session_finalize(&session);
-    fprintf(stderr, "turn %d: sends %ld\n", turn, sends_carried());
+    fprintf(stderr, "turn %d: sends %ld\n", turn, counted("sends"));
     if (rank == 0)
         printf("%s session %d\n", all ? "ok" : "BAD", turn);
     return all;

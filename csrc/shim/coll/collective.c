@@ -98,16 +98,17 @@ bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_arg
 
 static bool has_topology(MPI_Comm comm)
 {
-    int kind = MPI_UNDEFINED;
-    return tempi_lib.Topo_test(comm, &kind) == MPI_SUCCESS && kind != MPI_UNDEFINED;
+    int kind = MPI_UNDEFINED, inter = 1;
+    return tempi_lib.Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter &&
+           tempi_lib.Topo_test(comm, &kind) == MPI_SUCCESS && kind != MPI_UNDEFINED;
 }
 
 void tempi_collective_connect(MPI_Comm comm)
 {
-    const bool needed = tempi_collectives && comm != MPI_COMM_NULL;
+    const bool needed = tempi_collectives && comm != MPI_COMM_NULL && has_topology(comm);
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
-    if (!node || !(node->together || node->split) || tempi_node_comm_is_inter(node) ||
-        !has_topology(comm) || !tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS))
+    if (!node || !(node->together || node->split) ||
+        !tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS))
         return;
     for (int i = 0; node->together && i < 2; ++i) {
         const int f = i ? TEMPI_FUNCTION_Neighbor_alltoallv : TEMPI_FUNCTION_Neighbor_alltoall;
