@@ -213,8 +213,8 @@ FAULTS = (
         "coll",
         "the processes of a topology do not agree when it is made",
         "csrc/shim/coll/collective.c",
-        "needed = tempi_collectives && comm != MPI_COMM_NULL;",
-        "needed = tempi_collectives && comm == MPI_COMM_NULL;",
+        "needed = tempi_collectives && comm != MPI_COMM_NULL && has_topology(comm);",
+        "needed = tempi_collectives && comm == MPI_COMM_NULL && has_topology(MPI_COMM_SELF);",
         ("tests/mpi/test_collective_requests.py",),
     ),
     Fault(
