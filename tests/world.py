@@ -96,7 +96,7 @@ def counted(exactly: bool, expected: Mapping[str, int]) -> Iterator[None]:
     after = snapshot()
     moved = {name: after[name] - before[name] for name in expected}
     if exactly:
-        assert moved == expected
+        assert moved == expected, (moved, expected)
     else:
         assert all(0 <= moved[name] <= n for name, n in expected.items())
 
