@@ -351,6 +351,12 @@ static void push_zeros(char *at, tempi_flow *flow, int64_t n)
     flow->moved += n;
 }
 
+/* Neither has anything between header and bytes, nor another way than the ring. */
+static bool is_brief(const tempi_flow *flow)
+{
+    return flow->bytes <= TEMPI_BRIEF_MOST && !flow->device && !flow->failed;
+}
+
 /* Packs one piece; false: the ring has no room for it. */
 static bool push_piece(tempi_flow *flow)
 {
@@ -365,6 +371,8 @@ static bool push_piece(tempi_flow *flow)
         push_zeros(at, flow, n);
     else
         advance(flow, at, NULL, n);
+    if (n == flow->bytes && is_brief(flow))
+        tempi_brief_write(&flow->end->ring->brief, flow->end->own - HEADER, flow->call, at, n);
     tempi_ring_written(flow->end, n);
     return true;
 }
@@ -415,6 +423,20 @@ static void take_device_offer(tempi_flow *flow, const header *head)
         __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, false), __ATOMIC_RELEASE);
 }
 
+/* All of it at once, if it is in the flag's line. (What it replaces is packed first.) */
+static bool take_brief(tempi_flow *flow)
+{
+    char bytes[TEMPI_BRIEF_MOST];
+    if (!is_brief(flow) || (flow->source && !flow->source->ended) ||
+        !tempi_brief_read(&flow->end->ring->brief, flow->end->own, flow->call, flow->bytes, bytes))
+        return false;
+    advance(flow, NULL, bytes, flow->bytes);
+    tempi_ring_read(flow->end, HEADER + flow->bytes);
+    flow->opened = true;
+    flow->through = flow->bytes;
+    return true;
+}
+
 static bool open_in(tempi_flow *flow)
 {
     const int64_t pad = to_header(flow->end);
@@ -422,6 +444,8 @@ static bool open_in(tempi_flow *flow)
     if (tempi_ring_waiting(flow->end) < pad + HEADER)
         return false;
     flow->end->own += (uint64_t)pad;
+    if (take_brief(flow))
+        return true;
     tempi_ring_take(flow->end, &head, HEADER);
     tempi_ring_read(flow->end, 0);
     flow->opened = true;

@@ -8,6 +8,7 @@
 #ifndef TEMPI_EXCHANGE_RING_H
 #define TEMPI_EXCHANGE_RING_H
 
+#include "exchange/brief.h"
 #include "exchange/copy_choice.h"
 #include "exchange/invitation.h"
 #include "exchange/offer_pause.h"
@@ -19,7 +20,8 @@ enum {
 
 typedef struct tempi_ring {
     _Alignas(128) uint64_t head;
-    tempi_copy_lead lead; /* of the sender */
+    tempi_brief brief;
+    _Alignas(128) tempi_copy_lead lead; /* of the sender */
     _Alignas(128) uint64_t tail;
     /* By the receiver, too, about flows whose memory it reads itself (exchange.c). */
     uint32_t access; /* how it can: TEMPI_ACCESS_* */
@@ -31,6 +33,7 @@ typedef struct tempi_ring {
     _Alignas(128) tempi_invitation invitation; /* the sender of short flows never reads it */
     _Alignas(128) char data[];
 } tempi_ring;
+_Static_assert(sizeof(uint64_t) + sizeof(tempi_brief) == 64, "they are in one line");
 _Static_assert(TEMPI_COPY_CLASSES <= 32, "a sender has one bit for each class");
 
 /* One end of a ring, in memory of the process that uses it. */

@@ -2,9 +2,12 @@
 #ifndef TEMPI_TEST_EXCHANGE_SELF_H
 #define TEMPI_TEST_EXCHANGE_SELF_H
 
+#include "exchange/brief.h"
 #include "exchange/invitation.h"
 #include "exchange/local_copy.h"
 #include "exchange_blocks.h"
+
+#include <pthread.h>
 
 static char *packed_of(const block *b)
 {
@@ -157,6 +160,58 @@ static void check_invitation(void)
     free(there);
 }
 
+/* Every length, at its place, of its call, until the next one. */
+static void check_brief_lengths(void)
+{
+    tempi_brief brief = {0};
+    char sent[TEMPI_BRIEF_MOST], there[TEMPI_BRIEF_MOST];
+    for (int n = 1; n <= TEMPI_BRIEF_MOST; ++n) {
+        const uint64_t place = 64 * (uint64_t)n, call = 7 + (uint64_t)n;
+        memset(sent, n, sizeof sent);
+        tempi_brief_write(&brief, place, call, sent, n);
+        if (!tempi_brief_read(&brief, place, call, n, there) || memcmp(sent, there, (size_t)n) != 0)
+            fail("a short message is not where it was written");
+        if (tempi_brief_read(&brief, place - 64, call, n, there) ||
+            tempi_brief_read(&brief, place, call - 1, n, there) ||
+            tempi_brief_read(&brief, place, call, n - 1, there))
+            fail("a short message is taken for another one");
+    }
+}
+
+enum { BRIEF_WRITES = 300000 };
+
+/* Each word is the number of the message. */
+static void *write_briefs(void *brief)
+{
+    uint64_t words[TEMPI_BRIEF_WORDS];
+    for (uint64_t i = 1; i <= BRIEF_WRITES; ++i) {
+        for (int k = 0; k < TEMPI_BRIEF_WORDS; ++k)
+            words[k] = i;
+        tempi_brief_write(brief, i, 1, (const char *)words, sizeof words);
+    }
+    return NULL;
+}
+
+/* One that is overwritten meanwhile is not read. */
+static void check_brief_is_whole(void)
+{
+    tempi_brief brief = {0};
+    uint64_t words[TEMPI_BRIEF_WORDS], place = 0;
+    pthread_t writer;
+    if (pthread_create(&writer, NULL, write_briefs, &brief) != 0)
+        fail("no thread");
+    while (place < BRIEF_WRITES) {
+        const uint64_t at = __atomic_load_n(&brief.at, __ATOMIC_RELAXED);
+        place = at > 0 ? at - 1 : place;
+        if (at == 0 || !tempi_brief_read(&brief, place, 1, sizeof words, (char *)words))
+            continue;
+        for (int k = 0; k < TEMPI_BRIEF_WORDS; ++k)
+            if (words[k] != place)
+                fail("a short message is read in part");
+    }
+    pthread_join(writer, NULL);
+}
+
 static int self(int rounds, uint64_t seed)
 {
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
@@ -175,6 +230,8 @@ static int self(int rounds, uint64_t seed)
             check_copies(&d, (uint64_t)round);
     }
     ring_check(&d);
+    check_brief_lengths();
+    check_brief_is_whole();
     check_invitation();
     printf("%d nests\n", nests);
     return 0;

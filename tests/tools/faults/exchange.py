@@ -103,6 +103,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a short message is read in part",
+        "csrc/exchange/brief.h",
+        "    return __atomic_load_n(&from->at, __ATOMIC_RELAXED) == place + 1;",
+        "    return true;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
         "what a sender could not store is missing",
         "csrc/exchange/exchange.c",
         "return !flow->end->unstorable;",
