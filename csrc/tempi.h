@@ -430,7 +430,7 @@ void tempi_stats_reset(void);
 
 /* Calls with a derived datatype to each function that tempi does not accelerate, by index: 0 <= i <
  * tempi_fallback_count(). Bytes are those of this process's buffers of such a type. A persistent
- * operation is counted when it is created. */
+ * operation is counted when it is created. Files whose view has such a type count with any. */
 int tempi_fallback_count(void);
 const char *tempi_fallback_name(int i);
 uint64_t tempi_fallback_calls(int i);

@@ -1,7 +1,8 @@
 """fallback.c: counts calls with a derived datatype of the functions that tempi does not act in.
 
 A wrapper tests whether its datatypes are all predefined; only if one may be derived it calls
-tempi_fallback_<name>, which describes the call's buffers as for the bounce, and counts.
+tempi_fallback_<name>, which describes the call's buffers as for the bounce, and counts. A file's view may have a
+derived datatype too (shim/report/file_views.h).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def condition(row: Row) -> str:
     types = row.function.of_kind("DATATYPE")
     if any(p.is_array for p in types):
         return ""
-    return " || ".join(f"!tempi_type_named({p.name})" for p in types)
+    views = ["tempi_file_views_any()"] if row.function.of_kind("FILE") else []
+    return " || ".join([f"!tempi_type_named({p.name})" for p in types] + views)
 
 
 def target(row: Row) -> str:
@@ -47,19 +49,28 @@ def prototype(row: Row, form: Signature, large: bool) -> str:
     return f"void tempi_fallback_{row.name}{'_c' if large else ''}({form.declared})"
 
 
-def counting(row: Row, form: Signature, large: bool) -> str:
+def noted(row: Row, form: Signature) -> str:
+    """Counts the call by its buffers, and by the view of its file."""
     names = {p.name for p in form.parameters}
+    if row.function.of_kind("FILE"):
+        (buffer,) = row.buffers
+        return f"    tempi_fallback_note_file(TEMPI_FUNCTION_{row.name}, fh, {buffer.count}, {buffer.type});\n"
     typed = [buffer for buffer in row.buffers if buffer.type]
     buffers = "".join(f"        {described(row, buffer)},\n" for buffer in typed)
     if "partitions" in names:
         buffers = buffers.replace(".count = count", ".count = (MPI_Count)partitions * count")
     comm = "comm" if "comm" in names else "MPI_COMM_NULL"
+    return (
+        f"    const tempi_bounce_argument buffers[] = {{\n{buffers}    }};\n"
+        f"    tempi_fallback_note(TEMPI_FUNCTION_{row.name}, {comm}, buffers, {len(typed)}, {target(row)});\n"
+    )
+
+
+def counting(row: Row, form: Signature, large: bool) -> str:
     ignored = "".join(f"    (void){name};\n" for name in form.names)
     return (
         f"{prototype(row, form, large)}\n{{\n{ignored}"
-        "    if (!tempi_fallback_wanted())\n        return;\n"
-        f"    const tempi_bounce_argument buffers[] = {{\n{buffers}    }};\n"
-        f"    tempi_fallback_note(TEMPI_FUNCTION_{row.name}, {comm}, buffers, {len(typed)}, {target(row)});\n}}\n"
+        f"    if (!tempi_fallback_wanted())\n        return;\n{noted(row, form)}}}\n"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from table.buffers import blocking_name
 from table.emit_abi import NOTICE, declarable
 from table.emit_bounce import CARRIED, described, owner
@@ -28,6 +30,21 @@ GUARDS = {
     Class.ENDS: "tempi_before_blocking()",
     Class.PROGRESS: "tempi_progress()",
     Class.SENDS: "tempi_before_sending(comm)",
+}
+
+
+# Before and after the library's call: whether the file's view has a derived datatype, and its pending bounces.
+OF_FILES = {
+    "File_set_view": (
+        "",
+        "    if (result == MPI_SUCCESS)\n        tempi_file_view_set(fh, etype, filetype);\n",
+    ),
+    "File_close": (
+        "    const MPI_File file = fh != NULL ? *fh : MPI_FILE_NULL;\n"
+        "    const bool viewed = tempi_file_view_drop(file);\n",
+        "    if (result != MPI_SUCCESS && viewed)\n        tempi_file_view_add(file);\n"
+        "    if (result == MPI_SUCCESS && tempi_bounce_is_pending())\n        tempi_bounce_closed(file);\n",
+    ),
 }
 
 
@@ -120,7 +137,8 @@ def bounced(slot: Slot) -> str:
         return ""
     condition = "tempi_bounce_is_pending()" if row.bounce is Bounce.END else "tempi_bounces()"
     name = f"tempi_bounced_{row.name}{'_c' if slot.large else ''}"
-    return f"    if ({condition})\n        return {name}(&{table_of(slot)}, {', '.join(form.names)});\n"
+    call = returned(row, f"{name}(&{table_of(slot)}, {', '.join(form.names)})")
+    return f"    if ({condition}) {{\n{textwrap.indent(call, '    ')}    }}\n"
 
 
 def collective(row: Row) -> str:
@@ -161,13 +179,7 @@ def connected(row: Row, call: str) -> str:
 
 
 def synchronised(row: Row, call: str) -> str:
-    """The call completes the pending bounces of a window, or of a file."""
-    if row.name == "File_close":
-        return (
-            "    if (tempi_bounce_is_pending() && fh != NULL) {\n        const MPI_File file = *fh;\n"
-            f"        const int result = {call};\n        if (result == MPI_SUCCESS)\n"
-            "            tempi_bounce_closed(file);\n        return result;\n    }\n"
-        )
+    """The call completes the pending bounces of a window."""
     if row.name not in SYNCHRONISES:
         return ""
     freed = row.name == "Win_free"
@@ -186,7 +198,7 @@ def forwarded_body(slot: Slot) -> str:
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
     body += "    tempi_collective_meet(comm);\n" if row.name in MEETS else ""
-    body += collective(row) + bounced(slot) + count_call(row, form, slot.large)
+    body += collective(row) + count_call(row, form, slot.large) + bounced(slot)
     if slot.large:
         return body + returned(row, f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})")
     call = f"{table}.{row.name}({', '.join(form.names)})"
@@ -197,9 +209,10 @@ def returned(row: Row, call: str) -> str:
     """Marks file calls: ROMIO calls PMPI functions, which are not the program's calls."""
     if not row.name.startswith("File_"):
         return f"    return {call};\n"
+    before, after = OF_FILES.get(row.name, ("", ""))
     return (
-        f"    ++tempi_this_thread.inside;\n    const int result = {call};\n    --tempi_this_thread.inside;\n"
-        "    return result;\n"
+        f"{before}    ++tempi_this_thread.inside;\n    const int result = {call};\n"
+        f"    --tempi_this_thread.inside;\n{after}    return result;\n"
     )
 
 
@@ -255,6 +268,7 @@ def wrappers(header: Header) -> str:
 #include "shim/coll/collective.h"
 #include "shim/p2p/message.h"
 #include "shim/p2p/packing.h"
+#include "shim/report/file_views.h"
 #include "shim/comm/cuda_support.h"
 #include "slots.h"
 

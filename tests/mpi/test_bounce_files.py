@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import calls
+import tempi
 from bounces import MPICH_4, PLACES, TYPES, Kit, Requests, bouncing, committed_plainly, same_on_device
 from devices import DeviceMemory
 from world import MPI, committed
@@ -163,6 +164,23 @@ def test_the_status_has_the_bytes_that_came(comm: Any, path: str) -> None:
     assert status.Get_count(MPI.BYTE) == 10
     np.testing.assert_array_equal(memory.read()[:10], np.fromfile(path, np.uint8))
     assert (memory.read()[10:] == 9).all()
+
+
+def test_calls_with_a_derived_datatype_count_as_without_a_device(comm: Any, path: str) -> None:
+    content(comm, path, 64)
+    file = MPI.File.Open(comm, path, MPI.MODE_RDWR)
+    before = tempi.stats().fallbacks
+    with committed(TYPES["strided"]) as strided:
+        file.Read_at_all(0, [np.zeros(64, np.uint8), 1, strided])
+        file.Set_view(0, MPI.INT, strided)
+        file.Write_at_all(0, [np.zeros(4, np.intc), 4, MPI.INT])
+    file.Close()
+    after = tempi.stats().fallbacks
+    moved = {name: now.bytes - (before[name].bytes if name in before else 0) for name, now in after.items()}
+    assert {name: size for name, size in moved.items() if size} == {
+        "MPI_File_read_at_all": 12,
+        "MPI_File_write_at_all": 16,
+    }
 
 
 def test_two_files_have_a_collective_under_way(comm: Any, path: str) -> None:

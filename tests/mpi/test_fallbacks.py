@@ -147,6 +147,63 @@ def test_files_count_the_programs_calls_alone(comm: Any, kind: Any, tmp_path: Pa
             file.Close()
 
 
+@contextlib.contextmanager
+def opened(comm: Any, tmp_path: Path, filetype: Any) -> Iterator[Any]:
+    """A file of doubles that all ranks have open, with such a view."""
+    path = comm.bcast(str(tmp_path / "viewed"), ROOT)
+    comm.Barrier()
+    file = MPI.File.Open(comm, path, MPI.MODE_CREATE | MPI.MODE_RDWR)
+    try:
+        file.Set_view(8 * 64 * ROW * comm.rank, MPI.DOUBLE, filetype)
+        yield file
+    finally:
+        file.Close()
+
+
+#: Of each kind of access one; those by a shared pointer need the same view on all ranks.
+ACCESSES: dict[str, Callable[[Any, Any], None]] = {
+    "File_write": lambda file, plain: file.Write(plain),
+    "File_write_all": lambda file, plain: file.Write_all(plain),
+    "File_iwrite_at": lambda file, plain: file.Iwrite_at(0, plain).Wait(),
+    "File_read_at": lambda file, plain: file.Read_at(0, plain),
+    "File_read_at_all": lambda file, plain: file.Read_at_all(0, plain),
+    "File_iread_all": lambda file, plain: file.Iread_all(plain).Wait(),
+    "File_read_at_all_begin": lambda file, plain: (file.Read_at_all_begin(0, plain), file.Read_at_all_end(plain)),
+}
+
+
+@pytest.mark.parametrize("name", ACCESSES)
+def test_plain_memory_counts_if_the_view_of_the_file_is_derived(
+    comm: Any, kind: Any, tmp_path: Path, name: str
+) -> None:
+    plain = [spread(comm), 2 * ROW, MPI.DOUBLE]
+    with opened(comm, tmp_path, kind) as file:
+        file.Write_at_all(0, [plain[0], 4 * ROW, MPI.DOUBLE])
+        with counted(**{name: (1, 2 * BYTES)}):
+            ACCESSES[name](file, plain)
+
+
+def test_a_call_with_two_derived_layouts_counts_once(comm: Any, kind: Any, tmp_path: Path) -> None:
+    with opened(comm, tmp_path, kind) as file, counted(File_write_at_all=(1, BYTES)):
+        file.Write_at_all(0, [spread(comm), 1, kind])
+
+
+def test_a_file_counts_only_while_its_view_is_derived(comm: Any, kind: Any, tmp_path: Path) -> None:
+    plain = [spread(comm), ROW, MPI.DOUBLE]
+    with opened(comm, tmp_path, kind) as viewed, opened(comm, tmp_path, MPI.DOUBLE) as other:
+        with counted(File_write_at=(1, BYTES)):
+            viewed.Write_at(0, plain)
+            other.Write_at(0, plain)
+            with tempi.disabled():
+                viewed.Write_at(0, plain)
+        viewed.Set_view(0, MPI.DOUBLE, MPI.DOUBLE)
+        with counted():
+            viewed.Write_at(0, plain)
+        viewed.Set_view(0, kind, kind)
+    with opened(comm, tmp_path, MPI.DOUBLE) as again, counted():  # its handle may be that of the closed one
+        again.Write_at(0, plain)
+
+
 def supported(call: Callable[[], Any]) -> Any:
     try:
         return call()

@@ -240,6 +240,22 @@ def test_only_the_programs_calls_of_files_count() -> None:
     assert emit_wrappers.returned(ROWS["Bcast"], "call()") == "    return call();\n"
 
 
+def test_every_access_to_a_file_asks_for_its_view() -> None:
+    accesses = [row for row in emit_fallback.counted_rows() if row.name.startswith("File_")]
+    assert len(accesses) == 28
+    assert all("tempi_file_views_any()" in emit_fallback.condition(row) for row in accesses)
+    assert "tempi_file_view_set" in emit_wrappers.returned(ROWS["File_set_view"], "call()")
+    text = emit_wrappers.returned(ROWS["File_close"], "call()")
+    assert text.index("tempi_file_view_drop(file)") < text.index("call()") < text.index("tempi_file_view_add(file)")
+
+
+def test_calls_count_also_where_device_memory_may_go_through_the_host() -> None:
+    for slot in slots():
+        if slot.row.name in ("Bcast", "File_read_at", "Put"):
+            text = emit_wrappers.forwarded_body(slot)
+            assert text.index("tempi_fallback_") < text.index("tempi_bounces()")
+
+
 def test_functions_that_complete_one_sided_operations_end_their_bounce() -> None:
     """All of the standard's completions at the origin: MPI-5.0 section 12.5."""
     asked = {n for n in ROWS if n.startswith(("Win_flush", "Win_unlock", "Win_fence", "Win_complete", "Win_free"))}

@@ -1,5 +1,7 @@
 #include "shim/report/fallback_calls.h"
 #include "base/stats.h"
+#include "shim/report/file_views.h"
+#include "shim/type/contents.h"
 #include "shim/type/types.h"
 
 /* Bytes of `count` elements if the type is derived (sets *derived); else 0. */
@@ -45,6 +47,32 @@ static int64_t bytes_of_buffer(const tempi_bounce_argument *buffer, MPI_Comm com
     return bytes_of_entries(buffer, entries_of(buffer, comm), derived);
 }
 
+static void count_call(int function, int64_t bytes)
+{
+    tempi_fallback_add(function, bytes);
+    tempi_stat_add(TEMPI_STAT_fallback_function, 1);
+}
+
+/* Bytes of a valid predefined type, which tempi_type_derived has seen; else 0. */
+static int64_t bytes_of_named(int64_t count, MPI_Datatype type)
+{
+    int64_t bytes;
+    const bool valid = count > 0 && type != MPI_DATATYPE_NULL && tempi_type_named(type);
+    return valid && !__builtin_mul_overflow(count, tempi_type_size(type), &bytes) ? bytes : 0;
+}
+
+void tempi_fallback_note_file(int function, MPI_File file, MPI_Count count, MPI_Datatype type)
+{
+    bool derived = false;
+    int64_t bytes = bytes_of(count, type, &derived);
+    if (!derived && tempi_file_view_derived(file)) {
+        bytes = bytes_of_named(count, type);
+        derived = bytes > 0;
+    }
+    if (derived)
+        count_call(function, bytes);
+}
+
 void tempi_fallback_note(int function, MPI_Comm comm, const tempi_bounce_argument *buffers, int n,
                          MPI_Count target_count, MPI_Datatype target)
 {
@@ -54,8 +82,6 @@ void tempi_fallback_note(int function, MPI_Comm comm, const tempi_bounce_argumen
         bytes += bytes_of_buffer(&buffers[i], comm, &derived);
     if (!derived)
         bytes = bytes_of(target_count, target, &derived);
-    if (!derived)
-        return;
-    tempi_fallback_add(function, bytes);
-    tempi_stat_add(TEMPI_STAT_fallback_function, 1);
+    if (derived)
+        count_call(function, bytes);
 }

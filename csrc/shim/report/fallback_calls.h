@@ -18,5 +18,7 @@ static inline bool tempi_fallback_wanted(void)
  * counts the bytes at the target. */
 void tempi_fallback_note(int function, MPI_Comm comm, const tempi_bounce_argument *buffers, int n,
                          MPI_Count target_count, MPI_Datatype target);
+/* The same for a call that reads or writes a file, whose view may have the derived datatype. */
+void tempi_fallback_note_file(int function, MPI_File file, MPI_Count count, MPI_Datatype type);
 
 #endif
