@@ -449,6 +449,19 @@ const char *tempi_copy_way_name(int way);
  * and nothing is learnt from them; -1: back to trials. */
 void tempi_copy_way_force(int way);
 
+/* Whether a block of that layout can go a way, or why not. */
+typedef enum tempi_way_limit {
+    TEMPI_WAY_POSSIBLE = 0,
+    TEMPI_WAY_BLOCK_SHORT = 1, /* the block has too few bytes */
+    TEMPI_WAY_RUNS_SHORT = 2,  /* its runs have */
+    TEMPI_WAY_IRREGULAR = 3    /* it is not one nest of runs */
+} tempi_way_limit;
+/* Of `count` elements of a canonical layout in host memory, as the block that is sent (TEMPI_PACK)
+ * or received (TEMPI_UNPACK), the only one between two processes. If it, or its runs, are too short
+ * *least is the bytes that they need. The system, or the program's memory, may exclude ways too. */
+tempi_way_limit tempi_copy_way_check(int way, int direction, const tempi_layout *layout,
+                                     int64_t count, int64_t *least);
+
 /* ---- measuring a device ---------------------------------------------------------------------- */
 
 /* One pack or unpack between device memory at `mem` and `packed`, which holds all count *

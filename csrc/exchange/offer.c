@@ -8,11 +8,6 @@
 #include "exchange/single_copy.h"
 #include "exchange/xpmem.h"
 
-enum {
-    OFFER_LEAST = 16 << 10, /* bytes of a block */
-    MAPPED_LEAST = 4 << 10  /* of one in mapped memory */
-};
-
 static bool is_mapped(tempi_nest_shape *shape, unsigned access)
 {
     uint64_t from, to;
@@ -23,8 +18,13 @@ static bool is_mapped(tempi_nest_shape *shape, unsigned access)
 
 static bool is_readable(const tempi_nest_shape *shape, unsigned access)
 {
-    return (access & TEMPI_ACCESS_READ) && shape->run * shape->runs >= OFFER_LEAST &&
+    return (access & TEMPI_ACCESS_READ) && shape->run * shape->runs >= TEMPI_OFFER_LEAST &&
            shape->run >= TEMPI_COPY_RUN_LEAST;
+}
+
+bool tempi_offer_could_map(const tempi_op *block, tempi_nest_shape *shape)
+{
+    return block->n >= TEMPI_OFFER_MAPPED_LEAST && tempi_nest_describe(block, shape);
 }
 
 void tempi_offer_describe(const tempi_op *blocks, int64_t n, unsigned access, tempi_offer *out)
@@ -35,7 +35,7 @@ void tempi_offer_describe(const tempi_op *blocks, int64_t n, unsigned access, te
     out->mapped = true;
     for (int64_t i = 0; i < n && i < 64 && out->n < TEMPI_OFFER_MOST; ++i) {
         tempi_nest_shape *shape = &out->shapes[out->n];
-        if (blocks[i].n < MAPPED_LEAST || !tempi_nest_describe(&blocks[i], shape))
+        if (!tempi_offer_could_map(&blocks[i], shape))
             continue;
         const bool mapped = is_mapped(shape, access);
         if (!mapped && !is_readable(shape, access))

@@ -8,7 +8,11 @@
 
 #include <sys/types.h>
 
-enum { TEMPI_OFFER_MOST = 32 /* blocks, of the first 64 */ };
+enum {
+    TEMPI_OFFER_MOST = 32,             /* blocks, of the first 64 */
+    TEMPI_OFFER_LEAST = 16 << 10,      /* bytes of a block */
+    TEMPI_OFFER_MAPPED_LEAST = 4 << 10 /* of one in mapped memory */
+};
 
 typedef struct tempi_offer {
     int n;
@@ -18,6 +22,8 @@ typedef struct tempi_offer {
     tempi_nest_shape shapes[TEMPI_OFFER_MOST];
 } tempi_offer;
 
+/* Whether a block may be offered if its memory is mapped; sets its shape then. */
+bool tempi_offer_could_map(const tempi_op *block, tempi_nest_shape *shape);
 /* Those of n blocks with which it may be faster, for a receiver with that access
  * (TEMPI_ACCESS_*). */
 void tempi_offer_describe(const tempi_op *blocks, int64_t n, unsigned access, tempi_offer *out);

@@ -198,7 +198,7 @@ def _records(text: str, states: Iterable[State], count: int) -> Iterable[dict[st
 @click.option(
     "--peer",
     type=click.Choice(list(BY_WORD)),
-    help="Also show the predicted time of each method, for a message to a rank of this class.",
+    help="Also show each method's predicted time for a message to a rank of this class, and how collectives copy it.",
 )
 @click.option(
     "--memory",
@@ -225,7 +225,7 @@ def explain(expression: str, count: int, peer: str | None, memory: str, png: str
     """
     from rich.console import Console
 
-    from tempi.cli import _predicted, _predicted_device
+    from tempi.cli import _copy_ways, _predicted, _predicted_device
     from tempi.expression import parse
 
     if png is not None:
@@ -235,7 +235,7 @@ def explain(expression: str, count: int, peer: str | None, memory: str, png: str
     if json_file is not None:
         predicted: Iterable[dict[str, Any]] = ()
         if peer is not None and memory == "host":
-            predicted = _predicted.records(datatype, count, peer)
+            predicted = (*_predicted.records(datatype, count, peer), *_copy_ways.records(datatype, count, peer))
         elif peer is not None:
             predicted = _predicted_device.records(datatype, count, peer, memory)
         write_json(json_file, [*_records(expression, states, count), *predicted])
@@ -250,6 +250,10 @@ def explain(expression: str, count: int, peer: str | None, memory: str, png: str
             )
             for line in lines:
                 click.echo(line)
+            if memory == "host":
+                click.echo()
+                for line in _copy_ways.lines(datatype, count, peer):
+                    click.echo(line)
     if png is not None:
         forecasts = list(_predicted.predictions(datatype, count, peer)) if peer is not None and memory == "host" else []
         forecasts = [each for each in forecasts if each.prediction]

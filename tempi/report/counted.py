@@ -24,7 +24,7 @@ _PRINTED = re.compile(r"^tempi: +(\d+)  (\w+): ", re.MULTILINE)
 _RANKS = re.compile(r"^tempi: over (\d+) ranks:", re.MULTILINE)
 _CHOSEN = re.compile(r"^tempi: chosen by (.+)$", re.MULTILINE)
 _FALLBACKS = re.compile(r"^tempi: left to the library: (\d+) calls of (\w+) with (\d+) B", re.MULTILINE)
-_CARRIED = ("sends", "recvs", "packs", "unpacks", "bounced")
+_CARRIED = ("sends", "recvs", "packs", "unpacks", "collectives", "collectives_split", "bounced")
 _OURS, _THEIRS = "#ee6677", "#4477aa"
 
 

@@ -286,6 +286,15 @@ def test_calls_left_to_the_library_are_reported_by_function(made: Made) -> None:
     assert all(text in made.html for text in ("MPI_Neighbor_alltoallw", "11,000", "7,654,321"))
 
 
+def test_a_run_of_collectives_alone_has_a_picture(cache: Path) -> None:
+    run = {"tempi_statistics": 1, "ranks": 2, "sum": {"collectives": 7, "collective_bytes": 9}, "most": {}}
+    (cache / "run.json").write_text(json.dumps(run))
+    words = ("--stats", cache / "run.json", "--png", cache / "png", "--output", cache / "report.html")
+    done = tempi("report", *words)
+    assert done.exit_code == 0, done.output
+    assert [path.name for path in (cache / "png").iterdir()] == ["statistics.png"]
+
+
 def test_files_of_other_kinds_are_refused(cache: Path) -> None:
     text, damaged = cache / "text", cache / "damaged.json"
     text.write_text("hello\n")

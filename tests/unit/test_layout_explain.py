@@ -109,3 +109,54 @@ def test_grid_places_lie_between_first_and_last() -> None:
         assert places.max() <= 1
         assert picture.places.shape[0] <= 64
         assert picture.places.shape[1] <= 128
+
+
+def ways(text: str, *arguments: str) -> dict[str, tuple[bool, bool]]:
+    """By name: whether a block that is sent, or received, can go that way in a collective."""
+    status, output = run(text, "--peer", "same-node", "--json", "-", *arguments)
+    assert status == 0
+    found = [json.loads(line) for line in output.splitlines()]
+    return {each["collective_way"]: (each["sent"], each["received"]) for each in found if "collective_way" in each}
+
+
+ANY, NONE = (True, True), (False, False)
+
+
+def test_explain_tells_which_ways_short_blocks_can_go_in_collectives() -> None:
+    assert ways("vector(8,1,8,DOUBLE)") == {
+        "twice": ANY,
+        "nontemporal": NONE,
+        "packed": NONE,
+        "once": NONE,
+        "stored": NONE,
+        "mapped": NONE,
+    }
+
+
+def test_explain_tells_which_ways_take_long_runs() -> None:
+    short = ways("vector(65536,1,8,DOUBLE)")
+    assert short["once"] == (False, True)  # the receiver's blocks may have any runs
+    assert (short["stored"], short["mapped"], short["packed"]) == (NONE, ANY, ANY)
+    assert ways("vector(2048,32,64,DOUBLE)")["stored"] == (True, False)
+    assert ways("vector(512,128,256,DOUBLE)")["once"] == ANY
+    assert ways("vector(512,128,256,DOUBLE)")["stored"] == ANY
+    assert ways("vector(32,128,256,DOUBLE)")["stored"] == NONE
+    assert ways("vector(32,128,256,DOUBLE)", "--count", "16")["stored"] == ANY
+
+
+def test_explain_tells_what_a_block_lacks_for_a_way() -> None:
+    _, text = run("vector(65536,1,8,DOUBLE)", "--peer", "same-node")
+    assert "once         no    yes       one copy, by the receiver (sent needs runs of 512 B or more)" in text
+    assert "(sent needs runs of 128 B or more; received needs runs of 512 B or more)" in text
+    _, text = run("indexed([700,900,800],[0,1000,5000],DOUBLE)", "--peer", "same-node-far")
+    assert "(sent needs one nest of equal runs)" in text
+    assert "(needs 131,072 B or more)" in text
+
+
+def test_explain_shows_ways_only_between_ranks_of_a_node() -> None:
+    vector = "vector(65536,1,8,DOUBLE)"
+    assert "nontemporal" not in run(vector)[1]
+    for peer, words in (("self", "from layout to layout"), ("other-node", "packed where a message of it would be")):
+        _, text = run(vector, "--peer", peer)
+        assert words in text
+        assert "nontemporal" not in text
