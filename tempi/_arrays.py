@@ -35,11 +35,15 @@ if TYPE_CHECKING:
     Message = tuple[Any, int, MPI.Datatype]
     Key = tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...], int]
 
-__all__ = ["clear", "incoming", "incoming_foreign", "outgoing", "outgoing_foreign"]
+__all__ = ["EACH_ROW", "clear", "incoming", "incoming_foreign", "outgoing", "outgoing_foreign"]
 
 #: Cached datatypes. A halo exchange of many fields uses some hundreds; one takes about a kilobyte.
 #: With some 500 datatypes alive, inner types included, MPICH 4.0.2 packs nothing for a new duplicate.
 CACHE_SIZE = 64 if "MPICH Version:\t4.0" in MPI.Get_library_version() else 1024
+
+
+#: In place of a number of parts: one is an entry of the first axis.
+EACH_ROW = -1
 
 
 class _ViewType(MPI.Datatype):
@@ -172,7 +176,7 @@ def _element(dtype: np.dtype[Any], strides: Sequence[int]) -> tuple[MPI.Datatype
 def _datatype(dtype: np.dtype[Any], shape: Sequence[int], strides: Sequence[int], parts: int = 0) -> _ViewType:
     """A committed datatype of the elements in index order, relative to the address of the first; or of one part."""
     if parts:
-        return _part(dtype, shape, strides, parts)
+        return _part(dtype, shape, strides, max(shape[0], 1) if parts == EACH_ROW else parts)
     return _ViewType(_elements(dtype, shape, strides).Commit())
 
 

@@ -366,7 +366,7 @@ _FORMS = ("{}", "I{}", "{}_init")
 
 def _accept_views(cls: type, base: type) -> None:
     """In the collectives that this class of mpi4py has."""
-    for name in (*_collectives.ROOTED, *_collectives.SYMMETRIC, *_collectives.NEIGHBORS):
+    for name in _collectives.NAMES:
         for form in _FORMS:
             full = form.format(name.lower() if form[0] == "I" else name)
             method = getattr(base, full, None)

@@ -16,16 +16,18 @@ from mpi4py import MPI
 from numpy import ndarray
 
 from tempi import _engine
-from tempi._arrays import incoming_foreign, outgoing_foreign
+from tempi._arrays import EACH_ROW, incoming_foreign, outgoing_foreign
 from tempi._foreign import LEGACY_STREAM, describe
 from tempi._libraries import current_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
 
     from tempi._foreign import Foreign
 
-__all__ = ["PLAIN", "arrive", "call", "depart"]
+__all__ = ["PLAIN", "arrive", "by_rows", "call", "depart"]
 
 _lib = _engine.lib
 _OUTGOING, _INCOMING = _lib.TEMPI_PACK, _lib.TEMPI_UNPACK
@@ -65,6 +67,17 @@ def arrive(buffer: Any, *, wait: bool = False, parts: int = 0) -> Any:
     message = buffer if found.contiguous or type(buffer) in _SPECS else incoming_foreign(found, parts)
     _order(found, _INCOMING, wait)
     return message
+
+
+def by_rows(buffer: Any, sends: bool) -> tuple[Any, Sequence[int], np.dtype[Any]] | None:
+    """Of a non-contiguous array the message of one row, the shape and the dtype. Waits for any array's stream."""
+    found = _describe(buffer)
+    if found is None:
+        return None
+    as_it_is = found.contiguous or found.nbytes == 0
+    message = None if as_it_is else (outgoing_foreign if sends else incoming_foreign)(found, EACH_ROW)
+    _order(found, _OUTGOING if sends else _INCOMING, wait=True)
+    return None if as_it_is else (message, found.shape, found.dtype)
 
 
 def _describe(buffer: Any) -> Foreign | None:

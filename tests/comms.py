@@ -1,12 +1,14 @@
-"""Communicators of every kind, for tests of the drop-in."""
+"""Communicators of every kind, and collectives in every form, for tests of the drop-in."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tempi import MPI
 
-__all__ = ["COMMS", "graph", "halves", "make", "ring"]
+__all__ = ["COMMS", "FORMS", "collect", "graph", "halves", "make", "ring"]
 
 #: Kinds of communicators for `make`.
 COMMS = ["Intracomm", "Cartcomm", "Graphcomm", "Distgraphcomm", "Split", "Dup"]
@@ -41,3 +43,22 @@ def make(kind: str, comm: MPI.Intracomm) -> MPI.Comm:
             return comm.Split(0, comm.rank)
         case _:
             return comm.Dup()
+
+
+#: The forms of a collective: blocking, nonblocking, persistent.
+FORMS = ["{}", "I{}", "{}_init"]
+
+
+def collect(comm: Any, form: str, name: str, *arguments: Any) -> None:
+    """One collective in that form, completed."""
+    full = form.format(name.lower() if form[0] == "I" else name)
+    try:
+        request = getattr(comm, full)(*arguments)
+    except NotImplementedError:
+        pytest.skip("new in MPI-4.0")
+    if form.endswith("_init"):
+        request.Start()
+    if request is not None:
+        request.Wait()
+    if form.endswith("_init"):
+        request.Free()

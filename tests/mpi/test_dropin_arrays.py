@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tempi
-from comms import COMMS, halves, make
+from comms import COMMS, FORMS, collect, halves, make
 from examples import examples
 from tempi import MPI, _arrays, _strides
 
@@ -397,24 +397,6 @@ def test_views_of_many_shapes_leave_other_types_alone(ours: MPI.Intracomm) -> No
     assert letter.Pack(b"x", out, 0, ours) == 1
     assert out == b"x"
     letter.Free()
-
-
-FORMS = ["{}", "I{}", "{}_init"]
-
-
-def collect(comm: Any, form: str, name: str, *arguments: Any) -> None:
-    """One collective in that form, completed."""
-    full = form.format(name.lower() if form[0] == "I" else name)
-    try:
-        request = getattr(comm, full)(*arguments)
-    except NotImplementedError:
-        pytest.skip("new in MPI-4.0")
-    if form.endswith("_init"):
-        request.Start()
-    if request is not None:
-        request.Wait()
-    if form.endswith("_init"):
-        request.Free()
 
 
 def parts(rank: int, n: int, salt: int = 0) -> Any:

@@ -178,6 +178,20 @@ def test_broadcasts_take_views(ours: MPI.Intracomm, name: str, kind: str) -> Non
     np.testing.assert_array_equal(face(array).to_numpy(), face(cube(7)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", OTHERS)
+def test_collectives_with_counts_receive_into_views(ours: MPI.Intracomm, other: str, kind: str) -> None:
+    if kind == "device" and "bounced" not in tempi.stats().counters:
+        pytest.skip("collectives of device memory are the library's, which cannot reach it")
+    own, got = on_device(np.full((2, 6), ours.rank + 1), kind), on_device(np.zeros((3 * ours.size, 6), int), kind)
+    ours.Allgatherv(OTHERS[other](own[:, ::2]), [OTHERS[other](got[:, ::2]), (2 * 3, 3 * 3)])
+    want = np.zeros((ours.size, 3, 6), int)
+    want[:, :2, ::2] = np.arange(1, ours.size + 1).reshape(-1, 1, 1)
+    np.testing.assert_array_equal(got.to_numpy(), want.reshape(-1, 6))
+    with pytest.raises(tempi.ArrayError, match="multiples of 3 elements"):
+        ours.Allgatherv(own, [OTHERS[other](got[:, ::2]), 4])
+
+
 def test_a_device_view_pairs_with_a_host_array_of_its_shape(ours: MPI.Intracomm) -> None:
     flat = np.zeros((6, 3), np.int64)
     ours.Sendrecv(face(on_device(cube(1))), ours.rank, 0, flat, ours.rank)
