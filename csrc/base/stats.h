@@ -53,6 +53,7 @@
     X(fallback_first, "left to the library: the first message of a datatype of many blocks, often its only one") \
     X(fallback_function, "left to the library: calls with a derived datatype of functions that tempi does not accelerate") \
     X(fallback_argument, "left to the library: an argument that it has to check")                      \
+    X(fallback_quirk, "left to the library, which is known to deliver wrong blocks in them: calls of neighbors")  \
     X(quirks, "messages of a class of datatypes that this library is known to pack or carry incorrectly")           \
     X(stage_peak, "largest staging memory in use by one rank, bytes, pageable and pinned")           \
     X(device_packs, "packs done by a device")                                                      \

@@ -14,6 +14,7 @@ from table.overlay import (
     CONNECTS,
     EXTENSIONS,
     MEETS,
+    MISORDERED,
     OPTIONAL,
     OWN_IMPLEMENTATION,
     REFUSED,
@@ -166,6 +167,14 @@ def collective(row: Row) -> str:
     )
 
 
+def misordered(row: Row) -> str:
+    """A call in which some library delivers the blocks of neighbours wrongly, and that it is to do."""
+    blocking = blocking_name(row.name)
+    if blocking not in MISORDERED or row.name == blocking:
+        return ""
+    return f'    tempi_neighbor_order_left(comm, TEMPI_FUNCTION_{blocking}, "MPI_{row.name}");\n'
+
+
 def connected(row: Row, call: str) -> str:
     """The call has made a communicator with a topology."""
     made = [p.name for p in row.function.of_kind("COMMUNICATOR") if p.direction == "out"]
@@ -198,7 +207,7 @@ def forwarded_body(slot: Slot) -> str:
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
     body += "    tempi_collective_meet(comm);\n" if row.name in MEETS else ""
-    body += collective(row) + count_call(row, form, slot.large) + bounced(slot)
+    body += collective(row) + misordered(row) + count_call(row, form, slot.large) + bounced(slot)
     if slot.large:
         return body + returned(row, f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})")
     call = f"{table}.{row.name}({', '.join(form.names)})"
@@ -266,6 +275,7 @@ def wrappers(header: Header) -> str:
 #include "shim/bounce/bounce.h"
 #include "shim/coll/coll_request.h"
 #include "shim/coll/collective.h"
+#include "shim/coll/neighbor_order.h"
 #include "shim/p2p/message.h"
 #include "shim/p2p/packing.h"
 #include "shim/report/file_views.h"

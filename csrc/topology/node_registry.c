@@ -29,7 +29,7 @@
 enum {
     SLOTS = 4095,
     STALE = 3600, /* seconds; a job's ranks start within minutes of each other */
-    LAYOUT = 5    /* of the file: ranks with another version of tempi use another file */
+    LAYOUT = 6    /* of the file: ranks with another version of tempi use another file */
 };
 
 enum {
@@ -43,7 +43,8 @@ typedef struct shared {
     struct {
         int32_t process; /* 0: not yet set */
         int32_t view;
-    } members[SLOTS + 1];
+    } members[SLOTS];
+    uint64_t said; /* bit mask */
     char messages[TEMPI_NODE_REGISTRY_MESSAGES];
 } shared;
 
@@ -238,6 +239,12 @@ int tempi_node_registry_rank(const tempi_node_registry *registry, unsigned i)
 int tempi_node_registry_own(const tempi_node_registry *registry)
 {
     return registry->own;
+}
+
+bool tempi_node_registry_says(tempi_node_registry *registry, unsigned line)
+{
+    const uint64_t bit = (uint64_t)1 << line;
+    return (__atomic_fetch_or(&registry->memory->said, bit, __ATOMIC_RELAXED) & bit) == 0;
 }
 
 void *tempi_node_registry_messages(const tempi_node_registry *registry)

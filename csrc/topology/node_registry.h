@@ -39,6 +39,8 @@ int tempi_node_registry_rank(const tempi_node_registry *registry, unsigned i);
 /* The index of this process; -1: it has no entry, as another process has, or there were too many.
  */
 int tempi_node_registry_own(const tempi_node_registry *registry);
+/* True once for each of 64 lines: the process that gets it writes the line for all of the node. */
+bool tempi_node_registry_says(tempi_node_registry *registry, unsigned line);
 /* Shared memory for choose/message_trials.h, zero at first. */
 enum { TEMPI_NODE_REGISTRY_MESSAGES = 16384 };
 void *tempi_node_registry_messages(const tempi_node_registry *registry);

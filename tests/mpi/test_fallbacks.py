@@ -98,6 +98,21 @@ def test_neighbourhoods_count_their_neighbours(comm: Any, kind: Any) -> None:
         ring.Free()
 
 
+def test_a_call_that_the_library_does_wrong_is_counted_and_said_once(comm: Any, capfd: Any) -> None:
+    grid = comm.Create_cart([comm.size, 1], periods=[True, True])
+    own, got = np.arange(4) + 10 * comm.rank, np.zeros(4, int)
+    ones, places, types = [1] * 4, [0, 8, 16, 24], [MPI.INT64_T] * 4
+    before = tempi.stats()["fallback_quirk"]
+    capfd.readouterr()
+    for _ in range(3):
+        grid.Ineighbor_alltoallw([own, ones, places, types], [got, ones, places, types]).Wait()
+    grid.Neighbor_alltoallw([own, ones, places, types], [own.copy(), ones, places, types])
+    wrong = got[2] == own[2]  # both of its neighbours there are the process itself
+    assert tempi.stats()["fallback_quirk"] - before == 3 * wrong
+    assert comm.allreduce(capfd.readouterr().err.count("MPI_Ineighbor_alltoallw: this library")) == wrong
+    grid.Free()
+
+
 def test_predefined_types_do_not_count(comm: Any) -> None:
     own, others = spread(comm), spread(comm)
     pairs = np.zeros(4, np.dtype([("value", np.float64), ("place", np.intc)], align=True))

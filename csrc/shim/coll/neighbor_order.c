@@ -1,5 +1,8 @@
 #include "shim/coll/neighbor_order.h"
 #include "base/fallback.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "shim/comm/peer_class.h"
 
 enum { UNKNOWN, RIGHT, WRONG };
 
@@ -70,4 +73,22 @@ bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function)
         if (tempi_neighbors_are_one(comm, d))
             return tempi_neighbor_order_is_wrong(function);
     return false;
+}
+
+/* The library is tried first: for one that is right no grid is looked at. */
+void tempi_neighbor_order_left(MPI_Comm comm, int function, const char *name)
+{
+    static int said;
+    if (comm == MPI_COMM_NULL || !tempi_neighbor_order_is_wrong(function) ||
+        !tempi_neighbor_order_is_wrong_on(comm, function))
+        return;
+    tempi_stat_add(TEMPI_STAT_fallback_quirk, 1);
+    if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED) &&
+        tempi_peer_says(TEMPI_LINE_NEIGHBOR_ORDER))
+        TEMPI_LOG(
+            TEMPI_LOG_WARN,
+            "%s: this library exchanges the blocks of two neighbors that are one process, and "
+            "tempi does not carry this call: use the blocking form, or run tempi on all ranks "
+            "(docs/collectives.md)",
+            name);
 }

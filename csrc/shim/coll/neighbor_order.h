@@ -18,5 +18,8 @@ bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function);
 int tempi_neighbor_dimensions(MPI_Comm comm);
 /* Whether both neighbours in a dimension of such a communicator are one process. */
 bool tempi_neighbors_are_one(MPI_Comm comm, int dimension);
+/* The library does such a call, by the function of that name: counts it, and warns once, if its
+ * blocks come wrong. */
+void tempi_neighbor_order_left(MPI_Comm comm, int function, const char *name);
 
 #endif

@@ -292,6 +292,11 @@ bool tempi_peer_crowded(void)
     return peers.job.local > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+bool tempi_peer_says(tempi_line line)
+{
+    return !peers.registry || tempi_node_registry_says(peers.registry, line);
+}
+
 bool tempi_peer_may_agree(void)
 {
     return peers.started && peers.registry && tempi_node_registry_own(peers.registry) >= 0 &&

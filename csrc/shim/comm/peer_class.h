@@ -31,6 +31,11 @@ void tempi_peer_clear(void);
  * in the communicator; an unknown communicator (MPI_COMM_NULL) as the most distant in the job. */
 int tempi_peer_class(MPI_Comm comm, int peer, int64_t bytes);
 
+/* Warnings that one process of a node writes for all of them, where they know each other. */
+typedef enum tempi_line { TEMPI_LINE_NEIGHBOR_ORDER } tempi_line;
+/* Whether this one writes it: true once. */
+bool tempi_peer_says(tempi_line line);
+
 /* Whether this node has fewer cores for this process than ranks. */
 bool tempi_peer_crowded(void);
 /* Whether collectives with other ranks of this node may be carried at all. */
