@@ -176,7 +176,7 @@ def opened(comm: Any, tmp_path: Path, filetype: Any) -> Iterator[Any]:
 
 
 #: Of each kind of access one; those by a shared pointer need the same view on all ranks.
-ACCESSES: dict[str, Callable[[Any, Any], None]] = {
+ACCESSES: dict[str, Callable[[Any, Any], object]] = {
     "File_write": lambda file, plain: file.Write(plain),
     "File_write_all": lambda file, plain: file.Write_all(plain),
     "File_iwrite_at": lambda file, plain: file.Iwrite_at(0, plain).Wait(),
