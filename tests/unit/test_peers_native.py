@@ -85,7 +85,7 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
 
 def name_of(job: str) -> str:
     """By the rule in node_registry.c: FNV-1a of the job, which begins with the layout's number."""
-    total = 0xCBF29CE484222325 ^ 5
+    total = 0xCBF29CE484222325 ^ 6
     for byte in job.encode():
         total = (total ^ byte) * 0x100000001B3 % (1 << 64)
     return f"tempi-{os.geteuid()}-{total:016x}"
