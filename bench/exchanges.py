@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tempi.bench.cases import KIB, MIB, Bytes, Case, size_name
+from tempi.bench.cases import KIB, MIB, Bytes, Case, Vector, size_name
 
 AXES = "zyx"
 LINE = 64
 SIZES = (KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
+LARGEST = 64 * MIB
+STRIDED = (64 * KIB, MIB, 16 * MIB, LARGEST)
+OWN_RUNS, OWN_SIZES = (8, 64, 1024), (64 * KIB, MIB, 16 * MIB)
 Offset = tuple[int, int, int]
 
 
@@ -462,6 +465,50 @@ class ContiguousBlocks(Exchange):
         return self.sends(at)
 
 
+@dataclass(frozen=True, slots=True)
+class StridedBlocks(Exchange):
+    """`size` bytes of each rank, in equal blocks of runs, which are closer together where they are sent."""
+
+    size: int
+    run: int
+
+    @property
+    def name(self) -> str:
+        return f"strided run {self.run}, {size_name(self.size)}"
+
+    def _blocks(self, at: Position, step: int) -> list[Block]:
+        each = Vector(self.size // at.ranks // self.run * self.run, self.run, step * self.run)
+        return _lined_up((peer, each) for peer in range(at.ranks))
+
+    def sends(self, at: Position) -> list[Block]:
+        return self._blocks(at, 2)
+
+    def receives(self, at: Position) -> list[Block]:
+        return self._blocks(at, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBlock(Exchange):
+    """`size` bytes in runs from each rank to itself, closer together where they are sent; nothing to the others."""
+
+    size: int
+    run: int
+
+    @property
+    def name(self) -> str:
+        return f"to itself run {self.run}, {size_name(self.size)}"
+
+    def _blocks(self, at: Position, step: int) -> list[Block]:
+        own = Vector(self.size, self.run, step * self.run)
+        return _lined_up((peer, own if peer == at.rank else Plain(0)) for peer in range(at.ranks))
+
+    def sends(self, at: Position) -> list[Block]:
+        return self._blocks(at, 2)
+
+    def receives(self, at: Position) -> list[Block]:
+        return self._blocks(at, 3)
+
+
 def _transforms(points: int, ranks: int) -> list[Exchange]:
     z, y, x = range(3)
     made = [Redistribution(points, z, y), Redistribution(points, z, x), Redistribution(points, y, x, pencils=True)]
@@ -481,4 +528,12 @@ def chosen(quick: bool, ranks: int) -> list[Exchange]:
     tiles = [
         Tiles(points, scatters) for scatters in (False, True) for points in ((64, 512) if quick else (64, 512, 2048))
     ]
-    return [*found, *tiles, *map(Irregular, sizes), *map(ContiguousBlocks, sizes)]
+    own_runs, own_sizes = (OWN_RUNS[1:2], OWN_SIZES[:2]) if quick else (OWN_RUNS, OWN_SIZES)
+    return [
+        *found,
+        *tiles,
+        *map(Irregular, sizes),
+        *map(ContiguousBlocks, sizes if quick else (*sizes, LARGEST)),
+        *(StridedBlocks(size, LINE) for size in (STRIDED[:2] if quick else STRIDED)),
+        *(OwnBlock(size, run) for run in own_runs for size in own_sizes),
+    ]

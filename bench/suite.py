@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from tempi.bench import stats
+from tempi.bench import bars, stats
 from tempi.bench.stats import Interval
 from tempi.measure.records import Record
 
@@ -112,14 +112,24 @@ def refusals(records: Iterable[Record]) -> list[str]:
 
 
 def missed(group: Mapping[str, Sequence[Record]], slower: float, slack: float) -> bool:
-    """Whether tempi, in every repeat, surely takes more than `slower` times the better of library and hand, plus
+    """Whether tempi, in every repeat, surely takes more than `slower` times the best of library and hands, plus
     `slack` seconds."""
     verdicts = []
-    for own, *others in zip(*(group.get(name, ()) for name in ("tempi", "library", "hand")), strict=False):
+    beside = [group[name] for name in ("library", *bars.HANDS) if name in group]
+    for own, *others in zip(group["tempi"], *beside, strict=False):
         timed = [other.seconds for other in others if other.seconds]
         if own.seconds and timed:
             better = min(timed, key=lambda seconds: stats.median(seconds).value)
             verdicts.append(stats.ratio(own.seconds, better, offset=slack).low > slower)
+    return bool(verdicts) and all(verdicts)
+
+
+def agreed(
+    group: Mapping[str, Sequence[Record]], other: str, test: Callable[[Sequence[float], Sequence[float]], bool]
+) -> bool:
+    """Whether the test of tempi's and the other's seconds is true in every repeat."""
+    pairs = zip(group["tempi"], group[other], strict=True)
+    verdicts = [test(a.seconds, b.seconds) for a, b in pairs if a.seconds and b.seconds]
     return bool(verdicts) and all(verdicts)
 
 

@@ -9,52 +9,17 @@
  * Loads and stores alternate in tiles of TILE packed bytes, small enough for the processor to
  * overlap them and large enough to make loop overhead negligible. */
 #include "native.h"
+#include "touch.h"
 
-enum { LINE = 64, TILE = 1024 };
+enum { TILE = 1024 };
 
 typedef long long vector __attribute__((vector_size(64), aligned(1), may_alias));
 
-#define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__)
 #define WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define WIDEST
 #endif
-
-INLINE char *line_of(const char *p)
-{
-    return (char *)((uintptr_t)p & ~(uintptr_t)(LINE - 1));
-}
-
-INLINE void access(char *p, int store)
-{
-    if (store)
-        *(volatile char *)p = 0;
-    else
-        (void)*(volatile char *)p;
-}
-
-/* One access in each line of [first, end), none before `first`. Returns the line after the last
- * one. */
-INLINE char *touch(char *first, const char *end, int store)
-{
-    if (first >= end)
-        return first;
-    access(first, store);
-    char *p = line_of(first) + LINE;
-#pragma GCC unroll 4
-    for (; p < end; p += LINE)
-        access(p, store);
-    return p;
-}
-
-/* The same for a run of at most LINE bytes, which has at most two lines: no loop and no branch, so
- * that more of them are under way at once. A second access to one line costs next to nothing. */
-INLINE void touch_short(char *p, int64_t run, int store)
-{
-    access(p, store);
-    access(p + run - 1, store);
-}
 
 /* The packed side of one tile: full vectors, then single bytes. */
 INLINE void stream(char *packed, int64_t bytes, int store)
@@ -76,45 +41,16 @@ INLINE void stream(char *packed, int64_t bytes, int store)
         packed[at] = 0;
 }
 
-/* 1: no run of a row spans two lines, wherever it is in the row. */
-INLINE int single(const char *memory, int64_t stride, int64_t run)
-{
-    const uintptr_t within = (uintptr_t)memory & (LINE - 1);
-    if (run <= LINE && stride % LINE == 0)
-        return within + (uintptr_t)run <= LINE;
-    int64_t power = 1;
-    while (power < run)
-        power *= 2;
-    return power <= LINE && within % (uintptr_t)power == 0 && stride % power == 0;
-}
-
-/* A row of n runs `stride` apart. Where the gaps are shorter than a line, the row touches every
- * line from its lowest to its highest byte; else each run touches its own. */
+/* A row of n runs, in tiles. */
 INLINE void row(char *memory, int64_t stride, int64_t n, int64_t run, char *packed, int unpack)
 {
-    const int64_t step = stride < 0 ? -stride : stride;
     const int64_t tile = run < TILE ? TILE / run : 1;
-    const int close = step - run < LINE, one = single(memory, stride, run);
-    const char *touched = 0;
+    touched_row runs = row_of(memory, stride, run);
     for (int64_t i = 0; i < n; i += tile) {
         const int64_t m = n - i < tile ? n - i : tile;
-        char *first = memory + i * stride;
         if (unpack)
             stream(packed + i * run, m * run, 0);
-        if (close) {
-            char *low = stride < 0 ? first + (m - 1) * stride : first;
-            char *start = stride >= 0 && touched > low ? (char *)touched : low;
-            touched = touch(start, low + (m - 1) * step + run, unpack);
-        } else if (one) {
-            for (int64_t k = 0; k < m; k++)
-                access(first + k * stride, unpack);
-        } else if (run <= LINE) {
-            for (int64_t k = 0; k < m; k++)
-                touch_short(first + k * stride, run, unpack);
-        } else {
-            for (int64_t k = 0; k < m; k++)
-                touch(first + k * stride, first + k * stride + run, unpack);
-        }
+        touch_runs(&runs, i, m, unpack);
         if (!unpack)
             stream(packed + i * run, m * run, 1);
     }

@@ -39,6 +39,16 @@ int bench_bound_pack(const void *transfer);
 int bench_bound_unpack(const void *transfer);
 int bench_memcpy(const void *transfer);
 
+/* The lines of a copy of one element, between two layouts that are one nest of runs each. */
+struct bench_copy {
+    const tempi_layout *from;
+    const tempi_layout *to;
+    char *source;
+    char *target;
+    int64_t bytes;
+};
+int bench_bound_copy(const void *copy);
+
 /* Half of a ping-pong: rank 0 runs the _first ops, rank 1 the _second ones. */
 struct bench_message {
     void *send;

@@ -19,9 +19,11 @@ from tempi.measure import launch, records
 from tempi.measure.launch import LaunchError
 from tempi.measure.records import Record
 
-#: At most this many times the faster of library and hand, plus a constant (seconds).
+#: At most this many times the best of library and hands, plus a constant (seconds).
 SLOWER, SLACK = 1.1, 200e-9
-SUBJECTS = ("library", "tempi", "hand", "isend")
+#: Fraction of the line-touch bound, for blocks of a process to itself.
+SHARE = 0.85
+SUBJECTS = ("library", "tempi", *bars.HANDS, "isend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,21 @@ class Row:
     op: str
     seconds: dict[str, float]
     speedup: Interval
+    share: Interval | None
     engaged: bool
-    misses: bool
+    misses: tuple[str, ...]
     standing: bars.Standing
+
+
+def below_bound(tempi: Sequence[float], bound: Sequence[float]) -> bool:
+    """Surely below the wanted fraction of the bound, also at the upper end of the interval."""
+    return stats.ratio(bound, tempi).high < SHARE
+
+
+def _misses(group: dict[str, list[Record]]) -> tuple[str, ...]:
+    slower = suite.missed(group, SLOWER, SLACK)
+    bound = "bound" in group and suite.agreed(group, "bound", below_bound)
+    return tuple(name for name, missed in (("slower", slower), ("bound", bound)) if missed)
 
 
 def row(case: str, op: str, group: dict[str, list[Record]]) -> Row | None:
@@ -48,8 +62,9 @@ def row(case: str, op: str, group: dict[str, list[Record]]) -> Row | None:
         op=op,
         seconds={subject: stats.median(values).value for subject, values in taken.items() if values},
         speedup=stats.ratio(taken["library"], taken["tempi"]),
+        share=stats.ratio(taken["bound"], taken["tempi"]) if taken.get("bound") else None,
         engaged=engaged,
-        misses=suite.missed(group, SLOWER, SLACK),
+        misses=_misses(group),
         standing=bars.Standing.of(case, taken, acts=engaged),
     )
 
@@ -63,7 +78,7 @@ def table(found: Sequence[Row], ranks: int | None = None) -> Table:
     of = f" on {ranks} ranks" if ranks else ""
     made = Table(title=f"One call{of}, the slowest rank: speed-up = library / tempi")
     made.add_column("case")
-    for name in (*(f"{subject} us" for subject in SUBJECTS), "speed-up [95%]"):
+    for name in (*(f"{subject} us" for subject in SUBJECTS), "speed-up [95%]", "of bound"):
         made.add_column(name, justify="right", no_wrap=True)
     made.add_column("acts")
     made.add_column("misses")
@@ -72,8 +87,9 @@ def table(found: Sequence[Row], ranks: int | None = None) -> Table:
             one.case,
             *(suite.format_time(one.seconds[s]) if s in one.seconds else "-" for s in SUBJECTS),
             suite.format_interval(one.speedup),
+            f"{one.share.value:.2f}" if one.share else "-",
             "yes" if one.engaged else "no",
-            "slower" if one.misses else "",
+            ", ".join(one.misses),
         )
     return made
 
@@ -83,6 +99,11 @@ def _mean(found: Sequence[Row], over: str) -> str | None:
     return f"{stats.geometric_mean(ratios):.2f}x over {over}" if ratios else None
 
 
+def _missing(found: Sequence[Row], miss: str, text: str) -> str:
+    missing = [one.case for one in found if miss in one.misses]
+    return f"{len(missing)} of {len(found)} {text}" + "".join(f"\n  {case}" for case in missing)
+
+
 def summary(found: Sequence[Row]) -> list[str]:
     if not found:
         return []
@@ -90,15 +111,16 @@ def summary(found: Sequence[Row]) -> list[str]:
     for op in dict.fromkeys(one.op for one in found):
         own = [one for one in found if one.op == op]
         overall = stats.geometric_mean(one.speedup.value for one in own)
-        means = (f"{overall:.2f}x over the library", _mean(own, "hand"), _mean(own, "isend"))
+        means = (f"{overall:.2f}x over the library", *(_mean(own, subject) for subject in (*bars.HANDS, "isend")))
         lines.append(f"MPI_{op}, geometric mean of {len(own)} cases: " + ", ".join(text for text in means if text))
     overall = stats.geometric_mean(one.speedup.value for one in found)
     lines.append(f"geometric mean {overall:.2f}x over all {len(found)} cases")
-    missing = [one.case for one in found if one.misses]
-    limit = f"{SLOWER} x the better of library and hand + {SLACK * 1e9:.0f} ns"
-    listed = f"{len(missing)} of {len(found)} slower than {limit}" + "".join(f"\n  {case}" for case in missing)
+    slower = f"slower than {SLOWER} x the better of library and hand + {SLACK * 1e9:.0f} ns"
+    lines.append(_missing(found, "slower", slower))
+    if own := [one for one in found if one.share]:
+        lines.append(_missing(own, "bound", f"to itself below {SHARE} of the bound"))
     standings = bars.summary([one.standing for one in found])
-    return [*lines, listed, *standings, *suite.stability_note([one.speedup for one in found])]
+    return [*lines, *standings, *suite.stability_note([one.speedup for one in found])]
 
 
 def checked(found: Sequence[Record]) -> list[str]:

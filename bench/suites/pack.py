@@ -48,19 +48,11 @@ def below_bound(tempi: Sequence[float], bound: Sequence[float], run: int) -> boo
     return stats.ratio(bound, tempi).high < wanted
 
 
-def _agreed(group: dict[str, list[Record]], other: str, test: object) -> bool:
-    """Whether the test is true in every repeat."""
-    assert callable(test)
-    pairs = zip(group["tempi"], group[other], strict=True)
-    verdicts = [test(a.seconds, b.seconds) for a, b in pairs if a.seconds and b.seconds]
-    return bool(verdicts) and all(verdicts)
-
-
 def _misses(group: dict[str, list[Record]], run: int) -> tuple[str, ...]:
     found = []
-    if _agreed(group, "library", slower):
+    if suite.agreed(group, "library", slower):
         found.append("slower")
-    if "bound" in group and _agreed(group, "bound", partial(below_bound, run=run)):
+    if "bound" in group and suite.agreed(group, "bound", partial(below_bound, run=run)):
         found.append("bound")
     return tuple(found)
 

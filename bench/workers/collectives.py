@@ -1,11 +1,12 @@
 """Measures collectives of derived datatypes: ``mpirun -n N python -m tempi.bench.workers.collectives OPTIONS``.
 
 Subjects: the library's function ("library"), the same call as an interposed program makes it ("tempi"), a programmer's
-loops around one contiguous Alltoallv or Neighbor_alltoallv of the library ("hand"), and an Irecv and an Isend for each
-block and a Waitall by tempi ("isend"). With --ways instead "tempi", and that with all flows forced to go one way, by
-its name. Each is a sequence of C calls with prepared arguments. The contents of a buffer follow from its rank, so each
-rank computes what it must receive. A sample begins at a barrier; the samples in a record are those of the slowest rank,
-the one with the largest median.
+loops around one contiguous Alltoallv or Neighbor_alltoallv of the library ("hand"), the same loops around one message
+of bytes to each process ("hand isend"), and an Irecv and an Isend for each block and a Waitall by tempi ("isend"). Of
+blocks of a process to itself also the touching of their lines ("bound"). With --ways instead "tempi", and that with all
+flows forced to go one way, by its name. Each is a sequence of C calls with prepared arguments. The contents of a buffer
+follow from its rank, so each rank computes what it must receive. A sample begins at a barrier; the samples in a record
+are those of the slowest rank, the one with the largest median.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
 from tempi import _engine
 from tempi.bench import bars, stats
 from tempi.bench.cases import Bytes
-from tempi.bench.exchanges import Block, Exchange, Plain, Position, Tiles, chosen
+from tempi.bench.exchanges import Block, Exchange, OwnBlock, Plain, Position, Tiles, chosen
 from tempi.bench.options import CollectiveOptions, parse_collectives
 from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
@@ -32,6 +33,7 @@ STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
 POISON = 0x5A
 SETTLING = 0.5  # seconds
 SETTLED, TOGETHER = 8, 3  # rounds of all subjects, calls
+BOUND = "bound"  # a subject that delivers nothing
 NULL = _engine.ffi.NULL
 
 Call = tuple[int, tuple[int, ...]]
@@ -63,6 +65,23 @@ class Side:
 
     def address(self, i: int) -> int:
         return int(self.buffer.ctypes.data) + self.blocks[i].place
+
+    @property
+    def filled(self) -> list[int]:
+        """The blocks that have bytes."""
+        return [i for i, block in enumerate(self.blocks) if block.shape.nbytes]
+
+    def by_peer(self) -> dict[int, list[int]]:
+        """Those of each process, in an order that both sides of a message know."""
+        peers: dict[int, list[int]] = {}
+        for i in sorted(self.filled, key=lambda i: self.blocks[i].tag):
+            peers.setdefault(self.blocks[i].peer, []).append(i)
+        return peers
+
+    @property
+    def plain(self) -> bool:
+        """Whether no block has gaps."""
+        return all(isinstance(self.blocks[i].shape, Plain) for i in self.filled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,61 +230,143 @@ def _typed(bench: Bench, lookup: Lookup) -> list[Call]:
     return _formed(bench, lookup, [*arguments, comm])
 
 
-def _copies(bench: Bench, side: Side, op: str, packed: int) -> list[Call]:
-    """The loop of each block, between its place and the packed bytes."""
-    address = ctypes.cast(getattr(_native.load(), op), ctypes.c_void_p).value or 0
+def _native_function(op: str) -> int:
+    return ctypes.cast(getattr(_native.load(), op), ctypes.c_void_p).value or 0
+
+
+def _copies(bench: Bench, side: Side, op: str, packed: int, blocks: Sequence[int]) -> list[Call]:
+    """The loop of each of these blocks, between its place and the packed bytes."""
     calls: list[Call] = []
-    for i, block in enumerate(side.blocks):
+    for i in blocks:
+        shape = side.blocks[i].shape
         transfer = _native.Transfer(
             layout=worker.layout(side.handles[i]),
             memory=side.address(i),
             packed=packed,
-            bytes=block.shape.nbytes,
-            count=block.shape.count,
+            bytes=shape.nbytes,
+            count=shape.count,
         )
         bench.kept.append(transfer)
-        calls.append((address, (ctypes.addressof(transfer),)))
-        packed += block.shape.nbytes
+        calls.append((_native_function(op), (ctypes.addressof(transfer),)))
+        packed += shape.nbytes
     return calls
 
 
-def _by_hand(bench: Bench) -> list[Call]:
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Addresses of packed bytes of a program that packs by hand; `plain`: it has none, as each process has one block
+    without gaps."""
+
+    plain: bool
+    sent: int
+    received: int
+
+    @classmethod
+    def of(cls, bench: Bench) -> Staging:
+        plain = bench.sent.plain and bench.received.plain
+        addresses = []
+        for side in (bench.sent, bench.received):
+            buffer = worker.arena(0 if plain else sum(block.shape.nbytes for block in side.blocks))
+            bench.kept.append(buffer)
+            addresses.append(int(buffer.ctypes.data))
+        return cls(plain, *addresses)
+
+
+def _by_hand(bench: Bench, staging: Staging) -> list[Call]:
     """Packs all blocks, exchanges bytes, unpacks; blocks without gaps are exchanged where they are."""
-    sides = (bench.sent, bench.received)
-    plain = all(isinstance(block.shape, Plain) for side in sides for block in side.blocks)
     comm = worker.handle(bench.mpi, bench.comm)
     arguments: list[int] = []
-    staging = []
-    for side in sides:
+    for side, packed in ((bench.sent, staging.sent), (bench.received, staging.received)):
         sizes = [block.shape.nbytes for block in side.blocks]
-        buffer = worker.arena(0 if plain else sum(sizes))
-        bench.kept.append(buffer)
-        staging.append(int(buffer.ctypes.data))
-        places = [block.place if plain else sum(sizes[:i]) for i, block in enumerate(side.blocks)]
+        places = [block.place if staging.plain else sum(sizes[:i]) for i, block in enumerate(side.blocks)]
         arguments += (
-            int(side.buffer.ctypes.data) if plain else staging[-1],
+            int(side.buffer.ctypes.data) if staging.plain else packed,
             bench.array(ctypes.c_int, sizes),
             bench.array(ctypes.c_int, places),
             worker.handle(bench.mpi, bench.mpi.BYTE),
         )
     if isinstance(bench.exchange, Tiles):
-        arguments = _tiles(bench, bench.exchange, staging)
+        arguments = _tiles(bench, bench.exchange, [staging.sent, staging.received])
     exchange = _formed(bench, _library, [*arguments, comm], bench.exchange.function.replace("allw", "allv"))
-    if plain:
+    if staging.plain:
         return exchange
-    packs = _copies(bench, bench.sent, "bench_hand_pack", staging[0])
-    return [*packs, *exchange, *_copies(bench, bench.received, "bench_hand_unpack", staging[1])]
+    packs = _copies(bench, bench.sent, "bench_hand_pack", staging.sent, bench.sent.filled)
+    unpacks = _copies(bench, bench.received, "bench_hand_unpack", staging.received, bench.received.filled)
+    return [*packs, *exchange, *unpacks]
+
+
+def _packed_places(side: Side, packed: int, plain: bool) -> dict[int, tuple[int, int]]:
+    """Address and size of the bytes from or for each process."""
+    places = {}
+    for peer, blocks in side.by_peer().items():
+        size = sum(side.blocks[i].shape.nbytes for i in blocks)
+        places[peer] = (side.address(blocks[0]) if plain else packed, size)
+        packed += size
+    return places
+
+
+def _own_copy(bench: Bench, source: int, target: int, size: int, plain: bool) -> list[Call]:
+    """Of blocks without gaps; packed ones are unpacked from where they are."""
+    if not plain:
+        return []
+    transfer = _native.Transfer(memory=source, packed=target, bytes=size, count=1)
+    bench.kept.append(transfer)
+    return [(_native_function("bench_memcpy"), (ctypes.addressof(transfer),))]
+
+
+def _by_hand_isend(bench: Bench, staging: Staging) -> list[Call]:
+    """A receive and a packed send of bytes for each process, then one Waitall, then unpacks. What a process has for
+    itself it unpacks from where it was packed."""
+    mpi, plain, own = bench.mpi, staging.plain, bench.at.rank
+    comm, byte = worker.handle(mpi, bench.comm), worker.handle(mpi, mpi.BYTE)
+    sent = _packed_places(bench.sent, staging.sent, plain)
+    received = _packed_places(bench.received, staging.received, plain)
+    total = len(sent.keys() - {own}) + len(received.keys() - {own})
+    requests, statuses = bench.room(total), bench.room(total * STATUS_ROOM // 8)
+    waits = [(_library("Waitall"), (total, requests, statuses))] if total else []
+    calls: list[Call] = []
+    unpacks: list[Call] = []
+    slots = itertools.count(requests, mpi._sizeof(mpi.Request))
+    for peer, (address, size) in received.items():
+        if peer != own:
+            calls.append((_library("Irecv"), (address, size, byte, peer, 0, comm, next(slots))))
+        if not plain:
+            source = sent[own][0] if peer == own else address
+            unpacks += _copies(bench, bench.received, "bench_hand_unpack", source, bench.received.by_peer()[peer])
+    for peer, (address, size) in sent.items():
+        if not plain:
+            calls += _copies(bench, bench.sent, "bench_hand_pack", address, bench.sent.by_peer()[peer])
+        if peer != own:
+            calls.append((_library("Isend"), (address, size, byte, peer, 0, comm, next(slots))))
+        else:
+            calls += _own_copy(bench, address, received[own][0], size, plain)
+    return [*calls, *waits, *unpacks]
+
+
+def _bound(bench: Bench) -> list[Call]:
+    """Touches the lines of the block of this process to itself."""
+    ((sent,), (received,)) = bench.sent.filled, bench.received.filled
+    copy = _native.Copy(
+        source_layout=worker.layout(bench.sent.handles[sent]),
+        target_layout=worker.layout(bench.received.handles[received]),
+        source=bench.sent.address(sent),
+        target=bench.received.address(received),
+        bytes=bench.sent.blocks[sent].shape.nbytes,
+    )
+    bench.kept.append(copy)
+    return [(_native_function("bench_bound_copy"), (ctypes.addressof(copy),))]
 
 
 def _messages(bench: Bench) -> list[Call]:
     """A receive and a send for each block, and one Waitall."""
     comm, size = worker.handle(bench.mpi, bench.comm), bench.mpi._sizeof(bench.mpi.Request)
-    total = len(bench.received.blocks) + len(bench.sent.blocks)
+    total = len(bench.received.filled) + len(bench.sent.filled)
     requests, statuses = bench.room(total), bench.room(total * STATUS_ROOM // 8)
     calls: list[Call] = []
     for side, name in ((bench.received, "Irecv"), (bench.sent, "Isend")):
         function = _own(name)
-        for i, block in enumerate(side.blocks):
+        for i in side.filled:
+            block = side.blocks[i]
             message = (side.address(i), block.shape.count, side.handles[i], block.peer, block.tag, comm)
             calls.append((function, (*message, requests + size * len(calls))))
     return [*calls, (_own("Waitall"), (total, requests, statuses))]
@@ -283,7 +384,10 @@ def subjects(bench: Bench, acting: bool, ways: bool) -> dict[str, list[Call]]:
         return {name: _typed(bench, _own) for name in ("tempi", *way_names())} if acting else {}
     table = {"library": _typed(bench, _library)}
     if acting:
-        table |= {"tempi": _typed(bench, _own), "hand": _by_hand(bench), "isend": _messages(bench)}
+        staging = Staging.of(bench)
+        table |= {"tempi": _typed(bench, _own), "hand": _by_hand(bench, staging)}
+        table |= {"hand isend": _by_hand_isend(bench, staging), "isend": _messages(bench)}
+        table |= {BOUND: _bound(bench)} if isinstance(bench.exchange, OwnBlock) else {}
     return table
 
 
@@ -363,7 +467,7 @@ def _measure(
         timer = _native.timer(_native.load(), "bench_calls_in_turn", sequence)
         timer(1)
         bench.comm.Barrier()  # where the processes agree on nonblocking ones
-        error = wrong(bench, timer, world)
+        error = None if name == BOUND else wrong(bench, timer, world)
         if error:
             yield record(name, (), refused=error)
         else:
@@ -372,13 +476,14 @@ def _measure(
     if options.ways and not options.check and engaged:
         _settle(timers["tempi"], world)
     if options.check:
-        yield from (record(name, (), checked=True, engaged=engaged) for name in timers)
+        yield from (record(name, (), checked=True, engaged=engaged) for name in timers if name != BOUND)
         return
     doubt = bars.doubt_of(timers, quick=options.quick)
     unsettled = _unsettled(timers["tempi"]) if "tempi" in timers else lambda: False
     taken = sampling.sample(list(timers.values()), options.seconds, world.bcast, unsettled, doubt)
     for name, each in zip(timers, zip(*world.allgather(taken), strict=True), strict=True):
-        error = wrong(bench, timers[name], world)  # once more: the timed calls ran one after another
+        # Once more: the timed calls ran one after another.
+        error = None if name == BOUND else wrong(bench, timers[name], world)
         rank, seconds = slowest(each)
         more = {"engaged": engaged} if name == "tempi" else {}
         yield record(name, (), refused=error) if error else record(name, seconds, slowest=rank, **more)

@@ -172,10 +172,11 @@ def collectives(
     ranks: int, form: str, mapped: bool, ways: bool,
 ) -> None:  # fmt: skip
     """MPI_Alltoallw, MPI_Neighbor_alltoallw, MPI_Gatherv and MPI_Scatterv of derived datatypes: FFTs, halos,
-    irregular blocks, tiles of a matrix.
+    irregular and strided blocks, tiles of a matrix.
 
-    Subjects: library, tempi, hand (pack loops, one contiguous collective, unpack loops), isend (an Irecv and an
-    Isend for each block and a Waitall, by tempi).
+    Subjects: library, tempi, hand (pack loops, one contiguous collective, unpack loops), hand isend (pack loops, an
+    Isend and an Irecv of bytes for each process, unpack loops), isend (an Irecv and an Isend for each block and a
+    Waitall, by tempi), and for blocks of a process to itself the time to touch their cache lines (bound).
     """
     from tempi.bench import suite
     from tempi.bench.options import CollectiveOptions

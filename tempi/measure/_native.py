@@ -31,6 +31,15 @@ class Transfer(ctypes.Structure):
     )
 
 
+class Copy(ctypes.Structure):
+    """struct bench_copy"""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("source_layout", "target_layout", "source", "target")),
+        ("bytes", c_int64),
+    )
+
+
 class Message(ctypes.Structure):
     """struct bench_message"""
 

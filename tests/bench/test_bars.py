@@ -71,6 +71,14 @@ def test_without_hand_the_better_is_the_library() -> None:
     assert standing("", 2, 9, 1).over_better == 0.5
 
 
+def test_the_better_hand_counts() -> None:
+    found = taken(2, 9, 4) | {"hand isend": taken(2, 9, 1)["hand"]}
+    case = bars.Standing.of("", found, acts=True)
+    assert case.over_better == 0.5
+    assert case.behind[2].value > 0
+    assert bars.doubt_of(found, quick=False)(list(found.values()))
+
+
 @pytest.mark.parametrize(
     ("tempi", "library", "hand", "doubt"),
     [

@@ -21,7 +21,8 @@ from tempi.measure import launch, records
 from tempi.measure.records import Record
 
 Make = Callable[..., Record]
-SUBJECTS = {"library", "tempi", "hand", "isend"}
+SUBJECTS = {"library", "tempi", "hand", "hand isend", "isend"}
+OWN = "to itself"  # exchanges that have a bound
 
 
 def measured(folder: Path, ranks: int, options: CollectiveOptions, **variables: str) -> list[Record]:
@@ -54,7 +55,9 @@ def test_subjects_are_timed_and_what_is_too_large_is_named(tmp_path: Path) -> No
     found = measured(tmp_path, 2, CollectiveOptions(True, 0.001, 2 << 20))
     rows = suite_collectives.rows(found)
     assert rows
-    assert all(row.seconds.keys() == SUBJECTS and row.engaged for row in rows)
+    assert all(row.seconds.keys() - {"bound"} == SUBJECTS and row.engaged for row in rows)
+    assert [row.case for row in rows if row.share] == [row.case for row in rows if row.case.startswith(OWN)] != []
+    assert [row.case for row in rows if "bound" in row.seconds] == [row.case for row in rows if row.share]
     assert {record.op for record in found} == {"Alltoallw", "Neighbor_alltoallw", "Gatherv", "Scatterv"}
     assert all("the limit is 2 MiB" in text for text in suite.refusals(found))
     assert len(rows) + len(suite.refusals(found)) == len(exchanges.chosen(True, 2))
@@ -106,8 +109,8 @@ def times(value: float) -> list[float]:
     return [value * (1 + 0.001 * step) for step in range(-4, 5)]
 
 
-def case(make: Make, name: str, tempi: float, op: str = "Alltoallw") -> Iterator[Record]:
-    seconds = {"library": 4e-6, "tempi": tempi, "hand": 3e-6, "isend": 2e-6}
+def case(make: Make, name: str, tempi: float, op: str = "Alltoallw", **more: float) -> Iterator[Record]:
+    seconds = {"library": 4e-6, "tempi": tempi, "hand": 3e-6, "hand isend": 3.5e-6, "isend": 2e-6} | more
     for subject, value in seconds.items():
         yield make(subject, *times(value), case=name, op=op, ranks=2, engaged=True)
 
@@ -122,10 +125,32 @@ def test_means_and_worst_cases_are_printed(make_record: Make) -> None:
     found = [*case(make_record, "fast", 1e-6), *case(make_record, "slow", 4e-6, "Neighbor_alltoallw")]
     text = printed(found)
     assert "geometric mean 2.00x over all 2 cases" in text
-    assert "MPI_Alltoallw, geometric mean of 1 cases: 4.00x over the library, 3.00x over hand, 2.00x over isend" in text
+    assert (
+        "MPI_Alltoallw, geometric mean of 1 cases: 4.00x over the library, 3.00x over hand, 3.50x over hand isend, "
+        "2.00x over isend"
+    ) in text
     assert "worst over the library: 1.00x (slow)" in text
     assert "worst over the better of library and hand: 0.75x (slow)" in text
     assert "1 of 2 slower than 1.1 x the better of library and hand + 200 ns\n  slow" in text
+
+
+@pytest.mark.parametrize("better", ["hand", "hand isend"])
+def test_the_better_of_both_hands_counts(make_record: Make, better: str) -> None:
+    found = [*case(make_record, "c", 3e-6), *case(make_record, "d", 3e-6, **{better: 2.5e-6})]
+    assert [row.misses for row in suite_collectives.rows(found)] == [(), ("slower",)]
+    text = printed(found)
+    assert "worst over the better of library and hand: 0.83x (d)" in text
+    assert "1 of 2 above 1.15 x the better of library and hand (bar after tempi calibrate)" in text
+
+
+def test_blocks_to_itself_are_held_against_the_bound(make_record: Make) -> None:
+    found = [*case(make_record, "c", 1e-6, bound=0.9e-6), *case(make_record, "d", 1e-6, bound=0.8e-6)]
+    found += case(make_record, "to others", 1e-6)
+    rows = suite_collectives.rows(found)
+    assert [row.misses for row in rows] == [(), ("bound",), ()]
+    assert [row.share and round(row.share.value, 2) for row in rows] == [0.9, 0.8, None]
+    assert "1 of 2 to itself below 0.85 of the bound\n  d\n" in printed(found)
+    assert "of the bound" not in printed(found[-5:])
 
 
 def test_a_wrong_subject_is_named(make_record: Make) -> None:

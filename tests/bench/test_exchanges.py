@@ -23,6 +23,8 @@ SMALL = [
     exchanges.Tiles(16, scatters=True),
     exchanges.Irregular(1024),
     exchanges.ContiguousBlocks(1024),
+    exchanges.StridedBlocks(1024, 64),
+    exchanges.OwnBlock(1024, 64),
 ]
 RANKS = [1, 2, 3, 4, 8]
 
@@ -110,3 +112,17 @@ def test_irregular_blocks_have_unequal_sizes_and_the_wanted_sum() -> None:
     sizes = [block.shape.nbytes for block in exchange.sends(Position(0, 8))]
     assert len(set(sizes)) > 3
     assert abs(sum(sizes) - (1 << 16)) <= 8 * 8
+
+
+def test_the_largest_exchanges_send_64_mib_of_each_rank() -> None:
+    at = Position(1, 2)
+    largest = [one for one in exchanges.chosen(False, 2) if one.name.endswith("64 MiB")]
+    assert [type(one) for one in largest] == [exchanges.ContiguousBlocks, exchanges.StridedBlocks]
+    assert {sum(block.shape.nbytes for block in one.sends(at)) for one in largest} == {64 << 20}
+
+
+def test_own_blocks_go_to_nobody_else() -> None:
+    exchange, at = exchanges.OwnBlock(1024, 64), Position(1, 3)
+    for side in (exchange.sends(at), exchange.receives(at)):
+        assert [(block.peer, block.shape.nbytes) for block in side] == [(0, 0), (1, 1024), (2, 0)]
+        assert side[1].shape.span > 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable, Iterator
 from ctypes import c_int, c_size_t, c_void_p
 from typing import Any
@@ -154,6 +155,57 @@ def test_the_unpack_bound_stores_to_every_line_and_to_no_gap_line(
     assert _lines(memory, memory == 0) == _lines(memory, described)
 
 
+NESTS = [
+    (cases.Vector(960, 8, 512), cases.Vector(960, 24, 40)),
+    (cases.Vector(960, 96, 200), cases.Vector(960, 4, 12)),
+    (cases.Vector(12288, 2048, 3000), cases.Vector(12288, 64, 192)),
+    *((cases.Face(9, axis), cases.Transpose(7)) for axis in range(3)),
+    (cases.Transpose(7), cases.Face(9, 0)),
+]
+
+
+@pytest.mark.parametrize(("source", "target"), NESTS, ids=lambda case: case.name)
+def test_the_copy_bound_stores_to_every_line_of_the_target_and_to_no_gap_line(
+    native: ctypes.CDLL, layouts: Layouts, source: cases.Case, target: cases.Case
+) -> None:
+    _, sent, _ = make_transfer(source, layouts(source))
+    _, received, _ = make_transfer(target, layouts(target))
+    before, described = sent.copy(), np.zeros_like(received)
+    target.scatter(described, np.ones(target.nbytes, np.uint8))
+    copy = copy_of(layouts, source, target, sent, received)
+    _native.timer(native, "bench_bound_copy", copy)(1)
+    assert _lines(received, received == 0) == _lines(received, described)
+    assert np.array_equal(sent, before)
+
+
+def copy_of(
+    layouts: Layouts, source: cases.Case, target: cases.Case, sent: cases.Bytes, received: cases.Bytes
+) -> _native.Copy:
+    return _native.Copy(
+        source_layout=layouts(source), target_layout=layouts(target),
+        source=sent.ctypes.data, target=received.ctypes.data, bytes=source.nbytes,
+    )  # fmt: skip
+
+
+def test_the_copy_bound_loads_every_line_of_the_source(native: ctypes.CDLL, layouts: Layouts) -> None:
+    """Each is in a page of its own, which is resident after a load."""
+    case, page = cases.Vector(3 * 64, 64, 4096), 4096
+    memory = mmap.mmap(-1, 3 * page)
+    sent = np.frombuffer(memory, np.uint8)
+    resident = (ctypes.c_ubyte * 3)()
+    received = np.ones(case.span, np.uint8)
+    _native.timer(native, "bench_bound_copy", copy_of(layouts, case, case, sent, received))(1)
+    assert ctypes.CDLL(None).mincore(c_void_p(sent.ctypes.data), c_size_t(3 * page), resident) == 0
+    assert [one & 1 for one in resident] == [1, 1, 1]
+
+
+def test_the_copy_bound_refuses_what_is_no_nest(native: ctypes.CDLL, layouts: Layouts) -> None:
+    case = cases.Indexed(1024)
+    _, memory, _ = make_transfer(case, layouts(case))
+    with pytest.raises(_native.NativeError, match="bench_bound_copy failed with code 1"):
+        _native.timer(native, "bench_bound_copy", copy_of(layouts, case, case, memory, memory.copy()))(1)
+
+
 def test_pack_and_unpack_are_called_as_mpi_declares_them(native: ctypes.CDLL) -> None:
     calls: list[tuple[Any, ...]] = []
 
@@ -297,5 +349,6 @@ def test_a_missing_library_is_reported_by_path() -> None:
 
 def test_structures_are_as_large_as_the_compiler_makes_them() -> None:
     assert ctypes.sizeof(_native.Transfer) == 64
+    assert ctypes.sizeof(_native.Copy) == 40
     assert ctypes.sizeof(_native.Message) == 104
     assert ctypes.sizeof(_native.Calls) == 112
