@@ -476,9 +476,14 @@ class StridedBlocks(Exchange):
     def name(self) -> str:
         return f"strided run {self.run}, {size_name(self.size)}"
 
+    def _bytes(self, at: Position, peer: int) -> int:
+        """Of the block to or from that process."""
+        return self.size // at.ranks
+
     def _blocks(self, at: Position, step: int) -> list[Block]:
-        each = Vector(self.size // at.ranks // self.run * self.run, self.run, step * self.run)
-        return _lined_up((peer, each) for peer in range(at.ranks))
+        sizes = [self._bytes(at, peer) // self.run * self.run for peer in range(at.ranks)]
+        shapes = [Vector(size, self.run, step * self.run) if size else Plain(0) for size in sizes]
+        return _lined_up(enumerate(shapes))
 
     def sends(self, at: Position) -> list[Block]:
         return self._blocks(at, 2)
@@ -488,25 +493,15 @@ class StridedBlocks(Exchange):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnBlock(Exchange):
-    """`size` bytes in runs from each rank to itself, closer together where they are sent; nothing to the others."""
-
-    size: int
-    run: int
+class OwnBlock(StridedBlocks):
+    """`size` bytes from each rank to itself; nothing to the others."""
 
     @property
     def name(self) -> str:
         return f"to itself run {self.run}, {size_name(self.size)}"
 
-    def _blocks(self, at: Position, step: int) -> list[Block]:
-        own = Vector(self.size, self.run, step * self.run)
-        return _lined_up((peer, own if peer == at.rank else Plain(0)) for peer in range(at.ranks))
-
-    def sends(self, at: Position) -> list[Block]:
-        return self._blocks(at, 2)
-
-    def receives(self, at: Position) -> list[Block]:
-        return self._blocks(at, 3)
+    def _bytes(self, at: Position, peer: int) -> int:
+        return self.size if peer == at.rank else 0
 
 
 def _transforms(points: int, ranks: int) -> list[Exchange]:

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    TEMPI_BRIEF_WORDS = 5,                   /* the rest of a line; a second one gains nothing */
+    TEMPI_BRIEF_WORDS = 5, /* the rest of a line; a second one gained nothing (Zen 3) */
     TEMPI_BRIEF_MOST = TEMPI_BRIEF_WORDS * 8 /* bytes */
 };
 

@@ -351,7 +351,7 @@ static void push_zeros(char *at, tempi_flow *flow, int64_t n)
     flow->moved += n;
 }
 
-/* Neither has anything between header and bytes, nor another way than the ring. */
+/* So short that it is passed on in the flag's line, too, if it is of the host alone. */
 static bool is_brief(const tempi_flow *flow)
 {
     return flow->bytes <= TEMPI_BRIEF_MOST && !flow->device && !flow->failed;

@@ -2,7 +2,7 @@
 #ifndef TEMPI_TEST_EXCHANGE_SELF_H
 #define TEMPI_TEST_EXCHANGE_SELF_H
 
-#include "exchange/brief.h"
+#include "exchange/exchange.h"
 #include "exchange/invitation.h"
 #include "exchange/local_copy.h"
 #include "exchange_blocks.h"
@@ -212,6 +212,55 @@ static void check_brief_is_whole(void)
     pthread_join(writer, NULL);
 }
 
+/* Both rings of a pair, and what the process at the other ends does with them. */
+typedef struct far_side {
+    tempi_ring_end to, from; /* this process */
+    char sent[TEMPI_BRIEF_MOST];
+} far_side;
+
+static tempi_ring_end new_ring(void)
+{
+    enum { CAPACITY = 4096 };
+    tempi_ring *ring = aligned_alloc(TEMPI_RING_ALIGN, sizeof *ring + CAPACITY);
+    memset(ring, 0, sizeof *ring + CAPACITY);
+    return (tempi_ring_end){.ring = ring, .capacity = CAPACITY};
+}
+
+/* While this process cannot go on: makes room for it. */
+static void make_room(void *state, int64_t idle)
+{
+    far_side *other = state;
+    if (idle == 8)
+        tempi_ring_read(&other->from, tempi_ring_waiting(&other->from));
+}
+
+/* What a short message replaces is sent before, though the ring is full when that has come. */
+static void check_brief_in_place(void)
+{
+    char memory[TEMPI_BRIEF_MOST], there[TEMPI_BRIEF_MOST], filler[4096] = "";
+    far_side other = {.to = new_ring(), .from = new_ring()};
+    tempi_ring_end to = other.from, from = other.to;
+    memset(memory, 'a', sizeof memory);
+    memset(other.sent, 'b', sizeof other.sent);
+    const tempi_op theirs = {.mem = other.sent, .n = sizeof other.sent},
+                   own = {.mem = memory, .n = sizeof memory};
+    tempi_flow come = {.end = &other.to, .blocks = &theirs, .n = 1, .bytes = theirs.n, .call = 1},
+               out = {.end = &to, .blocks = &own, .n = 1, .bytes = own.n, .call = 1}, in = out;
+    in.end = &from;
+    in.source = &out;
+    out.streams = true;
+    tempi_ring_put(&to, filler, sizeof filler);
+    tempi_ring_written(&to, 0);
+    tempi_exchange_begin(&come, 1, NULL, 0);
+    tempi_exchange_begin(&out, 1, &in, 1);
+    if (!tempi_exchange_run(&out, 1, &in, 1, make_room, &other) ||
+        !tempi_brief_read(&to.ring->brief, sizeof filler, 1, own.n, there) || there[0] != 'a' ||
+        memory[0] != 'b')
+        fail("a short message replaces what is not sent yet");
+    free(to.ring);
+    free(from.ring);
+}
+
 static int self(int rounds, uint64_t seed)
 {
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
@@ -232,6 +281,7 @@ static int self(int rounds, uint64_t seed)
     ring_check(&d);
     check_brief_lengths();
     check_brief_is_whole();
+    check_brief_in_place();
     check_invitation();
     printf("%d nests\n", nests);
     return 0;

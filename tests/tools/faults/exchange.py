@@ -111,6 +111,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a short message replaces what is not sent yet",
+        "csrc/exchange/exchange.c",
+        "    if (!is_brief(flow) || (flow->source && !flow->source->ended) ||",
+        "    if (!is_brief(flow) ||",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
         "what a sender could not store is missing",
         "csrc/exchange/exchange.c",
         "return !flow->end->unstorable;",
