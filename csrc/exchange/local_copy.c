@@ -4,9 +4,12 @@
 #include "exchange/nest_walk.h"
 #include "exchange/piece_buffer.h"
 
+#include <string.h>
+
 enum {
     LINE = 64,
-    SELF_RUN = 2 << 10, /* bytes; so long runs are copied one by one */
+    BOTH_RUN = 512,     /* bytes; runs that are so long on both sides are copied one by one */
+    SELF_RUN = 2 << 10, /* the same of one side */
     PIECE = 16 << 10,   /* packed bytes: they stay in a level 1 cache */
     /* Lines of a block's turn: those of both sides stay there until the blocks that share them had
      * their turns. Blocks in turns. */
@@ -36,6 +39,26 @@ static void unpack(const tempi_op *to, int64_t first, int64_t n, const char *pac
     (nontemporal ? tempi_block_unpack_nontemporal : tempi_block_unpack)(to, first, n, packed);
 }
 
+/* Runs that are long on both sides go from place to place. */
+static void copy_both(const tempi_nest_shape *source, const tempi_nest_shape *target, int64_t n,
+                      bool nontemporal)
+{
+    tempi_nest_walk from, to;
+    tempi_nest_begin(&from, source);
+    tempi_nest_begin(&to, target);
+    for (int64_t part; n > 0; n -= part) {
+        part = minimum(minimum(from.left, to.left), n);
+        void *into = (void *)(uintptr_t)to.at;
+        const void *bytes = (const void *)(uintptr_t)from.at;
+        if (nontemporal)
+            tempi_copy_nontemporal(into, bytes, part);
+        else
+            memcpy(into, bytes, (size_t)part);
+        tempi_nest_step(&from, part);
+        tempi_nest_step(&to, part);
+    }
+}
+
 /* A long run of one side, or all that it has, is packed bytes of the other. */
 static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n, bool nontemporal)
 {
@@ -44,6 +67,10 @@ static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n, bool 
     const bool reads = tempi_nest_describe(from, &source),
                stores = tempi_nest_describe(to, &target);
     const int64_t in = reads ? source.run : 0, out = stores ? target.run : 0;
+    if (minimum(in, out) >= BOTH_RUN) {
+        copy_both(&source, &target, n, nontemporal);
+        return true;
+    }
     if (in < SELF_RUN && out < SELF_RUN && !(reads && source.runs == 1) &&
         !(stores && target.runs == 1))
         return false;

@@ -5,6 +5,8 @@
 #include "dice.h"
 #include "pack/pack.h"
 
+#include <string.h>
+
 #define NO_PACKING(name)                                                                 \
     void name(const tempi_layout *layout, int64_t count, const void *mem, int64_t first, \
               int64_t n, void *packed)                                                   \
@@ -16,5 +18,10 @@ NO_PACKING(tempi_pack)
 NO_PACKING(tempi_pack_nontemporal)
 NO_PACKING(tempi_unpack)
 NO_PACKING(tempi_unpack_nontemporal)
+
+void tempi_copy_nontemporal(void *to, const void *from, int64_t n)
+{
+    memcpy(to, from, (size_t)n);
+}
 
 #endif
