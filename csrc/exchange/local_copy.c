@@ -67,7 +67,8 @@ static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n, bool 
     const bool reads = tempi_nest_describe(from, &source),
                stores = tempi_nest_describe(to, &target);
     const int64_t in = reads ? source.run : 0, out = stores ? target.run : 0;
-    if (minimum(in, out) >= BOTH_RUN) {
+    /* Shorter ones are stored past the caches as fast by turns. */
+    if (minimum(in, out) >= (nontemporal ? SELF_RUN : BOTH_RUN)) {
         copy_both(&source, &target, n, nontemporal);
         return true;
     }
