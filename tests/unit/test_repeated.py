@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 from cffi import FFI
+
+from tempi import _engine
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 LIBRARY, OWN, ON_TRIAL = 1, 2, 4
@@ -37,7 +40,8 @@ def lib(tmp_path: Path) -> Any:
         pytest.skip("no gcc here")
     (tmp_path / "repeated.c").write_text(SOURCE)
     made = tmp_path / "repeated.so"
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", f"-I{CSRC}"]
+    # Bound to itself: the engine exports names of this library too, and other tests have made them global.
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-Wl,-Bsymbolic", f"-I{CSRC}"]
     subprocess.run(["gcc", *flags, tmp_path / "repeated.c", "-o", made], check=True)
     ffi = FFI()
     ffi.cdef(
@@ -67,6 +71,13 @@ def test_a_message_passes_after_some_were_examined(lib: Any, bytes_: int, method
         assert passes(key, ANY) == 0
         assert lib.passed(key, bytes_) == SIZES[bytes_]
         lib.note(key, bytes_, WORD, method)
+
+
+def test_the_engine_keeps_its_own_trials(lib: Any) -> None:
+    """Else its pointer is left to a library that is unloaded, and the next test reads there."""
+    engine = ctypes.CDLL(_engine.library_path())
+    lib.with_trials(True)
+    assert ctypes.c_void_p.in_dll(engine, "tempi_message_trials").value is None
 
 
 def test_only_the_same_message_passes(lib: Any) -> None:
