@@ -38,6 +38,7 @@
     X(model_tried, "calls by the method that was not chosen, to time it")                     \
     X(kernels_tuned, "shapes whose fastest kernel was measured on real calls (TEMPI_AUTOTUNE)") \
     X(kernels_changed, "of these, shapes with another kernel than the default")                  \
+    X(kernels_later, "kernels that became the fastest of their shape later in the process")       \
     X(packs_tuned, "types and sizes whose MPI_Pack and MPI_Unpack were timed both ways (TEMPI_AUTOTUNE)") \
     X(packs_changed, "of these, decided against the tables or the built-in rule")              \
     X(messages_tuned, "trials of messages on real rounds, led by this process (TEMPI_AUTOTUNE)")   \

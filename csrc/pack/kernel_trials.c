@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "base/warm_up.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -13,6 +14,12 @@ enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 8 };
 
 /* Margin by which another candidate must beat the default, which is the steadier of two equals. */
 #define TUNE_MARGIN 0.04
+
+/* Later rounds, of the candidates that took at most TUNE_NEAR times the best one's time: the time
+ * of one that overtakes, as a share of the settled one's. */
+#define TUNE_NEAR      2.0
+#define TUNE_OVERTAKES 0.9
+enum { TUNE_REST = 32, TUNE_QUIET = 4 };
 
 /* Calls shorter than this, in seconds, are repeated at once: a turn is so many, after its warm-up.
  */
@@ -66,8 +73,10 @@ static void fill(tempi_tuned *tuned, const tempi_loop *loop, const tempi_candida
     tuned->d = loop->axis[0].d;
     tuned->s = loop->axis[0].s;
     tuned->octave = octave_of(loop);
-    if (pretended >= 0)
+    if (pretended >= 0) {
         tuned->settled = candidates->way[pretended % candidates->n];
+        tuned->rest = INT_MAX;
+    }
 }
 
 tempi_tuned *tempi_tune_find(const tempi_loop *loop, const tempi_candidates *candidates)
@@ -101,8 +110,8 @@ static double took(const tempi_tuned *tuned, int i)
 
 static int best_of(const tempi_tuned *tuned)
 {
-    int best = 0;
-    for (int i = 1; i < tuned->candidates.n; i++)
+    int best = tuned->used;
+    for (int i = 0; i < tuned->candidates.n; i++)
         if (!tuned->dropped[i] && took(tuned, i) < took(tuned, best))
             best = i;
     return best;
@@ -122,6 +131,38 @@ static int drop_slow(tempi_tuned *tuned)
     return left;
 }
 
+/* The next one from `i` on that was not dropped has its turn. */
+static void next_candidate(tempi_tuned *tuned, int i)
+{
+    while (i < tuned->candidates.n && tuned->dropped[i])
+        i++;
+    tuned->next = i;
+}
+
+static void use(tempi_tuned *tuned, int candidate)
+{
+    tuned->used = candidate;
+    tuned->quiet = 1;
+    atomic_store_explicit(&tuned->settled, tuned->candidates.way[candidate], memory_order_release);
+}
+
+static int near_ones(tempi_tuned *tuned, int best)
+{
+    int near = 0;
+    for (int i = 0; i < tuned->candidates.n; i++) {
+        tuned->dropped[i] = took(tuned, i) > TUNE_NEAR * took(tuned, best);
+        near += !tuned->dropped[i];
+    }
+    return near;
+}
+
+static void rest(tempi_tuned *tuned)
+{
+    memset(tuned->took, 0, sizeof tuned->took);
+    atomic_store_explicit(&tuned->rest, TUNE_REST * tuned->quiet * tuned->calls,
+                          memory_order_relaxed);
+}
+
 static void settle(tempi_tuned *tuned)
 {
     int best = best_of(tuned);
@@ -130,15 +171,40 @@ static void settle(tempi_tuned *tuned)
     tempi_stat_add(TEMPI_STAT_kernels_tuned, 1);
     if (best > 0)
         tempi_stat_add(TEMPI_STAT_kernels_changed, 1);
-    atomic_store_explicit(&tuned->settled, tuned->candidates.way[best], memory_order_release);
+    use(tuned, best);
+    tuned->rival = best;
+    if (near_ones(tuned, best) > 1)
+        rest(tuned);
+    else
+        atomic_store_explicit(&tuned->rest, INT_MAX, memory_order_relaxed);
+}
+
+/* After a round of those near the settled one. */
+static void compare(tempi_tuned *tuned)
+{
+    int best = best_of(tuned);
+    if (took(tuned, best) > TUNE_OVERTAKES * took(tuned, tuned->used))
+        best = tuned->used;
+    if (best == tuned->used)
+        tuned->quiet = tuned->quiet < TUNE_QUIET ? 2 * tuned->quiet : TUNE_QUIET;
+    else
+        tuned->quiet = 1;
+    if (best != tuned->used && best == tuned->rival) {
+        tempi_stat_add(TEMPI_STAT_kernels_later, 1);
+        use(tuned, best);
+    }
+    tuned->rival = best;
+    rest(tuned);
 }
 
 static void end_of_round(tempi_tuned *tuned)
 {
-    const int left = drop_slow(tuned);
-    tuned->next = 0;
-    if (++tuned->round == TUNE_ROUNDS || left == 1)
+    if (tuned->settled)
+        compare(tuned);
+    else if (drop_slow(tuned) == 1 || ++tuned->round == TUNE_ROUNDS)
         settle(tuned);
+    tuned->calls = 0;
+    next_candidate(tuned, 0);
 }
 
 static void begin_turn(tempi_tuned *tuned)
@@ -157,9 +223,7 @@ static void note(tempi_tuned *tuned, double begun, double ended, int64_t runs)
     if (is_short && ++tuned->counted < TUNE_REPEATS)
         return;
     begin_turn(tuned);
-    do
-        tuned->next++;
-    while (tuned->next < tuned->candidates.n && tuned->dropped[tuned->next]);
+    next_candidate(tuned, tuned->next + 1);
     if (tuned->next >= tuned->candidates.n)
         end_of_round(tuned);
 }
@@ -167,15 +231,18 @@ static void note(tempi_tuned *tuned, double begun, double ended, int64_t runs)
 void tempi_tune_measure(tempi_tuned *tuned, char *dst, const char *src, const tempi_loop *loop)
 {
     if (atomic_flag_test_and_set_explicit(&tuned->busy, memory_order_acquire)) {
-        tuned->candidates.way[0](dst, src, loop);
+        const tempi_loop_fn settled = tuned->settled;
+        (settled ? settled : tuned->candidates.way[0])(dst, src, loop);
         return;
     }
-    if (!tuned->warm || tuned->settled) {
+    const bool rests = tuned->settled && tuned->rest > 0; /* another thread has ended a round */
+    if (!tuned->warm || rests) {
         tuned->warm = true;
-        tuned->candidates.way[0](dst, src, loop);
+        tuned->candidates.way[tuned->used](dst, src, loop);
     } else {
         const double begun = tempi_clock();
         tuned->candidates.way[tuned->next](dst, src, loop);
+        tuned->calls++;
         tempi_this_thread.kernel_trials++;
         note(tuned, begun, weights ? HUGE_VAL : tempi_clock(), number_of_runs(loop));
     }

@@ -205,10 +205,11 @@ static void check_random(int number)
     check(&layout, count, first, draw(0, size - first), number % 2);
 }
 
-/* The thread counts the calls of kernels that are timed, until one is settled. */
+/* The thread counts the calls of kernels that are timed, until one is settled; then at most one of
+ * 33 is, now and then. */
 static void check_trials(void)
 {
-    enum { RUNS = 256, STRIDE = 1024, RUN = 16 };
+    enum { RUNS = 256, STRIDE = 1024, RUN = 16, MORE = 10000 };
     static const double seconds[8] = {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6};
     static char memory[RUNS * STRIDE], packed[RUNS * RUN];
     tempi_box box = {.ndims = 1, .dims = {{RUNS, STRIDE, RUN}}, .run = RUN};
@@ -225,6 +226,10 @@ static void check_trials(void)
     const int settled = tempi_this_thread.kernel_trials;
     tempi_pack(&layout, 1, memory, 0, layout.size, packed);
     expect(tempi_this_thread.kernel_trials == settled, "the number of trials", 1);
+    for (int i = 0; i < MORE; i++)
+        tempi_pack(&layout, 1, memory, 0, layout.size, packed);
+    const int again = tempi_this_thread.kernel_trials - settled;
+    expect(again > 0 && again <= MORE / 33, "the number of trials", 2);
     tempi_tune_weigh(NULL);
 }
 

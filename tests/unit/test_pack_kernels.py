@@ -212,26 +212,35 @@ def counter(name: str) -> int:
     return next(int(_engine.lib.tempi_stats_value(i)) for known, _, i in _engine.items("stats") if known == name)
 
 
-def settled_otherwise(
-    seconds_of: list[float], shape: tuple[int, int, int] = (256, 1024, 16), first: list[float] | None = None
-) -> tuple[int, int]:
-    """Shapes settled by 300 packs of one, and those of them with another kernel than the default. `first`: the seconds
-    of each candidate in its first turn."""
-    seconds = ffi.new("double[8]", seconds_of)
+def packed_in(
+    seconds: Callable[[int], list[float]], calls: int, shape: tuple[int, int, int] = (256, 1024, 16)
+) -> tuple[int, int, int]:
+    """Shapes settled by so many packs of one, those of them with another kernel than the default, and later changes.
+    `seconds`: of each candidate, in that call."""
+    weights = ffi.new("double[8]")
     hand = vector(*shape)
+    names = "kernels_tuned", "kernels_changed", "kernels_later"
     lib.tempi_tune_pretend(-1)
-    lib.tempi_tune_weigh(seconds)
-    before = counter("kernels_tuned"), counter("kernels_changed")
+    lib.tempi_tune_weigh(weights)
+    before = [counter(name) for name in names]
     try:
         with hand.layout() as layout:
             case = Case.of(layout, 1, hand.offsets, hand.extent)
-            for i in range(300):
-                seconds[0:8] = first if first and i < A_ROUND else seconds_of
+            for i in range(calls):
+                weights[0:8] = seconds(i)
                 case.pack(0, case.offsets.size, 0, 0)
     finally:
         lib.tempi_tune_weigh(ffi.NULL)
         lib.tempi_tune_pretend(-1)
-    return counter("kernels_tuned") - before[0], counter("kernels_changed") - before[1]
+    tuned, changed, later = (counter(name) - had for name, had in zip(names, before, strict=True))
+    return tuned, changed, later
+
+
+def settled_otherwise(
+    seconds_of: list[float], shape: tuple[int, int, int] = (256, 1024, 16), first: list[float] | None = None
+) -> tuple[int, int]:
+    """`first`: the seconds of each candidate in its first turn."""
+    return packed_in(lambda i: first if first and i < A_ROUND else seconds_of, 300, shape)[:2]
 
 
 @pytest.mark.parametrize("call", [1e-6, 1e-3])
@@ -258,3 +267,25 @@ def test_permutes_are_tried_beside_plain_loops() -> None:
 
 def test_between_equals_the_default_stays() -> None:
     assert settled_otherwise([100e-6] + [98e-6] * 7) == (1, 0)
+
+
+FASTER_LATER = [1e-6, 1.5e-6, *[3e-6] * 6], [1e-6, 0.8e-6, *[3e-6] * 6]
+A_REST = 6 * 32 // 2  # calls, of two packs each, until the two that are near have another turn each, at first
+
+
+def test_a_kernel_that_is_faster_later_is_settled_instead() -> None:
+    """And again the first one, once it is faster."""
+    one, other = FASTER_LATER
+    assert packed_in(lambda i: one if i < 300 else other, 300 + 8 * A_REST) == (1, 0, 1)
+    assert packed_in(lambda i: other if 300 <= i < 300 + 8 * A_REST else one, 300 + 16 * A_REST) == (1, 0, 2)
+
+
+def test_one_round_is_not_enough_to_change_the_kernel() -> None:
+    """Another program may have disturbed it."""
+    one, other = FASTER_LATER
+    assert packed_in(lambda i: other if 300 <= i < 300 + A_REST else one, 300 + 16 * A_REST) == (1, 0, 0)
+
+
+def test_a_kernel_that_was_far_slower_has_no_other_turn() -> None:
+    slow, fast = [1e-6, *[2.1e-6] * 7], [1e-6, *[0.1e-6] * 7]
+    assert packed_in(lambda i: slow if i < 300 else fast, 300 + 16 * A_REST) == (1, 0, 0)
