@@ -142,8 +142,10 @@ static bool copy_all(const tempi_op *from, const tempi_op *to, int64_t n, bool n
         if (turn > 0 && turn < one.n) {
             one.step = turn;
             together[waiting++] = one;
-        } else if (one.n > 0 && !copy_runs(one.from, one.to, one.n, nontemporal))
+        } else if (one.n > 0 && !tempi_copy_between(one.from, one.to, nontemporal) &&
+                   !copy_runs(one.from, one.to, one.n, nontemporal)) {
             copy_in_turns(&one, 1, nontemporal);
+        }
         if (waiting == TOGETHER) {
             copy_in_turns(together, waiting, nontemporal);
             waiting = 0;

@@ -68,6 +68,7 @@ typedef void (*tempi_list_fn)(char *dst, const char *src, const tempi_list *list
 /* The kernels of one ISA. The choices are made once per nest, not once per call. */
 typedef struct tempi_kernels {
     const char *name;
+    bool permutes; /* packs and unpacks runs close together by permutes */
     void (*loop)(const tempi_loop *loop, tempi_candidates *out);
     tempi_list_fn (*list)(int64_t run, int direction);
     void (*copy)(char *dst, const char *src, int64_t n);

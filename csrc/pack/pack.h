@@ -88,6 +88,11 @@ void tempi_copy_nontemporal(void *to, const void *from, int64_t n);
 void tempi_unpack_nontemporal(const tempi_layout *layout, int64_t count, const void *packed,
                               int64_t first, int64_t n, void *base);
 
+/* Whole operations of the host, without packed bytes in between; an operation without a layout is
+ * contiguous bytes at `mem`. False: nothing was copied, as they have not equally many bytes, or not
+ * the form of one nest of runs each, or packing is faster. */
+bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal);
+
 /* Bytes of the last-level cache. */
 int64_t tempi_cache_bytes(void);
 

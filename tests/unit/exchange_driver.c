@@ -14,7 +14,8 @@
  *     self ROUNDS SEED
  *
  * A ring; and random blocks: the walk over a nest against the packed bytes, one copy from this
- * process itself, and moves within it. Prints the number of nests.
+ * process itself, and moves within it. Prints how many were nests, and went
+ * from layout to layout.
  *
  * Exits with 1 at the first error. */
 #include "base/stats.h"

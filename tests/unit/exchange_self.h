@@ -58,7 +58,8 @@ static void copy_large(const block *from, block *to)
     free(before);
 }
 
-static void check_copy(const block *from, block *to, int64_t way)
+/* Returns whether it went from layout to layout. */
+static bool check_copy(const block *from, block *to, int64_t way)
 {
     tempi_nest_shape source, target;
     tempi_nest_walk reads, stores;
@@ -69,8 +70,11 @@ static void check_copy(const block *from, block *to, int64_t way)
         tempi_local_copy(&from->op, &to->op, 1);
     else if (way == 1)
         copy_large(from, to);
-    else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
-        return;
+    else if (way == 2) {
+        if (!tempi_copy_between(&from->op, &to->op, to->bytes % 2))
+            return false;
+    } else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
+        return false;
     else {
         tempi_nest_begin(&reads, &source);
         tempi_nest_begin(&stores, &target);
@@ -79,6 +83,7 @@ static void check_copy(const block *from, block *to, int64_t way)
     }
     if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
         fail("wrong bytes within the process");
+    return way == 2;
 }
 
 /* Some of them shorter than what comes to them. */
@@ -264,7 +269,7 @@ static void check_brief_in_place(void)
 static int self(int rounds, uint64_t seed)
 {
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
-    int nests = 0;
+    int nests = 0, between = 0;
     for (int round = 0; round < rounds; ++round) {
         const int64_t n = draw_bytes(&d);
         block from = block_make(&d, n), to = block_make(&d, n);
@@ -272,7 +277,7 @@ static int self(int rounds, uint64_t seed)
         store(&from, from.memory, packed, n);
         free(packed);
         nests += walks(&from, &d);
-        check_copy(&from, &to, draw(&d, 0, 2));
+        between += check_copy(&from, &to, draw(&d, 0, 3));
         block_free(&from);
         block_free(&to);
         if (round % 16 == 0)
@@ -283,7 +288,7 @@ static int self(int rounds, uint64_t seed)
     check_brief_is_whole();
     check_brief_in_place();
     check_invitation();
-    printf("%d nests\n", nests);
+    printf("%d nests %d between\n", nests, between);
     return 0;
 }
 

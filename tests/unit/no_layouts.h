@@ -19,6 +19,12 @@ NO_PACKING(tempi_pack_nontemporal)
 NO_PACKING(tempi_unpack)
 NO_PACKING(tempi_unpack_nontemporal)
 
+bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal)
+{
+    (void)from, (void)to, (void)nontemporal;
+    return false;
+}
+
 void tempi_copy_nontemporal(void *to, const void *from, int64_t n)
 {
     memcpy(to, from, (size_t)n);

@@ -127,6 +127,22 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a copy from layout to layout steps on both sides as the source does",
+        "csrc/pack/between.c",
+        "{m, f.stride, t.stride}",
+        "{m, f.stride, f.stride}",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
+        "a copy from layout to layout takes dims that do not divide each other",
+        "csrc/pack/between.c",
+        "if (!divides(f.count, t.count) ||",
+        "if (",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
         "the last blocks in turns are forgotten",
         "csrc/exchange/local_copy.c",
         "    if (waiting > 0)\n        copy_in_turns(together, waiting, nontemporal);\n    return fits;",

@@ -1,0 +1,92 @@
+/* between.c: from one layout to another without packed bytes in between.
+ *
+ * Packed bytes have the same order on both sides, so the two nests of dims are cut at the same
+ * places: a dim of 8 steps beside dims of 2 and 4 becomes two dims. Each of the new dims then has
+ * one stride on either side, which is what the kernels want. */
+#include "pack/nest.h"
+
+/* Shorter runs are packed and unpacked several at a time where the processor permutes bytes. */
+enum { PERMUTED_RUN = 16 };
+
+/* The dims of one side, innermost first; the run is the first one, of single bytes. */
+typedef struct side {
+    const tempi_op *op;
+    const tempi_box *box;  /* NULL: contiguous bytes */
+    int left;              /* dims further out, of the box */
+    int64_t count, stride; /* of what is left of the current one */
+} side;
+
+/* Steps over m steps of the current dim. */
+static void side_step(side *s, int64_t m)
+{
+    s->count /= m;
+    s->stride *= m;
+    while (s->count == 1 && s->left > 0) {
+        s->count = s->box->dims[--s->left].count;
+        s->stride = s->box->dims[s->left].stride;
+    }
+    if (s->count == 1 && s->box) {
+        s->count = s->op->count;
+        s->stride = s->op->layout->extent;
+        s->box = NULL;
+    }
+}
+
+static bool side_begin(side *s, const tempi_op *op, int64_t *offset)
+{
+    const tempi_layout *layout = op->layout;
+    *s = (side){.op = op, .count = op->n, .stride = 1};
+    *offset = 0;
+    if (!layout)
+        return true;
+    *offset = layout->true_lb;
+    if (layout->dense)
+        return true;
+    const tempi_box *box = layout->boxes;
+    if (layout->nboxes != 1 || box->table || box->space != 0)
+        return false;
+    s->box = box;
+    s->left = box->ndims;
+    s->count = box->run;
+    *offset = box->offset;
+    side_step(s, 1);
+    return true;
+}
+
+static bool divides(int64_t a, int64_t b)
+{
+    return a > b ? a % b == 0 : b % a == 0;
+}
+
+bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal)
+{
+    tempi_nest nest = {
+        .run = 1, .direction = TEMPI_PACK, .nontemporal = nontemporal, .whole = from->n};
+    tempi_dim dims[TEMPI_MAX_DIMS + 1]; /* innermost first */
+    int64_t source, target;
+    side f, t;
+    int n = 0;
+    if (from->n != to->n || from->n == 0 || !side_begin(&f, from, &source) ||
+        !side_begin(&t, to, &target))
+        return false;
+    while (f.count > 1 && t.count > 1) {
+        const int64_t m = f.count < t.count ? f.count : t.count;
+        if (!divides(f.count, t.count) || n == TEMPI_MAX_DIMS + 1)
+            return false;
+        if (n == 0 && f.stride == nest.run && t.stride == nest.run)
+            nest.run *= m;
+        else
+            dims[n++] = (tempi_dim){m, f.stride, t.stride};
+        side_step(&f, m);
+        side_step(&t, m);
+    }
+    if (nest.run < PERMUTED_RUN && tempi_kernels_get()->permutes)
+        return false;
+    nest.mem = (char *)from->mem + source;
+    nest.packed = (char *)to->mem + target;
+    nest.ndims = n;
+    for (int i = 0; i < n; ++i)
+        nest.dims[i] = dims[n - 1 - i];
+    tempi_nest_copy(&nest);
+    return true;
+}
