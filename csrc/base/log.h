@@ -16,11 +16,13 @@ void tempi_log_write(int level, const char *format, ...) __attribute__((format(p
     } while (0)
 
 /* At most one line per place in the code and process. */
-#define TEMPI_WARN_ONCE(...)                                             \
+#define TEMPI_LOG_ONCE(level, ...)                                       \
     do {                                                                 \
         static int said_;                                                \
         if (!said_ && !__atomic_exchange_n(&said_, 1, __ATOMIC_RELAXED)) \
-            TEMPI_LOG(TEMPI_LOG_WARN, __VA_ARGS__);                      \
+            TEMPI_LOG(level, __VA_ARGS__);                               \
     } while (0)
+
+#define TEMPI_WARN_ONCE(...) TEMPI_LOG_ONCE(TEMPI_LOG_WARN, __VA_ARGS__)
 
 #endif

@@ -113,7 +113,8 @@ bool tempi_table_covers(const tempi_model *model, const tempi_layout *layout, in
                                             model->tables[TEMPI_QUANTITY_OWN_UNPACK][f][0];
 }
 
-/* Warns once, for all sizes past the tables: predictions there use the last measured throughput. */
+/* Says once, for all sizes past the tables: predictions there use the last measured throughput. Of
+ * shipped tables it is no warning: who uses them did not choose the sizes that were measured. */
 static void note_outside(const tempi_model *model, int peer, const spot *s)
 {
     const tempi_place place = s->place;
@@ -122,7 +123,8 @@ static void note_outside(const tempi_model *model, int peer, const spot *s)
     if (place.size <= sizes[table->nsizes - 1])
         return;
     tempi_stat_add(TEMPI_STAT_model_outside, 1);
-    TEMPI_WARN_ONCE(
+    TEMPI_LOG_ONCE(
+        model->shipped ? TEMPI_LOG_INFO : TEMPI_LOG_WARN,
         "a message of %.0f bytes is larger than any that was calibrated (%.0f): its time is extrapolated",
         tempi_fast_exp(place.size), tempi_fast_exp(sizes[table->nsizes - 1]));
 }
