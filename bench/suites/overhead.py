@@ -100,7 +100,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
 
 def run(common: suite.Common, options: OverheadOptions) -> list[Record]:
     """Measures, writes and prints."""
-    found = suite.gather(_records(common, options), 28, "overhead")
+    found = suite.gather(_records(common, options), 49, "overhead")
     if common.json:
         records.write(common.json, found)
     show(common.console(), found)

@@ -28,8 +28,34 @@ DOUBLES = 32
 #: Targets in seconds: a call with nothing to do; a tracked one; Waitall: fixed and per request.
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
 FIRST_USE, MANY_BLOCKS, PRELOAD = 5e-6, 50e-3, 60e-6
+#: A collective that is not tempi's.
+COLLECTIVE = 5e-9
 #: Types that are made, used once and freed: blocks of each, and tempi's allowed extra time.
 ONCE_BLOCKS, ONCE = (10, 100, 1000), 1e-6
+
+#: Arguments, in words of `_words`, of the collectives that tempi may carry and of one that it never does. The last one,
+#: the communicator, is added.
+_ONE, _MANY, _TYPED = "one int", "counts places int", "counts places types"
+COLLECTIVES = {
+    "Alltoall": f"source {_ONE} target {_ONE}",
+    "Alltoallv": f"source {_MANY} target {_MANY}",
+    "Alltoallw": f"source {_TYPED} target {_TYPED}",
+    "Allgather": f"source {_ONE} target {_ONE}",
+    "Allgatherv": f"source {_ONE} target {_MANY}",
+    "Bcast": f"target {_ONE} root",
+    "Gather": f"source {_ONE} target {_ONE} root",
+    "Gatherv": f"source {_ONE} target {_MANY} root",
+    "Scatter": f"source {_ONE} target {_ONE} root",
+    "Scatterv": f"source {_MANY} target {_ONE} root",
+    "Neighbor_alltoall": f"source {_ONE} target {_ONE}",
+    "Neighbor_alltoallv": f"source {_MANY} target {_MANY}",
+    "Neighbor_alltoallw": f"source {_TYPED} target {_TYPED}",
+    "Neighbor_allgather": f"source {_ONE} target {_ONE}",
+    "Neighbor_allgatherv": f"source {_ONE} target {_MANY}",
+    "Allreduce": f"source target {_ONE} sum",
+}
+#: Measured in this form, too.
+NONBLOCKING = ("Alltoall", "Alltoallw", "Neighbor_alltoallw", "Bcast", "Allreduce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +71,11 @@ class Call:
     derived: bool = False
 
 
+def _entry(name: str, ours: bool) -> int:
+    """tempi's function of that name; the library's for names that tempi does not define."""
+    return (worker.tempi_function(f"MPI_{name}") if ours else None) or worker.library_function(f"PMPI_{name}")
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Handles and buffers of this process."""
@@ -55,20 +86,9 @@ class World:
     acting: bool
     meta: dict[str, Any]
 
-    def functions(self, ours: bool) -> dict[str, int | None]:
-        """tempi's entries; the library's for names that tempi does not define."""
-        names = {
-            "barrier": "Barrier",
-            "send": "Send",
-            "irecv": "Irecv",
-            "wait": "Wait",
-            "waitall": "Waitall",
-        }
-        found: dict[str, int | None] = {}
-        for slot, name in names.items():
-            entry = worker.tempi_function(f"MPI_{name}") if ours else None
-            found[slot] = entry or worker.library_function(f"PMPI_{name}")
-        return found
+    def functions(self, ours: bool) -> dict[str, int]:
+        """By the names of `_native.Calls`."""
+        return {name.lower(): _entry(name, ours) for name in ("Barrier", "Send", "Irecv", "Wait", "Waitall")}
 
     def arguments(self, call: Call, ours: bool) -> _native.Calls:
         mpi = self.mpi
@@ -134,6 +154,60 @@ def _measure_calls(world: World, options: OverheadOptions) -> Iterator[Record]:
             yield world.record(call.name, name, seconds, target=call.target, calls=call.calls)
 
 
+def _words(world: World) -> dict[str, int]:
+    """Arguments for one int from the source to the target. The arrays are in the statuses' memory, which outlives the
+    calls."""
+    mpi, integer = world.mpi, worker.handle(world.mpi, world.mpi.INT)
+    source, target, request, statuses = world.buffers
+    counts, places, types, status = (statuses[STATUS_ROOM * i : STATUS_ROOM * (i + 1)] for i in range(4))
+    counts.view(np.int32)[:] = 1
+    places[:] = 0
+    types.view(np.uint32 if mpi._sizeof(mpi.Datatype) == 4 else np.uint64)[:] = integer
+    arrays = {
+        "source": source,
+        "target": target,
+        "counts": counts,
+        "places": places,
+        "types": types,
+        "request": request,
+        "status": status,
+    }
+    found = {name: int(array.ctypes.data) for name, array in arrays.items()}
+    return found | {"one": 1, "int": integer, "root": 0, "sum": worker.handle(mpi, mpi.SUM)}
+
+
+def _collective(world: World, name: str, nonblocking: bool, comm: int, ours: bool) -> _native.Timer:
+    """Raises `WorkerError` if it does not deliver the int, or more."""
+    words = _words(world)
+    arguments = *(words[word] for word in COLLECTIVES[name].split()), comm
+    calls = [(_entry(name, ours), arguments)]
+    if nonblocking:
+        started = _entry(f"I{name.lower()}", ours), (*arguments, words["request"])
+        calls = [started, (_entry("Wait", ours), (words["request"], words["status"]))]
+    made = _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))
+    source, target = (buffer[:8].view(np.int32) for buffer in world.buffers[:2])
+    target[:] = ~source
+    made(1)
+    delivered = source if "source" in COLLECTIVES[name] else ~source
+    if target.tolist() != [delivered[0], ~source[1]]:
+        raise worker.WorkerError(f"{name} delivers wrong bytes ({'tempi' if ours else 'library'})")
+    return made
+
+
+def measure_collectives(world: World, seconds: float) -> Iterator[Record]:
+    """Collectives of an int on communicators of this process; in a graph it is its own neighbour."""
+    mpi, subjects = world.mpi, ["library", "tempi"] if world.acting else ["library"]
+    graph = mpi.COMM_SELF.Create_dist_graph_adjacent([0], [0])
+    for name, nonblocking in [*((name, False) for name in COLLECTIVES), *((name, True) for name in NONBLOCKING)]:
+        comm = worker.handle(mpi, graph if name.startswith("Neighbor") else mpi.COMM_SELF)
+        timers = [_collective(world, name, nonblocking, comm, one == "tempi") for one in subjects]
+        case = f"I{name.lower()}, Wait of an int" if nonblocking else f"{name} of an int"
+        more = {"target": COLLECTIVE + nonblocking * PASS, "calls": 1 + nonblocking}
+        for one, taken in zip(subjects, sampling.sample(timers, seconds), strict=True):
+            yield world.record(case, one, taken, **more)
+    graph.Free()
+
+
 def _faces(mpi: Any, batch: int, each: int) -> list[Any]:
     """Subarray faces, all different, also between batches."""
     sizes = [[20 + batch, 300 + i, 40] for i in range(each)]
@@ -171,10 +245,7 @@ def _measure_first_use(world: World, quick: bool) -> Iterator[Record]:
 
 def _once(world: World, places: Any, arrays: tuple[worker.Bytes, worker.Bytes], ours: bool) -> _native.Once:
     names = {"make": "Type_create_indexed_block", "commit": "Type_commit", "pack": "Pack", "free": "Type_free"}
-    functions = {
-        slot: (worker.tempi_function(f"MPI_{name}") if ours else None) or worker.library_function(f"PMPI_{name}")
-        for slot, name in names.items()
-    }
+    functions = {slot: _entry(name, ours) for slot, name in names.items()}
     memory, packed = arrays
     return _native.Once(
         **functions,
@@ -232,6 +303,7 @@ def run(options: OverheadOptions) -> Iterator[Record]:
     world = make_world(MPI)
     if not options.tracked:
         yield from _measure_calls(world, options)
+        yield from measure_collectives(world, options.seconds)
         yield from _measure_once(world, options)
         if world.acting:
             yield from _measure_first_use(world, options.quick)
