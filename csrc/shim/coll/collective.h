@@ -5,6 +5,7 @@
  * All processes must decide alike, though each has types and sizes of its own:
  *
  *   MPI_Alltoallw, MPI_Neighbor_alltoallw   always: they are used for derived datatypes
+ *                                           (but for a process alone: nobody has to decide alike)
  *   the others                              if one process had a derived datatype, or device memory
  *                                           that only tempi can send, when they last agreed on it:
  *                                           at the first call of the function on the communicator
