@@ -78,6 +78,7 @@ def test_other_forms_are_right(tmp_path: Path, form: str) -> None:
     assert all(record.meta["engaged"] for record in right if record.op in acting)
 
 
+@pytest.mark.once
 def test_every_way_is_right_and_forced(tmp_path: Path) -> None:
     options = CollectiveOptions(True, 0.001, 1 << 24, ways=True)
     found = measured(tmp_path, 2, options)
