@@ -1,4 +1,4 @@
-"""C and Fortran programs, each run plain, preloaded and preloaded but off: the same output three times.
+"""Programs in C, each run plain, preloaded and preloaded but off: the same output three times.
 
 The counters that TEMPI_STATS=1 prints prove that the shim was entered in the second run only.
 """
@@ -6,13 +6,12 @@ The counters that TEMPI_STATS=1 prints prove that the shim was entered in the se
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from preload.toolchains import HERE, TIMEOUT, Toolchain, counter, every_toolchain, preloaded
+from preload.toolchains import HERE, Toolchain, counter, every_toolchain, preloaded
 from tempi.report import counted
 
 #: Program, ranks it runs on, lines "ok ..." that it prints, and messages that tempi carries a rank.
@@ -176,42 +175,3 @@ def test_a_tool_that_wraps_requests_sees_each_call_once(mpi: Toolchain, programs
     off = mpi.run(program, ranks=2, LD_PRELOAD=chain, TEMPI_FORCE="1", TEMPI_DISABLE="1")
     assert verdicts(off) == verdicts(alone)
     assert counter(both.stderr, "sends") == 2 * PROGRAMS[0][3]
-
-
-# -- Fortran --------------------------------------------------------------------------------------------
-
-
-def fortran_of(mpi: Toolchain) -> str:
-    """The wrapper of the Fortran compiler that belongs to a toolchain."""
-    for name in ("mpifort", "mpif90"):
-        found = shutil.which(mpi.mpicc.replace("mpicc", name))
-        if found:
-            return found
-    pytest.skip(f"{mpi.name} has no mpifort")
-
-
-@every_toolchain
-@pytest.mark.parametrize("way", [1, 2, 3], ids=["mpif.h", "use mpi", "use mpi_f08"])
-def test_fortran_by_every_way(mpi: Toolchain, programs: Path, way: int) -> None:
-    program = programs / f"ring{way}-{mpi.name}"
-    options: list[str | Path] = ["-O1", "-fallow-argument-mismatch", f"-DWAY={way}", "-o", program]
-    compiled = subprocess.run(
-        [fortran_of(mpi), *options, HERE / "ring.F90"],
-        env=mpi.full_environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    if compiled.returncode != 0:
-        pytest.skip(f"{mpi.name} compiles no Fortran this way: {compiled.stderr.strip().splitlines()[-1]}")
-    stats = {"TEMPI_STATS": "1", "TEMPI_FORCE": "1"}
-    plain = mpi.run(program, ranks=2, **stats)
-    on = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), **stats)
-    off = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), TEMPI_DISABLE="1", **stats)
-    assert sum(line.startswith("ok ") for line in verdicts(plain)) == 10
-    assert verdicts(on) == verdicts(off) == verdicts(plain)
-    assert (counter(on.stderr, "sends"), counter(on.stderr, "recvs")) == (14, 14)
-    assert (counter(on.stderr, "packs"), counter(on.stderr, "unpacks")) == (2, 2)
-    assert counter(on.stderr, "collectives") == 2 * 2
-    assert counter(off.stderr, "sends") is None
