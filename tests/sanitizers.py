@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -41,3 +42,30 @@ def needs_thread_sanitizer(folder: Path) -> list[str]:
     if subprocess.run([*start, program], check=False, capture_output=True).returncode != 0:
         pytest.skip("ThreadSanitizer does not start on this kernel")
     return start
+
+
+def address_runtime() -> Path:
+    """The library that must come before all others in a process with code under AddressSanitizer; else a skip."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    name = ["gcc", "-print-file-name=libasan.so"]
+    found = Path(subprocess.run(name, capture_output=True, text=True, check=True).stdout.strip())
+    if not found.is_file():
+        pytest.skip("gcc has no AddressSanitizer here")
+    return found
+
+
+def address_reports(text: str) -> list[str]:
+    """Bad accesses, and those leaks that the engine allocated."""
+    found = re.findall(r"^==\d+==ERROR: AddressSanitizer:.*?(?=^==\d+==ABORTING|\Z)", text, re.M | re.S)
+    for leak in re.findall(r"^(?:Direct|Indirect) leak of .*?(?=^\s*$)", text, re.M | re.S):
+        frames = re.findall(r"^ +#\d+ 0x\w+ (.*)$", leak, re.MULTILINE)
+        outside = [frame for frame in frames if "libasan" not in frame and "libsanitizer" not in frame]
+        if outside and re.search(r"libtempi|/csrc/", outside[0]):
+            found.append(leak)
+    return found
+
+
+def undefined_reports(text: str) -> list[str]:
+    """Only the engine is built with this sanitizer."""
+    return re.findall(r"^.*: runtime error: .*$", text, re.MULTILINE)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from preload.toolchains import HERE, Toolchain, counter, engine_for_test, own_toolchain, preloaded
+from sanitizers import address_reports, address_runtime
 
 PROGRAMS = ["p2p", "forks", "leaving", "threads"]
 DELAYS = [pytest.param("0", marks=pytest.mark.more), "5"]
@@ -86,40 +85,20 @@ def test_valgrind_detects_an_overrun(programs: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def sanitized() -> Path:
     """An engine of instrumented code, built for the MPI of this environment."""
-    if sys.platform != "linux" or shutil.which("gcc") is None:
-        pytest.skip("no gcc")
-    runtime = sanitizer()
-    if not Path(runtime).is_file():
-        pytest.skip("gcc has no AddressSanitizer here")
+    address_runtime()
     cc = ["gcc", "-fsanitize=address", "-fno-omit-frame-pointer", "-g1"]
     return engine_for_test("address", cc, "-O0", own_toolchain().abi)  # optimised, the kernels take a minute
 
 
-def sanitizer() -> str:
-    name = ["gcc", "-print-file-name=libasan.so"]
-    return subprocess.run(name, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def reports(text: str) -> list[str]:
-    """Bad accesses, and those leaks that the engine allocated."""
-    found = re.findall(r"^==\d+==ERROR: AddressSanitizer:.*?(?=^==\d+==ABORTING|\Z)", text, re.M | re.S)
-    for leak in re.findall(r"^(?:Direct|Indirect) leak of .*?(?=^\s*$)", text, re.M | re.S):
-        frames = re.findall(r"^ +#\d+ 0x\w+ (.*)$", leak, re.MULTILINE)
-        outside = [frame for frame in frames if "libasan" not in frame and "libsanitizer" not in frame]
-        if outside and re.search(r"libtempi|/csrc/", outside[0]):
-            found.append(leak)
-    return found
-
-
 def under_sanitizer(program: Path, engine: Path, folder: Path, **settings: str) -> tuple[list[str], str]:
-    on = {"LD_PRELOAD": preloaded(Path(sanitizer()), engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1"}
+    on = {"LD_PRELOAD": preloaded(address_runtime(), engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1"}
     # Vector instructions are not instrumented; leaks of the MPI must not change a child's exit status.
     # A file for each process: on the terminal the lines of several would be mixed.
     checks = f"fast_unwind_on_malloc=0:log_path={folder}/report"
     options = {"ASAN_OPTIONS": checks, "LSAN_OPTIONS": "exitcode=0", "TEMPI_ISA": "scalar"}
     run = own_toolchain().run(program, ranks=2, **on, **options, **settings)
     texts = [path.read_text(errors="replace") for path in folder.glob("report.*")]
-    return [one for text in texts for one in reports(text)], run.stdout + run.stderr
+    return [one for text in texts for one in address_reports(text)], run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("delay", DELAYS)
