@@ -16,11 +16,16 @@ typedef struct side {
     int64_t count, stride; /* of what is left of the current one */
 } side;
 
-/* Steps over m steps of the current dim. */
+/* Steps over m steps of the current dim, which m divides. Mostly that is all of it, and a division
+ * takes as long as to copy some runs. */
 static void side_step(side *s, int64_t m)
 {
-    s->count /= m;
-    s->stride *= m;
+    if (s->count != m) {
+        s->count /= m;
+        s->stride *= m;
+        return;
+    }
+    s->count = 1;
     while (s->count == 1 && s->left > 0) {
         s->count = s->box->dims[--s->left].count;
         s->stride = s->box->dims[s->left].stride;
@@ -49,13 +54,14 @@ static bool side_begin(side *s, const tempi_op *op, int64_t *offset)
     s->left = box->ndims;
     s->count = box->run;
     *offset = box->offset;
-    side_step(s, 1);
+    if (s->count == 1)
+        side_step(s, 1);
     return true;
 }
 
 static bool divides(int64_t a, int64_t b)
 {
-    return a > b ? a % b == 0 : b % a == 0;
+    return a == b || (a > b ? a % b == 0 : b % a == 0);
 }
 
 bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal)

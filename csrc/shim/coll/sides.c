@@ -1,5 +1,7 @@
 #include "shim/coll/sides.h"
 
+#include <string.h>
+
 /* ---- entry ----------------------------------------------------------------------------------- */
 
 static bool is_root(const tempi_collective *call, const tempi_node_comm *node)
@@ -52,18 +54,21 @@ static bool is_in_place(const tempi_collective *call, const tempi_node_comm *nod
 }
 
 /* In place, the blocks of this process stay where they are; what it sends to others is in the other
- * buffer. */
-static tempi_blocks side_of(const tempi_collective *call, const tempi_node_comm *node,
-                            const tempi_bounce_argument *buffer, const tempi_edges *edges,
-                            bool in_place)
+ * buffer. Written in place: as a result it was copied twice, in words that were just written in
+ * other pieces, which took a fifth of a short call. */
+static void side_make(tempi_blocks *side, const tempi_collective *call, const tempi_node_comm *node,
+                      const tempi_bounce_argument *buffer, const tempi_edges *edges, bool in_place,
+                      tempi_operation operation)
 {
-    return (tempi_blocks){.comm = call->comm,
-                          .call = call->name,
-                          .buffer = buffer,
-                          .entry = buffer->times == TEMPI_ONCE ? 0 : -1,
-                          .edges = edges,
-                          .gathers = call->pattern == TEMPI_PATTERN_TO_ROOT,
-                          .in_place = in_place ? node->rank : -1};
+    memset(side, 0, sizeof *side);
+    side->comm = call->comm;
+    side->call = call->name;
+    side->buffer = buffer;
+    side->entry = buffer->times == TEMPI_ONCE ? 0 : -1;
+    side->edges = edges;
+    side->operation = operation;
+    side->gathers = call->pattern == TEMPI_PATTERN_TO_ROOT;
+    side->in_place = in_place ? node->rank : -1;
 }
 
 bool tempi_sides_of(const tempi_collective *call, const tempi_bounce_argument *buffers,
@@ -77,10 +82,8 @@ bool tempi_sides_of(const tempi_collective *call, const tempi_bounce_argument *b
     if (in_place && call->pattern == TEMPI_PATTERN_FROM_ROOT && node->size == 1)
         return false; /* nothing to do, but to look at the arguments */
     const bool receives_own = in_place && call->pattern == TEMPI_PATTERN_ALL;
-    *out = side_of(call, node, receives_own ? &buffers[1] : &buffers[0], to, in_place);
-    *in = side_of(call, node, &buffers[1], from, in_place);
-    out->operation = TEMPI_OP_SEND;
-    in->operation = TEMPI_OP_RECV;
+    side_make(out, call, node, &buffers[receives_own], to, in_place, TEMPI_OP_SEND);
+    side_make(in, call, node, &buffers[1], from, in_place, TEMPI_OP_RECV);
     if (receives_own && buffers[0].times == TEMPI_ONCE) /* MPI_Allgather: the own block for all */
         out->entry = node->rank;
     return !tempi_blocks_refusable(out) && !tempi_blocks_refusable(in);
