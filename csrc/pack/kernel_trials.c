@@ -19,7 +19,7 @@ enum { TUNE_RECORDS = 256, TUNE_PROBES = 8, TUNE_ROUNDS = 8 };
  * of one that overtakes, as a share of the settled one's. */
 #define TUNE_NEAR      2.0
 #define TUNE_OVERTAKES 0.9
-enum { TUNE_REST = 32, TUNE_QUIET = 4 };
+enum { TUNE_REST = 8, TUNE_QUIET = 16, TUNE_SURE = 2 };
 
 /* Calls shorter than this, in seconds, are repeated at once: a turn is so many, after its warm-up.
  */
@@ -156,11 +156,10 @@ static int near_ones(tempi_tuned *tuned, int best)
     return near;
 }
 
-static void rest(tempi_tuned *tuned)
+static void rest(tempi_tuned *tuned, int rounds)
 {
     memset(tuned->took, 0, sizeof tuned->took);
-    atomic_store_explicit(&tuned->rest, TUNE_REST * tuned->quiet * tuned->calls,
-                          memory_order_relaxed);
+    atomic_store_explicit(&tuned->rest, rounds * tuned->calls, memory_order_relaxed);
 }
 
 static void settle(tempi_tuned *tuned)
@@ -174,7 +173,7 @@ static void settle(tempi_tuned *tuned)
     use(tuned, best);
     tuned->rival = best;
     if (near_ones(tuned, best) > 1)
-        rest(tuned);
+        rest(tuned, TUNE_REST);
     else
         atomic_store_explicit(&tuned->rest, INT_MAX, memory_order_relaxed);
 }
@@ -185,16 +184,15 @@ static void compare(tempi_tuned *tuned)
     int best = best_of(tuned);
     if (took(tuned, best) > TUNE_OVERTAKES * took(tuned, tuned->used))
         best = tuned->used;
-    if (best == tuned->used)
-        tuned->quiet = tuned->quiet < TUNE_QUIET ? 2 * tuned->quiet : TUNE_QUIET;
-    else
-        tuned->quiet = 1;
-    if (best != tuned->used && best == tuned->rival) {
+    const bool changes = best != tuned->used && best == tuned->rival;
+    tuned->rival = best;
+    if (changes) {
         tempi_stat_add(TEMPI_STAT_kernels_later, 1);
         use(tuned, best);
+    } else if (best == tuned->used) {
+        tuned->quiet = tuned->quiet < TUNE_QUIET ? 2 * tuned->quiet : TUNE_QUIET;
     }
-    tuned->rival = best;
-    rest(tuned);
+    rest(tuned, best == tuned->used ? TUNE_REST * tuned->quiet : TUNE_SURE);
 }
 
 static void end_of_round(tempi_tuned *tuned)

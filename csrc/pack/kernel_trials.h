@@ -35,7 +35,7 @@ typedef struct tempi_tuned {
     int next, round, counted; /* the candidate whose turn it is, its calls that count */
     int calls;                /* of this round */
     int used, rival;          /* the settled one; the one that was faster in the last round */
-    int quiet;                /* a rest is so many times longer, as nothing changed */
+    int quiet;                /* rests are so many times longer, as nothing changed */
     double turn_begun;        /* seconds; 0: not yet */
     bool dropped[TEMPI_CANDIDATES];
     tempi_quartile took[TEMPI_CANDIDATES]; /* seconds a run */

@@ -224,12 +224,10 @@ static void check_trials(void)
     for (int i = 0; i < 300; i++)
         tempi_pack(&layout, 1, memory, 0, layout.size, packed);
     const int settled = tempi_this_thread.kernel_trials;
-    tempi_pack(&layout, 1, memory, 0, layout.size, packed);
-    expect(tempi_this_thread.kernel_trials == settled, "the number of trials", 1);
     for (int i = 0; i < MORE; i++)
         tempi_pack(&layout, 1, memory, 0, layout.size, packed);
     const int again = tempi_this_thread.kernel_trials - settled;
-    expect(again > 0 && again <= MORE / 33, "the number of trials", 2);
+    expect(again > 0 && again <= MORE / 33, "the number of trials", 1);
     tempi_tune_weigh(NULL);
 }
 

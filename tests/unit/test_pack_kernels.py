@@ -270,22 +270,33 @@ def test_between_equals_the_default_stays() -> None:
 
 
 FASTER_LATER = [1e-6, 1.5e-6, *[3e-6] * 6], [1e-6, 0.8e-6, *[3e-6] * 6]
-A_REST = 6 * 32 // 2  # calls, of two packs each, until the two that are near have another turn each, at first
+LATER = 1000  # calls, in which the two that are near have more than two other turns each
 
 
 def test_a_kernel_that_is_faster_later_is_settled_instead() -> None:
     """And again the first one, once it is faster."""
     one, other = FASTER_LATER
-    assert packed_in(lambda i: one if i < 300 else other, 300 + 8 * A_REST) == (1, 0, 1)
-    assert packed_in(lambda i: other if 300 <= i < 300 + 8 * A_REST else one, 300 + 16 * A_REST) == (1, 0, 2)
+    assert packed_in(lambda i: one if i < 300 else other, 300 + LATER) == (1, 0, 1)
+    assert packed_in(lambda i: other if 300 <= i < 300 + LATER else one, 300 + 2 * LATER) == (1, 0, 2)
+
+
+def changes_if_faster_for(length: int) -> int:
+    """Of the kernel, if the other one is faster for so many calls at some time after the first trial."""
+    one, other = FASTER_LATER
+
+    def seconds(begins: int) -> Callable[[int], list[float]]:
+        return lambda i: other if 0 <= i - begins < length else one
+
+    return sum(packed_in(seconds(begins), 300)[2] for begins in range(36, 120, 4))
 
 
 def test_one_round_is_not_enough_to_change_the_kernel() -> None:
-    """Another program may have disturbed it."""
-    one, other = FASTER_LATER
-    assert packed_in(lambda i: other if 300 <= i < 300 + A_REST else one, 300 + 16 * A_REST) == (1, 0, 0)
+    """Another program may have disturbed it. 5 calls are 10 packs: a round of two kernels has 6, and 12 are between it
+    and one that makes sure."""
+    assert changes_if_faster_for(5) == 0
+    assert changes_if_faster_for(30) > 0
 
 
 def test_a_kernel_that_was_far_slower_has_no_other_turn() -> None:
     slow, fast = [1e-6, *[2.1e-6] * 7], [1e-6, *[0.1e-6] * 7]
-    assert packed_in(lambda i: slow if i < 300 else fast, 300 + 16 * A_REST) == (1, 0, 0)
+    assert packed_in(lambda i: slow if i < 300 else fast, 300 + LATER) == (1, 0, 0)

@@ -160,8 +160,8 @@ FAULTS = (
         "pack",
         "one round of turns changes a settled kernel",
         "csrc/pack/kernel_trials.c",
-        "best != tuned->used && best == tuned->rival",
-        "best != tuned->used",
+        "best != tuned->used && best == tuned->rival;",
+        "best != tuned->used;",
         ("tests/unit/test_pack_kernels.py",),
     ),
     Fault(
