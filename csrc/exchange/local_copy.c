@@ -39,7 +39,7 @@ static void unpack(const tempi_op *to, int64_t first, int64_t n, const char *pac
     (nontemporal ? tempi_block_unpack_nontemporal : tempi_block_unpack)(to, first, n, packed);
 }
 
-/* Runs that are long on both sides go from place to place. */
+/* Runs that are long on both sides, of nests that no kernel copies, go from place to place. */
 static void copy_both(const tempi_nest_shape *source, const tempi_nest_shape *target, int64_t n,
                       bool nontemporal)
 {

@@ -146,7 +146,8 @@ static void use(tempi_tuned *tuned, int candidate)
     atomic_store_explicit(&tuned->settled, tuned->candidates.way[candidate], memory_order_release);
 }
 
-static int near_ones(tempi_tuned *tuned, int best)
+/* Drops those that are not near, of all candidates, and returns how many are left. */
+static int keep_near(tempi_tuned *tuned, int best)
 {
     int near = 0;
     for (int i = 0; i < tuned->candidates.n; i++) {
@@ -156,6 +157,7 @@ static int near_ones(tempi_tuned *tuned, int best)
     return near;
 }
 
+/* For so many times the calls of the round that has ended. */
 static void rest(tempi_tuned *tuned, int rounds)
 {
     memset(tuned->took, 0, sizeof tuned->took);
@@ -172,7 +174,7 @@ static void settle(tempi_tuned *tuned)
         tempi_stat_add(TEMPI_STAT_kernels_changed, 1);
     use(tuned, best);
     tuned->rival = best;
-    if (near_ones(tuned, best) > 1)
+    if (keep_near(tuned, best) > 1)
         rest(tuned, TUNE_REST);
     else
         atomic_store_explicit(&tuned->rest, INT_MAX, memory_order_relaxed);

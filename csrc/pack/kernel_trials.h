@@ -14,7 +14,8 @@
  *    97 us by two of them, and 105 and 71 a second later (Zen 3, 2 of a processor's cores: others
  *    use the same caches). So now and then those that were near take one more turn each. One that
  *    is faster by TUNE_OVERTAKES in two such rounds is settled instead. A round follows after
- *    TUNE_REST times its own calls, and ever more while nothing changes.
+ *    TUNE_REST times its own calls, after ever more while nothing changes, and after TUNE_SURE
+ *    times where another one has been faster.
  *
  * All candidates move the same bytes, so any of them gives a correct result. TEMPI_AUTOTUNE=0 takes
  * the defaults. */
@@ -30,7 +31,8 @@ typedef struct tempi_tuned {
     /* The shape: bytes of a run, log2 of the number of runs, and the strides. */
     int64_t runs, octave;
     int64_t d, s;
-    atomic_flag busy; /* one thread measures at a time; others take the default */
+    atomic_flag
+        busy; /* one thread measures at a time; others take the settled one or the default */
     bool warm;
     int next, round, counted; /* the candidate whose turn it is, its calls that count */
     int calls;                /* of this round */

@@ -128,9 +128,7 @@ contains
 #define ARGUMENTS out, BLOCKS, wide_type, in, BLOCKS, narrow_type, comm
       IN_FORM(MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init)
 #undef ARGUMENTS
-      do i = 0, nranks - 1
-        call expect(i, rank, i, BLOCKS, 0)
-      end do
+      call expect_from_all(rank, spread(BLOCKS, 1, nranks))
       call verdict('Alltoall')
     end do
 
@@ -182,9 +180,7 @@ contains
       IN_FORM(MPI_Gather, MPI_Igather, MPI_Gather_init)
 #undef ARGUMENTS
       if (rank == root) then
-        do i = 0, nranks - 1
-          call expect(i, EVERYONE, i, BLOCKS, 0)
-        end do
+        call expect_from_all(EVERYONE, spread(BLOCKS, 1, nranks))
       end if
       call verdict('Gather')
     end do
@@ -249,9 +245,7 @@ contains
 #define ARGUMENTS out, BLOCKS, wide_type, in, BLOCKS, narrow_type, comm
       IN_FORM(MPI_Allgather, MPI_Iallgather, MPI_Allgather_init)
 #undef ARGUMENTS
-      do i = 0, nranks - 1
-        call expect(i, EVERYONE, i, BLOCKS, 0)
-      end do
+      call expect_from_all(EVERYONE, spread(BLOCKS, 1, nranks))
       call verdict('Allgather')
     end do
 
@@ -350,9 +344,7 @@ contains
 #define ARGUMENTS MPI_IN_PLACE, 0, MPI_BYTE, in, BLOCKS, narrow_type, comm
       IN_FORM(MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init)
 #undef ARGUMENTS
-      do i = 0, nranks - 1
-        call expect(i, rank, i, BLOCKS, 0)
-      end do
+      call expect_from_all(rank, spread(BLOCKS, 1, nranks))
       call verdict('Alltoall in place')
     end do
 
@@ -365,9 +357,7 @@ contains
 #define ARGUMENTS MPI_IN_PLACE, sendcounts, senddispls, MPI_BYTE, in, recvcounts, recvdispls, narrow_type, comm
       IN_FORM(MPI_Alltoallv, MPI_Ialltoallv, MPI_Alltoallv_init)
 #undef ARGUMENTS
-      do i = 0, nranks - 1
-        call expect(i, rank, i, recvcounts(i), 0)
-      end do
+      call expect_from_all(rank, recvcounts)
       call verdict('Alltoallv in place')
     end do
 
@@ -381,9 +371,7 @@ contains
 #define ARGUMENTS MPI_IN_PLACE, sendcounts, senddispls, sendtypes, in, recvcounts, recvdispls, recvtypes, comm
         IN_FORM(MPI_Alltoallw, MPI_Ialltoallw, MPI_Alltoallw_init)
 #undef ARGUMENTS
-        do i = 0, nranks - 1
-          call expect(i, rank, i, recvcounts(i), 0)
-        end do
+        call expect_from_all(rank, recvcounts)
         call verdict('Alltoallw in place')
       end do
     end if
@@ -393,9 +381,7 @@ contains
 #define ARGUMENTS MPI_IN_PLACE, 0, MPI_BYTE, in, BLOCKS, narrow_type, comm
       IN_FORM(MPI_Allgather, MPI_Iallgather, MPI_Allgather_init)
 #undef ARGUMENTS
-      do i = 0, nranks - 1
-        call expect(i, EVERYONE, i, BLOCKS, 0)
-      end do
+      call expect_from_all(EVERYONE, spread(BLOCKS, 1, nranks))
       call verdict('Allgather in place')
     end do
 
@@ -408,9 +394,7 @@ contains
 #define ARGUMENTS MPI_IN_PLACE, 0, MPI_BYTE, in, recvcounts, recvdispls, narrow_type, comm
       IN_FORM(MPI_Allgatherv, MPI_Iallgatherv, MPI_Allgatherv_init)
 #undef ARGUMENTS
-      do i = 0, nranks - 1
-        call expect(i, EVERYONE, i, recvcounts(i), 0)
-      end do
+      call expect_from_all(EVERYONE, recvcounts)
       call verdict('Allgatherv in place')
     end do
   end subroutine
@@ -429,9 +413,7 @@ contains
 #undef ARGUMENTS
       end if
       if (rank == root) then
-        do i = 0, nranks - 1
-          call expect(i, EVERYONE, i, BLOCKS, 0)
-        end do
+        call expect_from_all(EVERYONE, spread(BLOCKS, 1, nranks))
       end if
       call verdict('Gather in place')
     end do
@@ -454,9 +436,7 @@ contains
 #undef ARGUMENTS
       end if
       if (rank == root) then
-        do i = 0, nranks - 1
-          call expect(i, EVERYONE, i, recvcounts(i), 0)
-        end do
+        call expect_from_all(EVERYONE, recvcounts)
       end if
       call verdict('Gatherv in place')
     end do
@@ -506,9 +486,7 @@ contains
 #define ARGUMENTS MPI_BOTTOM, sendcounts, senddispls, far_out, MPI_BOTTOM, recvcounts, recvdispls, far_in, comm
         IN_FORM(MPI_Alltoallw, MPI_Ialltoallw, MPI_Alltoallw_init)
 #undef ARGUMENTS
-        do i = 0, nranks - 1
-          call expect(i, rank, i, BLOCKS, 0)
-        end do
+        call expect_from_all(rank, spread(BLOCKS, 1, nranks))
         call verdict('Alltoallw from MPI_BOTTOM')
       end do
     end if
@@ -538,9 +516,7 @@ contains
       IN_FORM(MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init)
 #undef ARGUMENTS
       if (rank == root) then
-        do i = 0, nranks - 1
-          call expect(i, EVERYONE, i, BLOCKS, 0)
-        end do
+        call expect_from_all(EVERYONE, spread(BLOCKS, 1, nranks))
       end if
       call verdict('Gatherv from MPI_BOTTOM')
     end do
