@@ -7,6 +7,7 @@ import textwrap
 from table.buffers import blocking_name
 from table.emit_abi import NOTICE, declarable
 from table.emit_bounce import CARRIED, described, owner
+from table.emit_fallback import condition as count_condition
 from table.emit_fallback import count_call
 from table.header import Header
 from table.overlay import (
@@ -49,8 +50,22 @@ OF_FILES = {
 }
 
 
+# Of a process alone, which the library may do as a copy (shim/coll/collective.h).
+COPIES = frozenset({"Alltoallw", "Ialltoallw"})
+
+
 def table_of(slot: Slot) -> str:
     return f"tempi_{'lib' if slot.profiling else 'next'}{'_large' if slot.large else ''}"
+
+
+def library_call(slot: Slot) -> str:
+    """With the arguments of the entry. A library without the large-count form gets the other one, if they fit."""
+    row, table = slot.row, table_of(slot)
+    form = row.function.large if slot.large else row.function.plain
+    assert form is not None
+    if slot.large:
+        return f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})"
+    return f"{table}.{row.name}({', '.join(form.names)})"
 
 
 def large_count_outputs(row: Row) -> list[str]:
@@ -60,9 +75,29 @@ def large_count_outputs(row: Row) -> list[str]:
     return [p.name for p in row.function.plain.parameters if p.poly and p.direction != "in"]
 
 
+def leaves(row: Row) -> str:
+    """The same of a collective that tempi may carry. The test that counts the call comes last: if another one fails the
+    rest counts it."""
+    blocking = blocking_name(row.name)
+    blocks = "true" if row.name == blocking else "false"
+    if row.name in COPIES:
+        arrays = [p.name for p in row.function.plain.parameters if p.is_array]
+        given = (name if "types" in name else f"(tempi_numbers)TEMPI_NUMBERS({name})" for name in arrays)
+        return f"tempi_quiet() && tempi_collective_copies(comm, {blocks}, sendbuf, {', '.join(given)})"
+    first, *others = sorted({buffer.type for buffer in row.buffers})
+    known = row.name == blocking or (blocking not in MISORDERED and not row.name.endswith("_init"))
+    if not known or not count_condition(row):
+        return ""
+    begin = f"tempi_collective_leaves(comm, TEMPI_FUNCTION_{blocking}, {blocks})"
+    same = (f"({name} == {first} || tempi_type_named({name}))" for name in others)
+    return " && ".join(["tempi_quiet()", f"tempi_type_named({first})", *same, begin])
+
+
 def passes(row: Row) -> str:
-    """The condition under which an acted function has nothing to do; "" if it takes more than a test.
+    """The condition under which a function that tempi may act in has nothing to do; "" if it takes more than a test.
     The call is then forwarded with its arguments in their registers: moving them is most of a wrapper's cost."""
+    if blocking_name(row.name) in COLLECTIVES:
+        return leaves(row)
     if row.name in SETTLED:
         return f"tempi_packing_is_left{SETTLED[row.name]}"
     if row.name in REPEATED:
@@ -201,16 +236,16 @@ def synchronised(row: Row, call: str) -> str:
 
 
 def forwarded_body(slot: Slot) -> str:
-    row, table = slot.row, table_of(slot)
+    row = slot.row
     guard = "tempi_post_all()" if row.name == "Abort" else GUARDS.get(row.kind, "")
     body = f"    if (tempi_pending_any())\n        {guard};\n" if guard else ""
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
     body += "    tempi_collective_meet(comm);\n" if row.name in MEETS else ""
     body += collective(row) + misordered(row) + count_call(row, form, slot.large) + bounced(slot)
+    call = library_call(slot)
     if slot.large:
-        return body + returned(row, f"tempi_fwd_{row.name}(&{table}, {', '.join(form.names)})")
-    call = f"{table}.{row.name}({', '.join(form.names)})"
+        return body + returned(row, call)
     return body + synchronised(row, call) + (connected(row, call) or returned(row, call))
 
 
@@ -230,7 +265,8 @@ def entry(slot: Slot) -> str:
     assert form is not None
     counting = count_call(slot.row, form, slot.large)
     before, body = "", counting + acted_body(slot) if slot.row.acted else forwarded_body(slot)
-    if slot.row.name in SETTLED or slot.row.name in REPEATED:
+    apart = slot.row.name in SETTLED or slot.row.name in REPEATED or blocking_name(slot.row.name) in COLLECTIVES
+    if apart and passes(slot.row):
         before, body = split(slot, body)
     elif slot.row.acted:
         body = passed_on(slot, passes(slot.row)) + body
@@ -244,10 +280,15 @@ def split(slot: Slot, body: str) -> tuple[str, str]:
     only the body needs."""
     form = slot.row.function.large if slot.large else slot.row.function.plain
     assert form is not None
-    again = f"tempi_packing_falls_back{SETTLED[slot.row.name]}" if slot.row.name in SETTLED else ""
+    condition, again = passes(slot.row), ""
+    if slot.row.name in SETTLED:
+        again = f"tempi_packing_falls_back{SETTLED[slot.row.name]}"
     second = passed_on(slot, again)
+    if slot.row.name in COPIES:  # also the first on a communicator
+        known = "tempi_collectives && tempi_node_comm_of(comm)"
+        second = f"    if ({known} && {condition})\n        return {library_call(slot)};\n"
     rest = f"static __attribute__((noinline)) int rest_{slot.symbol}({form.declared})\n{{\n{second}{body}}}\n\n"
-    return rest, f"{passed_on(slot, passes(slot.row))}    return rest_{slot.symbol}({', '.join(form.names)});\n"
+    return rest, f"{passed_on(slot, condition)}    return rest_{slot.symbol}({', '.join(form.names)});\n"
 
 
 def is_entered(slot: Slot, header: Header) -> bool:

@@ -477,8 +477,10 @@ def test_a_process_alone_leaves_one_predefined_type_to_open_mpi(own: Any) -> Non
     def one(count: int, place: int, kind: Any = MPI.INT) -> list[Any]:
         return [[count], [4 * place], [kind]]
 
-    with carried(own, "Alltoallw", 0 if "Open MPI" in MPI.Get_library_version() else 1):
+    left = "Open MPI" in MPI.Get_library_version()
+    with carried(own, "Alltoallw", 0 if left else 2):
         own.Alltoallw([out, *one(2, 0)], [into, *one(2, 0)])
+        own.Ialltoallw([out[2:], *one(1, 0)], [into[2:], *one(1, 0)]).Wait()
     with carried(own, "Alltoallw", 4):
         own.Alltoallw([out, *one(1, 4)], [into, *one(1, 2)])
         own.Alltoallw([out, *one(1, 3)], [into[3:], *one(1, 0)])

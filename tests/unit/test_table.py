@@ -157,6 +157,16 @@ def test_a_call_without_work_for_tempi_is_passed_on_at_once() -> None:
     assert passes["Recv"] == f"tempi_quiet() && (tempi_type_plain(datatype) || (!tempi_message_trial_runs && {left}))"
     assert passes["Sendrecv"].count("tempi_type_plain") == 2
     assert passes["Waitall"] == "tempi_quiet() && !tempi_records_any() && !tempi_message_trial_runs"
+    left = (
+        "tempi_type_named(recvtype) && (sendtype == recvtype || tempi_type_named(sendtype)) && tempi_collective_leaves"
+    )
+    assert passes["Gather"] == f"tempi_quiet() && {left}(comm, TEMPI_FUNCTION_Gather, true)"
+    assert passes["Igather"] == f"tempi_quiet() && {left}(comm, TEMPI_FUNCTION_Gather, false)"
+    assert passes["Alltoallw"] == passes["Ialltoallw"].replace("(comm, false, ", "(comm, true, ")
+    assert passes["Neighbor_alltoallw"] == passes["Ineighbor_alltoall"] == passes["Gather_init"] == ""
+    assert passes["Alltoallw"].startswith(
+        "tempi_quiet() && tempi_collective_copies(comm, true, sendbuf, (tempi_numbers)"
+    )
     assert passes["Init"] == passes["Type_commit"] == passes["Request_get_status_any"] == ""
 
 

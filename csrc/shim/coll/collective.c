@@ -19,8 +19,7 @@ bool tempi_collectives;
 
 bool tempi_alltoall_is_sized;
 
-/* Whether the library's MPI_Alltoallw on one process takes less time than tempi's. */
-static bool copies_alone;
+bool tempi_alltoallw_copies;
 
 static void learn_library(void)
 {
@@ -28,7 +27,7 @@ static void learn_library(void)
     int length;
     (void)tempi_lib.Get_library_version(version, &length);
     tempi_alltoall_is_sized = strstr(version, "MPICH Version:") != NULL;
-    copies_alone = strncmp(version, "Open MPI", strlen("Open MPI")) == 0;
+    tempi_alltoallw_copies = strncmp(version, "Open MPI", strlen("Open MPI")) == 0;
 }
 
 void tempi_collective_start(void)
@@ -82,29 +81,11 @@ static bool decide(const tempi_collective *call, tempi_node_comm *node, const te
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
-static bool is_at_zero(tempi_numbers displacements)
-{
-    return displacements.of && tempi_number_at(displacements, 0) == 0;
-}
-
-/* MPI_Alltoallw of a process alone over Open MPI, one predefined type on both sides: a copy, which
- * the library has made before tempi has described it. Nobody else has to decide alike. Its copies
- * of unlike types are wrong, and it multiplies displacements by extents (coll/self, 5.0.11). */
-static bool is_plain_copy(const tempi_collective *call, const tempi_bounce_argument *buffers)
-{
-    const tempi_bounce_argument *out = &buffers[0], *in = &buffers[1];
-    return copies_alone && call->function == TEMPI_FUNCTION_Alltoallw && call->node->size == 1 &&
-           out->does && out->types && in->types && out->types[0] == in->types[0] &&
-           tempi_type_plain(in->types[0]) && out->counts.of && in->counts.of &&
-           tempi_number_at(out->counts, 0) == tempi_number_at(in->counts, 0) &&
-           is_at_zero(out->displacements) && is_at_zero(in->displacements) && !tempi_bounces();
-}
-
 bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_argument *buffers,
                             int *result)
 {
     tempi_blocks out, in;
-    if (is_plain_copy(call, buffers) || !tempi_sides_of(call, buffers, &out, &in))
+    if (!tempi_sides_of(call, buffers, &out, &in))
         return false;
     if (call->node->split)
         return tempi_split_carry(call, &out, &in, result);

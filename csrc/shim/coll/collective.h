@@ -16,6 +16,7 @@
 #include "base/fallback.h"
 #include "shim/bounce/bounce.h"
 #include "shim/coll/node_comm.h"
+#include "shim/type/types.h"
 
 extern bool tempi_collectives;
 
@@ -122,6 +123,60 @@ static inline void tempi_collective_meet(MPI_Comm comm)
 {
     if (__builtin_expect(__atomic_load_n(&tempi_agreements_wanted, __ATOMIC_RELAXED), 0))
         tempi_collective_agree(comm);
+}
+
+/* Whether its processes have nothing to agree on in a blocking collective. */
+static inline bool tempi_collective_agreed(const tempi_node_comm *node)
+{
+    return !node->wants_posts && !node->wants_answers;
+}
+
+/* Whether the library surely does a call, if its datatypes are predefined: then it is counted here,
+ * else by tempi_collective_begin or, if it is not blocking, tempi_collective_begin_request. */
+static inline bool tempi_collective_leaves(MPI_Comm comm, int function, bool blocking)
+{
+    if (!tempi_collectives)
+        return true;
+    tempi_node_comm *node = tempi_node_comm_cached(comm);
+    if (!node || !tempi_collective_concerns(node, function))
+        return node;
+    if ((blocking && !tempi_collective_agreed(node)) ||
+        tempi_collective_is_decided(node, function) ||
+        tempi_collective_is_due(node->seen[function] + 1))
+        return false;
+    ++node->seen[function];
+    return true;
+}
+
+/* Whether the library's MPI_Alltoallw on one process takes less time than tempi's: Open MPI's. */
+extern bool tempi_alltoallw_copies;
+
+static inline bool tempi_numbers_begin_alike(tempi_numbers a, tempi_numbers b)
+{
+    return a.of && b.of && tempi_number_at(a, 0) == tempi_number_at(b, 0);
+}
+
+static inline bool tempi_numbers_begin_at_zero(tempi_numbers a)
+{
+    return a.of && tempi_number_at(a, 0) == 0;
+}
+
+/* Whether such a library does an MPI_Alltoallw or MPI_Ialltoallw: of a process alone and one
+ * predefined type it is a copy, made before tempi has described it. Nobody else has to decide
+ * alike. Open MPI's copies of unlike types are wrong, and it multiplies displacements by extents
+ * (coll/self, 5.0.11). */
+static inline bool tempi_collective_copies(MPI_Comm comm, bool blocking, const void *sendbuf,
+                                           tempi_numbers sendcounts, tempi_numbers sdispls,
+                                           const MPI_Datatype *sendtypes, tempi_numbers recvcounts,
+                                           tempi_numbers rdispls, const MPI_Datatype *recvtypes)
+{
+    if (!tempi_alltoallw_copies || sendbuf == MPI_IN_PLACE)
+        return false;
+    const tempi_node_comm *node = tempi_node_comm_cached(comm);
+    return node && node->size == 1 && (!blocking || tempi_collective_agreed(node)) && sendtypes &&
+           recvtypes && sendtypes[0] == recvtypes[0] && tempi_type_plain(recvtypes[0]) &&
+           tempi_numbers_begin_alike(sendcounts, recvcounts) &&
+           tempi_numbers_begin_at_zero(sdispls) && tempi_numbers_begin_at_zero(rdispls);
 }
 
 /* The same for one that makes a persistent request. */

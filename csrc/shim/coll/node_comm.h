@@ -85,11 +85,18 @@ static inline unsigned tempi_node_home(MPI_Comm comm)
 /* After a cache miss: asks the attribute. NULL: the library does the call. */
 tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm);
 
-static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
+/* NULL: it is not in the cache. */
+static inline tempi_node_comm *tempi_node_comm_cached(MPI_Comm comm)
 {
     tempi_node_comm *cached = __atomic_load_n(&tempi_node_cache[tempi_node_home(comm)],
                                               __ATOMIC_ACQUIRE);
-    return cached && cached->handle == comm ? cached : tempi_node_comm_lookup(comm);
+    return cached && cached->handle == comm ? cached : NULL;
+}
+
+static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
+{
+    tempi_node_comm *cached = tempi_node_comm_cached(comm);
+    return cached ? cached : tempi_node_comm_lookup(comm);
 }
 
 /* Before the first such exchange: makes the shared memory. All processes of the communicator must
