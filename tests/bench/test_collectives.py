@@ -38,7 +38,7 @@ def test_options_survive_the_command_line() -> None:
     assert parse_collectives(options.arguments()) == options
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, pytest.param(8, marks=pytest.mark.once)])
+@pytest.mark.parametrize("ranks", [1, 2, 4, pytest.param(8, marks=pytest.mark.more)])
 def test_every_subject_of_every_case_is_right(tmp_path: Path, ranks: int) -> None:
     found = measured(tmp_path, ranks, CollectiveOptions(True, 0.01, 1 << 26, check=True))
     assert suite.refusals(found) == []

@@ -178,6 +178,7 @@ def bench(environment: dict[str, str], folder: Path, *arguments: str) -> subproc
     return python(environment, "-m", "tempi", "bench", "gpu", "--quick", "--out", str(folder), *arguments)
 
 
+@pytest.mark.more
 def test_every_part_is_checked_on_the_emulated_device(emulated: dict[str, str], tmp_path: Path) -> None:
     try:
         launch.find_launcher()

@@ -73,6 +73,9 @@ def variation(
     return Group(settings, patterns, ranks, both_entries=False, short=short, hosts=hosts, few=few)
 
 
+#: Groups that `make test` runs also if its time is up: many of the others run tests of these with other settings.
+ALWAYS = ("base", "fallbacks", "by rule", "device")
+
 FORCED = {"TEMPI_FORCE": "1"}
 #: By the built-in rule: this machine's calibrations do not affect the tests.
 EMULATED = FORCED | {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_MODEL": "0"}

@@ -23,6 +23,7 @@ class Job:
     command: tuple[str, ...]
     cores: float = 1.0  # that it keeps busy
     limit: float = 300.0  # seconds
+    always: bool = True  # also if the time is up
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def started(job: Job, folder: Path, variables: Mapping[str, str]) -> Running:
 def run(
     jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, str], until: float = math.inf
 ) -> Generator[Ended, None, None]:
-    """In the order in which they end; none is started after `until` (of time.monotonic).
+    """In the order in which they end; after `until` (of time.monotonic) only those are started that always are.
 
     There is room for so many cores' jobs; one that asks for more has the machine to itself. Whenever there is
     room, the first of those waiting that fits is started: those that come first should be the longest. When
@@ -109,7 +110,7 @@ def run(
     try:
         while waiting or running:
             if time.monotonic() >= until:
-                waiting.clear()
+                waiting = [job for job in waiting if job.always]
             free = room - sum(min(one.job.cores, room) for one in running)
             fitting = next((job for job in waiting if min(job.cores, room) <= free), None)
             if fitting is not None:

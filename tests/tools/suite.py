@@ -61,6 +61,7 @@ class Step:
     limit: float = 300.0  # seconds
     cores: float = 1.0  # that it keeps busy, if its ranks do not say so
     hosts: bool = False  # over two hosts
+    drawn: bool = False  # one of those that a run of limited time takes as many of as it can
 
 
 @dataclass(slots=True)
@@ -99,7 +100,8 @@ def mpi_steps(library: str, kind: str | None, more: bool = False) -> Iterator[St
             own = dict(group.settings) | {"MPITEST_ENTRY": entry}
             if entry == "preload":
                 own["LD_PRELOAD"] = library
-            yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own, hosts=group.hosts)
+            drawn = more or name not in groups.ALWAYS
+            yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own, hosts=group.hosts, drawn=drawn)
 
 
 def parts() -> Iterator[tuple[Step, list[Path]]]:
@@ -116,9 +118,11 @@ def parts() -> Iterator[tuple[Step, list[Path]]]:
     }
     for name in ("unit", "cli", *preloaded, "bench", "kernels", "emulator", "arrays"):
         own = preloaded.get(name) or (tests / name).glob("test_*.py")
-        yield Step(name, (), settings=emulated if name == "arrays" else {}, limit=900.0), sorted(own)
+        settings = emulated if name == "arrays" else {}
+        yield Step(name, (), settings=settings, limit=900.0, drawn=name not in ALWAYS), sorted(own)
 
 
+ALWAYS = ("unit", "preload")  # and some of the MPI tests (groups.py), whatever the time
 NO_MPI = ("unit", "kernels", "emulator")  # run in the first environment only
 
 
@@ -136,12 +140,19 @@ def steps(library: str, kind: str | None, second: bool = False, more: bool = Fal
             if some:  # of a step without a test pytest says that it failed
                 yield replace(step, arguments=pytest_of(*map(str, some), marked=f"not ({repeats})"))
         elif marked := [path for path in files if re.search(rf"pytest\.mark\.({names})\b", path.read_text())]:
-            yield replace(step, arguments=pytest_of(*map(str, marked), marked=repeats))
+            yield replace(step, arguments=pytest_of(*map(str, marked), marked=repeats), drawn=True)
     yield from mpi_steps(library, kind, more)
     if more or os.environ.get("MPITEST_MPI4PY") != "1":
         return  # minutes, and its process pools time out on a busy machine: by hand
     tool = str(ROOT / "tests" / "tools" / "mpi4py_suite.py")
     yield Step("mpi4py's own tests", ("-P", tool), limit=1500.0, cores=4.0)
+
+
+def shuffled(steps: Sequence[Step], word: str) -> list[Step]:
+    """After those that always run the others, in an order that the word draws."""
+    drawn = [step for step in steps if step.drawn]
+    random.Random(word).shuffle(drawn)
+    return [step for step in steps if not step.drawn] + drawn
 
 
 def one(library: str, kind: str | None, test: str, group: str, entry: str, ranks: int) -> Step:
@@ -225,7 +236,7 @@ def run(
     steps: Iterable[Step], environment: Environment, variables: Mapping[str, str], room: int, until: float = math.inf
 ) -> Generator[tuple[str, Tally], None, None]:
     """Runs the steps, so many cores' of them at a time, and shows each when it has ended, or why it was not begun."""
-    jobs = [lanes.Job(s.name, command_of(s, environment), max(s.ranks, s.cores), s.limit) for s in steps]
+    jobs = [lanes.Job(s.name, command_of(s, environment), max(s.ranks, s.cores), s.limit, not s.drawn) for s in steps]
     left = dict.fromkeys(job.name for job in jobs)
     with closing(lanes.run(jobs, room, ROOT, variables, until)) as ends:
         for ended in ends:
@@ -272,8 +283,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--group", default="", help="with --test: the group of an MPI test (tests/tools/groups.py)")
     parser.add_argument("--entry", default="", choices=["", "preload", "import"], help="with --test")
     parser.add_argument("--ranks", type=int, default=0, help="with --test")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no step after these")
-    parser.add_argument("--order", default="", help="a word that draws the order of the steps")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="after these begin none of the steps that are drawn"
+    )
+    parser.add_argument("--order", default="", help="a word that draws the order of those")
     parser.add_argument("--list", action="store_true", help="show the steps and stop")
     options = parser.parse_args(arguments)
 
@@ -292,7 +305,7 @@ def main(arguments: Sequence[str]) -> int:
         return subprocess.run(command_of(step, environment), env=variables, cwd=ROOT, timeout=step.limit).returncode
     chosen = [step for step in steps(library, options.mpi, options.second, options.more) if options.only in step.name]
     if options.order:
-        random.Random(options.order).shuffle(chosen)
+        chosen = shuffled(chosen, options.order)
     if options.list:
         print("\n".join(step.name for step in chosen))
         return 0

@@ -72,6 +72,7 @@ def test_a_library_is_linked_again_if_only_its_objects_were_made(compiled: build
     assert library.stat().st_ino != first
 
 
+@pytest.mark.more
 def test_clang_builds_the_engine_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clang = shutil.which("clang") or pytest.skip("no clang here")
     monkeypatch.setenv("CFLAGS", "-Werror -O0 -Wno-frame-larger-than")  # frames mean nothing there

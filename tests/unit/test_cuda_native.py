@@ -46,7 +46,10 @@ def program(tmp_path_factory: pytest.TempPathFactory, sanitized_kernels: list[Pa
     return folder / "program"
 
 
-@pytest.mark.parametrize("case", CASES)
+LONG = pytest.param("every_call_may_fail_once", marks=pytest.mark.more)
+
+
+@pytest.mark.parametrize("case", [LONG if case == LONG.values[0] else case for case in CASES])
 def test_the_back_end_over_a_fake_driver(program: Path, case: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TEMPI_")}
     environment["ASAN_OPTIONS"] = f"detect_leaks={int(case not in LOSING)}"

@@ -100,6 +100,7 @@ def kernels_for_threads(folder: Path) -> list[Path]:
     return [scalar, names]
 
 
+@pytest.mark.more
 def test_threads_that_exchange_do_not_race(tmp_path: Path) -> None:
     start = needs_thread_sanitizer(tmp_path)
     program = build(tmp_path, kernels_for_threads(tmp_path), "-O1", THREADS, "-DSCALAR")

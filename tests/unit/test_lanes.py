@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,10 @@ def test_jobs_for_which_there_is_no_room_wait(tmp_path: Path, room: int, cores: 
 
 
 def test_no_job_is_begun_when_time_is_up_and_those_begun_end(tmp_path: Path) -> None:
-    jobs = [job("first", "sleep 0.2; touch ended"), job("second", "touch begun")]
+    second = replace(job("second", "touch begun"), always=False)
+    jobs = [job("first", "sleep 0.2; touch ended"), second, job("always", "true")]
     ended = list(lanes.run(jobs, 1, tmp_path, os.environ, time.monotonic() + 0.05))
-    assert [(one.job.name, one.status) for one in ended] == [("first", 0)]
+    assert [(one.job.name, one.status) for one in ended] == [("first", 0), ("always", 0)]
     assert [(tmp_path / name).exists() for name in ("ended", "begun")] == [True, False]
 
 

@@ -59,6 +59,7 @@ def test_failing_allocation_is_reported_and_leaks_nothing(sanitized: Path, faili
         assert 2 in statuses
 
 
+@pytest.mark.more
 def test_arm64_makes_the_same_layouts(plain: Path, tmp_path: Path) -> None:
     emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if platform.machine() == "aarch64" or emulator is None:

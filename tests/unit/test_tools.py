@@ -39,7 +39,13 @@ def test_every_test_has_its_step(suite: ModuleType, kind: str | None) -> None:
     apart = {path for folder in ("gpu", "install") for path in (ROOT / "tests" / folder).iterdir()}
     there = set((ROOT / "tests").rglob("test_*.py")) - apart
     assert set().union(*map(files_of, first + repeated)) == there
-    assert {step.name for step in repeated if not step.ranks} == {"preload", "preload, sanitizers", "cli", "unit"}
+    assert {step.name for step in repeated if not step.ranks} == {
+        "preload",
+        "preload, sanitizers",
+        "cli",
+        "unit",
+        "bench",
+    }
     left_out = {step.name for step in first} - {step.name for step in second}
     assert left_out == {"unit", "kernels", "emulator"}
     assert len({step.name for step in first}) == len(first)
@@ -100,10 +106,20 @@ def test_a_marked_test_is_in_one_of_the_two_suites(suite: ModuleType) -> None:
 
 
 def test_a_step_that_was_not_begun_is_named(suite: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
-    step = suite.Step("some", ("-c", "pass"))
+    steps = [suite.Step(name, ("-c", "pass"), drawn=name == "some") for name in ("some", "always")]
     environment = suite.Environment(Path(sys.prefix), (), {})
-    assert list(suite.run([step], environment, os.environ, 1, until=0.0)) == []
-    assert capfd.readouterr().out == "some: not run: its time was up\n"
+    assert [name for name, _ in suite.run(steps, environment, os.environ, 1, until=0.0)] == ["always"]
+    assert capfd.readouterr().out.splitlines()[-1] == "some: not run: its time was up"
+
+
+def test_a_word_draws_what_comes_after_the_main_steps(suite: ModuleType) -> None:
+    there = list(suite.steps("lib.so", "openmpi"))
+    main = [step for step in there if not step.drawn]
+    first, again, other = (suite.shuffled(there, word) for word in ("a", "a", "b"))
+    assert first == again != other
+    assert first[: len(main)] == other[: len(main)] == main
+    assert {step.name for step in first} == {step.name for step in there}
+    assert {"unit", "preload", "mpi base, import, 2 ranks"} <= {step.name for step in main}
 
 
 def test_one_test_goes_as_its_group_does(suite: ModuleType) -> None:

@@ -26,18 +26,17 @@ TAMED = {
     "PMIX_MCA_gds": "hash",
 }
 OPTIONS = "ignore_noninstrumented_modules=1 history_size=4 exitcode=0"
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+pytestmark = pytest.mark.more  # the engine takes most of a minute to compile so
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For programs, where ThreadSanitizer works."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc")
     out = tmp_path_factory.mktemp("threads")
     needs_thread_sanitizer(out)
     return out
-
-
-LONG = pytest.param("1000", marks=pytest.mark.more)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +64,7 @@ def under_sanitizer(folder: Path, engine: Path, name: str, ranks: int, **setting
     return races(output), output
 
 
-@pytest.mark.parametrize(
-    "delay", [pytest.param("0", marks=pytest.mark.more), "5", pytest.param("1000", marks=pytest.mark.more)]
-)
-@pytest.mark.once
+@pytest.mark.parametrize("delay", ["0", "5", "1000"])
 def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
     found, output = under_sanitizer(folder, engine, "threads", 2, TEMPI_TEST_DELAY=delay)
     assert found == []
@@ -76,7 +72,6 @@ def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
     assert bool(counter(output, "deferred")) == (delay != "0")
 
 
-@pytest.mark.once
 def test_a_race_is_detected(folder: Path, engine: Path) -> None:
     found, output = under_sanitizer(folder, engine, "racing", 1)
     assert found, output
