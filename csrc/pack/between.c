@@ -66,8 +66,8 @@ static bool divides(int64_t a, int64_t b)
 
 bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal)
 {
-    tempi_nest nest = {
-        .run = 1, .direction = TEMPI_PACK, .nontemporal = nontemporal, .whole = from->n};
+    tempi_nest
+        nest; /* not initialised: zeroing its dims takes longer than to set those there are */
     tempi_dim dims[TEMPI_MAX_DIMS + 1]; /* innermost first */
     int64_t source, target;
     side f, t;
@@ -75,6 +75,7 @@ bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontempor
     if (from->n != to->n || from->n == 0 || !side_begin(&f, from, &source) ||
         !side_begin(&t, to, &target))
         return false;
+    nest.run = 1;
     while (f.count > 1 && t.count > 1) {
         const int64_t m = f.count < t.count ? f.count : t.count;
         if (!divides(f.count, t.count) || n == TEMPI_MAX_DIMS + 1)
@@ -90,6 +91,10 @@ bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontempor
         return false;
     nest.mem = (char *)from->mem + source;
     nest.packed = (char *)to->mem + target;
+    nest.entries = NULL;
+    nest.direction = TEMPI_PACK;
+    nest.nontemporal = nontemporal;
+    nest.whole = from->n;
     nest.ndims = n;
     for (int i = 0; i < n; ++i)
         nest.dims[i] = dims[n - 1 - i];
