@@ -107,23 +107,27 @@ def mpi_steps(library: str, kind: str | None, more: bool = False) -> Iterator[St
 def parts() -> Iterator[tuple[Step, list[Path]]]:
     """All but the MPI tests, with the files of each. The longest first, so that no lane is left alone with one."""
     tests = ROOT / "tests"
-    files = set((tests / "preload").glob("test_*.py"))
-    devices = {path for path in files if path.name.startswith("test_device")}
-    sanitized = {path for path in files if path.name.startswith("test_sanitized")}
+    unit, preload = (set((tests / name).glob("test_*.py")) for name in ("unit", "preload"))
+    native = {path for path in unit if path.stem.endswith("_native")}
+    devices = {path for path in preload if path.name.startswith("test_device")}
+    sanitized = {path for path in preload if path.name.startswith("test_sanitized")}
     emulated = {"TEMPI_CUDA_DRIVER": "emulated", "TEMPI_EMULATOR_DEVICES": "2", "TEMPI_EMULATOR_STREAMS": "random"}
-    preloaded = {
-        "preload": files - devices - sanitized,
+    divided = {
+        "unit": unit - native,
+        "unit, native": native,
+        "preload": preload - devices - sanitized,
         "preload, devices": devices,
         "preload, sanitizers": sanitized,
     }
-    for name in ("unit", "cli", *preloaded, "bench", "kernels", "emulator", "arrays"):
-        own = preloaded.get(name) or (tests / name).glob("test_*.py")
+    order = ("unit", "unit, native", "preload", "cli", "preload, devices", "preload, sanitizers")
+    for name in (*order, "bench", "kernels", "emulator", "arrays"):
+        own = divided.get(name) or (tests / name).glob("test_*.py")
         settings = emulated if name == "arrays" else {}
         yield Step(name, (), settings=settings, limit=900.0, drawn=name not in ALWAYS), sorted(own)
 
 
-ALWAYS = ("unit", "preload")  # and some of the MPI tests (groups.py), whatever the time
-NO_MPI = ("unit", "kernels", "emulator")  # run in the first environment only
+ALWAYS = ("unit", "unit, native", "preload")  # and some of the MPI tests (groups.py), whatever the time
+NO_MPI = ("unit", "unit, native", "kernels", "emulator")  # run in the first environment only
 
 
 def steps(library: str, kind: str | None, second: bool = False, more: bool = False) -> Iterator[Step]:

@@ -39,15 +39,10 @@ def test_every_test_has_its_step(suite: ModuleType, kind: str | None) -> None:
     apart = {path for folder in ("gpu", "install") for path in (ROOT / "tests" / folder).iterdir()}
     there = set((ROOT / "tests").rglob("test_*.py")) - apart
     assert set().union(*map(files_of, first + repeated)) == there
-    assert {step.name for step in repeated if not step.ranks} == {
-        "preload",
-        "preload, sanitizers",
-        "cli",
-        "unit",
-        "bench",
-    }
+    parts = ("preload", "preload, sanitizers", "cli", "unit", "unit, native", "bench")
+    assert {step.name for step in repeated if not step.ranks} == set(parts)
     left_out = {step.name for step in first} - {step.name for step in second}
-    assert left_out == {"unit", "kernels", "emulator"}
+    assert left_out == {"unit", "unit, native", "kernels", "emulator"}
     assert len({step.name for step in first}) == len(first)
 
 
