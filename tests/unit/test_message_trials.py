@@ -109,7 +109,7 @@ def test_the_words_fill_the_memory_that_the_registry_has_for_them() -> None:
 
 
 @pytest.mark.parametrize("usual", [LIBRARY, OWN])
-@pytest.mark.parametrize("scale", [600, 40_000, 9_000_000])
+@pytest.mark.parametrize("scale", [2000, 40_000, 9_000_000])
 @pytest.mark.parametrize(("library", "own", "winner"), [(1.0, 0.9, OWN), (1.0, 0.2, OWN), (0.9, 1.0, LIBRARY)])
 def test_the_faster_method_is_settled(
     program: Program, usual: int, scale: int, library: float, own: float, winner: int
@@ -124,6 +124,14 @@ def test_of_equals_the_usual_one_stays(program: Program, usual: int) -> None:
     ways = program.rounds(key_of(1), usual, times(5000, 5000))
     assert set(ways) == {LIBRARY, OWN}
     assert set(ways[-100:]) == {usual}
+
+
+@pytest.mark.parametrize("usual", [LIBRARY, OWN])
+def test_the_examination_of_messages_that_are_left_does_not_decide(program: Program, usual: int) -> None:
+    """In a trial it is in each round of theirs, 40 ns on each side, and afterwards in none."""
+    ways = program.rounds(key_of(1), usual, times(1000, 960))
+    assert set(ways) == {LIBRARY, OWN}
+    assert set(ways[-100:]) == {LIBRARY}
 
 
 def test_a_hopeless_method_has_one_short_turn(program: Program) -> None:

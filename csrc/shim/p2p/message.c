@@ -404,6 +404,8 @@ int tempi_message_pack(const tempi_message *message, const char *call)
 
 int tempi_message_unpack(const tempi_message *message, int64_t bytes, const char *call)
 {
+    if (message->wire == MPI_PACKED && bytes >= message->op.n)
+        return run(&message->op, message, call); /* a copy of the operation takes 10 ns */
     tempi_op op = message->op;
     if (message->wire != MPI_PACKED)
         tempi_wire_in(&op, bytes);
