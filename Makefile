@@ -1,7 +1,7 @@
 # make demo   install tempi with an MPI into .venv and run the halo benchmark
 # make test   the test suite, on MPICH and on Open MPI, each in its own environment; MINUTES=M (MINUTES_mpich=M,
 #             MINUTES_openmpi=M): its main steps, and those others that begin within M minutes, by ORDER=WORD
-# make test-more   the remaining tests, which repeat those of `make test` with other ranks, entries and MPIs;
+# make test-more   the remaining tests, with other ranks, entries and MPIs, or of sanitized engines;
 #             MINUTES=M: of each MPI those steps that begin within M minutes, in an order drawn by ORDER=WORD
 # make test-one TEST=FILE[::NAME]   one of them, within seconds; see below
 # make gpu    on a machine with an NVIDIA GPU: tests on the card, the GPU benchmark, one table; PART=... one part

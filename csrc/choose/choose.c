@@ -137,6 +137,7 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
             .word = word,
             .receives = q->operation == TEMPI_OP_RECV,
             .streams = class != TEMPI_PEER_OTHER && q->bytes >= STREAMED_FIRST,
+            .repeats = q->repeats,
             .messages = q->passed + 1,
             .most = most_time(chooser->layout, q->bytes),
             .usual = (uint8_t)method,
@@ -160,6 +161,7 @@ bool tempi_choose_noted(tempi_chooser *chooser, tempi_query *q, uint64_t key)
     unsigned word = TEMPI_MESSAGE_NO_WORD;
     q->word = &word;
     q->passed = tempi_repeated_passed(repeated, key, q->bytes);
+    q->repeats = tempi_repeated_passes_by(repeated, key);
     const bool ours = tempi_choose(chooser, q) == TEMPI_METHOD_HOST;
     tempi_repeated_note(repeated, key, q->bytes, word, method_of(ours, q));
     return ours;

@@ -65,6 +65,7 @@ typedef struct tempi_query {
     bool *streamed;
     unsigned *word; /* set to the index of the word that may change the method (message_trials.h) */
     unsigned passed; /* messages like it that were not examined since the last one (repeated.h) */
+    bool repeats;    /* it was examined often enough to pass */
     bool posted;     /* a message that is posted now; false: the choice is kept for later ones */
 } tempi_query;
 

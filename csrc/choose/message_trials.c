@@ -25,8 +25,9 @@ enum {
  * between, or before its first one after so many messages. */
 enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, FIRST_WITHIN = 256 };
 /* Nanoseconds that examining a message takes on each side. In a trial all are examined; once it is
- * over those that are left pass by without (shim/p2p/message.h: tempi_message_is_left). */
-enum { EXAMINED = 40 };
+ * over those that are left and repeated pass by without (shim/p2p/message.h:
+ * tempi_message_is_left). Of a round at most the EXAMINED_SHARE-th part counts as that. */
+enum { EXAMINED = 40, EXAMINED_SHARE = 8 };
 /* Messages of other keys after which a key is no longer used. */
 enum { UNUSED = 1 << 16 };
 /* Messages that follow a word until its leader counts as gone, and until it has a method. */
@@ -44,6 +45,7 @@ typedef struct trial {
     bool settled;
     bool streams;       /* whether TEMPI_MESSAGE_STREAMED is tried */
     bool receives;      /* receives begin rounds and are watched, or sends */
+    bool repeats;       /* the last message was one that passes by when it is left */
     uint64_t published; /* the word */
     int64_t most;       /* nanoseconds that a message takes, or fewer */
     uint32_t a_round;   /* messages in a round of the last trial; at first 1 */
@@ -206,13 +208,14 @@ static int64_t at_stake(const trial *t)
     return __builtin_mul_overflow(t->most, messages_of(t), &most) ? INT64_MAX : most;
 }
 
-/* A round without what only the trial adds to it: of messages that are left, their examination. */
+/* A round without what only the trial adds to it: of messages that are left, their examination. The
+ * two sides of a burst do theirs at the same time. */
 static int64_t settled_time(const trial *t, int64_t took)
 {
-    const int64_t examined = 2 * EXAMINED * messages_of(t);
-    if (method_of(t) != TEMPI_MESSAGE_LIBRARY)
+    const int64_t examined = EXAMINED * (messages_of(t) + 1), most = took / EXAMINED_SHARE;
+    if (method_of(t) != TEMPI_MESSAGE_LIBRARY || !t->repeats)
         return took;
-    return examined < took / 2 ? took - examined : took / 2 + 1;
+    return took - (examined < most ? examined : most);
 }
 
 /* So that what this trial lost is a small part of the time until the next one. */
@@ -486,6 +489,7 @@ static bool is_left(uint64_t *word, trial *follower, uint32_t messages)
 static int go_on(trial *t, const tempi_message_post *post)
 {
     t->used = mine.posts;
+    t->repeats = post->repeats;
     if (!t->runs)
         wait_for_trial(t, post);
     else if (t->receives == post->receives) {

@@ -129,6 +129,7 @@ typedef struct tempi_message_post {
     uint64_t *word; /* the key's, or NULL */
     bool receives;
     bool streams;      /* whether TEMPI_MESSAGE_STREAMED is tried */
+    bool repeats;      /* the last ones of the type were the same (repeated.h) */
     uint32_t messages; /* like it since the last one was posted here, with it */
     int64_t most;      /* nanoseconds that it usually takes, or fewer */
     uint8_t usual;     /* the method of the word, or the choice without a trial */

@@ -66,13 +66,21 @@ static inline uint64_t tempi_repeated_examined(uint64_t word, uint64_t key)
                                                       : 0;
 }
 
+/* Whether the message of that key was examined often enough to pass. */
+static inline bool tempi_repeated_passes_by(const tempi_repeated *repeated, uint64_t key)
+{
+    const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
+    return tempi_repeated_examined(word, key) == TEMPI_REPEATED_EXAMINED;
+}
+
 /* How many have passed since one was examined. */
 static inline unsigned tempi_repeated_passed(const tempi_repeated *repeated, uint64_t key,
                                              int64_t bytes)
 {
     const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
-    const bool passes = tempi_repeated_examined(word, key) == TEMPI_REPEATED_EXAMINED;
-    return passes ? tempi_repeated_passes(bytes) - (unsigned)(word & TEMPI_REPEATED_LEFT) : 0;
+    return tempi_repeated_passes_by(repeated, key)
+               ? tempi_repeated_passes(bytes) - (unsigned)(word & TEMPI_REPEATED_LEFT)
+               : 0;
 }
 
 /* The message was examined, and has that method; `index`: of the word of its trials. */

@@ -66,8 +66,8 @@ static bool divides(int64_t a, int64_t b)
 
 bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal)
 {
-    tempi_nest
-        nest; /* not initialised: zeroing its dims takes longer than to set those there are */
+    /* Not initialised: to zero its dims takes longer than to set those there are. */
+    tempi_nest nest;
     tempi_dim dims[TEMPI_MAX_DIMS + 1]; /* innermost first */
     int64_t source, target;
     side f, t;

@@ -75,20 +75,24 @@ def large_count_outputs(row: Row) -> list[str]:
     return [p.name for p in row.function.plain.parameters if p.poly and p.direction != "in"]
 
 
+def copies(row: Row) -> str:
+    arrays = [p.name for p in row.function.plain.parameters if p.is_array]
+    given = (name if "types" in name else f"(tempi_numbers)TEMPI_NUMBERS({name})" for name in arrays)
+    blocking = "true" if row.name == blocking_name(row.name) else "false"
+    return f"tempi_collective_copies(comm, {blocking}, sendbuf, {', '.join(given)})"
+
+
 def leaves(row: Row) -> str:
-    """The same of a collective that tempi may carry. The test that counts the call comes last: if another one fails the
-    rest counts it."""
+    """The condition under which the library surely does a collective that tempi may carry. The test that counts the
+    call comes last: if another one fails the rest counts it."""
     blocking = blocking_name(row.name)
-    blocks = "true" if row.name == blocking else "false"
     if row.name in COPIES:
-        arrays = [p.name for p in row.function.plain.parameters if p.is_array]
-        given = (name if "types" in name else f"(tempi_numbers)TEMPI_NUMBERS({name})" for name in arrays)
-        return f"tempi_quiet() && tempi_collective_copies(comm, {blocks}, sendbuf, {', '.join(given)})"
+        return f"tempi_quiet() && {copies(row)}"
     first, *others = sorted({buffer.type for buffer in row.buffers})
     known = row.name == blocking or (blocking not in MISORDERED and not row.name.endswith("_init"))
     if not known or not count_condition(row):
         return ""
-    begin = f"tempi_collective_leaves(comm, TEMPI_FUNCTION_{blocking}, {blocks})"
+    begin = f"tempi_collective_leaves(comm, TEMPI_FUNCTION_{blocking}, {'true' if row.name == blocking else 'false'})"
     same = (f"({name} == {first} || tempi_type_named({name}))" for name in others)
     return " && ".join(["tempi_quiet()", f"tempi_type_named({first})", *same, begin])
 
@@ -115,7 +119,7 @@ def passes(row: Row) -> str:
 
 
 def passed_on(slot: Slot, condition: str) -> str:
-    """The fast path of an acted function, before its body."""
+    """The fast path of a function, before its body."""
     row, target = slot.row, f"{table_of(slot)}.{slot.row.name}{'_c' if slot.large else ''}"
     form = row.function.large if slot.large else row.function.plain
     assert form is not None
@@ -284,9 +288,9 @@ def split(slot: Slot, body: str) -> tuple[str, str]:
     if slot.row.name in SETTLED:
         again = f"tempi_packing_falls_back{SETTLED[slot.row.name]}"
     second = passed_on(slot, again)
-    if slot.row.name in COPIES:  # also the first on a communicator
-        known = "tempi_collectives && tempi_node_comm_of(comm)"
-        second = f"    if ({known} && {condition})\n        return {library_call(slot)};\n"
+    if slot.row.name in COPIES:  # also the first on a communicator, and on a machine with devices
+        known = "tempi_collectives && !tempi_pending_any() && !tempi_bounces() && tempi_node_comm_of(comm)"
+        second = f"    if ({known} && {copies(slot.row)})\n        return {library_call(slot)};\n"
     rest = f"static __attribute__((noinline)) int rest_{slot.symbol}({form.declared})\n{{\n{second}{body}}}\n\n"
     return rest, f"{passed_on(slot, condition)}    return rest_{slot.symbol}({', '.join(form.names)});\n"
 

@@ -210,6 +210,27 @@ def test_one_rank_with_a_derived_datatype_is_enough(comm: Any) -> None:
     own.Free()
 
 
+def test_what_is_asked_is_agreed_on_in_a_call_of_another_type_on_each_rank(comm: Any) -> None:
+    """Between hosts in one that tempi never carries: a rank with a predefined datatype must not pass it on at once."""
+    needs_host_memory()
+    own, size = comm.Dup(), comm.size
+    vector = MPI.DOUBLE.Create_vector(2, 1, 3).Commit()  # of 4
+    out, into, sent, got = np.arange(4.0 * size), np.zeros(2 * size), np.arange(4.0), np.zeros(2)
+    blocks = [
+        [out, [1] * size, list(range(size)), vector],
+        [into, [2] * size, [2 * i for i in range(size)], MPI.DOUBLE],
+    ]
+    for turn in range(4):
+        own.Ialltoallv(*blocks).Wait()
+        sent += turn
+        own.Bcast([sent, 1, vector] if own.rank == 0 else [got, 2, MPI.DOUBLE], 0)
+        assert own.rank == 0 or got.tolist() == [sent[0], sent[3]]
+        assert into.tolist() == [4.0 * own.rank, 4.0 * own.rank + 3] * size
+        into[:] = 0
+    vector.Free()
+    own.Free()
+
+
 def opposite_blocks(cart: Any) -> tuple[Any, Any, Any]:
     """For and from the neighbours in two dimensions, one element of VECTOR each: sent, received, and as is to come."""
     near = [rank for d in range(2) for rank in cart.Shift(d, 1)]

@@ -1,6 +1,6 @@
 """The groups of MPI tests: what is set in their processes, which files, how many ranks, by which entries.
 
-`make test` runs of each group what SHORT says of the MPI; `make test-more` the rest, which only repeats.
+`make test` runs of each group what SHORT says of the MPI; `make test-more` the rest, which only repeats them.
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ def started(job: Job, folder: Path, variables: Mapping[str, str]) -> Running:
 def run(
     jobs: Sequence[Job], room: int, folder: Path, variables: Mapping[str, str], until: float = math.inf
 ) -> Generator[Ended, None, None]:
-    """In the order in which they end; after `until` (of time.monotonic) only those are started that always are.
+    """In the order in which they end; after `until` (of time.monotonic) only those are started that always are. With
+    such an end they also come first, even if another one would fit.
 
     There is room for so many cores' jobs; one that asks for more has the machine to itself. Whenever there is
     room, the first of those waiting that fits is started: those that come first should be the longest. When
@@ -112,7 +113,8 @@ def run(
             if time.monotonic() >= until:
                 waiting = [job for job in waiting if job.always]
             free = room - sum(min(one.job.cores, room) for one in running)
-            fitting = next((job for job in waiting if min(job.cores, room) <= free), None)
+            first = [job for job in waiting if job.always] if until < math.inf else []
+            fitting = next((job for job in first or waiting if min(job.cores, room) <= free), None)
             if fitting is not None:
                 running.append(started(fitting, folder, variables))
                 waiting.remove(fitting)

@@ -131,7 +131,8 @@ NO_MPI = ("unit", "unit, native", "kernels", "emulator")  # run in the first env
 
 
 def steps(library: str, kind: str | None, second: bool = False, more: bool = False) -> Iterator[Step]:
-    """`second`: the tests with no MPI in them are run in another environment. `more`: the tests that only repeat."""
+    """`second`: the tests with no MPI in them are run in another environment. `more`: the tests that repeat, or that
+    compile for minutes."""
     repeats = "more or once" if second else "more"
     names = repeats.replace(" or ", "|")
     for step, files in parts():

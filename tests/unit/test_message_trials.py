@@ -29,7 +29,7 @@ void tempi_message_trials_stop(void);
 extern bool tempi_message_trial_runs;
 extern uint32_t tempi_message_completions[2];
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
-typedef struct { uint64_t key; uint64_t *word; bool receives, streams; uint32_t messages; int64_t most;
+typedef struct { uint64_t key; uint64_t *word; bool receives, streams, repeats; uint32_t messages; int64_t most;
     uint8_t usual; }
     tempi_message_post;
 int tempi_message_trial_post(const tempi_message_post *post);
@@ -47,6 +47,7 @@ class Program:
 
     words: Any = field(default_factory=lambda: ffi.new("tempi_message_words *"))
     streams: bool = False
+    repeats: bool = True
     messages: int = 1  # that each post stands for
     most: int = 10 * SECOND  # nanoseconds that a message takes, or fewer
     now: Any = field(default_factory=lambda: ffi.new("int64_t *", SECOND))
@@ -66,7 +67,8 @@ class Program:
         i = self.word(key)
         method = USUAL if i is None else self.words.ways[i] & METHOD
         word = ffi.NULL if i is None else ffi.addressof(self.words, "ways", i)
-        post = [key, word, receives, self.streams, self.messages, self.most, usual if method == USUAL else method]
+        post = [key, word, receives, self.streams, self.repeats, self.messages, self.most]
+        post.append(usual if method == USUAL else method)
         return int(lib.tempi_message_trial_post(ffi.new("tempi_message_post *", post)))
 
     def complete(self, took: float, rounds: tuple[bool, ...] = (SEND, RECV)) -> None:
@@ -132,6 +134,8 @@ def test_the_examination_of_messages_that_are_left_does_not_decide(program: Prog
     ways = program.rounds(key_of(1), usual, times(1000, 960))
     assert set(ways) == {LIBRARY, OWN}
     assert set(ways[-100:]) == {LIBRARY}
+    program.repeats = False
+    assert set(program.rounds(key_of(2), usual, times(1000, 960))[-100:]) == {OWN}
 
 
 def test_a_hopeless_method_has_one_short_turn(program: Program) -> None:

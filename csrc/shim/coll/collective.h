@@ -138,10 +138,11 @@ static inline bool tempi_collective_leaves(MPI_Comm comm, int function, bool blo
     if (!tempi_collectives)
         return true;
     tempi_node_comm *node = tempi_node_comm_cached(comm);
-    if (!node || !tempi_collective_concerns(node, function))
-        return node;
-    if ((blocking && !tempi_collective_agreed(node)) ||
-        tempi_collective_is_decided(node, function) ||
+    if (!node || (blocking && !tempi_collective_agreed(node)))
+        return false;
+    if (!tempi_collective_concerns(node, function))
+        return true;
+    if (tempi_collective_is_decided(node, function) ||
         tempi_collective_is_due(node->seen[function] + 1))
         return false;
     ++node->seen[function];

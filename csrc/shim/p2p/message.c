@@ -204,6 +204,7 @@ static void ask(tempi_operation operation, const tempi_peer *peer, int64_t bytes
     query->sample = &out->sample;
     query->streamed = &out->op.streamed;
     query->passed = 0;
+    query->repeats = false;
     /* A choice for an unknown peer is that for its usual class, which its other side need not know.
      */
     query->posted = posted && peer->comm != MPI_COMM_NULL && peer->rank >= 0;

@@ -5,6 +5,23 @@ from __future__ import annotations
 from faults.fault import Fault
 
 FAULTS = (
+    # ---- coll: who agrees when ---------------------------------------------------------------------------
+    Fault(
+        "coll",
+        "a call of predefined datatypes is passed on before what is asked has been agreed on",
+        "csrc/shim/coll/collective.h",
+        "    if (!node || (blocking && !tempi_collective_agreed(node)))\n        return false;",
+        "    (void)blocking;\n    if (!node)\n        return false;",
+        ("tests/mpi/test_collective_requests.py",),
+    ),
+    Fault(
+        "coll",
+        "a call that is passed on is not counted",
+        "csrc/shim/coll/collective.h",
+        "    ++node->seen[function];\n    return true;",
+        "    return true;",
+        ("tests/mpi/test_collectives.py",),
+    ),
     # ---- coll: faults of the library ---------------------------------------------------------------------
     Fault(
         "coll",
