@@ -12,7 +12,7 @@ FAULTS = (
         "csrc/shim/coll/collective.h",
         "    if (!node || (blocking && !tempi_collective_agreed(node)))\n        return false;",
         "    (void)blocking;\n    if (!node)\n        return false;",
-        ("tests/mpi/test_collective_requests.py",),
+        ("tests/mpi/test_collective_requests.py@two hosts",),
     ),
     Fault(
         "coll",
