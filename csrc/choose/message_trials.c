@@ -208,11 +208,17 @@ static int64_t at_stake(const trial *t)
     return __builtin_mul_overflow(t->most, messages_of(t), &most) ? INT64_MAX : most;
 }
 
-/* A round without what only the trial adds to it: of messages that are left, their examination. The
- * two sides of a burst do theirs at the same time. */
+/* Nanoseconds in a round for the examination of its messages. The two sides of a burst do theirs at
+ * the same time. */
+static int64_t examined_in(const trial *t)
+{
+    return EXAMINED * (messages_of(t) + 1);
+}
+
+/* A round without what only the trial adds to it, of messages that are left. */
 static int64_t settled_time(const trial *t, int64_t took)
 {
-    const int64_t examined = EXAMINED * (messages_of(t) + 1), most = took / EXAMINED_SHARE;
+    const int64_t examined = examined_in(t), most = took / EXAMINED_SHARE;
     if (method_of(t) != TEMPI_MESSAGE_LIBRARY || !t->repeats)
         return took;
     return took - (examined < most ? examined : most);
@@ -223,8 +229,9 @@ static void plan_next(trial *t)
 {
     const bool same = t->contest.same;
     const int64_t usual = t->contest.usual;
-    const int64_t lost = tempi_contest_lost(&t->contest) / usual, worth = WORTH * lost;
-    const int64_t changed = WORTH_CHANGED * lost; /* a change is worth a trial sooner */
+    const int64_t time = tempi_contest_lost(&t->contest) + t->rounds * examined_in(t);
+    const int64_t lost = time / usual, worth = WORTH * lost; /* in rounds */
+    const int64_t changed = WORTH_CHANGED * lost;            /* a change is worth a trial sooner */
     uint32_t between = t->settled && same ? 2 * t->between : BETWEEN;
     between = between < BETWEEN_USUAL ? between : BETWEEN_USUAL;
     if (worth > between)
