@@ -75,11 +75,16 @@ def large_count_outputs(row: Row) -> list[str]:
     return [p.name for p in row.function.plain.parameters if p.poly and p.direction != "in"]
 
 
+def blocks(row: Row) -> str:
+    """Whether the call does, in C."""
+    return "true" if row.name == blocking_name(row.name) else "false"
+
+
 def copies(row: Row) -> str:
+    """The condition under which the library copies a block of a process alone."""
     arrays = [p.name for p in row.function.plain.parameters if p.is_array]
     given = (name if "types" in name else f"(tempi_numbers)TEMPI_NUMBERS({name})" for name in arrays)
-    blocking = "true" if row.name == blocking_name(row.name) else "false"
-    return f"tempi_collective_copies(comm, {blocking}, sendbuf, {', '.join(given)})"
+    return f"tempi_collective_copies(comm, {blocks(row)}, sendbuf, {', '.join(given)})"
 
 
 def leaves(row: Row) -> str:
@@ -92,7 +97,7 @@ def leaves(row: Row) -> str:
     known = row.name == blocking or (blocking not in MISORDERED and not row.name.endswith("_init"))
     if not known or not count_condition(row):
         return ""
-    begin = f"tempi_collective_leaves(comm, TEMPI_FUNCTION_{blocking}, {'true' if row.name == blocking else 'false'})"
+    begin = f"tempi_collective_leaves(comm, TEMPI_FUNCTION_{blocking}, {blocks(row)})"
     same = (f"({name} == {first} || tempi_type_named({name}))" for name in others)
     return " && ".join(["tempi_quiet()", f"tempi_type_named({first})", *same, begin])
 
