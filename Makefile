@@ -28,9 +28,9 @@
 # less than 40 seconds; GPU=emulated runs everything on CUDA on the CPU, for correctness.
 #
 # PART=rates|launches|tests|kernels|halo|messages|model is one part of it, in the order of their worth; each ends within
-# 8 minutes (LIMIT=seconds) and writes its records to OUT (default results/gpu/CARD) as they are made. COMMIT=... goes
-# into the records where there is no git. `make gpu-page` reads FROM (default: the cards of results/gpu and docs/data/gpu)
-# and writes PAGE (default docs/gpu.md).
+# 8 minutes (LIMIT=seconds) and writes its records to OUT (default results/gpu/CARD) as they are made. CASES=REGEX: of the
+# shapes of the part kernels only those whose names match. COMMIT=... goes into the records where there is no git.
+# `make gpu-page` reads FROM (default: the cards of results/gpu and docs/data/gpu) and writes PAGE (default docs/gpu.md).
 
 MPI ?=
 GPU ?=
@@ -84,7 +84,7 @@ test-one: .venv-$(DEMO_MPI)/tempi
 
 gpu: gpu-here .venv-gpu/tempi
 	$(call run_$(DEMO_MPI),.venv-gpu) .venv-gpu/bin/python -P tests/tools/gpu.py .venv-gpu $(DEMO_MPI) \
-		$(PART:%=--part %) $(OUT:%=--out '%') $(LIMIT:%=--limit %) $(COMMIT:%=--commit %) \
+		$(PART:%=--part %) $(OUT:%=--out '%') $(LIMIT:%=--limit %) $(COMMIT:%=--commit %) $(if $(CASES),--cases '$(CASES)') \
 		$(if $(filter emulated,$(GPU)),--emulated) $(if $(QUICK),--quick)
 
 # With the environment of `make gpu` if it is there.

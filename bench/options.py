@@ -64,18 +64,20 @@ GPU_PARTS = ("rates", "launches", "kernels")
 @dataclass(frozen=True, slots=True)
 class GpuOptions:
     """`seconds`: budget of one line; `memory`: bytes of device memory to use, 0: half of the free memory; `limit`:
-    seconds after which nothing new is begun, 0: none."""
+    seconds after which nothing new is begun, 0: none; `cases`: a regular expression, of the shapes of "kernels" only
+    those whose names it is found in."""
 
     quick: bool
     seconds: float
     memory: int = 0
     limit: float = 0.0
     parts: tuple[str, ...] = GPU_PARTS
+    cases: str = ""
 
     def arguments(self) -> list[str]:
         given = {"seconds": self.seconds, "memory": self.memory, "limit": self.limit}
         words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-        return [*["--quick"] * self.quick, *words, "--parts", *self.parts]
+        return [*["--quick"] * self.quick, *words, f"--cases={self.cases}", "--parts", *self.parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def parse_gpu(arguments: Sequence[str] | None = None) -> GpuOptions:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, default=0)
     parser.add_argument("--limit", type=float, default=0.0)
+    parser.add_argument("--cases", default="")
     parser.add_argument("--parts", nargs="+", choices=GPU_PARTS, default=GPU_PARTS)
     given = vars(parser.parse_args(arguments))
     return GpuOptions(**{**given, "parts": tuple(given["parts"])})

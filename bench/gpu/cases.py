@@ -8,6 +8,7 @@ bytes. Offsets and sizes are in bytes.
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -250,6 +251,7 @@ def tiny_cases() -> list[Case]:
     return [*cases, *(Face(18, axis) for axis in range(3)), Indexed(16 * KIB)]
 
 
-def chosen(quick: bool, emulated: bool) -> list[Case]:
-    """The cases of a run, by their worth."""
-    return sorted(tiny_cases() if emulated else quick_cases() if quick else all_cases(), key=worth)
+def chosen(quick: bool, emulated: bool, pattern: str = "") -> list[Case]:
+    """The cases of a run, by their worth: those in whose names the regular expression is found."""
+    cases = tiny_cases() if emulated else quick_cases() if quick else all_cases()
+    return sorted((case for case in cases if re.search(pattern, case.name)), key=worth)

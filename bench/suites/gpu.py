@@ -51,7 +51,8 @@ EMULATED = "EMULATED DEVICE (CUDA on the CPU): correctness only, no times"
 @dataclass(frozen=True, slots=True)
 class Options:
     """`seconds`: budget of one line; `memory`: bytes of device memory, 0: half of the free memory; `end`:
-    time.monotonic() after which nothing new is begun."""
+    time.monotonic() after which nothing new is begun; `cases`: a regular expression, of the shapes of "kernels" only
+    those whose names it is found in."""
 
     parts: tuple[str, ...]
     seconds: float
@@ -59,6 +60,7 @@ class Options:
     out: str | None = None
     mpicc: str | None = None
     end: float = float("inf")
+    cases: str = ""
 
     @property
     def left(self) -> float:
@@ -89,7 +91,7 @@ Runner = Callable[[Console, suite.Common, Options], Iterator[Record]]
 def _alone(part: str) -> Runner:
     def run(console: Console, common: suite.Common, options: Options) -> Iterator[Record]:
         limit = max(options.left, 1.0) if options.end < float("inf") else 0.0
-        given = GpuOptions(common.quick, options.seconds, options.memory, limit, (part,))
+        given = GpuOptions(common.quick, options.seconds, options.memory, limit, (part,), options.cases)
         with suite.step(console, f"{part} of the GPU"):
             yield from _worker(given.arguments())
 

@@ -56,9 +56,9 @@ class Plan:
     oneshot: tuple[int, ...] = (64 * KIB, MIB, 16 * MIB)
 
 
-def plan_of(quick: bool, driver: Driver, memory: int) -> Plan:
+def plan_of(options: GpuOptions, driver: Driver, memory: int) -> Plan:
     """The plan for a GPU; for the emulated device, which is checked and not timed; for a rehearsal."""
-    cases = gpu_cases.chosen(quick, driver.small)
+    cases = gpu_cases.chosen(options.quick, driver.small, options.cases)
     if driver.small:
         small = cases if driver.emulated else cases[::4]
         return Plan(
@@ -297,6 +297,8 @@ def kernels(bench: Bench) -> Iterator[Record]:
     yield bench.record("kernels", "cases", "choose", "tempi", 0, (), not_fitting=left)
     if why:
         yield bench.record("kernels", "cases", "choose", "cupy", 0, (), left_out=why)
+    if not fitting:
+        return
     memory = Memory(bench.driver, max(case.span for case in fitting), max(case.nbytes for case in fitting))
     for number, case in enumerate(fitting):
         if bench.is_over:
@@ -446,7 +448,7 @@ def run(options: GpuOptions) -> Iterator[Record]:
     memory = min(options.memory or free // 2, free)
     meta = {"device": driver.describe(), "emulated": driver.emulated, "machine": machine()}
     end = time.monotonic() + (options.limit or float("inf"))
-    bench = Bench(driver, plan_of(options.quick, driver, memory), options.seconds, memory, meta, end)
+    bench = Bench(driver, plan_of(options, driver, memory), options.seconds, memory, meta, end)
     for part in options.parts:
         yield from PARTS[part](bench)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import time
@@ -314,12 +315,13 @@ def halo(
 @_seconds
 @click.option("--memory", type=click.FloatRange(min=0.01), help="GiB of device memory [default: half of the free].")
 @click.option("--part", "parts", multiple=True, help="rates, launches, kernels, halo, overlap, messages; or all.")
+@click.option("--cases", default="", metavar="REGEX", help="Part kernels: only shapes whose names match.")
 @click.option("--limit", type=click.FloatRange(min=1), help="Begin nothing new after so many seconds.")
 @click.option("--out", metavar="DIR", help="Where the records go [default: results/gpu/CARD].")
 @click.option("--mpicc", metavar="PATH", help="The MPI compiler for the halo [default: as for halo].")
 def gpu(
     json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None,
-    parts: tuple[str, ...], limit: float | None, out: str | None, mpicc: str | None,
+    parts: tuple[str, ...], cases: str, limit: float | None, out: str | None, mpicc: str | None,
 ) -> None:  # fmt: skip
     """An NVIDIA GPU: its memory, launches, tempi's kernels against the bounds, a halo, overlap, messages.
 
@@ -335,9 +337,13 @@ def gpu(
     unknown = [part for part in parts if part not in suite_gpu.PARTS]
     if unknown:
         raise click.UsageError(f"--part {unknown[0]}: choose one of {', '.join(suite_gpu.PARTS)}")
+    try:
+        re.compile(cases)
+    except re.error as error:
+        raise click.UsageError(f"--cases {cases}: {error}") from None
     common = suite.Common(json, None, quick, mpirun)
     chosen = parts or suite_gpu.PARTS
     size = int(memory * (1 << 30)) if memory else 0
     end = time.monotonic() + (limit or float("inf"))
-    options = suite_gpu.Options(chosen, seconds or (0.05 if quick else 0.3), size, out, mpicc, end)
+    options = suite_gpu.Options(chosen, seconds or (0.05 if quick else 0.3), size, out, mpicc, end, cases)
     _run(lambda: suite_gpu.run(common, options) or sys.exit(1))

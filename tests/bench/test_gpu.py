@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -128,7 +129,7 @@ def test_without_mps_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_options_come_back() -> None:
-    given = GpuOptions(True, 0.25, 1 << 30, 440.0, ("rates", "launches"))
+    given = GpuOptions(True, 0.25, 1 << 30, 440.0, ("rates", "launches"), "--64 MiB|face")
     assert parse_gpu(given.arguments()) == given
     message = MessageOptions(False, 0.5, "staged")
     assert parse_messages(message.arguments()) == message
@@ -285,6 +286,14 @@ def test_nothing_new_is_begun_when_the_time_is_over(emulated: dict[str, str], tm
     found = records.read(tmp_path / "out" / "kernels.json")
     assert [record for record in found if record.meta.get("checked")]
     assert len({record.case for record in found}) < len(gpu_cases.tiny_cases())
+
+
+def test_only_shapes_whose_names_match_are_measured(emulated: dict[str, str], tmp_path: Path) -> None:
+    done = bench(emulated, tmp_path, "--part", "kernels", "--cases", "face [xz]|run 8 ")
+    assert done.returncode == 0, done.stderr
+    shapes = {record.case for record in records.read(tmp_path / "kernels.json") if record.op in ("pack", "unpack")}
+    assert shapes == {case.name for case in gpu_cases.tiny_cases() if re.search("face [xz]|run 8 ", case.name)} != set()
+    assert bench(emulated, tmp_path, "--part", "kernels", "--cases", "(").returncode == 2
 
 
 def broken_clock(environment: dict[str, str], folder: Path) -> dict[str, str]:

@@ -45,7 +45,8 @@ import cupy
 from tempi import MPI
 from tempi._libraries import stream_number
 source = np.arange(16 * 8 * 5.0).reshape(16, 8, 5)
-x, rank, stream = cupy.asarray(source), 0, 1
+x, y, rank, stream = cupy.asarray(source), cupy.asarray(np.zeros((16, 8, 5))), 0, 1
+counts = [16 // MPI.COMM_WORLD.size * 4 * 5] * MPI.COMM_WORLD.size
 got = [np.zeros((8, 8)) for _ in range(MPI.COMM_WORLD.size)]
 gathered = cupy.asarray(np.zeros((14 * MPI.COMM_WORLD.size, 6, 10)))
 requests = [MPI.COMM_WORLD.Irecv(each, i) for i, each in enumerate(got)] if MPI.COMM_WORLD.rank == 1 else []
@@ -53,6 +54,8 @@ requests = [MPI.COMM_WORLD.Irecv(each, i) for i, each in enumerate(got)] if MPI.
 FIRST_DONE = """
 MPI.Request.Waitall(requests)
 assert all((each == source[::2, :, 3]).all() for each in got) or not requests
+own = np.split(source[:, ::2], comm.size)[comm.rank]
+assert (cupy.asnumpy(y)[:, ::2] == np.concatenate([own] * comm.size)).all()
 assert tempi.peer(comm, comm.rank) == "self"
 sys.stdout.write(f"done {tempi.stats()['device_packs']}\\n")
 """

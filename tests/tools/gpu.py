@@ -1,6 +1,7 @@
 """What `make gpu` does once tempi is installed: the tests on the card, the GPU benchmark, the model, one table.
 
-    python tests/tools/gpu.py VENV [MPI] [--part PART]... [--out DIR] [--limit S] [--emulated] [--quick] [--commit C]
+    python tests/tools/gpu.py VENV [MPI] [--part PART]... [--out DIR] [--limit S] [--cases REGEX]
+        [--emulated] [--quick] [--commit C]
 
 Parts, in the order of their worth: rates, launches, tests, kernels, halo, messages, model. Each writes its records
 to DIR (results/gpu/CARD) as they are made, and ends within LIMIT seconds: what was measured is there even if it is
@@ -76,6 +77,7 @@ class Job:
     emulated: bool
     quick: bool
     rehearsed: bool = False
+    cases: str = ""
 
     @property
     def left(self) -> float:
@@ -148,7 +150,7 @@ def benched(job: Job, part: str) -> Iterator[Bar]:
     """Runs parts of `tempi bench gpu`; its targets, read back from the records of all parts so far."""
     names = [Path(name).stem for name in PARTS[part]]
     own = [word for name in names for word in ("--part", name)]
-    own += ["--out", str(job.folder), "--limit", str(job.left)]
+    own += ["--out", str(job.folder), "--limit", str(job.left), "--cases", job.cases]
     # The shapes are many: less time for each than `tempi bench gpu` takes by itself.
     status = job.tempi("bench", "gpu", *own, *(["--quick"] if job.quick else ["--seconds", "0.2"]))
     if status not in (0, 1):
@@ -249,6 +251,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a part")
+    parser.add_argument("--cases", default="", help="part kernels: only shapes whose names match")
     parser.add_argument("--emulated", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--commit", help="that of the tree, where there is no git")
@@ -274,7 +277,9 @@ def main(arguments: Sequence[str]) -> int:
     for part in options.part or PARTS:
         end = time.monotonic() + options.limit
         variables = variables_of(environment, options.emulated) | own
-        job = Job(environment, variables, device.name, folder, end, options.emulated, options.quick, rehearsed)
+        job = Job(
+            environment, variables, device.name, folder, end, options.emulated, options.quick, rehearsed, options.cases
+        )
         mine = done(job, part)
         title = suite_gpu.EMULATED if options.emulated else f"{part} on {card}: records in {folder}"
         console.print(table(mine, title))
