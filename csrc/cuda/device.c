@@ -76,6 +76,7 @@ static void describe(tempi_cuda_device *device)
 {
     size_t bytes = 0;
     device->multiprocessors = attribute(device, TEMPI_CUDA_MULTIPROCESSORS, 0);
+    device->cache = attribute(device, TEMPI_CUDA_L2_CACHE, 0);
     device->capability = 10 * attribute(device, TEMPI_CUDA_CAPABILITY_MAJOR, 0) +
                          attribute(device, TEMPI_CUDA_CAPABILITY_MINOR, 0);
     device->same_addresses = attribute(device, TEMPI_CUDA_HOST_POINTERS_OF_REGISTERED, 0) == 1;

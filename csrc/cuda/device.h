@@ -69,6 +69,7 @@ typedef struct tempi_cuda_device {
     int ordinal;
     int handle; /* CUdevice */
     int multiprocessors;
+    int64_t cache;  /* bytes of the second level */
     int capability; /* 10 * major + minor */
     int64_t memory; /* bytes of device memory */
     int64_t max_pitch;

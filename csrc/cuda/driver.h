@@ -56,6 +56,7 @@ enum {
 enum {
     TEMPI_CUDA_MAX_PITCH = 11,
     TEMPI_CUDA_MULTIPROCESSORS = 16,
+    TEMPI_CUDA_L2_CACHE = 38, /* bytes */
     TEMPI_CUDA_CAPABILITY_MAJOR = 75,
     TEMPI_CUDA_PAGEABLE_ACCESS = 88,             /* kernels reach the system's memory */
     TEMPI_CUDA_HOST_POINTERS_OF_REGISTERED = 91, /* the device's addresses are the host's */

@@ -31,12 +31,25 @@ extern const char *const tempi_kernel_names[];
 /* Behind its own parameters every kernel has two more (tempi/kernels/_done.py). */
 enum { TEMPI_LAUNCH_PARAMS = 24, TEMPI_LAUNCH_DONE_PARAMS = 2 };
 
+/* When a whole grid is faster, whose blocks do their share at once and start one after another,
+ * than one whose blocks all run at a time and go round in steps of the grid
+ * (tempi_launch_is_whole). */
+typedef enum tempi_whole {
+    TEMPI_WHOLE_NEVER, /* or there is no such form */
+    TEMPI_WHOLE_ALWAYS,
+    TEMPI_WHOLE_LARGE,          /* from half of the cache on */
+    TEMPI_WHOLE_SHORT_OR_LARGE, /* there, and up to two rounds of a word a thread */
+    TEMPI_WHOLE_LONG            /* from three rounds on */
+} tempi_whole;
+
 /* One kernel launch. params[i] holds a 32-bit parameter in its low half: &params[i] is the pointer
  * that cuLaunchKernel takes on every (little-endian) machine that has CUDA. */
 typedef struct tempi_launch {
     int kernel; /* enum tempi_kernel_id */
     unsigned grid;
-    unsigned whole; /* blocks with a thread for each word; 0: never faster, or no such form */
+    unsigned whole; /* blocks of the whole grid */
+    tempi_whole when;
+    uint64_t words, bytes; /* that it moves */
     unsigned block;
     unsigned shared; /* bytes of dynamic shared memory */
     int nparams;

@@ -36,21 +36,17 @@ static int table_hook(void *context, const tempi_table *table, bool variable,
     return tempi_cuda_table_get(context, table, variable, out);
 }
 
-/* From so many words a thread on, blocks of one word a thread that start one after another are
- * faster than those that run at a time in steps of the grid: by 2 to 12% for 64 MiB (H200), if the
- * words are wide or far apart (tempi_launch.whole). Before that they only add their starts. */
-enum { WORDS_A_THREAD = 8 };
-
 /* Whether all of the kernel's accesses cross the bus, which needs only some blocks. */
 static bool is_over_bus(const tempi_cuda_batch *batch)
 {
     return batch->over_bus && batch->nitems > 0;
 }
 
-static bool is_long(const tempi_cuda_batch *batch, const tempi_launch *what)
+static bool is_whole(const tempi_cuda_batch *batch, const tempi_launch *what)
 {
-    const unsigned most = batch->device->resident_blocks[what->kernel];
-    return !is_over_bus(batch) && most > 0 && what->whole / WORDS_A_THREAD >= most;
+    const tempi_cuda_device *device = batch->device;
+    return !is_over_bus(batch) &&
+           tempi_launch_is_whole(what, device->resident_blocks[what->kernel], device->cache);
 }
 
 /* The planner's grid, or the blocks that run at a time: kernels do the rest in steps of the grid.
@@ -60,7 +56,7 @@ static unsigned grid_of(const tempi_cuda_batch *batch, const tempi_launch *what)
     const unsigned most = batch->device->resident_blocks[what->kernel];
     const int64_t bus = is_over_bus(batch) ? tempi_config.oneshot_blocks : 0;
     const unsigned grid = most > 0 && most < what->grid ? most : what->grid;
-    if (is_long(batch, what))
+    if (is_whole(batch, what))
         return what->whole;
     return bus > 0 && bus < grid ? (unsigned)bus : grid;
 }
@@ -73,7 +69,8 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what, bool flagged)
     const int status = tempi_cuda_function_get(batch->device, what->kernel, &function);
     if (status != TEMPI_OK)
         return status;
-    flagged = flagged && !is_long(batch, what); /* the stream writes it: each block counts itself */
+    flagged = flagged &&
+              !is_whole(batch, what); /* the stream writes it: each block counts itself */
     if (flagged)
         batch->flag = tempi_cuda_flag_for_kernel(batch->device, &done[0], &done[1]);
     for (int i = 0; i < what->nparams; ++i)

@@ -132,4 +132,8 @@ void tempi_cuda_plan_free(tempi_plan *plan);
  * times over, never more than the work needs. Kernels cover the rest in grid-sized steps. */
 unsigned tempi_cuda_grid(int64_t work, int multiprocessors);
 
+/* Whether a launch takes its whole grid, on a device that runs so many blocks of the kernel at a
+ * time (0: unknown) and has so many bytes of cache (0: unknown). */
+bool tempi_launch_is_whole(const tempi_launch *launch, unsigned blocks, int64_t cache);
+
 #endif

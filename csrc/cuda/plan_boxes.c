@@ -177,6 +177,14 @@ static int kernel_for(const tempi_plan_room *room)
     return fits_32bit ? TEMPI_KERNEL_BOXES_I32 : TEMPI_KERNEL_BOXES_I64;
 }
 
+static uint64_t bytes_of(const tempi_plan_room *room)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < room->npieces; i++)
+        bytes += (uint64_t)(room->pieces[i].end - room->pieces[i].first);
+    return bytes;
+}
+
 int tempi_plan_boxes(tempi_plan *plan, int multiprocessors)
 {
     const tempi_plan_room *room = plan->room;
@@ -199,6 +207,10 @@ int tempi_plan_boxes(tempi_plan *plan, int multiprocessors)
     *launch = (tempi_launch){.kernel = kernel_for(room),
                              .grid = tempi_cuda_grid((int64_t)to.chunks * TEMPI_KERNEL_BLOCK,
                                                      multiprocessors),
+                             .when = TEMPI_WHOLE_LARGE,
+                             .whole = to.chunks,
+                             .words = (uint64_t)to.chunks * CHUNK_WORDS,
+                             .bytes = bytes_of(room),
                              .block = TEMPI_KERNEL_BLOCK,
                              .nparams = 5,
                              .params = {0, n * sizeof(box_desc), map_at, shift, to.chunks}};

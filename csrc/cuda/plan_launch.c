@@ -19,8 +19,10 @@ enum {
     FORM_NO_TABLE = 255,
     /* Words that lie so far apart share no sector of the memory (32 or 64 bytes). */
     APART = 64,
+    FAR_APART = 512, /* runs that share no line and no neighbouring line either */
     WIDE_WORD = 8,
     GROUP_WORDS = 4, /* neighbours that move as one word on a contiguous side */
+    ROUND_WORDS = 4, /* of a thread, where blocks have a round each (tempi/kernels/_strided.py) */
     /* Stores of two bytes by groups take twice as long as one by one: 162 instead of 87 us for 64
      * MiB every 4 bytes (H200). */
     WIDEST_GATHERED = 2,
@@ -131,6 +133,52 @@ void tempi_words_of(const tempi_piece *piece, tempi_words *out)
     out->form = form_of(piece, out);
 }
 
+/* ---- whole grids ----------------------------------------------------------------------------- */
+
+static unsigned blocks_of(int64_t threads)
+{
+    return (unsigned)((threads + TEMPI_KERNEL_BLOCK - 1) / TEMPI_KERNEL_BLOCK);
+}
+
+/* Whether the runs are gathered from far apart. */
+static bool gathers_far(const tempi_words *words)
+{
+    return words->naxes > 1 && magnitude(words->axes[1].s) >= FAR_APART &&
+           magnitude(words->axes[1].d) < FAR_APART;
+}
+
+/* Blocks with a thread for each word, or for four where words are narrow. The classes are those of
+ * device times on an H200, 1 to 256 MiB, of which the whole grid takes: words apart 78 to 100%;
+ * others from half of the cache on 83 to 100%, at two rounds (8 MiB) 92 to 98%, between them up to
+ * 113% (runs of 32 every 512, unpack, 16 MiB). docs/gpu.md */
+static void set_whole(tempi_launch *launch, const tempi_words *words, int64_t all)
+{
+    const bool apart = are_apart(words), wide = words->width >= WIDE_WORD;
+    launch->whole = blocks_of(apart || wide ? all : (all + ROUND_WORDS - 1) / ROUND_WORDS);
+    if (apart)
+        launch->when = TEMPI_WHOLE_ALWAYS;
+    else if (!wide)
+        launch->when = TEMPI_WHOLE_LARGE;
+    else
+        launch->when = gathers_far(words) ? TEMPI_WHOLE_LONG : TEMPI_WHOLE_SHORT_OR_LARGE;
+}
+
+bool tempi_launch_is_whole(const tempi_launch *launch, unsigned blocks, int64_t cache)
+{
+    const uint64_t round = (uint64_t)blocks * launch->block;
+    const bool large = cache > 0 && launch->bytes >= (uint64_t)cache / 2;
+    if (round == 0 || launch->words <= round)
+        return false;
+    switch (launch->when) {
+    case TEMPI_WHOLE_ALWAYS: return true;
+    case TEMPI_WHOLE_LARGE: return large;
+    case TEMPI_WHOLE_SHORT_OR_LARGE: return large || launch->words <= 2 * round;
+    case TEMPI_WHOLE_LONG: return launch->words >= 3 * round;
+    case TEMPI_WHOLE_NEVER: break;
+    }
+    return false;
+}
+
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static void put(tempi_launch *launch, uint64_t value)
@@ -223,9 +271,15 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
         return false;
     const int64_t each = words.groups ? GROUP_WORDS : 1, all = (int64_t)words.end - words.first;
     *out = (tempi_launch){.grid = tempi_cuda_grid((all + each - 1) / each, multiprocessors),
+                          .words = (uint64_t)all,
+                          .bytes = (uint64_t)(all * words.width),
                           .block = TEMPI_KERNEL_BLOCK};
     if (!has_table && words.groups) {
         out->kernel = groups_kernel(&words, fits_32bit);
+        if (words.groups == FORM_SCATTER) { /* gathers take up to 50% longer by whole grids */
+            out->when = TEMPI_WHOLE_ALWAYS;
+            out->whole = blocks_of((all + each - 1) / each);
+        }
         put_groups(out, piece, &words);
         return true;
     }
@@ -235,8 +289,7 @@ bool tempi_piece_launch(const tempi_piece *piece, int multiprocessors, tempi_lau
         put_table(out, piece, &words);
     } else {
         out->kernel = strided_kernel(words.width, fits_32bit);
-        if (words.width >= WIDE_WORD || are_apart(&words))
-            out->whole = (unsigned)((all + TEMPI_KERNEL_BLOCK - 1) / TEMPI_KERNEL_BLOCK);
+        set_whole(out, &words, all);
     }
     return true;
 }

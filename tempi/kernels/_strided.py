@@ -6,8 +6,12 @@
 
 A warp has 32 consecutive words of the packed side, so its accesses there are whole lines for runs of any
 length; on the memory side it touches only the sectors of the runs. Each thread moves
-four words a round, one grid apart, and has all four loads in flight before the first store. Where the grid has a
-thread for each word, as for short messages, a thread moves one and computes no others.
+four words a round, one grid apart, and has all four loads in flight before the first store. Where one round is enough for
+the whole box, a block's words are neighbours, and a thread's are one block apart. Where the grid has a thread for each
+word, a thread moves one and computes no others.
+
+    threads of a block    t          t          t          t            4 words a thread in one round
+    words             b..b+255  b+256..511 b+512..767 b+768..1023       b = 1024 x the block's number
 
 Bound by the memory: distinct sectors touched on both sides. Words of 1 and 2 bytes whose packed side is contiguous are
 left to _narrow.py, which takes fewer instructions and accesses for them.
@@ -17,13 +21,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tempi.kernels._ops import add, at, least, load, lt, store, sub, u32
+from numba import cuda
+
+from tempi.kernels._ops import add, at, choose, least, load, lt, mul, shl, store, sub, u32
 from tempi.kernels._place import PLACE4, all_threads, first_thread
 
 
 def make(width: int, index: int) -> Any:
     """The kernel for words of `width` bytes and offsets of `index` bits; parameters: _table.PARAMS."""
-    get, put, place, to = load[width], store[width], PLACE4[index], at[index]
+    get, put, place, to, either = load[width], store[width], PLACE4[index], at[index], choose[32]
 
     def strided(dst, src, first, end, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl):  # type: ignore[no-untyped-def]
         step = all_threads()
@@ -34,6 +40,11 @@ def make(width: int, index: int) -> Any:
                 a, x = place(w, naxes, n0, m0, h0, d0, s0, n1, m1, h1, d1, s1, n2, m2, h2, d2, s2, dl, sl)
                 put(to(dst, a), get(to(src, x)))
             return
+        # Whether every block has a round of its own, which it fills, but for the last one.
+        once = lt(sub(shl(step, u32(2)), sub(end, first)), shl(u32(cuda.blockDim.x), u32(2)))
+        if once:
+            w = add(w, mul(u32(cuda.blockIdx.x), mul(u32(cuda.blockDim.x), u32(3))))
+            step = u32(cuda.blockDim.x)
         while lt(w, end):
             w1 = add(w, step)
             w2 = add(w1, step)
@@ -54,6 +65,6 @@ def make(width: int, index: int) -> Any:
                 put(to(dst, c), word2)
             if lt(w3, end):
                 put(to(dst, e), word3)
-            w = add(w3, step)
+            w = either(once, end, add(w3, step))
 
     return strided

@@ -84,6 +84,7 @@ class Launch:
     grid: int
     block: int
     params: tuple[int, ...]
+    whole: int = 0  # blocks of its whole grid, if it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ class Planner:
             kernel = kernel_table().ALL[made.kernel]
             masks = [2 ** int(kind[1:]) - 1 for kind in kernel.types]
             params = tuple(p & mask for p, mask in zip(made.params[0 : made.nparams], masks, strict=True))
-            launches.append(Launch(kernel.name, made.grid, made.block, params))
+            whole = made.whole if made.when != lib.TEMPI_WHOLE_NEVER else 0
+            launches.append(Launch(kernel.name, made.grid, made.block, params, whole))
         copies = [
             (copy.dst + row * copy.dst_pitch, copy.src + row * copy.src_pitch, copy.n)
             for copy in (plan.copies[0 : plan.ncopies] if plan.ncopies else ())
@@ -174,12 +176,13 @@ class Planner:
         ]
         return Plan(tuple(copies), tuple(launches), descriptors)
 
-    def run(self, plan: Plan) -> None:
-        """Carries the plan out."""
+    def run(self, plan: Plan, whole: bool = False) -> None:
+        """Carries the plan out, by whole grids where launches have them."""
         for dst, src, n in plan.copies:
             self.machine.memory.copy(dst, src, n)
         for launch in plan.launches:
-            self.machine.launch(launch.kernel, launch.grid, launch.block, launch.params)
+            grid = launch.whole if whole and launch.whole else launch.grid
+            self.machine.launch(launch.kernel, grid, launch.block, launch.params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +245,15 @@ class Message:
 
 
 def carry_out(
-    machine: Any, messages: Sequence[Message], direction: int, multiprocessors: int = 2, copied_rows: int = 0
-) -> Plan:
+    machine: Any, messages: Sequence[Message], direction: int, multiprocessors: int = 2, copied_rows: int = 0,
+    whole: bool = False,
+) -> Plan:  # fmt: skip
     """Plans, runs and checks the messages as one submission."""
     rng = np.random.default_rng(len(messages))
     planner = Planner(machine, multiprocessors, copied_rows)
     wanted = [message.prepare(machine, direction, rng) for message in messages]
     plan = planner.plan([message.op(direction) for message in messages])
-    planner.run(plan)
+    planner.run(plan, whole)
     for message, bytes_wanted in zip(messages, wanted, strict=True):
         message.check(machine, direction, bytes_wanted)
     return plan

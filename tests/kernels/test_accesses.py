@@ -33,8 +33,8 @@ GAPS = Hand.of(
 VARIABLE = Hand.of([Box(entries=((20, 0), (0, 8), (40, 12), (120, 32), (0, 36)))])
 
 
-def accesses_of(hands: Sequence[Hand], direction: int, kernel: str) -> list[Access]:
-    """Those of data, of a plan of one launch of that kernel."""
+def accesses_of(hands: Sequence[Hand], direction: int, kernel: str, whole: bool = False) -> list[Access]:
+    """Those of data, of a plan of one launch of that kernel, by its whole grid or not."""
     machine = TracingMachine()
     with contextlib.ExitStack() as stack:
         layouts = [stack.enter_context(hand.layout()) for hand in hands]
@@ -42,7 +42,7 @@ def accesses_of(hands: Sequence[Hand], direction: int, kernel: str) -> list[Acce
             Message.on(machine, layout, 1, hand.offsets, hand.extent)
             for layout, hand in zip(layouts, hands, strict=True)
         ]
-        plan = carry_out(machine, messages, direction)
+        plan = carry_out(machine, messages, direction, whole=whole)
     assert plan.kernels == [kernel]
     return machine.accesses
 
@@ -101,6 +101,14 @@ def test_a_short_message_computes_no_word_twice(hands: list[Hand], kernel: str, 
     accesses = accesses_of(hands, direction, kernel)
     read = [access.address for access in loads(accesses)]
     assert len(read) == len(set(read)) == len(accesses) - len(read)
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("hand", [vector(2048, 8, 4), vector(300, 32, 16)], ids=["four words a thread", "one"])
+def test_a_whole_grid_moves_no_word_twice(hand: Hand, direction: int) -> None:
+    accesses = accesses_of([hand], direction, f"strided_w{hand.boxes[0].run}_i32", whole=True)
+    stored = [access.address for access in accesses if access.store]
+    assert len(stored) == len(set(stored)) == len(loads(accesses))
 
 
 @DIRECTIONS

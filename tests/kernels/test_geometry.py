@@ -51,6 +51,36 @@ def test_a_grid_covers_the_work_or_fills_the_device(work: int, multiprocessors: 
     assert lib.tempi_cuda_grid(0, multiprocessors) == 1
 
 
+@pytest.mark.parametrize(
+    ("run", "stride", "rounds", "taken"),
+    [
+        (8, 512, (1, 1.1, 3, 100), (False, True, True, True)),  # words apart
+        (4, 8, (1, 2, 100, 190, 200), (False, False, False, False, True)),  # narrow ones: from half of the cache on
+        (16, 32, (1, 1.5, 2, 2.1, 45, 50), (False, True, True, False, False, True)),
+        (32, 512, (1, 2, 2.9, 3, 50), (False, False, False, True, True)),  # gathered from far apart
+        (2, 4, (1, 2, 1000), (False, False, False)),  # groups
+    ],
+)
+def test_whole_grids_are_taken_where_they_are_faster(
+    run: int, stride: int, rounds: tuple[float, ...], taken: tuple[bool, ...]
+) -> None:
+    """By the words of a pack over those of all threads that run at a time, here 160 blocks."""
+    threads, width = 160 * BLOCK, min(run, 16)
+    cache = 2 * 48 * 16 * threads
+    for k, expected in zip(rounds, taken, strict=True):
+        with vector(int(k * threads * width) // run, stride, run).layout() as layout:
+            op = ffi.new("tempi_op *", {"count": 1, "n": layout.size, "direction": PACK})
+            op.layout = ffi.cast("tempi_layout *", layout)
+            op.mem, op.packed = ffi.cast("void *", 1 << 44), ffi.cast("void *", 1 << 45)
+            planner = Planner(Nowhere())
+            assert lib.tempi_cuda_plan(op, 1, planner._hooks, planner._plan) == lib.TEMPI_OK
+            launch = planner._plan.launches[0]
+            assert (launch.words, launch.bytes) == (layout.size // width, layout.size)
+            found = [lib.tempi_launch_is_whole(ffi.addressof(launch), blocks, cache) for blocks in (160, 0)]
+            assert found == [expected, False], (k, found)
+            assert not lib.tempi_launch_is_whole(ffi.addressof(launch), 160, 0) or launch.when != lib.TEMPI_WHOLE_LARGE
+
+
 def axes_of(plan: Plan) -> list[tuple[int, int, int]]:
     """(n, magic, shift) of the inner axes of a plan of one launch of words in groups."""
     (launch,) = plan.launches

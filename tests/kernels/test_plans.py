@@ -60,6 +60,32 @@ def test_each_shape_has_its_kernel_and_right_bytes(machines: Machines, name: str
         assert plan.kernels == [grouped(kernel, direction)]
 
 
+#: Of several blocks in one round each, the last one with a part of its words.
+WHOLE = {
+    "four words a thread": (vector(2100, 12, 4), "strided_w4_i32"),
+    "four words a thread, exactly": (vector(2048, 8, 4), "strided_w4_i32"),
+    "four words a thread, far": (Hand.of([Box(run=4, dims=((2, 3 << 31, 4400), (1100, 8, 4)))]), "strided_w4_i64"),
+    "a word a thread": (vector(300, 32, 16), "strided_w16_i32"),
+    "a word a thread, apart": (vector(600, 128, 4), "strided_w4_i32"),
+    "shorts": (vector(1400, 4, 2), "groups_w2_i32"),
+    "bytes": (vector(2100, 2, 1), "groups_w1_i32"),
+    "boxes": (Hand.of([Box(run=4, dims=((700, 16, 4),)), Box(offset=8, packed=2800, run=4, dims=((700, 16, 4),))]),
+              "boxes_i32"),
+}  # fmt: skip
+
+
+@DIRECTIONS
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_grids_move_the_same_bytes(machines: Machines, name: str, direction: int) -> None:
+    hand, kernel = WHOLE[name]
+    with machines() as machine, hand.layout() as layout:
+        message = Message.on(machine, layout, 1, hand.offsets, hand.extent)
+        plan = carry_out(machine, [message], direction, whole=True)
+        (launch,) = plan.launches
+        assert plan.kernels == [grouped(kernel, direction)]
+        assert launch.whole > 1 or "gather" in launch.kernel
+
+
 @DIRECTIONS
 @pytest.mark.parametrize("name", SHAPES)
 def test_fragments_of_several_elements(machines: Machines, name: str, direction: int) -> None:
