@@ -67,6 +67,14 @@ static void make(const tempi_type *type, const void *buffer, MPI_Count count, in
     out->wire = MPI_PACKED;
 }
 
+void tempi_message_of(const tempi_type *type, const void *buffer, MPI_Count count,
+                      tempi_operation operation, void *packed, tempi_message *out)
+{
+    make(type, buffer, count, count * type->size, operation, out);
+    out->op.packed = packed;
+    out->borrowed = true;
+}
+
 /* Whether it is a message to oneself, or a matched one that may be, for which Open MPI needs a
  * gap (wire.h). Messages packed by a device are posted too late to insert one. */
 static bool wants_gap(const tempi_message *message, tempi_peer peer)
@@ -87,7 +95,7 @@ static bool take_packed(bool must, tempi_peer peer, tempi_inline_buffer *inline_
         out->wire = tempi_wire_gapped(op->n);
     const int64_t n = op->n;
     op->n += out->wire == MPI_PACKED ? 0 : 1;
-    out->borrowed = inline_buffer && op->n <= TEMPI_INLINE_BYTES;
+    out->borrowed = inline_buffer && op->n <= TEMPI_BRIEF_BYTES;
     if (out->borrowed)
         op->packed = inline_buffer->bytes;
     const bool taken = out->borrowed || tempi_packed_get(op, must);

@@ -20,9 +20,8 @@ typedef struct tempi_message {
 } tempi_message;
 
 /* Holds the packed bytes of a short message on the stack of a call that completes it. */
-enum { TEMPI_INLINE_BYTES = 1 << 10 };
 typedef struct tempi_inline_buffer {
-    _Alignas(64) char bytes[TEMPI_INLINE_BYTES];
+    _Alignas(64) char bytes[TEMPI_BRIEF_BYTES];
 } tempi_inline_buffer;
 
 /* The destination or source of a message, as the call gives it. */
@@ -106,6 +105,11 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
     const tempi_type *type = tempi_type_use(datatype, count);
     return type && tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
+
+/* A message of host memory that tempi carries, whose packed bytes, of MPI_PACKED, are in memory of
+ * the caller. */
+void tempi_message_of(const tempi_type *type, const void *buffer, MPI_Count count,
+                      tempi_operation operation, void *packed, tempi_message *out);
 
 /* For a message that is posted later, as often as the program likes: one that tempi carries, or
  * that it may carry at times (out->open). */

@@ -4,6 +4,7 @@
 #include "shim/bounce/bounce.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/impl.h"
+#include "shim/p2p/brief.h"
 #include "shim/p2p/loopback.h"
 #include "shim/request/request.h"
 
@@ -47,6 +48,19 @@ static int received(int rc, const tempi_message *message, known *k, MPI_Comm com
     return rc;
 }
 
+/* After the library's call for a brief message. */
+static int received_briefly(int rc, const tempi_brief *brief, void *buf, char *packed, known *k,
+                            MPI_Comm comm)
+{
+    if (rc == MPI_SUCCESS && k->status->MPI_SOURCE != MARK) {
+        tempi_brief_unpack(brief, buf, packed, tempi_status_bytes(k->status));
+        return rc;
+    }
+    tempi_message message;
+    tempi_message_of(brief->type, buf, brief->count, TEMPI_OP_RECV, packed, &message);
+    return received(rc, &message, k, comm, "MPI_Recv");
+}
+
 int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MPI_Datatype datatype,
                     int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
@@ -56,12 +70,17 @@ int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MP
     tempi_loopback_before_blocking(comm, source);
     if (tempi_pending_any())
         tempi_before_blocking();
+    known k;
+    tempi_brief brief;
+    if (tempi_brief_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source), &brief))
+        return received_briefly(tempi_fwd_Recv(next, inline_buffer.bytes, brief.bytes, MPI_PACKED,
+                                               source, tag, comm, known_open(&k, status)),
+                                &brief, buf, inline_buffer.bytes, &k, comm);
     if (source == MPI_PROC_NULL ||
         !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
                                  &inline_buffer, &message))
         return tempi_fwd_Recv(next, buf, count, datatype, source, tag, comm, status);
     message.op.stream = tempi_stream_of(comm);
-    known k;
     const int rc = received(tempi_fwd_Recv(next, message.op.packed, tempi_wire_count(&message),
                                            message.wire, source, tag, comm, known_open(&k, status)),
                             &message, &k, comm, "MPI_Recv");

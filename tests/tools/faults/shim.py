@@ -23,6 +23,22 @@ FAULTS = (
     ),
     Fault(
         "p2p",
+        "a message of fewer bytes that need not be planned is unpacked as a full one",
+        "csrc/shim/p2p/brief.h",
+        "n < brief->bytes ? n : brief->bytes",
+        "brief->bytes",
+        tests=("tests/mpi/test_rule_brief.py",),
+    ),
+    Fault(
+        "p2p",
+        "messages that need not be planned are not counted",
+        "csrc/shim/p2p/brief.h",
+        "    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);\n",
+        "",
+        tests=("tests/mpi/test_rule_brief.py",),
+    ),
+    Fault(
+        "p2p",
         "the status of a message to oneself has no tag",
         "csrc/shim/p2p/loopback.c",
         "    status->MPI_TAG = tag;",

@@ -1,0 +1,121 @@
+"""Short messages that tempi carries again and again are not planned each time (csrc/shim/p2p/brief.h)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oracle
+from world import MPI, Memory, committed, snapshot
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
+    ),
+    pytest.mark.skipif(MPI.COMM_WORLD.size != 2, reason="needs 2 ranks"),
+]
+#: In runs of 4 bytes, which both libraries take far longer for than tempi.
+SHORT = oracle.Vector(64, 4, 24, oracle.Named("BYTE"))
+LONGER = oracle.Vector(128, 4, 24, oracle.Named("BYTE"))
+TRIED = 1500  # messages, after which no first trial goes on
+MANY = 150  # of which most are not planned
+
+
+def turn(out: Memory, into: Memory, types: tuple[Any, Any], source: int | None = None) -> MPI.Status:
+    """One message there, and one back."""
+    comm, status = MPI.COMM_WORLD, MPI.Status()
+    peer = 1 - comm.rank
+    if comm.rank == 0:
+        comm.Send(out.message(types[0]), peer, 5)
+    comm.Recv(into.message(types[1]), peer if source is None else source, 5, status)
+    if comm.rank == 1:
+        comm.Send(out.message(types[0]), peer, 5)
+    return status
+
+
+@contextmanager
+def repeated(tree: oracle.Tree = SHORT) -> Iterator[Any]:
+    with committed(tree) as datatype:
+        out, into = Memory(tree, 1).fill(1), Memory(tree, 1)
+        for _ in range(TRIED):
+            turn(out, into, (datatype, datatype))
+        yield datatype
+
+
+def test_each_delivers_its_own_bytes_and_is_counted() -> None:
+    with repeated() as datatype:
+        before = snapshot()
+        for seed in range(MANY):
+            out, into = Memory(SHORT, 1).fill(seed + 7 * MPI.COMM_WORLD.rank), Memory(SHORT, 1)
+            status = turn(out, into, (datatype, datatype))
+            into.check(Memory(SHORT, 1).fill(seed + 7 * (1 - MPI.COMM_WORLD.rank)).packed)
+            assert (status.source, status.tag, status.Get_count(MPI.BYTE)) == (1 - MPI.COMM_WORLD.rank, 5, 256)
+        moved = {name: count - before[name] for name, count in snapshot().items()}
+        assert moved["calls_seen"] == 2 * MANY == moved["sends"] + moved["recvs"] + moved["fallback_rule"]
+        assert (moved["sent_bytes"], moved["recv_bytes"]) == (256 * moved["sends"], 256 * moved["recvs"])
+        assert moved["runs"] == 64 * (moved["sends"] + moved["recvs"])
+
+
+def test_a_message_of_fewer_bytes_leaves_the_rest_alone() -> None:
+    half = oracle.Vector(32, 4, 24, oracle.Named("BYTE"))
+    with repeated() as datatype, committed(half) as shorter:
+        for seed in range(MANY):
+            out, into = Memory(half, 1).fill(seed), Memory(SHORT, 1)
+            status = turn(out, into, (shorter, datatype))
+            assert status.Get_count(MPI.BYTE) == 128
+            expected = np.full(256, 0xA5, np.uint8)
+            expected[:128] = out.packed
+            into.check(expected)
+
+
+def test_a_longer_message_is_an_error_and_the_next_one_is_right() -> None:
+    comm = MPI.COMM_WORLD
+    with repeated() as datatype, committed(LONGER) as longer:
+        for seed in range(3):
+            into, sent = Memory(SHORT, 1), Memory(SHORT, 1).fill(seed)
+            if comm.rank == 0:
+                comm.Send(Memory(LONGER, 1).fill(1).message(longer), 1, 5)
+                comm.Send(sent.message(datatype), 1, 5)
+                continue
+            with pytest.raises(MPI.Exception) as error:
+                comm.Recv(into.message(datatype), 0, 5)
+            assert error.value.Get_error_class() == MPI.ERR_TRUNCATE
+            into = Memory(SHORT, 1)
+            comm.Recv(into.message(datatype), 0, 5)
+            into.check(sent.packed)
+
+
+def test_those_of_any_source_and_to_nobody_are_as_before() -> None:
+    comm = MPI.COMM_WORLD
+    with repeated() as datatype:
+        for seed in range(MANY):
+            out, into = Memory(SHORT, 1).fill(seed), Memory(SHORT, 1)
+            turn(out, into, (datatype, datatype), MPI.ANY_SOURCE)
+            into.check(out.packed)
+        for _ in range(MANY):
+            comm.Send(out.message(datatype), MPI.PROC_NULL, 7)
+            status = MPI.Status()
+            comm.Recv(into.message(datatype), MPI.PROC_NULL, 7, status)
+            assert (status.source, status.Get_count(MPI.BYTE)) == (MPI.PROC_NULL, 0)
+
+
+def test_a_process_sends_to_itself_as_before() -> None:
+    """Also one that is too long, which Open MPI would cut without an error if it had no gap (wire.h)."""
+    comm = MPI.COMM_WORLD
+    with committed(SHORT) as datatype, committed(LONGER) as longer:
+        for seed in range(MANY):
+            out, own = Memory(LONGER, 1).fill(seed), Memory(LONGER, 1)
+            request = comm.Irecv(own.message(longer), comm.rank, 6)
+            comm.Send(out.message(longer), comm.rank, 6)
+            request.Wait()
+            own.check(out.packed)
+        request = comm.Irecv(Memory(SHORT, 1).message(datatype), comm.rank, 6)
+        comm.Send(out.message(longer), comm.rank, 6)
+        with pytest.raises(MPI.Exception) as error:
+            request.Wait()
+        assert error.value.Get_error_class() == MPI.ERR_TRUNCATE
