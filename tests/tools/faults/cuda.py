@@ -182,7 +182,7 @@ FAULTS = (
     Fault(
         "cuda",
         "whole grids of long wide words are taken at any size",
-        "csrc/cuda/plan_launch.c",
+        "csrc/cuda/whole_grid.c",
         "return large || launch->words <= 2 * round;",
         "return true;",
         tests=("tests/kernels/test_geometry.py",),

@@ -134,22 +134,25 @@ void case_a_grid_has_the_blocks_that_fit(const char *library)
     tempi_layout_release(layout);
 }
 
-/* From eight words a thread on; what crosses the bus has no more blocks. */
-void case_a_long_launch_has_a_thread_for_each_word(const char *library)
+/* From three rounds on; what crosses the bus has no more blocks. */
+void case_a_long_launch_takes_its_whole_grid(const char *library)
 {
     driver_begin(library);
     const tempi_layout *layout = layout_vector(1000, 8, 24);
     round_trip(layout, 1, 0, -1, TEMPI_METHOD_DEVICE);
     const unsigned most = 3u * (unsigned)tempi_cuda_device_get(1)->multiprocessors;
-    fake_whole = 8 * most - 1;
+    const tempi_launch before = fake_launch;
+    fake_launch.when = TEMPI_WHOLE_LONG;
+    fake_launch.whole = 7 * most;
+    fake_launch.words = 3 * most * fake_launch.block - 1;
     round_trip(layout, 1, 0, -1, TEMPI_METHOD_DEVICE);
     CHECK(driver->grid == (int)most);
-    fake_whole = 8 * most;
+    fake_launch.words++;
     round_trip(layout, 1, 0, -1, TEMPI_METHOD_ONE_SHOT);
     CHECK(driver->grid == (int)most);
     round_trip(layout, 1, 0, -1, TEMPI_METHOD_DEVICE);
-    CHECK(driver->grid == (int)fake_whole);
-    fake_whole = 0;
+    CHECK(driver->grid == (int)(7 * most));
+    fake_launch = before;
     tempi_layout_release(layout);
 }
 

@@ -19,7 +19,7 @@
     X(buffers_are_kept_within_bounds)                 \
     X(a_free_buffer_serves_a_smaller_request)         \
     X(a_grid_has_the_blocks_that_fit)                 \
-    X(a_long_launch_has_a_thread_for_each_word)       \
+    X(a_long_launch_takes_its_whole_grid)             \
     X(rows_are_copied_where_that_is_faster)           \
     X(a_repeated_burst_starts_when_it_is_complete)    \
     X(a_repeated_burst_is_planned_once)               \

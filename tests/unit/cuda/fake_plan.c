@@ -56,7 +56,7 @@ static int ask_tables(const tempi_op *op, const tempi_plan_hooks *hooks)
 }
 
 int fake_plans;
-unsigned fake_whole;
+tempi_launch fake_launch = {.grid = 1000, .block = 32};
 
 int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, tempi_plan *plan)
 {
@@ -82,8 +82,10 @@ int tempi_cuda_plan(const tempi_op *ops, int n, const tempi_plan_hooks *hooks, t
         plan->nbytes = 0;
         return TEMPI_OK;
     }
-    plan->launches[plan->nlaunches++] = (tempi_launch){
-        .grid = 1000, .whole = fake_whole, .block = 32, .nparams = 2, .params = {0, (uint64_t)n}};
+    tempi_launch *launch = &plan->launches[plan->nlaunches++];
+    *launch = fake_launch;
+    launch->nparams = 2;
+    launch->params[1] = (uint64_t)n;
     plan->patches[plan->npatches++] = (tempi_plan_patch){0, 0};
     return TEMPI_OK;
 }

@@ -1,10 +1,11 @@
 #ifndef TEMPI_FAKE_PLAN_H
 #define TEMPI_FAKE_PLAN_H
-#include <stdint.h>
+#include "cuda/kernels.h"
+
 /* How many lists of operations were planned. */
 extern int fake_plans;
-/* Blocks of their launches with a thread for each word. */
-extern unsigned fake_whole;
+/* Their launches, but for the parameters. */
+extern tempi_launch fake_launch;
 /* Runs a launch on the fake driver. */
 void fake_kernel(uint64_t *params);
 #endif
