@@ -95,7 +95,7 @@ static bool take_packed(bool must, tempi_peer peer, tempi_inline_buffer *inline_
         out->wire = tempi_wire_gapped(op->n);
     const int64_t n = op->n;
     op->n += out->wire == MPI_PACKED ? 0 : 1;
-    out->borrowed = inline_buffer && op->n <= TEMPI_BRIEF_BYTES;
+    out->borrowed = inline_buffer && op->n <= TEMPI_INLINE_BYTES;
     if (out->borrowed)
         op->packed = inline_buffer->bytes;
     const bool taken = out->borrowed || tempi_packed_get(op, must);

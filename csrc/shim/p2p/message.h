@@ -21,7 +21,7 @@ typedef struct tempi_message {
 
 /* Holds the packed bytes of a short message on the stack of a call that completes it. */
 typedef struct tempi_inline_buffer {
-    _Alignas(64) char bytes[TEMPI_BRIEF_BYTES];
+    _Alignas(64) char bytes[TEMPI_INLINE_BYTES];
 } tempi_inline_buffer;
 
 /* The destination or source of a message, as the call gives it. */

@@ -4,8 +4,8 @@
 #include "shim/bounce/bounce.h"
 #include "shim/comm/comm_stream.h"
 #include "shim/impl.h"
-#include "shim/p2p/brief.h"
 #include "shim/p2p/loopback.h"
+#include "shim/p2p/unplanned.h"
 #include "shim/request/request.h"
 
 /* The status for the library's call: the program's, or a local one, because the number of
@@ -48,16 +48,16 @@ static int received(int rc, const tempi_message *message, known *k, MPI_Comm com
     return rc;
 }
 
-/* After the library's call for a brief message. */
-static int received_briefly(int rc, const tempi_brief *brief, void *buf, char *packed, known *k,
-                            MPI_Comm comm)
+/* After the library's call for a message that was not planned. */
+static int received_unplanned(int rc, const tempi_unplanned *m, void *buf, char *packed, known *k,
+                              MPI_Comm comm)
 {
     if (rc == MPI_SUCCESS && k->status->MPI_SOURCE != MARK) {
-        tempi_brief_unpack(brief, buf, packed, tempi_status_bytes(k->status));
+        tempi_unplanned_unpack(m, buf, packed, tempi_status_bytes(k->status));
         return rc;
     }
     tempi_message message;
-    tempi_message_of(brief->type, buf, brief->count, TEMPI_OP_RECV, packed, &message);
+    tempi_message_of(m->type, buf, m->count, TEMPI_OP_RECV, packed, &message);
     return received(rc, &message, k, comm, "MPI_Recv");
 }
 
@@ -71,11 +71,13 @@ int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MP
     if (tempi_pending_any())
         tempi_before_blocking();
     known k;
-    tempi_brief brief;
-    if (tempi_brief_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source), &brief))
-        return received_briefly(tempi_fwd_Recv(next, inline_buffer.bytes, brief.bytes, MPI_PACKED,
-                                               source, tag, comm, known_open(&k, status)),
-                                &brief, buf, inline_buffer.bytes, &k, comm);
+    tempi_unplanned repeated;
+    if (tempi_unplanned_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
+                             &repeated))
+        return received_unplanned(tempi_fwd_Recv(next, inline_buffer.bytes, repeated.bytes,
+                                                 MPI_PACKED, source, tag, comm,
+                                                 known_open(&k, status)),
+                                  &repeated, buf, inline_buffer.bytes, &k, comm);
     if (source == MPI_PROC_NULL ||
         !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
                                  &inline_buffer, &message))

@@ -67,12 +67,12 @@ static void give_back(tempi_type *type)
 }
 
 /* Their packs are neither checked nor delayed. */
-static uint32_t brief_of(const tempi_type *type)
+static uint32_t unplanned_of(const tempi_type *type)
 {
     if (!type->layout || type->layout->dense || type->size == 0 || type->typemap ||
         type->chooser.quirks != 0 || tempi_config.test_delay > 0)
         return 0;
-    return (uint32_t)(TEMPI_BRIEF_BYTES / type->size);
+    return (uint32_t)(TEMPI_INLINE_BYTES / type->size);
 }
 
 /* Copies the known facts of one type to its duplicate. Caller holds the lock. */
@@ -85,7 +85,7 @@ static void copy_known(tempi_type *to, const tempi_type *from)
     to->layout = tempi_layout_retain(from->layout);
     to->size = from->size;
     tempi_chooser_copy(&to->chooser, &from->chooser);
-    to->brief = brief_of(to);
+    to->unplanned = unplanned_of(to);
     to->state = from->state;
 }
 
@@ -170,7 +170,7 @@ static bool make_ready(tempi_type *type, int64_t most)
         type->size = fresh.size;
         type->left_counts = fresh.layout && !fresh.layout->dense;
         tempi_chooser_copy(&type->chooser, &fresh.chooser);
-        type->brief = brief_of(type);
+        type->unplanned = unplanned_of(type);
         if (a_programs)
             tempi_stat_add(TEMPI_STAT_types, 1);
         __atomic_store_n(&type->state, status == TEMPI_OK ? TEMPI_TYPE_READY : TEMPI_TYPE_OPAQUE,

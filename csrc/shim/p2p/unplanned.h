@@ -2,57 +2,59 @@
  * another process. What planning one finds out is known from those before it (choose/repeated.h),
  * so nothing is planned: it takes some 300 instructions on each side, without those of the copy,
  * where a message that is planned takes twice as many. One of 64 is planned all the same. */
-#ifndef TEMPI_SHIM_BRIEF_H
-#define TEMPI_SHIM_BRIEF_H
+#ifndef TEMPI_SHIM_UNPLANNED_H
+#define TEMPI_SHIM_UNPLANNED_H
 
 #include "base/trace.h"
 #include "shim/p2p/message.h"
 
-typedef struct tempi_brief {
+typedef struct tempi_unplanned {
     const tempi_type *type;
     int64_t count, bytes; /* packed */
-} tempi_brief;
+} tempi_unplanned;
 
 /* Whether the message is one of these. False: take it (message.h). */
-__attribute__((always_inline)) static inline bool tempi_brief_take(
+__attribute__((always_inline)) static inline bool tempi_unplanned_take(
     const void *buffer, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
-    tempi_peer peer, tempi_brief *out)
+    tempi_peer peer, tempi_unplanned *out)
 {
     tempi_type *type = tempi_type_at_home(datatype);
-    if (!type || type->handle != datatype || (uint64_t)count - 1 >= type->brief ||
+    if (!type || type->handle != datatype || (uint64_t)count - 1 >= type->unplanned ||
         tempi_memory_mixed || tempi_threads_disabled != 0 || tempi_trace_on ||
         !tempi_repeated_is_tried(&type->chooser.repeated[operation]) ||
         !tempi_address_plausible(buffer, type->layout) ||
         !tempi_repeated_pass(&type->chooser.repeated[operation], tempi_message_key(peer, count),
                              1 << TEMPI_MESSAGE_OWN))
         return false;
-    *out = (tempi_brief){type, count, count * type->size};
+    *out = (tempi_unplanned){type, count, count * type->size};
     return true;
 }
 
-static inline void tempi_brief_note(const tempi_brief *brief, tempi_operation operation)
+/* Counts it, with n bytes. */
+static inline void tempi_unplanned_note(const tempi_unplanned *m, tempi_operation operation,
+                                        int64_t n)
 {
     const bool sent = operation == TEMPI_OP_SEND;
     tempi_thread_cache *mine = tempi_stats_mine();
     tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
     tempi_stat_add_to(mine, sent ? TEMPI_STAT_sends : TEMPI_STAT_recvs, 1);
-    tempi_stat_add_to(mine, sent ? TEMPI_STAT_sent_bytes : TEMPI_STAT_recv_bytes, brief->bytes);
-    tempi_stat_add_to(mine, TEMPI_STAT_runs, brief->type->layout->runs * brief->count);
+    tempi_stat_add_to(mine, sent ? TEMPI_STAT_sent_bytes : TEMPI_STAT_recv_bytes, n);
+    tempi_stat_add_to(mine, TEMPI_STAT_runs, m->type->layout->runs * m->count);
 }
 
-static inline void tempi_brief_pack(const tempi_brief *brief, const void *buffer, char *packed)
+static inline void tempi_unplanned_pack(const tempi_unplanned *m, const void *buffer, char *packed)
 {
-    tempi_pack(brief->type->layout, brief->count, buffer, 0, brief->bytes, packed);
-    tempi_brief_note(brief, TEMPI_OP_SEND);
+    tempi_pack(m->type->layout, m->count, buffer, 0, m->bytes, packed);
+    tempi_unplanned_note(m, TEMPI_OP_SEND, m->bytes);
 }
 
 /* The first n of its bytes, or all. */
-static inline void tempi_brief_unpack(const tempi_brief *brief, void *buffer, const char *packed,
-                                      int64_t n)
+static inline void tempi_unplanned_unpack(const tempi_unplanned *m, void *buffer,
+                                          const char *packed, int64_t n)
 {
-    tempi_unpack(brief->type->layout, brief->count, packed, 0, n < brief->bytes ? n : brief->bytes,
-                 buffer);
-    tempi_brief_note(brief, TEMPI_OP_RECV);
+    n = n < m->bytes ? n : m->bytes;
+    tempi_unpack(m->type->layout, m->count, packed, 0, n, buffer);
+    tempi_unplanned_note(m, TEMPI_OP_RECV, n);
 }
 
 #endif

@@ -1,4 +1,4 @@
-"""Short messages that tempi carries again and again are not planned each time (csrc/shim/p2p/brief.h)."""
+"""Short messages that tempi carries again and again are not planned each time (csrc/shim/p2p/unplanned.h)."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def test_each_delivers_its_own_bytes_and_is_counted() -> None:
 def test_a_message_of_fewer_bytes_leaves_the_rest_alone() -> None:
     half = oracle.Vector(32, 4, 24, oracle.Named("BYTE"))
     with repeated() as datatype, committed(half) as shorter:
+        before = snapshot()
         for seed in range(MANY):
             out, into = Memory(half, 1).fill(seed), Memory(SHORT, 1)
             status = turn(out, into, (shorter, datatype))
@@ -71,6 +72,8 @@ def test_a_message_of_fewer_bytes_leaves_the_rest_alone() -> None:
             expected = np.full(256, 0xA5, np.uint8)
             expected[:128] = out.packed
             into.check(expected)
+        after = snapshot()
+        assert after["recv_bytes"] - before["recv_bytes"] == 128 * (after["recvs"] - before["recvs"])
 
 
 def test_a_longer_message_is_an_error_and_the_next_one_is_right() -> None:
