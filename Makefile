@@ -84,7 +84,7 @@ test-one: .venv-$(DEMO_MPI)/tempi
 
 gpu: gpu-here .venv-gpu/tempi
 	$(call run_$(DEMO_MPI),.venv-gpu) .venv-gpu/bin/python -P tests/tools/gpu.py .venv-gpu $(DEMO_MPI) \
-		$(PART:%=--part %) $(OUT:%=--out '%') $(LIMIT:%=--limit %) $(COMMIT:%=--commit %) $(if $(CASES),--cases '$(CASES)') \
+		$(PART:%=--part %) $(OUT:%=--out '%') $(LIMIT:%=--limit %) $(COMMIT:%=--commit %) $(if $(CASES),--cases='$(CASES)') \
 		$(if $(filter emulated,$(GPU)),--emulated) $(if $(QUICK),--quick)
 
 # With the environment of `make gpu` if it is there.

@@ -290,6 +290,8 @@ def _measure(bench: Bench, memory: Memory, case: gpu_cases.Case, op: str, with_c
 
 
 def kernels(bench: Bench) -> Iterator[Record]:
+    if not bench.plan.cases:
+        raise worker.WorkerError("--cases: no shape has such a name")
     yield from oneshot(bench)
     fitting = [case for case in bench.plan.cases if case.span + 2 * case.nbytes <= bench.memory]
     left = len(bench.plan.cases) - len(fitting)
@@ -297,8 +299,6 @@ def kernels(bench: Bench) -> Iterator[Record]:
     yield bench.record("kernels", "cases", "choose", "tempi", 0, (), not_fitting=left)
     if why:
         yield bench.record("kernels", "cases", "choose", "cupy", 0, (), left_out=why)
-    if not fitting:
-        return
     memory = Memory(bench.driver, max(case.span for case in fitting), max(case.nbytes for case in fitting))
     for number, case in enumerate(fitting):
         if bench.is_over:

@@ -59,14 +59,6 @@ __attribute__((always_inline)) static inline int tempi_repeated_pass(tempi_repea
     return (int)method;
 }
 
-/* Whether the last message examined was one whose method trials may change: so one of another
- * process. */
-static inline bool tempi_repeated_is_tried(const tempi_repeated *repeated)
-{
-    const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
-    return (word >> TEMPI_REPEATED_WORD_AT & TEMPI_REPEATED_WORD) != TEMPI_MESSAGE_NO_WORD;
-}
-
 /* How often the message of that key was examined. */
 static inline uint64_t tempi_repeated_examined(uint64_t word, uint64_t key)
 {

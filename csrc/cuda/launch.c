@@ -69,8 +69,8 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what, bool flagged)
     const int status = tempi_cuda_function_get(batch->device, what->kernel, &function);
     if (status != TEMPI_OK)
         return status;
-    flagged = flagged &&
-              !is_whole(batch, what); /* the stream writes it: each block counts itself */
+    /* Each block would count itself; of so many, the stream writes the flag. */
+    flagged = flagged && !is_whole(batch, what);
     if (flagged)
         batch->flag = tempi_cuda_flag_for_kernel(batch->device, &done[0], &done[1]);
     for (int i = 0; i < what->nparams; ++i)

@@ -20,6 +20,7 @@ enum {
     /* Words that lie so far apart share no sector of the memory (32 or 64 bytes). */
     APART = 64,
     FAR_APART = 512, /* runs that share no line and no neighbouring line either */
+    FAR_RUN = 64,
     WIDE_WORD = 8,
     GROUP_WORDS = 4, /* neighbours that move as one word on a contiguous side */
     ROUND_WORDS = 4, /* of a thread, where blocks have a round each (tempi/kernels/_strided.py) */
@@ -140,17 +141,18 @@ static unsigned blocks_of(int64_t threads)
     return (unsigned)((threads + TEMPI_KERNEL_BLOCK - 1) / TEMPI_KERNEL_BLOCK);
 }
 
-/* Whether the runs are gathered from far apart. */
+/* Whether short runs are gathered from far apart. */
 static bool gathers_far(const tempi_words *words)
 {
-    return words->naxes > 1 && magnitude(words->axes[1].s) >= FAR_APART &&
-           magnitude(words->axes[1].d) < FAR_APART;
+    return words->naxes > 1 && (int64_t)words->axes[0].n * words->width <= FAR_RUN &&
+           magnitude(words->axes[1].s) >= FAR_APART && magnitude(words->axes[1].d) < FAR_APART;
 }
 
-/* Blocks with a thread for each word, or for four where words are narrow. The classes are those of
- * device times on an H200, 1 to 256 MiB, of which the whole grid takes: words apart 78 to 100%;
- * others from half of the cache on 83 to 100%, at two rounds (8 MiB) 92 to 98%, between them up to
- * 113% (runs of 32 every 512, unpack, 16 MiB). docs/gpu.md */
+/* Blocks with a thread for each word, or for four where words are narrow. Times with whole grids
+ * over those without, on an H200, of 1 to 128 MiB, cases of 4 us and more
+ * (docs/data/gpu/nvidia-h200/whole-grids.json): words apart 0.82 to 1.05, median 0.94; short runs
+ * gathered from far apart, from three rounds on, 0.83 to 1.00; narrow words from half of the cache
+ * on 0.89 to 0.98; wide ones there 0.85 to 0.99, up to two rounds 0.91 to 0.99. */
 static void set_whole(tempi_launch *launch, const tempi_words *words, int64_t all)
 {
     const bool apart = are_apart(words), wide = words->width >= WIDE_WORD;

@@ -5,7 +5,7 @@ bool tempi_launch_is_whole(const tempi_launch *launch, unsigned blocks, int64_t 
 {
     const uint64_t round = (uint64_t)blocks * launch->block;
     const bool large = cache > 0 && launch->bytes >= (uint64_t)cache / 2;
-    if (round == 0 || launch->words <= round)
+    if (round == 0 || launch->words <= round || launch->whole < blocks)
         return false;
     switch (launch->when) {
     case TEMPI_WHOLE_ALWAYS: return true;

@@ -6,9 +6,9 @@
 
 A warp has 32 consecutive words of the packed side, so its accesses there are whole lines for runs of any
 length; on the memory side it touches only the sectors of the runs. Each thread moves
-four words a round, one grid apart, and has all four loads in flight before the first store. Where one round is enough for
-the whole box, a block's words are neighbours, and a thread's are one block apart. Where the grid has a thread for each
-word, a thread moves one and computes no others.
+four words a round, one grid apart, and has all four loads in flight before the first store. Where the grid has just the
+blocks that do the whole box in one round, a block's words are neighbours, and a thread's are one block apart. Where it has
+a thread for each word, a thread moves one and computes no others.
 
     threads of a block    t          t          t          t            4 words a thread in one round
     words             b..b+255  b+256..511 b+512..767 b+768..1023       b = 1024 x the block's number

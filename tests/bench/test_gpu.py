@@ -294,6 +294,9 @@ def test_only_shapes_whose_names_match_are_measured(emulated: dict[str, str], tm
     shapes = {record.case for record in records.read(tmp_path / "kernels.json") if record.op in ("pack", "unpack")}
     assert shapes == {case.name for case in gpu_cases.tiny_cases() if re.search("face [xz]|run 8 ", case.name)} != set()
     assert bench(emulated, tmp_path, "--part", "kernels", "--cases", "(").returncode == 2
+    none = bench(emulated, tmp_path, "--part", "kernels", "--cases", "no such shape")
+    assert none.returncode != 0
+    assert "no shape has such a name" in none.stderr
 
 
 def broken_clock(environment: dict[str, str], folder: Path) -> dict[str, str]:

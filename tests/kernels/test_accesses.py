@@ -43,6 +43,7 @@ def accesses_of(hands: Sequence[Hand], direction: int, kernel: str, whole: bool 
             for layout, hand in zip(layouts, hands, strict=True)
         ]
         plan = carry_out(machine, messages, direction, whole=whole)
+    assert not whole or plan.launches[0].whole > 1
     assert plan.kernels == [kernel]
     return machine.accesses
 

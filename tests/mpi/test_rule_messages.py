@@ -74,25 +74,30 @@ def test_both_ways_carry_the_same_bytes(exchange: Exchange) -> None:
     before = snapshot()
     out = Memory(kind, 1).fill(comm.rank)
     expected = Memory(kind, 1).fill(peer).packed
-    tuned, rounds, until = 0, 0, MPI.Wtime() + PATIENCE
+    long = len(expected) >= STREAMED_FIRST
+    seen, rounds, until = False, 0, MPI.Wtime() + PATIENCE
+
+    def moved(*names: str) -> dict[str, int]:
+        after = snapshot()
+        return {name: after[name] - before[name] for name in names}
+
     with committed(kind) as datatype:
-        while not tuned and comm.allreduce(MPI.Wtime() < until, MPI.LAND):
+        # A trial ends at once if its messages are a small part of a round, as where a rank gets no core for a while.
+        while not seen and comm.allreduce(MPI.Wtime() < until, MPI.LAND):
             for _ in range(ROUNDS // TOGETHER):
                 into = Memory(kind, 1)
                 for _ in range(TOGETHER):
                     exchange(out, into, datatype, peer)
                 into.check(expected)
             rounds += ROUNDS
-            tuned = comm.allreduce(snapshot()["messages_tuned"] - before["messages_tuned"])
-    after = snapshot()
-    moved = {key: after[key] - before[key] for key in ("sends", "recvs", "fallback_rule")}
-    streamed = comm.allreduce(after["messages_streamed"] - before["messages_streamed"])
-    assert (streamed > 0) == (len(expected) >= STREAMED_FIRST)
+            streamed, tuned = (comm.allreduce(moved(name)[name]) for name in ("messages_streamed", "messages_tuned"))
+            both = comm.allreduce(all(moved("sends", "recvs", "fallback_rule").values()), MPI.LAND)
+            seen = both and tuned >= 1 and (streamed > 0) == long
+    assert (streamed > 0) == long
     assert tuned >= 1
-    assert moved["sends"] > 0
-    assert moved["recvs"] > 0
-    assert moved["fallback_rule"] > 0
-    assert sum(moved.values()) == 2 * rounds
+    counts = moved("sends", "recvs", "fallback_rule")
+    assert all(counts.values()), counts
+    assert sum(counts.values()) == 2 * rounds
 
 
 @pytest.mark.parametrize("runs", [150, 2500])

@@ -150,7 +150,7 @@ def benched(job: Job, part: str) -> Iterator[Bar]:
     """Runs parts of `tempi bench gpu`; its targets, read back from the records of all parts so far."""
     names = [Path(name).stem for name in PARTS[part]]
     own = [word for name in names for word in ("--part", name)]
-    own += ["--out", str(job.folder), "--limit", str(job.left), "--cases", job.cases]
+    own += ["--out", str(job.folder), "--limit", str(job.left), f"--cases={job.cases}"]
     # The shapes are many: less time for each than `tempi bench gpu` takes by itself.
     status = job.tempi("bench", "gpu", *own, *(["--quick"] if job.quick else ["--seconds", "0.2"]))
     if status not in (0, 1):

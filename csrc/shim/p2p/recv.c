@@ -71,13 +71,13 @@ int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MP
     if (tempi_pending_any())
         tempi_before_blocking();
     known k;
-    tempi_unplanned repeated;
+    tempi_unplanned unplanned;
     if (tempi_unplanned_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
-                             &repeated))
-        return received_unplanned(tempi_fwd_Recv(next, inline_buffer.bytes, repeated.bytes,
+                             &unplanned))
+        return received_unplanned(tempi_fwd_Recv(next, inline_buffer.bytes, unplanned.bytes,
                                                  MPI_PACKED, source, tag, comm,
                                                  known_open(&k, status)),
-                                  &repeated, buf, inline_buffer.bytes, &k, comm);
+                                  &unplanned, buf, inline_buffer.bytes, &k, comm);
     if (source == MPI_PROC_NULL ||
         !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
                                  &inline_buffer, &message))

@@ -1,42 +1,44 @@
-/* Short messages that tempi carries and a program repeats: blocking, in host memory, to or from
- * another process. What planning one finds out is known from those before it (choose/repeated.h),
- * so nothing is planned: it takes some 300 instructions on each side, without those of the copy,
- * where a message that is planned takes twice as many. One of 64 is planned all the same. */
+/* Short messages that tempi carries and a program repeats: blocking, in host memory. What planning
+ * one finds out is known from those before it (choose/repeated.h), so nothing is planned; one of
+ * 64 is, all the same. Where a GPU's driver may be in the process all are planned. */
 #ifndef TEMPI_SHIM_UNPLANNED_H
 #define TEMPI_SHIM_UNPLANNED_H
 
 #include "base/trace.h"
 #include "shim/p2p/message.h"
+#include "shim/p2p/posted_receives.h"
 
 typedef struct tempi_unplanned {
     const tempi_type *type;
     int64_t count, bytes; /* packed */
 } tempi_unplanned;
 
-/* Whether the message is one of these. False: take it (message.h). */
+/* Whether the message is one of these; then it is counted as seen. False: take it (message.h).
+ * What the word remembers may be of a communicator that is gone, with the same handle: so whether
+ * the message needs a gap, as those of a process to itself (wire.h), is asked each time. */
 __attribute__((always_inline)) static inline bool tempi_unplanned_take(
     const void *buffer, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
     tempi_peer peer, tempi_unplanned *out)
 {
     tempi_type *type = tempi_type_at_home(datatype);
-    if (!type || type->handle != datatype || (uint64_t)count - 1 >= type->unplanned ||
+    if (!type || type->handle != datatype || (uint64_t)count - 1 >= type->unplanned_most ||
         tempi_memory_mixed || tempi_threads_disabled != 0 || tempi_trace_on ||
-        !tempi_repeated_is_tried(&type->chooser.repeated[operation]) ||
+        (TEMPI_ABI == TEMPI_ABI_OPENMPI && tempi_posted_own(peer.comm, peer.rank)) ||
         !tempi_address_plausible(buffer, type->layout) ||
         !tempi_repeated_pass(&type->chooser.repeated[operation], tempi_message_key(peer, count),
                              1 << TEMPI_MESSAGE_OWN))
         return false;
     *out = (tempi_unplanned){type, count, count * type->size};
+    tempi_stat_add(TEMPI_STAT_calls_seen, 1);
     return true;
 }
 
-/* Counts it, with n bytes. */
+/* Counts it as done, with n bytes. */
 static inline void tempi_unplanned_note(const tempi_unplanned *m, tempi_operation operation,
                                         int64_t n)
 {
     const bool sent = operation == TEMPI_OP_SEND;
     tempi_thread_cache *mine = tempi_stats_mine();
-    tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
     tempi_stat_add_to(mine, sent ? TEMPI_STAT_sends : TEMPI_STAT_recvs, 1);
     tempi_stat_add_to(mine, sent ? TEMPI_STAT_sent_bytes : TEMPI_STAT_recv_bytes, n);
     tempi_stat_add_to(mine, TEMPI_STAT_runs, m->type->layout->runs * m->count);

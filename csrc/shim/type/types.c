@@ -85,7 +85,7 @@ static void copy_known(tempi_type *to, const tempi_type *from)
     to->layout = tempi_layout_retain(from->layout);
     to->size = from->size;
     tempi_chooser_copy(&to->chooser, &from->chooser);
-    to->unplanned = unplanned_of(to);
+    to->unplanned_most = unplanned_of(to);
     to->state = from->state;
 }
 
@@ -170,7 +170,7 @@ static bool make_ready(tempi_type *type, int64_t most)
         type->size = fresh.size;
         type->left_counts = fresh.layout && !fresh.layout->dense;
         tempi_chooser_copy(&type->chooser, &fresh.chooser);
-        type->unplanned = unplanned_of(type);
+        type->unplanned_most = unplanned_of(type);
         if (a_programs)
             tempi_stat_add(TEMPI_STAT_types, 1);
         __atomic_store_n(&type->state, status == TEMPI_OK ? TEMPI_TYPE_READY : TEMPI_TYPE_OPAQUE,
