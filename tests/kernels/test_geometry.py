@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from packing import Box, Hand, vector
-from planning import PACK, Message, Plan, Planner, ffi, kernel_table, lib
+from planning import PACK, UNPACK, Message, Plan, Planner, ffi, kernel_table, lib
 
 BLOCK = kernel_table().BLOCK
 
@@ -52,24 +52,27 @@ def test_a_grid_covers_the_work_or_fills_the_device(work: int, multiprocessors: 
 
 
 @pytest.mark.parametrize(
-    ("run", "stride", "rounds", "taken"),
+    ("direction", "run", "stride", "rounds", "taken"),
     [
-        (8, 512, (1, 1.1, 3, 100), (False, True, True, True)),  # words apart
-        (4, 8, (1, 2, 100, 190, 200), (False, False, False, False, True)),  # narrow ones: from half of the cache on
-        (16, 32, (1, 1.5, 2, 2.1, 45, 50), (False, True, True, False, False, True)),
-        (32, 512, (1, 2, 2.9, 3, 50), (False, False, False, True, True)),  # gathered from far apart
-        (2, 4, (1, 2, 1000), (False, False, False)),  # groups
+        (PACK, 8, 512, (1, 1.1, 3, 100), (False, True, True, True)),  # words apart
+        (PACK, 4, 8, (1, 2, 100, 190, 200), (False, False, False, False, True)),  # narrow: from half of the cache on
+        (PACK, 16, 32, (1, 1.5, 2, 2.1, 45, 50), (False, True, True, False, False, True)),
+        (PACK, 32, 512, (1, 2, 2.9, 3, 50), (False, False, False, True, True)),  # gathered from far apart
+        (UNPACK, 32, 512, (1, 2, 2.9, 3, 50), (False, True, False, False, True)),
+        (PACK, 256, 512, (1, 2, 2.9, 3, 50), (False, True, False, False, True)),
+        (PACK, 2, 4, (1, 2, 1000), (False, False, False)),  # groups
+        (UNPACK, 1, 2, (1, 3, 4, 1000), (False, False, True, True)),  # from as many blocks as run at a time on
     ],
 )
 def test_whole_grids_are_taken_where_they_are_faster(
-    run: int, stride: int, rounds: tuple[float, ...], taken: tuple[bool, ...]
+    direction: int, run: int, stride: int, rounds: tuple[float, ...], taken: tuple[bool, ...]
 ) -> None:
-    """By the words of a pack over those of all threads that run at a time, here 160 blocks."""
+    """By the words over those of all threads that run at a time, here 160 blocks."""
     threads, width = 160 * BLOCK, min(run, 16)
     cache = 2 * 48 * 16 * threads
     for k, expected in zip(rounds, taken, strict=True):
         with vector(int(k * threads * width) // run, stride, run).layout() as layout:
-            op = ffi.new("tempi_op *", {"count": 1, "n": layout.size, "direction": PACK})
+            op = ffi.new("tempi_op *", {"count": 1, "n": layout.size, "direction": direction})
             op.layout = ffi.cast("tempi_layout *", layout)
             op.mem, op.packed = ffi.cast("void *", 1 << 44), ffi.cast("void *", 1 << 45)
             planner = Planner(Nowhere())
