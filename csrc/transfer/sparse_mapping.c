@@ -16,7 +16,9 @@
 #define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17; older kernels treat the address as a hint */
 #endif
 
-enum { PAGE = 4096, TRIES = 256 };
+/* Of shifts: so that they reach across all of an address space of 47 bits in steps of 64 GiB, as
+ * CUDA, sanitizers and others reserve many TiB of it in one piece. */
+enum { PAGE = 4096, TRIES = 4096 };
 #define NEAR ((int64_t)1 << 36)
 
 int tempi_sparse_add(tempi_sparse *sparse, int64_t low, int64_t high)

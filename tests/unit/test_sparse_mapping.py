@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,3 +57,22 @@ def test_all_segments_are_mapped_at_one_shift(sparse: Any) -> None:
         memory = ffi.buffer(ffi.cast("char *", low + sparse.shift), high - low)
         assert memory[:] == bytes(high - low)
         memory[high - low - 1 : high - low] = b"x"
+
+
+def test_a_segment_in_the_middle_of_a_large_reservation_is_mapped_beyond_it(sparse: Any) -> None:
+    """CUDA and sanitizers reserve many TiB of addresses in one piece."""
+    no_reserve = 0x4000  # mmap has it from Python 3.13 on
+    size, flags = 20 * TIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_size_t
+    libc.mmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+    reserved = libc.mmap(0, size, 0, flags, -1, 0)
+    assert reserved % PAGE == 0, "no such room for addresses"
+    middle = reserved + size // 2
+    try:
+        joined(sparse, (middle, middle + PAGE))
+        assert lib.tempi_sparse_map(sparse) == 0
+        assert abs(sparse.shift) >= size // 2 - PAGE
+    finally:
+        libc.munmap(reserved, size)
