@@ -51,12 +51,12 @@ static bool is_whole(const tempi_cuda_batch *batch, const tempi_launch *what)
 
 /* The planner's grid, or the blocks that run at a time: kernels do the rest in steps of the grid.
  */
-static unsigned grid_of(const tempi_cuda_batch *batch, const tempi_launch *what)
+static unsigned grid_of(const tempi_cuda_batch *batch, const tempi_launch *what, bool whole)
 {
     const unsigned most = batch->device->resident_blocks[what->kernel];
     const int64_t bus = is_over_bus(batch) ? tempi_config.oneshot_blocks : 0;
     const unsigned grid = most > 0 && most < what->grid ? most : what->grid;
-    if (is_whole(batch, what))
+    if (whole)
         return what->whole;
     return bus > 0 && bus < grid ? (unsigned)bus : grid;
 }
@@ -70,7 +70,8 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what, bool flagged)
     if (status != TEMPI_OK)
         return status;
     /* Each block would count itself; of so many, the stream writes the flag. */
-    flagged = flagged && !is_whole(batch, what);
+    const bool whole = is_whole(batch, what);
+    flagged = flagged && !whole;
     if (flagged)
         batch->flag = tempi_cuda_flag_for_kernel(batch->device, &done[0], &done[1]);
     for (int i = 0; i < what->nparams; ++i)
@@ -78,8 +79,8 @@ static int launch(tempi_cuda_batch *batch, tempi_launch *what, bool flagged)
     for (int i = 0; i < TEMPI_LAUNCH_DONE_PARAMS; ++i)
         params[what->nparams + i] = &done[i];
     tempi_stat_add(TEMPI_STAT_launches, 1);
-    const int launched = TEMPI_CU(LaunchKernel, function, grid_of(batch, what), 1, 1, what->block,
-                                  1, 1, what->shared, batch->stream, params, NULL);
+    const int launched = TEMPI_CU(LaunchKernel, function, grid_of(batch, what, whole), 1, 1,
+                                  what->block, 1, 1, what->shared, batch->stream, params, NULL);
     if (launched != TEMPI_OK && flagged)
         tempi_cuda_batch_unflag(batch);
     return launched;

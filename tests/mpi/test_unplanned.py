@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import oracle
+import tempi
 from world import MPI, Memory, committed, snapshot
 
 pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.size != 2, reason="needs 2 ranks")
@@ -118,6 +119,40 @@ def test_a_process_sends_to_itself_as_before() -> None:
         with pytest.raises(MPI.Exception) as error:
             request.Wait()
         assert error.value.Get_error_class() == MPI.ERR_TRUNCATE
+
+
+def test_in_each_mode_of_sending() -> None:
+    comm = MPI.COMM_WORLD
+    buffer = MPI.Alloc_mem(256 + MPI.BSEND_OVERHEAD)
+    with repeated() as datatype:
+        MPI.Attach_buffer(buffer)
+        before = snapshot()
+        for seed in range(MANY):
+            for mode in (comm.Ssend, comm.Rsend, comm.Bsend):
+                out, into = Memory(SHORT, 1).fill(seed), Memory(SHORT, 1)
+                request = comm.Irecv(into.message(datatype), 1 - comm.rank, 6)
+                comm.Barrier()  # all is received into: a ready send may begin
+                mode(out.message(datatype), 1 - comm.rank, 6)
+                request.Wait()
+                into.check(out.packed)
+            MPI.Detach_buffer()  # the buffer is empty again
+            MPI.Attach_buffer(buffer)
+        moved = {name: count - before[name] for name, count in snapshot().items()}
+        assert (moved["sends"], moved["sent_bytes"]) == (3 * MANY, 3 * MANY * 256)
+        MPI.Detach_buffer()
+    MPI.Free_mem(buffer)
+
+
+def test_those_of_a_thread_that_disabled_tempi_are_the_library_s() -> None:
+    with repeated() as datatype:
+        before = snapshot()
+        with tempi.disabled():
+            for seed in range(MANY):
+                out, into = Memory(SHORT, 1).fill(seed), Memory(SHORT, 1)
+                turn(out, into, (datatype, datatype))
+                into.check(out.packed)
+        moved = {name: count - before[name] for name, count in snapshot().items()}
+        assert (moved["sends"], moved["recvs"], moved["fallback_disabled"]) == (0, 0, 2 * MANY)
 
 
 def test_a_communicator_in_the_place_of_the_old_one_may_have_other_ranks() -> None:

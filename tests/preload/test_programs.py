@@ -115,6 +115,32 @@ def test_statistics_alone_in_a_file_or_nowhere(mpi: Toolchain, programs: Path, t
 
 
 @every_toolchain
+def test_a_trace_has_each_pack_and_unpack(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
+    """Also of short messages that need not be planned (csrc/shim/p2p/unplanned.h)."""
+    program, file = built(mpi, programs, "repeats"), tmp_path / "trace"
+    run = mpi.run(program, ranks=2, LD_PRELOAD=preloaded(), TEMPI_FORCE="1", TEMPI_TRACE=str(file))
+    assert verdicts(run) == ["ok repeats"]
+    for rank in range(2):
+        text = (tmp_path / f"trace.{rank}").read_text()
+        events = json.loads(text.rstrip().rstrip(",") + "]")
+        of = {(each["name"], each["cat"], each["args"]["bytes"], each["pid"], each["ph"]) for each in events}
+        assert of == {("pack", "MPI_Send", 128, rank, "X"), ("unpack", "MPI_Recv", 128, rank, "X")}
+        assert len(events) == 2 * 100
+        starts = [each["ts"] for each in events]
+        assert starts == sorted(starts)
+        assert all(each["dur"] >= 0 for each in events)
+
+
+@every_toolchain
+def test_a_trace_that_cannot_be_written_is_said_once_a_rank(mpi: Toolchain, programs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "none" / "trace"
+    run = mpi.run(built(mpi, programs, "repeats"), ranks=2, LD_PRELOAD=preloaded(), TEMPI_TRACE=str(file))
+    assert verdicts(run) == ["ok repeats"]
+    for rank in range(2):
+        assert run.stderr.count(f"TEMPI_TRACE: cannot write {file}.{rank}: No such file or directory") == 1
+
+
+@every_toolchain
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize(("name", "ranks", "lines", "messages"), PROGRAMS, ids=[p[0] for p in PROGRAMS])
 def test_a_program_runs_alike_with_deferred_sends(

@@ -23,14 +23,8 @@ static bool leave(int reason)
 
 void tempi_message_note(tempi_operation operation, const tempi_op *op)
 {
-    static const int calls[] = {TEMPI_STAT_packs, TEMPI_STAT_unpacks, TEMPI_STAT_sends,
-                                TEMPI_STAT_recvs};
-    static const int sizes[] = {TEMPI_STAT_packed_bytes, TEMPI_STAT_unpacked_bytes,
-                                TEMPI_STAT_sent_bytes, TEMPI_STAT_recv_bytes};
     tempi_thread_cache *mine = tempi_stats_mine();
-    tempi_stat_add_to(mine, calls[operation], 1);
-    tempi_stat_add_to(mine, sizes[operation], op->n);
-    tempi_stat_add_to(mine, TEMPI_STAT_runs, op->layout->runs * op->count);
+    tempi_message_count(mine, operation, op->layout, op->count, op->n);
     if (op->streamed)
         tempi_stat_add_to(mine, TEMPI_STAT_messages_streamed, 1);
 }

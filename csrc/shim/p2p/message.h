@@ -146,7 +146,20 @@ int tempi_messages_run(const tempi_message *const messages[], int n, const char 
 /* Counts a device error, calls the error handler of comm, and returns the error for the program. */
 int tempi_message_failed(MPI_Comm comm);
 
-/* Counts one completed operation. */
+/* Counts one completed operation of n packed bytes. */
+static inline void tempi_message_count(tempi_thread_cache *mine, tempi_operation operation,
+                                       const tempi_layout *layout, int64_t count, int64_t n)
+{
+    static const int calls[] = {TEMPI_STAT_packs, TEMPI_STAT_unpacks, TEMPI_STAT_sends,
+                                TEMPI_STAT_recvs};
+    static const int sizes[] = {TEMPI_STAT_packed_bytes, TEMPI_STAT_unpacked_bytes,
+                                TEMPI_STAT_sent_bytes, TEMPI_STAT_recv_bytes};
+    tempi_stat_add_to(mine, calls[operation], 1);
+    tempi_stat_add_to(mine, sizes[operation], n);
+    tempi_stat_add_to(mine, TEMPI_STAT_runs, layout->runs * count);
+}
+
+/* The same, and how it was carried. */
 void tempi_message_note(tempi_operation operation, const tempi_op *op);
 
 /* Bytes that a completed receive of MPI_PACKED brought. */

@@ -15,7 +15,8 @@ typedef struct tempi_unplanned {
 
 /* Whether the message is one of these; then it is counted as seen. False: take it (message.h).
  * What the word remembers may be of a communicator that is gone, with the same handle: so whether
- * the message needs a gap, as those of a process to itself (wire.h), is asked each time. */
+ * the message needs a gap, as those of a process to itself (wire.h), is asked each time; last, as
+ * planning asks it again. */
 __attribute__((always_inline)) static inline bool tempi_unplanned_take(
     const void *buffer, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
     tempi_peer peer, tempi_unplanned *out)
@@ -23,31 +24,20 @@ __attribute__((always_inline)) static inline bool tempi_unplanned_take(
     tempi_type *type = tempi_type_at_home(datatype);
     if (!type || type->handle != datatype || (uint64_t)count - 1 >= type->unplanned_most ||
         tempi_memory_mixed || tempi_threads_disabled != 0 || tempi_trace_on ||
-        (TEMPI_ABI == TEMPI_ABI_OPENMPI && tempi_posted_own(peer.comm, peer.rank)) ||
         !tempi_address_plausible(buffer, type->layout) ||
         !tempi_repeated_pass(&type->chooser.repeated[operation], tempi_message_key(peer, count),
-                             1 << TEMPI_MESSAGE_OWN))
+                             1 << TEMPI_MESSAGE_OWN) ||
+        (TEMPI_ABI == TEMPI_ABI_OPENMPI && tempi_posted_own(peer.comm, peer.rank)))
         return false;
     *out = (tempi_unplanned){type, count, count * type->size};
     tempi_stat_add(TEMPI_STAT_calls_seen, 1);
     return true;
 }
 
-/* Counts it as done, with n bytes. */
-static inline void tempi_unplanned_note(const tempi_unplanned *m, tempi_operation operation,
-                                        int64_t n)
-{
-    const bool sent = operation == TEMPI_OP_SEND;
-    tempi_thread_cache *mine = tempi_stats_mine();
-    tempi_stat_add_to(mine, sent ? TEMPI_STAT_sends : TEMPI_STAT_recvs, 1);
-    tempi_stat_add_to(mine, sent ? TEMPI_STAT_sent_bytes : TEMPI_STAT_recv_bytes, n);
-    tempi_stat_add_to(mine, TEMPI_STAT_runs, m->type->layout->runs * m->count);
-}
-
 static inline void tempi_unplanned_pack(const tempi_unplanned *m, const void *buffer, char *packed)
 {
     tempi_pack(m->type->layout, m->count, buffer, 0, m->bytes, packed);
-    tempi_unplanned_note(m, TEMPI_OP_SEND, m->bytes);
+    tempi_message_count(tempi_stats_mine(), TEMPI_OP_SEND, m->type->layout, m->count, m->bytes);
 }
 
 /* The first n of its bytes, or all. */
@@ -56,7 +46,7 @@ static inline void tempi_unplanned_unpack(const tempi_unplanned *m, void *buffer
 {
     n = n < m->bytes ? n : m->bytes;
     tempi_unpack(m->type->layout, m->count, packed, 0, n, buffer);
-    tempi_unplanned_note(m, TEMPI_OP_RECV, n);
+    tempi_message_count(tempi_stats_mine(), TEMPI_OP_RECV, m->type->layout, m->count, n);
 }
 
 #endif
