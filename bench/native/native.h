@@ -140,17 +140,18 @@ int bench_calls_in_turn(const void *sequence);
 /* Seconds for tempi_datatype_layout on n datatypes not used before. */
 double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **),
                        const uintptr_t *types, int64_t n);
-/* A type of random blocks that is created, packed once and freed. */
+/* A type of random blocks that is created, used once and freed. */
 struct bench_once {
     void *make; /* MPI_Type_create_indexed_block */
     void *commit;
     void *pack;
+    void *sendrecv; /* NULL: it is packed, else received and sent */
     void *free;
     const int *places;
     uintptr_t inner;
     uintptr_t comm;
     char *memory;
-    char *packed;
+    char *packed;   /* or the memory of the received one */
     int32_t blocks;
     int32_t length; /* of each */
     int32_t room;   /* bytes at `packed` */

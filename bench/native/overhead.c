@@ -88,16 +88,28 @@ typedef int (*mpi_make)(int, int, const int *, uintptr_t, void *);
 typedef int (*mpi_of_type)(void *);
 typedef int (*mpi_pack)(const void *, int, uintptr_t, void *, int, int *, uintptr_t);
 
+typedef int (*mpi_sendrecv)(const void *, int, uintptr_t, int, int, void *, int, uintptr_t, int,
+                            int, uintptr_t, void *);
+
+static int use_once(const struct bench_once *o, uintptr_t type)
+{
+    _Alignas(16) char status[STATUS_ROOM];
+    int position = 0;
+    if (o->sendrecv)
+        return ((mpi_sendrecv)o->sendrecv)(o->memory, 1, type, 0, 0, o->packed, 1, type, 0, 0,
+                                           o->comm, status);
+    return ((mpi_pack)o->pack)(o->memory, 1, type, o->packed, o->room, &position, o->comm);
+}
+
 int bench_used_once(const void *argument)
 {
     const struct bench_once *o = argument;
     uintptr_t type = 0; /* a 32-bit handle fills its lower half */
-    int position = 0;
     int code = ((mpi_make)o->make)(o->blocks, o->length, o->places, o->inner, &type);
     if (code == 0)
         code = ((mpi_of_type)o->commit)(&type);
     if (code == 0)
-        code = ((mpi_pack)o->pack)(o->memory, 1, type, o->packed, o->room, &position, o->comm);
+        code = use_once(o, type);
     return code != 0 ? code : ((mpi_of_type)o->free)(&type);
 }
 

@@ -11,6 +11,7 @@ import os
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ COLLECTIVE = 5e-9
 #: Types that are made, used once and freed: blocks of each, and tempi's allowed extra time: fixed, and as a share of
 #: the library's.
 ONCE_BLOCKS, ONCE_FIXED, ONCE_SHARE = (10, 100, 1000), 1e-6, 0.3
+ONCE_USES = {"Pack": "packed once", "Sendrecv": "received and sent once"}
 
 #: Arguments, in words of `_words`, of the collectives that tempi may carry and of one that it never does. The last one,
 #: the communicator, is added.
@@ -245,8 +247,8 @@ def _measure_first_use(world: World, quick: bool) -> Iterator[Record]:
         yield world.record(name, "tempi", taken, target=target, calls=1)
 
 
-def _once(world: World, places: Any, arrays: tuple[worker.Bytes, worker.Bytes], ours: bool) -> _native.Once:
-    names = {"make": "Type_create_indexed_block", "commit": "Type_commit", "pack": "Pack", "free": "Type_free"}
+def _once(world: World, places: Any, arrays: tuple[worker.Bytes, worker.Bytes], use: str, ours: bool) -> _native.Once:
+    names = {"make": "Type_create_indexed_block", "commit": "Type_commit", use.lower(): use, "free": "Type_free"}
     functions = {slot: _entry(name, ours) for slot, name in names.items()}
     memory, packed = arrays
     return _native.Once(
@@ -263,21 +265,20 @@ def _once(world: World, places: Any, arrays: tuple[worker.Bytes, worker.Bytes], 
 
 
 def _measure_once(world: World, options: OverheadOptions) -> Iterator[Record]:
-    """Types that are made, packed once and freed."""
+    """Types that are made, packed once or received and sent once, and freed."""
     library = _native.load()
-    for blocks in ONCE_BLOCKS:
+    for blocks, (use, used) in product(ONCE_BLOCKS, ONCE_USES.items()):
         places = np.cumsum(np.random.default_rng(blocks).integers(3, 9, blocks)).astype(np.int32)
-        arrays = worker.arena(8 * int(places[-1] + 2)), worker.arena(16 * blocks)
+        arrays = worker.arena(8 * int(places[-1] + 2)), worker.arena(8 * int(places[-1] + 2))
         names = ["library", "tempi"] if world.acting else ["library"]
         timers = [
-            _native.timer(library, "bench_used_once", _once(world, places, arrays, name == "tempi")) for name in names
+            _native.timer(library, "bench_used_once", _once(world, places, arrays, use, name == "tempi"))
+            for name in names
         ]
         taken = sampling.sample(timers, options.seconds)
         target = ONCE_FIXED + ONCE_SHARE * statistics.median(taken[0])
         for name, seconds in zip(names, taken, strict=True):
-            yield world.record(
-                f"{blocks} random blocks: made, packed once, freed", name, seconds, target=target, calls=1
-            )
+            yield world.record(f"{blocks} random blocks: made, {used}, freed", name, seconds, target=target, calls=1)
 
 
 def _measure_preload(world: World, seconds: float) -> Iterator[Record]:

@@ -113,7 +113,7 @@ class Once(ctypes.Structure):
     """struct bench_once"""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("make", "commit", "pack", "free", "places")),
+        *((name, c_void_p) for name in ("make", "commit", "pack", "sendrecv", "free", "places")),
         *((name, c_size_t) for name in ("inner", "comm")),
         *((name, c_void_p) for name in ("memory", "packed")),
         *((name, ctypes.c_int32) for name in ("blocks", "length", "room")),

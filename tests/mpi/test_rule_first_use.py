@@ -1,4 +1,4 @@
-"""The first message of a type whose blocks are listed is the library's: types are made, used once and freed."""
+"""The first messages of a type whose blocks are listed are the library's: types are made, used once or twice and freed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
 )
 OPENMPI5 = "Open MPI v5" in MPI.Get_library_version()
+FIRST = 8  # messages, the library's
 INT, DOUBLE = oracle.Named("INT"), oracle.Named("DOUBLE")
 
 
@@ -51,14 +52,15 @@ PAIR = oracle.Struct((1, 1), (0, 8), (DOUBLE, INT))
 
 
 @pytest.mark.parametrize("tree", [random_blocks(100), random_blocks(3), PAIR], ids=["100 blocks", "3 blocks", "struct"])
-def test_tempi_does_the_second_pack(tree: oracle.Tree, moved: Moved) -> None:
+def test_tempi_does_the_packs_after_the_first_ones(tree: oracle.Tree, moved: Moved) -> None:
     memory = Memory(tree, 1).fill(1)
     with committed(tree) as datatype:
+        for _ in range(FIRST):
+            pack(datatype, memory)
+        assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (FIRST, 0, 0)
         pack(datatype, memory)
-        assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (1, 0, 0)
         pack(datatype, memory)
-        pack(datatype, memory)
-        assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (1, 2, 1)
+        assert (moved.by("fallback_first"), moved.by("packs"), moved.by("types")) == (FIRST, 2, 1)
 
 
 @pytest.mark.parametrize("blocks", [3, 60])
@@ -72,14 +74,27 @@ def test_types_that_are_used_once_are_not_decoded(blocks: int, moved: Moved) -> 
     assert tempi._engine.lib.tempi_layout_alive() == layouts
 
 
-def test_a_duplicate_of_a_type_that_was_used_once_counts_as_used(moved: Moved) -> None:
+def test_types_that_are_received_and_sent_once_are_not_decoded(moved: Moved) -> None:
+    for seed in range(20):
+        tree = random_blocks(60, seed)
+        out, into = Memory(tree, 1).fill(seed), Memory(tree, 1)
+        with committed(tree) as datatype:
+            request = MPI.COMM_SELF.Irecv(into.message(datatype), 0, 1)
+            MPI.COMM_SELF.Send(out.message(datatype), 0, 1)
+            request.Wait()
+        into.check(out.packed)
+    assert (moved.by("fallback_first"), moved.by("types"), moved.by("calls_seen")) == (40, 0, 40)
+
+
+def test_a_duplicate_of_a_type_that_was_used_counts_as_used(moved: Moved) -> None:
     tree = random_blocks(100)
     memory = Memory(tree, 1).fill(1)
     with committed(tree) as datatype:
-        pack(datatype, memory)
+        for _ in range(FIRST):
+            pack(datatype, memory)
         twin = datatype.Dup()
         pack(twin, memory)
-        assert (moved.by("fallback_first"), moved.by("packs")) == (1, 1)
+        assert (moved.by("fallback_first"), moved.by("packs")) == (FIRST, 1)
         twin.Free()
 
 
@@ -96,6 +111,14 @@ def test_tempi_does_a_long_first_pack(moved: Moved) -> None:
     with committed(tree) as datatype:
         pack(datatype, memory)
     assert (moved.by("fallback_first"), moved.by("packs")) == (0, 1)
+
+
+def test_tempi_does_a_long_pack_after_a_short_one(moved: Moved) -> None:
+    tree = random_blocks(100)
+    with committed(tree) as datatype:
+        pack(datatype, Memory(tree, 1).fill(1))
+        pack(datatype, Memory(tree, 400).fill(1))
+    assert (moved.by("fallback_first"), moved.by("packs")) == (1, 1)
 
 
 def test_a_persistent_request_decodes_its_type_at_once(moved: Moved) -> None:

@@ -12,7 +12,7 @@
 
 typedef enum tempi_type_state {
     TEMPI_TYPE_UNUSED, /* committed, not used yet: not decoded */
-    TEMPI_TYPE_MET,    /* the library carried its first message: still not decoded */
+    TEMPI_TYPE_MET,    /* the library carries its first messages: still not decoded */
     TEMPI_TYPE_READY,  /* layout and windows are valid */
     TEMPI_TYPE_OPAQUE  /* could not be decoded: the library handles it */
 } tempi_type_state;
@@ -22,6 +22,7 @@ enum { TEMPI_INLINE_BYTES = 1 << 10 }; /* packed, of messages that are packed on
 typedef struct tempi_type {
     MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
     int state;
+    int met; /* messages that the library carried before it was decoded */
     uint32_t unplanned_most; /* elements of a message that need not be planned (p2p/unplanned.h) */
     /* MPI_Pack and MPI_Unpack: the last count for which the final choice was the library; 0: none.
      * `left_counts`: 1, or 0 for a type without gaps, whose calls the statistics leave out. */
@@ -112,8 +113,9 @@ static inline const tempi_type *tempi_type_find(MPI_Datatype type)
     return tempi_type_lookup(type);
 }
 
-/* The same for a message of so many elements. Programs make types, use them once and free them:
- * if decoding would take longer than tempi can gain, the library carries the first message. */
+/* The same for a message of so many elements. Programs make types, use them once or a few times
+ * and free them: while decoding takes longer than tempi can have gained, the library carries the
+ * messages. */
 const tempi_type *tempi_type_meet(MPI_Datatype type, MPI_Count count);
 
 static inline const tempi_type *tempi_type_use(MPI_Datatype type, MPI_Count count)
