@@ -3,22 +3,22 @@ that its first lines run before any other import."""
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found]  # `signal` imports more: Ctrl-C may come in between
 import sys
 
 
 def _run() -> None:
     # Until a command can clean up after itself, Ctrl-C kills the process by signal instead of printing a traceback.
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    handler = _signal.getsignal(_signal.SIGINT)
+    if handler is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     try:
         from tempi.cli.main import main
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("tempi"):
             raise
         sys.exit(f"tempi needs {error.name}, which is not installed: {sys.executable} -m pip install {error.name}")
-    signal.signal(signal.SIGINT, handler)
+    _signal.signal(_signal.SIGINT, handler)
     main(prog_name="tempi")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tempi import _units
 from tempi.cli._output import json_option, write_json
 
 if TYPE_CHECKING:
@@ -161,13 +162,6 @@ def _near(known: dict[int, float], size: int) -> float | None:
     return exp(tables.fill({log(s): log(v) for s, v in known.items()}, [log(size)])[0]) if known else None
 
 
-def _size(size: int) -> str:
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size} B"
-
-
 def _sureness(console: Console, found: Calibration) -> None:
     """The certainty of the choices, the doubtful kinds, and the advice."""
     from tempi.model import sure
@@ -195,9 +189,9 @@ def _sureness(console: Console, found: Calibration) -> None:
 
 def _doubt(doubt: Doubt) -> str:
     peer = f" (peer {doubt.peer})" if doubt.peer else ""
-    sizes = _size(doubt.smallest)
+    sizes = _units.size(doubt.smallest)
     if doubt.largest > doubt.smallest:
-        sizes += f" to {_size(doubt.largest)}"
+        sizes += f" to {_units.size(doubt.largest)}"
     cost = f"{doubt.doubtful} of {doubt.choices}, {doubt.loss:.0%} if wrong"
     return f"{doubt.operation}{peer}, {doubt.kind}, {sizes}: {cost}"
 

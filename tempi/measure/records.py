@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import tempi
+from tempi import _engine
 from tempi._aliases import renamed
 
 
@@ -155,15 +156,11 @@ class Journal:
         self.close()
 
 
-def _cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Model", "cpu model"):
-                return value.strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
+def _processor() -> str:
+    """As a calibration names it: with family and model, as virtual machines hide which one it is."""
+    found = _engine.ffi.new("tempi_machine *")
+    _engine.check(_engine.lib.tempi_machine_describe(b"", found), doing="describing the machine")
+    return _engine.text(found.cpu) or "unknown"
 
 
 #: Names the commit where there is no git. Not named TEMPI_*: those variables are the user's and are checked.
@@ -191,7 +188,7 @@ def _commit() -> str | None:
 @functools.cache
 def _machine() -> tuple[tuple[str, Any], ...]:
     return (
-        ("cpu", _cpu_model()),
+        ("cpu", _processor()),
         ("cores", len(os.sched_getaffinity(0))),
         ("arch", platform.machine()),
         ("kernel", platform.release()),

@@ -104,6 +104,8 @@ def test_pack_summary_has_means_and_misses(make_record: Make) -> None:
     assert "geometric mean 1.00x over all 2 cases, 2.00x over the 1 (50%) where tempi acts" in text
     assert "not stable" not in text
     assert "1 of 2 slower than 1.05 x library + 20 ns\n  d, pack" in text
+    assert "worst over the library: 0.50x (d" in text
+    assert "worst over the better of library and hand: 0.50x (d" in text
 
 
 def test_records_become_a_data_file_of_the_docs(make_record: Make, tmp_path: Path) -> None:
@@ -130,6 +132,9 @@ def test_pingpong_is_held_against_the_better_of_two(make_record: Make) -> None:
     (bad,) = suite_pingpong.rows(case(3e-6))
     assert bad.misses
     assert bad.speedup.value > 1.3
+    text = printed(suite_pingpong.show, case(3e-6))
+    assert "worst over the library: 1.33x (c" in text
+    assert "worst over the better of library and hand: 0.67x (c" in text
 
 
 def test_pingpong_forced_is_compared_within_its_own_launch(make_record: Make) -> None:

@@ -1,4 +1,4 @@
-"""The first messages of a type whose blocks are listed are the library's: types are made, used once or twice and freed."""
+"""The first messages of a type whose blocks are listed are the library's: often its only ones."""
 
 from __future__ import annotations
 

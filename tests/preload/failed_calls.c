@@ -22,8 +22,9 @@ enum { RUNS = 64, GAP = 3, TIMES = 3, WRONG_RANK = 1 << 20 };
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"Recv_init", "Send_init", "Irecv",
-                                        "Isend",     "Recv",      "Recv, status ignored"};
+    static const char *const names[] = {
+        "Recv_init",  "Send_init",  "Ssend_init", "Bsend_init", "Rsend_init",          "Irecv",
+        "Isend",      "Issend",     "Irsend",     "Recv",       "Recv, status ignored"};
     enum { NAMES = sizeof names / sizeof *names };
     MPI_Datatype type;
     int out[RUNS * GAP], in[RUNS * GAP];
@@ -45,9 +46,14 @@ int main(int argc, char **argv)
         switch (how) {
         case 0: MPI_Recv_init(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
         case 1: MPI_Send_init(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
-        case 2: MPI_Irecv(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
-        case 3: MPI_Isend(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
-        case 4: MPI_Recv(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &status); break;
+        case 2: MPI_Ssend_init(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
+        case 3: MPI_Bsend_init(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
+        case 4: MPI_Rsend_init(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
+        case 5: MPI_Irecv(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
+        case 6: MPI_Isend(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
+        case 7: MPI_Issend(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
+        case 8: MPI_Irsend(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &other); break;
+        case 9: MPI_Recv(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, &status); break;
         default: MPI_Recv(out, 1, type, WRONG_RANK, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
         const int kept = other == receive && status.MPI_SOURCE == 77 && filled(out, RUNS * GAP);
