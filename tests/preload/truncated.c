@@ -7,7 +7,7 @@
 
 #include <mpi.h>
 
-enum { RUNS = 300, GAP = 3, ROOM = 2 * RUNS * GAP, MANY = 3, SHORT = 6, SET = 77 };
+enum { RUNS = 3000, GAP = 3, ROOM = 2 * RUNS * GAP, MANY = 3, SHORT = 6, SET = 77 };
 
 static int rank;
 static MPI_Comm comm;
@@ -166,11 +166,12 @@ int main(int argc, char **argv)
         const int to = self == (rank == 0) ? 0 : MPI_PROC_NULL;
         const int from = rank != 0 ? MPI_PROC_NULL : self ? 0 : 1;
         /* More than 4 KiB in all only to oneself: between processes Open MPI 5.0.11 overruns
-         * (shim/p2p/wire.h). */
-        for (int runs = 4; runs <= RUNS; runs += RUNS - 4)
+         * (shim/p2p/wire.h), and MPICH delivers nothing and has the sender's bytes in the status. */
+        static const int lengths[] = {4, 300, RUNS};
+        for (int k = 0; k < 2 + self; k++)
             for (int i = 0; i < (int)(sizeof hows / sizeof *hows); i++)
                 for (int packed = 0; packed < 2; packed++)
-                    one(hows[i], to, from, runs, packed);
+                    one(hows[i], to, from, lengths[k], packed);
         several(0, to, from);
         several(1, to, from);
     }
