@@ -121,6 +121,76 @@ def test_a_process_sends_to_itself_as_before() -> None:
         assert error.value.Get_error_class() == MPI.ERR_TRUNCATE
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["posted before", "arrived before"])
+@pytest.mark.parametrize("mode", ["Isend", "Issend", "Irsend"])
+def test_with_requests(mode: str, early: bool) -> None:
+    """Receives that are posted before their message is sent, or after it has arrived."""
+    comm, peer, statuses = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank, [MPI.Status(), MPI.Status()]
+    if early and mode != "Isend":
+        pytest.skip("such a message is sent when its receive is posted")
+    with repeated() as datatype:
+        before = snapshot()
+        for seed in range(MANY):
+            out, into = Memory(SHORT, 1).fill(seed + 7 * comm.rank), Memory(SHORT, 1)
+            if not early:
+                receive = comm.Irecv(into.message(datatype), peer, 6)
+                comm.Barrier()
+            send = getattr(comm, mode)(out.message(datatype), peer, 6)
+            if early:
+                comm.Probe(peer, 6)
+                receive = comm.Irecv(into.message(datatype), peer, 6)
+            MPI.Request.Waitall([receive, send], statuses)
+            into.check(Memory(SHORT, 1).fill(seed + 7 * peer).packed)
+            assert (statuses[0].source, statuses[0].tag, statuses[0].Get_count(MPI.BYTE)) == (peer, 6, 256)
+        moved = {name: count - before[name] for name, count in snapshot().items()}
+        assert (moved["calls_seen"], moved["sends"], moved["recvs"]) == (2 * MANY, MANY, MANY)
+        assert (moved["sent_bytes"], moved["recv_bytes"], moved["runs"]) == (256 * MANY, 256 * MANY, 64 * 2 * MANY)
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["posted before", "arrived before"])
+@pytest.mark.parametrize("wait", ["Wait", "Test", "Waitany", "Waitall"])
+def test_with_a_request_and_more_or_fewer_bytes(early: bool, wait: str) -> None:
+    comm, peer = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank
+    half = oracle.Vector(32, 4, 24, oracle.Named("BYTE"))
+
+    def end(request: MPI.Request, status: MPI.Status) -> None:
+        if wait == "Test":
+            while not request.Test(status):
+                pass
+        elif wait == "Waitany":
+            assert MPI.Request.Waitany([request], status) == 0
+        elif wait == "Waitall":
+            MPI.Request.Waitall([request], [status])
+        else:
+            request.Wait(status)
+
+    with repeated() as datatype, committed(half) as shorter, committed(LONGER) as longer:
+        for seed, (tree, sent) in enumerate(((half, shorter), (LONGER, longer), (SHORT, datatype)) * 3):
+            out, into, status = Memory(tree, 1).fill(seed), Memory(SHORT, 1), MPI.Status()
+            if not early:
+                receive = comm.Irecv(into.message(datatype), peer, 6)
+                comm.Barrier()
+            send = comm.Isend(out.message(sent), peer, 6)
+            if early:
+                comm.Probe(peer, 6)
+            if tree is LONGER:
+                with pytest.raises(MPI.Exception) as error:
+                    if early:
+                        receive = comm.Irecv(into.message(datatype), peer, 6)
+                    end(receive, status)
+                code = status.error if error.value.Get_error_class() == MPI.ERR_IN_STATUS else error.value.error_code
+                assert MPI.Get_error_class(code) == MPI.ERR_TRUNCATE
+            else:
+                if early:
+                    receive = comm.Irecv(into.message(datatype), peer, 6)
+                end(receive, status)
+                expected = np.full(256, 0xA5, np.uint8)
+                expected[: len(out.packed)] = out.packed
+                into.check(expected)
+                assert status.Get_count(MPI.BYTE) == len(out.packed)
+            send.Wait()
+
+
 def test_in_each_mode_of_sending() -> None:
     comm = MPI.COMM_WORLD
     buffer = MPI.Alloc_mem(256 + MPI.BSEND_OVERHEAD)

@@ -16,7 +16,7 @@ import pytest
 from preload.toolchains import HERE, Toolchain, counter, engine_for_test, own_toolchain, preloaded
 from sanitizers import address_reports, address_runtime
 
-PROGRAMS = ["p2p", "forks", "leaving", "threads"]
+PROGRAMS = ["p2p", "forks", "leaving", "threads", "repeats"]
 DELAYS = [pytest.param("0", marks=pytest.mark.more), "5"]
 
 
@@ -63,8 +63,14 @@ def under_valgrind(mpi: Toolchain, program: Path, log: Path, **settings: str) ->
     return [complaint for text in logs for complaint in complaints(text) if is_ours(complaint)]
 
 
-@pytest.mark.parametrize("delay", DELAYS)
-@pytest.mark.parametrize("name", ["p2p", pytest.param("leaving", marks=pytest.mark.more)])
+@pytest.mark.parametrize(
+    ("name", "delay"),
+    [
+        ("p2p", "5"),
+        ("repeats", "0"),
+        *(pytest.param(name, delay, marks=pytest.mark.more) for name in ("p2p", "leaving") for delay in ("0", "5")),
+    ],
+)
 @pytest.mark.once
 def test_valgrind_finds_no_error_of_the_engine(programs: Path, tmp_path: Path, name: str, delay: str) -> None:
     mpi = own_toolchain()

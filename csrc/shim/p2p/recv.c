@@ -95,8 +95,18 @@ int tempi_impl_Irecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
                      MPI_Request *request)
 {
     tempi_message message;
+    tempi_unplanned unplanned;
     if (tempi_pending_any())
         tempi_progress_gathering();
+    char *packed = request ? tempi_unplanned_stage(buf, count, datatype, TEMPI_OP_RECV,
+                                                   tempi_peer_of(comm, source), &unplanned)
+                           : NULL;
+    MPI_Request made = MPI_REQUEST_NULL;
+    if (packed) {
+        const int rc = tempi_fwd_Irecv(next, packed, unplanned.bytes, MPI_PACKED, source, tag, comm,
+                                       &made);
+        return tempi_unplanned_posted(rc, made, &unplanned, buf, packed, true, comm, request);
+    }
     if (!request || source == MPI_PROC_NULL ||
         !tempi_message_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
                             &message)) {
@@ -108,7 +118,6 @@ int tempi_impl_Irecv(const struct tempi_mpi *next, void *buf, MPI_Count count,
     const bool expected = tempi_memory_mixed && tempi_loopback_expects(comm, source);
     if (!expected)
         tempi_loopback_before(comm, source);
-    MPI_Request made = MPI_REQUEST_NULL;
     const int posted = tempi_fwd_Irecv(next, message.op.packed, tempi_wire_count(&message),
                                        message.wire, source, tag, comm, &made);
     const int rc = tempi_request_posted(posted, made, &message, true, comm, request);

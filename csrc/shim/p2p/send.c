@@ -128,6 +128,19 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
             tempi_progress_gathering();                                                            \
         if (tempi_loopback_carries(next, buf, count, datatype, MODE, dest, tag, comm, request))    \
             return MPI_SUCCESS;                                                                    \
+        tempi_unplanned unplanned;                                                                 \
+        char *packed = request && !tempi_pending_any()                                             \
+                           ? tempi_unplanned_stage(buf, count, datatype, TEMPI_OP_SEND,            \
+                                                   tempi_peer_of(comm, dest), &unplanned)          \
+                           : NULL;                                                                 \
+        MPI_Request made = MPI_REQUEST_NULL;                                                       \
+        if (packed) {                                                                              \
+            tempi_unplanned_pack(&unplanned, buf, packed);                                         \
+            const int posted = tempi_fwd_##NAME(next, packed, unplanned.bytes, MPI_PACKED, dest,   \
+                                                tag, comm, &made);                                 \
+            return tempi_unplanned_posted(posted, made, &unplanned, (void *)(uintptr_t)buf,        \
+                                          packed, false, comm, request);                           \
+        }                                                                                          \
         if (!request || dest == MPI_PROC_NULL ||                                                   \
             !tempi_message_take(buf, count, datatype, TEMPI_OP_SEND, tempi_peer_of(comm, dest),    \
                                 &message)) {                                                       \
@@ -141,7 +154,6 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
         const started how = start_pack(next, &message, MODE, dest, tag, comm, request);            \
         if (how == STARTED_DEFERRED)                                                               \
             return tempi_loopback_saw(MPI_SUCCESS, comm, dest);                                    \
-        MPI_Request made = MPI_REQUEST_NULL;                                                       \
         const int rc = how == STARTED_FAILED                                                       \
                            ? tempi_message_failed(comm)                                            \
                            : tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message), \

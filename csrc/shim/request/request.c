@@ -77,22 +77,19 @@ static bool leave_arrived(tempi_message *message, MPI_Comm comm, MPI_Request *re
     return false;
 }
 
-int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
+/* Complete requests share handles; only an incomplete one has a handle of its own. */
+static bool is_done(MPI_Request request, bool receives, MPI_Status *status)
 {
-    MPI_Status status;
     int done = 0;
-    status.MPI_ERROR = MPI_SUCCESS;
-    /* Complete requests share handles; only an incomplete one has a handle of its own. */
-    if (tempi_lib.Request_get_status(*request, &done, receives ? &status : MPI_STATUS_IGNORE) !=
-        MPI_SUCCESS)
-        done = 0;
-    if (done) {
-        if (receives && leave_arrived(message, comm, request))
-            return MPI_SUCCESS;
-        const int rc = unpack_now(message, receives, comm, &status);
-        tempi_message_drop(message);
-        return rc;
-    }
+    status->MPI_ERROR = MPI_SUCCESS;
+    return tempi_lib.Request_get_status(request, &done, receives ? status : MPI_STATUS_IGNORE) ==
+               MPI_SUCCESS &&
+           done;
+}
+
+/* For an operation that was not complete a moment ago. */
+static int track(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
+{
     tempi_record *record = tempi_request_record(message, receives);
     if (record) {
         record->request = tempi_handle(*request);
@@ -104,6 +101,18 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, M
     }
     TEMPI_WARN_ONCE("out of memory: cannot track a request; waiting for the operation instead");
     const int rc = finish_now(message, receives, comm, *request);
+    tempi_message_drop(message);
+    return rc;
+}
+
+int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm, MPI_Request *request)
+{
+    MPI_Status status;
+    if (!is_done(*request, receives, &status))
+        return track(message, receives, comm, request);
+    if (receives && leave_arrived(message, comm, request))
+        return MPI_SUCCESS;
+    const int rc = unpack_now(message, receives, comm, &status);
     tempi_message_drop(message);
     return rc;
 }
@@ -137,6 +146,37 @@ int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool 
     }
     *request = made;
     return tempi_request_attach(message, receives, comm, request);
+}
+
+/* The message goes on as a planned one: `done`: with an error. */
+static int go_on(const tempi_unplanned *m, void *buffer, char *packed, bool receives, MPI_Comm comm,
+                 MPI_Request *request, const MPI_Status *done)
+{
+    tempi_message message;
+    tempi_message_of(m->type, buffer, m->count, receives ? TEMPI_OP_RECV : TEMPI_OP_SEND, packed,
+                     &message);
+    message.borrowed = false;
+    if (!done)
+        return track(&message, receives, comm, request);
+    const int rc = unpack_now(&message, receives, comm, done);
+    tempi_message_drop(&message);
+    return rc;
+}
+
+int tempi_unplanned_posted(int rc, MPI_Request made, const tempi_unplanned *m, void *buffer,
+                           char *packed, bool receives, MPI_Comm comm, MPI_Request *request)
+{
+    MPI_Status status;
+    if (rc == MPI_SUCCESS && made != MPI_REQUEST_NULL) {
+        *request = made;
+        const bool done = is_done(made, receives, &status);
+        if (!done || (receives && status.MPI_ERROR != MPI_SUCCESS))
+            return go_on(m, buffer, packed, receives, comm, request, done ? &status : NULL);
+        if (receives)
+            tempi_unplanned_unpack(m, buffer, packed, tempi_status_bytes(&status));
+    }
+    tempi_stage_put(packed);
+    return rc;
 }
 
 bool tempi_message_arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)

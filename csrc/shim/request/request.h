@@ -2,7 +2,7 @@
 #ifndef TEMPI_SHIM_REQUEST_H
 #define TEMPI_SHIM_REQUEST_H
 
-#include "shim/p2p/message.h"
+#include "shim/p2p/unplanned.h"
 #include "shim/request/record_ops.h"
 #include "transfer/records.h"
 
@@ -19,6 +19,10 @@ int tempi_request_attach(tempi_message *message, bool receives, MPI_Comm comm,
  * only if the handle changed. */
 int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool receives,
                          MPI_Comm comm, MPI_Request *request);
+
+/* The same for a message that was not planned, with memory of the staging pool. */
+int tempi_unplanned_posted(int rc, MPI_Request made, const tempi_unplanned *message, void *buffer,
+                           char *packed, bool receives, MPI_Comm comm, MPI_Request *request);
 
 /* Makes a record from a message: takes over its staging buffer and retains its layout. NULL: no
  * memory, and the caller still owns the message. */
