@@ -45,7 +45,8 @@ typedef struct tempi_post {
 typedef struct tempi_post_box tempi_post_box;
 
 /* Makes the file for so many processes: one of them does, and removes it by tempi_segment_unlink
- * when all have opened it, or one could not. False: it could not. */
+ * when all have opened it, or one could not. `folder`: see tempi_segment_make_file. False: it could
+ * not. */
 bool tempi_post_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
 /* Opens it, as process number `own`, whose first messages then have memory. NULL: it could not. */
 tempi_post_box *tempi_post_open(const char *folder, int members, int own, const char *name);

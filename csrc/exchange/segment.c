@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -11,21 +13,35 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* The name of a file without a folder: the path of its maker's descriptor, ":", a number, as that
+ * descriptor may be another file's later, ":", and the number of the file, as that path may be
+ * another file's in another container. */
+static bool is_path(const char *name)
+{
+    return name[0] == '/';
+}
+
 static bool path_of(const char *folder, const char *name, char *out, size_t size)
 {
-    const int n = snprintf(out, size, "%s/%s", folder, name);
+    const int n = is_path(name) ? snprintf(out, size, "%.*s", (int)strcspn(name, ":"), name)
+                                : snprintf(out, size, "%s/%s", folder, name);
     return n > 0 && (size_t)n < size;
+}
+
+/* No other one of this process has it. */
+static unsigned long new_number(void)
+{
+    static unsigned long made;
+    return __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED);
 }
 
 static void make_name(char name[TEMPI_SEGMENT_NAME])
 {
-    static unsigned made;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     /* With the prefix by which the node registry clears up after crashes. */
     snprintf(name, TEMPI_SEGMENT_NAME, "tempi-%lu-%x%x%x-%lx", (unsigned long)geteuid(),
-             (unsigned)getpid(), (unsigned)now.tv_sec, (unsigned)now.tv_nsec,
-             (unsigned long)__atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+             (unsigned)getpid(), (unsigned)now.tv_sec, (unsigned)now.tv_nsec, new_number());
 }
 
 /* Beyond this limit the system does not refuse but ends the process, by SIGXFSZ. */
@@ -36,11 +52,31 @@ static bool is_permitted(int64_t bytes)
            (most.rlim_cur == RLIM_INFINITY || most.rlim_cur >= (rlim_t)bytes);
 }
 
+/* Its descriptor stays open until tempi_segment_unlink. */
+static int make_without_folder(int64_t bytes, char name[TEMPI_SEGMENT_NAME])
+{
+    struct stat about;
+    const int named = memfd_create("tempi", MFD_CLOEXEC);
+    int file = -1;
+    if (named >= 0 && ftruncate(named, (off_t)bytes) == 0 && fstat(named, &about) == 0)
+        file = fcntl(named, F_DUPFD_CLOEXEC, 0);
+    if (file >= 0)
+        snprintf(name, TEMPI_SEGMENT_NAME, "/proc/%ld/fd/%d:%lx:%llx", (long)getpid(), named,
+                 new_number(), (unsigned long long)about.st_ino);
+    else if (named >= 0)
+        close(named);
+    return file;
+}
+
 int tempi_segment_make_file(const char *folder, int64_t bytes, char name[TEMPI_SEGMENT_NAME])
 {
     char path[256];
+    if (!is_permitted(bytes))
+        return -1;
+    if (!folder)
+        return make_without_folder(bytes, name);
     make_name(name);
-    if (!is_permitted(bytes) || !path_of(folder, name, path, sizeof path))
+    if (!path_of(folder, name, path, sizeof path))
         return -1;
     const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0 || ftruncate(file, (off_t)bytes) == 0)
@@ -50,17 +86,25 @@ int tempi_segment_make_file(const char *folder, int64_t bytes, char name[TEMPI_S
     return -1;
 }
 
+static bool is_named(const char *name, const struct stat *about)
+{
+    const char *number = strrchr(name, ':');
+    return !is_path(name) ||
+           (number && strtoull(number + 1, NULL, 16) == (unsigned long long)about->st_ino);
+}
+
 int tempi_segment_open_file(const char *folder, int64_t bytes, const char *name)
 {
     char path[256];
     struct stat about;
     if (!path_of(folder, name, path, sizeof path))
         return -1;
-    const int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    const int file = open(path, O_RDWR | O_CLOEXEC |
+                                    (is_path(name) ? O_NONBLOCK | O_NOCTTY : O_NOFOLLOW));
     if (file < 0)
         return -1;
     if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
-        about.st_size == (off_t)bytes)
+        about.st_size == (off_t)bytes && is_named(name, &about))
         return file;
     close(file);
     return -1;
@@ -152,7 +196,10 @@ tempi_segment tempi_segment_open(const char *folder, int members, const char *na
 void tempi_segment_unlink(const char *folder, const char *name)
 {
     char path[256];
-    if (path_of(folder, name, path, sizeof path))
+    int named;
+    if (is_path(name) && sscanf(name, "/proc/%*d/fd/%d", &named) == 1)
+        close(named);
+    else if (path_of(folder, name, path, sizeof path))
         unlink(path);
 }
 

@@ -14,7 +14,7 @@
 #define TEMPI_SEGMENT_FOLDER "/dev/shm"
 
 enum {
-    TEMPI_SEGMENT_NAME = 48,
+    TEMPI_SEGMENT_NAME = 64,
     /* Longer rings only push each other out of the caches (measured on Zen 4). */
     TEMPI_SEGMENT_RING_MOST = 256 << 10,
     TEMPI_SEGMENT_RING_LEAST = 4 << 10,
@@ -30,7 +30,9 @@ typedef struct tempi_segment {
 } tempi_segment;
 
 /* A file of that length without memory, with a name that no other one in that folder has; -1: it
- * could not, and there is none. */
+ * could not, and there is none. `folder`: NULL for a file that is in none (memfd), so that it may
+ * have all memory that there is; containers often have 64 MiB in /dev/shm. Then another process
+ * opens it through /proc, if it sees this one there, until tempi_segment_unlink. */
 int tempi_segment_make_file(const char *folder, int64_t bytes, char name[TEMPI_SEGMENT_NAME]);
 /* Opens it in another process, if it has that length and is of the same user; or -1. */
 int tempi_segment_open_file(const char *folder, int64_t bytes, const char *name);
@@ -42,6 +44,7 @@ bool tempi_segment_allocate(int file, int64_t at, int64_t bytes);
 tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
 /* Maps it in another process; the creator's `members` must be the same. */
 tempi_segment tempi_segment_open(const char *folder, int members, const char *name);
+/* By the process that made it. */
 void tempi_segment_unlink(const char *folder, const char *name);
 void tempi_segment_close(tempi_segment *segment);
 

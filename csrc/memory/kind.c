@@ -146,15 +146,53 @@ static tempi_memory_kind query(const void *address, tempi_memory *out, int32_t *
 
 /* ---- known allocations ----------------------------------------------------------------------- */
 
+enum { ASKED = 32 };
+
+/* By their buffer ids. */
+static _Thread_local struct {
+    int calls, n;
+    uint64_t asked[ASKED];
+} call;
+
+void tempi_memory_begin_call(void)
+{
+    if (call.calls++ == 0)
+        call.n = 0;
+}
+
+void tempi_memory_end_call(void)
+{
+    --call.calls;
+}
+
+static bool was_asked(uint64_t buffer_id)
+{
+    for (int i = 0; call.calls > 0 && i < call.n; ++i)
+        if (call.asked[i] == buffer_id)
+            return true;
+    return false;
+}
+
+static void note_asked(uint64_t buffer_id)
+{
+    if (call.calls > 0 && call.n < ASKED)
+        call.asked[call.n++] = buffer_id;
+}
+
 /* The driver never reuses a buffer id: if the address still has it, it is the same allocation and
  * its attributes hold. */
 static bool is_same(const void *address, const tempi_memory *known)
 {
     uint64_t id = 0;
+    if (was_asked(known->buffer_id))
+        return true;
     tempi_stat_add(TEMPI_STAT_pointer_queries, 1);
-    return tempi_cu.PointerGetAttribute(&id, TEMPI_CUDA_POINTER_BUFFER_ID, (uintptr_t)address) ==
-               TEMPI_CUDA_SUCCESS &&
-           id == known->buffer_id;
+    if (tempi_cu.PointerGetAttribute(&id, TEMPI_CUDA_POINTER_BUFFER_ID, (uintptr_t)address) !=
+            TEMPI_CUDA_SUCCESS ||
+        id != known->buffer_id)
+        return false;
+    note_asked(id);
+    return true;
 }
 
 /* The context slot of memory that belongs to no context changes with the current context; while

@@ -189,15 +189,16 @@ def test_staged_messages_are_copied_in_one_call(comm: Any) -> None:
         assert made <= 16, str(each)
 
 
+@pytest.mark.parametrize("fields", [1, 3, 8])
 @pytest.mark.parametrize("form", ["Neighbor_alltoallw", "Ineighbor_alltoallw", "Neighbor_alltoallw_init"])
-def test_a_collective_of_26_blocks_is_one_launch(comm: Any, form: str) -> None:
-    """At most twenty calls, for any number of blocks: the receiver's device reads them in the sender's memory."""
-    halo = Halo(comm, 2, 1)
-    (field,) = halo.fields
-    (right, left), blocks = partners(comm), len(halo.types)
+def test_a_collective_of_26_blocks_a_field_is_one_launch(comm: Any, form: str, fields: int) -> None:
+    """At most twenty calls, for any number of blocks and for up to eight allocations, each of which is asked for once:
+    the receiver's device reads them in the sender's memory."""
+    halo = Halo(comm, 2, fields)
+    (right, left), blocks = partners(comm), fields * len(halo.types)
     graph = comm.Create_dist_graph_adjacent([left] * blocks, [right] * blocks)
-    (start, _, _), address = field.message(halo.types[0][0]), [0] * blocks
-    sides = [[start, [1] * blocks, address, [pair[side] for pair in halo.types]] for side in (0, 1)]
+    address = [field.address for field in halo.fields for _ in halo.types]
+    sides = [[MPI.BOTTOM, [1] * blocks, address, [pair[side] for pair in halo.types] * fields] for side in (0, 1)]
 
     kept = request_of(graph, "Neighbor_alltoallw", *sides) if form.endswith("_init") else None
 
@@ -219,6 +220,7 @@ def test_a_collective_of_26_blocks_is_one_launch(comm: Any, form: str) -> None:
     graph.Free()
     halo.free()
     assert each["LaunchKernel"] == 1
+    assert "MemcpyAsync" not in each
     assert made <= 20, str(each)
 
 

@@ -7,6 +7,7 @@
  *     threads       of several threads, each on a communicator of its own
  *     together      of several threads, each with a persistent request of one communicator
  *     session       one rank has a session beside the world
+ *     long          of columns of 40 MiB, and ten of 8 MiB at once
  *     killed        the last rank is killed while the others exchange with it
  *     errors        wrong arguments, each on a communicator that returns its errors
  *
@@ -33,7 +34,7 @@ static int mappings(void)
     int n = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     while (maps && fgets(line, sizeof line, maps))
-        n += strstr(line, "/dev/shm/tempi-") != NULL;
+        n += strstr(line, "/dev/shm/tempi-") || strstr(line, "/memfd:tempi");
     if (maps)
         fclose(maps);
     return n;
@@ -70,6 +71,52 @@ static void duplicates(void)
     verdict("duplicates", good);
     verdict("mappings", mappings() <= first);
     verdict("files", files() == 0);
+}
+
+/* Columns of so many doubles from each rank to each other, `times` at once. */
+static int columns(int rows, int times)
+{
+    enum { MANY = 10 };
+    const size_t area = 2 * (size_t)rows, all = area * (size_t)check_size;
+    double *out = malloc(all * sizeof *out), *in = malloc(all * (size_t)times * sizeof *in);
+    MPI_Datatype column = strided(rows, 2), types[MOST];
+    MPI_Request requests[MANY];
+    int counts[MOST], places[MOST], good = 1;
+    for (size_t i = 0; i < all; i++)
+        out[i] = check_rank * 1e9 + (double)i;
+    memset(in, 0, all * (size_t)times * sizeof *in);
+    for (int i = 0; i < check_size; i++) {
+        counts[i] = 1;
+        places[i] = (int)(i * area * sizeof *out);
+        types[i] = column;
+    }
+    for (int t = 0; t < times; t++)
+        if (times == 1)
+            good &= alltoallw(out, counts, places, types, in, counts, places, types,
+                              MPI_COMM_WORLD) == MPI_SUCCESS;
+        else
+            MPI_Ialltoallw(out, counts, places, types, in + all * (size_t)t, counts, places, types,
+                           MPI_COMM_WORLD, &requests[t]);
+    if (times > 1)
+        MPI_Waitall(times, requests, MPI_STATUSES_IGNORE);
+    for (size_t i = 0; i < all * (size_t)times; i++) {
+        const size_t at = i % all % area;
+        const double came = (double)(i % all / area) * 1e9 +
+                            (double)((size_t)check_rank * area + at);
+        good &= in[i] == (at % 2 == 0 ? came : 0);
+    }
+    MPI_Type_free(&column);
+    free(out);
+    free(in);
+    return good;
+}
+
+static void bulky(void)
+{
+    (void)agree(MPI_COMM_WORLD);
+    verdict("one of 40 MiB", columns(5 << 20, 1));
+    if (by_form == NONBLOCKING)
+        verdict("ten of 8 MiB", columns(1 << 20, 10));
 }
 
 typedef struct worker {
@@ -369,6 +416,8 @@ int main(int argc, char **argv)
         together();
     else if (strcmp(what, "session") == 0)
         session();
+    else if (strcmp(what, "long") == 0)
+        bulky();
     else if (strcmp(what, "killed") == 0)
         killed();
     else

@@ -158,6 +158,19 @@ def test_without_shared_memory_all_calls_go_to_the_library_and_that_is_reported_
 
 
 @every_library
+@forms
+def test_long_messages_where_shared_memory_is_small(mpi: Toolchain, programs: Path, form: str) -> None:
+    """Containers have 64 MiB in /dev/shm if nothing else is asked for."""
+    small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*small, "true"], check=False).returncode != 0:
+        pytest.skip("no mount namespace here")
+    done = run(mpi, programs, "long", [on()] * 2, small, form)
+    ten = form == "nonblocking"
+    assert verdicts(done) == ["ok one of 40 MiB", *["ok ten of 8 MiB"] * ten]
+    assert carried(done) == [1 + 10 * ten + AGREED[form]] * 2
+
+
+@every_library
 def test_many_ranks_on_few_cores_exchange(mpi: Toolchain, programs: Path) -> None:
     done = run(mpi, programs, "each 2", [on()] * 8, ["taskset", "-c", few_cores()] if shutil.which("taskset") else ())
     assert len(verdicts(done)) == KINDS

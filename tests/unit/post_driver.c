@@ -507,8 +507,27 @@ static int limited(const char *folder)
     char name[TEMPI_SEGMENT_NAME];
     if (setrlimit(RLIMIT_FSIZE, &most) != 0)
         fail("no limit");
-    if (tempi_post_create(folder, 2, name) || tempi_segment_create(folder, 8, name).memory)
+    if (tempi_post_create(folder, 2, name) ||
+        (folder && tempi_segment_create(folder, 8, name).memory))
         fail("a file is longer than the limit");
+    return 0;
+}
+
+/* The path of another process's descriptor may be another file's in this container. */
+static int of_another_file(void)
+{
+    char name[TEMPI_SEGMENT_NAME], other[TEMPI_SEGMENT_NAME];
+    if (!tempi_post_create(NULL, 2, name) || !tempi_post_create(NULL, 2, other))
+        fail("cannot create");
+    tempi_post_box *box = tempi_post_open(NULL, 2, 0, name);
+    if (!box)
+        fail("cannot open");
+    tempi_post_close(box);
+    strcpy(strrchr(name, ':'), strrchr(other, ':'));
+    if (tempi_post_open(NULL, 2, 0, name))
+        fail("opened another file");
+    tempi_segment_unlink(NULL, name);
+    tempi_segment_unlink(NULL, other);
     return 0;
 }
 
@@ -521,25 +540,28 @@ int main(int argc, char **argv)
     const int n = among && argc > 3 ? atoi(argv[3]) : 2;
     if (argc < 3 || n < 2 || n > MEMBERS)
         return 2;
+    const char *folder = strcmp(argv[2], "-") == 0 ? NULL : argv[2];
     for (int i = 0; i < n; ++i)
         members[i] = (member){.rank = i,
                               .members = n,
                               .messages = argc > 4 ? atoi(argv[argc - 2]) : 0,
-                              .folder = argv[2],
+                              .folder = folder,
                               .name = name,
                               .seed = strtoull(argv[argc - 1], NULL, 10)};
     if (strcmp(what, "limited") == 0)
-        return limited(argv[2]);
+        return limited(folder);
     if (strcmp(what, "failing") == 0)
         return failing(members, members->messages);
     if (strcmp(what, "interrupted") == 0)
         return interrupted(members);
-    if (!tempi_post_create(argv[2], n, name))
+    if (strcmp(what, "another") == 0)
+        return of_another_file();
+    if (!tempi_post_create(folder, n, name))
         fail("no file");
     const int bad = among                         ? exchange(strcmp(what, "threads") == 0, members)
                     : strcmp(what, "left") == 0   ? left(members)
                     : strcmp(what, "unread") == 0 ? unread(members)
                                                   : 2;
-    tempi_segment_unlink(argv[2], name);
+    tempi_segment_unlink(folder, name);
     return bad;
 }

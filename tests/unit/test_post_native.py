@@ -93,6 +93,15 @@ def test_what_is_sent_stays_when_its_sender_has_ended(driver: Path, folder: Path
     output(driver, "left", folder, 800, 6)
 
 
+def test_a_file_without_a_folder_serves_as_well(driver: Path) -> None:
+    output(driver, "processes", "-", 3, 500, 9)
+    output(driver, "left", "-", 800, 6)
+
+
+def test_a_file_of_that_path_but_with_another_number_is_not_opened(driver: Path) -> None:
+    output(driver, "another", "-")
+
+
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.more)])
 def test_failures_lose_nothing_and_keep_nothing(driver: Path, folder: Path, step: int) -> None:
     """Memory, mappings: what was sent arrives, what could not be sent says so, and later all works again."""
@@ -109,6 +118,7 @@ def test_a_signal_does_not_take_memory_away(driver: Path, folder: Path) -> None:
 def test_a_limit_of_file_sizes_does_not_end_the_process(driver: Path, folder: Path) -> None:
     """Beyond it the system sends SIGXFSZ."""
     output(driver, "limited", folder)
+    output(driver, "limited", "-")
 
 
 def test_threads_do_not_race(tmp_path: Path, folder: Path) -> None:

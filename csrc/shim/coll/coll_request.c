@@ -354,10 +354,12 @@ static void begin_start(tempi_node_comm *node)
 {
     tempi_lock_acquire(&node->starting);
     ++tempi_this_thread.posting;
+    tempi_memory_begin_call();
 }
 
 static void end_start(tempi_node_comm *node)
 {
+    tempi_memory_end_call();
     --tempi_this_thread.posting;
     tempi_lock_release(&node->starting);
 }

@@ -92,7 +92,9 @@ bool tempi_collective_carry(const tempi_collective *call, const tempi_bounce_arg
     if (!decide(call, call->node, &out, &in))
         return false;
     const double start = tempi_trace_begin();
+    tempi_memory_begin_call();
     *result = tempi_block_exchange(call->node, &out, &in, NULL);
+    tempi_memory_end_call();
     tempi_stat_add(TEMPI_STAT_collectives, 1);
     tempi_stat_add(TEMPI_STAT_collective_bytes, out.bytes);
     tempi_trace_end(start, "exchange", call->name, out.bytes);

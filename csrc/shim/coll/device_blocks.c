@@ -79,7 +79,7 @@ void tempi_device_blocks_begin(tempi_device_blocks *device, tempi_node_comm *nod
     if (rc == MPI_SUCCESS)
         rc = stage_own(device);
     if (rc == MPI_SUCCESS && offers)
-        rc = tempi_device_await_program(out);
+        rc = tempi_device_await_program(out, NULL);
     device->result = rc;
 }
 

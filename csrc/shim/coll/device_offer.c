@@ -158,11 +158,40 @@ void tempi_device_offers_close(tempi_device_offers *offers)
     *offers = (tempi_device_offers){0};
 }
 
-int tempi_device_await_program(const tempi_blocks *side)
+/* The program's stream before which the blocks of that side are not to be touched; 0: the default
+ * one, or that which it has named. */
+static uintptr_t stream_of(const tempi_blocks *side)
 {
     const int direction = tempi_direction_of(side->operation);
-    const uintptr_t theirs = tempi_cuda_named_stream(direction) ? 0 : tempi_stream_of(side->comm);
-    int status = TEMPI_OK, last = -1;
+    return tempi_cuda_named_stream(direction) ? 0 : tempi_stream_of(side->comm);
+}
+
+/* The device of all blocks in device memory; -1: there are none, or several. */
+static int only_device(const tempi_blocks *side)
+{
+    int found = -1;
+    for (int i = 0; i < side->n; ++i)
+        if (tempi_block_is_resident(&side->ops[i])) {
+            if (found >= 0 && side->ops[i].device != found)
+                return -1;
+            found = side->ops[i].device;
+        }
+    return found;
+}
+
+static bool is_same_wait(const tempi_blocks *side, const tempi_blocks *before)
+{
+    return stream_of(side) == stream_of(before) &&
+           tempi_cuda_named_stream(tempi_direction_of(side->operation)) ==
+               tempi_cuda_named_stream(tempi_direction_of(before->operation));
+}
+
+int tempi_device_await_program(const tempi_blocks *side, const tempi_blocks *before)
+{
+    const int direction = tempi_direction_of(side->operation);
+    const uintptr_t theirs = stream_of(side);
+    int status = TEMPI_OK;
+    int last = before && is_same_wait(side, before) ? only_device(before) : -1;
     for (int i = 0; i < side->n && status == TEMPI_OK; ++i) {
         const tempi_op *op = &side->ops[i];
         if (!tempi_block_is_resident(op) || op->device == last)

@@ -28,8 +28,9 @@ int tempi_device_offers_stage_rest(const tempi_device_offers *offers, int proces
 void tempi_device_offers_close(tempi_device_offers *offers);
 
 /* Waits for the program's work on the blocks of that side, before others read them or, at another
- * time, they are replaced. Returns MPI_SUCCESS or an error that was raised. */
-int tempi_device_await_program(const tempi_blocks *side);
+ * time, they are replaced. `before`: a side for which this has just been done, or NULL. Returns
+ * MPI_SUCCESS or an error that was raised. */
+int tempi_device_await_program(const tempi_blocks *side, const tempi_blocks *before);
 
 /* Adds the moves of what another process has described by those n bytes, into these blocks of
  * together `total` bytes. False: this process cannot read it, and nothing was added. */

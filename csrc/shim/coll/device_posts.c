@@ -24,9 +24,9 @@ int tempi_device_posts_begin(tempi_device_moves *moves, tempi_node_comm *node, t
     const int own = node->rank;
     if (out->nresident + in->nresident == 0)
         return MPI_SUCCESS;
-    int rc = tempi_device_await_program(out);
+    int rc = tempi_device_await_program(out, NULL);
     if (rc == MPI_SUCCESS)
-        rc = tempi_device_await_program(in);
+        rc = tempi_device_await_program(in, out);
     if (rc != MPI_SUCCESS)
         return rc;
     tempi_device_moves_add_own(moves, own, out, in);

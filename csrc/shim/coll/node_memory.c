@@ -3,7 +3,7 @@
  *   1. The first process takes kept memory of these processes, or creates new one, and broadcasts
  *      its name; the others take the same from what they have kept, or map it.
  *   2. All of them tell whether they could. If one has not kept it, it is made anew; if one cannot
- *      map new memory, the library does the calls that need it.
+ *      map new memory, it is made once more, and then the library does the calls that need it.
  *
  * A process keeps memory when its communicator was freed and all its calls have ended: so it has
  * received all that was sent to it. If all processes have kept it, nothing is on its way there. */
@@ -215,11 +215,13 @@ static void connect(tempi_node_comm *node)
     }
 }
 
-static void create(tempi_node_comm *node, tempi_connection what, tempi_shared_name *name)
+/* `again`: others could not open it, perhaps as they are in other containers. */
+static void create(tempi_node_comm *node, tempi_connection what, bool again,
+                   tempi_shared_name *name)
 {
     if (what == TEMPI_CONNECT_RINGS)
         node->segment = tempi_segment_create(TEMPI_SEGMENT_FOLDER, node->size, name->text);
-    else if (!tempi_post_create(TEMPI_SEGMENT_FOLDER, node->size, name->text))
+    else if (!tempi_post_create(again ? TEMPI_SEGMENT_FOLDER : NULL, node->size, name->text))
         name->text[0] = 0;
 }
 
@@ -289,14 +291,15 @@ static bool use_kept(MPI_Comm comm, tempi_node_comm *node, tempi_connection what
 }
 
 /* Takes kept memory, or creates new one. */
-static kept *begin(tempi_node_comm *node, tempi_connection what, bool anew, tempi_shared_name *name)
+static kept *begin(tempi_node_comm *node, tempi_connection what, bool anew, bool again,
+                   tempi_shared_name *name)
 {
     kept *mine = anew || !node->members ? NULL : take(what, node, NULL);
     if (mine) {
         *name = mine->name;
         name->kept = true;
     } else {
-        create(node, what, name);
+        create(node, what, again, name);
     }
     return mine;
 }
@@ -311,7 +314,7 @@ static bool set_up(MPI_Comm comm, tempi_node_comm *node, tempi_connection what)
     bool last = false; /* attempt: what was kept is gone */
     for (bool anew = false;; anew = true) {
         tempi_shared_name name = {.kept = false};
-        kept *mine = node->rank == 0 ? begin(node, what, anew, &name) : NULL;
+        kept *mine = node->rank == 0 ? begin(node, what, anew, last, &name) : NULL;
         if (!tempi_comm_broadcast(comm, node, (char *)&name, sizeof name)) {
             drop(mine);
             return false;

@@ -8,6 +8,30 @@ FAULTS = (
     # ---- exchange: messages that wait in shared memory ---------------------------------------------------
     Fault(
         "exchange",
+        "memory without a folder has the name of earlier memory",
+        "csrc/exchange/segment.c",
+        "                 new_number(), (unsigned long long)about.st_ino);",
+        "                 0ul, 0ull + (about.st_ino & 0));",
+        tests=("tests/preload/test_exchanges.py",),
+    ),
+    Fault(
+        "exchange",
+        "another file of that path is taken for the memory",
+        "csrc/exchange/segment.c",
+        " && is_named(name, &about))",
+        " && (is_named(name, &about) || true))",
+        tests=("tests/unit/test_post_native.py",),
+    ),
+    Fault(
+        "exchange",
+        "the memory of messages has only what /dev/shm has",
+        "csrc/shim/coll/node_memory.c",
+        "again ? TEMPI_SEGMENT_FOLDER : NULL",
+        "TEMPI_SEGMENT_FOLDER",
+        tests=("tests/preload/test_exchanges.py",),
+    ),
+    Fault(
+        "exchange",
         "a message is used again before its receiver has gone on",
         "csrc/exchange/post_box.c",
         "if (mine->oldest == mine->newest || passed <= mine->index)",
