@@ -188,6 +188,34 @@ def test_with_a_request_and_more_or_fewer_bytes(early: bool, wait: str) -> None:
             send.Wait()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_in_combined_calls(replaced: bool) -> None:
+    comm, peer, status = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank, MPI.Status()
+    half = oracle.Vector(32, 4, 24, oracle.Named("BYTE"))
+    with repeated() as datatype, committed(half) as shorter:
+        before = snapshot()
+        for seed in range(MANY):
+            out, into = Memory(SHORT, 1).fill(seed + 7 * comm.rank), Memory(SHORT, 1)
+            expected = Memory(SHORT, 1).fill(seed + 7 * peer).packed
+            if replaced:
+                between = out.copy()
+                comm.Sendrecv_replace(out.message(datatype), peer, 6, peer, 6, status)
+                out.check(expected, between)
+            else:
+                comm.Sendrecv(out.message(datatype), peer, 6, into.message(datatype), peer, 6, status)
+                into.check(expected)
+            assert (status.source, status.tag, status.Get_count(MPI.BYTE)) == (peer, 6, 256)
+        moved = {name: count - before[name] for name, count in snapshot().items()}
+        assert (moved["calls_seen"], moved["sends"], moved["recvs"]) == (2 * MANY, MANY, MANY)
+        assert (moved["sent_bytes"], moved["recv_bytes"]) == (256 * MANY, 256 * MANY)
+        out, into = Memory(half, 1).fill(comm.rank), Memory(SHORT, 1)
+        comm.Sendrecv(out.message(shorter), peer, 6, into.message(datatype), peer, 6, status)
+        assert status.Get_count(MPI.BYTE) == 128
+        expected = np.full(256, 0xA5, np.uint8)
+        expected[:128] = Memory(half, 1).fill(peer).packed
+        into.check(expected)
+
+
 def test_in_each_mode_of_sending() -> None:
     comm = MPI.COMM_WORLD
     buffer = MPI.Alloc_mem(256 + MPI.BSEND_OVERHEAD)

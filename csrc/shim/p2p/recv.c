@@ -172,21 +172,37 @@ typedef struct half {
     void *buffer;
     MPI_Count count;
     MPI_Datatype datatype;
+    tempi_inline_buffer inline_buffer; /* of a short message */
 } half;
 
-static half half_take(const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer,
+static bool half_is_ours(half *h, int peer, MPI_Comm comm, tempi_operation operation)
+{
+    const tempi_peer whom = tempi_peer_of(comm, peer);
+    tempi_unplanned unplanned;
+    if (peer == MPI_PROC_NULL)
+        return false;
+    if (!tempi_unplanned_take(h->buffer, h->count, h->datatype, operation, whom, &unplanned))
+        return tempi_message_take_here(h->buffer, h->count, h->datatype, operation, whom,
+                                       &h->inline_buffer, &h->message);
+    tempi_message_of(unplanned.type, h->buffer, h->count, operation, h->inline_buffer.bytes,
+                     &h->message);
+    return true;
+}
+
+/* Fills it in where it is, as its message may be in itself. */
+static void half_take(half *h, const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer,
                       MPI_Comm comm, tempi_operation operation)
 {
-    half h = {.buffer = (void *)(uintptr_t)buffer, .count = count, .datatype = datatype};
-    h.ours = peer != MPI_PROC_NULL && tempi_message_take(buffer, count, datatype, operation,
-                                                         tempi_peer_of(comm, peer), &h.message);
-    if (h.ours) {
-        h.message.op.stream = tempi_stream_of(comm);
-        h.buffer = h.message.op.packed;
-        h.count = tempi_wire_count(&h.message);
-        h.datatype = h.message.wire;
+    h->buffer = (void *)(uintptr_t)buffer;
+    h->count = count;
+    h->datatype = datatype;
+    h->ours = half_is_ours(h, peer, comm, operation);
+    if (h->ours) {
+        h->message.op.stream = tempi_stream_of(comm);
+        h->buffer = h->message.op.packed;
+        h->count = tempi_wire_count(&h->message);
+        h->datatype = h->message.wire;
     }
-    return h;
 }
 
 static void half_end(half *h)
@@ -236,8 +252,9 @@ int tempi_impl_Sendrecv(const struct tempi_mpi *next, const void *sendbuf, MPI_C
         return MPI_SUCCESS;
     }
     between_threads(comm, dest, source, own);
-    half out = half_take(sendbuf, sendcount, sendtype, dest, comm, TEMPI_OP_SEND);
-    half in = half_take(recvbuf, recvcount, recvtype, source, comm, TEMPI_OP_RECV);
+    half out, in;
+    half_take(&out, sendbuf, sendcount, sendtype, dest, comm, TEMPI_OP_SEND);
+    half_take(&in, recvbuf, recvcount, recvtype, source, comm, TEMPI_OP_RECV);
     const int rc = exchange(next, &out, dest, sendtag, &in, source, recvtag, comm, status,
                             "MPI_Sendrecv");
     half_end(&out);
@@ -262,8 +279,9 @@ int tempi_impl_Sendrecv_replace(const struct tempi_mpi *next, void *buf, MPI_Cou
         return MPI_SUCCESS;
     }
     between_threads(comm, dest, source, own);
-    half out = half_take(buf, count, datatype, dest, comm, TEMPI_OP_SEND);
-    half in = half_take(buf, count, datatype, source, comm, TEMPI_OP_RECV);
+    half out, in;
+    half_take(&out, buf, count, datatype, dest, comm, TEMPI_OP_SEND);
+    half_take(&in, buf, count, datatype, source, comm, TEMPI_OP_RECV);
     const bool ours = (out.ours || in.ours) && (out.ours || dest == MPI_PROC_NULL) &&
                       (in.ours || source == MPI_PROC_NULL);
     const int rc = ours ? exchange(next, &out, dest, sendtag, &in, source, recvtag, comm, status,
