@@ -46,13 +46,15 @@ static void processor(char *out, size_t size)
         snprintf(out, size, "%s", name);
 }
 
-/* A library without direct copies between processes is calibrated as a different library. */
+/* A library with other direct copies between processes is calibrated as a different library. */
 static void library(const char *version, char *out, size_t size)
 {
+    static const char *const by[] = {[TEMPI_SINGLE_COPY_NONE] = ", without CMA",
+                                     [TEMPI_SINGLE_COPY_CMA] = "",
+                                     [TEMPI_SINGLE_COPY_XPMEM] = ", with XPMEM"};
     first_line(version, out, size);
     const size_t length = strlen(out);
-    if (!tempi_processor_single_copy(version))
-        snprintf(out + length, size - length, ", without CMA");
+    snprintf(out + length, size - length, "%s", by[tempi_processor_single_copy(version)]);
 }
 
 int tempi_machine_describe(const char *version, tempi_machine *out)

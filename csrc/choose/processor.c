@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The value after "name : " in the first processor's lines. */
 static const char *line_of(const char *text, const char *name)
@@ -65,22 +66,40 @@ static bool is_off(const char *name)
                      strcmp(value, "false") == 0 || strcmp(value, "none") == 0);
 }
 
-/* A list of Open MPI's components without CMA, or after "^" one of those that it must not use. */
-static bool excludes_cma(const char *name)
+/* A list of Open MPI's components without that one, or after "^" one of those that it must not
+ * use. */
+static bool excludes(const char *name, const char *component)
 {
     const char *value = getenv(name);
-    return value && *value && (strstr(value, "cma") == NULL) == (*value != '^');
+    return value && *value && (strstr(value, component) == NULL) == (*value != '^');
 }
 
-bool tempi_processor_single_copy(const char *version)
+static bool permits_cma(bool mpich)
 {
     char text[16];
     const int scope = tempi_text_read("/proc/sys/kernel/yama/ptrace_scope", text, sizeof text)
                           ? atoi(text)
                           : 0;
-    if (strstr(version, "MPICH"))
+    if (mpich)
         return scope == 0 && !is_off("MPIR_CVAR_CH4_CMA_ENABLE");
     /* Open MPI permits its ranks to read one another if the scope is 1. */
-    return scope < 2 && !excludes_cma("OMPI_MCA_smsc") &&
-           !excludes_cma("OMPI_MCA_btl_vader_single_copy_mechanism");
+    return scope < 2 && !excludes("OMPI_MCA_smsc", "cma") &&
+           !excludes("OMPI_MCA_btl_vader_single_copy_mechanism", "cma");
+}
+
+static bool permits_xpmem(bool mpich)
+{
+    if (access("/dev/xpmem", R_OK | W_OK) != 0)
+        return false;
+    return mpich ? !is_off("MPIR_CVAR_CH4_XPMEM_ENABLE")
+                 : !excludes("OMPI_MCA_smsc", "xpmem") &&
+                       !excludes("OMPI_MCA_btl_vader_single_copy_mechanism", "xpmem");
+}
+
+tempi_single_copy tempi_processor_single_copy(const char *version)
+{
+    const bool mpich = strstr(version, "MPICH") != NULL;
+    if (permits_xpmem(mpich))
+        return TEMPI_SINGLE_COPY_XPMEM;
+    return permits_cma(mpich) ? TEMPI_SINGLE_COPY_CMA : TEMPI_SINGLE_COPY_NONE;
 }

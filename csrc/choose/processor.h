@@ -15,8 +15,15 @@ typedef struct tempi_processor {
 
 void tempi_processor_read(tempi_processor *out);
 
-/* Whether ranks of a node copy long messages directly (CMA): on unless an environment variable of
- * the library or Yama's ptrace_scope turns it off. `version`: the library's version string. */
-bool tempi_processor_single_copy(const char *version);
+/* How ranks of a node copy long messages directly, as far as a process can tell without the
+ * library: by XPMEM if the kernel has its module, which libraries prefer, else by CMA unless Yama's
+ * ptrace_scope forbids it; each unless an environment variable of the library turns it off.
+ * `version`: the library's version string. */
+typedef enum tempi_single_copy {
+    TEMPI_SINGLE_COPY_NONE,
+    TEMPI_SINGLE_COPY_CMA,
+    TEMPI_SINGLE_COPY_XPMEM
+} tempi_single_copy;
+tempi_single_copy tempi_processor_single_copy(const char *version);
 
 #endif

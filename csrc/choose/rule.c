@@ -76,7 +76,7 @@ static bool mpich_has_cma(void)
     static int known;
     int state = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (state == UNKNOWN) {
-        state = tempi_processor_single_copy("MPICH") ? YES : NO;
+        state = tempi_processor_single_copy("MPICH") != TEMPI_SINGLE_COPY_NONE ? YES : NO;
         __atomic_store_n(&known, state, __ATOMIC_RELAXED);
     }
     return state == YES;

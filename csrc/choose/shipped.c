@@ -57,7 +57,7 @@ static bool wanted(const char *version, table_name *out)
     out->model = own.model;
     out->l2 = own.l2;
     out->l3 = own.l3;
-    out->single_copy = tempi_processor_single_copy(version);
+    out->single_copy = tempi_processor_single_copy(version) != TEMPI_SINGLE_COPY_NONE;
     return out->library[0] && out->vendor[0] && out->l2 > 0 && out->l3 > 0;
 }
 

@@ -136,6 +136,44 @@ def test_a_calibration_is_for_one_state_of_cma(
     assert replace(off, mpi=on.mpi) == on
 
 
+XPMEM = """
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int access(const char *path, int mode)
+{
+    return strcmp(path, "/dev/xpmem") == 0 ? 0 : (int)syscall(SYS_access, path, mode);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "variables", "by"),
+    [
+        (OPENMPI5, {}, ", with XPMEM"),
+        (OPENMPI5, {"OMPI_MCA_smsc": "xpmem"}, ", with XPMEM"),
+        (OPENMPI5, {"OMPI_MCA_smsc": "^xpmem,cma"}, ", without CMA"),
+        (OPENMPI4, {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}, ", without CMA"),
+        (MPICH, {}, ", with XPMEM"),
+        (MPICH, {"MPIR_CVAR_CH4_XPMEM_ENABLE": "0", "MPIR_CVAR_CH4_CMA_ENABLE": "0"}, ", without CMA"),
+    ],
+)
+def test_a_calibration_with_xpmem_is_one_of_its_own(
+    tmp_path: Path, version: str, variables: dict[str, str], by: str
+) -> None:
+    """Where the kernel has its module, by a function in front of the C library's."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "there.c").write_text(XPMEM)
+    there = tmp_path / "there.so"
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", there, tmp_path / "there.c"], check=True)
+    code = "import sys; from tempi.model import store; print(store.machine(sys.argv[1]).mpi)"
+    command = [sys.executable, "-P", "-c", code, version]
+    own = os.environ | variables | {"LD_PRELOAD": str(there)}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == " ".join(version.split()) + by
+
+
 def test_an_unknown_library_has_no_table(tmp_path: Path) -> None:
     assert found(tmp_path, [own_name()], "Some MPI 1.0") == "none"
 
