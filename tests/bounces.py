@@ -22,7 +22,7 @@ from tempi import _engine
 from world import MPI, Memory, committed, placement, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "MPICH_4",
@@ -199,9 +199,9 @@ def bouncing(kind: str) -> set[str]:
     return {name for name, found in of.items() if found == kind}
 
 
-def bounced_somewhere(comm: Any, before: int) -> bool:
-    """Whether some rank's call used a bounce buffer since `before`."""
-    return any(comm.allgather(snapshot()["bounced"] > before))
+def moved_somewhere(before: Mapping[str, int], counter: str) -> bool:
+    """Whether some rank has counted there since `before`."""
+    return any(MPI.COMM_WORLD.allgather(snapshot()[counter] > before[counter]))
 
 
 @contextlib.contextmanager
@@ -228,19 +228,27 @@ def same_on_device(
     places: str,
     *,
     everywhere: bool = True,
+    carried: bool = False,
     making: Callable[[oracle.Tree], Any] = committed,
     **options: Any,
 ) -> None:
     """The scenario leaves the same bytes in all its buffers, in any memory. `everywhere`: every rank uses all buffers
-    that it makes, so that the counter shows whether they were on a device."""
+    that it makes, so that the counter shows whether they were on a device. `carried`: tempi does it, with no
+    bounce buffer."""
     with contextlib.nullcontext(MPI.INT) if tree == "plain" else making(TYPES[tree]) as datatype:
         plain, device = (Kit(comm, TYPES[tree], datatype, where, **options) for where in (HOST, PLACES[places]))
-        before = snapshot()["bounced"]
+        before = snapshot()
         expected = run(plain) or plain.contents()
-        assert snapshot()["bounced"] == before, "host memory needs no bounce"
+        assert snapshot()["bounced"] == before["bounced"], "host memory needs no bounce"
+        before = snapshot()
         got = run(device) or device.contents()
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
             np.testing.assert_array_equal(one, other)
         made = any(MPI.COMM_WORLD.allgather(device.on_device))
-        assert bounced_somewhere(MPI.COMM_WORLD, before) == made or not everywhere
+        bounced = moved_somewhere(before, "bounced")
+        if carried:
+            assert moved_somewhere(before, "collectives")
+            assert not bounced
+        else:
+            assert bounced == made or not everywhere

@@ -49,13 +49,14 @@ def request_of(comm: Any, name: str, *buffers: Any) -> Any:
         pytest.skip("new in MPI-4.0")
 
 
-def persistent(comm: Any, name: str) -> Callable[..., None]:
-    """Started several times, each completed in another way."""
+def persistent(comm: Any, name: str, again: Callable[[], None] = lambda: None) -> Callable[..., None]:
+    """Started several times, each completed in another way, and after a call of `again`."""
 
     def call(*buffers: Any) -> None:
         request = request_of(comm, name, *buffers)
         try:
             for wait in WAITS[:STARTS]:
+                again()
                 request.Start()
                 wait(request)
         finally:

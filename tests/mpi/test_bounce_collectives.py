@@ -1,14 +1,18 @@
-"""Collectives on device memory, by name: blocking, nonblocking, persistent; in place; every mix of memories."""
+"""Collectives on device memory, by name: blocking, nonblocking, persistent; in place; every mix of memories.
+
+With TEMPI_COLLECTIVES=library that does them all, with bounce buffers; else tempi carries all but the reductions.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import calls
-from bounces import MPICH_4, PLACES, TYPES, Kit, Requests, bouncing, same_on_device
+from bounces import HOST, MPICH_4, PLACES, TYPES, Kit, Requests, bouncing, committed, same_on_device
 from world import MPI
 
 if TYPE_CHECKING:
@@ -255,8 +259,22 @@ def trees_of(base: str, form: str) -> list[str]:
     return [name for name in TYPES if not (broken and name == "below")]
 
 
+CARRIED = os.environ.get("TEMPI_COLLECTIVES") != "library"
+
+
+def settle(comm: Any, run: Callable[[Kit], Any]) -> None:
+    """The processes agree that tempi carries it, as they have a derived datatype."""
+    with committed(TYPES["strided"]) as datatype:
+        for _ in range(2):
+            run(Kit(comm, TYPES["strided"], datatype, HOST))
+            comm.Barrier()
+
+
 def every_way(comm: Any, base: str, form: str, arguments: Any, **options: Any) -> None:
     wanted(f"MPI_{name_of(base, form)}")
+    options["carried"] = CARRIED and base not in REDUCTIONS
+    if options["carried"]:
+        settle(comm, performed(base, form, arguments))
     for i, tree in enumerate(trees_of(base, form)):
         for j, places in enumerate(PLACES):
             same_on_device(comm, performed(base, form, arguments), tree, places, large=(i + j) % 2 == 0, **options)

@@ -1,9 +1,9 @@
-"""Blocking collectives through shared memory, against the type map: random types on both sides."""
+"""Collectives through shared memory, against the type map: random types on both sides. Those with a type for each block
+blocking only: test_collective_requests.py has their other forms."""
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +12,29 @@ import pytest
 import calls
 import oracle
 import packing
-from redistribution import GUARD, NAMED, POISON, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
+from one_type import (
+    NEIGHBORS,
+    PERSONAL,
+    SLOT,
+    STARTS_OF,
+    TO_ALL,
+    Row,
+    Shape,
+    derived_on,
+    filled,
+    in_every_form,
+    in_form,
+    needs_form,
+    places_of,
+    run,
+    settle,
+    shape_of,
+)
+from redistribution import NAMED, POISON, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
 from world import MPI, acted, carried, disabled_if, needs_host_memory, outcome, same_without
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 # -- the calls --------------------------------------------------------------------------------------
 
@@ -99,207 +117,117 @@ def test_in_place(comm: Any, seed: int) -> None:
     side.free()
 
 
-# -- one type for all blocks ------------------------------------------------------------------------
-
-
-class Row:
-    """A buffer of elements of one type: a tree, or `unit` bytes each."""
-
-    def __init__(self, tree: oracle.Tree | None, unit: int, elements: int) -> None:
-        self.plain, self.unit = tree is None, unit
-        self.tree = tree or oracle.Contiguous(unit, NAMED[0])
-        low, high = oracle.span(self.tree, elements)
-        self.extent = self.tree.type_map.extent
-        self.origin = GUARD - min(low, 0)
-        self.memory = np.full(self.origin + max(high, 0) + GUARD, POISON, np.uint8)
-        self.wanted = self.memory.copy()
-        self.type = MPI.BYTE if self.plain else oracle.as_mpi(self.tree, MPI).Commit()
-        self.factor = unit if self.plain else 1
-
-    def put(self, at: int, packed: Any, memory: Any = None) -> None:
-        where = self.origin + at * self.extent
-        oracle.unpack(self.tree, len(packed) // self.unit, packed, self.memory if memory is None else memory, where)
-
-    def expect(self, at: int, packed: Any) -> None:
-        self.put(at, packed, self.wanted)
-
-    def all(self, count: int) -> list[Any]:
-        return [self.memory[self.origin :], count * self.factor, self.type]
-
-    def each(self, counts: Sequence[int], places: Sequence[int], varied: bool) -> list[Any]:
-        if not varied:
-            return self.all(counts[0])
-        scaled = [[self.factor * int(i) for i in row] for row in (counts, places)]
-        return [self.memory[self.origin :], *scaled, self.type]
-
-    def check(self) -> None:
-        np.testing.assert_array_equal(self.memory, self.wanted)
-        if not self.plain:
-            self.type.Free()
-
-
-SLOT = 4  # elements between two blocks: more than any has
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Who passes what to whom: counts[i][j] elements from rank i to rank j, bytes by (i, j) or by i alone."""
-
-    counts: Any
-    unit: int
-    personal: bool
-
-    def data(self, source: int, to: int) -> Any:
-        return bytes_of(source * 64 + self.personal * to, self.unit * int(self.counts[source][to]))
-
-
-def places_of(counts: Sequence[int], varied: bool) -> list[int]:
-    return [SLOT * i if varied else int(counts[0]) * i for i in range(len(counts))]
-
-
-def shape_of(name: str, size: int, seed: int, unit: int) -> Shape:
-    rng = np.random.default_rng([seed, size, len(name)])
-    counts = rng.integers(0, SLOT, (size, size)) if name.endswith("v") else np.full((size, size), 3)
-    counts = np.maximum(counts, counts.T)
-    personal = ("all" in name and "gather" not in name) or "Scatter" in name
-    if not personal:
-        counts[:] = counts[:, :1]
-    return Shape(counts, unit, personal)
-
-
-def filled(row: Row, blocks: Sequence[Any], places: Sequence[int]) -> Row:
-    for at, packed in zip(places, blocks, strict=True):
-        row.put(at, packed)
-    row.wanted[:] = row.memory
-    return row
-
-
-PERSONAL = ["Alltoallv", "Alltoall"]
-TO_ALL = ["Allgatherv", "Allgather"]
-ROOTED = ["Gatherv", "Gather", "Scatterv", "Scatter"]
-
-
-def run(comm: Any, name: str, shape: Shape, tree: oracle.Tree | None, root: int, in_place: bool) -> None:
-    size, rank, varied = comm.size, comm.rank, name.endswith("v")
-    row = [int(n) for n in shape.counts[rank]]
-    column = [int(n) for n in shape.counts[:, rank]]
-    slots = SLOT * size
-    if name in PERSONAL:
-        out_at, in_at = places_of(row, varied), places_of(column, varied)
-        given = [shape.data(rank, j) for j in range(size)]
-        expected = [shape.data(i, rank) for i in range(size)]
-    else:
-        out_at, in_at = [0], places_of(column, varied)
-        given = [shape.data(rank, rank)]
-        expected = [shape.data(i, rank) for i in range(size)]
-    into = Row(tree, shape.unit, slots)
-    if in_place:
-        own = given if name in PERSONAL else [given[0] if i == rank else given[0][:0] for i in range(size)]
-        filled(into, own, in_at)
-    out = filled(Row(tree, shape.unit, slots), given, out_at)
-    for at, packed in zip(in_at, expected, strict=True):
-        into.expect(at, packed)
-    receive = into.each(column, in_at, varied)
-    send: Any = MPI.IN_PLACE if in_place else out.each(row, out_at, varied) if name in PERSONAL else out.all(row[0])
-    if name in ROOTED:
-        rank_is_root = rank == root
-        if not rank_is_root:
-            into.wanted[:] = into.memory
-        getattr(comm, name)(
-            send if rank_is_root or not in_place else out.all(row[0]), receive if rank_is_root else None, root
-        )
-    else:
-        getattr(comm, name)(send, receive)
-    out.check()
-    into.check()
-
-
-def derived_on(rank: int, seed: int, tree: oracle.Tree) -> oracle.Tree | None:
-    """Rank 0 has the tree; the others bytes, or the tree as well."""
-    return tree if rank == 0 or (seed + rank) % 2 else None
+# -- one type for all blocks, in every form -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@in_every_form
 @pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, "Gatherv", "Gather"])
-def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, seed: int, in_place: bool) -> None:
+def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, form: str, seed: int, in_place: bool) -> None:
     needs_host_memory()
-    rng = np.random.default_rng([seed, len(name)])
-    tree = tree_of(rng)
+    needs_form(name, form)
+    tree = tree_of(np.random.default_rng([seed, len(name)]))
     unit = len(oracle.element_offsets(tree, 1))
     own = comm.Dup()
-    shape = shape_of(name, comm.size, seed, unit)
+    shape, mine = shape_of(name, comm.size, seed, unit), derived_on(comm.rank, seed, tree)
     moves = comm.size > 1 or not in_place
+    if moves:
+        settle(form, own, lambda: run(own, name, shape, mine, form=form))
     with carried(own, name, 3 * moves):
-        for turn in range(3):
-            run(own, name, shape, derived_on(comm.rank, seed, tree), (seed + turn) % comm.size, in_place)
+        for turn in range(3 // STARTS_OF[form]):
+            run(own, name, shape, mine, (seed + turn) % comm.size, in_place, form)
     own.Free()
+
+
+def scatter(comm: Any, name: str, shape: Shape, tree: oracle.Tree, root: int, in_place: bool, form: str) -> None:
+    """The root has the tree, the others bytes."""
+    varied, rank, unit = name.endswith("v"), comm.rank, shape.unit
+    counts = [int(n) for n in shape.counts[root]]
+    places = places_of(counts, varied)
+    out = filled(Row(tree, unit, SLOT * comm.size), [shape.data(root, j) for j in range(comm.size)], places)
+    into = Row(None, unit, SLOT)
+    if not (in_place and rank == root):
+        into.expect(0, shape.data(root, rank))
+    receive: Any = MPI.IN_PLACE if in_place and rank == root else into.all(counts[rank])
+    call = in_form(form, comm, name, into.renewal())
+    call(out.each(counts, places, varied) if rank == root else None, receive, root)
+    out.check()
+    into.check()
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("varied", [False, True])
-def test_a_root_scatters_by_its_own_type(comm: Any, varied: bool, seed: int, in_place: bool) -> None:
+@in_every_form
+@pytest.mark.parametrize("name", ["Scatterv", "Scatter"])
+def test_a_root_scatters_by_its_own_type(comm: Any, name: str, form: str, seed: int, in_place: bool) -> None:
     needs_host_memory()
-    name, size, root = "Scatterv" if varied else "Scatter", comm.size, seed % comm.size
+    needs_form(name, form)
+    root, own = seed % comm.size, comm.Dup()
     tree = tree_of(np.random.default_rng([seed, 17]))
-    unit = len(oracle.element_offsets(tree, 1))
-    shape, own = shape_of(name, size, seed, unit), comm.Dup()
-    counts = [int(n) for n in shape.counts[root]]
-    places = places_of(counts, varied)
-    out = filled(Row(tree, unit, SLOT * size), [shape.data(root, j) for j in range(size)], places)
-    into = Row(None, unit, SLOT)
-    if not (in_place and comm.rank == root):
-        into.expect(0, shape.data(root, comm.rank))
-    receive: Any = MPI.IN_PLACE if in_place and comm.rank == root else into.all(counts[comm.rank])
-    with carried(own, name, int(size > 1 or not in_place)):
-        getattr(own, name)(out.each(counts, places, varied) if comm.rank == root else None, receive, root)
-    out.check()
-    into.check()
+    shape = shape_of(name, comm.size, seed, len(oracle.element_offsets(tree, 1)))
+    moves = comm.size > 1 or not in_place
+    if moves:
+        settle(form, own, lambda: scatter(own, name, shape, tree, root, False, form))
+    with carried(own, name, moves * STARTS_OF[form]):
+        scatter(own, name, shape, tree, root, in_place, form)
     own.Free()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_broadcast_by_the_types_of_both_sides(comm: Any, seed: int) -> None:
-    """The root has the tree, or one of the others; plain bytes are the library's."""
-    rng = np.random.default_rng([seed, 23])
-    tree, root, own = tree_of(rng), seed % comm.size, comm.Dup()
+def broadcast(comm: Any, seed: int, tree: oracle.Tree, root: int, form: str) -> None:
+    """The root has the tree, or one of the others as well; plain bytes are the library's."""
     size = len(oracle.element_offsets(tree, 3))
-    sides = [(tree, 3) if rank == root or (seed + rank) % 2 else (NAMED[0], size) for rank in range(comm.size)]
-    for turn in range(3):
-        side = Side([sides[comm.rank]])
-        side.put([bytes_of(turn, size) if comm.rank == root else None])
-        buffer, counts, origins, types = side.message
-        address = side.device.at(origins[0]) if side.device else buffer[origins[0] :]
-        with carried(own, "Bcast", int(own.size > 1)):
-            own.Bcast([address, counts[0], types[0]], root)
-        side.check([bytes_of(turn, size)])
-        side.free()
+    derived = comm.rank == root or (seed + comm.rank) % 2
+    side = Side([(tree, 3) if derived else (NAMED[0], size)])
+
+    def fill() -> None:
+        side.memory[:] = POISON
+        side.put([bytes_of(seed, size) if comm.rank == root else None])
+
+    fill()
+    buffer, counts, origins, types = side.message
+    address = side.device.at(origins[0]) if side.device else buffer[origins[0] :]
+    in_form(form, comm, "Bcast", fill)([address, counts[0], types[0]], root)
+    side.check([bytes_of(seed, size)])
+    side.free()
+
+
+@in_every_form
+def test_a_broadcast_by_the_types_of_both_sides(comm: Any, form: str, seed: int) -> None:
+    needs_form("Bcast", form)
+    tree, own = tree_of(np.random.default_rng([seed, 23])), comm.Dup()
+    settle(form, own, lambda: broadcast(own, seed, tree, 0, form))
+    with carried(own, "Bcast", 3 * (own.size > 1)):
+        for turn in range(3 // STARTS_OF[form]):
+            broadcast(own, seed, tree, (seed + turn) % own.size, form)
     own.Free()
 
 
-@pytest.mark.parametrize(
-    "name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_allgather", "Neighbor_allgatherv"]
-)
-def test_neighbours_with_one_type(comm: Any, name: str) -> None:
-    """A periodic ring: its two neighbours are one process on two ranks, and the process itself on one."""
-    needs_host_memory()
-    tree = oracle.Vector(5, 2, 3, NAMED[2])
-    unit, varied, personal = 40, name.endswith("v"), "alltoall" in name
-    cart = comm.Create_cart([comm.size], [True])
-    near = list(cart.Shift(0, 1))
-    here = tree if cart.rank == 0 else None
+def exchange_on_a_ring(cart: Any, name: str, tree: oracle.Tree | None, unit: int, form: str) -> None:
+    varied, personal, near = name.endswith("v"), "alltoall" in name, cart.Shift(0, 1)
     places = places_of([2, 2], varied)
     given = [bytes_of(cart.rank * 8 + personal * e, 2 * unit) for e in range(2 if personal else 1)]
-    out = filled(Row(here, unit, 2 * SLOT), given, places[: len(given)])
-    into = Row(here, unit, 2 * SLOT)
+    out = filled(Row(tree, unit, 2 * SLOT), given, places[: len(given)])
+    into = Row(tree, unit, 2 * SLOT)
     for e, source in enumerate(near):
         into.expect(places[e], bytes_of(source * 8 + personal * (1 - e), 2 * unit))
-    with carried(cart, name):
-        send = out.each([2, 2], places, varied) if personal else out.all(2)
-        getattr(cart, name)(send, into.each([2, 2], places, varied))
+    send = out.each([2, 2], places, varied) if personal else out.all(2)
+    in_form(form, cart, name, into.renewal())(send, into.each([2, 2], places, varied))
     out.check()
     into.check()
+
+
+@in_every_form
+@pytest.mark.parametrize("name", NEIGHBORS)
+def test_neighbours_with_one_type(comm: Any, name: str, form: str, seed: int) -> None:
+    """A periodic ring: its two neighbours are one process on two ranks, and the process itself on one."""
+    needs_host_memory()
+    needs_form(name, form)
+    tree = tree_of(np.random.default_rng([seed, len(name)]))
+    unit = len(oracle.element_offsets(tree, 1))
+    cart = comm.Create_cart([comm.size], [True])
+    mine = derived_on(cart.rank, seed, tree)
+    settle(form, cart, lambda: exchange_on_a_ring(cart, name, mine, unit, form))
+    with carried(cart, name, STARTS_OF[form]):
+        exchange_on_a_ring(cart, name, mine, unit, form)
     cart.Free()
 
 
@@ -320,10 +248,10 @@ def test_a_type_that_becomes_derived_is_noticed_at_a_later_call(comm: Any) -> No
     tree = oracle.Vector(5, 2, 3, NAMED[2])
     shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
     for _ in range(3):
-        run(other, "Alltoallv", shape, None, 0, False)
+        run(other, "Alltoallv", shape, None)
     with carried(other, "Alltoallv", 8):
         for _ in range(8):
-            run(other, "Alltoallv", shape, tree if comm.rank == 0 else None, 0, False)
+            run(other, "Alltoallv", shape, tree if comm.rank == 0 else None)
     other.Free()
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import calls
 import tempi
+from bounces import Requests
 from examples import strided
 from world import MPI, committed, idle, partners
 
@@ -124,6 +126,57 @@ def test_predefined_types_do_not_count(comm: Any) -> None:
             comm.Barrier()
 
 
+@pytest.fixture(scope="module")
+def xor() -> Iterator[Any]:
+    """An operation for every datatype, on all bytes of its extent."""
+
+    def apply(one: Any, other: Any, _datatype: Any) -> None:
+        into = np.frombuffer(other, np.uint8)
+        into ^= np.frombuffer(one, np.uint8)
+
+    made = MPI.Op.Create(apply, commute=True)
+    yield made
+    made.Free()
+
+
+#: For `n` ranks: the arguments between the buffers and the type, and those before the communicator.
+REDUCTIONS: dict[str, Callable[[int], tuple[Any, list[Any]]]] = {
+    "Allreduce": lambda n: (1, []),
+    "Reduce": lambda n: (1, [ROOT]),
+    "Reduce_scatter": lambda n: (np.ones(n, np.intc), []),
+    "Reduce_scatter_block": lambda n: (1, []),
+    "Scan": lambda n: (1, []),
+    "Exscan": lambda n: (1, []),
+}
+
+
+def reduced_elements(comm: Any, name: str) -> int:
+    """That the process passes and gets; MPI_Reduce_scatter is counted as if it got those of all."""
+    parts = {"Reduce": 1 + (comm.rank == ROOT), "Reduce_scatter": 2 * comm.size, "Reduce_scatter_block": comm.size + 1}
+    return parts.get(name, 2)
+
+
+@pytest.mark.parametrize("form", ["{}", "I{}", "{}_init"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_count_in_each_form(comm: Any, kind: Any, xor: Any, name: str, form: str) -> None:
+    """Persistent ones when they are made."""
+    full = form.format(name.lower() if form[0] == "I" else name)
+    if not calls.has(f"MPI_{full}"):
+        pytest.skip("new in MPI-4.0")
+    count, root = REDUCTIONS[name](comm.size)
+    request = Requests()
+    added = {"{}": [], "I{}": [request.at()], "{}_init": [MPI.INFO_NULL, request.at()]}[form]
+    own, others = spread(comm), spread(comm)
+    with idle(), counted(**{full: (1, BYTES * reduced_elements(comm, name))}):
+        calls.call(f"MPI_{full}", own, others, count, kind, xor, *root, comm, *added)
+        for _ in range(2 * (form == "{}_init")):
+            calls.call("MPI_Start", request.at())
+            request.wait()
+        if form == "{}_init":
+            calls.call("MPI_Request_free", request.at())
+        request.wait()
+
+
 def test_nothing_counts_with_tempi_disabled(comm: Any, kind: Any) -> None:
     with tempi.disabled(), counted():
         comm.Bcast([spread(comm), 1, kind], ROOT)
@@ -145,6 +198,30 @@ def test_one_sided_operations_count_either_sides_type(comm: Any, kind: Any) -> N
             window.Put([own, ROW, MPI.DOUBLE], MPI.PROC_NULL, [0, ROW, MPI.DOUBLE])
         window.Fence()
     finally:
+        window.Free()
+
+
+#: Each into the memory of the process itself.
+OPERATIONS: dict[str, Callable[[Any, Any, int, Any], object]] = {
+    "Accumulate": lambda window, own, rank, other: window.Accumulate(own, rank, other),
+    "Raccumulate": lambda window, own, rank, other: window.Raccumulate(own, rank, other).Wait(),
+    "Rput": lambda window, own, rank, other: window.Rput(own, rank, other).Wait(),
+    "Rget": lambda window, own, rank, other: window.Rget(own, rank, other).Wait(),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_other_one_sided_operations_count_either_sides_type(comm: Any, kind: Any, name: str) -> None:
+    window, own = MPI.Win.Create(spread(comm), 8, comm=comm), spread(comm)
+    call = OPERATIONS[name]
+    window.Lock(comm.rank)
+    try:
+        with counted(**{name: (2, 2 * BYTES)}):
+            call(window, [own, 1, kind], comm.rank, [0, ROW, MPI.DOUBLE])
+            call(window, [own, ROW, MPI.DOUBLE], comm.rank, [0, 1, kind])
+            call(window, [own, ROW, MPI.DOUBLE], comm.rank, [0, ROW, MPI.DOUBLE])
+    finally:
+        window.Unlock(comm.rank)
         window.Free()
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -38,16 +38,22 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("exchanges")
 
 
-def built(mpi: Toolchain, programs: Path) -> Path:
-    target = programs / f"exchanges-{mpi.name}"
-    return target if target.exists() else mpi.compile(target, HERE / "exchanges.c", f"-I{HERE}")
+def built(mpi: Toolchain, programs: Path, name: str = "exchanges") -> Path:
+    target = programs / f"{name}-{mpi.name}"
+    return target if target.exists() else mpi.compile(target, HERE / f"{name}.c", f"-I{HERE}")
 
 
 def run(
-    mpi: Toolchain, programs: Path, what: str, ranks: Sequence[Settings], before: Sequence[str] = (), form: str = ""
+    mpi: Toolchain,
+    programs: Path,
+    what: str,
+    ranks: Sequence[Settings],
+    before: Sequence[str] = (),
+    form: str = "",
+    name: str = "exchanges",
 ) -> subprocess.CompletedProcess[str]:
     """A rank with each of these settings. `form` of the functions: blocking ones, if none is named."""
-    program, line = built(mpi, programs), [*before, *mpi.mpirun]
+    program, line = built(mpi, programs, name), [*before, *mpi.mpirun]
     for i, settings in enumerate(ranks):
         pairs = [f"{key}={value}" for key, value in (settings | ({"EXCHANGES_FORM": form} if form else {})).items()]
         line += [*([":"] if i else []), "-n", "1", "env", *pairs, str(program), *what.split()]
@@ -137,6 +143,70 @@ def test_one_rank_with_a_session_takes_part(mpi: Toolchain, programs: Path) -> N
     done = run(mpi, programs, "session", [on()] * 3)
     assert verdicts(done) == verdicts(plain)
     assert min(carried(done)) > 0
+
+
+# -- every function ----------------------------------------------------------------------------------------------
+
+FORMS = ("blocking", "nonblocking", "persistent")
+TYPES, TYPES_LEFT = 9, 3  # pairs of them in every_collective.c
+CALLS = 17  # with a pair, each done twice
+
+
+def turns(form: str, types: int) -> int:
+    """Verdicts. Of other forms than blocking: one turn more, and requests of freed communicators."""
+    return types if form == "blocking" else 2 * types + 1
+
+
+def every_call(
+    mpi: Toolchain, programs: Path, form: str, ranks: Sequence[Settings], left: str = ""
+) -> subprocess.CompletedProcess[str]:
+    done = run(mpi, programs, f"{form} {left}", ranks, name="every_collective")
+    assert "LEFT" not in done.stdout
+    return done
+
+
+@cache
+def every_call_by_the_library(mpi: Toolchain, programs: Path, form: str) -> list[str]:
+    done = every_call(mpi, programs, form, [OFF] * 3, "left")
+    if len(told(done)) < turns(form, TYPES_LEFT):
+        pytest.skip(f"{mpi.name}: does not survive {form} calls")
+    return told(done)
+
+
+def each_form(other: str, values: Iterable[object], chosen: Sequence[tuple[str, object]]) -> pytest.MarkDecorator:
+    """Each form with each of the values; all but the chosen pairs only repeat."""
+    pairs = [(form, value) for form in FORMS for value in values]
+    marked = [pytest.param(*pair, marks=() if pair in chosen else pytest.mark.more) for pair in pairs]
+    return pytest.mark.parametrize(("form", other), marked)
+
+
+SIZES = (("blocking", 2), ("blocking", 4), ("nonblocking", 4), ("persistent", 2))
+MIXTURES = (
+    ("blocking", "first without tempi"),
+    ("blocking", "last to the library"),
+    ("persistent", "others without tempi"),
+)
+
+
+@every_library
+@each_form("ranks", (2, 4), SIZES)
+def test_every_function_goes_through_shared_memory(mpi: Toolchain, programs: Path, form: str, ranks: int) -> None:
+    done = every_call(mpi, programs, form, [on()] * ranks)
+    assert len(verdicts(done)) == turns(form, TYPES)
+    counts = carried(done)
+    assert len(counts) == ranks
+    assert min(counts) >= 2 * CALLS * TYPES
+
+
+@every_library
+@each_form("name", DIFFERENT, MIXTURES)
+def test_no_function_is_carried_where_settings_differ(mpi: Toolchain, programs: Path, form: str, name: str) -> None:
+    if mpi.name == "mpich-system" and form == "persistent":
+        pytest.skip("MPICH 4.0: persistent calls do not end if a process has other persistent requests")
+    ranks, of_few = DIFFERENT[name]
+    done = every_call(mpi, programs, form, ranks, "left")
+    assert told(done) == every_call_by_the_library(mpi, programs, form)
+    assert carried(done) == [min(count, 0) for count in of_few]  # it has no calls of a process alone
 
 
 # -- where there is little ----------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("ranks", "files"), [(1, FILES[:2]), (2, FILES)], ids=["1", "2"])
+@pytest.mark.parametrize(("ranks", "files"), [(1, FILES[:2]), (2, FILES), (4, FILES)], ids=["1", "2", "4"])
 def test_its_tests_pass(suite: Path, tmp_path: Path, ranks: int, files: Sequence[str]) -> None:
     ours = {"TEMPI_STATS": "1", "LD_PRELOAD": _engine.library_path(), "PYTHONPATH": str(suite / "site")}
     tests = [str(suite / f"mpi4py_fft-{VERSION}" / "tests" / name) for name in files]

@@ -52,26 +52,40 @@ def races(output: str) -> list[str]:
     return [report for report in found if re.search(r"^ +#0 .*(?:libtempi|/csrc/)", report, re.MULTILINE)]
 
 
-def under_sanitizer(folder: Path, engine: Path, name: str, ranks: int, **settings: str) -> tuple[list[str], str]:
+def under_sanitizer(
+    folder: Path, engine: Path, name: str, *arguments: str, ranks: int = 2, **settings: str
+) -> tuple[list[str], str]:
     mpi = own_toolchain()
     program = mpi.compile(folder / name, HERE / f"{name}.c", f"-I{HERE}", *FLAGS.split())
     on = {"LD_PRELOAD": preloaded(engine=engine), "TEMPI_FORCE": "1", "TEMPI_STATS": "1", "TEMPI_ISA": "scalar"}
-    command = [*without_randomisation(), str(program)]
+    command = [*without_randomisation(), str(program), *arguments]
     run = mpi.run(*command, ranks=ranks, TSAN_OPTIONS=OPTIONS, **TAMED, **on, **settings)
     output = run.stdout + run.stderr
     assert run.returncode == 0, output
-    assert counter(run.stderr, "calls_seen"), output
+    assert counter(run.stderr, "calls_seen") or counter(run.stderr, "collectives"), output
     return races(output), output
 
 
 @pytest.mark.parametrize("delay", ["0", "5", "1000"])
 def test_threads_do_not_race(folder: Path, engine: Path, delay: str) -> None:
-    found, output = under_sanitizer(folder, engine, "threads", 2, TEMPI_TEST_DELAY=delay)
+    found, output = under_sanitizer(folder, engine, "threads", TEMPI_TEST_DELAY=delay)
     assert found == []
     assert "BAD" not in output
     assert bool(counter(output, "deferred")) == (delay != "0")
 
 
+EXCHANGES = [("threads", ""), ("threads", "nonblocking"), ("threads", "persistent"), ("together", "persistent")]
+
+
+@pytest.mark.parametrize(("what", "form"), EXCHANGES)
+def test_threads_in_collectives_do_not_race(folder: Path, engine: Path, what: str, form: str) -> None:
+    of_form = {"EXCHANGES_FORM": form} if form else {}
+    found, output = under_sanitizer(folder, engine, "exchanges", what, ranks=2, **of_form)
+    assert found == []
+    assert f"ok {what}" in output
+    assert counter(output, "collectives")
+
+
 def test_a_race_is_detected(folder: Path, engine: Path) -> None:
-    found, output = under_sanitizer(folder, engine, "racing", 1)
+    found, output = under_sanitizer(folder, engine, "racing", ranks=1)
     assert found, output

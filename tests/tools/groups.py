@@ -161,7 +161,7 @@ GROUPS: dict[str, Group] = {
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
     "collectives, more ranks": variation(
-        FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(3, 5, 8), short=UNEVEN
+        FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(3, 5, 6, 7, 8), short=UNEVEN
     ),
     # Over the network Open MPI sleeps for milliseconds: there tests/preload has a job of each kind.
     "two hosts": variation(
@@ -184,6 +184,10 @@ GROUPS: dict[str, Group] = {
         BOUNCED, ("test_bounce_collectives.py", "test_bounce_files.py"), (1, 2), short=ON_MPICH
     ),
     "bounce, collectives": variation(BOUNCED, "test_bounce_collectives.py", ranks=(2, 4), short=ON_OPENMPI),
+    # The same calls carried by tempi.
+    "device, collectives by name": variation(
+        DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(2, 4), short=ON_MPICH
+    ),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "staged,oneshot,pipelined"},

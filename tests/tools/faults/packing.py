@@ -198,8 +198,8 @@ FAULTS = (
         "memory",
         "what was known of freed memory holds for what comes after it",
         "csrc/memory/kind.c",
-        "id == known->buffer_id;",
-        "id != known->buffer_id + 1;",
+        "        id != known->buffer_id)",
+        "        id == known->buffer_id + 1)",
     ),
     # ---- transfer ------------------------------------------------------------------------------------
     Fault(

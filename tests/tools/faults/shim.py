@@ -103,7 +103,7 @@ FAULTS = (
         "p2p",
         "a combined call has the program's count with our packed bytes",
         "csrc/shim/p2p/recv.c",
-        "        h.count = tempi_wire_count(&h.message);\n",
+        "        h->count = tempi_wire_count(&h->message);\n",
         "",
     ),
     Fault(
