@@ -151,7 +151,7 @@ struct bench_once {
     uintptr_t inner;
     uintptr_t comm;
     char *memory;
-    char *packed;   /* or the memory of the received one */
+    char *packed; /* or the memory of the received one */
     int32_t blocks;
     int32_t length; /* of each */
     int32_t room;   /* bytes at `packed` */

@@ -23,8 +23,8 @@ enum { RUNS = 64, GAP = 3, TIMES = 3, WRONG_RANK = 1 << 20 };
 int main(int argc, char **argv)
 {
     static const char *const names[] = {
-        "Recv_init",  "Send_init",  "Ssend_init", "Bsend_init", "Rsend_init",          "Irecv",
-        "Isend",      "Issend",     "Irsend",     "Recv",       "Recv, status ignored"};
+        "Recv_init", "Send_init", "Ssend_init", "Bsend_init", "Rsend_init",          "Irecv",
+        "Isend",     "Issend",    "Irsend",     "Recv",       "Recv, status ignored"};
     enum { NAMES = sizeof names / sizeof *names };
     MPI_Datatype type;
     int out[RUNS * GAP], in[RUNS * GAP];

@@ -166,7 +166,8 @@ int main(int argc, char **argv)
         const int to = self == (rank == 0) ? 0 : MPI_PROC_NULL;
         const int from = rank != 0 ? MPI_PROC_NULL : self ? 0 : 1;
         /* More than 4 KiB in all only to oneself: between processes Open MPI 5.0.11 overruns
-         * (shim/p2p/wire.h), and MPICH delivers nothing and has the sender's bytes in the status. */
+         * (shim/p2p/wire.h), and MPICH delivers nothing and has the sender's bytes in the status.
+         */
         static const int lengths[] = {4, 300, RUNS};
         for (int k = 0; k < 2 + self; k++)
             for (int i = 0; i < (int)(sizeof hows / sizeof *hows); i++)

@@ -76,6 +76,7 @@ static void complete(tempi_coll_request *r)
     r->node->failed |= rc != MPI_SUCCESS || r->error != MPI_SUCCESS;
     leave(r);
     tempi_pending_add(-1);
+    __atomic_store_n(&r->completed, true, __ATOMIC_RELEASE);
     tempi_lib.Grequest_complete(r->inner);
 }
 
@@ -271,7 +272,7 @@ static void progress_all(void)
             at = &node->next_active;
             continue;
         }
-        *at = node->next_active;
+        __atomic_store_n(at, node->next_active, __ATOMIC_RELAXED);
         tempi_node_comm_release(node);
     }
 }
@@ -284,9 +285,15 @@ static void leave_lock(void)
     tempi_lock_release(&active.lock);
 }
 
+/* Without the lock. */
+static bool any_active(void)
+{
+    return __atomic_load_n(&active.nodes, __ATOMIC_RELAXED) != NULL;
+}
+
 static void progress(void)
 {
-    if (!active.nodes || tempi_this_thread.posting || !tempi_lock_try(&active.lock))
+    if (!any_active() || tempi_this_thread.posting || !tempi_lock_try(&active.lock))
         return;
     ++tempi_this_thread.posting;
     progress_all();
@@ -328,7 +335,7 @@ static bool settle_all(void)
 /* A process that waits in the library packs nothing that others refuse. */
 static void settle(void)
 {
-    while (!tempi_this_thread.posting && active.nodes && !settle_all())
+    while (!tempi_this_thread.posting && any_active() && !settle_all())
         sched_yield();
 }
 
@@ -358,7 +365,7 @@ static void list(tempi_coll_request *r)
     if (!node->requests) {
         tempi_node_comm_retain(node);
         node->next_active = active.nodes;
-        active.nodes = node;
+        __atomic_store_n(&active.nodes, node, __ATOMIC_RELAXED);
     }
     r->next = node->requests;
     node->requests = r;
@@ -379,9 +386,8 @@ void tempi_coll_follow(tempi_coll_request *r)
 
 void tempi_coll_use_hooks(void)
 {
-    tempi_progress_more = progress;
-    tempi_await_more = await;
-    tempi_settle_more = settle;
+    static const tempi_more more = {progress, await, settle};
+    tempi_set_more(&more);
 }
 
 void tempi_coll_request_forget(tempi_node_comm *node)

@@ -29,6 +29,7 @@ typedef struct tempi_coll_request {
     void *memory;         /* for the operations and arrivals of a start: used by all of them */
     size_t room;          /* bytes */
     bool active;          /* it was started */
+    bool completed;       /* by this thread or another one, before the library says so */
     bool kept;            /* the operations of both sides serve the next start, too */
     tempi_blocks in;
     tempi_arrival *arrivals;

@@ -277,7 +277,7 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
 /* The library sets the statuses' errors only if it found one; tempi may add its own. */
 static void clear_errors(MPI_Status given[], int64_t n, int rc)
 {
-    if (rc == MPI_SUCCESS && (tempi_memory_mixed || tempi_await_more) &&
+    if (rc == MPI_SUCCESS && (tempi_memory_mixed || tempi_more_get()) &&
         given != MPI_STATUSES_IGNORE)
         for (int64_t i = 0; i < n; ++i)
             given[i].MPI_ERROR = MPI_SUCCESS;
@@ -417,7 +417,7 @@ static int end_one_failed(const struct tempi_mpi *next, MPI_Request requests[], 
 /* Requests that complete in progress calls alone: the library must not block in their place. */
 static bool must_poll(void)
 {
-    return tempi_await_more && tempi_pending_any();
+    return tempi_more_get() && tempi_pending_any();
 }
 
 /* False: nothing must be polled any more, and no request has completed. */

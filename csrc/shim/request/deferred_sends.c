@@ -18,9 +18,12 @@ static struct {
     int64_t unposted;      /* in the list, or removed from it and being posted */
 } deferred = {.tail = &deferred.head};
 
-void (*tempi_progress_more)(void);
-void (*tempi_await_more)(int64_t n, const MPI_Request requests[]);
-void (*tempi_settle_more)(void);
+const tempi_more *tempi_more_set;
+
+void tempi_set_more(const tempi_more *more)
+{
+    __atomic_store_n(&tempi_more_set, more, __ATOMIC_RELEASE);
+}
 
 void tempi_pending_add(int64_t amount)
 {
@@ -308,8 +311,9 @@ static void progress(bool gathering)
     if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&deferred.posting);
-    if (tempi_progress_more)
-        tempi_progress_more();
+    const tempi_more *more = tempi_more_get();
+    if (more)
+        more->progress();
 }
 
 void tempi_progress(void)
@@ -332,15 +336,17 @@ void tempi_post_all(void)
     if (__atomic_load_n(&deferred.orphans, __ATOMIC_RELAXED))
         drain_orphans();
     tempi_lock_release(&deferred.posting);
-    if (tempi_progress_more)
-        tempi_progress_more();
+    const tempi_more *more = tempi_more_get();
+    if (more)
+        more->progress();
 }
 
 void tempi_before_blocking(void)
 {
     tempi_post_all();
-    if (tempi_settle_more)
-        tempi_settle_more();
+    const tempi_more *more = tempi_more_get();
+    if (more)
+        more->settle();
 }
 
 void tempi_deferred_drain(void)

@@ -26,17 +26,30 @@ static inline bool tempi_pending_any(void)
 
 /* Counts what is pending beside those. */
 void tempi_pending_add(int64_t amount);
-/* Set by whoever counts there: progresses it, without blocking; returns when none of these requests
- * depends on it; and makes that no other process needs it, while this one may make no progress. */
-extern void (*tempi_progress_more)(void);
-extern void (*tempi_await_more)(int64_t n, const MPI_Request requests[]);
-extern void (*tempi_settle_more)(void);
+/* Of whoever counts there. */
+typedef struct tempi_more {
+    void (*progress)(void); /* without blocking */
+    /* Returns when none of these requests depends on it. */
+    void (*await)(int64_t n, const MPI_Request requests[]);
+    /* Makes that no other process needs it, while this one may make no progress. */
+    void (*settle)(void);
+} tempi_more;
+
+void tempi_set_more(const tempi_more *more);
+extern const tempi_more *tempi_more_set;
+
+/* NULL: nobody counts there. */
+static inline const tempi_more *tempi_more_get(void)
+{
+    return __atomic_load_n(&tempi_more_set, __ATOMIC_ACQUIRE);
+}
 
 /* Before a call of the library that waits for these requests. */
 static inline void tempi_before_waiting(int64_t n, const MPI_Request requests[])
 {
-    if (tempi_await_more && tempi_pending_any() && requests)
-        tempi_await_more(n, requests);
+    const tempi_more *more = tempi_more_get();
+    if (more && tempi_pending_any() && requests)
+        more->await(n, requests);
 }
 
 /* A generalized request that is not complete, and its end. */

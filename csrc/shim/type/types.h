@@ -22,7 +22,7 @@ enum { TEMPI_INLINE_BYTES = 1 << 10 }; /* packed, of messages that are packed on
 typedef struct tempi_type {
     MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
     int state;
-    int met; /* messages that the library carried before it was decoded */
+    int met;                 /* messages that the library carried before it was decoded */
     uint32_t unplanned_most; /* elements of a message that need not be planned (p2p/unplanned.h) */
     /* MPI_Pack and MPI_Unpack: the last count for which the final choice was the library; 0: none.
      * `left_counts`: 1, or 0 for a type without gaps, whose calls the statistics leave out. */

@@ -92,18 +92,10 @@ FAULTS = (
     ),
     Fault(
         "coll",
-        "what a request receives replaces blocks before the program's work on them is done",
-        "csrc/shim/coll/device_offer.c",
-        "before && is_same_wait(side, before) ? only_device(before) : -1",
-        "before ? only_device(side) : -1",
-        ("tests/mpi/test_collective_devices.py@devices",),
-    ),
-    Fault(
-        "coll",
         "a process waits in the library with offers that others may refuse",
         "csrc/shim/coll/coll_progress.c",
-        "    tempi_settle_more = settle;",
-        "",
+        "{progress, await, settle}",
+        "{progress, await, progress}",
         ("tests/mpi/test_collective_devices.py@devices",),
     ),
     Fault(
