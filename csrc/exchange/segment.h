@@ -44,7 +44,7 @@ bool tempi_segment_allocate(int file, int64_t at, int64_t bytes);
 tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
 /* Maps it in another process; the creator's `members` must be the same. */
 tempi_segment tempi_segment_open(const char *folder, int members, const char *name);
-/* By the process that made it. */
+/* By the process that made it, once: it may close a descriptor. */
 void tempi_segment_unlink(const char *folder, const char *name);
 void tempi_segment_close(tempi_segment *segment);
 

@@ -39,7 +39,7 @@ tempi_memory_kind tempi_memory_ask(const void *address, tempi_memory *out);
 /* This thread's next calls find that allocation there without a query; NULL: no longer. */
 void tempi_memory_vouch(const tempi_memory *memory);
 
-/* One call of this thread, during which the program frees no memory of its: a known allocation is
+/* One call of this thread, during which the program frees none of its memory: a known allocation is
  * asked for once. They may be nested. */
 void tempi_memory_begin_call(void);
 void tempi_memory_end_call(void);

@@ -172,24 +172,24 @@ typedef struct half {
     void *buffer;
     MPI_Count count;
     MPI_Datatype datatype;
-    tempi_inline_buffer inline_buffer; /* of a short message */
 } half;
 
+/* In memory of the pool: a library whose send fails may leave the receive posted. */
 static bool half_is_ours(half *h, int peer, MPI_Comm comm, tempi_operation operation)
 {
     const tempi_peer whom = tempi_peer_of(comm, peer);
     tempi_unplanned unplanned;
     if (peer == MPI_PROC_NULL)
         return false;
-    if (!tempi_unplanned_take(h->buffer, h->count, h->datatype, operation, whom, &unplanned))
-        return tempi_message_take_here(h->buffer, h->count, h->datatype, operation, whom,
-                                       &h->inline_buffer, &h->message);
-    tempi_message_of(unplanned.type, h->buffer, h->count, operation, h->inline_buffer.bytes,
-                     &h->message);
+    char *packed = tempi_unplanned_stage(h->buffer, h->count, h->datatype, operation, whom,
+                                         &unplanned);
+    if (!packed)
+        return tempi_message_take(h->buffer, h->count, h->datatype, operation, whom, &h->message);
+    tempi_message_of(unplanned.type, h->buffer, h->count, operation, packed, &h->message);
+    h->message.borrowed = false;
     return true;
 }
 
-/* Fills it in where it is, as its message may be in itself. */
 static void half_take(half *h, const void *buffer, MPI_Count count, MPI_Datatype datatype, int peer,
                       MPI_Comm comm, tempi_operation operation)
 {

@@ -148,7 +148,7 @@ int tempi_request_posted(int rc, MPI_Request made, tempi_message *message, bool 
     return tempi_request_attach(message, receives, comm, request);
 }
 
-/* The message goes on as a planned one: `done`: with an error. */
+/* The message goes on as a planned one. `done`: its status, with an error; NULL: it is pending. */
 static int go_on(const tempi_unplanned *m, void *buffer, char *packed, bool receives, MPI_Comm comm,
                  MPI_Request *request, const MPI_Status *done)
 {

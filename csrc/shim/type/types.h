@@ -114,8 +114,8 @@ static inline const tempi_type *tempi_type_find(MPI_Datatype type)
 }
 
 /* The same for a message of so many elements. Programs make types, use them once or a few times
- * and free them: while decoding takes longer than tempi can have gained, the library carries the
- * messages. */
+ * and free them: if decoding takes longer than a message can gain, the library carries the first
+ * eight. */
 const tempi_type *tempi_type_meet(MPI_Datatype type, MPI_Count count);
 
 static inline const tempi_type *tempi_type_use(MPI_Datatype type, MPI_Count count)
