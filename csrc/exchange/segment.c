@@ -56,7 +56,7 @@ static bool is_permitted(int64_t bytes)
 static int make_without_folder(int64_t bytes, char name[TEMPI_SEGMENT_NAME])
 {
     struct stat about;
-    const int named = memfd_create("tempi", MFD_CLOEXEC);
+    const int named = memfd_create("tempi-messages", MFD_CLOEXEC);
     int file = -1;
     if (named >= 0 && ftruncate(named, (off_t)bytes) == 0 && fstat(named, &about) == 0)
         file = fcntl(named, F_DUPFD_CLOEXEC, 0);

@@ -192,7 +192,7 @@ def descriptors() -> int:
 
 def is_mapped(descriptor: Path) -> bool:
     try:
-        return str(descriptor.readlink()).startswith("/memfd:tempi")
+        return str(descriptor.readlink()).startswith("/memfd:tempi (")
     except OSError:  # the listing's own
         return False
 
