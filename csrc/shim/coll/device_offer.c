@@ -158,12 +158,12 @@ void tempi_device_offers_close(tempi_device_offers *offers)
     *offers = (tempi_device_offers){0};
 }
 
-/* The program's stream before which the blocks of that side are not to be touched; 0: the default
- * one, or that which it has named. */
+/* The program's stream that is waited for: one that it has named, else the communicator's; 0: the
+ * default one. */
 static uintptr_t stream_of(const tempi_blocks *side)
 {
-    const int direction = tempi_direction_of(side->operation);
-    return tempi_cuda_named_stream(direction) ? 0 : tempi_stream_of(side->comm);
+    const uintptr_t named = tempi_cuda_named_stream(tempi_direction_of(side->operation));
+    return named ? named : tempi_stream_of(side->comm);
 }
 
 /* The device of all blocks in device memory; -1: there are none, or several. */
@@ -179,26 +179,18 @@ static int only_device(const tempi_blocks *side)
     return found;
 }
 
-static bool is_same_wait(const tempi_blocks *side, const tempi_blocks *before)
-{
-    return stream_of(side) == stream_of(before) &&
-           tempi_cuda_named_stream(tempi_direction_of(side->operation)) ==
-               tempi_cuda_named_stream(tempi_direction_of(before->operation));
-}
-
 int tempi_device_await_program(const tempi_blocks *side, const tempi_blocks *before)
 {
-    const int direction = tempi_direction_of(side->operation);
     const uintptr_t theirs = stream_of(side);
     int status = TEMPI_OK;
-    int last = before && is_same_wait(side, before) ? only_device(before) : -1;
+    int last = before && stream_of(before) == theirs ? only_device(before) : -1;
     for (int i = 0; i < side->n && status == TEMPI_OK; ++i) {
         const tempi_op *op = &side->ops[i];
         if (!tempi_block_is_resident(op) || op->device == last)
             continue;
         last = op->device;
         status = theirs ? tempi_cuda_wait_stream(last, theirs)
-                        : tempi_cuda_await_program(last, direction);
+                        : tempi_cuda_await_program(last, tempi_direction_of(side->operation));
     }
     return status == TEMPI_OK ? MPI_SUCCESS : tempi_message_failed(side->comm);
 }

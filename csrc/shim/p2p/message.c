@@ -66,7 +66,6 @@ void tempi_message_of(const tempi_type *type, const void *buffer, MPI_Count coun
 {
     make(type, buffer, count, count * type->size, operation, out);
     out->op.packed = packed;
-    out->borrowed = true;
 }
 
 /* Whether it is a message to oneself, or a matched one that may be, for which Open MPI needs a

@@ -106,8 +106,8 @@ static inline bool tempi_message_take_here(const void *buffer, MPI_Count count,
     return type && tempi_message_plan(type, buffer, count, operation, peer, inline_buffer, out);
 }
 
-/* A message of host memory that tempi carries, whose packed bytes, of MPI_PACKED, are in memory of
- * the caller. */
+/* A message of host memory that tempi carries, of MPI_PACKED. Its packed bytes are in staging
+ * memory, which it takes over, or in memory of the caller, who must not drop it then. */
 void tempi_message_of(const tempi_type *type, const void *buffer, MPI_Count count,
                       tempi_operation operation, void *packed, tempi_message *out);
 

@@ -186,7 +186,6 @@ static bool half_is_ours(half *h, int peer, MPI_Comm comm, tempi_operation opera
     if (!packed)
         return tempi_message_take(h->buffer, h->count, h->datatype, operation, whom, &h->message);
     tempi_message_of(unplanned.type, h->buffer, h->count, operation, packed, &h->message);
-    h->message.borrowed = false;
     return true;
 }
 

@@ -128,7 +128,7 @@ static started start_pack(const struct tempi_mpi *next, tempi_message *message,
             tempi_progress_gathering();                                                            \
         if (tempi_loopback_carries(next, buf, count, datatype, MODE, dest, tag, comm, request))    \
             return MPI_SUCCESS;                                                                    \
-        tempi_unplanned unplanned;                                                                 \
+        tempi_unplanned unplanned; /* before deferred sends none may be posted */                  \
         char *packed = request && !tempi_pending_any()                                             \
                            ? tempi_unplanned_stage(buf, count, datatype, TEMPI_OP_SEND,            \
                                                    tempi_peer_of(comm, dest), &unplanned)          \

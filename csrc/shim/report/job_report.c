@@ -37,8 +37,8 @@ static void print_sum(int size, const uint64_t *sum)
     if (!model || tempi_model_is_shipped())
         fputs(
             "tempi: this machine is not calibrated: run `tempi calibrate` (two and a half minutes) to choose "
-            "by measurement from the first call on (EPYC, Zen 3, MPICH: messages at 2.0 times the library's speed, "
-            "1.95 times without)\n",
+            "by measurement from the first call on, before trials have (EPYC, Zen 3, MPICH: messages at 2.0 times the "
+            "library's speed either way)\n",
             stderr);
     fprintf(stderr, "tempi: over %d ranks:\n", size);
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i)

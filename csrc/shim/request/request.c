@@ -155,7 +155,6 @@ static int go_on(const tempi_unplanned *m, void *buffer, char *packed, bool rece
     tempi_message message;
     tempi_message_of(m->type, buffer, m->count, receives ? TEMPI_OP_RECV : TEMPI_OP_SEND, packed,
                      &message);
-    message.borrowed = false;
     if (!done)
         return track(&message, receives, comm, request);
     const int rc = unpack_now(&message, receives, comm, done);

@@ -80,7 +80,7 @@ static void copy_known(tempi_type *to, const tempi_type *from)
 {
     if (from->state < TEMPI_TYPE_READY || from->typemap) {
         to->state = from->state == TEMPI_TYPE_UNUSED ? TEMPI_TYPE_UNUSED : TEMPI_TYPE_MET;
-        to->met = from->met;
+        to->met = __atomic_load_n(&from->met, __ATOMIC_RELAXED);
         return;
     }
     to->layout = tempi_layout_retain(from->layout);
