@@ -448,6 +448,9 @@ const char *tempi_copy_way_name(int way);
 /* For measurements: flows that this process sends, and copies within it, go that way if they can,
  * and nothing is learnt from them; -1: back to trials. */
 void tempi_copy_way_force(int way);
+/* For tests: so many bytes of long messages of nonblocking collectives wait in shared memory on
+ * each communicator, twice a part for each receiver at least; 0: as many as usual. */
+void tempi_post_room_assume(int64_t bytes);
 
 /* Whether a block of that layout can go a way, or why not. */
 typedef enum tempi_way_limit {

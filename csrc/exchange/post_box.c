@@ -1,11 +1,28 @@
 #include "exchange/post_box.h"
 #include "exchange/post_memory.h"
 #include "exchange/single_copy.h"
+#include "tempi.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 128 };
+enum { LINE = 128, ROOM = 256 << 20, PART = 1 << 20 };
+
+/* Bytes that long messages may have for all receivers; of a part. */
+static struct {
+    int64_t room, part;
+} most = {ROOM, PART};
+
+void tempi_post_room_assume(int64_t bytes)
+{
+    most.room = bytes > 0 ? bytes : ROOM;
+    most.part = most.room / 2 < PART ? most.room / 2 : PART;
+}
+
+int64_t tempi_post_part(void)
+{
+    return most.part;
+}
 
 /* Of a message. */
 enum {
@@ -32,6 +49,7 @@ typedef struct outbox {
     uint64_t oldest, newest; /* places: of messages in use, or of `first` */
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
+    uint64_t used;           /* bytes of memory for what messages contain */
     tempi_copy_choice choice;
     tempi_offer_pause pause; /* of descriptions for its devices */
 } outbox;
@@ -120,6 +138,7 @@ static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
         tempi_copy_learn(&mine->choice, post->class, post->way, post->packing + post->unpacking,
                          post->bytes);
     tempi_post_block_put(&box->memory, post->data, post->room);
+    mine->used -= post->room;
     post->room = 0;
 }
 
@@ -208,6 +227,7 @@ static tempi_post *put_down(tempi_post_box *box, int to, const tempi_post *made,
     *post = *made;
     post->data = place;
     post->room = place ? room : 0;
+    box->outboxes[to].used += post->room;
     *data = place ? tempi_post_own_place(&box->memory, place, room) : NULL;
     box->outboxes[to].unsent = at;
     return post;
@@ -218,14 +238,45 @@ void tempi_post_begin(tempi_post_box *box)
     ++box->turn;
 }
 
-tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
-                           void **data)
+/* In all cases for two parts. */
+static bool fits(const tempi_post_box *box, int to, int64_t bytes)
 {
-    tempi_post made = {.bytes = bytes, .way = TEMPI_COPY_TWICE};
+    const int others = box->memory.members - 1;
+    const int64_t share = most.room / (others > 0 ? others : 1);
+    return (int64_t)box->outboxes[to].used + bytes <=
+           (share > 2 * most.part ? share : 2 * most.part);
+}
+
+bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes)
+{
+    sweep(box, to);
+    return fits(box, to, bytes);
+}
+
+/* Of a message that is packed. */
+static int64_t first_part(const tempi_post_box *box, int to, int64_t bytes, bool parts)
+{
+    return parts && bytes > most.part && !fits(box, to, bytes) ? most.part : bytes;
+}
+
+tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int64_t bytes,
+                                int64_t whole, void **data)
+{
+    const tempi_post made = {
+        .bytes = bytes, .offset = offset, .whole = whole, .way = TEMPI_COPY_TWICE};
+    return put_down(box, to, &made, (uint64_t)bytes, data);
+}
+
+tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
+                           bool parts, void **data)
+{
+    tempi_post made = {.bytes = bytes, .whole = bytes, .way = TEMPI_COPY_TWICE};
     sweep(box, to);
     if (bytes > 0 && offers(box, to, offer, &made)) {
         made.nshapes = offer->n;
         made.offers = made.watched = true;
+    } else {
+        made.bytes = bytes = first_part(box, to, bytes, parts);
     }
     const uint64_t needs = made.offers ? shapes_bytes(made.nshapes)
                            : bytes > 0 ? (uint64_t)bytes
@@ -242,6 +293,7 @@ tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
                                      const void *description, int64_t n, double patience)
 {
     const tempi_post made = {.bytes = bytes,
+                             .whole = bytes,
                              .way = TEMPI_COPY_TWICE,
                              .offers = true,
                              .watched = true,
@@ -324,13 +376,14 @@ bool tempi_post_give_up(tempi_post *post)
     return true;
 }
 
-bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data)
+bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, bool parts, void **data)
 {
     uint32_t before;
     uint64_t room = 0;
     if (!take_back(post, &before))
         return false;
-    const uint64_t place = tempi_post_block_get(&box->memory, (uint64_t)post->bytes, &room);
+    const int64_t bytes = first_part(box, to, post->bytes, parts);
+    const uint64_t place = tempi_post_block_get(&box->memory, (uint64_t)bytes, &room);
     if (place == 0) {
         if (before == SENT) {
             __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
@@ -340,6 +393,8 @@ bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data)
         return false;
     }
     tempi_post_block_put(&box->memory, post->data, post->room);
+    box->outboxes[to].used += room - post->room;
+    post->bytes = bytes;
     post->data = place;
     post->room = room;
     *data = tempi_post_own_place(&box->memory, place, room);

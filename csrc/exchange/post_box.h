@@ -12,7 +12,10 @@
  * A long message may offer its blocks instead (offer.h): the receiver reads them from the sender's
  * memory. Until it does the sender may withdraw the offer and pack them, so that it still need not
  * wait; and it must pack what the receiver cannot read. Blocks in device memory are offered by a
- * description that only the callers understand. */
+ * description that only the callers understand.
+ *
+ * One that needs more memory than the messages for one receiver are to have is sent in parts, each
+ * with a message of its own, of which the caller sends the later ones as the receiver reads. */
 #ifndef TEMPI_EXCHANGE_POST_BOX_H
 #define TEMPI_EXCHANGE_POST_BOX_H
 
@@ -26,7 +29,9 @@ typedef struct tempi_post {
     uint64_t next;    /* place of the next one to this receiver; 0: none yet */
     uint64_t channel; /* what it belongs to, and the number of the exchange there */
     uint64_t call;
-    int64_t bytes;      /* packed; -1: the sender has failed */
+    int64_t bytes;      /* packed, in this part; -1: the sender has failed */
+    int64_t offset;     /* of them in the whole */
+    int64_t whole;      /* bytes of all parts */
     uint64_t data;      /* their place, or of the offer */
     uint64_t room;      /* bytes set aside there */
     uint32_t state;     /* post_box.c */
@@ -66,9 +71,17 @@ void tempi_post_begin(tempi_post_box *box);
 /* A message to that process: sets aside memory for its bytes, which begin at *data, and says how to
  * pack them (`way`). NULL: there is none; the message that says so needs none (bytes < 0). `offer`:
  * all of its bytes, or NULL: they must be packed. If it was taken, *data is NULL, and the message
- * is watched: the bytes must stay until it is over. */
+ * is watched: the bytes must stay until it is over. `parts`: it may become the first one, of as
+ * many bytes as it says. */
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
-                           void **data);
+                           bool parts, void **data);
+/* The bytes of a part, but for the last one. */
+int64_t tempi_post_part(void);
+/* Whether the messages for that process may have so much more memory. */
+bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes);
+/* A later part, of so many bytes from that offset on. NULL: there is no memory. */
+tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int64_t bytes,
+                                int64_t whole, void **data);
 /* The same for blocks of a device that are described by these n bytes, to be withdrawn after so
  * many seconds. It is watched. */
 tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
@@ -82,10 +95,11 @@ void tempi_post_send(tempi_post_box *box, int to);
 bool tempi_post_is_over(const tempi_post *post);
 /* Whether the receiver cannot read what was offered, so that it must be withdrawn. */
 bool tempi_post_is_refused(const tempi_post *post);
-/* True: all bytes are to be packed at *data now, and tempi_post_withdrawn called. False: the
- * receiver reads them, or has read them, or there is no memory; if that was refused, the message
- * has become one that says so. */
-bool tempi_post_withdraw(tempi_post_box *box, tempi_post *post, void **data);
+/* True: its bytes are to be packed at *data now, and tempi_post_withdrawn called; those of the
+ * first part, if it may be sent in `parts` to that process. False: the receiver reads them, or has
+ * read them, or there is no memory; if that was refused, the message has become one that says so.
+ */
+bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, bool parts, void **data);
 void tempi_post_withdrawn(tempi_post *post);
 /* In its place: the bytes could not be packed. */
 void tempi_post_failed(tempi_post *post);

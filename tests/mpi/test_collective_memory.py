@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import oracle
+import packing
 from pending import FORMS, WAITS, Pending, agree, forms, request_of
 from redistribution import NAMED, Block, Side, bytes_of
-from world import MPI, carried, needs_host_memory, outcome
+from world import HOSTS, MPI, carried, needs_host_memory, outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
 
@@ -67,9 +71,17 @@ class LongRuns(Pending):
         self.fill()
 
 
+@pytest.fixture(params=[0, 1 << 14], ids=["", "in parts"])
+def room(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Bytes that long messages may have in shared memory; 0: as usual."""
+    packing.lib.tempi_post_room_assume(request.param)
+    yield request.param
+    packing.lib.tempi_post_room_assume(0)
+
+
 @forms
 @pytest.mark.parametrize("other", OTHERS)
-def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: str) -> None:
+def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: str, room: int) -> None:
     """All ways are tried in turn; some ranks are late, and what was sent is overwritten as soon as it may be."""
     needs_host_memory()
     e = LongRuns(ready, other)
@@ -88,11 +100,12 @@ def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: 
     e.free()
 
 
-def test_long_runs_do_not_wait_for_the_receiver(ready: Any) -> None:
-    """Rank 0 waits, in a plain receive, for what the others send only after they have completed the exchange."""
+def test_long_runs_do_not_wait_for_the_receiver(ready: Any, room: int) -> None:
+    """Rank 0 waits, in a plain receive, for what the others send only after they have completed the exchange. For room
+    in shared memory these wait a second."""
     needs_host_memory()
-    e, token = LongRuns(ready), np.zeros(1, np.uint8)
-    for turn in range(TURNS):
+    e, token = LongRuns(ready, "pairs" if room else "rows"), np.zeros(1, np.uint8)
+    for turn in range(2 if room else TURNS):
         e.next(turn)
         request = ready.Ialltoallw(*e.arguments)
         if ready.rank > 0:
@@ -119,6 +132,78 @@ def test_long_runs_in_place_are_not_read_after_they_were_replaced(ready: Any) ->
         ready.Ialltoallw(MPI.IN_PLACE, e.received.message).Wait()
         e.check()
     e.free()
+
+
+def memory_of_messages() -> int:
+    """Bytes, of all processes."""
+    links = {
+        link.stat().st_ino: link for link in Path("/proc/self/fd").iterdir() if "tempi-messages" in target_of(link)
+    }
+    return sum(512 * link.stat().st_blocks for link in links.values())
+
+
+def target_of(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:  # the descriptor of the folder itself
+        return ""
+
+
+FEW, MUCH = 1 << 18, 1 << 21  # bytes
+
+
+class ToTheLast(Pending):
+    """Each process has a long message in short runs for the last one, which is late."""
+
+    def blocks(self, comm: Any, seed: int) -> list[list[Block]]:
+        tree, last = oracle.Vector(MUCH // 8, 8, 9, NAMED[0]), comm.size - 1
+        counts = [[int(i < j == last) for j in range(comm.size)] for i in range(comm.size)]
+        return [[Block((tree, n), (tree, n), 10 * i + j) for j, n in enumerate(row)] for i, row in enumerate(counts)]
+
+
+@pytest.fixture
+def long_message(comm: Any) -> Iterator[tuple[Any, ToTheLast, int]]:
+    """Its communicator, on which the memory of messages is made; with the number of those on the last one's host."""
+    own, last = comm.Dup(), comm.size - 1
+    agree(own)
+    packing.lib.tempi_post_room_assume(FEW)
+    e = ToTheLast(own, 0)
+    comm.Barrier()
+    yield own, e, HOSTS[:last].count(HOSTS[last])
+    packing.lib.tempi_post_room_assume(0)
+    e.check()
+    e.free()
+    own.Free()
+
+
+def test_a_long_message_has_no_memory_of_its_size(long_message: tuple[Any, ToTheLast, int]) -> None:
+    needs_host_memory()
+    own, e, messages = long_message
+    if own.rank == own.size - 1:
+        before = memory_of_messages()
+        time.sleep(0.1)
+        assert memory_of_messages() - before <= FEW * messages
+    own.Ialltoallw(*e.arguments).Wait()
+
+
+def test_a_long_message_is_packed_before_its_sender_waits_for_anything_else(
+    long_message: tuple[Any, ToTheLast, int],
+) -> None:
+    needs_host_memory()
+    own, e, messages = long_message
+    token, last = np.zeros(1, np.uint8), own.size - 1
+    if own.rank < last:
+        request = own.Ialltoallw(*e.arguments)
+        own.Recv(token, last, 3)
+    else:
+        deadline = time.monotonic() + 10
+        while memory_of_messages() < MUCH * messages and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert memory_of_messages() >= MUCH * messages
+        for to in range(last):
+            own.Send(token, to, 3)
+        request = own.Ialltoallw(*e.arguments)
+    request.Wait()
 
 
 def mappings() -> set[str]:

@@ -19,12 +19,15 @@
  *                                    prints how often the sender and the receiver could not
  *     interrupted FOLDER SEED        by signals
  *     limited FOLDER                 no process may make files of that length
+ *     parts FOLDER SEED              a message that is longer than may wait for its receiver;
+ * prints how many parts it had, and how many waited at most
  *
  * The bytes of each message are compared. Exits with 1 at the first error. */
 #include "exchange/post_box.h"
 #include "failing_calls.h"
 #include "members.h"
 #include "no_layouts.h"
+#include "tempi.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -44,6 +47,7 @@ typedef struct member {
     } held[HELD]; /* read, and not used yet, in their order */
     int nheld, most, early;
     struct {
+        int to;
         tempi_post *post;
         char *memory;
     } watched[WATCHED]; /* offered, and not over */
@@ -106,10 +110,11 @@ static void release(char *memory)
         free(memory);
 }
 
-static void watch(member *m, tempi_post *post, char *memory)
+static void watch(member *m, int to, tempi_post *post, char *memory)
 {
     if (m->nwatched == WATCHED)
         fail("too many offers");
+    m->watched[m->nwatched].to = to;
     m->watched[m->nwatched].post = post;
     m->watched[m->nwatched++].memory = memory;
     ++m->offered;
@@ -123,13 +128,13 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
     const uint64_t key = key_of(m, m->rank, to, m->sent[to]);
     char *memory = offers && n > 0 ? memory_of(key, n, tempi_post_access(m->box, to), &offer)
                                    : NULL;
-    tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, &data);
+    tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, false, &data);
     if (!post)
         return false;
     if (post->next || post->bytes != n || (n > 0 && (data == NULL) != post->offers))
         fail("a new message is not");
     if (post->offers) {
-        watch(m, post, memory);
+        watch(m, to, post, memory);
     } else {
         put(key, data, n);
         release(memory);
@@ -157,7 +162,8 @@ static void look_at_offers(member *m, dice *d)
     for (int i = m->nwatched - 1; i >= 0; --i) {
         tempi_post *post = m->watched[i].post;
         const bool refused = tempi_post_is_refused(post);
-        if ((refused || draw(d, 0, 60) == 0) && tempi_post_withdraw(m->box, post, &data)) {
+        if ((refused || draw(d, 0, 60) == 0) &&
+            tempi_post_withdraw(m->box, m->watched[i].to, post, false, &data)) {
             memcpy(data, m->watched[i].memory, (size_t)post->bytes);
             tempi_post_withdrawn(post);
             ++*(refused ? &m->refused : &m->withdrawn);
@@ -501,6 +507,61 @@ static int interrupted(member *members)
     return 0;
 }
 
+enum { ROOM = 512 << 10, WHOLE = 9 * (ROOM / 2) + 77 };
+
+/* What is read of it next. False: nothing is there. */
+static bool read_part(member *to, uint64_t key, int64_t *came)
+{
+    tempi_post *post = tempi_post_next(to->box, 0);
+    if (!post)
+        return false;
+    if (post->offset != *came || post->whole != WHOLE)
+        fail("another part");
+    check(key + (uint64_t)post->offset / WORD * 0x9E3779B97F4A7C15u,
+          tempi_post_data(to->box, 0, post), post->bytes);
+    *came += post->bytes;
+    tempi_post_take(post);
+    return true;
+}
+
+static int in_parts(member *members)
+{
+    void *data;
+    int64_t sent = 0, came = 0;
+    int parts = 0, waiting = 0, most = 0;
+    const uint64_t key = members->seed;
+    open_both(members);
+    tempi_post_box *box = members->box;
+    tempi_post_room_assume(ROOM);
+    while (sent < WHOLE) {
+        const int64_t left = WHOLE - sent,
+                      part = left < tempi_post_part() ? left : tempi_post_part();
+        if (parts > 0 && !tempi_post_has_room(box, 1, part)) {
+            if (!read_part(&members[1], key, &came))
+                fail("there is no room without a message");
+            --waiting;
+            continue;
+        }
+        tempi_post *post = sent > 0 ? tempi_post_new_part(box, 1, sent, part, WHOLE, &data)
+                                    : tempi_post_new(box, 1, WHOLE, NULL, true, &data);
+        if (!post || post->bytes != part || post->whole != WHOLE)
+            fail("no part");
+        put(key + (uint64_t)sent / WORD * 0x9E3779B97F4A7C15u, data, part);
+        tempi_post_send(box, 1);
+        sent += part;
+        ++parts;
+        most = ++waiting > most ? waiting : most;
+    }
+    while (read_part(&members[1], key, &came))
+        ;
+    if (came != WHOLE)
+        fail("parts are missing");
+    tempi_post_room_assume(0);
+    close_both(members);
+    printf("%d parts %d waited\n", parts, most);
+    return 0;
+}
+
 static int limited(const char *folder)
 {
     const struct rlimit most = {.rlim_cur = 1 << 20, .rlim_max = RLIM_INFINITY};
@@ -561,6 +622,7 @@ int main(int argc, char **argv)
     const int bad = among                         ? exchange(strcmp(what, "threads") == 0, members)
                     : strcmp(what, "left") == 0   ? left(members)
                     : strcmp(what, "unread") == 0 ? unread(members)
+                    : strcmp(what, "parts") == 0  ? in_parts(members)
                                                   : 2;
     tempi_segment_unlink(folder, name);
     return bad;

@@ -1,7 +1,6 @@
 #include "shim/coll/coll_posts.h"
 #include "base/clock.h"
 #include "base/config.h"
-#include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
 
 #include <sched.h>
@@ -9,18 +8,10 @@
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static void pack_blocks(const tempi_op *ops, int n, bool nontemporal, char *packed)
-{
-    for (int i = 0; i < n; packed += ops[i++].n)
-        if (ops[i].n > 0)
-            (nontemporal ? tempi_block_pack_nontemporal : tempi_block_pack)(&ops[i], 0, ops[i].n,
-                                                                            packed);
-}
-
 static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *packed)
 {
     const double start = post->timed ? tempi_clock() : 0;
-    pack_blocks(ops, n, post->way == TEMPI_COPY_NONTEMPORAL, packed);
+    tempi_post_pack(ops, n, 0, post->bytes, post->way == TEMPI_COPY_NONTEMPORAL, packed);
     if (post->timed)
         post->packing = tempi_clock() - start;
 }
@@ -57,18 +48,38 @@ static tempi_post *describe_to(tempi_node_comm *node, int to, int64_t bytes,
     return tempi_post_new_described(node->posts, to, bytes, description, n, patience);
 }
 
-/* NULL: no memory. */
+/* Keeps what is not packed yet of a message to that process. */
+static void keep_tail(tempi_coll_offers *offers, const tempi_edges *edges, int to,
+                      const tempi_post *post)
+{
+    if (post->bytes < post->whole)
+        tempi_post_tails_add(&offers->tails,
+                             (tempi_post_tail){.to = to,
+                                               .first = edges->first[to],
+                                               .n = tempi_edges_count(edges, to),
+                                               .sent = post->bytes,
+                                               .bytes = post->whole,
+                                               .nontemporal = post->way == TEMPI_COPY_NONTEMPORAL});
+}
+
+/* `offers`: those to which it may add; or NULL. NULL: no memory. */
 static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int to, int64_t bytes,
-                           bool may_offer)
+                           tempi_coll_offers *offers)
 {
     const int first = out->edges->first[to], n = tempi_edges_count(out->edges, to);
+    const bool parts = offers && bytes > tempi_post_part() &&
+                       tempi_post_tails_open(&offers->tails, node->size);
     tempi_offer offer;
     void *packed;
-    if (may_offer)
+    if (offers)
         tempi_offer_describe(out->ops + first, n, tempi_post_access(node->posts, to), &offer);
-    tempi_post *post = tempi_post_new(node->posts, to, bytes, may_offer ? &offer : NULL, &packed);
-    if (post && !post->offers && bytes > 0)
-        pack_message(out->ops + first, n, post, packed);
+    tempi_post *post = tempi_post_new(node->posts, to, bytes, offers ? &offer : NULL, parts,
+                                      &packed);
+    if (!post || post->offers || bytes <= 0)
+        return post;
+    pack_message(out->ops + first, n, post, packed);
+    if (parts)
+        keep_tail(offers, out->edges, to, post);
     return post;
 }
 
@@ -85,8 +96,9 @@ static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_col
                            make_room(offers, node->size);
     if (description && !may_offer)
         return false;
-    tempi_post *post = description ? describe_to(node, to, bytes, description, n)
-                                   : pack_to(node, sending->out, to, bytes, may_offer);
+    tempi_post *post = description
+                           ? describe_to(node, to, bytes, description, n)
+                           : pack_to(node, sending->out, to, bytes, may_offer ? offers : NULL);
     if (!post)
         return false;
     if (post->offers)
@@ -121,26 +133,31 @@ int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name,
         good = false;
         (void)post_to(node, name, &error, to, -1);
     }
+    if (sending->offers)
+        tempi_post_tails_send(&sending->offers->tails, node, name, out, false);
     return good || sending->failed ? MPI_SUCCESS : tempi_blocks_no_memory(out->comm);
 }
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
 /* `since`: when the wait for it began. */
-static void withdraw(tempi_node_comm *node, tempi_blocks *out, const tempi_coll_offer *offer,
-                     double since)
+static void withdraw(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers *offers,
+                     const tempi_coll_offer *offer, double since)
 {
     void *packed;
     if (offer->described && tempi_post_is_refused(offer->post))
         tempi_offer_was_refused(tempi_post_pause(node->posts, offer->to));
-    if (!tempi_post_withdraw(node->posts, offer->post, &packed))
+    const bool parts = offer->post->bytes > tempi_post_part() &&
+                       tempi_post_tails_open(&offers->tails, node->size);
+    if (!tempi_post_withdraw(node->posts, offer->to, offer->post, parts, &packed))
         return;
     if (tempi_blocks_stage(out, offer->first, offer->n) != MPI_SUCCESS) {
         tempi_post_failed(offer->post);
         return;
     }
-    pack_blocks(out->ops + offer->first, offer->n, false, packed);
+    tempi_post_pack(out->ops + offer->first, offer->n, 0, offer->post->bytes, false, packed);
     offer->post->packing = tempi_clock() - since;
+    keep_tail(offers, out->edges, offer->to, offer->post);
     tempi_post_withdrawn(offer->post);
 }
 
@@ -186,15 +203,15 @@ int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_
             const bool late = idle && !tempi_post_is_over(o->post) &&
                               now - offers->since > o->post->patience;
             if (late || tempi_post_is_refused(o->post))
-                withdraw(node, out, o, idle ? offers->since : now);
+                withdraw(node, out, offers, o, idle ? offers->since : now);
         }
         tempi_lock_release(&owner->starting);
     }
     return idle ? settle(node, offers, now) : MPI_SUCCESS;
 }
 
-bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
-                              tempi_coll_offers *offers)
+bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_post_name name,
+                              tempi_blocks *out, tempi_coll_offers *offers)
 {
     const double now = tempi_clock();
     bool settled = true;
@@ -204,15 +221,17 @@ bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tem
         const tempi_coll_offer *o = &offers->open[i];
         tempi_post *post = o->post;
         if (tempi_post_is_refused(post) || (o->refusable && !tempi_post_is_over(post)))
-            withdraw(node, out, o, now);
+            withdraw(node, out, offers, o, now);
         settled &= !o->refusable || tempi_post_is_over(post) || !tempi_post_is_claimed(post);
     }
+    tempi_post_tails_send(&offers->tails, node, name, out, true);
     tempi_lock_release(&owner->starting);
     return settled;
 }
 
-void tempi_coll_offers_fail(tempi_coll_offers *offers)
+void tempi_coll_offers_fail(tempi_coll_offers *offers, tempi_node_comm *node, tempi_post_name name)
 {
+    tempi_post_tails_fail(&offers->tails, node, name);
     for (int i = 0; i < offers->n; ++i) {
         tempi_post *post = offers->open[i].post;
         while (!tempi_post_is_over(post) && !tempi_post_give_up(post))

@@ -1,15 +1,12 @@
 /* What a nonblocking or persistent collective sends within the node: all blocks for a process are
- * one message of the communicator's shared memory (exchange/post_box.h), packed or offered. */
+ * one message of the communicator's shared memory (exchange/post_box.h), packed, in parts if it is
+ * long, or offered. */
 #ifndef TEMPI_SHIM_COLL_POSTS_H
 #define TEMPI_SHIM_COLL_POSTS_H
 
 #include "shim/coll/device_offer.h"
 #include "shim/coll/node_comm.h"
-
-/* By what the receiver finds its request. */
-typedef struct tempi_post_name {
-    uint64_t channel, call;
-} tempi_post_name;
+#include "shim/coll/post_tails.h"
 
 /* A message whose blocks the receiver may read in the sender's memory. */
 typedef struct tempi_coll_offer {
@@ -23,16 +20,23 @@ typedef struct tempi_coll_offers {
     tempi_coll_offer *open; /* owned */
     int n;
     double since; /* when they were all that was left to wait for; 0: not yet */
+    tempi_post_tails tails;
 } tempi_coll_offers;
+
+/* Whether the operations that are sent must stay. */
+static inline bool tempi_coll_offers_left(const tempi_coll_offers *offers)
+{
+    return offers->n > 0 || offers->tails.n > 0;
+}
 
 /* What is sent, and how. */
 typedef struct tempi_coll_sending {
     const tempi_blocks *out;
     bool failed;               /* not all blocks are described: each process that may wait for one
                                   gets an error message instead */
-    tempi_coll_offers *offers; /* NULL: no block may be offered; else the operations must stay until
-                                  these are settled */
-    bool host;                 /* those of the host may be offered */
+    tempi_coll_offers *offers; /* NULL: no block may be offered or sent later; else the operations
+                                  must stay while any are left */
+    bool host;                 /* those of the host may be */
     const tempi_device_offers *described; /* for the receivers' devices */
 } tempi_coll_sending;
 
@@ -49,11 +53,11 @@ bool tempi_coll_offers_refused(const tempi_coll_offers *offers);
  * MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
 int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                            tempi_coll_offers *offers, bool idle);
-/* Packs what receivers have refused, or may refuse yet.
- * False: it is to be called again, as another thread holds that lock, or a device is reading. */
-bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
-                              tempi_coll_offers *offers);
+/* Packs what receivers have refused, or may refuse yet, and all tails. False: it is to be called
+ * again, as another thread holds that lock, or a device is reading. */
+bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_post_name name,
+                              tempi_blocks *out, tempi_coll_offers *offers);
 /* After an error: the receivers are told of it. */
-void tempi_coll_offers_fail(tempi_coll_offers *offers);
+void tempi_coll_offers_fail(tempi_coll_offers *offers, tempi_node_comm *node, tempi_post_name name);
 
 #endif

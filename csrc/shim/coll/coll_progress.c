@@ -40,8 +40,9 @@ void tempi_coll_end_round(tempi_coll_request *r)
         return;
     r->active = false;
     tempi_device_moves_close(&r->moves);
-    r->offers.n = 0;
-    r->offers.since = 0;
+    r->offers.n = r->offers.tails.n = 0;
+    r->offers.since = r->offers.tails.waited = 0;
+    r->offers.tails.error = MPI_SUCCESS;
     if (r->kept)
         return;
     tempi_blocks_close(&r->in);
@@ -63,6 +64,8 @@ static void leave(tempi_coll_request *r)
 static void complete(tempi_coll_request *r)
 {
     tempi_record *record = r->record;
+    if (r->error == MPI_SUCCESS)
+        r->error = r->offers.tails.error;
     record->comm = tempi_handle(tempi_coll_comm_of(r->owner));
     record->error = r->error;
     r->in.comm = tempi_coll_comm_of(r->owner);
@@ -82,16 +85,19 @@ static void complete(tempi_coll_request *r)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-static void unpack_all(const tempi_coll_request *r, const tempi_arrival *a, const char *packed,
-                       int64_t bytes)
+/* Those bytes of the message, or what there is room for. */
+static void unpack_part(const tempi_coll_request *r, const tempi_arrival *a, int64_t offset,
+                        int64_t bytes, const char *packed)
 {
-    for (int i = 0; i < a->n && bytes > 0; ++i) {
+    for (int i = 0; i < a->n && bytes > 0; offset -= r->in.ops[a->first + i++].n) {
         const tempi_op *op = &r->in.ops[a->first + i];
-        const int64_t n = op->n < bytes ? op->n : bytes;
-        if (n > 0)
-            tempi_block_unpack(op, 0, n, packed);
+        const int64_t left = op->n - offset, n = left < bytes ? left : bytes;
+        if (n <= 0)
+            continue;
+        tempi_block_unpack(op, offset, n, packed);
         packed += n;
         bytes -= n;
+        offset += n;
     }
 }
 
@@ -109,8 +115,8 @@ static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_pos
     const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
     if (!packed)
         return MPI_ERR_NO_MEM;
-    unpack_all(r, a, packed, post->bytes < a->bytes ? post->bytes : a->bytes);
-    return post->bytes > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+    unpack_part(r, a, post->offset, post->bytes, packed);
+    return post->whole > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
 }
 
 static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
@@ -134,8 +140,9 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
         rc = unpack(r, a, post);
     if (r->error == MPI_SUCCESS)
         r->error = rc;
-    a->ended = true;
-    --r->left;
+    a->came += post->bytes;
+    a->ended = post->bytes < 0 || a->came >= post->whole;
+    r->left -= a->ended;
     if (post->timed)
         post->unpacking = tempi_clock() - start;
     tempi_post_take(post);
@@ -148,10 +155,14 @@ static bool takes(tempi_coll_request *r, int source, tempi_post *post)
         return false;
     for (int i = 0; i < r->narrivals; ++i) {
         tempi_arrival *a = &r->arrivals[i];
-        if (a->source == source && !a->ended && !a->post) {
-            receive(r, a, post);
-            return true;
-        }
+        if (a->source != source || a->ended)
+            continue;
+        if (a->post) /* an earlier part, which was withdrawn before this one was sent */
+            receive(r, a, a->post);
+        if (a->post || a->ended)
+            continue;
+        receive(r, a, post);
+        return true;
     }
     if (tempi_post_claim(post, true) != TEMPI_POST_LATER)
         tempi_post_take(post);
@@ -161,7 +172,7 @@ static bool takes(tempi_coll_request *r, int source, tempi_post *post)
 /* Whether there is nothing to wait for. */
 static bool is_over(const tempi_coll_request *r)
 {
-    return r->left == 0 && !r->passing && r->offers.n == 0 && r->moves.n == 0;
+    return r->left == 0 && !r->passing && !tempi_coll_offers_left(&r->offers) && r->moves.n == 0;
 }
 
 /* Reads what has come from that process. True: a request is complete, and the list has changed. */
@@ -231,11 +242,18 @@ static void look_at_offers(tempi_coll_request *r, bool idle)
         r->error = rc;
 }
 
+static void send_tails(tempi_coll_request *r)
+{
+    if (r->offers.tails.n > 0)
+        tempi_post_tails_look(&r->offers.tails, r->node, r->owner, r->name, &r->out);
+}
+
 /* As collect(). */
 static bool complete_any(tempi_node_comm *node)
 {
     for (tempi_coll_request *r = node->requests; r; r = r->next) {
         tempi_device_posts_look(r);
+        send_tails(r);
         const bool came = r->left == 0 && r->moves.n == 0;
         look_at_offers(r, came && is_passed(r));
         if (is_over(r)) {
@@ -323,10 +341,10 @@ static bool settle_all(void)
     ++tempi_this_thread.posting;
     for (tempi_node_comm *node = active.nodes; node; node = node->next_active)
         for (tempi_coll_request *r = node->requests; r; r = r->next) {
-            if (r->offers.n == 0)
+            if (!tempi_coll_offers_left(&r->offers))
                 continue;
             r->out.comm = tempi_coll_comm_of(r->owner);
-            good &= tempi_coll_offers_settle(r->node, r->owner, &r->out, &r->offers);
+            good &= tempi_coll_offers_settle(r->node, r->owner, r->name, &r->out, &r->offers);
         }
     leave_lock();
     return good;

@@ -53,6 +53,7 @@ static void discard(tempi_coll_request *r)
     tempi_persistent_call_free(r->persistent);
     free_remote(r);
     free(r->offers.open);
+    free(r->offers.tails.of);
     free(r->memory);
     free(r);
 }
@@ -208,8 +209,8 @@ static int follow(tempi_coll_request *r)
 
 static void give_up(tempi_coll_request *r)
 {
-    if (r->offers.n > 0)
-        tempi_coll_offers_fail(&r->offers);
+    if (tempi_coll_offers_left(&r->offers))
+        tempi_coll_offers_fail(&r->offers, r->node, r->name);
     if (r->passing) {
         (void)tempi_lib.Wait(&r->passed, MPI_STATUS_IGNORE);
         (void)tempi_remote_end(r->remote, MPI_ERR_OTHER);
@@ -263,7 +264,7 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     r->kept = rc == MPI_SUCCESS && keeps(r, call, out);
     rc = send_all(r, out, &described, rc);
     tempi_device_offers_close(&described);
-    if (r->offers.n > 0 || r->kept) {
+    if (tempi_coll_offers_left(&r->offers) || r->kept) {
         if (!r->persistent)
             tempi_blocks_keep(out);
         r->out = *out;
@@ -287,6 +288,7 @@ static int start_kept(tempi_coll_request *r, const tempi_collective *call)
     for (int i = 0; i < r->narrivals; ++i) {
         tempi_arrival *a = &r->arrivals[i];
         a->post = NULL;
+        a->came = 0;
         a->claimed = a->ended = false;
     }
     r->left = r->narrivals;

@@ -1,11 +1,11 @@
 /* Nonblocking and persistent collectives within a node; what goes to other nodes the library passes
  * on by a request of its own (split_call.h).
  *
- *   start     packs all that goes to other processes into shared memory (exchange/post_box.h), or
- *             offers long blocks, and moves the own blocks
+ *   start     packs what goes to other processes into shared memory (exchange/post_box.h), of long
+ *             messages the first parts, or offers long blocks, and moves the own blocks
  *   progress  in each later call: unpacks what has come, or reads what is offered
- *             (coll_progress.c); packs what was offered and nobody reads, so no process depends on
- *             what this one does afterwards
+ *             (coll_progress.c); packs what was offered and nobody reads, and further parts, so no
+ *             process depends on what this one does afterwards
  *   end       when all has come, and nothing is offered any more: a generalized request becomes
  *             complete
  *

@@ -13,9 +13,9 @@
 /* What comes from one process. */
 typedef struct tempi_arrival {
     int source, first, n; /* operations */
-    int64_t bytes;
-    tempi_post *post; /* that has come, but is not read yet; or NULL */
-    bool claimed;     /* for the device, which reads it */
+    int64_t bytes, came;  /* in all, and of the message those that were unpacked */
+    tempi_post *post;     /* that has come, but is not read yet; or NULL */
+    bool claimed;         /* for the device, which reads it */
     bool ended;
 } tempi_arrival;
 
@@ -34,7 +34,8 @@ typedef struct tempi_coll_request {
     tempi_blocks in;
     tempi_arrival *arrivals;
     int narrivals, left;
-    tempi_blocks out;         /* while blocks of it are offered, or kept; else without operations */
+    tempi_blocks
+        out; /* while blocks of it are offered, sent later or kept; else without operations */
     tempi_coll_offers offers; /* that the receivers have not read */
     tempi_device_moves moves; /* of own blocks, until all has come */
     int error;

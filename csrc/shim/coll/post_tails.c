@@ -1,0 +1,115 @@
+#include "shim/coll/post_tails.h"
+#include "base/clock.h"
+#include "exchange/block_bytes.h"
+#include "exchange/post_box.h"
+
+#include <stdlib.h>
+
+#define PATIENCE 1.0  /* seconds of waiting in which a receiver reads nothing */
+#define GAP      1e-3 /* longer ones between two looks are the program's, not waiting */
+
+bool tempi_post_tails_open(tempi_post_tails *tails, int processes)
+{
+    if (!tails->of)
+        tails->of = malloc((size_t)processes * sizeof *tails->of);
+    return tails->of != NULL;
+}
+
+void tempi_post_tails_add(tempi_post_tails *tails, tempi_post_tail tail)
+{
+    tails->of[tails->n++] = tail;
+}
+
+void tempi_post_pack(const tempi_op *ops, int n, int64_t offset, int64_t bytes, bool nontemporal,
+                     char *packed)
+{
+    for (int i = 0; i < n && bytes > 0; offset -= ops[i++].n) {
+        const int64_t left = ops[i].n - offset, part = left < bytes ? left : bytes;
+        if (part <= 0)
+            continue;
+        (nontemporal ? tempi_block_pack_nontemporal : tempi_block_pack)(&ops[i], offset, part,
+                                                                        packed);
+        packed += part;
+        bytes -= part;
+        offset += part;
+    }
+}
+
+static void send(tempi_node_comm *node, tempi_post_name name, int to, tempi_post *post)
+{
+    post->channel = name.channel;
+    post->call = name.call;
+    tempi_post_send(node->posts, to);
+}
+
+/* To a process that waits for more. */
+static void send_error(tempi_node_comm *node, tempi_post_name name, int to)
+{
+    void *data;
+    tempi_post *post = tempi_post_new(node->posts, to, -1, NULL, false, &data);
+    if (post)
+        send(node, name, to, post);
+}
+
+/* False: there is no memory. */
+static bool send_part(tempi_post_tail *tail, tempi_node_comm *node, tempi_post_name name,
+                      const tempi_blocks *out, int64_t bytes)
+{
+    void *packed;
+    tempi_post *post = tempi_post_new_part(node->posts, tail->to, tail->sent, bytes, tail->bytes,
+                                           &packed);
+    if (!post)
+        return false;
+    tempi_post_pack(out->ops + tail->first, tail->n, tail->sent, bytes, tail->nontemporal, packed);
+    tail->sent += bytes;
+    send(node, name, tail->to, post);
+    return true;
+}
+
+/* Whether nothing of it is left, or can be sent. */
+static bool is_sent(tempi_post_tails *tails, tempi_post_tail *tail, tempi_node_comm *node,
+                    tempi_post_name name, const tempi_blocks *out, bool all)
+{
+    while (tail->sent < tail->bytes) {
+        const int64_t left = tail->bytes - tail->sent, part = tempi_post_part(),
+                      bytes = left < part ? left : part;
+        if (!tempi_post_has_room(node->posts, tail->to, bytes) && !all)
+            return false;
+        if (!send_part(tail, node, name, out, bytes)) {
+            tails->error = MPI_ERR_NO_MEM;
+            send_error(node, name, tail->to);
+            return true;
+        }
+        tails->waited = 0;
+    }
+    return true;
+}
+
+void tempi_post_tails_send(tempi_post_tails *tails, tempi_node_comm *node, tempi_post_name name,
+                           const tempi_blocks *out, bool all)
+{
+    int left = 0;
+    for (int i = 0; i < tails->n; ++i)
+        if (!is_sent(tails, &tails->of[i], node, name, out, all))
+            tails->of[left++] = tails->of[i];
+    tails->n = left;
+}
+
+void tempi_post_tails_look(tempi_post_tails *tails, tempi_node_comm *node, tempi_node_comm *owner,
+                           tempi_post_name name, const tempi_blocks *out)
+{
+    const double now = tempi_clock(), gap = now - tails->looked;
+    tails->looked = now;
+    tails->waited += gap < GAP ? gap : 0;
+    if (!tempi_lock_try(&owner->starting))
+        return;
+    tempi_post_tails_send(tails, node, name, out, tails->waited > PATIENCE);
+    tempi_lock_release(&owner->starting);
+}
+
+void tempi_post_tails_fail(tempi_post_tails *tails, tempi_node_comm *node, tempi_post_name name)
+{
+    for (int i = 0; i < tails->n; ++i)
+        send_error(node, name, tails->of[i].to);
+    tails->n = 0;
+}
