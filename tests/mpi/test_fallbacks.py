@@ -151,8 +151,10 @@ REDUCTIONS: dict[str, Callable[[int], tuple[Any, list[Any]]]] = {
 
 
 def reduced_elements(comm: Any, name: str) -> int:
-    """That the process passes and gets; MPI_Reduce_scatter is counted as if it got those of all."""
-    parts = {"Reduce": 1 + (comm.rank == ROOT), "Reduce_scatter": 2 * comm.size, "Reduce_scatter_block": comm.size + 1}
+    """That the process passes and gets."""
+    parts = {"Reduce": 1 + (comm.rank == ROOT)} | dict.fromkeys(
+        ("Reduce_scatter", "Reduce_scatter_block"), comm.size + 1
+    )
     return parts.get(name, 2)
 
 

@@ -36,6 +36,15 @@ static int64_t bytes_of_entries(const tempi_bounce_argument *buffer, int n, bool
     return bytes;
 }
 
+/* Where only the process's own entry counts. */
+static int64_t bytes_of_own(const tempi_bounce_argument *buffer, MPI_Comm comm, bool *derived)
+{
+    int rank;
+    if (comm == MPI_COMM_NULL || tempi_lib.Comm_rank(comm, &rank) != MPI_SUCCESS)
+        return 0;
+    return bytes_of(tempi_number_at(buffer->counts, rank), buffer->type, derived);
+}
+
 static int64_t bytes_of_buffer(const tempi_bounce_argument *buffer, MPI_Comm comm, bool *derived)
 {
     if (!buffer->does || (!buffer->types && tempi_type_named(buffer->type)))
@@ -44,7 +53,8 @@ static int64_t bytes_of_buffer(const tempi_bounce_argument *buffer, MPI_Comm com
         return buffer->types
                    ? 0
                    : entries_of(buffer, comm) * bytes_of(buffer->count, buffer->type, derived);
-    return bytes_of_entries(buffer, entries_of(buffer, comm), derived);
+    return buffer->own ? bytes_of_own(buffer, comm, derived)
+                       : bytes_of_entries(buffer, entries_of(buffer, comm), derived);
 }
 
 static void count_call(int function, int64_t bytes)
