@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -323,17 +324,17 @@ def quick_cases() -> list[Case]:
     return [*cases, Indexed(MIB), Field(MIB), Transpose(362)]
 
 
-def chosen(quick: bool) -> list[Case]:
-    """The cases of a run."""
-    return quick_cases() if quick else all_cases()
+def chosen(quick: bool, pattern: str = "") -> list[Case]:
+    """The cases of a run: those in whose names the regular expression is found."""
+    return [case for case in (quick_cases() if quick else all_cases()) if re.search(pattern, case.name)]
 
 
-def messages(quick: bool) -> list[Case]:
+def messages(quick: bool, pattern: str = "") -> list[Case]:
     """The same plus short ones, which a library may send differently (eager messages)."""
     runs = (8,) if quick else (4, 8, 16, 64)
     sizes = (KIB,) if quick else (256, KIB, 3 * KIB)
     short = [Vector(size, run, stride) for size in sizes for run in runs for stride in (2 * run, 512)]
-    return [*short, *chosen(quick)]
+    return [*(case for case in short if re.search(pattern, case.name)), *chosen(quick, pattern)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import abc
 import functools
 import itertools
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -512,8 +513,8 @@ def _transforms(points: int, ranks: int) -> list[Exchange]:
     return [*made, second] if second.groups(ranks) > 1 else [*made]
 
 
-def chosen(quick: bool, ranks: int) -> list[Exchange]:
-    """The exchanges of a run."""
+def chosen(quick: bool, ranks: int, pattern: str = "") -> list[Exchange]:
+    """The exchanges of a run: those in whose names the regular expression is found."""
     edges, fields, sizes = ((16, 64), (1, 3), (KIB, 64 * KIB, MIB)) if quick else ((16, 64, 128), (1, 3, 8), SIZES)
     found: list[Exchange] = []
     for points in (32, 64) if quick else (32, 64, 128):
@@ -524,7 +525,7 @@ def chosen(quick: bool, ranks: int) -> list[Exchange]:
         Tiles(points, scatters) for scatters in (False, True) for points in ((64, 512) if quick else (64, 512, 2048))
     ]
     own_runs, own_sizes = (OWN_RUNS[1:2], OWN_SIZES[:2]) if quick else (OWN_RUNS, OWN_SIZES)
-    return [
+    everything = [
         *found,
         *tiles,
         *map(Irregular, sizes),
@@ -532,3 +533,4 @@ def chosen(quick: bool, ranks: int) -> list[Exchange]:
         *(StridedBlocks(size, LINE) for size in (STRIDED[:2] if quick else STRIDED)),
         *(OwnBlock(size, run) for run in own_runs for size in own_sizes),
     ]
+    return [one for one in everything if re.search(pattern, one.name)]

@@ -11,15 +11,17 @@ from tempi.model import predict
 
 @dataclass(frozen=True, slots=True)
 class PackOptions:
-    """`seconds`: budget of one case and operation; `memory`: bytes per rank that a case may use."""
+    """`seconds`: budget of one case and operation; `memory`: bytes per rank that a case may use; `cases`: a regular
+    expression: those in whose names it is found."""
 
     quick: bool
     seconds: float
     memory: int
+    cases: str = ""
 
     def arguments(self) -> list[str]:
         flags = ["--quick"] * self.quick
-        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory)]
+        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), f"--cases={self.cases}"]
 
 
 FORMS = ("blocking", "nonblocking", "persistent")
@@ -29,7 +31,8 @@ FORMS = ("blocking", "nonblocking", "persistent")
 class CollectiveOptions:
     """`seconds`: budget of one case; `memory`: bytes per rank that a case may use; `check`: only check, do not time.
     `form`: of the functions; a nonblocking call is followed by its Wait, a persistent one is a Start and a Wait.
-    `mapped`: the buffers are memory that the ranks map (tempi.empty). `ways`: tempi alone, by each way of its flows."""
+    `mapped`: the buffers are memory that the ranks map (tempi.empty). `ways`: tempi alone, by each way of its flows.
+    `cases`: a regular expression: those in whose names it is found."""
 
     quick: bool
     seconds: float
@@ -38,11 +41,13 @@ class CollectiveOptions:
     form: str = FORMS[0]
     mapped: bool = False
     ways: bool = False
+    cases: str = ""
 
     def arguments(self) -> list[str]:
         given = {"--quick": self.quick, "--check": self.check, "--mapped": self.mapped, "--ways": self.ways}
         flags = [flag for flag, on in given.items() if on]
-        return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), "--form", self.form]
+        values = ["--seconds", str(self.seconds), "--memory", str(self.memory), "--form", self.form]
+        return [*flags, *values, f"--cases={self.cases}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +153,7 @@ def parse_pack(arguments: Sequence[str] | None = None) -> PackOptions:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--cases", default="")
     return PackOptions(**vars(parser.parse_args(arguments)))
 
 
@@ -160,6 +166,7 @@ def parse_collectives(arguments: Sequence[str] | None = None) -> CollectiveOptio
     parser.add_argument("--form", choices=FORMS, default=FORMS[0])
     parser.add_argument("--mapped", action="store_true")
     parser.add_argument("--ways", action="store_true")
+    parser.add_argument("--cases", default="")
     return CollectiveOptions(**vars(parser.parse_args(arguments)))
 
 

@@ -19,6 +19,7 @@ from rich.progress import (
 from tempi.bench import bars, stats
 from tempi.bench.stats import Interval
 from tempi.measure.records import Record
+from tempi.measure.worker import WorkerError
 
 # Without a terminal, the table gets the width that it needs.
 FILE_WIDTH = 160
@@ -50,6 +51,13 @@ def step(console: Console, text: str) -> Iterator[None]:
     else:
         console.print(text)
         yield
+
+
+def number(found: Sequence[object], pattern: str) -> int:
+    """Of the cases of a run; WorkerError if the pattern leaves none."""
+    if not found:
+        raise WorkerError(f"--cases {pattern}: no case has such a name")
+    return len(found)
 
 
 def gather(records: Iterable[Record], total: int, title: str) -> list[Record]:

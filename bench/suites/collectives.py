@@ -170,7 +170,7 @@ def _verify(found: Sequence[Record], ranks: int) -> None:
 def run(common: suite.Common, options: CollectiveOptions, ranks: int, repeats: int) -> list[Record]:
     """Measures, writes and prints."""
     options = replace(options, check=options.check or ranks > launch.cores())
-    total = len(exchanges.chosen(options.quick, ranks))
+    total = suite.number(exchanges.chosen(options.quick, ranks, options.cases), options.cases)
     found = suite.gather(_records(common, options, ranks, repeats), total, "collectives")
     if common.json:
         records.write(common.json, found)

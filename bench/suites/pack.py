@@ -165,7 +165,7 @@ def show(console: Console, found: Sequence[Record]) -> list[Row]:
 
 def run(common: suite.Common, options: PackOptions, repeats: int) -> list[Record]:
     """Measures, writes and prints."""
-    total = 2 * len(cases.chosen(options.quick))
+    total = 2 * suite.number(cases.chosen(options.quick, options.cases), options.cases)
     found = suite.gather(_records(common, options, repeats), total, "pack")
     if common.json:
         records.write(common.json, found)

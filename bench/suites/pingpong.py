@@ -149,10 +149,10 @@ def _as_rank(options: PackOptions) -> list[Record] | None:
 def run(common: suite.Common, options: PackOptions, repeats: int, forced: bool) -> list[Record]:
     """Measures, writes and prints."""
     found: list[Record] | None
+    total = suite.number(cases.messages(options.quick, options.cases), options.cases)
     if launch.under_launcher():
         found = _as_rank(options)
     else:
-        total = len(cases.messages(options.quick))
         found = suite.gather(_records(common, options, repeats, forced), total, "pingpong")
     if found is None:
         return []

@@ -507,7 +507,7 @@ def run(options: CollectiveOptions) -> Iterator[Record]:
     world = MPI.COMM_WORLD
     acting = bool(world.allreduce(worker.active(), MPI.LAND))
     meta = {**worker.describe(MPI), "ranks": world.size, "mapped": options.mapped}
-    exchanges = chosen(options.quick, world.size)
+    exchanges = chosen(options.quick, world.size, options.cases)
     spans = [one.span(one.position(world.rank, world.size)) for one in exchanges]
     spans = [int(span) for span in np.max(world.allgather(spans), axis=0)]
     # Source, target, expected contents, and the pattern that is copied to the source; packed contents are less.

@@ -151,7 +151,7 @@ def run(options: PackOptions) -> Iterator[Record]:
     """All records, case by case."""
     from mpi4py import MPI
 
-    chosen = cases.chosen(options.quick)
+    chosen = cases.chosen(options.quick, options.cases)
     fitting = [case for case in chosen if case.span <= options.memory]
     memory = worker.arena(max(case.span for case in fitting))
     packed = worker.arena(max(case.nbytes for case in fitting) + 64)

@@ -167,7 +167,7 @@ def run(options: PackOptions) -> Iterator[Record]:
             f"ping-pong needs 2 ranks, not {comm.size}; with 1 each the mpirun is not that of mpi4py's "
             f"{worker.mpi_version(MPI).split(',')[0]}: give its own with --mpirun"
         )
-    chosen = cases.messages(options.quick)
+    chosen = cases.messages(options.quick, options.cases)
     fitting = [case for case in chosen if 2 * case.span <= options.memory]
     span, size = max(case.span for case in fitting), max(case.nbytes for case in fitting)
     source, target = worker.arena(span), worker.arena(span)

@@ -38,6 +38,21 @@ def _common(function: F) -> F:
 _png = click.option("--png", metavar="FILE", type=click.Path(dir_okay=False), help="Draw a picture to this file.")
 _seconds = click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Budget of one case.")
 _memory = click.option("--memory", type=click.FloatRange(min=0.01), help="GiB of memory that a case may span.")
+
+
+def _regular_expression(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise click.UsageError(f"--cases {value}: {error}") from None
+    return value
+
+
+def _cases(help: str) -> Callable[[F], F]:
+    return click.option("--cases", default="", metavar="REGEX", callback=_regular_expression, help=help)
+
+
+_some_cases = _cases("Only cases in whose names it is found.")
 _repeats = click.option(
     "--repeats", type=click.IntRange(min=1), default=1, show_default=True,
     help="Number of runs, in separate processes; a target is missed only if all runs agree.",
@@ -104,9 +119,10 @@ def _bytes(gib: float | None, share: int) -> int:
 @_seconds
 @_memory
 @_repeats
+@_some_cases
 def pack(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, seconds: float | None,
-    memory: float | None, repeats: int,
+    memory: float | None, repeats: int, cases: str,
 ) -> None:  # fmt: skip
     """MPI_Pack and MPI_Unpack of many shapes, in one process.
 
@@ -120,7 +136,7 @@ def pack(
     _need("pack", png)
     _alone("pack", 1)
     common = suite.Common(json, png, quick, mpirun)
-    options = PackOptions(quick, seconds or (0.25 if quick else 0.8), _bytes(memory, 4))
+    options = PackOptions(quick, seconds or (0.25 if quick else 0.8), _bytes(memory, 4), cases)
     _run(lambda: suite_pack.run(common, options, repeats))
 
 
@@ -130,10 +146,11 @@ def pack(
 @_seconds
 @_memory
 @_repeats
+@_some_cases
 @click.option("--forced/--no-forced", default=False, help="Also measure with tempi always acting (TEMPI_FORCE).")
 def pingpong(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, seconds: float | None,
-    memory: float | None, repeats: int, forced: bool,
+    memory: float | None, repeats: int, cases: str, forced: bool,
 ) -> None:  # fmt: skip
     """Messages of the same shapes between two ranks.
 
@@ -149,7 +166,7 @@ def pingpong(
     if launch.ranks_of_launcher() not in (None, 2):
         _alone("pingpong", 2)
     common = suite.Common(json, png, quick, mpirun)
-    options = PackOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 8))
+    options = PackOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 8), cases)
     _run(lambda: suite_pingpong.run(common, options, repeats, forced))
 
 
@@ -158,6 +175,7 @@ def pingpong(
 @_seconds
 @_memory
 @_repeats
+@_some_cases
 @click.option(
     "--ranks", type=click.IntRange(min=1), default=2, show_default=True,
     help="Number of ranks; with more than there are cores everything is checked and nothing timed.",
@@ -170,7 +188,7 @@ def pingpong(
 @click.option("--ways", is_flag=True, help="How good tempi's choice is among the ways to copy within a node.")
 def collectives(
     json: str | None, quick: bool, mpirun: str | None, seconds: float | None, memory: float | None, repeats: int,
-    ranks: int, form: str, mapped: bool, ways: bool,
+    cases: str, ranks: int, form: str, mapped: bool, ways: bool,
 ) -> None:  # fmt: skip
     """MPI_Alltoallw, MPI_Neighbor_alltoallw, MPI_Gatherv and MPI_Scatterv of derived datatypes: FFTs, halos,
     irregular and strided blocks, tiles of a matrix.
@@ -187,7 +205,8 @@ def collectives(
     _alone("collectives", ranks)
     common = suite.Common(json, None, quick, mpirun)
     budget = seconds or (0.25 if quick else 0.6)
-    options = CollectiveOptions(quick, budget, _bytes(memory, 2 * ranks), form=form, mapped=mapped, ways=ways)
+    size = _bytes(memory, 2 * ranks)
+    options = CollectiveOptions(quick, budget, size, form=form, mapped=mapped, ways=ways, cases=cases)
     _run(lambda: suite_collectives.run(common, options, ranks, repeats))
 
 
@@ -315,7 +334,7 @@ def halo(
 @_seconds
 @click.option("--memory", type=click.FloatRange(min=0.01), help="GiB of device memory [default: half of the free].")
 @click.option("--part", "parts", multiple=True, help="rates, launches, kernels, halo, overlap, messages; or all.")
-@click.option("--cases", default="", metavar="REGEX", help="Part kernels: only shapes whose names match.")
+@_cases("Part kernels: only shapes in whose names it is found.")
 @click.option("--limit", type=click.FloatRange(min=1), help="Begin nothing new after so many seconds.")
 @click.option("--out", metavar="DIR", help="Where the records go [default: results/gpu/CARD].")
 @click.option("--mpicc", metavar="PATH", help="The MPI compiler for the halo [default: as for halo].")
@@ -337,10 +356,6 @@ def gpu(
     unknown = [part for part in parts if part not in suite_gpu.PARTS]
     if unknown:
         raise click.UsageError(f"--part {unknown[0]}: choose one of {', '.join(suite_gpu.PARTS)}")
-    try:
-        re.compile(cases)
-    except re.error as error:
-        raise click.UsageError(f"--cases {cases}: {error}") from None
     common = suite.Common(json, None, quick, mpirun)
     chosen = parts or suite_gpu.PARTS
     size = int(memory * (1 << 30)) if memory else 0

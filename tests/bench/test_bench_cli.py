@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,29 @@ def test_a_suite_that_cannot_start_its_ranks_says_what_to_run(
     assert done.exit_code == 2
     assert why in done.stderr
     assert "run it without the launcher: tempi bench model --quick --json 'a b'" in done.stderr
+
+
+CHOSEN = {
+    "pack": "face x of 66",
+    "pingpong": "run 8 stride 16, (1|3) KiB",
+    "collectives": "^(gather|scatter) tiles, 64",
+}
+
+
+@pytest.mark.parametrize("command", CHOSEN)
+@pytest.mark.once
+def test_a_suite_measures_the_cases_that_are_named(alone: Path, command: str) -> None:
+    path = alone / "records.json"
+    words = [command, "--seconds", "0.01", "--memory", "1", "--json", str(path)]
+    done = CliRunner().invoke(bench, [*words, "--cases", CHOSEN[command], "--mpirun", launching.launcher().path])
+    assert done.exit_code == 0, done.output
+    names = {record.case for record in records.read(path)}
+    assert len(names) in (1, 2)
+    assert all(re.search(CHOSEN[command], name) for name in names)
+    for pattern, said in (("no such case", "--cases no such case: no case has such a name"), ("(", "--cases (:")):
+        refused = CliRunner().invoke(bench, [*words, "--cases", pattern])
+        assert refused.exit_code > 0
+        assert said in refused.output
 
 
 @pytest.mark.once

@@ -34,7 +34,7 @@ def measured(folder: Path, ranks: int, options: CollectiveOptions, **variables: 
 
 
 def test_options_survive_the_command_line() -> None:
-    options = CollectiveOptions(True, 0.5, 1000, check=True, form="persistent", ways=True)
+    options = CollectiveOptions(True, 0.5, 1000, check=True, form="persistent", ways=True, cases="-a b")
     assert parse_collectives(options.arguments()) == options
 
 
