@@ -53,18 +53,31 @@ def settle(form: str, comm: Any, first: Callable[[], None]) -> None:
 
 
 class Row:
-    """A buffer of elements of one type: a tree, or `unit` bytes each."""
+    """A buffer of elements of one type: a tree, or `unit` bytes each. `absolute`: the type has their addresses."""
 
-    def __init__(self, tree: oracle.Tree | None, unit: int, elements: int) -> None:
-        self.plain, self.unit = tree is None, unit
+    def __init__(self, tree: oracle.Tree | None, unit: int, elements: int, absolute: bool = False) -> None:
+        self.made, self.unit = tree is not None, unit  # made: the type is this row's
         self.tree = tree or oracle.Contiguous(unit, NAMED[0])
         low, high = oracle.span(self.tree, elements)
         self.extent = self.tree.type_map.extent
         self.origin = GUARD - min(low, 0)
         self.memory = np.full(self.origin + max(high, 0) + GUARD, POISON, np.uint8)
         self.wanted = self.memory.copy()
-        self.type = MPI.BYTE if self.plain else oracle.as_mpi(self.tree, MPI).Commit()
-        self.factor = unit if self.plain else 1
+        self.type = oracle.as_mpi(self.tree, MPI).Commit() if self.made else MPI.BYTE
+        self.factor = 1 if self.made else unit
+        self.buffer: Any = self.memory[self.origin :]
+        if absolute:
+            self._make_absolute()
+
+    def _make_absolute(self) -> None:
+        address = MPI.Get_address(self.buffer)
+        lower, extent = self.type.Get_extent()
+        placed = self.type.Create_hindexed([1], [address])
+        absolute = placed.Create_resized(address + lower, extent).Commit()
+        placed.Free()
+        if self.made:
+            self.type.Free()
+        self.made, self.buffer, self.type = True, MPI.BOTTOM, absolute
 
     def put(self, at: int, packed: Any, memory: Any = None) -> None:
         where = self.origin + at * self.extent
@@ -79,17 +92,17 @@ class Row:
         return lambda: np.copyto(self.memory, before)
 
     def all(self, count: int) -> list[Any]:
-        return [self.memory[self.origin :], count * self.factor, self.type]
+        return [self.buffer, count * self.factor, self.type]
 
     def each(self, counts: Sequence[int], places: Sequence[int], varied: bool) -> list[Any]:
         if not varied:
             return self.all(counts[0])
         scaled = [[self.factor * int(i) for i in row] for row in (counts, places)]
-        return [self.memory[self.origin :], *scaled, self.type]
+        return [self.buffer, *scaled, self.type]
 
     def check(self) -> None:
         np.testing.assert_array_equal(self.memory, self.wanted)
-        if not self.plain:
+        if self.made:
             self.type.Free()
 
 
@@ -140,6 +153,7 @@ def run(
     root: int = 0,
     in_place: bool = False,
     form: str = "blocking",
+    absolute: bool = False,
 ) -> None:
     """One of PERSONAL or TO_ALL, or a gather."""
     size, rank, varied = comm.size, comm.rank, name.endswith("v")
@@ -154,11 +168,11 @@ def run(
         out_at, in_at = [0], places_of(column, varied)
         given = [shape.data(rank, rank)]
         expected = [shape.data(i, rank) for i in range(size)]
-    into = Row(tree, shape.unit, slots)
+    into = Row(tree, shape.unit, slots, absolute)
     if in_place:
         own = given if name in PERSONAL else [given[0] if i == rank else given[0][:0] for i in range(size)]
         filled(into, own, in_at)
-    out = filled(Row(tree, shape.unit, slots), given, out_at)
+    out = filled(Row(tree, shape.unit, slots, absolute), given, out_at)
     for at, packed in zip(in_at, expected, strict=True):
         into.expect(at, packed)
     receive = into.each(column, in_at, varied)

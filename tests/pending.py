@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,8 +42,15 @@ def nonblocking(comm: Any, name: str, wait: Callable[[Any], Any] = WAITS[0]) -> 
     return lambda *buffers: wait(getattr(comm, f"I{name.lower()}")(*buffers))
 
 
+#: It commits the duplicate of a type that is not committed, and on one process its persistent collectives do not return
+#: if a persistent request was freed before.
+MPICH_4_0 = re.match(r"MPICH Version:\s*4\.0", MPI.Get_library_version()) is not None
+
+
 def request_of(comm: Any, name: str, *buffers: Any) -> Any:
     """A persistent one."""
+    if MPICH_4_0 and comm.size == 1:
+        pytest.skip("this MPICH may not return from it")
     try:
         return getattr(comm, f"{name}_init")(*buffers)
     except NotImplementedError:

@@ -10,7 +10,7 @@ import pytest
 
 import calls
 import oracle
-from pending import FORMS, STARTS, WAITS, Pending, agree, asked, forms, nonblocking, persistent, request_of
+from pending import FORMS, MPICH_4_0, STARTS, WAITS, Pending, agree, asked, forms, nonblocking, persistent, request_of
 from redistribution import NAMED, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
 from world import ALONE, HOSTS, MPI, acted, carried, is_on_several_hosts, needs_host_memory, outcome, snapshot
 
@@ -524,6 +524,8 @@ def test_an_error_of_one_rank_reaches_those_that_wait_for_it(ready: Any, form: s
         return
     if form == "persistent" and is_on_several_hosts(ready):
         pytest.skip("the ranks of another host would start it again")
+    if MPICH_4_0:
+        pytest.skip("a duplicate is committed, and tempi keeps one of the type")
     vector = MPI.DOUBLE.Create_vector(40, 3, 5)
     wrong = vector.Dup() if ready.rank == 0 else vector
     committed = vector.Dup().Commit()

@@ -15,6 +15,7 @@ import packing
 from one_type import (
     NEIGHBORS,
     PERSONAL,
+    ROOTED,
     SLOT,
     STARTS_OF,
     TO_ALL,
@@ -139,13 +140,22 @@ def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, form: str, s
     own.Free()
 
 
-def scatter(comm: Any, name: str, shape: Shape, tree: oracle.Tree, root: int, in_place: bool, form: str) -> None:
+def scatter(
+    comm: Any,
+    name: str,
+    shape: Shape,
+    tree: oracle.Tree,
+    root: int,
+    in_place: bool,
+    form: str,
+    absolute: bool = False,
+) -> None:
     """The root has the tree, the others bytes."""
     varied, rank, unit = name.endswith("v"), comm.rank, shape.unit
     counts = [int(n) for n in shape.counts[root]]
     places = places_of(counts, varied)
-    out = filled(Row(tree, unit, SLOT * comm.size), [shape.data(root, j) for j in range(comm.size)], places)
-    into = Row(None, unit, SLOT)
+    out = filled(Row(tree, unit, SLOT * comm.size, absolute), [shape.data(root, j) for j in range(comm.size)], places)
+    into = Row(None, unit, SLOT, absolute)
     if not (in_place and rank == root):
         into.expect(0, shape.data(root, rank))
     receive: Any = MPI.IN_PLACE if in_place and rank == root else into.all(counts[rank])
@@ -169,6 +179,28 @@ def test_a_root_scatters_by_its_own_type(comm: Any, name: str, form: str, seed: 
         settle(form, own, lambda: scatter(own, name, shape, tree, root, False, form))
     with carried(own, name, moves * STARTS_OF[form]):
         scatter(own, name, shape, tree, root, in_place, form)
+    own.Free()
+
+
+@pytest.mark.parametrize("form", STARTS_OF)
+@pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, *ROOTED])
+def test_blocks_at_addresses_of_their_own(comm: Any, name: str, form: str) -> None:
+    """From MPI_BOTTOM; also those of processes whose type is bytes."""
+    needs_host_memory()
+    needs_form(name, form)
+    own, root = comm.Dup(), comm.size - 1
+    tree = tree_of(np.random.default_rng([len(name), 29]))
+    shape, mine = shape_of(name, own.size, 1, len(oracle.element_offsets(tree, 1))), derived_on(own.rank, 1, tree)
+
+    def call() -> None:
+        if name.startswith("Scatter"):
+            scatter(own, name, shape, tree, root, False, form, absolute=True)
+        else:
+            run(own, name, shape, mine, root, False, form, absolute=True)
+
+    settle(form, own, call)
+    with carried(own, name, STARTS_OF[form]):
+        call()
     own.Free()
 
 

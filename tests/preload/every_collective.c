@@ -1,8 +1,12 @@
 /* Every collective that tempi carries, by several pairs of datatypes, in buffers that end where the
  * blocks end. The form is the first argument (collective_forms.h). "ok" for each pair of types;
  * "LEFT" and a call that tempi did not carry, unless the second argument is "left": the library
- * does the calls, of fewer types. At the end each rank prints on stderr how many tempi carried. */
+ * does the calls, of fewer types. If the second argument is "killed" the last rank is, after so
+ * many microseconds as the third says, while all do one call after another. At the end each rank
+ * prints on stderr how many tempi carried. */
 #include "counted.h"
+#include <signal.h>
+#include <sys/time.h>
 
 #include "block_types.h"
 #include "collective_forms.h"
@@ -499,6 +503,21 @@ static void communicator_freed(int pair)
     verdict("communicator freed", x.good);
 }
 
+/* Not by the library's handler, if it has one, but at once. */
+static void call_until_killed(exchange *x, int microseconds)
+{
+    const struct itimerval once = {.it_value = {.tv_usec = microseconds}};
+    types_make(x, 1);
+    x->telling = 1;
+    MPI_Barrier(x->comm);
+    if (x->rank == x->size - 1) {
+        signal(SIGALRM, SIG_DFL);
+        setitimer(ITIMER_REAL, &once, NULL);
+    }
+    for (;;)
+        every_call(x);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -527,6 +546,8 @@ int main(int argc, char **argv)
             MPI_Barrier(x.ring);
         }
         types_free(&x);
+        if (argc > 3)
+            call_until_killed(&x, atoi(argv[3]));
         snprintf(of_pair, sizeof of_pair, "types %d", turn % pairs);
         verdict(of_pair, x.good);
     }

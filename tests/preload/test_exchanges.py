@@ -241,10 +241,12 @@ def test_long_messages_where_shared_memory_is_small(mpi: Toolchain, programs: Pa
 
 
 @every_library
-def test_many_ranks_on_few_cores_exchange(mpi: Toolchain, programs: Path) -> None:
-    done = run(mpi, programs, "each 2", [on()] * 8, ["taskset", "-c", few_cores()] if shutil.which("taskset") else ())
+@forms
+def test_many_ranks_on_few_cores_exchange(mpi: Toolchain, programs: Path, form: str) -> None:
+    few = ["taskset", "-c", few_cores()] if shutil.which("taskset") else ()
+    done = run(mpi, programs, "each 2", [on()] * 8, few, form)
     assert len(verdicts(done)) == KINDS
-    assert carried(done) == [EACH // 2 + 1] * 8
+    assert carried(done) == [EACH // 2 + 1 + AGREED[form]] * 8
 
 
 def few_cores() -> str:
@@ -252,13 +254,14 @@ def few_cores() -> str:
 
 
 @every_library
-def test_two_jobs_at_once_do_not_meet(mpi: Toolchain, programs: Path) -> None:
+@forms
+def test_two_jobs_at_once_do_not_meet(mpi: Toolchain, programs: Path, form: str) -> None:
     built(mpi, programs)
     with ThreadPoolExecutor(2) as pool:
-        jobs = list(pool.map(lambda _: run(mpi, programs, "each", [on()] * 2), range(2)))
+        jobs = list(pool.map(lambda _: run(mpi, programs, "each", [on()] * 2, form=form), range(2)))
     for done in jobs:
         assert len(verdicts(done)) == KINDS
-        assert carried(done) == [EACH] * 2
+        assert carried(done) == [EACH + AGREED[form]] * 2
 
 
 # -- communicators and threads ------------------------------------------------------------------------------------
@@ -358,12 +361,28 @@ def test_threads_exchange_at_once_between_two_hosts(hosts: str, mpi: Toolchain, 
 def test_a_job_with_a_killed_rank_ends(mpi: Toolchain, programs: Path, form: str) -> None:
     done = run(mpi, programs, "killed", [on()] * 3, form=form)
     assert done.returncode != 0
+    assert not left_running(built(mpi, programs))
+
+
+@every_library
+@pytest.mark.parametrize("form", FORMS)
+def test_a_job_whose_rank_is_killed_within_a_call_ends(mpi: Toolchain, programs: Path, form: str) -> None:
+    """In any function: at moments that differ from run to run."""
+    for microseconds in (1000, 2700, 7300, 19900):
+        done = run(mpi, programs, f"{form} killed {microseconds}", [on()] * 3, name="every_collective")
+        assert done.returncode != 0
+        assert "LEFT" not in done.stdout
+    assert not left_running(built(mpi, programs, "every_collective"))
+
+
+def left_running(program: Path) -> list[int]:
+    """Which processes are left after 30 seconds; they are killed."""
     deadline = time.monotonic() + 30
-    while (left := running(built(mpi, programs))) and time.monotonic() < deadline:
+    while (left := running(program)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for process in left:
         os.kill(process, signal.SIGKILL)
-    assert not left
+    return left
 
 
 def running(program: Path) -> list[int]:
