@@ -34,6 +34,7 @@ class Group:
     both_entries: bool = True
     short: Short = field(default_factory=lambda: SHORT)
     hosts: bool = False  # over two hosts, which scripts/two-hosts makes
+    system: bool = False  # with the MPI of the system of the same ABI
     few: tuple[str, ...] = ()  # patterns of what `make test` runs of it; none: of all
 
     def files(self, folder: Path, kind: str | None, repeats: bool, more: bool) -> set[Path]:
@@ -67,10 +68,11 @@ def variation(
     ranks: tuple[int, ...] = (2,),
     short: Short = SHORT,
     hosts: bool = False,
+    system: bool = False,
     few: tuple[str, ...] = (),
 ) -> Group:
     """Tests of what happens behind the entry, or that run by both entries elsewhere, with something else set."""
-    return Group(settings, patterns, ranks, both_entries=False, short=short, hosts=hosts, few=few)
+    return Group(settings, patterns, ranks, both_entries=False, short=short, hosts=hosts, system=system, few=few)
 
 
 #: Groups that `make test` runs also if its time is up: many of the others run tests of these with other settings.
@@ -162,6 +164,16 @@ GROUPS: dict[str, Group] = {
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
     "collectives, more ranks": variation(
         FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(3, 5, 6, 7, 8), short=UNEVEN
+    ),
+    "collectives, MPI of the system": variation(
+        FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
+    ),
+    "device, MPI of the system": variation(
+        DEVICE | RANDOM,
+        *("test_collectives.py", "test_collective_requests.py"),
+        ranks=(2, 4),
+        short=NOWHERE,
+        system=True,
     ),
     # Over the network Open MPI sleeps for milliseconds: there tests/preload has a job of each kind.
     "two hosts": variation(

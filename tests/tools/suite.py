@@ -13,10 +13,12 @@ over all steps, and the exit status says whether all passed.
 from __future__ import annotations
 
 import argparse
+import ctypes.util
 import math
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +36,12 @@ import lanes
 ROOT = Path(__file__).resolve().parents[2]
 TWO_HOSTS = str(ROOT / "scripts" / "two-hosts")
 SHOWN = 200  # lines of a step that failed
+#: Of an MPI of the registry: how the system starts its own of the same ABI, the name of that one's library, and the
+#: one to which mpi4py is linked.
+SYSTEM = {
+    "mpich": (("mpirun.mpich",), "mpich", "libmpi.so.12"),
+    "openmpi": (("env", "-u", "OPAL_PREFIX", "mpirun.openmpi", "--oversubscribe"), "mpi", "libmpi.so.40"),
+}
 TALLY = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 
 
@@ -61,6 +69,8 @@ class Step:
     limit: float = 300.0  # seconds
     cores: float = 1.0  # that it keeps busy, if its ranks do not say so
     hosts: bool = False  # over two hosts
+    launcher: tuple[str, ...] = ()  # instead of the environment's
+    lacks: str = ""  # what this machine has not for it
     drawn: bool = False  # one of those that a run of limited time takes as many of as it can
 
 
@@ -101,7 +111,26 @@ def mpi_steps(library: str, kind: str | None, more: bool = False) -> Iterator[St
             if entry == "preload":
                 own["LD_PRELOAD"] = library
             drawn = more or name not in groups.ALWAYS
-            yield Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own, hosts=group.hosts, drawn=drawn)
+            step = Step(f"mpi {name}, {entry}, {n} ranks", pytest_of(*files), n, own, hosts=group.hosts, drawn=drawn)
+            if not group.system:
+                yield step
+            elif kind in SYSTEM:
+                yield by_the_system(step, kind)
+
+
+def by_the_system(step: Step, kind: str) -> Step:
+    launcher, name, linked = SYSTEM[kind]
+    found = ctypes.util.find_library(name) or ""
+    folders = (f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64", "/usr/lib")
+    library = next((path for folder in folders if (path := Path(folder, found)).is_file()), None)
+    if not library or not any(map(shutil.which, (word for word in launcher if word.startswith("mpirun")))):
+        return replace(step, lacks=f"no {kind} of the system here")
+    named = ROOT / "build" / "system" / linked
+    named.parent.mkdir(parents=True, exist_ok=True)
+    named.unlink(missing_ok=True)
+    named.symlink_to(library)
+    own = {"MPI4PY_LIBMPI": str(named), "LD_LIBRARY_PATH": str(named.parent)}
+    return replace(step, launcher=launcher, settings={**step.settings, **own})
 
 
 def parts() -> Iterator[tuple[Step, list[Path]]]:
@@ -219,22 +248,22 @@ def command_of(step: Step, environment: Environment) -> tuple[str, ...]:
     pairs = [f"{key}={value}" for key, value in step.settings.items()]
     program = ("env", *pairs, environment.python, *step.arguments)
     hosts = (TWO_HOSTS,) if step.hosts else ()
-    return (*hosts, *environment.mpirun, "-n", str(step.ranks), *program) if step.ranks else program
+    launcher = step.launcher or environment.mpirun
+    return (*hosts, *launcher, "-n", str(step.ranks), *program) if step.ranks else program
 
 
-def without_hosts(steps: Iterable[Step], total: Tally) -> list[Step]:
-    """Leaves out, and says so, what needs two hosts, where they cannot be made."""
+def possible(steps: Iterable[Step], total: Tally) -> list[Step]:
+    """Leaves out, and says so, what this machine lacks something for."""
     chosen = list(steps)
-    if not any(step.hosts for step in chosen):
-        return chosen
-    made = subprocess.run([TWO_HOSTS, "true"], capture_output=True, text=True, timeout=60)
-    if made.returncode == 0:
-        return chosen
+    if any(step.hosts for step in chosen):
+        made = subprocess.run([TWO_HOSTS, "true"], capture_output=True, text=True, timeout=60)
+        if made.returncode != 0:
+            chosen = [replace(step, lacks=made.stderr.strip()) if step.hosts else step for step in chosen]
     for step in chosen:
-        if step.hosts:
-            print(f"{step.name}: skipped: {made.stderr.strip()}", flush=True)
+        if step.lacks:
+            print(f"{step.name}: skipped: {step.lacks}", flush=True)
             total.add(Tally(skipped=1))
-    return [step for step in chosen if not step.hosts]
+    return [step for step in chosen if not step.lacks]
 
 
 def run(
@@ -306,6 +335,8 @@ def main(arguments: Sequence[str]) -> int:
     library = installed_library(environment, variables)
     if options.test:
         step = one(library, options.mpi, options.test, options.group, options.entry, options.ranks)
+        if step.lacks:
+            raise SystemExit(f"{step.name}: {step.lacks}")
         print(f"{step.name}:", flush=True)
         return subprocess.run(command_of(step, environment), env=variables, cwd=ROOT, timeout=step.limit).returncode
     chosen = [step for step in steps(library, options.mpi, options.second, options.more) if options.only in step.name]
@@ -317,7 +348,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that running processes are stopped
     total, start = Tally(), time.monotonic()
     until = start + 60.0 * options.minutes
-    for _, tally in run(without_hosts(chosen, total), environment, variables, len(os.sched_getaffinity(0)), until):
+    for _, tally in run(possible(chosen, total), environment, variables, len(os.sched_getaffinity(0)), until):
         total.add(tally)
     print(f"{options.venv} in {time.monotonic() - start:.0f} s:")
     print(total)
