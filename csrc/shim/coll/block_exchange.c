@@ -128,7 +128,17 @@ static int exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
     return rc;
 }
 
-/* Of a process alone in host memory: what is done for others takes a tenth of a short call. */
+/* Whether all that the side has is for the process itself, or from it. */
+static bool stays_here(const tempi_node_comm *node, const tempi_blocks *side)
+{
+    const int own = node->rank, end = side->edges->first[own + 1];
+    int64_t bytes = 0;
+    for (int k = side->edges->first[own]; k < end; ++k)
+        bytes += side->ops[k].n;
+    return bytes == side->bytes;
+}
+
+/* Of own blocks alone, in host memory: what is done for others takes a third of a short call. */
 static int move_alone(tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in)
 {
     return tempi_block_move_own(node, out, in) ? MPI_SUCCESS : truncated(out->comm);
@@ -145,7 +155,8 @@ static int carry(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
         (void)act(meanwhile);
         return rc;
     }
-    const bool alone = node->size == 1 && !meanwhile && !tempi_memory_mixed;
+    const bool alone = !meanwhile && !tempi_memory_mixed && stays_here(node, out) &&
+                       stays_here(node, in);
     rc = alone ? move_alone(node, out, in) : exchange(node, out, in, meanwhile);
     return rc == MPI_SUCCESS ? tempi_blocks_unpack(in) : rc;
 }
