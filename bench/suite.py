@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from tempi import _units
 from tempi.bench import bars, stats
 from tempi.bench.stats import Interval
 from tempi.measure.records import Record
@@ -159,7 +160,4 @@ def format_interval(interval: Interval, digits: int = 2) -> str:
     return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
-def format_time(seconds: float) -> str:
-    """Microseconds with three digits."""
-    micro = 1e6 * seconds
-    return f"{micro:.0f}" if micro >= 1000 else f"{micro:.3g}"
+format_time = _units.microseconds

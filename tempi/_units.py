@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["cores", "rate", "seconds", "size"]
+__all__ = ["cores", "microseconds", "rate", "seconds", "size"]
 
 
 def cores(n: int) -> str:
@@ -21,6 +21,12 @@ def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
 def seconds(value: float) -> str:
     """``2.86 µs``"""
     return _scaled(value, ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")))
+
+
+def microseconds(value: float) -> str:
+    """Without a unit: ``2.86``; all digits of 1000 and more."""
+    micro = 1e6 * value
+    return f"{micro:.0f}" if micro >= 999.5 else f"{micro:.3g}"
 
 
 def size(value: float) -> str:

@@ -84,7 +84,7 @@ def records(datatype: Datatype, count: int, peer: str) -> Iterator[dict[str, Any
 
 def _time(seconds: float) -> str:
     micro = 1e6 * seconds
-    return f"{micro:,.0f} us" if micro >= 1000 else f"{micro:.3g} us"
+    return f"{micro:,.0f} us" if micro >= 999.5 else f"{micro:.3g} us"
 
 
 def _bars(ways: Sequence[methods.Way]) -> Iterator[str]:

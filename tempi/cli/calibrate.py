@@ -108,7 +108,7 @@ def _table(console: Console, found: Calibration, peer: str) -> None:
         if library is None or None in parts or wire is None:
             return ""
         host = sum(part for part in parts if part is not None) + wire
-        return f"{1e6 * library:.3g} {'>' if host < library else '<'} {1e6 * host:.3g}"
+        return f"{_units.microseconds(library)} {'>' if host < library else '<'} {_units.microseconds(host)}"
 
     _by_family(console, columns, sizes, cell, f"peer {peer}: us of the library <|> tempi")
 
@@ -121,7 +121,7 @@ def _kernels(console: Console, found: Calibration, memory: str) -> None:
 
     def cell(column: Column, size: int) -> str:
         both = [known.get((name, column, size, None)) for name in ("device_pack", "mapped_pack")]
-        return " | ".join(f"{1e6 * one:.3g}" for one in both if one is not None)
+        return " | ".join(_units.microseconds(one) for one in both if one is not None)
 
     mark = " [EMULATED]" if found.emulated else ""
     what = f"{memory} memory{mark}: us to pack into device memory | into mapped host memory"
@@ -143,10 +143,10 @@ def _copies(console: Console, found: Calibration) -> None:
     for name in dict.fromkeys((p.quantity, p.peer) for p in flat):
         own = {p.size: p.typical for p in flat if (p.quantity, p.peer) == name}
         label = name[0].replace("_", " ") + (f", {name[1]}" if name[1] else "")
-        table.add_row(label, *(f"{1e6 * own[size]:.3g}" if size in own else "" for size in sizes))
+        table.add_row(label, *(_units.microseconds(own[size]) if size in own else "" for size in sizes))
     launches = [p.typical for p in found.points if p.quantity == "launch"]
     if launches:
-        console.print(f"  an empty launch and its wait: {1e6 * launches[0]:.3g} us", highlight=False)
+        console.print(f"  an empty launch and its wait: {_units.microseconds(launches[0])} us", highlight=False)
     if flat:
         console.print(table)
     for memory in grid.MEMORIES[1:]:

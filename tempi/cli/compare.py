@@ -108,7 +108,7 @@ def _table(found: Sequence[Row]) -> None:
 
 def _seconds(value: float) -> str:
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if value >= scale:
+        if value >= 0.9995 * scale:  # three digits of less are not 1000 of the next unit
             return f"{value / scale:.3g} {unit}"
     return f"{value / 1e-9:.3g} ns"
 
