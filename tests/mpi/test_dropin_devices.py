@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tempi
-from comms import COMMS, halves, make
+from comms import COMMS, FORMS, collect, halves, make
 from examples import examples
 from tempi import MPI
 
@@ -190,6 +190,60 @@ def test_collectives_with_counts_receive_into_views(ours: MPI.Intracomm, other: 
     np.testing.assert_array_equal(got.to_numpy(), want.reshape(-1, 6))
     with pytest.raises(tempi.ArrayError, match="multiples of 3 elements"):
         ours.Allgatherv(own, [OTHERS[other](got[:, ::2]), 4])
+
+
+def parts(rank: int, n: int) -> Any:
+    """Two rows for each of n ranks."""
+    return np.arange(2 * n * 12, dtype=np.int64).reshape(2 * n, 3, 4) + 1000 * rank
+
+
+class Cut:
+    """Views of device memory: `sent`, and one into which those parts of it come that a test expects."""
+
+    def __init__(self, sent: Any, n: int, other: str) -> None:
+        self.whole = on_device(np.full((2 * n, 3, 4), -1, np.int64))
+        self.sent, self.received = (OTHERS[other](array[:, :, ::2]) for array in (on_device(sent), self.whole))
+
+    def check(self, *expected: Any) -> None:
+        wanted = np.full(self.whole.shape, -1, np.int64)
+        for i, part in enumerate(expected):
+            wanted[2 * i : 2 * i + 2, :, ::2] = part[:, :, ::2]
+        np.testing.assert_array_equal(self.whole.to_numpy(), wanted)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("other", OTHERS)
+def test_collectives_cut_views_along_the_first_axis(ours: MPI.Intracomm, other: str, form: str) -> None:
+    if "bounced" not in tempi.stats().counters:
+        pytest.skip("collectives of device memory are the library's, which cannot reach it")
+    size, rank, root = ours.size, ours.rank, ours.size - 1
+    e = Cut(parts(rank, size), size, other)
+    collect(ours, form, "Alltoall", e.sent, e.received)
+    e.check(*(parts(source, size)[2 * rank :][:2] for source in range(size)))
+    e = Cut(parts(rank, 1), size, other)
+    collect(ours, form, "Allgather", e.sent, e.received)
+    e.check(*(parts(source, 1) for source in range(size)))
+    e = Cut(parts(rank, 1), size, other)
+    collect(ours, form, "Gather", e.sent, e.received if rank == root else None, root)
+    e.check(*(parts(source, 1) for source in range(size) if rank == root))
+    e = Cut(parts(7, size), 1, other)
+    collect(ours, form, "Scatter", e.sent if rank == root else None, e.received, root)
+    e.check(parts(7, size)[2 * rank :][:2])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_neighbours_exchange_views(ours: MPI.Intracomm, form: str) -> None:
+    if "bounced" not in tempi.stats().counters:
+        pytest.skip("collectives of device memory are the library's, which cannot reach it")
+    cart = ours.Create_cart([ours.size], [True])
+    low, high = cart.Shift(0, 1)
+    e = Cut(parts(cart.rank, 2), 2, "DeviceArray")
+    collect(cart, form, "Neighbor_alltoall", e.sent, e.received)
+    e.check(parts(low, 2)[2:], parts(high, 2)[:2])
+    e = Cut(parts(cart.rank, 1), 2, "DeviceArray")
+    collect(cart, form, "Neighbor_allgather", e.sent, e.received)
+    e.check(parts(low, 1), parts(high, 1))
+    cart.Free()
 
 
 def test_a_device_view_pairs_with_a_host_array_of_its_shape(ours: MPI.Intracomm) -> None:
