@@ -50,6 +50,8 @@ typedef struct outbox {
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
     uint64_t used;           /* bytes of memory for what messages contain */
+    uint64_t released;       /* messages whose memory was taken back */
+    tempi_copy_lead *lead;   /* of that process, as a sender; NULL: it could not be mapped */
     tempi_copy_choice choice;
     tempi_offer_pause pause; /* of descriptions for its devices */
 } outbox;
@@ -113,6 +115,7 @@ void tempi_post_connect(tempi_post_box *box)
     for (int i = 0; i < box->memory.members; ++i) {
         const tempi_probe *probe = i != box->memory.own ? probe_of(box, i) : NULL;
         head *mine = probe ? head_of(box, i, box->memory.own) : NULL;
+        box->outboxes[i].lead = mine ? &mine->lead : NULL;
         if (mine)
             __atomic_store_n(&mine->access, tempi_single_copy_access(probe), __ATOMIC_RELAXED);
     }
@@ -139,6 +142,7 @@ static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
                          post->bytes);
     tempi_post_block_put(&box->memory, post->data, post->room);
     mine->used -= post->room;
+    ++mine->released;
     post->room = 0;
 }
 
@@ -173,12 +177,13 @@ unsigned tempi_post_access(tempi_post_box *box, int to)
     return __atomic_load_n(&head_of(box, box->memory.own, to)->access, __ATOMIC_RELAXED);
 }
 
-/* Of two processes the first one leads. */
+/* Of two processes the first one leads. (Its lead is known since they were connected: what others
+ * send is mapped by another thread, perhaps, at the same time.) */
 static tempi_copy_way way_of(tempi_post_box *box, int to, int class, unsigned ways)
 {
     const int own = box->memory.own;
     return tempi_copy_choose(&box->outboxes[to].choice, class, ways,
-                             to < own ? &head_of(box, to, own)->lead : NULL, box->turn,
+                             to < own ? box->outboxes[to].lead : NULL, box->turn,
                              &head_of(box, own, to)->lead);
 }
 
@@ -245,6 +250,11 @@ static bool fits(const tempi_post_box *box, int to, int64_t bytes)
     const int64_t share = most.room / (others > 0 ? others : 1);
     return (int64_t)box->outboxes[to].used + bytes <=
            (share > 2 * most.part ? share : 2 * most.part);
+}
+
+uint64_t tempi_post_released(const tempi_post_box *box, int to)
+{
+    return box->outboxes[to].released;
 }
 
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes)

@@ -109,6 +109,8 @@ def test_long_runs_do_not_wait_for_the_receiver(ready: Any, room: int) -> None:
         e.next(turn)
         request = ready.Ialltoallw(*e.arguments)
         if ready.rank > 0:
+            while turn % 2 and not request.Test():
+                time.sleep(0.002)
             request.Wait()
             e.sent.memory[:] = 0xEE
             ready.Send(token, 0, 4)
@@ -118,6 +120,45 @@ def test_long_runs_do_not_wait_for_the_receiver(ready: Any, room: int) -> None:
             request.Wait()
         e.check()
     e.free()
+
+
+@pytest.fixture
+def offered() -> Iterator[None]:
+    """Every long message is, if the system lets the receiver read it."""
+    name = packing.lib.tempi_copy_way_name
+    packing.lib.tempi_copy_way_force(next(way for way in range(6) if packing.ffi.string(name(way)) == b"once"))
+    yield
+    packing.lib.tempi_copy_way_force(-1)
+
+
+def test_an_offer_to_a_late_root_is_withdrawn_in_parts(comm: Any, room: int, offered: None) -> None:
+    """After another call with a root, whose blocks go elsewhere."""
+    needs_host_memory()
+    own, size = comm.Dup(), comm.size
+    roots, datatype = (0, size - 1), oracle.as_mpi(ROWS, MPI).Commit()
+    extent, bytes_in = ROWS.type_map.extent, len(oracle.element_offsets(ROWS, 1))
+    out, into = np.zeros((2, extent), np.uint8), np.zeros((2, size, bytes_in), np.uint8)
+    for i in range(2):
+        oracle.unpack(ROWS, 1, bytes_of(100 * i + own.rank, bytes_in), out[i], 0)
+    requests = [
+        request_of(own, "Gather", [out[i], 1, datatype], into[i] if own.rank == root else None, root)
+        for i, root in enumerate(roots)
+    ]
+    for _ in range(3):
+        into[:] = 0
+        own.Barrier()
+        if own.rank == 0:
+            time.sleep(0.02)
+        for request in requests:
+            request.Start()
+        MPI.Request.Waitall(requests)
+        for i, root in enumerate(roots):
+            expected = [bytes_of(100 * i + rank, bytes_in) for rank in range(size)]
+            assert own.rank != root or np.array_equal(into[i], expected)
+    for request in requests:
+        request.Free()
+    datatype.Free()
+    own.Free()
 
 
 def test_long_runs_in_place_are_not_read_after_they_were_replaced(ready: Any) -> None:

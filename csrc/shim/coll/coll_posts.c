@@ -49,14 +49,13 @@ static tempi_post *describe_to(tempi_node_comm *node, int to, int64_t bytes,
 }
 
 /* Keeps what is not packed yet of a message to that process. */
-static void keep_tail(tempi_coll_offers *offers, const tempi_edges *edges, int to,
-                      const tempi_post *post)
+static void keep_tail(tempi_coll_offers *offers, int to, int first, int n, const tempi_post *post)
 {
     if (post->bytes < post->whole)
         tempi_post_tails_add(&offers->tails,
                              (tempi_post_tail){.to = to,
-                                               .first = edges->first[to],
-                                               .n = tempi_edges_count(edges, to),
+                                               .first = first,
+                                               .n = n,
                                                .sent = post->bytes,
                                                .bytes = post->whole,
                                                .nontemporal = post->way == TEMPI_COPY_NONTEMPORAL});
@@ -79,7 +78,7 @@ static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int t
         return post;
     pack_message(out->ops + first, n, post, packed);
     if (parts)
-        keep_tail(offers, out->edges, to, post);
+        keep_tail(offers, to, first, n, post);
     return post;
 }
 
@@ -157,7 +156,8 @@ static void withdraw(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers
     }
     tempi_post_pack(out->ops + offer->first, offer->n, 0, offer->post->bytes, false, packed);
     offer->post->packing = tempi_clock() - since;
-    keep_tail(offers, out->edges, offer->to, offer->post);
+    offer->post->timed &= offer->post->bytes == offer->post->whole; /* it waited for all of it */
+    keep_tail(offers, offer->to, offer->first, offer->n, offer->post);
     tempi_post_withdrawn(offer->post);
 }
 
@@ -174,21 +174,13 @@ static int settle(tempi_node_comm *node, tempi_coll_offers *offers, double now)
         if (post->bytes < 0)
             result = MPI_ERR_NO_MEM;
         if (post->nshapes > 0) /* it was read */
-            post->packing = now - offers->since;
+            post->packing = offers->since > 0 ? now - offers->since : 0;
         if (post->described > 0)
             tempi_offer_was_accepted(tempi_post_pause(node->posts, offers->open[i].to));
         tempi_post_unwatch(post);
     }
     offers->n = left;
     return result;
-}
-
-bool tempi_coll_offers_refused(const tempi_coll_offers *offers)
-{
-    for (int i = 0; i < offers->n; ++i)
-        if (tempi_post_is_refused(offers->open[i].post))
-            return true;
-    return false;
 }
 
 int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
@@ -207,7 +199,7 @@ int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_
         }
         tempi_lock_release(&owner->starting);
     }
-    return idle ? settle(node, offers, now) : MPI_SUCCESS;
+    return settle(node, offers, now);
 }
 
 bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_post_name name,

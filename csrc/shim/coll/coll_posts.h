@@ -45,11 +45,9 @@ typedef struct tempi_coll_sending {
 int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name,
                           const tempi_coll_sending *sending);
 
-/* Whether a receiver cannot read one of them. */
-bool tempi_coll_offers_refused(const tempi_coll_offers *offers);
-/* Packs what receivers have refused. `idle`: nothing else is left to wait for; then offers that
- * were read are dropped, and one that its receiver does not read for as long as packing takes is
- * withdrawn and packed. `owner`: it holds the lock under which messages are sent. Returns
+/* Drops offers that were read, and packs what receivers have refused. `idle`: nothing else is left
+ * to wait for; then one that its receiver does not read for as long as packing takes is withdrawn
+ * and packed. `owner`: it holds the lock under which messages are sent. Returns
  * MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
 int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                            tempi_coll_offers *offers, bool idle);

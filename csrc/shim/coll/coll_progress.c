@@ -178,7 +178,8 @@ static bool is_over(const tempi_coll_request *r)
 /* Reads what has come from that process. True: a request is complete, and the list has changed. */
 static bool collect(tempi_node_comm *node, int source)
 {
-    while (tempi_post_waits(node->posts, source)) {
+    enum { MOST = 64 }; /* a sender of parts adds others as fast as they are read */
+    for (int i = 0; i < MOST && tempi_post_waits(node->posts, source); ++i) {
         /* First: a message that was read cannot be put back. */
         tempi_unmatched *later = malloc(sizeof *later);
         tempi_post *post = later ? tempi_post_next(node->posts, source) : NULL;
@@ -234,7 +235,7 @@ static bool is_passed(tempi_coll_request *r)
  * may wait for them. */
 static void look_at_offers(tempi_coll_request *r, bool idle)
 {
-    if (r->offers.n == 0 || !(idle || tempi_coll_offers_refused(&r->offers)))
+    if (r->offers.n == 0)
         return;
     r->out.comm = tempi_coll_comm_of(r->owner);
     const int rc = tempi_coll_offers_look(r->node, r->owner, &r->out, &r->offers, idle);

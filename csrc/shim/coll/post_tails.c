@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#define PATIENCE 1.0  /* seconds of waiting in which a receiver reads nothing */
-#define GAP      1e-3 /* longer ones between two looks are the program's, not waiting */
+#define PATIENCE 1.0   /* seconds of waiting in which the receivers read nothing */
+#define GAP      10e-3 /* what is longer between two looks is the program's, not waiting */
 
 bool tempi_post_tails_open(tempi_post_tails *tails, int processes)
 {
@@ -42,13 +42,14 @@ static void send(tempi_node_comm *node, tempi_post_name name, int to, tempi_post
     tempi_post_send(node->posts, to);
 }
 
-/* To a process that waits for more. */
-static void send_error(tempi_node_comm *node, tempi_post_name name, int to)
+/* To a process that waits for more. False: there is no memory even for that. */
+static bool send_error(tempi_node_comm *node, tempi_post_name name, int to)
 {
     void *data;
     tempi_post *post = tempi_post_new(node->posts, to, -1, NULL, false, &data);
     if (post)
         send(node, name, to, post);
+    return post != NULL;
 }
 
 /* False: there is no memory. */
@@ -77,10 +78,8 @@ static bool is_sent(tempi_post_tails *tails, tempi_post_tail *tail, tempi_node_c
             return false;
         if (!send_part(tail, node, name, out, bytes)) {
             tails->error = MPI_ERR_NO_MEM;
-            send_error(node, name, tail->to);
-            return true;
+            return send_error(node, name, tail->to);
         }
-        tails->waited = 0;
     }
     return true;
 }
@@ -95,21 +94,32 @@ void tempi_post_tails_send(tempi_post_tails *tails, tempi_node_comm *node, tempi
     tails->n = left;
 }
 
+/* How much the receivers have read, of these messages and others. */
+static uint64_t read_by_all(const tempi_post_tails *tails, const tempi_node_comm *node)
+{
+    uint64_t messages = 0;
+    for (int i = 0; i < tails->n; ++i)
+        messages += tempi_post_released(node->posts, tails->of[i].to);
+    return messages;
+}
+
 void tempi_post_tails_look(tempi_post_tails *tails, tempi_node_comm *node, tempi_node_comm *owner,
                            tempi_post_name name, const tempi_blocks *out)
 {
     const double now = tempi_clock(), gap = now - tails->looked;
-    tails->looked = now;
-    tails->waited += gap < GAP ? gap : 0;
     if (!tempi_lock_try(&owner->starting))
         return;
     tempi_post_tails_send(tails, node, name, out, tails->waited > PATIENCE);
+    const uint64_t messages = read_by_all(tails, node);
     tempi_lock_release(&owner->starting);
+    tails->waited = messages == tails->read ? tails->waited + (gap < GAP ? gap : GAP) : 0;
+    tails->looked = now;
+    tails->read = messages;
 }
 
 void tempi_post_tails_fail(tempi_post_tails *tails, tempi_node_comm *node, tempi_post_name name)
 {
     for (int i = 0; i < tails->n; ++i)
-        send_error(node, name, tails->of[i].to);
+        (void)send_error(node, name, tails->of[i].to);
     tails->n = 0;
 }

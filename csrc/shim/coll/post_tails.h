@@ -1,8 +1,8 @@
 /* Long messages of nonblocking and persistent collectives go in parts (exchange/post_box.h): at the
  * start so many as may wait in shared memory for one receiver, the tail as the receiver reads. So
  * they need no memory of their size, as long as the program waits for them or tests them. If it is
- * about to wait for anything else in the library, or the receiver reads nothing for long while this
- * process does wait, the whole tail is packed: a process may depend on no later call of another
+ * about to wait for anything else in the library, or its receivers read nothing for long while it
+ * does wait, or tests, the whole tail is packed: a process may depend on no later call of another
  * one. */
 #ifndef TEMPI_SHIM_COLL_POST_TAILS_H
 #define TEMPI_SHIM_COLL_POST_TAILS_H
@@ -26,6 +26,7 @@ typedef struct tempi_post_tails {
     int n;
     int error;             /* MPI_ERR_NO_MEM: not all could be sent */
     double looked, waited; /* when there was no room for more, and for how long; seconds */
+    uint64_t read;         /* messages that those receivers had read then */
 } tempi_post_tails;
 
 /* Memory for one to each process. False: there is none. */

@@ -102,8 +102,8 @@ FAULTS = (
         "coll",
         "what a receiver refuses waits until all has come",
         "csrc/shim/coll/coll_progress.c",
-        "    if (r->offers.n == 0 || !(idle || tempi_coll_offers_refused(&r->offers)))",
-        "    if (r->offers.n == 0 || !idle)",
+        "    if (r->offers.n == 0)\n        return;",
+        "    if (r->offers.n == 0 || !idle)\n        return;",
         ("tests/mpi/test_collective_devices.py@devices",),
     ),
     Fault(
@@ -136,6 +136,23 @@ FAULTS = (
         "csrc/shim/coll/coll_posts.c",
         "    tempi_post_tails_send(&offers->tails, node, name, out, true);",
         "    tempi_post_tails_send(&offers->tails, node, name, out, false);",
+        ("tests/mpi/test_collective_memory.py",),
+    ),
+    Fault(
+        "coll",
+        "the tail of a withdrawn offer is that of a later call's blocks",
+        "csrc/shim/coll/coll_posts.c",
+        "    keep_tail(offers, offer->to, offer->first, offer->n, offer->post);",
+        "    keep_tail(offers, offer->to, out->edges->first[offer->to],"
+        " tempi_edges_count(out->edges, offer->to), offer->post);",
+        ("tests/mpi/test_collective_memory.py",),
+    ),
+    Fault(
+        "coll",
+        "a sender that tests seldom waits for ever for room",
+        "csrc/shim/coll/post_tails.c",
+        "(gap < GAP ? gap : GAP)",
+        "(gap < 1e-3 ? gap : 0)",
         ("tests/mpi/test_collective_memory.py",),
     ),
     Fault(
