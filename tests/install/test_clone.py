@@ -17,7 +17,6 @@ from install.pythons import (
     Environment,
     check,
     constraints,
-    every_age,
     every_python,
     interpreter,
     wheels_exist,
@@ -69,7 +68,7 @@ def unpacked(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @every_python
-@every_age
+@pytest.mark.parametrize("age", ["newest", pytest.param("oldest", marks=pytest.mark.more)])
 def test_a_clone_installs_and_compiles_its_kernels(
     clone: Path, compiler_only: Path, tmp_path: Path, version: str, age: str
 ) -> None:
