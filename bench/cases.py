@@ -10,9 +10,9 @@ import abc
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -324,9 +324,22 @@ def quick_cases() -> list[Case]:
     return [*cases, Indexed(MIB), Field(MIB), Transpose(362)]
 
 
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+def matching(found: Iterable[N], pattern: str) -> list[N]:
+    """Those in whose names the regular expression is found."""
+    return [one for one in found if re.search(pattern, one.name)]
+
+
 def chosen(quick: bool, pattern: str = "") -> list[Case]:
-    """The cases of a run: those in whose names the regular expression is found."""
-    return [case for case in (quick_cases() if quick else all_cases()) if re.search(pattern, case.name)]
+    """The cases of a run."""
+    return matching(quick_cases() if quick else all_cases(), pattern)
 
 
 def messages(quick: bool, pattern: str = "") -> list[Case]:
@@ -334,7 +347,7 @@ def messages(quick: bool, pattern: str = "") -> list[Case]:
     runs = (8,) if quick else (4, 8, 16, 64)
     sizes = (KIB,) if quick else (256, KIB, 3 * KIB)
     short = [Vector(size, run, stride) for size in sizes for run in runs for stride in (2 * run, 512)]
-    return [*(case for case in short if re.search(pattern, case.name)), *chosen(quick, pattern)]
+    return matching([*short, *chosen(quick)], pattern)
 
 
 @dataclass(frozen=True, slots=True)

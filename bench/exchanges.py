@@ -10,7 +10,6 @@ import abc
 import functools
 import itertools
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tempi.bench.cases import KIB, MIB, Bytes, Case, Vector, size_name
+from tempi.bench.cases import KIB, MIB, Bytes, Case, Vector, matching, size_name
 
 AXES = "zyx"
 LINE = 64
@@ -514,7 +513,7 @@ def _transforms(points: int, ranks: int) -> list[Exchange]:
 
 
 def chosen(quick: bool, ranks: int, pattern: str = "") -> list[Exchange]:
-    """The exchanges of a run: those in whose names the regular expression is found."""
+    """The exchanges of a run."""
     edges, fields, sizes = ((16, 64), (1, 3), (KIB, 64 * KIB, MIB)) if quick else ((16, 64, 128), (1, 3, 8), SIZES)
     found: list[Exchange] = []
     for points in (32, 64) if quick else (32, 64, 128):
@@ -525,12 +524,11 @@ def chosen(quick: bool, ranks: int, pattern: str = "") -> list[Exchange]:
         Tiles(points, scatters) for scatters in (False, True) for points in ((64, 512) if quick else (64, 512, 2048))
     ]
     own_runs, own_sizes = (OWN_RUNS[1:2], OWN_SIZES[:2]) if quick else (OWN_RUNS, OWN_SIZES)
-    everything = [
-        *found,
+    found += [
         *tiles,
         *map(Irregular, sizes),
         *map(ContiguousBlocks, sizes if quick else (*sizes, LARGEST)),
         *(StridedBlocks(size, LINE) for size in (STRIDED[:2] if quick else STRIDED)),
         *(OwnBlock(size, run) for run in own_runs for size in own_sizes),
     ]
-    return [one for one in everything if re.search(pattern, one.name)]
+    return matching(found, pattern)

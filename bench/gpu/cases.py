@@ -8,7 +8,6 @@ bytes. Offsets and sizes are in bytes.
 from __future__ import annotations
 
 import abc
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tempi import _engine
-from tempi.bench.cases import KIB, MIB, size_name
+from tempi.bench.cases import KIB, MIB, matching, size_name
 from tempi.measure.cuda_driver import Pitched
 
 Integers = npt.NDArray[np.int64]
@@ -254,4 +253,4 @@ def tiny_cases() -> list[Case]:
 def chosen(quick: bool, emulated: bool, pattern: str = "") -> list[Case]:
     """The cases of a run, by their worth: those in whose names the regular expression is found."""
     cases = tiny_cases() if emulated else quick_cases() if quick else all_cases()
-    return sorted((case for case in cases if re.search(pattern, case.name)), key=worth)
+    return sorted(matching(cases, pattern), key=worth)

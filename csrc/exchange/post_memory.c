@@ -8,7 +8,6 @@
 
 #define SLAB   ((uint64_t)256 << 10)
 #define REGION ((uint64_t)64 << 30) /* the file is sparse */
-#define IDLE   ((uint64_t)64 << 20) /* bytes of long blocks that are kept for the next messages */
 
 enum {
     FIRST = 8 << 10 /* bytes of blocks, allocated at once */,
@@ -155,7 +154,7 @@ void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t ro
     uint64_t size = room;
     const int class = class_of(&size);
     uint64_t *list = &memory->free[class], *block = tempi_post_own_place(memory, place, room);
-    if (room > SHORT && memory->idle + room > IDLE) {
+    if (room > SHORT && memory->idle + room > TEMPI_POST_KEPT) {
         give_pages_back(memory, place + page(), room - page());
         list = &memory->without[class];
     } else if (room > SHORT) {

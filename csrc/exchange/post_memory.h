@@ -15,7 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TEMPI_POST_CLASSES = 120 };
+/* TEMPI_POST_KEPT: bytes of long blocks that keep their pages for the next messages. */
+enum { TEMPI_POST_CLASSES = 120, TEMPI_POST_KEPT = 64 << 20 };
 
 typedef struct tempi_post_memory {
     int file, members, own;

@@ -27,12 +27,12 @@
 #include "failing_calls.h"
 #include "members.h"
 #include "no_layouts.h"
-#include "tempi.h"
+#include "post_parts.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-enum { HELD = 4096, WATCHED = 4096, WORD = 8 };
+enum { HELD = 4096, WATCHED = 4096 };
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
@@ -75,19 +75,6 @@ static int64_t size_of(uint64_t key)
     if (kind < 40)
         return limits[draw(&d, 0, (int64_t)(sizeof limits / sizeof *limits) - 1)];
     return kind < 60 ? -1 : draw(&d, 0, kind < 100 ? 50000 : 700);
-}
-
-static void put(uint64_t key, char *data, int64_t n)
-{
-    for (int64_t at = 0; at < n; at += WORD, key += 0x9E3779B97F4A7C15u)
-        memcpy(data + at, &key, (size_t)(n - at < WORD ? n - at : WORD));
-}
-
-static void check(uint64_t key, const char *data, int64_t n)
-{
-    for (int64_t at = 0; at < n; at += WORD, key += 0x9E3779B97F4A7C15u)
-        if (memcmp(data + at, &key, (size_t)(n - at < WORD ? n - at : WORD)) != 0)
-            fail("wrong bytes");
 }
 
 /* Of the sender's own; it stays until the message is over, if that offers it. */
@@ -507,58 +494,11 @@ static int interrupted(member *members)
     return 0;
 }
 
-enum { ROOM = 512 << 10, WHOLE = 9 * (ROOM / 2) + 77 };
-
-/* What is read of it next. False: nothing is there. */
-static bool read_part(member *to, uint64_t key, int64_t *came)
+static int parts(member *members)
 {
-    tempi_post *post = tempi_post_next(to->box, 0);
-    if (!post)
-        return false;
-    if (post->offset != *came || post->whole != WHOLE)
-        fail("another part");
-    check(key + (uint64_t)post->offset / WORD * 0x9E3779B97F4A7C15u,
-          tempi_post_data(to->box, 0, post), post->bytes);
-    *came += post->bytes;
-    tempi_post_take(post);
-    return true;
-}
-
-static int in_parts(member *members)
-{
-    void *data;
-    int64_t sent = 0, came = 0;
-    int parts = 0, waiting = 0, most = 0;
-    const uint64_t key = members->seed;
     open_both(members);
-    tempi_post_box *box = members->box;
-    tempi_post_room_assume(ROOM);
-    while (sent < WHOLE) {
-        const int64_t left = WHOLE - sent,
-                      part = left < tempi_post_part() ? left : tempi_post_part();
-        if (parts > 0 && !tempi_post_has_room(box, 1, part)) {
-            if (!read_part(&members[1], key, &came))
-                fail("there is no room without a message");
-            --waiting;
-            continue;
-        }
-        tempi_post *post = sent > 0 ? tempi_post_new_part(box, 1, sent, part, WHOLE, &data)
-                                    : tempi_post_new(box, 1, WHOLE, NULL, true, &data);
-        if (!post || post->bytes != part || post->whole != WHOLE)
-            fail("no part");
-        put(key + (uint64_t)sent / WORD * 0x9E3779B97F4A7C15u, data, part);
-        tempi_post_send(box, 1);
-        sent += part;
-        ++parts;
-        most = ++waiting > most ? waiting : most;
-    }
-    while (read_part(&members[1], key, &came))
-        ;
-    if (came != WHOLE)
-        fail("parts are missing");
-    tempi_post_room_assume(0);
+    in_parts(members[0].box, members[1].box, members->seed);
     close_both(members);
-    printf("%d parts %d waited\n", parts, most);
     return 0;
 }
 
@@ -622,7 +562,7 @@ int main(int argc, char **argv)
     const int bad = among                         ? exchange(strcmp(what, "threads") == 0, members)
                     : strcmp(what, "left") == 0   ? left(members)
                     : strcmp(what, "unread") == 0 ? unread(members)
-                    : strcmp(what, "parts") == 0  ? in_parts(members)
+                    : strcmp(what, "parts") == 0  ? parts(members)
                                                   : 2;
     tempi_segment_unlink(folder, name);
     return bad;

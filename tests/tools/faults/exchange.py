@@ -76,7 +76,7 @@ FAULTS = (
         "exchange",
         "no long block gives its pages back",
         "csrc/exchange/post_memory.c",
-        "if (room > SHORT && memory->idle + room > IDLE) {",
+        "if (room > SHORT && memory->idle + room > TEMPI_POST_KEPT) {",
         "if (room > REGION) {",
     ),
     Fault(

@@ -1,0 +1,82 @@
+/* post_parts.h: the bytes of messages, and one that is longer than may wait for its receiver; for
+ * post_driver.c. */
+#ifndef TEMPI_TEST_POST_PARTS_H
+#define TEMPI_TEST_POST_PARTS_H
+
+#include "dice.h"
+#include "exchange/post_box.h"
+#include "tempi.h"
+
+#include <string.h>
+
+enum { WORD = 8, ROOM = 512 << 10, WHOLE = 9 * (ROOM / 2) + 77 };
+#define STEP 0x9E3779B97F4A7C15u /* of the words of a message */
+
+static void put(uint64_t key, char *data, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += WORD, key += STEP)
+        memcpy(data + at, &key, (size_t)(n - at < WORD ? n - at : WORD));
+}
+
+static void check(uint64_t key, const char *data, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += WORD, key += STEP)
+        if (memcmp(data + at, &key, (size_t)(n - at < WORD ? n - at : WORD)) != 0)
+            fail("wrong bytes");
+}
+
+/* What process 0 sends next of it. Returns its bytes; 0: there is no room. */
+static int64_t send_part(tempi_post_box *from, uint64_t key, int64_t sent)
+{
+    void *data;
+    const int64_t left = WHOLE - sent, part = left < tempi_post_part() ? left : tempi_post_part();
+    if (sent > 0 && !tempi_post_has_room(from, 1, part))
+        return 0;
+    tempi_post *post = sent > 0 ? tempi_post_new_part(from, 1, sent, part, WHOLE, &data)
+                                : tempi_post_new(from, 1, WHOLE, NULL, true, &data);
+    if (!post || post->bytes != part || post->whole != WHOLE)
+        fail("no part");
+    put(key + (uint64_t)sent / WORD * STEP, data, part);
+    tempi_post_send(from, 1);
+    return part;
+}
+
+/* What process 1 reads next of it. Returns its bytes; 0: nothing is there. */
+static int64_t read_part(tempi_post_box *to, uint64_t key, int64_t came)
+{
+    tempi_post *post = tempi_post_next(to, 0);
+    if (!post)
+        return 0;
+    if (post->offset != came || post->whole != WHOLE)
+        fail("another part");
+    const int64_t part = post->bytes;
+    check(key + (uint64_t)came / WORD * STEP, tempi_post_data(to, 0, post), part);
+    tempi_post_take(post);
+    return part;
+}
+
+/* Prints how many parts it had, and how many waited at most. */
+static void in_parts(tempi_post_box *from, tempi_post_box *to, uint64_t key)
+{
+    int64_t sent = 0, came = 0;
+    int parts = 0, waiting = 0, most = 0;
+    tempi_post_room_assume(ROOM);
+    while (came < WHOLE) {
+        const int64_t part = sent < WHOLE ? send_part(from, key, sent) : 0;
+        sent += part;
+        if (part > 0) {
+            ++parts;
+            most = ++waiting > most ? waiting : most;
+            continue;
+        }
+        const int64_t read = read_part(to, key, came);
+        if (read == 0)
+            fail("parts are missing");
+        came += read;
+        --waiting;
+    }
+    tempi_post_room_assume(0);
+    printf("%d parts %d waited\n", parts, most);
+}
+
+#endif
