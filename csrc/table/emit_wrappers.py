@@ -53,6 +53,9 @@ OF_FILES = {
 # Of a process alone, which the library may do as a copy (shim/coll/collective.h).
 COPIES = frozenset({"Alltoallw", "Ialltoallw"})
 
+# The fast path is a function of its own, without their body.
+APART = SETTLED.keys() | REPEATED.keys() | MEETS
+
 
 def table_of(slot: Slot) -> str:
     return f"tempi_{'lib' if slot.profiling else 'next'}{'_large' if slot.large else ''}"
@@ -87,26 +90,35 @@ def copies(row: Row) -> str:
     return f"tempi_collective_copies(comm, {blocks(row)}, sendbuf, {', '.join(given)})"
 
 
-def leaves(row: Row) -> str:
-    """The condition under which the library surely does a collective that tempi may carry. The test that counts the
-    call comes last: if another one fails the rest counts it."""
+def collective_passes(row: Row, test: str, named: str) -> str:
+    """The condition under which the library does a collective that tempi may carry. The test, which counts the call,
+    comes last: if another one fails the rest counts it. "": it takes more than that."""
     blocking = blocking_name(row.name)
-    if row.name in COPIES:
-        return f"tempi_quiet() && {copies(row)}"
     first, *others = sorted({buffer.type for buffer in row.buffers})
     known = row.name == blocking or (blocking not in MISORDERED and not row.name.endswith("_init"))
     if not known or not count_condition(row):
         return ""
-    begin = f"tempi_collective_leaves(comm, TEMPI_FUNCTION_{blocking}, {blocks(row)})"
-    same = (f"({name} == {first} || tempi_type_named({name}))" for name in others)
-    return " && ".join(["tempi_quiet()", f"tempi_type_named({first})", *same, begin])
+    same = (f"({name} == {first} || {named}({name}))" for name in others)
+    return " && ".join(["tempi_quiet()", f"{named}({first})", *same, test])
+
+
+def leaves(row: Row) -> str:
+    """The condition if no earlier call has told."""
+    function = f"TEMPI_FUNCTION_{blocking_name(row.name)}"
+    return collective_passes(row, f"tempi_collective_leaves(comm, {function}, {blocks(row)})", "tempi_type_named")
 
 
 def passes(row: Row) -> str:
     """The condition under which a function that tempi may act in has nothing to do; "" if it takes more than a test.
     The call is then forwarded with its arguments in their registers: moving them is most of a wrapper's cost."""
+    if row.name in COPIES:
+        return f"tempi_quiet() && {copies(row)}"
     if blocking_name(row.name) in COLLECTIVES:
-        return leaves(row)
+        function = f"TEMPI_FUNCTION_{blocking_name(row.name)}"
+        return collective_passes(row, f"tempi_collective_passes(comm, {function})", "tempi_type_named_at_home")
+    if row.name in MEETS:
+        named = (f"tempi_type_named_at_home({p.name})" for p in row.function.of_kind("DATATYPE"))
+        return " && ".join(["tempi_quiet()", "!tempi_collective_meets()", *named])
     if row.name in SETTLED:
         return f"tempi_packing_is_left{SETTLED[row.name]}"
     if row.name in REPEATED:
@@ -274,7 +286,7 @@ def entry(slot: Slot) -> str:
     assert form is not None
     counting = count_call(slot.row, form, slot.large)
     before, body = "", counting + acted_body(slot) if slot.row.acted else forwarded_body(slot)
-    apart = slot.row.name in SETTLED or slot.row.name in REPEATED or blocking_name(slot.row.name) in COLLECTIVES
+    apart = slot.row.name in APART or blocking_name(slot.row.name) in COLLECTIVES
     if apart and passes(slot.row):
         before, body = split(slot, body)
     elif slot.row.acted:
@@ -292,6 +304,8 @@ def split(slot: Slot, body: str) -> tuple[str, str]:
     condition, again = passes(slot.row), ""
     if slot.row.name in SETTLED:
         again = f"tempi_packing_falls_back{SETTLED[slot.row.name]}"
+    elif blocking_name(slot.row.name) in COLLECTIVES and slot.row.name not in COPIES:
+        again = leaves(slot.row)
     second = passed_on(slot, again)
     if slot.row.name in COPIES:  # also the first on a communicator, and on a machine with devices
         known = "tempi_collectives && !tempi_pending_any() && !tempi_bounces() && tempi_node_comm_of(comm)"

@@ -287,6 +287,24 @@ def test_a_type_that_becomes_derived_is_noticed_at_a_later_call(comm: Any) -> No
     other.Free()
 
 
+@pytest.mark.parametrize("name", ["Alltoallv", "Allgather", "Gather"])
+def test_all_ranks_look_at_the_same_calls(comm: Any, name: str) -> None:
+    """The first, the second, the fourth and so on, though ranks with a derived datatype do not pass the others."""
+    needs_host_memory()
+    other, size = comm.Dup(), comm.size
+    tree = oracle.Vector(5, 2, 3, NAMED[2])
+    shape = Shape(np.full((size, size), 1), 40, name == "Alltoallv")
+    looked_at = [1 << k for k in range(7)]
+    with acted(collectives=0, collectives_split=0):
+        for k in range(1, looked_at[-1]):
+            derived = k not in looked_at and k % 3 > 0 and k % size == other.rank
+            run(other, name, shape, tree if derived else None)
+    with carried(other, name, 2):
+        for _ in range(2):
+            run(other, name, shape, tree if other.rank == 0 else None)
+    other.Free()
+
+
 def test_many_calls_in_a_row_and_on_several_communicators(comm: Any) -> None:
     several = [comm, comm.Dup(), comm.Split(comm.rank % 2, -comm.rank), MPI.COMM_SELF.Dup()]
     for seed in range(12):

@@ -23,8 +23,11 @@ typedef struct tempi_shared_name {
 
 typedef struct tempi_node_comm {
     MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
-    bool together;   /* all are on this node and run tempi; the same in all its processes */
-    bool split;      /* they are not, but calls may be carried in part; the same in all of a node */
+    /* Calls of each function that the library does if their datatypes are predefined, before one
+     * has to be looked at again. They are counted in `seen`. */
+    uint32_t passes[TEMPI_FUNCTION_COUNT];
+    bool together; /* all are on this node and run tempi; the same in all its processes */
+    bool split;    /* they are not, but calls may be carried in part; the same in all of a node */
     /* Its processes, of both groups of an intercommunicator: the group of the process that has the
      * lowest rank in MPI_COMM_WORLD of the two first ones comes first. */
     int size, rank;
@@ -103,6 +106,20 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
  * call it, in the same call that may wait for all of them, and get the same answer; false: the
  * library does these calls. */
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
+
+/* The next so many calls of a function need not be looked at. */
+static inline void tempi_node_comm_pass(tempi_node_comm *node, int function, uint32_t calls)
+{
+    node->seen[function] += calls;
+    node->passes[function] = calls;
+}
+
+/* The next call is looked at. */
+static inline void tempi_node_comm_look(tempi_node_comm *node, int function)
+{
+    node->seen[function] -= node->passes[function];
+    node->passes[function] = 0;
+}
 
 /* Communicators whose processes have something to agree on in the next blocking collective. */
 extern int tempi_agreements_wanted;

@@ -71,8 +71,8 @@ static inline bool tempi_type_plain(MPI_Datatype type)
 }
 
 /* Known predefined types of every kind, including pair types and Fortran's kinds; open
- * addressing, at most half full. */
-enum { TEMPI_TYPES_NAMED_BITS = 8 };
+ * addressing, at most half full (an eighth with the 64 that MPI names). */
+enum { TEMPI_TYPES_NAMED_BITS = 9 };
 extern MPI_Datatype tempi_types_named[1 << TEMPI_TYPES_NAMED_BITS];
 
 /* Whether it is a predefined type, or no type at all. False also if it was not seen yet: then
@@ -87,6 +87,14 @@ static inline bool tempi_type_named(MPI_Datatype type)
         if (at == type || tempi_handle(at) == 0)
             return at == type;
     }
+}
+
+/* The same in one look: false also for a few of them. */
+static inline bool tempi_type_named_at_home(MPI_Datatype type)
+{
+    const unsigned home = tempi_handle_home(type, TEMPI_TYPES_NAMED_BITS);
+    return tempi_abi_builtin(type) ||
+           __atomic_load_n(&tempi_types_named[home], __ATOMIC_RELAXED) == type;
 }
 
 /* Whether a type that was passed to MPI is derived; then *size is the bytes of an element. */

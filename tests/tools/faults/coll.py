@@ -16,11 +16,27 @@ FAULTS = (
     ),
     Fault(
         "coll",
-        "a call that is passed on is not counted",
-        "csrc/shim/coll/collective.h",
-        "    ++node->seen[function];\n    return true;",
-        "    return true;",
+        "calls that are passed on are not counted",
+        "csrc/shim/coll/node_comm.h",
+        "    node->seen[function] += calls;",
+        "",
         ("tests/mpi/test_collectives.py",),
+    ),
+    Fault(
+        "coll",
+        "calls that were to be passed on stay counted when one is looked at",
+        "csrc/shim/coll/node_comm.h",
+        "    node->seen[function] -= node->passes[function];",
+        "",
+        ("tests/mpi/test_collectives.py",),
+    ),
+    Fault(
+        "coll",
+        "calls are passed on though there is something to agree on",
+        "csrc/shim/coll/node_comm.c",
+        "    for (int f = 0; wants && f < TEMPI_FUNCTION_COUNT; ++f)\n        tempi_node_comm_look(node, f);",
+        "",
+        ("tests/mpi/test_collective_requests.py", "tests/mpi/test_collective_requests.py@two hosts"),
     ),
     # ---- coll: faults of the library ---------------------------------------------------------------------
     Fault(
