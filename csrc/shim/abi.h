@@ -58,6 +58,12 @@ static inline int64_t tempi_abi_status_bytes(const MPI_Status *status)
  * two top bits of a built-in handle are 01 (10 for the pair types with holes). Standard ABI:
  * predefined handles are constants below 4096, pair types included, so the library handles
  * those. Open MPI: handles are addresses and allow no such test; the type cache answers. */
+#if defined(TEMPI_ABI_INT_HANDLES) || defined(TEMPI_ABI_SMALL_HANDLES)
+enum { TEMPI_ABI_TELLS_BUILTIN = 1 };
+#else
+enum { TEMPI_ABI_TELLS_BUILTIN = 0 };
+#endif
+
 static inline bool tempi_abi_builtin(MPI_Datatype type)
 {
 #if defined(TEMPI_ABI_INT_HANDLES)

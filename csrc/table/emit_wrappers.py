@@ -94,12 +94,11 @@ def collective_passes(row: Row, test: str, named: str) -> str:
     """The condition under which the library does a collective that tempi may carry. The test, which counts the call,
     comes last: if another one fails the rest counts it. "": it takes more than that."""
     blocking = blocking_name(row.name)
-    first, *others = sorted({buffer.type for buffer in row.buffers})
     known = row.name == blocking or (blocking not in MISORDERED and not row.name.endswith("_init"))
     if not known or not count_condition(row):
         return ""
-    same = (f"({name} == {first} || {named}({name}))" for name in others)
-    return " && ".join(["tempi_quiet()", f"{named}({first})", *same, test])
+    types = sorted({buffer.type for buffer in row.buffers})
+    return " && ".join(["tempi_quiet()", *(f"{named}({name})" for name in types), test])
 
 
 def leaves(row: Row) -> str:
@@ -115,9 +114,9 @@ def passes(row: Row) -> str:
         return f"tempi_quiet() && {copies(row)}"
     if blocking_name(row.name) in COLLECTIVES:
         function = f"TEMPI_FUNCTION_{blocking_name(row.name)}"
-        return collective_passes(row, f"tempi_collective_passes(comm, {function})", "tempi_type_named_at_home")
+        return collective_passes(row, f"tempi_collective_passes(comm, {function})", "tempi_type_named_at_once")
     if row.name in MEETS:
-        named = (f"tempi_type_named_at_home({p.name})" for p in row.function.of_kind("DATATYPE"))
+        named = (f"tempi_type_named_at_once({p.name})" for p in row.function.of_kind("DATATYPE"))
         return " && ".join(["tempi_quiet()", "!tempi_collective_meets()", *named])
     if row.name in SETTLED:
         return f"tempi_packing_is_left{SETTLED[row.name]}"

@@ -6,6 +6,7 @@
 #include "shim/comm/comm_attribute.h"
 #include "shim/comm/peer_class.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,12 @@ tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* Stale entries of the cache are compared with it. */
+static void set_handle(tempi_node_comm *node, MPI_Comm comm)
+{
+    __atomic_store_n(&node->handle, comm, __ATOMIC_RELEASE);
+}
+
 static tempi_node_comm *take_memory(void)
 {
     tempi_lock_acquire(&comms.lock);
@@ -31,15 +38,15 @@ static tempi_node_comm *take_memory(void)
     tempi_lock_release(&comms.lock);
     if (node) {
         tempi_node_comm *const next = node->next;
-        memset(node, 0, sizeof *node);
+        const size_t kept = offsetof(tempi_node_comm, passes); /* its handle, which others read */
+        memset((char *)node + kept, 0, sizeof *node - kept);
         node->next = next;
-        node->handle = MPI_COMM_NULL;
         return node;
     }
     node = calloc(1, sizeof *node);
     if (!node)
         return NULL;
-    node->handle = MPI_COMM_NULL;
+    set_handle(node, MPI_COMM_NULL);
     tempi_lock_acquire(&comms.lock);
     node->next = comms.all;
     comms.all = node;
@@ -81,7 +88,7 @@ void tempi_node_comm_answered(tempi_node_comm *node)
 static void close_node(tempi_node_comm *node, bool ends)
 {
     want(node, false, false);
-    node->handle = MPI_COMM_NULL;
+    set_handle(node, MPI_COMM_NULL);
     tempi_node_part_close(node->part, !ends);
     tempi_node_part_close(node->alone, !ends);
     node->part = node->alone = NULL;
@@ -134,7 +141,7 @@ static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 {
     tempi_node_comm *node = value;
     (void)comm, (void)key, (void)state;
-    node->handle = MPI_COMM_NULL;
+    set_handle(node, MPI_COMM_NULL);
     if (leaves(node, false))
         give_back(node);
     return MPI_SUCCESS;
@@ -267,7 +274,7 @@ static tempi_node_comm *make(MPI_Comm comm)
         give_back(node);
         return NULL;
     }
-    node->handle = comm;
+    set_handle(node, comm);
     return node;
 }
 

@@ -7,6 +7,7 @@
 #include "base/fallback.h"
 #include "base/hash.h"
 #include "base/lock.h"
+#include "base/published.h"
 #include "exchange/post_box.h"
 #include "exchange/segment.h"
 #include "shim/abi.h"
@@ -91,9 +92,8 @@ tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm);
 /* NULL: it is not in the cache. */
 static inline tempi_node_comm *tempi_node_comm_cached(MPI_Comm comm)
 {
-    tempi_node_comm *cached = __atomic_load_n(&tempi_node_cache[tempi_node_home(comm)],
-                                              __ATOMIC_ACQUIRE);
-    return cached && cached->handle == comm ? cached : NULL;
+    tempi_node_comm *cached = TEMPI_PUBLISHED(tempi_node_cache[tempi_node_home(comm)]);
+    return cached && __atomic_load_n(&cached->handle, __ATOMIC_RELAXED) == comm ? cached : NULL;
 }
 
 static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)

@@ -80,7 +80,7 @@ __attribute__((always_inline)) static inline bool tempi_message_is_left(MPI_Data
 {
     tempi_type *type = tempi_type_at_home(datatype);
     uint64_t *counts = tempi_stats_counts();
-    if (!counts || !type || type->handle != datatype || tempi_threads_disabled != 0 ||
+    if (!counts || !type || tempi_threads_disabled != 0 ||
         !tempi_repeated_pass(&type->chooser.repeated[operation],
                              tempi_message_key(tempi_peer_of(comm, rank), count),
                              1 << TEMPI_MESSAGE_LIBRARY))

@@ -18,7 +18,7 @@ __attribute__((always_inline)) static inline bool tempi_packing_is_left(MPI_Data
 {
     const tempi_type *type = tempi_type_at_home(datatype);
     uint64_t *counts = tempi_stats_counts();
-    if (!counts || !type || type->handle != datatype || count == 0 ||
+    if (!counts || !type || count == 0 ||
         __atomic_load_n(&type->left[operation], __ATOMIC_RELAXED) != count || tempi_memory_mixed ||
         tempi_online_tuning)
         return false;

@@ -24,8 +24,8 @@ __attribute__((always_inline)) static inline bool tempi_unplanned_is(
     tempi_peer peer, tempi_unplanned *out)
 {
     tempi_type *type = tempi_type_at_home(datatype);
-    if (!type || type->handle != datatype || (uint64_t)count - 1 >= type->unplanned_most ||
-        tempi_memory_mixed || tempi_threads_disabled != 0 || tempi_trace_on ||
+    if (!type || (uint64_t)count - 1 >= type->unplanned_most || tempi_memory_mixed ||
+        tempi_threads_disabled != 0 || tempi_trace_on ||
         !tempi_address_plausible(buffer, type->layout) ||
         !tempi_repeated_pass(&type->chooser.repeated[operation], tempi_message_key(peer, count),
                              1 << TEMPI_MESSAGE_OWN) ||

@@ -47,7 +47,7 @@ static tempi_type *take_memory(MPI_Datatype handle)
 static void give_back(tempi_type *type)
 {
     tempi_type **slot = &tempi_type_slots[tempi_type_home(type->handle)].cached;
-    if (*slot == type)
+    if (__atomic_load_n(slot, __ATOMIC_RELAXED) == type)
         __atomic_store_n(slot, NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&type->handle, MPI_DATATYPE_NULL, __ATOMIC_RELEASE);
     if (type->previous)
