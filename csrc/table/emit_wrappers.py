@@ -53,9 +53,6 @@ OF_FILES = {
 # Of a process alone, which the library may do as a copy (shim/coll/collective.h).
 COPIES = frozenset({"Alltoallw", "Ialltoallw"})
 
-# The fast path is a function of its own, without their body.
-APART = SETTLED.keys() | REPEATED.keys() | MEETS
-
 
 def table_of(slot: Slot) -> str:
     return f"tempi_{'lib' if slot.profiling else 'next'}{'_large' if slot.large else ''}"
@@ -98,13 +95,13 @@ def collective_passes(row: Row, test: str, named: str) -> str:
     if not known or not count_condition(row):
         return ""
     types = sorted({buffer.type for buffer in row.buffers})
-    return " && ".join(["tempi_quiet()", *(f"{named}({name})" for name in types), test])
+    told = f"tempi_collective_{test}(comm, TEMPI_FUNCTION_{blocking}, {blocks(row)})"
+    return " && ".join(["tempi_quiet()", *(f"{named}({name})" for name in types), told])
 
 
 def leaves(row: Row) -> str:
     """The condition if no earlier call has told."""
-    function = f"TEMPI_FUNCTION_{blocking_name(row.name)}"
-    return collective_passes(row, f"tempi_collective_leaves(comm, {function}, {blocks(row)})", "tempi_type_named")
+    return collective_passes(row, "leaves", "tempi_type_named")
 
 
 def passes(row: Row) -> str:
@@ -113,11 +110,11 @@ def passes(row: Row) -> str:
     if row.name in COPIES:
         return f"tempi_quiet() && {copies(row)}"
     if blocking_name(row.name) in COLLECTIVES:
-        function = f"TEMPI_FUNCTION_{blocking_name(row.name)}"
-        return collective_passes(row, f"tempi_collective_passes(comm, {function})", "tempi_type_named_at_once")
-    if row.name in MEETS:
+        return collective_passes(row, "passes", "tempi_type_named_at_once")
+    if blocking_name(row.name) in MEETS:
+        meets = ["!tempi_collective_meets()"] if row.name in MEETS else []
         named = (f"tempi_type_named_at_once({p.name})" for p in row.function.of_kind("DATATYPE"))
-        return " && ".join(["tempi_quiet()", "!tempi_collective_meets()", *named])
+        return " && ".join(["tempi_quiet()", *meets, *named])
     if row.name in SETTLED:
         return f"tempi_packing_is_left{SETTLED[row.name]}"
     if row.name in REPEATED:
@@ -285,7 +282,7 @@ def entry(slot: Slot) -> str:
     assert form is not None
     counting = count_call(slot.row, form, slot.large)
     before, body = "", counting + acted_body(slot) if slot.row.acted else forwarded_body(slot)
-    apart = slot.row.name in APART or blocking_name(slot.row.name) in COLLECTIVES
+    apart = slot.row.name in SETTLED or slot.row.name in REPEATED or blocking_name(slot.row.name) in MEETS
     if apart and passes(slot.row):
         before, body = split(slot, body)
     elif slot.row.acted:

@@ -159,13 +159,15 @@ def test_a_call_without_work_for_tempi_is_passed_on_at_once() -> None:
     assert passes["Waitall"] == "tempi_quiet() && !tempi_records_any() && !tempi_message_trial_runs"
     once = "tempi_type_named_at_once"
     named = f"{once}(recvtype) && {once}(sendtype)"
-    assert passes["Gather"] == f"tempi_quiet() && {named} && tempi_collective_passes(comm, TEMPI_FUNCTION_Gather)"
-    assert passes["Igather"] == passes["Gather"]
+    passed = f"tempi_quiet() && {named} && tempi_collective_passes(comm, TEMPI_FUNCTION_Gather"
+    assert passes["Gather"] == f"{passed}, true)"
+    assert passes["Igather"] == f"{passed}, false)"
     named = named.replace(once, "tempi_type_named")
     left = f"tempi_quiet() && {named} && tempi_collective_leaves(comm, TEMPI_FUNCTION_Gather"
     assert emit_wrappers.leaves(ROWS["Gather"]) == f"{left}, true)"
     assert emit_wrappers.leaves(ROWS["Igather"]) == f"{left}, false)"
     assert passes["Allreduce"] == f"tempi_quiet() && !tempi_collective_meets() && {once}(datatype)"
+    assert passes["Iallreduce"] == f"tempi_quiet() && {once}(datatype)"
     assert passes["Alltoallw"] == passes["Ialltoallw"].replace("(comm, false, ", "(comm, true, ")
     assert passes["Neighbor_alltoallw"] == passes["Ineighbor_alltoall"] == passes["Gather_init"] == ""
     assert passes["Alltoallw"].startswith(

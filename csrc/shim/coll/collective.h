@@ -146,18 +146,12 @@ static inline void tempi_collective_meet(MPI_Comm comm)
         tempi_collective_agree(comm);
 }
 
-/* Whether its processes have nothing to agree on in a blocking collective. */
-static inline bool tempi_collective_agreed(const tempi_node_comm *node)
-{
-    return !node->wants_posts && !node->wants_answers;
-}
-
 /* Whether the library surely does a call, if its datatypes are predefined, and as an earlier one
  * has found that all these calls are its own: a few nanoseconds, also where its own take ten. */
-static inline bool tempi_collective_passes(MPI_Comm comm, int function)
+static inline bool tempi_collective_passes(MPI_Comm comm, int function, bool blocking)
 {
     tempi_node_comm *node = tempi_node_comm_cached(comm);
-    if (!node || node->passes[function] == 0)
+    if (!node || (blocking && node->wants) || node->passes[function] == 0)
         return false;
     --node->passes[function];
     return true;
@@ -170,7 +164,7 @@ static inline bool tempi_collective_leaves(MPI_Comm comm, int function, bool blo
     if (!tempi_collectives)
         return true;
     tempi_node_comm *node = tempi_node_comm_cached(comm);
-    if (!node || (blocking && !tempi_collective_agreed(node)))
+    if (!node || (blocking && node->wants))
         return false;
     const bool concerns = tempi_collective_concerns(node, function);
     tempi_node_comm_look(node, function);
@@ -178,8 +172,7 @@ static inline bool tempi_collective_leaves(MPI_Comm comm, int function, bool blo
                      tempi_collective_is_due(node->seen[function] + 1)))
         return false;
     const uint32_t calls = ++node->seen[function];
-    if (tempi_collective_agreed(node))
-        tempi_node_comm_pass(node, function, tempi_collective_until_due(calls));
+    tempi_node_comm_pass(node, function, tempi_collective_until_due(calls));
     return true;
 }
 
@@ -208,8 +201,8 @@ static inline bool tempi_collective_copies(MPI_Comm comm, bool blocking, const v
     if (!tempi_alltoallw_copies || sendbuf == MPI_IN_PLACE)
         return false;
     const tempi_node_comm *node = tempi_node_comm_cached(comm);
-    return node && node->size == 1 && (!blocking || tempi_collective_agreed(node)) && sendtypes &&
-           recvtypes && sendtypes[0] == recvtypes[0] && tempi_type_plain(recvtypes[0]) &&
+    return node && node->size == 1 && !(blocking && node->wants) && sendtypes && recvtypes &&
+           sendtypes[0] == recvtypes[0] && tempi_type_plain(recvtypes[0]) &&
            tempi_numbers_begin_alike(sendcounts, recvcounts) &&
            tempi_numbers_begin_at_zero(sdispls) && tempi_numbers_begin_at_zero(rdispls);
 }

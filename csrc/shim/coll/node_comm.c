@@ -56,13 +56,12 @@ static tempi_node_comm *take_memory(void)
 
 static void want(tempi_node_comm *node, bool posts, bool answers)
 {
-    const bool wanted = node->wants_posts || node->wants_answers, wants = posts || answers;
-    if (wanted != wants)
+    const bool wants = posts || answers;
+    if (node->wants != wants)
         __atomic_fetch_add(&tempi_agreements_wanted, wants ? 1 : -1, __ATOMIC_RELAXED);
+    node->wants = wants;
     node->wants_posts = posts;
     node->wants_answers = answers;
-    for (int f = 0; wants && f < TEMPI_FUNCTION_COUNT; ++f)
-        tempi_node_comm_look(node, f);
 }
 
 void tempi_node_comm_want_posts(tempi_node_comm *node)

@@ -27,6 +27,7 @@ typedef struct tempi_node_comm {
     /* Calls of each function that the library does if their datatypes are predefined, before one
      * has to be looked at again. They are counted in `seen`. */
     uint32_t passes[TEMPI_FUNCTION_COUNT];
+    bool wants;    /* its processes have something to agree on: blocking calls do not pass */
     bool together; /* all are on this node and run tempi; the same in all its processes */
     bool split;    /* they are not, but calls may be carried in part; the same in all of a node */
     /* Its processes, of both groups of an intercommunicator: the group of the process that has the
@@ -47,8 +48,8 @@ typedef struct tempi_node_comm {
     tempi_copy_choice own_copies; /* of blocks of this process to itself */
     tempi_post_box *posts;        /* for exchanges that a request completes */
     bool asked_posts;             /* whether they could be made was agreed on */
-    /* What nonblocking calls have left to the next blocking collective: the same in all its
-     * processes. */
+    /* What nonblocking calls have left to the next blocking collective, as `wants` tells: the same
+     * in all its processes. */
     bool wants_posts;
     bool wants_answers;                  /* whether to carry some of the functions */
     bool asked[TEMPI_FUNCTION_COUNT];    /* these */

@@ -10,7 +10,7 @@ FAULTS = (
         "coll",
         "a call of predefined datatypes is passed on before what is asked has been agreed on",
         "csrc/shim/coll/collective.h",
-        "    if (!node || (blocking && !tempi_collective_agreed(node)))\n        return false;",
+        "    if (!node || (blocking && node->wants))\n        return false;",
         "    (void)blocking;\n    if (!node)\n        return false;",
         ("tests/mpi/test_collective_requests.py@two hosts",),
     ),
@@ -33,9 +33,9 @@ FAULTS = (
     Fault(
         "coll",
         "calls are passed on though there is something to agree on",
-        "csrc/shim/coll/node_comm.c",
-        "    for (int f = 0; wants && f < TEMPI_FUNCTION_COUNT; ++f)\n        tempi_node_comm_look(node, f);",
-        "",
+        "csrc/shim/coll/collective.h",
+        "    if (!node || (blocking && node->wants) || node->passes[function] == 0)",
+        "    (void)blocking;\n    if (!node || node->passes[function] == 0)",
         ("tests/mpi/test_collective_requests.py", "tests/mpi/test_collective_requests.py@two hosts"),
     ),
     # ---- coll: faults of the library ---------------------------------------------------------------------
