@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/stats.h"
 #include "choose/contest.h"
+#include "choose/trial_lease.h"
 
 #include <stdlib.h>
 
@@ -38,6 +39,12 @@ enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
  * many each time that it was needless, up to AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
 enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
 #define CHANGED 1.25
+/* That finds no change in which another method gains alone. So each PROBED rounds one of them has
+ * a few: those that find things as the method before left them, and those that count. If they are
+ * faster by PROMISING a new trial begins. Later, if that loses more than the WORTH-th part; and all
+ * probes of a process take at most the PROBES_REST-th part of its time. */
+enum { PROBED = 128, PROBE_SKIPS = 2, PROBE_ROUNDS = 4, PROBES_REST = 32, NO_PROBES = -1 };
+#define PROMISING 1.1
 
 typedef struct trial {
     uint64_t key;   /* 0: another process leads */
@@ -60,9 +67,14 @@ typedef struct trial {
     uint32_t again;           /* messages before a change counts */
     uint32_t needless;        /* the same in rounds, at first */
     bool watchful;            /* the running trial is due to a change */
+    int64_t recent;           /* the last such time of messages; 0: unknown */
+    int32_t probe_waits;      /* messages until the next probe, or NO_PROBES */
+    uint8_t probed;           /* the method of the last one */
     uint32_t followed;        /* messages by another process's word */
     /* While it runs: */
     bool runs;
+    bool probes;                    /* it is no trial, but a probe */
+    int64_t probe_best, probe_took; /* its rounds that count: the fastest one, and all */
     tempi_contest contest;
     uint32_t completions;   /* when this round began */
     int64_t last;           /* when this round began */
@@ -76,13 +88,12 @@ uint32_t tempi_message_completions[2];
 
 static struct {
     trial *of; /* by the index of the key's word */
-    uint64_t lease;
-    uint64_t own;
-    int busy; /* one thread at a time leads */
+    int busy;  /* one thread at a time leads */
     trial *running;
-    uint32_t posts;   /* messages with a key */
-    uint32_t looks;   /* messages */
-    uint32_t waiting; /* messages since the running trial began, to the next LOOKS */
+    uint32_t posts;      /* messages with a key */
+    uint32_t looks;      /* messages */
+    uint32_t waiting;    /* messages since the running trial began, to the next LOOKS */
+    int64_t probes_rest; /* until then there are none */
 } mine;
 
 static const int64_t *pretended;
@@ -101,7 +112,7 @@ void tempi_message_trials_start(tempi_message_words *words, int own)
 {
     tempi_message_trials_stop();
     mine.of = calloc(TEMPI_MESSAGE_WORDS, sizeof *mine.of);
-    mine.own = (uint64_t)own + 1;
+    tempi_trial_lease_start(own);
     if (mine.of)
         tempi_message_trials = words;
 }
@@ -111,40 +122,6 @@ uint64_t tempi_message_trial_key(uint32_t shape, int step, int class)
     const uint64_t mixed = tempi_hash_mix(tempi_hash((uint64_t)shape),
                                           (uint64_t)(uint32_t)(step << 4 | class));
     return (mixed >> TEMPI_MESSAGE_BITS | 1) << TEMPI_MESSAGE_BITS; /* never 0 */
-}
-
-/* ---- the lease: one trial at a time on a node -------------------------------------------------
- */
-
-/* Until when (in 2^20 ns), and whose. */
-static uint64_t lease_at(int64_t now)
-{
-    return (uint64_t)(now + PATIENCE) >> 20 << 16 | (mine.own & 0xFFFF);
-}
-
-static bool lease_take(int64_t now, bool repeats)
-{
-    if (repeats && now < __atomic_load_n(&tempi_message_trials->rest, __ATOMIC_RELAXED))
-        return false;
-    uint64_t there = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
-    if (there != 0 && there >> 16 > (uint64_t)now >> 20)
-        return false;
-    mine.lease = lease_at(now);
-    return __atomic_compare_exchange_n(&tempi_message_trials->running, &there, mine.lease, false,
-                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-}
-
-/* False: another process has taken it over. */
-static bool lease_renew(uint64_t with)
-{
-    uint64_t there = mine.lease;
-    if (there == 0)
-        return false;
-    if (with == there)
-        return __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED) == there;
-    mine.lease = with;
-    return __atomic_compare_exchange_n(&tempi_message_trials->running, &there, with, false,
-                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 static void set_running(trial *t)
@@ -157,18 +134,21 @@ static void set_running(trial *t)
 void tempi_message_trials_stop(void)
 {
     if (tempi_message_trials && mine.running)
-        (void)lease_renew(0);
+        tempi_trial_lease_return();
     set_running(NULL);
     tempi_message_trials = NULL;
     free(mine.of);
     mine.of = NULL;
+    mine.probes_rest = 0;
 }
 
 /* ---- one trial ------------------------------------------------------------------------------- */
 
 static int method_of(const trial *t)
 {
-    return t->runs ? tempi_contest_method(&t->contest) : t->method;
+    if (!t->runs)
+        return t->method;
+    return t->probes ? t->probed : tempi_contest_method(&t->contest);
 }
 
 /* If the word has changed, another process leads from now on. */
@@ -185,7 +165,7 @@ static void publish(trial *t)
     if (mine.running != t)
         return;
     set_running(NULL);
-    (void)lease_renew(0);
+    tempi_trial_lease_return();
 }
 
 /* So many messages as are in those rounds. */
@@ -224,6 +204,16 @@ static int64_t settled_time(const trial *t, int64_t took)
     return took - (examined < most ? examined : most);
 }
 
+/* So that what it loses in its rounds, in rounds of the usual method, is a small part of the time
+ * until then. */
+static void plan_probe(trial *t, int64_t lost)
+{
+    const int64_t rounds = WORTH * lost;
+    t->probe_waits = (int32_t)in_rounds(t, rounds < PROBED         ? PROBED
+                                           : rounds < BETWEEN_MOST ? (uint32_t)rounds
+                                                                   : BETWEEN_MOST);
+}
+
 /* So that what this trial lost is a small part of the time until the next one. */
 static void plan_next(trial *t)
 {
@@ -246,8 +236,23 @@ static void plan_next(trial *t)
                             : changed < BETWEEN_MOST ? (uint32_t)changed
                                                      : BETWEEN_MOST);
     t->fresh = AFRESH;
-    t->typical = t->watched = t->seen = 0;
+    t->typical = t->watched = t->recent = t->seen = 0;
     t->changed = 0;
+    const int64_t tries = t->contest.tries;
+    if (tries > 0)
+        plan_probe(t, PROBE_ROUNDS * tempi_contest_lost(&t->contest) / tries / usual);
+    else
+        t->probe_waits = NO_PROBES; /* its messages are too small a part of a round */
+}
+
+/* `lease`: this process still holds it. */
+static void stop_running(trial *t, bool lease)
+{
+    t->runs = false;
+    publish(t);
+    set_running(NULL);
+    if (lease)
+        tempi_trial_lease_return();
 }
 
 static void end_trial(trial *t)
@@ -255,21 +260,48 @@ static void end_trial(trial *t)
     const int64_t rest = REST * t->rounds * t->contest.usual;
     const int64_t messages = t->posted / t->rounds;
     t->a_round = messages > 0 ? (uint32_t)messages : 1;
-    __atomic_store_n(&tempi_message_trials->rest, t->last + rest, __ATOMIC_RELAXED);
+    tempi_trial_rest_until(t->last + rest);
     plan_next(t);
     tempi_stat_add(TEMPI_STAT_messages_tuned, 1);
     if (t->contest.winner != t->method)
         tempi_stat_add(TEMPI_STAT_messages_changed, 1);
-    t->runs = false;
     t->settled = true;
     t->method = t->contest.winner;
-    publish(t);
-    set_running(NULL);
-    (void)lease_renew(0);
+    stop_running(t, true);
+}
+
+static void begin_trial(trial *t, bool watchful);
+
+/* A pause of the program promises nothing, and is not the probe's loss. */
+static void end_probe(trial *t)
+{
+    const int64_t usual = t->recent / WATCHED * t->a_round + 1, best = t->probe_best;
+    const int64_t lost = best > usual ? PROBE_ROUNDS * (best - usual) / usual : 0;
+    const double took = (double)t->probe_took / (PROBE_ROUNDS - PROBE_SKIPS);
+    stop_running(t, true);
+    plan_probe(t, lost);
+    t->watched = t->seen = 0;
+    if (t->key != 0 && t->again == 0 && PROMISING * took < (double)usual)
+        begin_trial(t, true);
+    mine.probes_rest = t->last + PROBES_REST * PROBE_ROUNDS * best;
+}
+
+static void count_probe(trial *t, int64_t took)
+{
+    if (t->rounds > PROBE_SKIPS) {
+        t->probe_took += took;
+        t->probe_best = took < t->probe_best ? took : t->probe_best;
+    }
+    if (t->rounds == PROBE_ROUNDS)
+        end_probe(t);
 }
 
 static void count_round(trial *t, int64_t took)
 {
+    if (t->probes) {
+        count_probe(t, took);
+        return;
+    }
     if (!tempi_contest_round(&t->contest, took, at_stake(t)))
         return;
     if (t->contest.over)
@@ -278,17 +310,16 @@ static void count_round(trial *t, int64_t took)
         publish(t);
 }
 
-/* Keeps the method; `lease`: this process still holds it. */
+/* Keeps the method. */
 static void abandon(trial *t, bool lease)
 {
-    t->runs = false;
-    t->between = BETWEEN;
-    t->waits = in_rounds(t, BETWEEN);
+    if (!t->probes) {
+        t->between = BETWEEN;
+        t->waits = in_rounds(t, BETWEEN);
+    }
+    t->probe_waits = (int32_t)in_rounds(t, BETWEEN);
     t->watched = t->seen = 0;
-    publish(t);
-    set_running(NULL);
-    if (lease)
-        (void)lease_renew(0);
+    stop_running(t, lease);
 }
 
 static uint32_t completions_of(const trial *t)
@@ -308,22 +339,56 @@ static void enlist(trial *t)
     tempi_contest_begin(&t->contest, n, methods);
 }
 
-static void begin_trial(trial *t, bool watchful)
+/* After a probe sooner. */
+static int64_t patience_of(const trial *t)
+{
+    const int64_t most = STALLED * t->longest;
+    return t->probes ? most > STALLED_LEAST ? most : STALLED_LEAST : PATIENCE;
+}
+
+/* False: another process's trial runs, or it must rest. */
+static bool begin_rounds(trial *t, bool probes)
 {
     const int64_t now = clock_now();
-    if (!lease_take(now, t->settled)) {
-        t->waits = in_rounds(t, WATCHED);
-        return;
-    }
+    if (mine.running && mine.running->probes && !probes)
+        abandon(mine.running, true); /* whose messages have ended, or will have another one */
+    if ((probes && now < mine.probes_rest) ||
+        !tempi_trial_lease_take(now, probes ? STALLED_LEAST : PATIENCE, t->settled && !probes))
+        return false;
     if (mine.running)
         abandon(mine.running, false);
     t->runs = true;
-    t->watchful = watchful;
-    enlist(t);
+    t->probes = probes;
     t->longest = t->rounds = t->posted = 0;
     t->last = now;
     t->completions = completions_of(t);
     set_running(t);
+    return true;
+}
+
+static void begin_trial(trial *t, bool watchful)
+{
+    if (!begin_rounds(t, false)) {
+        t->waits = in_rounds(t, WATCHED);
+        return;
+    }
+    t->watchful = watchful;
+    enlist(t);
+    publish(t);
+}
+
+/* The methods in turn. */
+static void begin_probe(trial *t)
+{
+    if (!begin_rounds(t, true)) {
+        t->probe_waits = (int32_t)in_rounds(t, WATCHED);
+        return;
+    }
+    t->probe_took = 0;
+    t->probe_best = INT64_MAX;
+    do
+        t->probed = t->probed < TEMPI_MESSAGE_STREAMED ? t->probed + 1 : TEMPI_MESSAGE_LIBRARY;
+    while (t->probed == t->method || (t->probed == TEMPI_MESSAGE_STREAMED && !t->streams));
     publish(t);
 }
 
@@ -337,16 +402,10 @@ static void continue_trial(trial *t)
     t->last = now;
     t->longest = took > t->longest ? took : t->longest;
     ++t->rounds;
-    if (!lease_renew(lease_at(now)))
+    if (!tempi_trial_lease_renew(now, patience_of(t)))
         abandon(t, false);
     else
         count_round(t, settled_time(t, took > 0 ? took : 1));
-}
-
-static bool is_over(int64_t now)
-{
-    const uint64_t running = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
-    return running == 0 || running >> 16 <= (uint64_t)now >> 20;
 }
 
 /* The running trial's key is no longer used as it was. */
@@ -361,13 +420,11 @@ static bool is_stalled(const trial *t, int64_t now)
 static void look(void)
 {
     const int64_t now = clock_now();
-    uint64_t there = __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
     mine.waiting += LOOKS;
     if (mine.running && is_stalled(mine.running, now))
         abandon(mine.running, true);
-    else if (there != 0 && is_over(now))
-        (void)__atomic_compare_exchange_n(&tempi_message_trials->running, &there, 0, false,
-                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    else
+        tempi_trial_lease_look(now);
 }
 
 static bool enter(void)
@@ -383,8 +440,7 @@ static void leave(void)
 /* Whether some process of this node runs a trial. */
 static bool is_near(void)
 {
-    return tempi_message_trials &&
-           __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED) != 0;
+    return tempi_message_trials && tempi_trial_lease_is_held();
 }
 
 void tempi_message_trial_look(void)
@@ -408,6 +464,7 @@ static bool has_changed(trial *t)
     t->seen = 0;
     if (first || !t->settled)
         return false;
+    t->recent = took;
     if (t->fresh > 0) {
         t->typical = t->typical == 0 || took < t->typical ? took : t->typical;
         --t->fresh;
@@ -429,10 +486,15 @@ static void wait_for_trial(trial *t, const tempi_message_post *post)
         return;
     t->waits = t->waits > post->messages ? t->waits - post->messages : 0;
     t->seen += post->messages;
+    if (t->probe_waits > 0)
+        t->probe_waits -= (int64_t)post->messages < t->probe_waits ? (int32_t)post->messages
+                                                                   : t->probe_waits;
     if (t->waits == 0)
         begin_trial(t, false);
     else if (t->seen >= in_rounds(t, WATCHED) && has_changed(t))
         begin_trial(t, true);
+    else if (t->settled && t->probe_waits == 0 && t->recent > 0)
+        begin_probe(t);
 }
 
 int tempi_message_settled(const uint64_t *word)
@@ -486,7 +548,7 @@ static bool is_left(uint64_t *word, trial *follower, uint32_t messages)
     const uint32_t before = follower->followed, n = follower->followed += messages;
     const bool methodless = (there & TEMPI_MESSAGE_METHOD) == TEMPI_MESSAGE_USUAL;
     const bool left = there & TEMPI_MESSAGE_ON_TRIAL
-                          ? n / LOOKS != before / LOOKS && is_over(clock_now())
+                          ? n / LOOKS != before / LOOKS && tempi_trial_lease_is_over(clock_now())
                           : n > (uint32_t)(methodless ? FOLLOWED_FIRST : FOLLOWED_MOST);
     return left &&
            __atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
