@@ -17,7 +17,8 @@
  *   3. Another method wins if it is faster by the median of the cycles of turns. A method that is
  *      far behind is tried no longer.
  *   4. Later the trial is repeated, as machines and programs change: the more seldom, the more time
- *      the last one lost.
+ *      the last one lost; sooner if the rounds change, or a probe, a few rounds of another method,
+ *      shows that it has gained.
  *
  * A round contains more than these messages: other ones, and the program's own work. If they are
  * too small a part of it the trial ends after its first turn, and a method that seems to gain more

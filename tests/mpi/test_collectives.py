@@ -305,6 +305,24 @@ def test_all_ranks_look_at_the_same_calls(comm: Any, name: str) -> None:
     other.Free()
 
 
+def test_what_nonblocking_calls_have_agreed_on_holds_for_all_ranks_at_once(comm: Any) -> None:
+    """Also for those that had found before that the next calls need not be looked at."""
+    needs_host_memory()
+    other, vector = comm.Dup(), MPI.DOUBLE.Create_vector(2, 1, 3).Commit()  # of 4
+    sent, got = np.arange(4.0), np.zeros(2)
+    named, derived = [got, 2, MPI.DOUBLE], [sent, 1, vector]
+    for k in range(1, 6):
+        other.Ibcast(derived if other.rank == 0 and k == 4 else named, 0).Wait()
+    other.Barrier()
+    with carried(other, "Bcast", 2 * (other.size > 1)):
+        for _ in range(2):
+            got[:] = -1
+            other.Bcast(derived if other.rank == 0 else named, 0)
+            assert other.rank == 0 or got.tolist() == [0.0, 3.0]
+    vector.Free()
+    other.Free()
+
+
 def test_many_calls_in_a_row_and_on_several_communicators(comm: Any) -> None:
     several = [comm, comm.Dup(), comm.Split(comm.rank % 2, -comm.rank), MPI.COMM_SELF.Dup()]
     for seed in range(12):

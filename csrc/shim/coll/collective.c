@@ -140,8 +140,10 @@ static void answer(MPI_Comm comm, tempi_node_comm *node)
         if (!node->asked[f] || node->carried[f])
             continue;
         node->carried[f] = (node->split ? decide_part : decide_whole)(comm, node, node->needed[f]);
-        if (node->carried[f])
-            tempi_node_comm_want_posts(node);
+        if (!node->carried[f])
+            continue;
+        tempi_node_comm_look(node, f);
+        tempi_node_comm_want_posts(node);
     }
     tempi_node_comm_answered(node);
 }

@@ -38,6 +38,14 @@ FAULTS = (
         "    (void)blocking;\n    if (!node || node->passes[function] == 0)",
         ("tests/mpi/test_collective_requests.py", "tests/mpi/test_collective_requests.py@two hosts"),
     ),
+    Fault(
+        "coll",
+        "calls that were to be passed on stay so once they are carried",
+        "csrc/shim/coll/collective.c",
+        "        tempi_node_comm_look(node, f);\n",
+        "",
+        ("tests/mpi/test_collectives.py",),
+    ),
     # ---- coll: faults of the library ---------------------------------------------------------------------
     Fault(
         "coll",
