@@ -115,6 +115,12 @@ def is_on_several_hosts(comm: Any) -> bool:
     return len({HOSTS[rank] for rank in ranks}) > 1
 
 
+def is_left_to_han(comm: Any) -> bool:
+    """Between hosts Open MPI has another component for blocking collectives, coll/han. Without tempi it delivers wrong
+    blocks from MPI_BOTTOM, and MPI_Scatter with a datatype that is not committed is a segmentation fault."""
+    return "Open MPI" in MPI.Get_library_version() and is_on_several_hosts(comm)
+
+
 def carried(comm: Any, name: str, calls: int = 1) -> contextlib.AbstractContextManager[None]:
     """The engine carries so many calls of the blocking function of this name, or its forms. Those with one type are
     carried on hosts where a rank has a derived one."""
