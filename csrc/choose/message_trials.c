@@ -66,11 +66,11 @@ typedef struct trial {
     int8_t changed;           /* in a row, that were slower, or faster if negative */
     uint32_t again;           /* messages before a change counts */
     uint32_t needless;        /* the same in rounds, at first */
-    bool watchful;            /* the running trial is due to a change */
-    int64_t recent;           /* the last such time of messages; 0: unknown */
-    int32_t probe_waits;      /* messages until the next probe, or NO_PROBES */
-    uint8_t probed;           /* the method of the last one */
-    uint32_t followed;        /* messages by another process's word */
+    bool watchful, delayed;   /* the running trial is due to a change, or the next one */
+    int64_t recent, before; /* the shorter one of the last two such times; the last one; 0: none */
+    int32_t probe_waits;    /* messages until the next probe, or NO_PROBES */
+    uint8_t probed;         /* the method of the last one */
+    uint32_t followed;      /* messages by another process's word */
     /* While it runs: */
     bool runs;
     bool probes;                    /* it is no trial, but a probe */
@@ -204,41 +204,38 @@ static int64_t settled_time(const trial *t, int64_t took)
     return took - (examined < most ? examined : most);
 }
 
+static int64_t within(int64_t least, int64_t n, int64_t most)
+{
+    return n < least ? least : n < most ? n : most;
+}
+
 /* So that what it loses in its rounds, in rounds of the usual method, is a small part of the time
  * until then. */
 static void plan_probe(trial *t, int64_t lost)
 {
-    const int64_t rounds = WORTH * lost;
-    t->probe_waits = (int32_t)in_rounds(t, rounds < PROBED         ? PROBED
-                                           : rounds < BETWEEN_MOST ? (uint32_t)rounds
-                                                                   : BETWEEN_MOST);
+    const int64_t rounds = within(PROBED, WORTH * lost, BETWEEN_MOST);
+    t->probe_waits = (int32_t)in_rounds(t, (uint32_t)rounds);
 }
 
 /* So that what this trial lost is a small part of the time until the next one. */
 static void plan_next(trial *t)
 {
     const bool same = t->contest.same;
-    const int64_t usual = t->contest.usual;
+    const int64_t usual = t->contest.usual, tries = t->contest.tries;
     const int64_t time = tempi_contest_lost(&t->contest) + t->rounds * examined_in(t);
-    const int64_t lost = time / usual, worth = WORTH * lost; /* in rounds */
-    const int64_t changed = WORTH_CHANGED * lost;            /* a change is worth a trial sooner */
-    uint32_t between = t->settled && same ? 2 * t->between : BETWEEN;
-    between = between < BETWEEN_USUAL ? between : BETWEEN_USUAL;
-    if (worth > between)
-        between = worth < BETWEEN_MOST ? (uint32_t)worth : BETWEEN_MOST;
-    t->between = between;
-    t->waits = in_rounds(t, between);
+    const int64_t lost = time / usual; /* in rounds */
+    const int64_t least = t->settled && same ? within(0, 2 * t->between, BETWEEN_USUAL) : BETWEEN;
+    t->between = (uint32_t)within(least, WORTH * lost, BETWEEN_MOST);
+    t->waits = in_rounds(t, t->between);
     if (!t->settled || !same)
         t->needless = AGAIN;
     else if (t->watchful && (t->needless < AGAIN_MOST || t->needless * usual < AGAIN_TIME))
         t->needless *= 2;
-    t->again = in_rounds(t, changed < t->needless    ? t->needless
-                            : changed < BETWEEN_MOST ? (uint32_t)changed
-                                                     : BETWEEN_MOST);
+    /* A change is worth a trial sooner. */
+    t->again = in_rounds(t, (uint32_t)within(t->needless, WORTH_CHANGED * lost, BETWEEN_MOST));
     t->fresh = AFRESH;
-    t->typical = t->watched = t->recent = t->seen = 0;
+    t->typical = t->watched = t->recent = t->before = t->seen = 0;
     t->changed = 0;
-    const int64_t tries = t->contest.tries;
     if (tries > 0)
         plan_probe(t, PROBE_ROUNDS * tempi_contest_lost(&t->contest) / tries / usual);
     else
@@ -258,8 +255,7 @@ static void stop_running(trial *t, bool lease)
 static void end_trial(trial *t)
 {
     const int64_t rest = REST * t->rounds * t->contest.usual;
-    const int64_t messages = t->posted / t->rounds;
-    t->a_round = messages > 0 ? (uint32_t)messages : 1;
+    t->a_round = (uint32_t)messages_of(t);
     tempi_trial_rest_until(t->last + rest);
     plan_next(t);
     tempi_stat_add(TEMPI_STAT_messages_tuned, 1);
@@ -272,10 +268,21 @@ static void end_trial(trial *t)
 
 static void begin_trial(trial *t, bool watchful);
 
+static void rest_from_probes(int64_t now, int64_t round)
+{
+    mine.probes_rest = now + PROBES_REST * PROBE_ROUNDS * round;
+}
+
+/* Nanoseconds between probes. */
+static int64_t recent_round(const trial *t)
+{
+    return t->recent / WATCHED * t->a_round + 1;
+}
+
 /* A pause of the program promises nothing, and is not the probe's loss. */
 static void end_probe(trial *t)
 {
-    const int64_t usual = t->recent / WATCHED * t->a_round + 1, best = t->probe_best;
+    const int64_t usual = recent_round(t), best = t->probe_best;
     const int64_t lost = best > usual ? PROBE_ROUNDS * (best - usual) / usual : 0;
     const double took = (double)t->probe_took / (PROBE_ROUNDS - PROBE_SKIPS);
     stop_running(t, true);
@@ -283,7 +290,7 @@ static void end_probe(trial *t)
     t->watched = t->seen = 0;
     if (t->key != 0 && t->again == 0 && PROMISING * took < (double)usual)
         begin_trial(t, true);
-    mine.probes_rest = t->last + PROBES_REST * PROBE_ROUNDS * best;
+    rest_from_probes(t->last, best);
 }
 
 static void count_probe(trial *t, int64_t took)
@@ -317,7 +324,10 @@ static void abandon(trial *t, bool lease)
         t->between = BETWEEN;
         t->waits = in_rounds(t, BETWEEN);
     }
-    t->probe_waits = (int32_t)in_rounds(t, BETWEEN);
+    if (t->probe_waits != NO_PROBES)
+        t->probe_waits = (int32_t)in_rounds(t, BETWEEN);
+    if (t->probes)
+        rest_from_probes(t->last, t->longest);
     t->watched = t->seen = 0;
     stop_running(t, lease);
 }
@@ -342,24 +352,26 @@ static void enlist(trial *t)
 /* After a probe sooner. */
 static int64_t patience_of(const trial *t)
 {
-    const int64_t most = STALLED * t->longest;
-    return t->probes ? most > STALLED_LEAST ? most : STALLED_LEAST : PATIENCE;
+    const int64_t known = recent_round(t), longest = t->longest > known ? t->longest : known;
+    return t->probes ? within(STALLED_LEAST, STALLED * longest, INT64_MAX) : PATIENCE;
 }
 
 /* False: another process's trial runs, or it must rest. */
 static bool begin_rounds(trial *t, bool probes)
 {
     const int64_t now = clock_now();
+    if (probes ? now < mine.probes_rest : t->settled && tempi_trial_rests(now))
+        return false;
     if (mine.running && mine.running->probes && !probes)
         abandon(mine.running, true); /* whose messages have ended, or will have another one */
-    if ((probes && now < mine.probes_rest) ||
-        !tempi_trial_lease_take(now, probes ? STALLED_LEAST : PATIENCE, t->settled && !probes))
+    t->probes = probes;
+    t->longest = 0;
+    if (!tempi_trial_lease_take(now, patience_of(t)))
         return false;
     if (mine.running)
         abandon(mine.running, false);
     t->runs = true;
-    t->probes = probes;
-    t->longest = t->rounds = t->posted = 0;
+    t->rounds = t->posted = 0;
     t->last = now;
     t->completions = completions_of(t);
     set_running(t);
@@ -370,9 +382,11 @@ static void begin_trial(trial *t, bool watchful)
 {
     if (!begin_rounds(t, false)) {
         t->waits = in_rounds(t, WATCHED);
+        t->delayed |= watchful;
         return;
     }
-    t->watchful = watchful;
+    t->watchful = watchful || t->delayed;
+    t->delayed = false;
     enlist(t);
     publish(t);
 }
@@ -423,7 +437,7 @@ static void look(void)
     mine.waiting += LOOKS;
     if (mine.running && is_stalled(mine.running, now))
         abandon(mine.running, true);
-    else
+    else if (!mine.running)
         tempi_trial_lease_look(now);
 }
 
@@ -437,22 +451,16 @@ static void leave(void)
     __atomic_store_n(&mine.busy, 0, __ATOMIC_RELEASE);
 }
 
-/* Whether some process of this node runs a trial. */
-static bool is_near(void)
-{
-    return tempi_message_trials && tempi_trial_lease_is_held();
-}
-
 void tempi_message_trial_look(void)
 {
-    if (!is_near() || __atomic_add_fetch(&mine.looks, 1, __ATOMIC_RELAXED) % LOOKS != 0 || !enter())
+    if (!tempi_message_trials || (!tempi_message_trial_runs && !tempi_trial_lease_is_held()) ||
+        __atomic_add_fetch(&mine.looks, 1, __ATOMIC_RELAXED) % LOOKS != 0 || !enter())
         return;
     look();
     leave();
 }
 
-/* ---- between trials ---------------------------------------------------------------------------
- */
+/* ---- between trials -------------------------------------------------------------------------- */
 
 /* After WATCHED rounds, or some more. Whether their time has changed for good. */
 static bool has_changed(trial *t)
@@ -464,7 +472,8 @@ static bool has_changed(trial *t)
     t->seen = 0;
     if (first || !t->settled)
         return false;
-    t->recent = took;
+    t->recent = t->before != 0 && t->before < took ? t->before : took;
+    t->before = took;
     if (t->fresh > 0) {
         t->typical = t->typical == 0 || took < t->typical ? took : t->typical;
         --t->fresh;
@@ -493,7 +502,7 @@ static void wait_for_trial(trial *t, const tempi_message_post *post)
         begin_trial(t, false);
     else if (t->seen >= in_rounds(t, WATCHED) && has_changed(t))
         begin_trial(t, true);
-    else if (t->settled && t->probe_waits == 0 && t->recent > 0)
+    else if (t->settled && t->probe_waits == 0 && t->recent > 0 && t->again == 0)
         begin_probe(t);
 }
 
@@ -562,8 +571,10 @@ static int go_on(trial *t, const tempi_message_post *post)
     if (!t->runs)
         wait_for_trial(t, post);
     else if (t->receives == post->receives) {
+        const int64_t rounds = t->rounds;
         continue_trial(t);
-        t->posted += post->messages;
+        if (t->rounds >= rounds) /* else it has begun the next trial */
+            t->posted += post->messages;
     }
     return t->runs || t->settled ? method_of(t) : post->usual;
 }

@@ -19,10 +19,8 @@ static uint64_t lease_until(int64_t time)
     return (uint64_t)time >> 20 << 16 | (own_index & 0xFFFF);
 }
 
-bool tempi_trial_lease_take(int64_t now, int64_t patience, bool repeats)
+bool tempi_trial_lease_take(int64_t now, int64_t patience)
 {
-    if (repeats && now < __atomic_load_n(&tempi_message_trials->rest, __ATOMIC_RELAXED))
-        return false;
     uint64_t there = held();
     if (there != 0 && there >> 16 > (uint64_t)now >> 20)
         return false;
@@ -56,6 +54,11 @@ void tempi_trial_lease_return(void)
 void tempi_trial_rest_until(int64_t time)
 {
     __atomic_store_n(&tempi_message_trials->rest, time, __ATOMIC_RELAXED);
+}
+
+bool tempi_trial_rests(int64_t now)
+{
+    return now < __atomic_load_n(&tempi_message_trials->rest, __ATOMIC_RELAXED);
 }
 
 bool tempi_trial_lease_is_held(void)

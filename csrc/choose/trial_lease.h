@@ -10,14 +10,14 @@
 void tempi_trial_lease_start(int own);
 
 /* All times are nanoseconds. Another process may take it over after `patience` without a renewal.
- * False: another process has it, or, if a trial `repeats` an earlier one, the node rests. */
-bool tempi_trial_lease_take(int64_t now, int64_t patience, bool repeats);
-/* False: another process has taken it over. */
+ * False: another process has it, or has taken it over. */
+bool tempi_trial_lease_take(int64_t now, int64_t patience);
 bool tempi_trial_lease_renew(int64_t now, int64_t patience);
 void tempi_trial_lease_return(void);
 
-/* Until then no trial is repeated. */
+/* Until then no trial is repeated; whether it is so now. */
 void tempi_trial_rest_until(int64_t time);
+bool tempi_trial_rests(int64_t now);
 
 /* Whether some process holds it, and whether none does any more. */
 bool tempi_trial_lease_is_held(void);

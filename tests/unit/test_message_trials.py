@@ -452,6 +452,27 @@ def test_a_change_in_which_another_method_gains_alone_is_noticed_soon(
     assert settled(program.rounds(key, LIBRARY, nanoseconds.__getitem__, 3800)) == faster
 
 
+@pytest.mark.parametrize("burst", [2, 3, 8])
+def test_probes_of_bursts_compare_rounds(program: Program, burst: int) -> None:
+    """Of all their messages, with rounds of as many."""
+    key, seconds, trials = key_of(1), {LIBRARY: 50_000, OWN: 60_000}, 0
+
+    def go_on(rounds: int) -> list[int]:
+        ways = []
+        for _ in range(rounds):
+            ways.append([program.post(key, LIBRARY) for _ in range(burst)][-1])
+            program.complete(seconds[ways[-1]])
+        return ways
+
+    while program.trials < 4 or lib.tempi_message_trial_runs:
+        go_on(1)
+    trials = program.trials
+    assert OWN in go_on(1000)
+    assert program.trials == trials
+    seconds[OWN] = 40_000
+    assert settled(go_on(3000)) == OWN
+
+
 @pytest.mark.parametrize("other", [1.0, 1.2, 2.0, 10.0])
 def test_probes_lose_little(program: Program, other: float) -> None:
     key, seconds = key_of(1), times(10_000, 10_000 * other)

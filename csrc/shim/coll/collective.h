@@ -76,7 +76,7 @@ static inline bool tempi_collective_is_due(uint32_t calls)
 static inline uint32_t tempi_collective_until_due(uint32_t calls)
 {
     const uint32_t next = calls < TEMPI_COLLECTIVE_RARELY
-                              ? UINT32_C(1) << (32 - __builtin_clz(calls))
+                              ? UINT32_C(1) << (32 - __builtin_clz(calls | 1))
                               : (calls | (TEMPI_COLLECTIVE_RARELY - 1)) + 1;
     return next - calls - 1;
 }
@@ -211,7 +211,10 @@ static inline bool tempi_collective_copies(MPI_Comm comm, bool blocking, const v
 static inline tempi_node_comm *tempi_collective_begin_init(MPI_Comm comm, int function)
 {
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
-    return tempi_collective_concerns(node, function) ? node : NULL;
+    if (!tempi_collective_concerns(node, function))
+        return NULL;
+    tempi_node_comm_look(node, function); /* its processes may come to carry the function */
+    return node;
 }
 
 /* After MPI_Init; before and after the library's finalize. */

@@ -66,7 +66,7 @@ static void want(tempi_node_comm *node, bool posts, bool answers)
 
 void tempi_node_comm_want_posts(tempi_node_comm *node)
 {
-    if (!node->asked_posts)
+    if (!node->asked_posts && node->size > 1)
         want(node, true, node->wants_answers);
 }
 

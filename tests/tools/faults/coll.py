@@ -46,6 +46,14 @@ FAULTS = (
         "",
         ("tests/mpi/test_collectives.py",),
     ),
+    Fault(
+        "coll",
+        "calls that were to be passed on stay so once a persistent request is carried",
+        "csrc/shim/coll/collective.h",
+        "    tempi_node_comm_look(node, function); /* its processes may come to carry the function */\n",
+        "",
+        ("tests/mpi/test_collectives.py@two hosts",),
+    ),
     # ---- coll: faults of the library ---------------------------------------------------------------------
     Fault(
         "coll",
