@@ -2,7 +2,7 @@
  * depend on the pointer, so every processor that this runs on does them after its own: an acquire
  * is not needed for them. And to GCC 12 it is a barrier, after which the arguments that a wrapper
  * has on its stack must be written again before it can go on to the library with them: 4 to 5 ns
- * more of a call, as the library then waits for those stores. */
+ * more of a call (Zen 3), as the library then waits for those stores. */
 #ifndef TEMPI_BASE_PUBLISHED_H
 #define TEMPI_BASE_PUBLISHED_H
 

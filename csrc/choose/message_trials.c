@@ -288,7 +288,7 @@ static void end_probe(trial *t)
     stop_running(t, true);
     plan_probe(t, lost);
     t->watched = t->seen = 0;
-    if (t->key != 0 && t->again == 0 && PROMISING * took < (double)usual)
+    if (t->key != 0 && PROMISING * took < (double)usual)
         begin_trial(t, true);
     rest_from_probes(t->last, best);
 }

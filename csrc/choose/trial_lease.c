@@ -19,10 +19,15 @@ static uint64_t lease_until(int64_t time)
     return (uint64_t)time >> 20 << 16 | (own_index & 0xFFFF);
 }
 
+static bool is_over(uint64_t there, int64_t now)
+{
+    return there == 0 || there >> 16 <= (uint64_t)now >> 20;
+}
+
 bool tempi_trial_lease_take(int64_t now, int64_t patience)
 {
     uint64_t there = held();
-    if (there != 0 && there >> 16 > (uint64_t)now >> 20)
+    if (!is_over(there, now))
         return false;
     lease = lease_until(now + patience);
     return __atomic_compare_exchange_n(&tempi_message_trials->running, &there, lease, false,
@@ -68,14 +73,13 @@ bool tempi_trial_lease_is_held(void)
 
 bool tempi_trial_lease_is_over(int64_t now)
 {
-    const uint64_t there = held();
-    return there == 0 || there >> 16 <= (uint64_t)now >> 20;
+    return is_over(held(), now);
 }
 
 void tempi_trial_lease_look(int64_t now)
 {
     uint64_t there = held();
-    if (there != 0 && there >> 16 <= (uint64_t)now >> 20)
+    if (is_over(there, now))
         (void)__atomic_compare_exchange_n(&tempi_message_trials->running, &there, 0, false,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

@@ -58,6 +58,7 @@ AREAS: Mapping[str, Sequence[str]] = {
         "tests/unit/test_model_sure.py",
         "tests/unit/test_autotune.py",
         "tests/unit/test_message_trials.py",
+        "tests/unit/test_message_probes.py",
         "tests/bench/test_model.py",
         "tests/mpi/test_rule_repeated.py",
         "tests/mpi/test_rule_to_self.py",

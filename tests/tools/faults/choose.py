@@ -110,7 +110,7 @@ FAULTS = (
         "csrc/choose/message_trials.c",
         "PROMISING * took < (double)usual",
         "PROMISING * (double)best < (double)usual",
-        ("tests/unit/test_message_trials.py",),
+        ("tests/unit/test_message_probes.py",),
     ),
     Fault(
         "choose",
@@ -118,7 +118,7 @@ FAULTS = (
         "csrc/choose/message_trials.c",
         "within(PROBED, WORTH * lost, BETWEEN_MOST)",
         "PROBED",
-        ("tests/unit/test_message_trials.py",),
+        ("tests/unit/test_message_probes.py",),
     ),
     Fault(
         "choose",
@@ -126,7 +126,7 @@ FAULTS = (
         "csrc/choose/message_trials.c",
         "    if (mine.running && mine.running->probes && !probes)",
         "    if (false)",
-        ("tests/unit/test_message_trials.py",),
+        ("tests/unit/test_message_probes.py",),
     ),
     Fault(
         "choose",
@@ -332,7 +332,7 @@ FAULTS = (
         "choose",
         "two trials run on a node",
         "csrc/choose/trial_lease.c",
-        "if (there != 0 && there >> 16 > (uint64_t)now >> 20)",
+        "    if (!is_over(there, now))",
         "if (false)",
         ("tests/unit/test_message_trials.py",),
     ),
