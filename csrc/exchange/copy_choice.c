@@ -56,7 +56,7 @@ static tempi_copy_way in_turn(unsigned ways, uint32_t n)
 }
 
 /* Those of the ways that cost no more. */
-static unsigned within(const double *cost, unsigned ways, double most)
+static unsigned within(const float *cost, unsigned ways, float most)
 {
     for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
         if (cost[way] > most)
@@ -64,7 +64,7 @@ static unsigned within(const double *cost, unsigned ways, double most)
     return ways;
 }
 
-static tempi_copy_way best_of(const double *cost, unsigned ways)
+static tempi_copy_way best_of(const float *cost, unsigned ways)
 {
     tempi_copy_way best = in_turn(ways, 0);
     for (tempi_copy_way way = best + 1; way < TEMPI_COPY_WAYS; ++way)
@@ -74,7 +74,7 @@ static tempi_copy_way best_of(const double *cost, unsigned ways)
 }
 
 /* Now and then another way than the best one. */
-static tempi_copy_way again(const double *cost, unsigned ways, tempi_copy_way best, uint32_t flow)
+static tempi_copy_way again(const float *cost, unsigned ways, tempi_copy_way best, uint32_t flow)
 {
     const uint32_t every = flow < 8 * AGAIN_FIRST    ? AGAIN_FIRST
                            : flow < 16 * AGAIN_FIRST ? 2 * AGAIN_FIRST
@@ -90,9 +90,9 @@ static tempi_copy_way again(const double *cost, unsigned ways, tempi_copy_way be
 
 /* Of the ways with too few samples the one with the fewest; -1: there is none. One that is far
  * behind in the first round has no second one. */
-static int untried(const double *cost, const uint32_t *samples, unsigned ways)
+static int untried(const float *cost, const uint8_t *samples, unsigned ways)
 {
-    double least = HUGE_VAL;
+    float least = HUGE_VALF;
     int found = -1;
     for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
         if (is_among(ways, way) && samples[way] > 0 && cost[way] < least)
@@ -106,11 +106,11 @@ static int untried(const double *cost, const uint32_t *samples, unsigned ways)
 
 static tempi_copy_way measured(tempi_copy_choice *choice, int class, unsigned ways)
 {
-    const double *cost = choice->classes[class].cost;
+    const float *cost = choice->classes[class].cost;
     const uint32_t flow = choice->classes[class].flows++;
-    int *trying = &choice->classes[class].trying;
+    int8_t *trying = &choice->classes[class].trying;
     if (flow % TEMPI_COPY_TRIALS == 0)
-        *trying = untried(cost, choice->classes[class].samples, ways);
+        *trying = (int8_t)untried(cost, choice->classes[class].samples, ways);
     return *trying >= 0 && is_among(ways, (tempi_copy_way)*trying)
                ? (tempi_copy_way)*trying
                : again(cost, ways, best_of(cost, ways), flow);
@@ -166,7 +166,7 @@ tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned 
     return way;
 }
 
-static void take_sample(double *known, uint32_t samples, double cost)
+static void take_sample(float *known, int samples, float cost)
 {
     if (samples == 1)
         *known = cost;
@@ -183,17 +183,19 @@ void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, 
 {
     if (__atomic_load_n(&forced, __ATOMIC_RELAXED) >= 0)
         return;
+    uint8_t *samples = &choice->classes[class].samples[way];
     const bool warm = choice->classes[class].latest == way && choice->classes[class].flows > 1;
-    choice->classes[class].latest = way;
-    if (warm)
-        take_sample(&choice->classes[class].cost[way], ++choice->classes[class].samples[way],
-                    seconds / (double)bytes);
+    choice->classes[class].latest = (uint8_t)way;
+    if (!warm)
+        return;
+    *samples = (uint8_t)(*samples + (*samples <= SAMPLES));
+    take_sample(&choice->classes[class].cost[way], *samples, (float)(seconds / (double)bytes));
 }
 
 double tempi_copy_packing(const tempi_copy_choice *choice, int class, int64_t bytes)
 {
     const double unknown = 1e-10; /* seconds a byte */
-    const double *cost = choice->classes[class].cost;
+    const float *cost = choice->classes[class].cost;
     const double least = cost[TEMPI_COPY_NONTEMPORAL] > 0 &&
                                  cost[TEMPI_COPY_NONTEMPORAL] < cost[TEMPI_COPY_TWICE]
                              ? cost[TEMPI_COPY_NONTEMPORAL]

@@ -42,15 +42,15 @@ enum {
     TEMPI_ACCESS_ATTACH = 4 /* all of it, by XPMEM (xpmem.h) */
 };
 
-/* Zero at first. Of one sender for one receiver. */
+/* Zero at first. Of one sender for one receiver, while their cores share a cache, or do not. */
 typedef struct tempi_copy_choice {
     struct {
-        double cost[TEMPI_COPY_WAYS]; /* seconds per byte */
-        uint32_t samples[TEMPI_COPY_WAYS];
+        float cost[TEMPI_COPY_WAYS];      /* seconds per byte */
+        uint8_t samples[TEMPI_COPY_WAYS]; /* or more */
+        int8_t trying;                    /* a way; -1: it knows enough of all */
+        uint8_t latest;                   /* way of the flows that have ended */
         uint32_t flows;
-        int trying;            /* a way; -1: it knows enough of all */
-        tempi_copy_way latest; /* of the flows that have ended */
-        uint32_t heard;        /* the leader's last word, and own flows since it changed */
+        uint32_t heard; /* the leader's last word, and own flows since it changed */
         uint32_t silent;
     } classes[TEMPI_COPY_CLASSES];
 } tempi_copy_choice;

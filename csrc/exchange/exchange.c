@@ -3,6 +3,7 @@
 #include "exchange/block_bytes.h"
 #include "exchange/offer.h"
 #include "exchange/piece_buffer.h"
+#include "exchange/ring_times.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ typedef struct header {
     uint64_t call;
     int64_t nests;   /* blocks that the sender offers, or one of those below */
     int64_t offered; /* bytes in them; DEVICE: of their description */
-    int64_t timed;   /* 1: the sender wants to know how long it takes */
+    int64_t timed;   /* TIMED: the sender wants to know how long it takes */
     int64_t process;
     char unused[HEADER - 6 * 8];
 } header;
@@ -28,6 +29,8 @@ _Static_assert(sizeof(header) == HEADER, "it is passed through the ring as it is
 
 /* Of all blocks: offered packed, or in device memory, or already in their place. */
 enum { PACKED = -1, DEVICE = -2, STORED = -3 };
+/* The latter: also how long a line takes between the two cores. */
+enum { TIMED = 1, BEATEN = 2 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -87,30 +90,6 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
-static struct tempi_timed_flow *timed_flow(tempi_flow *flow)
-{
-    return &flow->end->last[flow->call % TEMPI_RING_TIMED];
-}
-
-/* Takes over what the receiver has told about the last long flows, the oldest first. */
-static void learn(tempi_ring_end *end, uint64_t call)
-{
-    for (uint64_t i = 0; i < TEMPI_RING_TIMED; ++i) {
-        const uint64_t k = (call + i) % TEMPI_RING_TIMED;
-        struct tempi_timed_flow *last = &end->last[k];
-        if (last->call == 0 ||
-            __atomic_load_n(&end->ring->timed[k].call, __ATOMIC_ACQUIRE) != last->call)
-            continue;
-        const double own = last->seconds, other = end->ring->timed[k].seconds;
-        if (last->gathers)
-            tempi_copy_learn(&end->gathered, last->class, last->way, own > other ? own : other,
-                             last->bytes);
-        else
-            tempi_copy_learn(&end->choice, last->class, last->way, own + other, last->bytes);
-        last->call = 0;
-    }
-}
-
 /* Packs the whole flow, for the receiver to read. False: there is no memory for that. */
 static bool pack_all(tempi_flow *flow, tempi_offer *out)
 {
@@ -159,16 +138,19 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
         ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
     if (may_store(flow, class))
         ways |= 1u << TEMPI_COPY_STORED;
-    learn(end, flow->call);
-    const tempi_copy_way way =
-        flow->gathers ? tempi_copy_choose(&end->gathered, class, ways, NULL, flow->call, NULL)
-                      : tempi_copy_choose(&end->choice, class, ways, end->leader, flow->call,
-                                          &end->ring->lead);
-    *timed_flow(flow) = (struct tempi_timed_flow){.call = flow->call,
-                                                  .bytes = flow->bytes,
-                                                  .class = class,
-                                                  .way = way,
-                                                  .gathers = flow->gathers};
+    tempi_ring_learn(end, flow->call);
+    tempi_copy_choice *choice = tempi_ring_choice(end, flow->gathers);
+    const tempi_copy_way way = flow->gathers
+                                   ? tempi_copy_choose(choice, class, ways, NULL, flow->call, NULL)
+                                   : tempi_copy_choose(choice, class, ways, end->leader, flow->call,
+                                                       &end->ring->lead);
+    *tempi_ring_timed(flow->end,
+                      flow->call) = (struct tempi_timed_flow){.call = flow->call,
+                                                              .bytes = flow->bytes,
+                                                              .class = class,
+                                                              .way = way,
+                                                              .gathers = flow->gathers,
+                                                              .other_llc = end->other_llc};
     return true;
 }
 
@@ -192,7 +174,7 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     tempi_offer_describe(flow->blocks, flow->n, access, out);
     if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->capacity / 4)
         out->n = 0, out->bytes = 0;
-    struct tempi_timed_flow *timed = timed_flow(flow);
+    struct tempi_timed_flow *timed = tempi_ring_timed(flow->end, flow->call);
     flow->timed = choose_way(flow, out, access);
     if (flow->timed && (timed->way == TEMPI_COPY_ONCE || timed->way == TEMPI_COPY_MAPPED))
         return;
@@ -206,7 +188,7 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
 /* False: the receiver has not come to this call. */
 static bool store_as_invited(tempi_flow *flow, tempi_offer *out)
 {
-    struct tempi_timed_flow *timed = timed_flow(flow);
+    struct tempi_timed_flow *timed = tempi_ring_timed(flow->end, flow->call);
     if (!tempi_invitation_is_there(&flow->end->ring->invitation, flow->call))
         return false;
     out->n = may_store(flow, timed->class) && store(flow) ? STORED : 0;
@@ -328,11 +310,14 @@ static bool open_out(tempi_flow *flow)
     flow->waits = offered.n != 0 && offered.n != STORED;
     flow->offered = offered.n > 0 ? offered.blocks : 0;
     flow->through = offered.n < 0 ? 0 : flow->bytes - (offered.n > 0 ? offered.bytes : 0);
+    const bool beaten = flow->timed && tempi_ring_beat(flow->end, flow->call, flow->bytes);
     const header head = {.bytes = flow->bytes,
                          .call = flow->call,
                          .nests = offered.n,
                          .offered = flow->bytes - flow->through,
-                         .timed = flow->timed,
+                         .timed = beaten        ? BEATEN
+                                  : flow->timed ? TIMED
+                                                : 0,
                          .process = flow->waits ? getpid() : 0}; /* a system call */
     tempi_ring_put(flow->end, &head, HEADER);
     if (flow->waits) {
@@ -386,13 +371,14 @@ static bool push(tempi_flow *flow)
     if (flow->waits)
         hear_answer(flow);
     if (flow->timed && !flow->asked && flow->moved < flow->through)
-        (void)may_store(flow, timed_flow(flow)->class); /* for the next one */
+        (void)may_store(flow,
+                        tempi_ring_timed(flow->end, flow->call)->class); /* for the next one */
     while (flow->moved < flow->through && push_piece(flow))
         any = true;
     if (flow->moved < flow->through || flow->waits)
         return any;
     if (flow->timed)
-        timed_flow(flow)->seconds = flow->seconds;
+        tempi_ring_timed(flow->end, flow->call)->seconds = flow->seconds;
     flow->ended = true;
     return true;
 }
@@ -451,6 +437,7 @@ static bool open_in(tempi_flow *flow)
     flow->opened = true;
     flow->failed |= head.bytes > flow->bytes || head.call != flow->call;
     flow->timed = head.timed != 0;
+    flow->latency = head.timed == BEATEN ? tempi_ring_time_beat(flow->end->ring) : -1;
     flow->through = head.nests == STORED ? 0 : head.bytes;
     if (head.nests == DEVICE)
         take_device_offer(flow, &head);
@@ -478,15 +465,6 @@ static bool pull_piece(tempi_flow *flow)
     return true;
 }
 
-/* Tells the sender how long a long flow took here, or all that the process has done meanwhile. */
-static void report(const tempi_flow *flow)
-{
-    tempi_ring *ring = flow->end->ring;
-    const uint64_t k = flow->call % TEMPI_RING_TIMED;
-    ring->timed[k].seconds = flow->busy ? *flow->busy : flow->seconds;
-    __atomic_store_n(&ring->timed[k].call, flow->call, __ATOMIC_RELEASE);
-}
-
 static bool pull(tempi_flow *flow)
 {
     bool any = false;
@@ -496,8 +474,9 @@ static bool pull(tempi_flow *flow)
         any = true;
     if (flow->moved < flow->through || flow->reads)
         return any;
-    if (flow->timed)
-        report(flow);
+    if (flow->timed) /* how long it took here, or all that the process has done meanwhile */
+        tempi_ring_report(flow->end->ring, flow->call, flow->busy ? *flow->busy : flow->seconds,
+                          flow->latency);
     flow->ended = true;
     return true;
 }

@@ -72,6 +72,7 @@ typedef struct tempi_flow {
     bool asked;       /* outgoing: it is known whether it might be stored */
     void *packed;     /* outgoing: the packed bytes that are offered */
     bool timed;       /* a long one: `seconds` are taken */
+    int32_t latency;  /* of a timed one: nanoseconds that the sender's beat took; -1: unknown */
     bool reads;       /* incoming: the device is to read it */
     bool ended;
     /* The sender has more bytes than fit, or is in another call; or this process cannot access its

@@ -8,6 +8,7 @@
 #ifndef TEMPI_EXCHANGE_RING_H
 #define TEMPI_EXCHANGE_RING_H
 
+#include "base/llc_samples.h"
 #include "exchange/brief.h"
 #include "exchange/copy_choice.h"
 #include "exchange/invitation.h"
@@ -22,13 +23,15 @@ typedef struct tempi_ring {
     _Alignas(128) uint64_t head;
     tempi_brief brief;
     _Alignas(128) tempi_copy_lead lead; /* of the sender */
+    _Alignas(128) uint64_t beat;        /* of the sender, for the receiver to time its way */
     _Alignas(128) uint64_t tail;
     /* By the receiver, too, about flows whose memory it reads itself (exchange.c). */
     uint32_t access; /* how it can: TEMPI_ACCESS_* */
     uint64_t answer; /* to the last such flow */
     struct {
         uint64_t call; /* of a long flow that has ended */
-        double seconds;
+        float seconds;
+        int32_t latency; /* nanoseconds that the beat took; -1: the sender did not ask for it */
     } timed[TEMPI_RING_TIMED];                 /* the last ones */
     _Alignas(128) tempi_invitation invitation; /* the sender of short flows never reads it */
     _Alignas(128) char data[];
@@ -39,10 +42,15 @@ _Static_assert(TEMPI_COPY_CLASSES <= 32, "a sender has one bit for each class");
 /* One end of a ring, in memory of the process that uses it. */
 typedef struct tempi_ring_end {
     tempi_ring *ring;
-    uint64_t capacity;                  /* a power of two */
-    uint64_t own;                       /* `head` at the sender's end, `tail` at the receiver's */
-    uint64_t seen;                      /* the other one, when it was last read */
-    tempi_copy_choice choice, gathered; /* the latter of flows to a gather's root */
+    uint64_t capacity; /* a power of two */
+    uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
+    uint64_t seen;     /* the other one, when it was last read */
+    /* Once for a receiver whose core shares the last-level cache, and once for another one; the
+     * second of flows to a gather's root. */
+    tempi_copy_choice choice[2], gathered[2];
+    bool other_llc; /* the receiver's core has another one, by these: */
+    tempi_llc_samples latencies;
+    int64_t until;     /* flows to the next one (llc_samples.h) */
     uint32_t storable; /* classes (bit mask) of flows that the receiver last let be stored */
     bool unstorable;   /* the receiver's memory, by this process */
     const tempi_copy_lead *leader; /* the receiver's, if that chooses for both; or NULL */
@@ -55,6 +63,7 @@ typedef struct tempi_ring_end {
         int class;
         tempi_copy_way way;
         bool gathers;
+        bool other_llc;
     } last[TEMPI_RING_TIMED];
 } tempi_ring_end;
 

@@ -1,5 +1,6 @@
 #include "topology/locality.h"
 #include "base/clock.h"
+#include "base/llc_samples.h"
 #include "base/stats.h"
 
 #include <stdatomic.h>
@@ -7,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line arrives from a core with the same LLC in 20 to 60 nanoseconds, from another one in 100 to
- * 300 (Zen 3 to 5). Across a large mesh it takes 70 to 160 (Granite Rapids), and more or less as
- * the ranks migrate: a class changes only when it is clear, as each has trials of its own. */
-enum { OTHER_LLC_TIME = 85, CLEARLY_SAME = 65, CLEARLY_OTHER = 105 /* nanoseconds */, SAMPLES = 5 };
-/* Short messages between two probes: SHORT_INTERVAL until enough samples are there, LONG_INTERVAL
- * after that. A message counts once more for each PIECE of its bytes: fewer long messages fit
- * between two migrations. */
-enum { SHORT_INTERVAL = 4, LONG_INTERVAL = 64, PIECE = 4096 };
 /* Between messages of that length the lines are in memory, which takes as long as another LLC. */
 enum { EVICTING = 1 << 20 };
 
@@ -31,10 +24,8 @@ typedef struct line {
 typedef struct peer_probes {
     atomic_int until; /* messages until the next probe */
     atomic_bool other_llc;
-    uint64_t beats; /* at the last probe */
-    /* Nanoseconds of the last probes that found the line written. */
-    int32_t taken[SAMPLES];
-    int probes; /* number of such probes */
+    uint64_t beats;            /* at the last probe */
+    tempi_llc_samples samples; /* of probes that found the line written */
 } peer_probes;
 
 struct tempi_locality {
@@ -76,18 +67,6 @@ void tempi_locality_close(tempi_locality *locality)
     free(locality);
 }
 
-/* By the majority of the last samples; `before`: the result of those before. */
-static bool is_other_llc(const peer_probes *s, bool before)
-{
-    const bool first = s->probes < SAMPLES;
-    const int n = first ? s->probes : SAMPLES;
-    const int limit = first ? OTHER_LLC_TIME : before ? CLEARLY_SAME : CLEARLY_OTHER;
-    int far = 0;
-    for (int i = 0; i < n; ++i)
-        far += s->taken[i] > limit;
-    return 2 * far > n;
-}
-
 /* The result on which both ranks agree: that of the lower one, which publishes it. */
 static bool agreed(tempi_locality *d, int i, bool other_llc)
 {
@@ -116,10 +95,9 @@ static void probe(tempi_locality *d, int i)
     if (beats == s->beats)
         return; /* not written since: the line is in our own cache */
     s->beats = beats;
-    s->taken[s->probes % SAMPLES] = taken < INT32_MAX ? (int32_t)taken : INT32_MAX;
-    s->probes = s->probes + 1 < 2 * SAMPLES ? s->probes + 1 : SAMPLES;
+    tempi_llc_add(&s->samples, taken);
     const bool before = atomic_load_explicit(&s->other_llc, memory_order_relaxed);
-    const bool other_llc = agreed(d, i, is_other_llc(s, before));
+    const bool other_llc = agreed(d, i, tempi_llc_is_other(&s->samples, before));
     if (atomic_exchange_explicit(&s->other_llc, other_llc, memory_order_relaxed) != other_llc)
         tempi_stat_add(TEMPI_STAT_locality_changes, 1);
 }
@@ -130,8 +108,8 @@ void tempi_locality_probe(tempi_locality *locality, int i)
         atomic_flag_test_and_set_explicit(&locality->busy, memory_order_acquire))
         return; /* another thread is probing */
     probe(locality, i);
-    const int wait = locality->peers[i].probes < SAMPLES ? SHORT_INTERVAL : LONG_INTERVAL;
-    atomic_store_explicit(&locality->peers[i].until, wait, memory_order_relaxed);
+    atomic_store_explicit(&locality->peers[i].until,
+                          tempi_llc_interval(&locality->peers[i].samples), memory_order_relaxed);
     atomic_flag_clear_explicit(&locality->busy, memory_order_release);
 }
 
@@ -143,7 +121,7 @@ bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes)
     if (bytes >= EVICTING)
         return atomic_load_explicit(&s->other_llc, memory_order_relaxed);
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);
-    const int64_t messages = 1 + bytes / PIECE;
+    const int64_t messages = tempi_llc_weight(bytes);
     if (until >= messages)
         atomic_store_explicit(&s->until, until - (int)messages, memory_order_relaxed);
     else

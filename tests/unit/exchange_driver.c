@@ -179,15 +179,21 @@ static void rest(void *state, int64_t idle)
 }
 
 /* That way always; with TEMPI_COPY_WAYS as measured. */
-static void prefer(tempi_copy_choice *choice, int64_t way)
+static void prefer_in(tempi_copy_choice *choice, int64_t way)
 {
     for (int c = 0; c < TEMPI_COPY_CLASSES && way < TEMPI_COPY_WAYS; ++c) {
         choice->classes[c].flows = TEMPI_COPY_TRIALS; /* past those that try another one */
         for (int i = 0; i < TEMPI_COPY_WAYS; ++i) {
             choice->classes[c].samples[i] = 3 * TEMPI_COPY_TRIALS;
-            choice->classes[c].cost[i] = i == way ? 1e-12 : 1e-3;
+            choice->classes[c].cost[i] = i == way ? 1e-12F : 1e-3F;
         }
     }
+}
+
+static void prefer(tempi_copy_choice choice[2], int64_t way)
+{
+    prefer_in(&choice[0], way);
+    prefer_in(&choice[1], way);
 }
 
 /* TEMPI_COPY_WAYS: as measured. */
@@ -241,7 +247,7 @@ static void apart(member *m, int round, dice *own)
         const int next = (m->rank + i) % m->members, last = (m->rank - i + m->members) % m->members;
         side_make(m, round, m->rank, next, true, &out[n]);
         side_make(m, round, last, m->rank, false, &in[n]);
-        prefer(&m->to[next].choice, any_way(own, out[n].n == 1));
+        prefer(m->to[next].choice, any_way(own, out[n].n == 1));
         to[n] = flow_of(&out[n], &m->to[next], round);
         from[n] = flow_of(&in[n], &m->from[last], round);
         note_position(m, &to[n]);
@@ -342,7 +348,7 @@ static void gather(member *m, int round, dice *own)
         cut |= !sends && sides[n].cut;
         ++n;
         if (sends) {
-            prefer(&m->to[root].gathered, any_way(own, true));
+            prefer(m->to[root].gathered, any_way(own, true));
             note_position(m, flow);
         }
     }
@@ -495,7 +501,7 @@ static void *choose(void *argument)
         tempi_flow to = {.end = &m->to[peer], .blocks = &out, .n = 1, .bytes = LONG},
                    from = {.end = &m->from[peer], .blocks = &in, .n = 1, .bytes = LONG};
         to.call = from.call = (uint64_t)round + 1;
-        prefer(&m->to[peer].choice, draw(&own, 0, TEMPI_COPY_WAYS));
+        prefer(m->to[peer].choice, draw(&own, 0, TEMPI_COPY_WAYS));
         await(m->rank == 0 ? &ended : &begun, round + m->rank); /* so both rings are empty */
         tempi_exchange_begin(&to, 1, &from, 1);
         if (m->rank == 0)
@@ -508,6 +514,8 @@ static void *choose(void *argument)
         if (m->rank == 1)
             __atomic_store_n(&ended, round + 1, __ATOMIC_RELEASE);
     }
+    if (m->to[peer].latencies.n == 0)
+        fail("alike: no beat was timed");
     free(sent);
     free(got);
     return NULL;

@@ -5,6 +5,7 @@
 #include "exchange/exchange.h"
 #include "exchange/invitation.h"
 #include "exchange/local_copy.h"
+#include "exchange/ring_times.h"
 #include "exchange_blocks.h"
 
 #include <pthread.h>
@@ -266,6 +267,58 @@ static void check_brief_in_place(void)
     free(from.ring);
 }
 
+/* A flow of that call, by TEMPI_COPY_TWICE, of which the receiver tells its time. */
+static void time_flow(tempi_ring_end *end, uint64_t call, int32_t latency)
+{
+    *tempi_ring_timed(end, call) = (struct tempi_timed_flow){
+        .call = call, .bytes = 1, .seconds = 1, .other_llc = end->other_llc};
+    tempi_ring_report(end->ring, call, latency, latency);
+    tempi_ring_learn(end, call + 1);
+}
+
+/* What was learnt where two cores share a cache stays as it was where they do not. */
+static void check_localities(void)
+{
+    tempi_ring_end end = new_ring();
+    uint64_t call = 0;
+    end.choice[0].classes[0].flows = end.choice[1].classes[0].flows = 2;
+    while (call < 10)
+        time_flow(&end, ++call, 10);
+    const float near = end.choice[0].classes[0].cost[TEMPI_COPY_TWICE];
+    if (tempi_ring_choice(&end, false) != &end.choice[0] || near != 11.0F)
+        fail("nearby: it is not known");
+    while (call < 20)
+        time_flow(&end, ++call, 200);
+    if (tempi_ring_choice(&end, false) != &end.choice[1] ||
+        tempi_ring_choice(&end, true) != &end.gathered[1] ||
+        end.choice[1].classes[0].cost[TEMPI_COPY_TWICE] != 201.0F)
+        fail("far away: it is not noticed");
+    for (; call < 30; ++call) /* too few */
+        time_flow(&end, call + 1, call % 5 == 0 ? 10 : -1);
+    if (tempi_ring_choice(&end, false) != &end.choice[1])
+        fail("far away: one late look, and it is nearby");
+    free(end.ring);
+}
+
+/* Short flows seldom have a beat, long ones each time. */
+static void check_beats(void)
+{
+    tempi_ring_end end = new_ring();
+    int beats = 0;
+    for (uint64_t call = 1; call <= 1000; ++call) {
+        const bool beat = tempi_ring_beat(&end, call, 8192);
+        if (beat != (end.ring->beat == call))
+            fail("a beat that was not written");
+        beats += beat;
+        end.latencies.n = beats < TEMPI_LLC_SAMPLES ? beats : TEMPI_LLC_SAMPLES;
+    }
+    if (beats < 1000 * 3 / 65 || beats > TEMPI_LLC_SAMPLES + 1000 * 3 / 64 ||
+        !tempi_ring_beat(&end, 1001, 1 << 20) || !tempi_ring_beat(&end, 1002, 1 << 20) ||
+        tempi_ring_time_beat(end.ring) < 0)
+        fail("beats are too seldom, or too often");
+    free(end.ring);
+}
+
 static int self(int rounds, uint64_t seed)
 {
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
@@ -287,6 +340,8 @@ static int self(int rounds, uint64_t seed)
     check_brief_lengths();
     check_brief_is_whole();
     check_brief_in_place();
+    check_localities();
+    check_beats();
     check_invitation();
     printf("%d nests %d between\n", nests, between);
     return 0;

@@ -363,9 +363,9 @@ FAULTS = (
     Fault(
         "topology",
         "a known locality changes like an unknown one",
-        "csrc/topology/locality.c",
-        "first ? OTHER_LLC_TIME : before ? CLEARLY_SAME : CLEARLY_OTHER;",
-        "OTHER_LLC_TIME;",
+        "csrc/base/llc_samples.h",
+        "                      : before ? TEMPI_LLC_CLEARLY_SAME\n                               : TEMPI_LLC_CLEARLY_OTHER;",
+        "                      : TEMPI_LLC_OTHER;",
         ("tests/unit/test_peers_native.py",),
     ),
     Fault(

@@ -213,6 +213,22 @@ FAULTS = (
         "samples[way] < SAMPLES &&",
         ("tests/unit/test_copy_choice.py",),
     ),
+    Fault(
+        "exchange",
+        "what was learnt nearby holds far away",
+        "csrc/exchange/ring_times.c",
+        "&end->choice[other_llc];",
+        "&end->choice[0];",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
+        "no receiver times a beat",
+        "csrc/exchange/exchange.c",
+        "head.timed == BEATEN ? tempi_ring_time_beat(flow->end->ring) : -1;",
+        "-1;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
     # ---- exchange: memory that the processes map ----------------------------------------------------------
     Fault(
         "exchange",

@@ -352,7 +352,7 @@ FAULTS = (
     Fault(
         "topology",
         "one late look makes a peer a far one",
-        "csrc/topology/locality.c",
+        "csrc/base/llc_samples.h",
         "return 2 * far > n;",
         "return far > 0;",
     ),
