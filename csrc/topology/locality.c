@@ -82,16 +82,22 @@ static bool agreed(tempi_locality *d, int i, bool other_llc)
     return (theirs & ~1u) == named ? theirs & 1 : other_llc;
 }
 
+/* Threads may do so at the same time, and one write be lost. */
+static void write_own_line(tempi_locality *d)
+{
+    _Atomic uint64_t *beats = &d->lines[d->own].beats;
+    atomic_store_explicit(beats, atomic_load_explicit(beats, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
 static void probe(tempi_locality *d, int i)
 {
     peer_probes *s = &d->peers[i];
     tempi_stat_add(TEMPI_STAT_locality_probes, 1);
+    (void)tempi_clock_ns(); /* its code and data may have left the caches */
     const int64_t start = tempi_clock_ns();
     const uint64_t beats = atomic_load_explicit(&d->lines[i].beats, memory_order_relaxed);
     const int64_t taken = tempi_clock_ns() - start - d->clock;
-    /* Write only after the timed read: a processor that fetches adjacent lines would otherwise
-     * fetch the other rank's line before it is timed. */
-    atomic_fetch_add_explicit(&d->lines[d->own].beats, 1, memory_order_relaxed);
     if (beats == s->beats)
         return; /* not written since: the line is in our own cache */
     s->beats = beats;
@@ -107,6 +113,7 @@ void tempi_locality_probe(tempi_locality *locality, int i)
     if (i < 0 || i >= locality->n ||
         atomic_flag_test_and_set_explicit(&locality->busy, memory_order_acquire))
         return; /* another thread is probing */
+    write_own_line(locality);
     probe(locality, i);
     atomic_store_explicit(&locality->peers[i].until,
                           tempi_llc_interval(&locality->peers[i].samples), memory_order_relaxed);
@@ -118,6 +125,7 @@ bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes)
     if (i < 0 || i >= locality->n)
         return false;
     peer_probes *s = &locality->peers[i];
+    write_own_line(locality);
     if (bytes >= EVICTING)
         return atomic_load_explicit(&s->other_llc, memory_order_relaxed);
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);

@@ -1,9 +1,11 @@
 /* The locality of another rank of this node: same LLC if its core shares a last-level cache with
- * this rank's core, else other LLC. Each rank owns a line of shared memory that it alone writes,
- * now and then. Reading a line that was written since takes the core-to-core latency. No rank waits
- * for another, and a rank that does not write is not classified. The result follows ranks that
- * migrate to other cores. Of two ranks the higher one takes over the lower one's result, so that
- * they carry a message by the same method, as predictions assume. */
+ * this rank's core, else other LLC. Each rank owns a line of shared memory that it alone writes, at
+ * each message. Reading a line that was just written takes the core-to-core latency; one that was
+ * written long ago may have left the caches, and comes from memory, as slowly as from another LLC.
+ * That the own line is in the same page keeps the page's address known to the processor. No rank
+ * waits for another, and a rank that does not write is not classified. The result follows ranks
+ * that migrate to other cores. Of two ranks the higher one takes over the lower one's result, so
+ * that they carry a message by the same method, as predictions assume. */
 #ifndef TEMPI_TOPOLOGY_LOCALITY_H
 #define TEMPI_TOPOLOGY_LOCALITY_H
 
