@@ -9,6 +9,7 @@
  * driver is called to launch or copy, to write the mark of a copy, to upload descriptors if there
  * are any, and twice to enter the device (once for all pieces that start together). */
 #include "cuda/pageable.h"
+#include "base/copy_bytes.h"
 #include "base/stats.h"
 #include "cuda/completion.h"
 #include "cuda/pool.h"
@@ -119,7 +120,7 @@ static int transfer_segment(void *context, int64_t first, int64_t n)
 {
     const transfer *t = context;
     char *slot = t->slot + (first - t->first), *host = t->host + (first - t->first);
-    memcpy(t->packs ? host : slot, t->packs ? slot : host, (size_t)n);
+    tempi_copy_bytes(t->packs ? host : slot, t->packs ? slot : host, (size_t)n);
     return TEMPI_OK;
 }
 

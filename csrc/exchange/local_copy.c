@@ -1,5 +1,6 @@
 #include "exchange/local_copy.h"
 #include "base/clock.h"
+#include "base/copy_bytes.h"
 #include "exchange/block_bytes.h"
 #include "exchange/nest_walk.h"
 #include "exchange/piece_buffer.h"
@@ -53,7 +54,7 @@ static void copy_both(const tempi_nest_shape *source, const tempi_nest_shape *ta
         if (nontemporal)
             tempi_copy_nontemporal(into, bytes, part);
         else
-            memcpy(into, bytes, (size_t)part);
+            tempi_copy_bytes(into, bytes, (size_t)part);
         tempi_nest_step(&from, part);
         tempi_nest_step(&to, part);
     }

@@ -1,5 +1,6 @@
 #include "exchange/xpmem.h"
 #include "base/config.h"
+#include "base/copy_bytes.h"
 #include "base/lock.h"
 #include "base/log.h"
 
@@ -151,7 +152,7 @@ bool tempi_xpmem_peek(int64_t segment, uint64_t address, void *out, int64_t n)
     char *memory = segment != 0 ? tempi_xpmem_attach(&pages) : NULL;
     if (!memory)
         return false;
-    memcpy(out, memory + (address - pages.first), (size_t)n);
+    tempi_copy_bytes(out, memory + (address - pages.first), (size_t)n);
     tempi_xpmem_detach(memory);
     return true;
 }

@@ -1,4 +1,5 @@
 #include "memory/copy.h"
+#include "base/copy_bytes.h"
 #include "base/stats.h"
 #include "cuda/backend.h"
 #include "cuda/batch.h"
@@ -99,7 +100,7 @@ static int submit(void *dst, const void *src, int64_t n, tempi_cuda_batch **out)
         return TEMPI_ERR_UNSUPPORTED;
     if (is_device_side(&to) || is_device_side(&from))
         return start(dst, &to, src, &from, n, out);
-    memcpy(dst, src, (size_t)n);
+    tempi_copy_bytes(dst, src, (size_t)n);
     return TEMPI_OK;
 }
 

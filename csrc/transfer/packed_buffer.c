@@ -6,8 +6,9 @@
 
 static void *staging(const tempi_op *op)
 {
-    return op->streamed && op->direction == TEMPI_UNPACK ? tempi_stage_get_incoming(op->n)
-                                                         : tempi_stage_get(op->n);
+    if (op->direction == TEMPI_PACK)
+        return tempi_stage_get(op->n);
+    return op->streamed ? tempi_stage_get_incoming(op->n) : tempi_stage_get_received(op->n);
 }
 
 static bool get(tempi_op *op)

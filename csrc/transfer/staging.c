@@ -2,6 +2,7 @@
 #include "base/allocate.h"
 #include "base/budget.h"
 #include "base/config.h"
+#include "base/copy_bytes.h"
 #include "base/lock.h"
 #include "base/thread_cache.h"
 #include "transfer/slab.h"
@@ -54,9 +55,10 @@ static int class_of(int64_t bytes)
     return (log - SMALLEST_SHIFT) * STEPS + step + 1;
 }
 
+/* A shifted buffer begins less than ALIGNMENT behind its place. */
 static header *header_of(void *buffer)
 {
-    return (header *)((char *)buffer - ALIGNMENT);
+    return (header *)(((uintptr_t)buffer & ~(uintptr_t)(ALIGNMENT - 1)) - ALIGNMENT);
 }
 
 static void drop(header *h)
@@ -204,9 +206,21 @@ void *tempi_stage_get(int64_t bytes)
     return take(bytes, OUTGOING);
 }
 
+static void *take_shifted(int64_t bytes, purpose use)
+{
+    const int64_t shift = tempi_copy_shift(bytes);
+    char *buffer = bytes > INT64_MAX - shift ? NULL : take(bytes + shift, use);
+    return buffer ? buffer + shift : NULL;
+}
+
+void *tempi_stage_get_received(int64_t bytes)
+{
+    return take_shifted(bytes, OUTGOING);
+}
+
 void *tempi_stage_get_incoming(int64_t bytes)
 {
-    return take(bytes, INCOMING);
+    return take_shifted(bytes, INCOMING);
 }
 
 enum { BEYOND = -1 }; /* class of a buffer outside the pool */

@@ -8,7 +8,10 @@
 /* At least `bytes` bytes aligned to 64; NULL if that would exceed the bound, or memory is out.
  * bytes == 0 gives a valid pointer as well. */
 void *tempi_stage_get(int64_t bytes);
-/* The same for received bytes, in memory that is not sent, unless they are short. Where cores have
+/* The same for received bytes, aligned to 32 where the library's copies would otherwise be slow
+ * (base/copy_bytes.h). */
+void *tempi_stage_get_received(int64_t bytes);
+/* The same, too, in memory that is not sent, unless they are short. Where cores have
  * no common cache, the lines of a buffer that the peer has read must be taken back from its cache
  * before they are written, and a copy by the kernel waits for each. */
 void *tempi_stage_get_incoming(int64_t bytes);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/copy_bytes.h"
 #include "pack/parts.h"
 #include "transfer/records.h"
 #include "transfer/slab.h"
@@ -84,7 +85,9 @@ static void take(int i)
     const size_t size = (size_t)draw((uint64_t)1
                                      << draw(22)); /* most are short, some above a slab's most */
     buffers[i].incoming = draw(2) == 0;
+    const bool received = !buffers[i].incoming && draw(2) == 0;
     buffers[i].data = (buffers[i].incoming ? tempi_stage_get_incoming
+                       : received          ? tempi_stage_get_received
                                            : tempi_stage_get)((int64_t)size);
     if (!buffers[i].data)
         return; /* the bound */
@@ -93,7 +96,8 @@ static void take(int i)
             exit(1);
         known[nknown++] = buffers[i].data;
     }
-    if ((uintptr_t)buffers[i].data % 64)
+    const int64_t shift = buffers[i].incoming || received ? tempi_copy_shift((int64_t)size) : 0;
+    if ((uintptr_t)buffers[i].data % 64 != (uintptr_t)shift)
         exit(1);
     buffers[i].size = size;
     buffers[i].value = (unsigned char)draw(256);

@@ -26,7 +26,7 @@ def build(driver: str, sanitizer: str, into: Path) -> Path:
     program = into / driver
     flags = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-O1", "-g1", "-pthread")
     checks = (f"-fsanitize={SANITIZERS[sanitizer]}", "-fno-sanitize-recover=all")
-    sources = [HERE / f"{driver}.c", *(CSRC / name for name in SOURCES)]
+    sources = [HERE / f"{driver}.c", HERE / "shifted.c", *(CSRC / name for name in SOURCES)]
     subprocess.run(["gcc", *flags, *checks, *sources, "-o", program], check=True, timeout=300)
     return program
 

@@ -90,7 +90,8 @@ static bool take_packed(bool must, tempi_peer peer, tempi_inline_buffer *inline_
     op->n += out->wire == MPI_PACKED ? 0 : 1;
     out->borrowed = inline_buffer && op->n <= TEMPI_INLINE_BYTES;
     if (out->borrowed)
-        op->packed = inline_buffer->bytes;
+        op->packed = out->operation == TEMPI_OP_RECV ? tempi_inline_received(inline_buffer, op->n)
+                                                     : tempi_inline_sent(inline_buffer);
     const bool taken = out->borrowed || tempi_packed_get(op, must);
     op->n = n;
     return taken;

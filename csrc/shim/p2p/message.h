@@ -2,6 +2,7 @@
 #ifndef TEMPI_SHIM_MESSAGE_H
 #define TEMPI_SHIM_MESSAGE_H
 
+#include "base/copy_bytes.h"
 #include "base/stats.h"
 #include "memory/kind.h"
 #include "pack/pack.h"
@@ -21,8 +22,19 @@ typedef struct tempi_message {
 
 /* Holds the packed bytes of a short message on the stack of a call that completes it. */
 typedef struct tempi_inline_buffer {
-    _Alignas(64) char bytes[TEMPI_INLINE_BYTES];
+    _Alignas(64) char bytes[TEMPI_INLINE_BYTES + 64];
 } tempi_inline_buffer;
+
+/* Where so many begin. */
+static inline char *tempi_inline_sent(tempi_inline_buffer *buffer)
+{
+    return buffer->bytes;
+}
+
+static inline char *tempi_inline_received(tempi_inline_buffer *buffer, int64_t bytes)
+{
+    return buffer->bytes + tempi_copy_shift(bytes);
+}
 
 /* The destination or source of a message, as the call gives it. */
 typedef struct tempi_peer {

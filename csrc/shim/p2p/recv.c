@@ -73,11 +73,12 @@ int tempi_impl_Recv(const struct tempi_mpi *next, void *buf, MPI_Count count, MP
     known k;
     tempi_unplanned unplanned;
     if (tempi_unplanned_take(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
-                             &unplanned))
-        return received_unplanned(tempi_fwd_Recv(next, inline_buffer.bytes, unplanned.bytes,
-                                                 MPI_PACKED, source, tag, comm,
-                                                 known_open(&k, status)),
-                                  &unplanned, buf, inline_buffer.bytes, &k, comm);
+                             &unplanned)) {
+        char *packed = tempi_inline_received(&inline_buffer, unplanned.bytes);
+        return received_unplanned(tempi_fwd_Recv(next, packed, unplanned.bytes, MPI_PACKED, source,
+                                                 tag, comm, known_open(&k, status)),
+                                  &unplanned, buf, packed, &k, comm);
+    }
     if (source == MPI_PROC_NULL ||
         !tempi_message_take_here(buf, count, datatype, TEMPI_OP_RECV, tempi_peer_of(comm, source),
                                  &inline_buffer, &message))

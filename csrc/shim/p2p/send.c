@@ -8,39 +8,39 @@
 #include "shim/type/typemap_check.h"
 
 /* One blocking send in each mode: packed by tempi, or passed on. */
-#define DEFINE_SEND(NAME, MODE)                                                                   \
-    int tempi_impl_##NAME(const struct tempi_mpi *next, const void *buf, MPI_Count count,         \
-                          MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)                \
-    {                                                                                             \
-        tempi_message message;                                                                    \
-        tempi_inline_buffer inline_buffer;                                                        \
-        MPI_Request moved;                                                                        \
-        tempi_message_completed(TEMPI_MESSAGE_ROUNDS_OF_RECEIVES);                                \
-        if (tempi_loopback_carries(next, buf, count, datatype, MODE, dest, tag, comm, &moved))    \
-            return tempi_impl_Wait(next, &moved, MPI_STATUS_IGNORE);                              \
-        if (tempi_pending_any())                                                                  \
-            tempi_before_blocking();                                                              \
-        tempi_unplanned unplanned;                                                                \
-        if (tempi_unplanned_take(buf, count, datatype, TEMPI_OP_SEND, tempi_peer_of(comm, dest),  \
-                                 &unplanned)) {                                                   \
-            tempi_unplanned_pack(&unplanned, buf, inline_buffer.bytes);                           \
-            return tempi_fwd_##NAME(next, inline_buffer.bytes, unplanned.bytes, MPI_PACKED, dest, \
-                                    tag, comm);                                                   \
-        }                                                                                         \
-        if (dest == MPI_PROC_NULL ||                                                              \
-            !tempi_message_take_here(buf, count, datatype, TEMPI_OP_SEND,                         \
-                                     tempi_peer_of(comm, dest), &inline_buffer, &message))        \
-            return tempi_loopback_saw(                                                            \
-                tempi_fwd_##NAME(next, buf, count, datatype, dest, tag, comm), comm, dest);       \
-        message.op.stream = tempi_stream_of(comm);                                                \
-        int rc = tempi_message_pack(&message, "MPI_" #NAME);                                      \
-        if (rc == MPI_SUCCESS)                                                                    \
-            rc = tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message),            \
-                                  message.wire, dest, tag, comm);                                 \
-        else                                                                                      \
-            rc = tempi_message_failed(comm);                                                      \
-        tempi_message_drop(&message);                                                             \
-        return tempi_loopback_saw(rc, comm, dest);                                                \
+#define DEFINE_SEND(NAME, MODE)                                                                  \
+    int tempi_impl_##NAME(const struct tempi_mpi *next, const void *buf, MPI_Count count,        \
+                          MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)               \
+    {                                                                                            \
+        tempi_message message;                                                                   \
+        tempi_inline_buffer inline_buffer;                                                       \
+        MPI_Request moved;                                                                       \
+        tempi_message_completed(TEMPI_MESSAGE_ROUNDS_OF_RECEIVES);                               \
+        if (tempi_loopback_carries(next, buf, count, datatype, MODE, dest, tag, comm, &moved))   \
+            return tempi_impl_Wait(next, &moved, MPI_STATUS_IGNORE);                             \
+        if (tempi_pending_any())                                                                 \
+            tempi_before_blocking();                                                             \
+        tempi_unplanned unplanned;                                                               \
+        if (tempi_unplanned_take(buf, count, datatype, TEMPI_OP_SEND, tempi_peer_of(comm, dest), \
+                                 &unplanned)) {                                                  \
+            char *packed = tempi_inline_sent(&inline_buffer);                                    \
+            tempi_unplanned_pack(&unplanned, buf, packed);                                       \
+            return tempi_fwd_##NAME(next, packed, unplanned.bytes, MPI_PACKED, dest, tag, comm); \
+        }                                                                                        \
+        if (dest == MPI_PROC_NULL ||                                                             \
+            !tempi_message_take_here(buf, count, datatype, TEMPI_OP_SEND,                        \
+                                     tempi_peer_of(comm, dest), &inline_buffer, &message))       \
+            return tempi_loopback_saw(                                                           \
+                tempi_fwd_##NAME(next, buf, count, datatype, dest, tag, comm), comm, dest);      \
+        message.op.stream = tempi_stream_of(comm);                                               \
+        int rc = tempi_message_pack(&message, "MPI_" #NAME);                                     \
+        if (rc == MPI_SUCCESS)                                                                   \
+            rc = tempi_fwd_##NAME(next, message.op.packed, tempi_wire_count(&message),           \
+                                  message.wire, dest, tag, comm);                                \
+        else                                                                                     \
+            rc = tempi_message_failed(comm);                                                     \
+        tempi_message_drop(&message);                                                            \
+        return tempi_loopback_saw(rc, comm, dest);                                               \
     }
 
 DEFINE_SEND(Send, TEMPI_SEND_STANDARD)

@@ -52,9 +52,10 @@ __attribute__((always_inline)) static inline char *tempi_unplanned_stage(
     const void *buffer, MPI_Count count, MPI_Datatype datatype, tempi_operation operation,
     tempi_peer peer, tempi_unplanned *out)
 {
-    char *packed = tempi_unplanned_is(buffer, count, datatype, operation, peer, out)
-                       ? tempi_stage_get(out->bytes)
-                       : NULL;
+    if (!tempi_unplanned_is(buffer, count, datatype, operation, peer, out))
+        return NULL;
+    char *packed = operation == TEMPI_OP_RECV ? tempi_stage_get_received(out->bytes)
+                                              : tempi_stage_get(out->bytes);
     if (packed)
         tempi_stat_add(TEMPI_STAT_calls_seen, 1);
     return packed;

@@ -364,8 +364,8 @@ FAULTS = (
         "topology",
         "a known locality changes like an unknown one",
         "csrc/base/llc_samples.h",
-        "                      : before ? TEMPI_LLC_CLEARLY_SAME\n                               : TEMPI_LLC_CLEARLY_OTHER;",
-        "                      : TEMPI_LLC_OTHER;",
+        ": before ? TEMPI_LLC_CLEARLY_SAME",
+        ": before ? TEMPI_LLC_OTHER",
         ("tests/unit/test_peers_native.py",),
     ),
     Fault(

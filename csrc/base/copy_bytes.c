@@ -1,0 +1,48 @@
+#include "base/copy_bytes.h"
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+enum { PAGE = 4096, BYTES = 3072, TIMES = 5, SHIFT = 32 };
+
+/* Nanoseconds, of the fastest of some. */
+static int64_t copy_takes(char *dst, const char *src)
+{
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < TIMES; ++i) {
+        const int64_t start = tempi_clock_ns();
+        memcpy(dst, src, BYTES);
+        __asm__ volatile("" ::"r"(dst) : "memory");
+        const int64_t taken = tempi_clock_ns() - start;
+        best = taken < best ? taken : best;
+    }
+    return best;
+}
+
+/* Within some 10 us. */
+static bool collisions_cost(void)
+{
+    enum { FACTOR = 4 };
+    char *memory = aligned_alloc(PAGE, 3 * (size_t)PAGE);
+    if (!memory)
+        return false;
+    memset(memory, 0, 3 * (size_t)PAGE);
+    const int64_t apart = copy_takes(memory + 2 * PAGE + SHIFT, memory),
+                  colliding = copy_takes(memory + 2 * PAGE + SHIFT / 2, memory);
+    free(memory);
+    return colliding > FACTOR * apart;
+}
+
+int64_t tempi_copy_shift(int64_t bytes)
+{
+    enum { UNKNOWN, NONE, SHIFTED };
+    static int known;
+    if (bytes <= TEMPI_COPY_BY_WORDS)
+        return 0;
+    int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (now == UNKNOWN) {
+        now = collisions_cost() ? SHIFTED : NONE;
+        __atomic_store_n(&known, now, __ATOMIC_RELAXED);
+    }
+    return now == SHIFTED ? SHIFT : 0;
+}
