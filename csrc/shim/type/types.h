@@ -18,7 +18,7 @@ typedef enum tempi_type_state {
     TEMPI_TYPE_OPAQUE  /* could not be decoded: the library handles it */
 } tempi_type_state;
 
-enum { TEMPI_INLINE_BYTES = 1 << 10 }; /* packed, of messages that are packed on the stack */
+enum { TEMPI_INLINE_BYTES = 4 << 10 }; /* packed, of messages that are packed on the stack */
 
 typedef struct tempi_type {
     MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
