@@ -217,7 +217,7 @@ FAULTS = (
         "return take_shifted(bytes, OUTGOING);",
     ),
     Fault(
-        "base",
+        "transfer",
         "copies that collide go as a whole",
         "csrc/base/copy_bytes.h",
         "if (n > TEMPI_COPY_BY_WORDS && tempi_copies_collide(dst, src)) {",
@@ -225,7 +225,7 @@ FAULTS = (
         ("tests/unit/test_copy_bytes.py",),
     ),
     Fault(
-        "base",
+        "transfer",
         "received bytes are shifted on each processor",
         "csrc/base/copy_bytes.c",
         "return colliding > FACTOR * apart;",
