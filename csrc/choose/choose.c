@@ -113,8 +113,9 @@ static int64_t most_time(const tempi_layout *layout, int64_t bytes)
     return MOST_A_CALL + MOST_A_BYTE * bytes + MOST_A_RUN * runs;
 }
 
-/* So long messages evict what their peer's locality is found out by (topology/locality.h). */
-enum { ONE_CLASS_FIRST = 1 << 20 };
+/* So long messages evict what their peer's locality is found out by
+ * (topology/locality.h: TEMPI_LOCALITY_EVICTING). */
+enum { ONE_CLASS_FIRST = 4 << 20 };
 
 bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
 {

@@ -9,7 +9,10 @@
 #include <string.h>
 
 /* Between messages of that length the lines are in memory, which takes as long as another LLC. */
-enum { EVICTING = 1 << 20 };
+enum { EVICTING = TEMPI_LOCALITY_EVICTING };
+/* Bytes to a place in the same page of memory, which is mapped as a whole: so far that no
+ * prefetcher fetches one with the other. */
+enum { PAGE_MATE = 2048 };
 
 /* Entries of a line for results about higher ranks, at the rank modulo this. */
 enum { RESULTS = (TEMPI_LOCALITY_LINE - sizeof(uint64_t)) / sizeof(uint32_t) };
@@ -90,14 +93,27 @@ static void write_own_line(tempi_locality *d)
                           memory_order_relaxed);
 }
 
+/* So that the timed load need not look up the page's address, which takes as long as another LLC.
+ * The page has more lines, or nothing. */
+static void touch_page(const line *of)
+{
+    const uint64_t *there = (const uint64_t *)((uintptr_t)of ^ PAGE_MATE);
+    const uint64_t touched = __atomic_load_n(there, __ATOMIC_RELAXED);
+    __asm__ volatile("" ::"r"(touched)); /* before the clock is read */
+}
+
+/* The own line is written after the timed load: a processor that has learnt that one follows the
+ * other would otherwise fetch the line before it is timed. */
 static void probe(tempi_locality *d, int i)
 {
     peer_probes *s = &d->peers[i];
     tempi_stat_add(TEMPI_STAT_locality_probes, 1);
+    touch_page(&d->lines[i]);
     (void)tempi_clock_ns(); /* its code and data may have left the caches */
     const int64_t start = tempi_clock_ns();
     const uint64_t beats = atomic_load_explicit(&d->lines[i].beats, memory_order_relaxed);
     const int64_t taken = tempi_clock_ns() - start - d->clock;
+    write_own_line(d);
     if (beats == s->beats)
         return; /* not written since: the line is in our own cache */
     s->beats = beats;
@@ -113,7 +129,6 @@ void tempi_locality_probe(tempi_locality *locality, int i)
     if (i < 0 || i >= locality->n ||
         atomic_flag_test_and_set_explicit(&locality->busy, memory_order_acquire))
         return; /* another thread is probing */
-    write_own_line(locality);
     probe(locality, i);
     atomic_store_explicit(&locality->peers[i].until,
                           tempi_llc_interval(&locality->peers[i].samples), memory_order_relaxed);
@@ -125,14 +140,15 @@ bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes)
     if (i < 0 || i >= locality->n)
         return false;
     peer_probes *s = &locality->peers[i];
-    write_own_line(locality);
     if (bytes >= EVICTING)
         return atomic_load_explicit(&s->other_llc, memory_order_relaxed);
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);
     const int64_t messages = tempi_llc_weight(bytes);
-    if (until >= messages)
+    if (until >= messages) {
         atomic_store_explicit(&s->until, until - (int)messages, memory_order_relaxed);
-    else
+        write_own_line(locality);
+    } else {
         tempi_locality_probe(locality, i);
+    }
     return atomic_load_explicit(&s->other_llc, memory_order_relaxed);
 }

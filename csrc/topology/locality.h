@@ -2,10 +2,9 @@
  * this rank's core, else other LLC. Each rank owns a line of shared memory that it alone writes, at
  * each message. Reading a line that was just written takes the core-to-core latency; one that was
  * written long ago may have left the caches, and comes from memory, as slowly as from another LLC.
- * That the own line is in the same page keeps the page's address known to the processor. No rank
- * waits for another, and a rank that does not write is not classified. The result follows ranks
- * that migrate to other cores. Of two ranks the higher one takes over the lower one's result, so
- * that they carry a message by the same method, as predictions assume. */
+ * No rank waits for another, and a rank that does not write is not classified. The result follows
+ * ranks that migrate to other cores. Of two ranks the higher one takes over the lower one's result,
+ * so that they carry a message by the same method, as predictions assume. */
 #ifndef TEMPI_TOPOLOGY_LOCALITY_H
 #define TEMPI_TOPOLOGY_LOCALITY_H
 
@@ -15,12 +14,14 @@
 
 /* Bytes per rank in the shared memory: two lines, as some processors fetch lines in pairs. */
 enum { TEMPI_LOCALITY_LINE = 128 };
+/* From so many bytes on messages evict these lines. */
+enum { TEMPI_LOCALITY_EVICTING = 4 << 20 };
 
 typedef struct tempi_locality tempi_locality;
 
-/* `lines`: the lines of n ranks, zeroed before the first rank joins, and valid as long as the
- * object. NULL: out of memory, or this rank is not among the n (more ranks came than the launcher
- * said). */
+/* `lines`: the lines of n ranks in mapped pages, zeroed before the first rank joins, and valid as
+ * long as the object. NULL: out of memory, or this rank is not among the n (more ranks came than
+ * the launcher said). */
 tempi_locality *tempi_locality_open(void *lines, int own, int n);
 void tempi_locality_close(tempi_locality *locality);
 

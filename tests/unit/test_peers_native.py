@@ -248,4 +248,4 @@ def test_long_messages_probe_more_often(locality_driver: Path) -> None:
 
 def test_messages_that_evict_the_lines_do_not_probe(locality_driver: Path) -> None:
     """A line that comes from memory takes as long as one from another last-level cache."""
-    assert locality(locality_driver, "a21 b1048576 a10") == "5 0"
+    assert locality(locality_driver, "a21 b4194304 a10") == "5 0"
