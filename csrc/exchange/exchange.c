@@ -90,6 +90,11 @@ static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
+static struct tempi_timed_flow *timed_flow(tempi_flow *flow)
+{
+    return tempi_ring_timed(flow->end, flow->call);
+}
+
 /* Packs the whole flow, for the receiver to read. False: there is no memory for that. */
 static bool pack_all(tempi_flow *flow, tempi_offer *out)
 {
@@ -140,17 +145,16 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
         ways |= 1u << TEMPI_COPY_STORED;
     tempi_ring_learn(end, flow->call);
     tempi_copy_choice *choice = tempi_ring_choice(end, flow->gathers);
-    const tempi_copy_way way = flow->gathers
-                                   ? tempi_copy_choose(choice, class, ways, NULL, flow->call, NULL)
-                                   : tempi_copy_choose(choice, class, ways, end->leader, flow->call,
-                                                       &end->ring->lead);
-    *tempi_ring_timed(flow->end,
-                      flow->call) = (struct tempi_timed_flow){.call = flow->call,
-                                                              .bytes = flow->bytes,
-                                                              .class = class,
-                                                              .way = way,
-                                                              .gathers = flow->gathers,
-                                                              .other_llc = end->other_llc};
+    const tempi_copy_lead *leader = flow->gathers ? NULL : end->leader;
+    tempi_copy_lead *own = flow->gathers ? NULL : &end->ring->lead;
+    struct tempi_timed_flow *timed = tempi_ring_timed(end, flow->call);
+    *timed = (struct tempi_timed_flow){.call = flow->call,
+                                       .bytes = flow->bytes,
+                                       .class = class,
+                                       .way = tempi_copy_choose(choice, class, ways, leader,
+                                                                flow->call, own),
+                                       .gathers = flow->gathers,
+                                       .other_llc = end->other_llc};
     return true;
 }
 
@@ -174,7 +178,7 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     tempi_offer_describe(flow->blocks, flow->n, access, out);
     if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->capacity / 4)
         out->n = 0, out->bytes = 0;
-    struct tempi_timed_flow *timed = tempi_ring_timed(flow->end, flow->call);
+    struct tempi_timed_flow *timed = timed_flow(flow);
     flow->timed = choose_way(flow, out, access);
     if (flow->timed && (timed->way == TEMPI_COPY_ONCE || timed->way == TEMPI_COPY_MAPPED))
         return;
@@ -188,7 +192,7 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
 /* False: the receiver has not come to this call. */
 static bool store_as_invited(tempi_flow *flow, tempi_offer *out)
 {
-    struct tempi_timed_flow *timed = tempi_ring_timed(flow->end, flow->call);
+    struct tempi_timed_flow *timed = timed_flow(flow);
     if (!tempi_invitation_is_there(&flow->end->ring->invitation, flow->call))
         return false;
     out->n = may_store(flow, timed->class) && store(flow) ? STORED : 0;
@@ -371,14 +375,13 @@ static bool push(tempi_flow *flow)
     if (flow->waits)
         hear_answer(flow);
     if (flow->timed && !flow->asked && flow->moved < flow->through)
-        (void)may_store(flow,
-                        tempi_ring_timed(flow->end, flow->call)->class); /* for the next one */
+        (void)may_store(flow, timed_flow(flow)->class); /* for the next one */
     while (flow->moved < flow->through && push_piece(flow))
         any = true;
     if (flow->moved < flow->through || flow->waits)
         return any;
     if (flow->timed)
-        tempi_ring_timed(flow->end, flow->call)->seconds = flow->seconds;
+        timed_flow(flow)->seconds = flow->seconds;
     flow->ended = true;
     return true;
 }

@@ -370,6 +370,14 @@ FAULTS = (
     ),
     Fault(
         "topology",
+        "the own line is written with probes alone",
+        "csrc/topology/locality.c",
+        "        write_own_line(locality);\n    } else {",
+        "    } else {",
+        ("tests/unit/test_peers_native.py",),
+    ),
+    Fault(
+        "topology",
         "messages probe that evict the lines",
         "csrc/topology/locality.c",
         "if (bytes >= EVICTING)",
