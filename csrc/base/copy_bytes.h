@@ -1,8 +1,8 @@
 /* Copying contiguous bytes where the C library's memcpy is slow.
  *
- * Zen 3 and 4 copy by `rep movsb`, which glibc takes from about 2 KiB on (before 2.40), 28 times as
- * slowly as otherwise if the destination lies 1 to 31 bytes behind the source, modulo 4096: 3 KiB
- * take 1.6 us instead of 60 ns, 16 KiB 8.2 us instead of 0.3. See glibc's bug 30994. */
+ * Zen 3 copies by `rep movsb`, which glibc 2.36 takes from about 2 KiB on, 28 times as slowly as
+ * otherwise if the destination lies 1 to 31 bytes behind the source, modulo 4096: 3 KiB take 1.6 us
+ * instead of 60 ns, 16 KiB 8.2 us instead of 0.3. See glibc's bug 30994, which is about Zen 4. */
 #ifndef TEMPI_BASE_COPY_BYTES_H
 #define TEMPI_BASE_COPY_BYTES_H
 
