@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { PAGE = 4096, BYTES = 3072, TIMES = 5, SHIFT = 32 };
+enum { PAGE = 4096, BYTES = 3072, TIMES = 5, SHIFT = TEMPI_COPY_SHIFT_MOST };
 
 /* Nanoseconds, of the fastest of some. */
 static int64_t copy_takes(char *dst, const char *src)

@@ -36,6 +36,7 @@ static inline void tempi_copy_bytes(void *dst, const void *src, size_t n)
  * and from there to the receiver. Its places are, modulo 64, 62 (Open MPI), 32 (MPICH) or 16
  * (Open MPI without CMA): so neither of the two copies collides if what is sent begins at 0 and
  * what is received at 32; nor one from there to an array that malloc has made, at 16. */
+enum { TEMPI_COPY_SHIFT_MOST = 32 };
 int64_t tempi_copy_shift(int64_t bytes);
 
 #endif

@@ -16,6 +16,10 @@ enum {
     TEMPI_LLC_SAMPLES = 5
 };
 
+/* From so many bytes on messages evict the lines, which then come from memory, as slowly as from
+ * another LLC. */
+enum { TEMPI_LLC_EVICTING = 4 << 20 };
+
 /* Zero at first. */
 typedef struct tempi_llc_samples {
     int32_t taken[TEMPI_LLC_SAMPLES]; /* nanoseconds: the last ones */

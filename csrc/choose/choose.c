@@ -1,5 +1,6 @@
 #include "choose/choose.h"
 #include "base/hash.h"
+#include "base/llc_samples.h"
 #include "choose/device_rule.h"
 #include "choose/shape.h"
 
@@ -113,10 +114,6 @@ static int64_t most_time(const tempi_layout *layout, int64_t bytes)
     return MOST_A_CALL + MOST_A_BYTE * bytes + MOST_A_RUN * runs;
 }
 
-/* So long messages evict what their peer's locality is found out by
- * (topology/locality.h: TEMPI_LOCALITY_EVICTING). */
-enum { ONE_CLASS_FIRST = 4 << 20 };
-
 bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
 {
     tempi_message_trial_look();
@@ -125,7 +122,7 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
     const int class = q->peer->class(q->whom, q->bytes);
     if (class == TEMPI_PEER_SELF) /* such a message has no other side */
         return tempi_choose_untried(chooser, q);
-    const bool one = class == TEMPI_PEER_OTHER_LLC && q->bytes >= ONE_CLASS_FIRST;
+    const bool one = class == TEMPI_PEER_OTHER_LLC && q->bytes >= TEMPI_LLC_EVICTING;
     const uint64_t key = tempi_message_trial_key(chooser->shape, tempi_choice_step(q->bytes),
                                                  one ? TEMPI_PEER_NODE : class);
     uint64_t *word = tempi_message_word(key);

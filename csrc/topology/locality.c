@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between messages of that length the lines are in memory, which takes as long as another LLC. */
-enum { EVICTING = TEMPI_LOCALITY_EVICTING };
 /* Bytes to a place in the same page of memory, which is mapped as a whole: so far that no
  * prefetcher fetches one with the other. */
 enum { PAGE_MATE = 2048 };
@@ -140,7 +138,7 @@ bool tempi_locality_is_other_llc(tempi_locality *locality, int i, int64_t bytes)
     if (i < 0 || i >= locality->n)
         return false;
     peer_probes *s = &locality->peers[i];
-    if (bytes >= EVICTING)
+    if (bytes >= TEMPI_LLC_EVICTING)
         return atomic_load_explicit(&s->other_llc, memory_order_relaxed);
     const int until = atomic_load_explicit(&s->until, memory_order_relaxed);
     const int64_t messages = tempi_llc_weight(bytes);

@@ -14,8 +14,6 @@
 
 /* Bytes per rank in the shared memory: two lines, as some processors fetch lines in pairs. */
 enum { TEMPI_LOCALITY_LINE = 128 };
-/* From so many bytes on messages evict these lines. */
-enum { TEMPI_LOCALITY_EVICTING = 4 << 20 };
 
 typedef struct tempi_locality tempi_locality;
 

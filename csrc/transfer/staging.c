@@ -104,7 +104,7 @@ static void drop_cached(void)
 static header *allocate(int64_t capacity)
 {
     tempi_slab *slab = NULL;
-    const int64_t bytes = capacity + ALIGNMENT;
+    const int64_t bytes = capacity + ALIGNMENT + TEMPI_COPY_SHIFT_MOST;
     const bool in_slab = capacity >= TEMPI_SLAB_LEAST && capacity < TEMPI_SLAB_MOST;
     header *h = in_slab ? tempi_slab_cut(bytes, &slab) : tempi_allocate((size_t)bytes);
     if (h)
@@ -206,11 +206,11 @@ void *tempi_stage_get(int64_t bytes)
     return take(bytes, OUTGOING);
 }
 
+/* Each buffer has room for it, so that sent and received bytes of a size share buffers. */
 static void *take_shifted(int64_t bytes, purpose use)
 {
-    const int64_t shift = tempi_copy_shift(bytes);
-    char *buffer = bytes > INT64_MAX - shift ? NULL : take(bytes + shift, use);
-    return buffer ? buffer + shift : NULL;
+    char *buffer = take(bytes, use);
+    return buffer ? buffer + tempi_copy_shift(bytes) : NULL;
 }
 
 void *tempi_stage_get_received(int64_t bytes)

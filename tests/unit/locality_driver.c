@@ -67,7 +67,7 @@ int main(int argc, char **argv)
             for (int k = 0; k < n; k++) {
                 lines[peer].beats++;
                 tempi_locality_is_other_llc(own, peer, bytes);
-                written += bytes < TEMPI_LOCALITY_EVICTING;
+                written += bytes < TEMPI_LLC_EVICTING;
             }
             break;
         case 'b': bytes = n; break;

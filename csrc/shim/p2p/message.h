@@ -22,7 +22,7 @@ typedef struct tempi_message {
 
 /* Holds the packed bytes of a short message on the stack of a call that completes it. */
 typedef struct tempi_inline_buffer {
-    _Alignas(64) char bytes[TEMPI_INLINE_BYTES + 64];
+    _Alignas(64) char bytes[TEMPI_INLINE_BYTES + TEMPI_COPY_SHIFT_MOST];
 } tempi_inline_buffer;
 
 /* Where so many begin. */

@@ -380,7 +380,7 @@ FAULTS = (
         "topology",
         "messages probe that evict the lines",
         "csrc/topology/locality.c",
-        "if (bytes >= EVICTING)",
+        "if (bytes >= TEMPI_LLC_EVICTING)",
         "if (false)",
         ("tests/unit/test_peers_native.py",),
     ),
