@@ -234,6 +234,14 @@ FAULTS = (
     ),
     Fault(
         "transfer",
+        "copies of a length that the compiler knows are timed",
+        "csrc/base/copy_bytes.c",
+        'volatile("" : "+r"(n));',
+        'volatile("");',
+        ("tests/unit/test_copy_bytes.py",),
+    ),
+    Fault(
+        "transfer",
         "received bytes begin where copies collide",
         "csrc/transfer/staging.c",
         "return buffer ? buffer + tempi_copy_shift(bytes) : NULL;",
