@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/stats.h"
 #include "choose/contest.h"
+#include "choose/probe.h"
 #include "choose/trial_lease.h"
 
 #include <stdlib.h>
@@ -40,11 +41,10 @@ enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
 enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
 #define CHANGED 1.25
 /* That finds no change in which another method gains alone. So each PROBED rounds one of them has
- * a few: those that find things as the method before left them, and those that count. If they are
- * faster by PROMISING a new trial begins. Later, if that loses more than the WORTH-th part; and all
- * probes of a process take at most the PROBES_REST-th part of its time. */
-enum { PROBED = 128, PROBE_SKIPS = 2, PROBE_ROUNDS = 4, PROBES_REST = 32, NO_PROBES = -1 };
-#define PROMISING 1.1
+ * a probe, and if that promises a gain a new trial begins. Later, if it loses more than the
+ * WORTH-th part; and the other methods have at most the PROBES_REST-th part of a process's time for
+ * it. */
+enum { PROBED = 128, PROBES_REST = 32, NO_PROBES = -1 };
 
 typedef struct trial {
     uint64_t key;   /* 0: another process leads */
@@ -69,12 +69,12 @@ typedef struct trial {
     bool watchful, delayed;   /* the running trial is due to a change, or the next one */
     int64_t recent, before; /* the shorter one of the last two such times; the last one; 0: none */
     int32_t probe_waits;    /* messages until the next probe, or NO_PROBES */
-    uint8_t probed;         /* the method of the last one */
+    uint8_t probed;         /* the other method of the last one */
     uint32_t followed;      /* messages by another process's word */
     /* While it runs: */
     bool runs;
-    bool probes;                    /* it is no trial, but a probe */
-    int64_t probe_best, probe_took; /* its rounds that count: the fastest one, and all */
+    bool probes; /* it is no trial, but a probe */
+    tempi_probe probe;
     tempi_contest contest;
     uint32_t completions;   /* when this round began */
     int64_t last;           /* when this round began */
@@ -148,7 +148,9 @@ static int method_of(const trial *t)
 {
     if (!t->runs)
         return t->method;
-    return t->probes ? t->probed : tempi_contest_method(&t->contest);
+    if (t->probes)
+        return t->probe.other ? t->probed : t->method;
+    return tempi_contest_method(&t->contest);
 }
 
 /* If the word has changed, another process leads from now on. */
@@ -237,7 +239,7 @@ static void plan_next(trial *t)
     t->typical = t->watched = t->recent = t->before = t->seen = 0;
     t->changed = 0;
     if (tries > 0)
-        plan_probe(t, PROBE_ROUNDS * tempi_contest_lost(&t->contest) / tries / usual);
+        plan_probe(t, TEMPI_PROBE_OTHER * tempi_contest_lost(&t->contest) / tries / usual);
     else
         t->probe_waits = NO_PROBES; /* its messages are too small a part of a round */
 }
@@ -270,7 +272,7 @@ static void begin_trial(trial *t, bool watchful);
 
 static void rest_from_probes(int64_t now, int64_t round)
 {
-    mine.probes_rest = now + PROBES_REST * PROBE_ROUNDS * round;
+    mine.probes_rest = now + PROBES_REST * TEMPI_PROBE_OTHER * round;
 }
 
 /* Nanoseconds between probes. */
@@ -279,28 +281,26 @@ static int64_t recent_round(const trial *t)
     return t->recent / WATCHED * t->a_round + 1;
 }
 
-/* A pause of the program promises nothing, and is not the probe's loss. */
 static void end_probe(trial *t)
 {
-    const int64_t usual = recent_round(t), best = t->probe_best;
-    const int64_t lost = best > usual ? PROBE_ROUNDS * (best - usual) / usual : 0;
-    const double took = (double)t->probe_took / (PROBE_ROUNDS - PROBE_SKIPS);
+    const tempi_probe *probe = &t->probe;
     stop_running(t, true);
-    plan_probe(t, lost);
+    plan_probe(t, tempi_probe_lost(probe) / ((int64_t)probe->used + 1));
     t->watched = t->seen = 0;
-    if (t->key != 0 && PROMISING * took < (double)usual)
+    if (t->key != 0 && tempi_probe_promises(probe))
         begin_trial(t, true);
-    rest_from_probes(t->last, best);
+    rest_from_probes(t->last, (int64_t)probe->taken);
 }
 
 static void count_probe(trial *t, int64_t took)
 {
-    if (t->rounds > PROBE_SKIPS) {
-        t->probe_took += took;
-        t->probe_best = took < t->probe_best ? took : t->probe_best;
-    }
-    if (t->rounds == PROBE_ROUNDS)
+    const bool other = t->probe.other;
+    if (!tempi_probe_round(&t->probe, took))
+        return;
+    if (other)
         end_probe(t);
+    else
+        publish(t);
 }
 
 static void count_round(trial *t, int64_t took)
@@ -398,8 +398,7 @@ static void begin_probe(trial *t)
         t->probe_waits = (int32_t)in_rounds(t, WATCHED);
         return;
     }
-    t->probe_took = 0;
-    t->probe_best = INT64_MAX;
+    t->probe = (tempi_probe){0};
     do
         t->probed = t->probed < TEMPI_MESSAGE_STREAMED ? t->probed + 1 : TEMPI_MESSAGE_LIBRARY;
     while (t->probed == t->method || (t->probed == TEMPI_MESSAGE_STREAMED && !t->streams));

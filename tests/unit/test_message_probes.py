@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -71,16 +72,49 @@ def test_probes_lose_little(program: Program, other: float) -> None:
     assert program.now[0] - start < 1.015 * 3000 * 10_000
 
 
-def test_a_probe_in_other_work_begins_no_trial(program: Program) -> None:
-    """Its rounds are compared by their mean: the fastest one may be one without that work."""
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_a_probe_in_other_work_begins_no_trial(program: Program, every: int) -> None:
+    """That some rounds contain, of either method."""
     key, now = key_of(1), itertools.count()
 
     def seconds(method: int) -> float:
-        return (22e6 if method == OWN else 20e6) + 30e6 * (next(now) % 2)
+        return (22e6 if method == OWN else 20e6) + 30e6 * (next(now) % every == 0)
 
     settle_for_long(program, key, LIBRARY, seconds)
     trials = program.trials
     program.rounds(key, LIBRARY, seconds, 2000)
+    assert program.trials == trials
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_a_gain_is_seen_through_other_work(program: Program, every: int) -> None:
+    """Which takes longer than the rounds, and not always as long."""
+    key, now, gain = key_of(1), itertools.count(), [1.2]
+    pauses = random.Random(every)
+
+    def seconds(method: int) -> float:
+        pause = pauses.uniform(0, 5e6) if next(now) % every == 0 else 0
+        return 200e3 * (gain[0] if method == OWN else 1) + pause
+
+    settle_for_long(program, key, LIBRARY, seconds)
+    gain[0] = 0.7
+    trials = program.trials
+    for _ in range(1000):
+        program.rounds(key, LIBRARY, seconds, 1)
+        if program.trials > trials:
+            break
+    assert settled(program.rounds(key, LIBRARY, seconds)) == OWN
+
+
+def test_a_single_fast_round_promises_nothing(program: Program) -> None:
+    key, now = key_of(1), itertools.count()
+
+    def seconds(_: int) -> float:
+        return 20e6 if next(now) % 9 else 5e6
+
+    settle_for_long(program, key, LIBRARY, seconds)
+    trials = program.trials
+    program.rounds(key, LIBRARY, seconds, 3000)
     assert program.trials == trials
 
 

@@ -107,9 +107,9 @@ FAULTS = (
     Fault(
         "choose",
         "a probe promises a gain by its fastest round",
-        "csrc/choose/message_trials.c",
-        "PROMISING * took < (double)usual",
-        "PROMISING * (double)best < (double)usual",
+        "csrc/choose/probe.c",
+        "const double took = probe->turn[1];",
+        "const double took = probe->turn[0];",
         ("tests/unit/test_message_probes.py",),
     ),
     Fault(
