@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import packing
-from packing import Box, Case, Hand, check, ffi, lib, matrix, vector
+from packing import Box, Case, Hand, check, ffi, lib, matrix, pointer, vector
 from tempi import _engine
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 RUNS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 24, 31, 32, 33, 40, 48, 63, 64, 65, 96, 127, 128, 129, 255, 600, 4097)
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 A_ROUND = 7  # calls that the default and the next candidate have in the first round of trials, with the first call
+LARGE = 256 << 10  # bytes, from which on a loop has several candidates
 EDGES = (1, 15, 16, 17, 31, 32, 33, 65)
 
 
@@ -208,17 +210,27 @@ def test_every_candidate_of_a_large_copy(taken: Callable[[int], None], run: int,
     check_a_mebibyte(run, stride)
 
 
+@pytest.mark.parametrize("candidate", range(2))
+@pytest.mark.parametrize("run", [4, 8, 16])
+@pytest.mark.parametrize("rows", [64, 65, 100, 331])
+def test_every_candidate_of_a_large_transpose(
+    taken: Callable[[int], None], rows: int, run: int, candidate: int
+) -> None:
+    taken(candidate)
+    columns = LARGE // (rows * run) + 3
+    check(matrix(rows, columns, run))
+    check(matrix(rows, columns, run, a_stride=columns * run + 192))
+
+
 def counter(name: str) -> int:
     return next(int(_engine.lib.tempi_stats_value(i)) for known, _, i in _engine.items("stats") if known == name)
 
 
-def packed_in(
-    seconds: Callable[[int], list[float]], calls: int, shape: tuple[int, int, int] = (256, 1024, 16)
-) -> tuple[int, int, int]:
+def packed_in(seconds: Callable[[int], list[float]], calls: int, hand: Hand | None = None) -> tuple[int, int, int]:
     """Shapes settled by so many packs of one, those of them with another kernel than the default, and later changes.
     `seconds`: of each candidate, in that call."""
     weights = ffi.new("double[8]")
-    hand = vector(*shape)
+    hand = hand or vector(256, 1024, 16)
     names = "kernels_tuned", "kernels_changed", "kernels_later"
     lib.tempi_tune_pretend(-1)
     lib.tempi_tune_weigh(weights)
@@ -226,9 +238,10 @@ def packed_in(
     try:
         with hand.layout() as layout:
             case = Case.of(layout, 1, hand.offsets, hand.extent)
+            packed = np.empty(case.offsets.size, np.uint8)
             for i in range(calls):
                 weights[0:8] = seconds(i)
-                case.pack(0, case.offsets.size, 0, 0)
+                lib.tempi_pack(layout, 1, pointer(case.memory, -case.low), 0, packed.size, pointer(packed))
     finally:
         lib.tempi_tune_weigh(ffi.NULL)
         lib.tempi_tune_pretend(-1)
@@ -237,10 +250,10 @@ def packed_in(
 
 
 def settled_otherwise(
-    seconds_of: list[float], shape: tuple[int, int, int] = (256, 1024, 16), first: list[float] | None = None
+    seconds_of: list[float], hand: Hand | None = None, first: list[float] | None = None
 ) -> tuple[int, int]:
     """`first`: the seconds of each candidate in its first turn."""
-    return packed_in(lambda i: first if first and i < A_ROUND else seconds_of, 300, shape)[:2]
+    return packed_in(lambda i: first if first and i < A_ROUND else seconds_of, 300, hand)[:2]
 
 
 @pytest.mark.parametrize("call", [1e-6, 1e-3])
@@ -256,13 +269,18 @@ def test_a_slow_first_turn_does_not_drop_a_candidate() -> None:
 
 
 def test_runs_that_the_c_library_may_copy_faster_are_tried() -> None:
-    assert settled_otherwise([2e-6, 1e-6, *[3e-6] * 6], (32, 2064, 2048)) == (1, 1)
+    assert settled_otherwise([2e-6, 1e-6, *[3e-6] * 6], vector(32, 2064, 2048)) == (1, 1)
 
 
 def test_permutes_are_tried_beside_plain_loops() -> None:
     """Which AVX-512 alone has."""
     tried = int(_engine.text(_engine.lib.tempi_isa_name()) == "avx512")
-    assert settled_otherwise([2e-6, 1e-6, *[3e-6] * 6], (256, 32, 16)) == (tried, tried)
+    assert settled_otherwise([2e-6, 1e-6, *[3e-6] * 6], vector(256, 32, 16)) == (tried, tried)
+
+
+@pytest.mark.parametrize(("rows", "tried"), [(64, 1), (63, 0)])
+def test_large_transposes_that_ask_ahead_are_tried(rows: int, tried: int) -> None:
+    assert settled_otherwise([2e-6, 1e-6, *[3e-6] * 6], matrix(rows, LARGE // (rows * 8) + 1, 8)) == (tried, tried)
 
 
 def test_between_equals_the_default_stays() -> None:

@@ -210,6 +210,14 @@ FAULTS = (
         "> ((i - gap) & tempi_records.mask)",
     ),
     Fault(
+        "pack",
+        "large transposes have no kernel that asks ahead",
+        "csrc/pack/kernels.inc",
+        "    if (tile && large)",
+        "    if (false)",
+        ("tests/unit/test_pack_kernels.py",),
+    ),
+    Fault(
         "transfer",
         "received bytes take memory that was sent",
         "csrc/transfer/staging.c",
