@@ -83,6 +83,11 @@ def _engaged(timer: _native.Timer) -> bool:
     return worker.counter("sends") + worker.counter("recvs") > before
 
 
+def _counted() -> dict[str, int]:
+    """Of rank 0: what may explain times that vary."""
+    return {name: worker.counter(name) for name in ("sends", "messages_tuned", "messages_changed", "locality_changes")}
+
+
 def _unsettled(timer: _native.Timer, comm: Any) -> Callable[[], bool]:
     """Whether the trial of this message (csrc/choose/message_trials.h) may go on: a program has one in thousands.
 
@@ -136,10 +141,12 @@ def _measure(bench: Bench, acting: bool, forced: bool, options: PackOptions, met
     ours = "forced" if forced else "tempi"
     unsettled = _unsettled(timers[ours], bench.comm) if ours in timers else lambda: False
     doubt = bars.doubt_of(timers, quick=options.quick)
+    before = _counted()
     taken = sampling.sample(list(timers.values()), options.seconds, bench.comm.bcast, unsettled, doubt)
+    counted = {name: value - before[name] for name, value in _counted().items()}
     engaged = ours in timers and _engaged(timers[ours])
     for name, seconds in zip(timers, taken, strict=True):
-        yield record(name, seconds, **({"engaged": engaged} if name == ours else {}))
+        yield record(name, seconds, **({"engaged": engaged, **counted} if name == ours else {}))
 
 
 def _too_large(case: cases.Case, meta: dict[str, Any], limit: int) -> Record:
