@@ -16,7 +16,11 @@ enum {
 };
 #define STEADY 1.1
 enum { CYCLES_IF_CLEAR = 3, CYCLES_UNTIL_HOPELESS = 3 };
-#define MARGIN 0.03
+/* By so much a rival must be faster than the method in use, and than the favoured one: where the
+ * two differ by less, a machine that changes its state decides each trial, and one loses what the
+ * other gains. The favoured method must only be as fast. */
+#define MARGIN             0.03
+#define MARGIN_OF_FAVOURED 0.06
 /* Between two cycles the method in use goes on for so long (ns), or so many rounds: a machine's
  * speed may change every millisecond, and with it how the methods compare. */
 #define SPREAD INT64_C(2000000)
@@ -53,13 +57,27 @@ int64_t tempi_contest_lost(const tempi_contest *c)
     return lost > 0 ? lost : 0;
 }
 
+static bool is_favoured(const tempi_contest *c, const tempi_rival *r)
+{
+    return r->method == c->favoured;
+}
+
 /* The cycles in which it was faster than the method in use. */
 static int cycles_won(const tempi_contest *c, const tempi_rival *r)
 {
+    const double limit = is_favoured(c, r) ? 1 : 1 - MARGIN;
     int won = 0;
     for (int i = 0; i <= c->cycle; ++i)
-        won += r->took[i] < (1 - MARGIN) * c->rivals[0].took[i];
+        won += r->took[i] < limit * c->rivals[0].took[i];
     return won;
+}
+
+/* How long it may take to win, as a multiple of the method in use; less strict once it has won. */
+static double limit_of(const tempi_contest *c, const tempi_rival *r)
+{
+    if (is_favoured(c, &c->rivals[0]))
+        return c->repeated ? 1 - (MARGIN_OF_FAVOURED - MARGIN) : 1 - MARGIN_OF_FAVOURED;
+    return c->repeated || is_favoured(c, r) ? 1 : 1 - MARGIN;
 }
 
 /* How a rival stands against the method in use. */
@@ -78,7 +96,7 @@ static standing standing_of(const tempi_contest *c, const tempi_rival *r, int64_
         return OPEN; /* a quiet moment of the program */
     if (n >= CYCLES_IF_CLEAR && won == n && CLEAR * other < 1)
         return CLEARLY_BETTER;
-    return other < (c->repeated ? 1 : 1 - MARGIN) ? BETTER : OPEN;
+    return other < limit_of(c, r) ? BETTER : OPEN;
 }
 
 /* The fastest rival that is as good as that; NULL: none is. */
@@ -172,9 +190,9 @@ static void end_turn(tempi_contest *c, int64_t stake)
         decide(c, stake);
 }
 
-void tempi_contest_begin(tempi_contest *c, int n, const uint8_t methods[])
+void tempi_contest_begin(tempi_contest *c, int n, const uint8_t methods[], uint8_t favoured)
 {
-    *c = (tempi_contest){.nrivals = (uint8_t)n};
+    *c = (tempi_contest){.nrivals = (uint8_t)n, .favoured = favoured};
     for (int i = 0; i < n; ++i)
         c->rivals[i].method = methods[i];
 }

@@ -21,6 +21,7 @@ typedef struct tempi_rival {
 
 typedef struct tempi_contest {
     uint8_t nrivals, at; /* whose turn it is */
+    uint8_t favoured;    /* the method that wins if there is no clear difference */
     uint8_t cycle;
     tempi_rival rivals[TEMPI_CONTEST_METHODS]; /* first the method in use, then those still in it */
     bool repeated;
@@ -41,8 +42,8 @@ static inline int tempi_contest_method(const tempi_contest *contest)
     return contest->rivals[contest->at].method;
 }
 
-/* Of n methods, of which the first one is in use. */
-void tempi_contest_begin(tempi_contest *contest, int n, const uint8_t methods[]);
+/* Of n methods, of which the first one is in use, and `favoured` wins among near equals. */
+void tempi_contest_begin(tempi_contest *contest, int n, const uint8_t methods[], uint8_t favoured);
 
 /* A round of the method whose turn it is took so long (nanoseconds). `stake`: what the messages of
  * a round take, or less, without other messages and the program's own work. True: another method

@@ -346,7 +346,7 @@ static void enlist(trial *t)
         if (m != t->method && (t->streams || m != TEMPI_MESSAGE_STREAMED))
             methods[n++] = (uint8_t)m;
     }
-    tempi_contest_begin(&t->contest, n, methods);
+    tempi_contest_begin(&t->contest, n, methods, TEMPI_MESSAGE_LIBRARY);
 }
 
 /* After a probe sooner. */

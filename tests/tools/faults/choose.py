@@ -114,6 +114,14 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "near equals of the library have the message",
+        "csrc/choose/message_trials.c",
+        "tempi_contest_begin(&t->contest, n, methods, TEMPI_MESSAGE_LIBRARY);",
+        "tempi_contest_begin(&t->contest, n, methods, TEMPI_MESSAGE_USUAL);",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
         "probes of a method that is far behind are as frequent as others",
         "csrc/choose/message_trials.c",
         "within(PROBED, WORTH * lost, BETWEEN_MOST)",
