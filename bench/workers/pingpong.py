@@ -139,9 +139,9 @@ def _measure(bench: Bench, acting: bool, forced: bool, options: PackOptions, met
         else:
             timers[name] = timer
     ours = "forced" if forced else "tempi"
+    before = _counted()
     unsettled = _unsettled(timers[ours], bench.comm) if ours in timers else lambda: False
     doubt = bars.doubt_of(timers, quick=options.quick)
-    before = _counted()
     taken = sampling.sample(list(timers.values()), options.seconds, bench.comm.bcast, unsettled, doubt)
     counted = {name: value - before[name] for name, value in _counted().items()}
     engaged = ours in timers and _engaged(timers[ours])

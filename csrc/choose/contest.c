@@ -18,7 +18,7 @@ enum {
 enum { CYCLES_IF_CLEAR = 3, CYCLES_UNTIL_HOPELESS = 3 };
 /* By so much a rival must be faster than the method in use, and than the favoured one: where the
  * two differ by less, a machine that changes its state decides each trial, and one loses what the
- * other gains. The favoured method must only be as fast. */
+ * other gains. The favoured method must only be faster at all. */
 #define MARGIN             0.03
 #define MARGIN_OF_FAVOURED 0.06
 /* Between two cycles the method in use goes on for so long (ns), or so many rounds: a machine's

@@ -5,7 +5,8 @@
  * two the method in use goes on for a while. A method that is far behind leaves. After some cycles
  * the fastest one wins by the median of its turns, each divided by that of the method in use in the
  * same cycle, or sooner if it is clearly better. One that did not win each cycle has to win a
- * second contest, too. */
+ * second contest, too. The favoured method wins if it is faster at all, and is left for more only.
+ */
 #ifndef TEMPI_CHOOSE_CONTEST_H
 #define TEMPI_CHOOSE_CONTEST_H
 

@@ -275,7 +275,7 @@ static void rest_from_probes(int64_t now, int64_t round)
     mine.probes_rest = now + PROBES_REST * TEMPI_PROBE_OTHER * round;
 }
 
-/* Nanoseconds between probes. */
+/* Nanoseconds of a round, between probes. */
 static int64_t recent_round(const trial *t)
 {
     return t->recent / WATCHED * t->a_round + 1;

@@ -14,11 +14,11 @@
  *   1. The usual choice (tables, or the built-in rule) has the first turn, then they alternate.
  *   2. A fast round of the turn counts, and none of its first ones: they find the caches and the
  *      peer as the method before left them.
- *   3. Another method wins if it is faster by the median of the cycles of turns. A method that is
- *      far behind is tried no longer.
+ *   3. Another method wins if it is faster by the median of the cycles of turns; among near equals
+ *      the library's. A method that is far behind is tried no longer.
  *   4. Later the trial is repeated, as machines and programs change: the more seldom, the more time
- *      the last one lost; sooner if the rounds change, or a probe, a few rounds of another method,
- *      shows that it has gained.
+ *      the last one lost; sooner if the rounds change, or a probe, a few rounds of the method in
+ *      use and of another one, shows that this has gained.
  *
  * A round contains more than these messages: other ones, and the program's own work. If they are
  * too small a part of it the trial ends after its first turn, and a method that seems to gain more

@@ -1,5 +1,5 @@
 /* A probe of another method of a message between trials (message_trials.h): some rounds of the
- * method in use, then as many of the other one. It knows neither clock nor processes.
+ * method in use, then some of the other one. It knows neither clock nor processes.
  *
  * Each is told by its second fastest round: some contain a pause of the program or other work, in
  * some programs every other one. */

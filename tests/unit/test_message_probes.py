@@ -103,6 +103,8 @@ def test_a_gain_is_seen_through_other_work(program: Program, every: int) -> None
         program.rounds(key, LIBRARY, seconds, 1)
         if program.trials > trials:
             break
+    else:
+        pytest.fail("no probe has begun a trial")
     assert settled(program.rounds(key, LIBRARY, seconds)) == OWN
 
 
