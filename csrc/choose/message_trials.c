@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/stats.h"
 #include "choose/contest.h"
-#include "choose/probe.h"
+#include "choose/message_probe.h"
 #include "choose/trial_lease.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ typedef struct trial {
     /* While it runs: */
     bool runs;
     bool probes; /* it is no trial, but a probe */
-    tempi_probe probe;
+    tempi_message_probe probe;
     tempi_contest contest;
     uint32_t completions;   /* when this round began */
     int64_t last;           /* when this round began */
@@ -239,7 +239,7 @@ static void plan_next(trial *t)
     t->typical = t->watched = t->recent = t->before = t->seen = 0;
     t->changed = 0;
     if (tries > 0)
-        plan_probe(t, TEMPI_PROBE_OTHER * tempi_contest_lost(&t->contest) / tries / usual);
+        plan_probe(t, TEMPI_MESSAGE_PROBE_OTHER * tempi_contest_lost(&t->contest) / tries / usual);
     else
         t->probe_waits = NO_PROBES; /* its messages are too small a part of a round */
 }
@@ -272,7 +272,7 @@ static void begin_trial(trial *t, bool watchful);
 
 static void rest_from_probes(int64_t now, int64_t round)
 {
-    mine.probes_rest = now + PROBES_REST * TEMPI_PROBE_OTHER * round;
+    mine.probes_rest = now + PROBES_REST * TEMPI_MESSAGE_PROBE_OTHER * round;
 }
 
 /* Nanoseconds of a round, between probes. */
@@ -283,11 +283,11 @@ static int64_t recent_round(const trial *t)
 
 static void end_probe(trial *t)
 {
-    const tempi_probe *probe = &t->probe;
+    const tempi_message_probe *probe = &t->probe;
     stop_running(t, true);
-    plan_probe(t, tempi_probe_lost(probe) / ((int64_t)probe->used + 1));
+    plan_probe(t, tempi_message_probe_lost(probe) / ((int64_t)probe->used + 1));
     t->watched = t->seen = 0;
-    if (t->key != 0 && tempi_probe_promises(probe))
+    if (t->key != 0 && tempi_message_probe_promises(probe))
         begin_trial(t, true);
     rest_from_probes(t->last, (int64_t)probe->taken);
 }
@@ -295,7 +295,7 @@ static void end_probe(trial *t)
 static void count_probe(trial *t, int64_t took)
 {
     const bool other = t->probe.other;
-    if (!tempi_probe_round(&t->probe, took))
+    if (!tempi_message_probe_round(&t->probe, took))
         return;
     if (other)
         end_probe(t);
@@ -398,7 +398,7 @@ static void begin_probe(trial *t)
         t->probe_waits = (int32_t)in_rounds(t, WATCHED);
         return;
     }
-    t->probe = (tempi_probe){0};
+    t->probe = (tempi_message_probe){0};
     do
         t->probed = t->probed < TEMPI_MESSAGE_STREAMED ? t->probed + 1 : TEMPI_MESSAGE_LIBRARY;
     while (t->probed == t->method || (t->probed == TEMPI_MESSAGE_STREAMED && !t->streams));

@@ -107,7 +107,7 @@ FAULTS = (
     Fault(
         "choose",
         "a probe promises a gain by its fastest round",
-        "csrc/choose/probe.c",
+        "csrc/choose/message_probe.c",
         "const double took = probe->turn[1];",
         "const double took = probe->turn[0];",
         ("tests/unit/test_message_probes.py",),
