@@ -429,8 +429,10 @@ def _unsettled(timer: _native.Timer) -> Callable[[], bool]:
     rounds = iter(range(SETTLED))
 
     def unsettled() -> bool:
+        if next(rounds, None) is None:
+            return False
         timer(TOGETHER)
-        return next(rounds, None) is not None
+        return True
 
     return unsettled
 
@@ -479,7 +481,7 @@ def _measure(
         yield from (record(name, (), checked=True, engaged=engaged) for name in timers if name != BOUND)
         return
     doubt = bars.doubt_of(timers, quick=options.quick)
-    unsettled = _unsettled(timers["tempi"]) if "tempi" in timers else lambda: False
+    unsettled = _unsettled(timers["tempi"]) if "tempi" in timers else sampling.settled
     taken = sampling.sample(list(timers.values()), options.seconds, world.bcast, unsettled, doubt)
     for name, each in zip(timers, zip(*world.allgather(taken), strict=True), strict=True):
         # Once more: the timed calls ran one after another.

@@ -7,6 +7,7 @@ contiguous message ("hand"). With ``TEMPI_FORCE=1`` in the environment tempi's s
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
+import tempi  # loads the engine before mpi4py loads an MPI
 from tempi.bench import bars, cases
 from tempi.bench.options import PackOptions, parse_pack
 from tempi.measure import _native, sampling, worker
@@ -23,7 +24,7 @@ from tempi.measure.records import Record
 TAG = 7
 SETTLING, TOGETHER = 128, 8  # rounds
 LONG = 5e-3  # seconds
-SETTLED_LEAST, SETTLED_MOST = 16, 64  # rounds of all subjects
+SETTLED_LEAST, SETTLED_MOST = 16, 128  # rounds of all subjects, in each class of the peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +89,53 @@ def _counted() -> dict[str, int]:
     return {name: worker.counter(name) for name in ("sends", "messages_tuned", "messages_changed", "locality_changes")}
 
 
-def _unsettled(timer: _native.Timer, comm: Any) -> Callable[[], bool]:
-    """Whether the trial of this message (csrc/choose/message_trials.h) may go on: a program has one in thousands.
+class _Trials:
+    """Whether the first trial of this message (csrc/choose/message_trials.h) may go on: a program has one in thousands.
 
-    It sees messages that follow each other, as in a program, between rounds like those measured; those of long messages
-    end here, as rounds of all subjects would take too long.
+    It sees messages that follow each other, as in a program, between rounds like those measured. Each class of the peer
+    has one of its own, and ranks that migrate change it at any time.
     """
-    before = comm.allreduce(worker.counter("messages_tuned"))
 
-    def tuned() -> bool:
-        timer(TOGETHER)
-        return bool(comm.allreduce(worker.counter("messages_tuned")) > before)
+    def __init__(self, timer: _native.Timer, comm: Any) -> None:
+        self.timer, self.comm = timer, comm
+        self.tuned = self._tuned()
+        self.rounds: collections.Counter[str] = collections.Counter()
+        self.ended: set[str] = set()
+        self.over: set[str] = set()
 
-    if comm.bcast(timer(1)) > LONG:
+    def _tuned(self) -> int:
+        return int(self.comm.allreduce(worker.counter("messages_tuned")))
+
+    def _has_one_ended(self) -> bool:
+        self.timer(TOGETHER)
+        before, self.tuned = self.tuned, self._tuned()
+        return self.tuned > before
+
+    def unsettled(self) -> bool:
+        peer = self.comm.bcast(tempi.peer(self.comm, 1 - self.comm.rank))
+        if peer in self.over:
+            return False
+        self.rounds[peer] += 1
+        if self._has_one_ended():
+            self.ended.add(peer)
+        if self.rounds[peer] == SETTLED_MOST or (peer in self.ended and self.rounds[peer] >= SETTLED_LEAST):
+            self.over.add(peer)
+        return True
+
+    def settle(self) -> None:
+        """Those of long messages end here: rounds of all subjects take too long, and no probe changes their class."""
         for _ in range(SETTLING // TOGETHER):
-            if tuned():
+            if self._has_one_ended():
                 break
-        return lambda: False
-    rounds = iter(range(SETTLED_MOST))
 
-    def unsettled() -> bool:
-        i = next(rounds, SETTLED_MOST)
-        return i < SETTLED_MOST and (not tuned() or i < SETTLED_LEAST)
 
-    return unsettled
+def unsettled(timer: _native.Timer, comm: Any) -> Callable[[], bool]:
+    """Tells before each sample whether it is to wait for a round of all subjects."""
+    trials = _Trials(timer, comm)
+    if comm.bcast(timer(1)) <= LONG:
+        return trials.unsettled
+    trials.settle()
+    return sampling.settled
 
 
 def _measure(bench: Bench, acting: bool, forced: bool, options: PackOptions, meta: dict[str, Any]) -> Iterator[Record]:
@@ -140,9 +164,9 @@ def _measure(bench: Bench, acting: bool, forced: bool, options: PackOptions, met
             timers[name] = timer
     ours = "forced" if forced else "tempi"
     before = _counted()
-    unsettled = _unsettled(timers[ours], bench.comm) if ours in timers else lambda: False
+    wait = unsettled(timers[ours], bench.comm) if ours in timers else sampling.settled
     doubt = bars.doubt_of(timers, quick=options.quick)
-    taken = sampling.sample(list(timers.values()), options.seconds, bench.comm.bcast, unsettled, doubt)
+    taken = sampling.sample(list(timers.values()), options.seconds, bench.comm.bcast, wait, doubt)
     counted = {name: value - before[name] for name, value in _counted().items()}
     engaged = ours in timers and _engaged(timers[ours])
     for name, seconds in zip(timers, taken, strict=True):

@@ -74,16 +74,30 @@ def _pause(seconds: float) -> None:
         pass
 
 
-def collect(timers: Sequence[Timer], plan: Plan) -> list[list[float]]:
+def _round(timers: Sequence[Timer], loops: Sequence[int], order: Sequence[int]) -> dict[int, float]:
+    """Seconds of one operation of each subject."""
+    taken = {}
+    for which in order:
+        timers[which](1)
+        taken[which] = timers[which](loops[which]) / loops[which]
+    return taken
+
+
+def settled() -> bool:
+    """The `unsettled` of subjects that do not adapt."""
+    return False
+
+
+def collect(timers: Sequence[Timer], plan: Plan, unsettled: Callable[[], bool] = settled) -> list[list[float]]:
     """Seconds of one operation, for each subject and sample."""
     taken: list[list[float]] = [[] for _ in timers]
     rows = orders(len(timers))
     for sample in range(plan.samples):
+        while unsettled():
+            _round(timers, plan.loops, rows[0])
         _pause(random.uniform(0.0, plan.pause))
-        for which in rows[sample % len(rows)]:
-            loops = plan.loops[which]
-            timers[which](1)
-            taken[which].append(timers[which](loops) / loops)
+        for which, seconds in _round(timers, plan.loops, rows[sample % len(rows)]).items():
+            taken[which].append(seconds)
     return taken
 
 
@@ -91,23 +105,21 @@ def sample(
     timers: Sequence[Timer],
     budget: float,
     agree: Agree = alone,
-    unsettled: Callable[[], bool] = lambda: False,
+    unsettled: Callable[[], bool] = settled,
     in_doubt: Callable[[list[list[float]]], bool] = lambda _: False,
 ) -> list[list[float]]:
     """Plans and collects: `budget` seconds for all subjects together, and up to AGAIN times more while `in_doubt`.
 
-    While `unsettled`, rounds pass that are not recorded; they are like those after them, so that what adapts to
-    the program does not see another one then.
+    Before each round that is recorded others pass while `unsettled`; they are like it, so that what adapts to the
+    program does not see another one then.
     """
     if not timers:
         return []
     plan = make_plan(timers, budget, agree)
-    while unsettled():
-        collect(timers, Plan(plan.loops, 1))
-    taken = collect(timers, plan)
+    taken = collect(timers, plan, unsettled)
     for _ in range(AGAIN):
         if not agree(float(in_doubt(taken))):
             break
-        for own, more in zip(taken, collect(timers, plan), strict=True):
+        for own, more in zip(taken, collect(timers, plan, unsettled), strict=True):
             own += more
     return taken

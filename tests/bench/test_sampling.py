@@ -67,6 +67,22 @@ def test_rounds_pass_until_all_is_settled() -> None:
     assert len(log) == 2 * (2 + 2 * (2 + sampling.LEAST))  # planned with two calls each; each sample is two
 
 
+def test_rounds_pass_also_between_samples_and_in_later_ones() -> None:
+    """What was settled may not be so a moment later."""
+    log: list[tuple[str, int]] = []
+    asked = iter(range(99))
+    doubt = iter((True,))
+    taken = sampling.sample(
+        [FakeTimer("a", 1.0, log)],
+        0.0,
+        unsettled=lambda: next(asked) in (3, 4, 2 + sampling.LEAST),
+        in_doubt=lambda _: next(doubt, False),
+    )
+    assert [len(one) for one in taken] == [2 * sampling.LEAST]
+    assert next(asked) == 2 * sampling.LEAST + 3
+    assert len(log) == 2 + 2 * (2 * sampling.LEAST + 3)
+
+
 @pytest.mark.parametrize("doubts", [0, 2, 99])
 def test_a_case_in_doubt_is_sampled_again(doubts: int) -> None:
     seen: list[int] = []
