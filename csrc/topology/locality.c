@@ -12,21 +12,31 @@
  * prefetcher fetches one with the other. */
 enum { PAGE_MATE = 2048 };
 
-/* Entries of a line for results about higher ranks, at the rank modulo this. */
+/* Entries of a line for results about other ranks, at the rank modulo this. */
 enum { RESULTS = (TEMPI_LOCALITY_LINE - sizeof(uint64_t)) / sizeof(uint32_t) };
 
 typedef struct line {
     _Alignas(TEMPI_LOCALITY_LINE) _Atomic uint64_t beats;
-    /* 2 * (rank + 1), and 1 more if it has another LLC. Ranks that share an entry use their own
-     * results. */
+    /* What both use, in the line of the lower rank; what it has found itself, in that of the higher
+     * one. Ranks that share an entry use their own results. */
     _Atomic uint32_t results[RESULTS];
 } line;
+
+/* An entry: whether it has another LLC, how many results there were (modulo 2^COUNT_BITS), and the
+ * rank + 1. */
+enum { OTHER_BIT = 1, COUNT_BITS = 3, NAMED_AT = 1 + COUNT_BITS };
+
+/* So many own results after the last one of the higher rank that still counts. */
+enum { HEARD_FOR = 8 };
 
 typedef struct peer_probes {
     atomic_int until; /* messages until the next probe */
     atomic_bool other_llc;
     uint64_t beats;            /* at the last probe */
     tempi_llc_samples samples; /* of probes that found the line written */
+    bool found;                /* another LLC, by these */
+    uint32_t results, heard;   /* their number; the peer's last entry about this rank */
+    uint32_t since;            /* own results since it was written */
 } peer_probes;
 
 struct tempi_locality {
@@ -68,19 +78,39 @@ void tempi_locality_close(tempi_locality *locality)
     free(locality);
 }
 
-/* The result on which both ranks agree: that of the lower one, which publishes it. */
-static bool agreed(tempi_locality *d, int i, bool other_llc)
+/* The higher rank's result counts as long as it has new ones. */
+static bool is_heard(peer_probes *s, uint32_t theirs)
 {
+    s->since = theirs == s->heard ? s->since + 1 : 0;
+    s->heard = theirs;
+    return s->since < HEARD_FOR;
+}
+
+static uint32_t entry_about(int i, uint32_t results, bool other_llc)
+{
+    const uint32_t count = results % (1u << COUNT_BITS);
+    return ((uint32_t)i + 1) << NAMED_AT | count << 1 | other_llc;
+}
+
+/* The result on which both ranks agree: the lower one publishes it. Another LLC only if both have
+ * found that: a line that has left the caches comes as slowly, and one of the two may see only
+ * such, where it writes more, or past the caches. */
+static bool agreed(tempi_locality *d, int i)
+{
+    peer_probes *s = &d->peers[i];
     const bool lower = d->own < i;
-    const uint32_t named = 2 * ((uint32_t)(lower ? i : d->own) + 1);
-    _Atomic uint32_t *entry = lower ? &d->lines[d->own].results[i % RESULTS]
-                                    : &d->lines[i].results[d->own % RESULTS];
-    if (lower) {
-        atomic_store_explicit(entry, named + other_llc, memory_order_relaxed);
-        return other_llc;
-    }
-    const uint32_t theirs = atomic_load_explicit(entry, memory_order_relaxed);
-    return (theirs & ~1u) == named ? theirs & 1 : other_llc;
+    const uint32_t theirs = atomic_load_explicit(&d->lines[i].results[d->own % RESULTS],
+                                                 memory_order_relaxed);
+    const bool about_us = theirs >> NAMED_AT == (uint32_t)d->own + 1;
+    bool both = s->found;
+    if (!lower && about_us)
+        both = theirs & OTHER_BIT;
+    else if (lower && is_heard(s, theirs) && about_us)
+        both = both && theirs & OTHER_BIT;
+    atomic_store_explicit(&d->lines[d->own].results[i % RESULTS],
+                          entry_about(i, ++s->results, lower ? both : s->found),
+                          memory_order_relaxed);
+    return both;
 }
 
 /* Threads may do so at the same time, and one write be lost. */
@@ -116,8 +146,8 @@ static void probe(tempi_locality *d, int i)
         return; /* not written since: the line is in our own cache */
     s->beats = beats;
     tempi_llc_add(&s->samples, taken);
-    const bool before = atomic_load_explicit(&s->other_llc, memory_order_relaxed);
-    const bool other_llc = agreed(d, i, tempi_llc_is_other(&s->samples, before));
+    s->found = tempi_llc_is_other(&s->samples, s->found);
+    const bool other_llc = agreed(d, i);
     if (atomic_exchange_explicit(&s->other_llc, other_llc, memory_order_relaxed) != other_llc)
         tempi_stat_add(TEMPI_STAT_locality_changes, 1);
 }

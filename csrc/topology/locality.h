@@ -3,8 +3,8 @@
  * each message. Reading a line that was just written takes the core-to-core latency; one that was
  * written long ago may have left the caches, and comes from memory, as slowly as from another LLC.
  * No rank waits for another, and a rank that does not write is not classified. The result follows
- * ranks that migrate to other cores. Of two ranks the higher one takes over the lower one's result,
- * so that they carry a message by the same method, as predictions assume. */
+ * ranks that migrate to other cores. Two ranks have the same result, other LLC only if both have
+ * found that, so that they carry a message by the same method, as predictions assume. */
 #ifndef TEMPI_TOPOLOGY_LOCALITY_H
 #define TEMPI_TOPOLOGY_LOCALITY_H
 

@@ -2,13 +2,15 @@
  * sanitizers and for test_peers_native.py.
  *
  *     locality_driver WORD...   h      (first) this rank is the higher one of the two
- *                               rN     publish the lower rank's result: 1 other LLC, 0 same
+ *                               rN     publish the peer's result: 1 other LLC, 0 same
+ *                               xN     the same, about rank 31 beyond this one
  *                               w      the peer writes its line
  *                               lN     probe the line, which arrives in N nanoseconds
  *                               bN     messages from here on have N bytes; before, 0 bytes
  *                               aN     send N messages; the peer writes its line before each
  *                               ?      print "same" or "other" (LLC)
- *                               !      print the published result
+ *                               !      print the result that the lower rank has published
+ *                               =      print what this rank has published
  *
  * At the end it prints the number of probes, and of locality class changes.
  */
@@ -42,6 +44,11 @@ static void tempi_stat_add(int which, int amount)
 #define clock_gettime made_up
 #include "topology/locality.c"
 
+static void print_entry(uint32_t entry)
+{
+    printf("%s ", entry == 0 ? "none" : entry & OTHER_BIT ? "other" : "same");
+}
+
 int main(int argc, char **argv)
 {
     static _Alignas(4096) char page[4096]; /* as it is mapped */
@@ -50,13 +57,18 @@ int main(int argc, char **argv)
         return 1;
     const int me = argc > 1 && argv[1][0] == 'h', peer = 1 - me;
     tempi_locality *own = tempi_locality_open(lines, me, 2);
-    _Atomic uint32_t *result = &lines[0].results[1];
+    _Atomic uint32_t *theirs = &lines[peer].results[me];
     const int before = readings;
     int bytes = 0, written = 0;
+    unsigned published = 0;
     for (int i = 1 + me; i < argc; i++) {
         const int n = atoi(argv[i] + 1);
         switch (argv[i][0]) {
-        case 'r': *result = 2 * (1 + 1) + (unsigned)n; break;
+        case 'r':
+            published += 2;
+            *theirs = (unsigned)(me + 1) << NAMED_AT | (published & 15) | (unsigned)n;
+            break;
+        case 'x': *theirs = (unsigned)(me + 31) << NAMED_AT | (unsigned)n; break;
         case 'w': lines[peer].beats++; break;
         case 'l':
             step = 10 + n;
@@ -71,7 +83,8 @@ int main(int argc, char **argv)
             }
             break;
         case 'b': bytes = n; break;
-        case '!': printf("%s ", !*result ? "none" : *result & 1 ? "other" : "same"); break;
+        case '!': print_entry(lines[0].results[1]); break;
+        case '=': print_entry(lines[me].results[peer]); break;
         default: printf("%s ", own->peers[peer].other_llc ? "other" : "same");
         }
     }

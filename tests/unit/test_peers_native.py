@@ -229,8 +229,26 @@ def test_the_lower_of_two_ranks_decides_their_locality_and_publishes_it(locality
     assert locality(locality_driver, "h w l120 ? r0 w l120 ? r1 w l30 w l30 w l30 ?") == "other same other 5 3"
 
 
+def test_ranks_have_another_cache_only_if_both_have_found_that(locality_driver: Path) -> None:
+    """A line that has left the caches arrives as slowly, at one of the two."""
+    assert locality(locality_driver, "w l120 ? r0 w l120 ? ! r1 w l120 ? !") == "other same same other other 3 3"
+    assert locality(locality_driver, "w l30 r1 w l30 ? !") == "same same 2 0"
+
+
+def test_the_higher_rank_publishes_what_it_has_found_itself(locality_driver: Path) -> None:
+    assert locality(locality_driver, "h r0 w l120 ? = r1 w l30 w l30 ? =") == "same other other same 3 1"
+
+
+def test_a_result_of_the_higher_rank_counts_for_a_while(locality_driver: Path) -> None:
+    """It may no longer look, where its messages are of no derived type."""
+    eight = " ".join(["w l120"] * 8)
+    assert locality(locality_driver, f"r0 {eight} ? w l120 ?") == "same other 9 1"
+    assert locality(locality_driver, f"r0 {eight} r0 {eight} ? w l120 ?") == "same other 17 1"
+
+
 def test_a_result_about_another_rank_is_not_taken_over(locality_driver: Path) -> None:
-    assert locality(locality_driver, "h r60 w l120 ?") == "other 1 1"  # rank 31's, in the same entry
+    assert locality(locality_driver, "h x0 w l120 ?") == "other 1 1"  # in the same entry
+    assert locality(locality_driver, "x0 w l120 ?") == "other 1 1"
 
 
 def test_messages_probe_often_until_the_locality_is_known_and_seldom_then(locality_driver: Path) -> None:

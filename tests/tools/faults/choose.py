@@ -386,6 +386,22 @@ FAULTS = (
     ),
     Fault(
         "topology",
+        "the lower rank decides alone whether the two have another cache",
+        "csrc/topology/locality.c",
+        "both = both && theirs & OTHER_BIT;",
+        "(void)0;",
+        ("tests/unit/test_peers_native.py",),
+    ),
+    Fault(
+        "topology",
+        "an old result of the higher rank counts for ever",
+        "csrc/topology/locality.c",
+        "return s->since < HEARD_FOR;",
+        "return true;",
+        ("tests/unit/test_peers_native.py",),
+    ),
+    Fault(
+        "topology",
         "messages probe that evict the lines",
         "csrc/topology/locality.c",
         "if (bytes >= TEMPI_LLC_EVICTING)",
