@@ -16,11 +16,9 @@ enum {
 };
 #define STEADY 1.1
 enum { CYCLES_IF_CLEAR = 3, CYCLES_UNTIL_HOPELESS = 3 };
-/* By so much a rival must be faster than the method in use, and than the favoured one: where the
- * two differ by less, a machine that changes its state decides each trial, and one loses what the
- * other gains. The favoured method must only be faster at all. */
-#define MARGIN             0.03
-#define MARGIN_OF_FAVOURED 0.06
+/* By so much a rival must be faster than the method in use; the favoured one must only be faster at
+ * all. */
+#define MARGIN 0.03
 /* Between two cycles the method in use goes on for so long (ns), or so many rounds: a machine's
  * speed may change every millisecond, and with it how the methods compare. */
 #define SPREAD INT64_C(2000000)
@@ -75,8 +73,6 @@ static int cycles_won(const tempi_contest *c, const tempi_rival *r)
 /* How long it may take to win, as a multiple of the method in use; less strict once it has won. */
 static double limit_of(const tempi_contest *c, const tempi_rival *r)
 {
-    if (is_favoured(c, &c->rivals[0]))
-        return c->repeated ? 1 - (MARGIN_OF_FAVOURED - MARGIN) : 1 - MARGIN_OF_FAVOURED;
     return c->repeated || is_favoured(c, r) ? 1 : 1 - MARGIN;
 }
 
