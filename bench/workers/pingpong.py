@@ -101,7 +101,6 @@ class _Trials:
         self.tuned = self._tuned()
         self.rounds: collections.Counter[str] = collections.Counter()
         self.ended: set[str] = set()
-        self.over: set[str] = set()
 
     def _tuned(self) -> int:
         return int(self.comm.allreduce(worker.counter("messages_tuned")))
@@ -113,13 +112,11 @@ class _Trials:
 
     def unsettled(self) -> bool:
         peer = self.comm.bcast(tempi.peer(self.comm, 1 - self.comm.rank))
-        if peer in self.over:
+        if self.rounds[peer] >= (SETTLED_LEAST if peer in self.ended else SETTLED_MOST):
             return False
         self.rounds[peer] += 1
         if self._has_one_ended():
             self.ended.add(peer)
-        if self.rounds[peer] == SETTLED_MOST or (peer in self.ended and self.rounds[peer] >= SETTLED_LEAST):
-            self.over.add(peer)
         return True
 
     def settle(self) -> None:

@@ -3,7 +3,7 @@
  *
  *     locality_driver WORD...   h      (first) this rank is the higher one of the two
  *                               rN     publish the peer's result: 1 other LLC, 0 same
- *                               xN     the same, about rank 31 beyond this one
+ *                               xN     the same, about the rank 30 beyond this one
  *                               w      the peer writes its line
  *                               lN     probe the line, which arrives in N nanoseconds
  *                               bN     messages from here on have N bytes; before, 0 bytes
