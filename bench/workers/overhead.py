@@ -22,6 +22,8 @@ from tempi.bench.options import OverheadOptions, parse_overhead
 from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
 
+#: Samples of a call at most: differences of a few nanoseconds between calls of microseconds, while the clock changes.
+SAMPLES = 401
 WAITALL = (1, 4, 16, 64)
 STATUS_ROOM = 256
 PENDING_TAG = 4711
@@ -30,7 +32,7 @@ DOUBLES = 32
 #: Targets in seconds: a call with nothing to do; a tracked one; Waitall: fixed and per request.
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
 FIRST_USE, MANY_BLOCKS, PRELOAD = 5e-6, 50e-3, 60e-6
-#: A collective that is not tempi's.
+#: A collective that is not tempi's, beyond what a wrapper that does nothing takes.
 COLLECTIVE = 5e-9
 #: Types that are made, used once and freed: blocks of each, and tempi's allowed extra time: fixed, and as a share of
 #: the library's.
@@ -154,7 +156,7 @@ def _measure_calls(world: World, options: OverheadOptions) -> Iterator[Record]:
     for call in calls_of(world.mpi, options.tracked):
         names = ["library", "tempi"] if world.acting else ["library"]
         timers = [timer(world, call, name == "tempi") for name in names]
-        for name, seconds in zip(names, sampling.sample(timers, options.seconds), strict=True):
+        for name, seconds in zip(names, sampling.sample(timers, options.seconds, most=SAMPLES), strict=True):
             yield world.record(call.name, name, seconds, target=call.target, calls=call.calls)
 
 
@@ -180,34 +182,37 @@ def _words(world: World) -> dict[str, int]:
     return found | {"one": 1, "int": integer, "root": 0, "sum": worker.handle(mpi, mpi.SUM)}
 
 
-def _collective(world: World, name: str, nonblocking: bool, comm: int, ours: bool) -> _native.Timer:
+def _collective(world: World, name: str, nonblocking: bool, comm: int, subject: str) -> _native.Timer:
     """Raises `WorkerError` if it does not deliver the int, or more."""
-    words = _words(world)
+    words, ours = _words(world), subject == "tempi"
     arguments = *(words[word] for word in COLLECTIVES[name].split()), comm
-    calls = [(_entry(name, ours), arguments)]
+    started = _entry(f"I{name.lower()}" if nonblocking else name, ours)
+    if subject == "wrapper":
+        started = _native.bare_wrapper(_native.load(), started)
+    calls = [(started, arguments)]
     if nonblocking:
-        started = _entry(f"I{name.lower()}", ours), (*arguments, words["request"])
-        calls = [started, (_entry("Wait", ours), (words["request"], words["status"]))]
+        calls = [(started, (*arguments, words["request"])), (_entry("Wait", ours), (words["request"], words["status"]))]
     made = _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))
     source, target = (buffer[:8].view(np.int32) for buffer in world.buffers[:2])
     target[:] = ~source
     made(1)
     delivered = source if "source" in COLLECTIVES[name] else ~source
     if target.tolist() != [delivered[0], ~source[1]]:
-        raise worker.WorkerError(f"{name} delivers wrong bytes ({'tempi' if ours else 'library'})")
+        raise worker.WorkerError(f"{name} delivers wrong bytes ({subject})")
     return made
 
 
 def measure_collectives(world: World, seconds: float) -> Iterator[Record]:
     """Collectives of an int on communicators of this process; in a graph it is its own neighbour."""
-    mpi, subjects = world.mpi, ["library", "tempi"] if world.acting else ["library"]
+    mpi = world.mpi
     graph = mpi.COMM_SELF.Create_dist_graph_adjacent([0], [0])
     for name, nonblocking in [*((name, False) for name in COLLECTIVES), *((name, True) for name in NONBLOCKING)]:
         comm = worker.handle(mpi, graph if name.startswith("Neighbor") else mpi.COMM_SELF)
-        timers = [_collective(world, name, nonblocking, comm, one == "tempi") for one in subjects]
+        subjects = ["library", "wrapper", *(["tempi"] if world.acting else [])]
+        timers = [_collective(world, name, nonblocking, comm, one) for one in subjects]
         case = f"I{name.lower()}, Wait of an int" if nonblocking else f"{name} of an int"
         more = {"target": COLLECTIVE + nonblocking * PASS, "calls": 1 + nonblocking}
-        for one, taken in zip(subjects, sampling.sample(timers, seconds), strict=True):
+        for one, taken in zip(subjects, sampling.sample(timers, seconds, most=SAMPLES), strict=True):
             yield world.record(case, one, taken, **more)
     graph.Free()
 

@@ -12,7 +12,7 @@
  * in a call. */
 static inline bool tempi_quiet(void)
 {
-    return !tempi_pending_any() && !tempi_memory_mixed;
+    return __atomic_load_n(&tempi_unquiet, __ATOMIC_RELAXED) == 0;
 }
 
 /* All communicators share one list of deferred sends, so a send on any of them posts all. */

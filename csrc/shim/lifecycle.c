@@ -218,6 +218,7 @@ void tempi_lifecycle_loaded(void)
 {
     int initialized = 0, finalized = 0;
     tempi_memory_start();
+    tempi_deferred_start();
     tempi_cuda_backend_start();
     tempi_pack_set_delay(tempi_config.test_delay);
     tempi_lib.Initialized(&initialized);

@@ -10,6 +10,7 @@ from __future__ import annotations
 from table.emit_abi import NOTICE, blob, declarable
 from table.emit_bounce import described, forms
 from table.header import Header
+from table.overlay import COLLECTIVES
 from table.rows import Row, exported_rows
 from table.standard import Signature
 
@@ -19,13 +20,16 @@ def counted_rows() -> tuple[Row, ...]:
 
 
 def functions_header() -> str:
-    """functions.h: numbers and names of the counted functions, the same for every ABI."""
-    names = [row.name for row in counted_rows()]
+    """functions.h: numbers and names of the counted functions, the same for every ABI. Collectives that tempi may carry
+    have the lowest ones: what is kept of them with a communicator fits in a cache line."""
+    names = sorted((row.name for row in counted_rows()), key=lambda name: name not in COLLECTIVES)
     numbers = "".join(f"    TEMPI_FUNCTION_{name},\n" for name in names)
     text = blob([f"MPI_{name}" for name in names]).replace("\n", " \\\n")
     return (
         f"{NOTICE}#ifndef TEMPI_FUNCTIONS_H\n#define TEMPI_FUNCTIONS_H\n\n"
         f"enum {{\n{numbers}    TEMPI_FUNCTION_COUNT\n}};\n\n"
+        f"/* Those before it are collectives that tempi may carry. */\n"
+        f"enum {{ TEMPI_COLLECTIVE_COUNT = {len(COLLECTIVES)} }};\n\n"
         f"/* In that order, each ended by a NUL. */\n#define TEMPI_FUNCTION_NAMES \\\n{text}\n\n#endif\n"
     )
 

@@ -140,7 +140,7 @@ def passed_on(slot: Slot, condition: str) -> str:
         return ""
     if slot.large:
         condition = f"{target} != NULL && {condition}"
-    return f"    if ({condition})\n        return {target}({', '.join(form.names)});\n"
+    return f"    if (__builtin_expect({condition}, 1))\n        return {target}({', '.join(form.names)});\n"
 
 
 def completed(row: Row, call: str) -> str:

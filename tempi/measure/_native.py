@@ -162,6 +162,8 @@ def load(path: Path | None = None) -> ctypes.CDLL:
     library.bench_waitall.argtypes = (c_void_p, c_int64)
     library.bench_first_use.restype = ctypes.c_double
     library.bench_first_use.argtypes = (c_void_p, c_void_p, c_int64)
+    library.bench_wrap_barely.restype = None
+    library.bench_wrap_barely.argtypes = (c_size_t,)
     library.bench_spawn.restype = ctypes.c_double
     library.bench_spawn.argtypes = (c_char_p, c_void_p, c_int64)
     return library
@@ -182,6 +184,12 @@ def timer(library: ctypes.CDLL, op: str, argument: ctypes.Structure) -> Timer:
         return _checked(float(library.bench_time(function, address, loops)), op)
 
     return run
+
+
+def bare_wrapper(library: ctypes.CDLL, function: int) -> int:
+    """The address of a wrapper of that function that does nothing; there is one at a time."""
+    library.bench_wrap_barely(function)
+    return ctypes.cast(library.bench_bare_wrapper, c_void_p).value or 0
 
 
 def waitall_timer(library: ctypes.CDLL, calls: Calls) -> Timer:

@@ -52,11 +52,11 @@ def calibrate(timer: Timer, agree: Agree = alone) -> tuple[int, float]:
         loops = max(loops + 1, int(loops * min(1.2 * short, 64.0)))
 
 
-def make_plan(timers: Sequence[Timer], budget: float, agree: Agree = alone) -> Plan:
+def make_plan(timers: Sequence[Timer], budget: float, agree: Agree = alone, most: int = MOST) -> Plan:
     """`agree` makes all ranks use rank 0's number, if several run the loops together."""
     found = [calibrate(timer, agree) for timer in timers]
     once = sum(seconds * (1 + 1 / loops) for loops, seconds in found)
-    samples = int(agree(min(max(budget / once, LEAST), MOST)))
+    samples = int(agree(min(max(budget / once, LEAST), most)))
     return Plan(tuple(loops for loops, _ in found), samples, min(once, PAUSE))
 
 
@@ -107,15 +107,17 @@ def sample(
     agree: Agree = alone,
     unsettled: Callable[[], bool] = settled,
     in_doubt: Callable[[list[list[float]]], bool] = lambda _: False,
+    most: int = MOST,
 ) -> list[list[float]]:
-    """Plans and collects: `budget` seconds for all subjects together, and up to AGAIN times more while `in_doubt`.
+    """Plans and collects: `budget` seconds for all subjects together, `most` samples of each, and AGAIN times more at
+    most while `in_doubt`.
 
     Before each round that is recorded others pass while `unsettled`; they are like it, so that what adapts to the
     program does not see another one then.
     """
     if not timers:
         return []
-    plan = make_plan(timers, budget, agree)
+    plan = make_plan(timers, budget, agree, most)
     taken = collect(timers, plan, unsettled)
     for _ in range(AGAIN):
         if not agree(float(in_doubt(taken))):

@@ -36,8 +36,27 @@ def test_collectives_are_measured(tmp_path: Path) -> None:
         f"I{name.lower()}, Wait of an int" for name in overhead.NONBLOCKING
     }
     assert all(row.library is not None and row.library > 0 for row in rows.values())
+    assert all(row.wrapper is not None for row in rows.values())
     assert rows["Alltoall of an int"].target == overhead.COLLECTIVE
     assert rows["Ialltoall, Wait of an int"].target == overhead.COLLECTIVE + overhead.PASS
+
+
+def test_a_collective_misses_by_what_it_takes_beyond_a_wrapper() -> None:
+    """A call of 100 ns that a wrapper makes 8 longer: tempi may make it 13 longer, not 15."""
+
+    def missed(tempi: float, *others: float) -> bool:
+        taken = zip(("library", "wrapper"), others, strict=False)
+        seconds = {"tempi": tempi, **dict(taken)}
+        found = [
+            records.Record("overhead", "x", "call", name, 0, (value,) * 9, {"target": overhead.COLLECTIVE})
+            for name, value in seconds.items()
+        ]
+        [row] = suite_overhead.rows(found)
+        return row.missed
+
+    assert not missed(113e-9, 100e-9, 108e-9)
+    assert missed(115e-9, 100e-9, 108e-9)
+    assert missed(113e-9, 100e-9)
 
 
 def test_a_collective_that_delivers_something_else_is_not_timed(tmp_path: Path) -> None:

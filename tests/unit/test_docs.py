@@ -137,9 +137,10 @@ def test_scripts_tables_takes_the_numbers_of_a_table_as_they_are_printed() -> No
     cells = ["vector run 4 stride 8, 4 KiB", "0.474", "3.98 [3.90, 4.13]", "-", "yes", ""]
     made = [cells[0], 0.474, 3.98, 3.9, 4.13, None, None, None, True, ""]
     assert list(tables["values"](headers, cells)) == made
-    overhead = ["what", "library", "added", "95%", "target", ""]
-    assert list(tables["values"](overhead, ["x", "-", "15.8 ms", "-1.9 ns to 21.5 us", "50.0 ns", "misses"])) == [
+    overhead = ["what", "library", "wrapper", "added", "95%", "target", ""]
+    assert list(tables["values"](overhead, ["x", "-", "-", "15.8 ms", "-1.9 ns to 21.5 us", "50.0 ns", "misses"])) == [
         "x",
+        None,
         None,
         15_800_000,
         -1.9,

@@ -136,7 +136,7 @@ static bool decide_part(MPI_Comm comm, tempi_node_comm *node, bool mine)
 /* What nonblocking calls have asked. */
 static void answer(MPI_Comm comm, tempi_node_comm *node)
 {
-    for (int f = 0; f < TEMPI_FUNCTION_COUNT; ++f) {
+    for (int f = 0; f < TEMPI_COLLECTIVE_COUNT; ++f) {
         if (!node->asked[f] || node->carried[f])
             continue;
         node->carried[f] = (node->split ? decide_part : decide_whole)(comm, node, node->needed[f]);

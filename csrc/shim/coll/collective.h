@@ -73,12 +73,12 @@ static inline bool tempi_collective_is_due(uint32_t calls)
 }
 
 /* Calls after the `calls`th one, of at least one, before such a call. */
-static inline uint32_t tempi_collective_until_due(uint32_t calls)
+static inline uint16_t tempi_collective_until_due(uint32_t calls)
 {
     const uint32_t next = calls < TEMPI_COLLECTIVE_RARELY
                               ? UINT32_C(1) << (32 - __builtin_clz(calls | 1))
                               : (calls | (TEMPI_COLLECTIVE_RARELY - 1)) + 1;
-    return next - calls - 1;
+    return (uint16_t)(next - calls - 1);
 }
 
 /* Counts a call; whether it is one of these. */

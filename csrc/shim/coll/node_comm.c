@@ -1,4 +1,5 @@
 #include "shim/coll/node_comm.h"
+#include "base/allocate.h"
 #include "base/lock.h"
 #include "shim/coll/coll_request.h"
 #include "shim/coll/node_memory.h"
@@ -43,9 +44,10 @@ static tempi_node_comm *take_memory(void)
         node->next = next;
         return node;
     }
-    node = calloc(1, sizeof *node);
+    node = tempi_allocate(sizeof *node);
     if (!node)
         return NULL;
+    memset(node, 0, sizeof *node);
     set_handle(node, MPI_COMM_NULL);
     tempi_lock_acquire(&comms.lock);
     node->next = comms.all;

@@ -23,10 +23,11 @@ typedef struct tempi_shared_name {
 } tempi_shared_name;
 
 typedef struct tempi_node_comm {
-    MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
+    /* What each call reads is in one cache line. */
+    _Alignas(64) MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     /* Calls of each function that the library does if their datatypes are predefined, before one
      * has to be looked at again. They are counted in `seen`. */
-    uint32_t passes[TEMPI_FUNCTION_COUNT];
+    uint16_t passes[TEMPI_COLLECTIVE_COUNT];
     bool wants;    /* its processes have something to agree on: blocking calls do not pass */
     bool together; /* all are on this node and run tempi; the same in all its processes */
     bool split;    /* they are not, but calls may be carried in part; the same in all of a node */
@@ -35,11 +36,11 @@ typedef struct tempi_node_comm {
     int size, rank;
     int peers_begin, peers; /* those that this one exchanges blocks with: all, or the other group */
     uint64_t calls;         /* exchanges so far */
-    uint32_t seen[TEMPI_FUNCTION_COUNT]; /* calls of each function until it was carried */
-    bool carried[TEMPI_FUNCTION_COUNT];
+    uint32_t seen[TEMPI_COLLECTIVE_COUNT]; /* calls of each function until it was carried */
+    bool carried[TEMPI_COLLECTIVE_COUNT];
     /* Its nonblocking and persistent calls, as the library's deliver wrong blocks here. The same in
      * all processes. */
-    bool corrected[TEMPI_FUNCTION_COUNT];
+    bool corrected[TEMPI_COLLECTIVE_COUNT];
     bool failed;  /* a call has: its memory is not kept for other communicators */
     int *members; /* its processes; NULL: unknown */
     tempi_shared_name rings_name, posts_name;
@@ -52,8 +53,8 @@ typedef struct tempi_node_comm {
      * in all its processes. */
     bool wants_posts;
     bool wants_answers;                  /* whether to carry some of the functions */
-    bool asked[TEMPI_FUNCTION_COUNT];    /* these */
-    bool needed[TEMPI_FUNCTION_COUNT];   /* this process has blocks that tempi should carry */
+    bool asked[TEMPI_COLLECTIVE_COUNT];  /* these */
+    bool needed[TEMPI_COLLECTIVE_COUNT]; /* this process has blocks that tempi should carry */
     tempi_lock starting;                 /* held by the thread that starts a request */
     uint64_t posted;                     /* nonblocking calls so far */
     uint64_t channels;                   /* persistent requests so far */
@@ -109,7 +110,7 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
 
 /* The next so many calls of a function need not be looked at. */
-static inline void tempi_node_comm_pass(tempi_node_comm *node, int function, uint32_t calls)
+static inline void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls)
 {
     node->seen[function] += calls;
     node->passes[function] = calls;

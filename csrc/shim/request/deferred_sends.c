@@ -8,7 +8,7 @@
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
 
-int64_t tempi_pending;
+int64_t tempi_pending, tempi_unquiet;
 
 static struct {
     tempi_lock posting; /* held by the one thread that posts, for nonblocking calls only */
@@ -28,6 +28,13 @@ void tempi_set_more(const tempi_more *more)
 void tempi_pending_add(int64_t amount)
 {
     __atomic_fetch_add(&tempi_pending, amount, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&tempi_unquiet, amount, __ATOMIC_RELAXED);
+}
+
+void tempi_deferred_start(void)
+{
+    if (tempi_memory_mixed)
+        __atomic_fetch_add(&tempi_unquiet, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- the generalized request of a deferred send ---------------------------------------------- */

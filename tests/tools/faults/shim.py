@@ -115,6 +115,14 @@ FAULTS = (
         tests=("tests/mpi/test_deferred.py",),
     ),
     Fault(
+        "memory",
+        "calls pass to the library though their buffers can be device memory",
+        "csrc/shim/request/deferred_sends.c",
+        "    if (tempi_memory_mixed)\n        __atomic_fetch_add(&tempi_unquiet, 1, __ATOMIC_RELAXED);",
+        "",
+        tests=("tests/mpi/test_bounce_collectives.py",),
+    ),
+    Fault(
         "p2p",
         "a deferred send is posted though its pack failed",
         "csrc/shim/request/deferred_sends.c",
