@@ -26,7 +26,9 @@ ffi.cdef(
 typedef struct { uint64_t running; int64_t rest; uint64_t ways[2046]; } tempi_message_words;
 void tempi_message_trials_start(tempi_message_words *words, int own);
 void tempi_message_trials_stop(void);
-extern bool tempi_message_trial_runs;
+typedef struct { tempi_message_words *trials; bool trial_runs, shared; int disabled; uint64_t passed; }
+    tempi_passing_state;
+extern tempi_passing_state tempi_passing;
 extern uint32_t tempi_message_completions[2];
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
 typedef struct { uint64_t key; uint64_t *word; bool receives, streams, repeats; uint32_t messages; int64_t most;
@@ -76,7 +78,7 @@ class Program:
     def complete(self, took: float, rounds: tuple[bool, ...] = (SEND, RECV)) -> None:
         """A call that takes so long and ends rounds that began with a send, or with a receive, or both."""
         self.now[0] += int(took)
-        self.running = self.running + 1 if lib.tempi_message_trial_runs else 0
+        self.running = self.running + 1 if lib.tempi_passing.trial_runs else 0
         self.trials += self.running == PROBE + 1
         if self.running:
             for which in rounds:
@@ -119,5 +121,5 @@ def settled(ways: list[int]) -> int:
 
 def settle_for_long(program: Program, key: int, usual: int, seconds: Callable[[int], float]) -> None:
     """The next trial comes after some thousand rounds."""
-    while program.trials < 4 or lib.tempi_message_trial_runs:
+    while program.trials < 4 or lib.tempi_passing.trial_runs:
         program.rounds(key, usual, seconds, 1)

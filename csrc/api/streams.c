@@ -1,6 +1,7 @@
 #include "api/streams.h"
 #include "base/hooks.h"
 #include "base/lock.h"
+#include "base/passing.h"
 #include "cuda/backend.h"
 #include "cuda/batch.h"
 #include "memory/kind.h"
@@ -280,7 +281,7 @@ static int run(tempi_op *op, uintptr_t stream)
     tempi_memory memory, packed;
     if (op->n <= 0)
         return op->n == 0 ? TEMPI_OK : TEMPI_ERR_ARG;
-    tempi_threads_multiple = true; /* no MPI reports this program's thread level */
+    tempi_threads_share(); /* no MPI reports this program's thread level */
     const tempi_memory_kind kind = describe((const char *)op->mem + op->layout->true_lb, &memory);
     if (atomic_load(&tempi_cuda_state) == TEMPI_CUDA_LOST)
         return TEMPI_ERR_DEVICE;

@@ -3,6 +3,7 @@
 #define TEMPI_BASE_STATS_H
 
 #include "base/device_methods.h"
+#include "base/passing.h"
 #include "base/thread_cache.h"
 
 #include <stdint.h>
@@ -94,8 +95,11 @@
 #define TEMPI_STATS_ENUM(name, help) TEMPI_STAT_##name,
 enum { TEMPI_STATS_TABLE(TEMPI_STATS_ENUM) TEMPI_STATS_COUNT };
 #undef TEMPI_STATS_ENUM
+/* Calls that were left to the library without being examined: part of calls_seen and of
+ * fallback_rule, counted once. */
+enum { TEMPI_STAT_passed = TEMPI_STATS_COUNT, TEMPI_STATS_COUNTED };
 
-_Static_assert((int)TEMPI_STATS_COUNT <= (int)TEMPI_THREAD_CACHE_COUNTS,
+_Static_assert((int)TEMPI_STATS_COUNTED <= (int)TEMPI_THREAD_CACHE_COUNTS,
                "a thread cache has a slot for each counter");
 
 /* Counts from outside the thread caches; tempi_stats_value adds both. */
@@ -127,21 +131,13 @@ static inline void tempi_stat_add(int which, int64_t amount)
     tempi_stat_add_to(tempi_stats_mine(), which, amount);
 }
 
-/* The counters that this thread writes; NULL: it needs a thread cache first. */
-static inline uint64_t *tempi_stats_counts(void)
+/* This thread's TEMPI_STAT_passed; NULL: it needs a thread cache first. */
+static inline uint64_t *tempi_stats_passed(void)
 {
-    if (!tempi_threads_multiple)
-        return tempi_stats;
-    return tempi_this_thread.cache ? tempi_this_thread.cache->counts : NULL;
-}
-
-/* Counts calls that are left to the library without being examined. */
-__attribute__((always_inline)) static inline void tempi_stats_left(uint64_t *counts, uint64_t calls)
-{
-    __atomic_store_n(&counts[TEMPI_STAT_calls_seen], counts[TEMPI_STAT_calls_seen] + calls,
-                     __ATOMIC_RELAXED);
-    __atomic_store_n(&counts[TEMPI_STAT_fallback_rule], counts[TEMPI_STAT_fallback_rule] + calls,
-                     __ATOMIC_RELAXED);
+    if (__builtin_expect(!__atomic_load_n(&tempi_passing.shared, __ATOMIC_RELAXED), 1))
+        return &tempi_passing.passed;
+    tempi_thread_cache *const cache = tempi_this_thread.cache;
+    return cache ? &cache->counts[TEMPI_STAT_passed] : NULL;
 }
 
 #endif

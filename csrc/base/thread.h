@@ -15,9 +15,6 @@ typedef struct tempi_thread {
     struct tempi_thread_cache *cache; /* thread_cache.h; NULL: none yet */
 } tempi_thread;
 
-/* Threads that have disabled tempi, also those that have ended so. */
-extern int tempi_threads_disabled;
-
 extern _Thread_local tempi_thread tempi_this_thread __attribute__((tls_model("initial-exec")));
 
 #endif

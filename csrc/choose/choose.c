@@ -142,7 +142,7 @@ bool tempi_choose_by_trial(tempi_chooser *chooser, const tempi_query *q)
         });
     *q->streamed = method == TEMPI_MESSAGE_STREAMED;
     if (word || (word = tempi_message_word(key)))
-        *q->word = (unsigned)(word - tempi_message_trials->ways);
+        *q->word = (unsigned)(word - tempi_passing.trials->ways);
     return method != TEMPI_MESSAGE_LIBRARY;
 }
 

@@ -81,7 +81,7 @@ enum { TEMPI_TRIED_FIRST = 64 };
 static inline bool tempi_choose_is_tried(const tempi_chooser *chooser, tempi_operation operation,
                                          int64_t bytes)
 {
-    return tempi_message_trials && bytes >= TEMPI_TRIED_FIRST && !tempi_online_tuning &&
+    return tempi_passing.trials && bytes >= TEMPI_TRIED_FIRST && !tempi_online_tuning &&
            !tempi_chooser_has_quirk(chooser, operation);
 }
 
@@ -124,7 +124,7 @@ static inline bool tempi_choose_untried(tempi_chooser *chooser, const tempi_quer
 
 static inline bool tempi_choose_message(tempi_chooser *chooser, const tempi_query *q)
 {
-    if (tempi_message_trials)
+    if (tempi_passing.trials)
         return tempi_choose_by_trial(chooser, q);
     return tempi_choose_untried(chooser, q);
 }

@@ -82,8 +82,6 @@ typedef struct trial {
     int64_t rounds, posted; /* since the trial began, and messages in them */
 } trial;
 
-tempi_message_words *tempi_message_trials;
-bool tempi_message_trial_runs;
 uint32_t tempi_message_completions[2];
 
 static struct {
@@ -114,7 +112,7 @@ void tempi_message_trials_start(tempi_message_words *words, int own)
     mine.of = calloc(TEMPI_MESSAGE_WORDS, sizeof *mine.of);
     tempi_trial_lease_start(own);
     if (mine.of)
-        tempi_message_trials = words;
+        tempi_passing.trials = words;
 }
 
 uint64_t tempi_message_trial_key(uint32_t shape, int step, int class)
@@ -128,15 +126,15 @@ static void set_running(trial *t)
 {
     mine.running = t;
     mine.waiting = 0;
-    __atomic_store_n(&tempi_message_trial_runs, t != NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&tempi_passing.trial_runs, t != NULL, __ATOMIC_RELAXED);
 }
 
 void tempi_message_trials_stop(void)
 {
-    if (tempi_message_trials && mine.running)
+    if (tempi_passing.trials && mine.running)
         tempi_trial_lease_return();
     set_running(NULL);
-    tempi_message_trials = NULL;
+    tempi_passing.trials = NULL;
     free(mine.of);
     mine.of = NULL;
     mine.probes_rest = 0;
@@ -159,7 +157,7 @@ static void publish(trial *t)
     const uint64_t way = (uint64_t)method_of(t) | (t->runs ? TEMPI_MESSAGE_ON_TRIAL : 0);
     uint64_t there = t->published;
     t->published = t->key | way;
-    if (__atomic_compare_exchange_n(&tempi_message_trials->ways[t - mine.of], &there, t->published,
+    if (__atomic_compare_exchange_n(&tempi_passing.trials->ways[t - mine.of], &there, t->published,
                                     false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return;
     t->key = 0;
@@ -452,7 +450,7 @@ static void leave(void)
 
 void tempi_message_trial_look(void)
 {
-    if (!tempi_message_trials || (!tempi_message_trial_runs && !tempi_trial_lease_is_held()) ||
+    if (!tempi_passing.trials || (!tempi_passing.trial_runs && !tempi_trial_lease_is_held()) ||
         __atomic_add_fetch(&mine.looks, 1, __ATOMIC_RELAXED) % LOOKS != 0 || !enter())
         return;
     look();
@@ -516,7 +514,7 @@ int tempi_message_settled(const uint64_t *word)
 /* What a key may replace in a place: nothing, or a key of this process that is no longer used. */
 static uint64_t replaceable(const uint64_t *word)
 {
-    const trial *t = &mine.of[word - tempi_message_trials->ways];
+    const trial *t = &mine.of[word - tempi_passing.trials->ways];
     return t->key != 0 && !t->runs && mine.posts - t->used > UNUSED ? t->published : 0;
 }
 
@@ -527,7 +525,7 @@ static trial *lead(const tempi_message_post *post)
         uint64_t *word = tempi_message_place(post->key, i), there = replaceable(word);
         if (__atomic_compare_exchange_n(word, &there, post->key, false, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED)) {
-            trial *t = &mine.of[word - tempi_message_trials->ways];
+            trial *t = &mine.of[word - tempi_passing.trials->ways];
             *t = (trial){.key = post->key,
                          .published = post->key,
                          .method = post->usual,
@@ -581,7 +579,7 @@ static int go_on(trial *t, const tempi_message_post *post)
 static int post_message(const tempi_message_post *post)
 {
     ++mine.posts;
-    trial *t = post->word ? &mine.of[post->word - tempi_message_trials->ways] : NULL;
+    trial *t = post->word ? &mine.of[post->word - tempi_passing.trials->ways] : NULL;
     if (t && t->key != post->key && !is_left(post->word, t, post->messages))
         return post->usual;
     if (!t || t->key != post->key)

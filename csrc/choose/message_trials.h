@@ -27,6 +27,8 @@
 #ifndef TEMPI_CHOOSE_MESSAGE_TRIALS_H
 #define TEMPI_CHOOSE_MESSAGE_TRIALS_H
 
+#include "base/passing.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,11 +59,8 @@ enum {
 void tempi_message_trials_start(tempi_message_words *words, int own);
 void tempi_message_trials_stop(void);
 
-/* NULL while trials are off. */
-extern tempi_message_words *tempi_message_trials;
-/* Whether this process runs a trial, and the calls that meanwhile have ended a round that began
- * with a send, or with a receive. */
-extern bool tempi_message_trial_runs;
+/* The calls that while a trial of this process runs have ended a round that began with a send, or
+ * with a receive. */
 extern uint32_t tempi_message_completions[2];
 enum { TEMPI_MESSAGE_ROUNDS_OF_SENDS = 1, TEMPI_MESSAGE_ROUNDS_OF_RECEIVES = 2 };
 
@@ -69,7 +68,7 @@ enum { TEMPI_MESSAGE_ROUNDS_OF_SENDS = 1, TEMPI_MESSAGE_ROUNDS_OF_RECEIVES = 2 }
  * round that began with one: several in a row are a burst. */
 static inline void tempi_message_completed(int rounds)
 {
-    if (!__atomic_load_n(&tempi_message_trial_runs, __ATOMIC_RELAXED))
+    if (!__atomic_load_n(&tempi_passing.trial_runs, __ATOMIC_RELAXED))
         return;
     for (int i = 0; i < 2; ++i)
         if (rounds >> i & 1)
@@ -88,7 +87,7 @@ uint64_t tempi_message_trial_key(uint32_t shape, int step, int class);
 enum { TEMPI_MESSAGE_PLACES = 4 };
 static inline uint64_t *tempi_message_place(uint64_t key, int i)
 {
-    return &tempi_message_trials
+    return &tempi_passing.trials
                 ->ways[(key >> TEMPI_MESSAGE_BITS) % TEMPI_MESSAGE_KEYS + (unsigned)i];
 }
 
@@ -118,9 +117,9 @@ int tempi_message_settled(const uint64_t *word);
 __attribute__((always_inline)) static inline bool tempi_message_method_is(unsigned index,
                                                                           unsigned method)
 {
-    if (!tempi_message_trials)
+    if (!tempi_passing.trials)
         return true;
-    const uint64_t word = __atomic_load_n(&tempi_message_trials->ways[index], __ATOMIC_RELAXED);
+    const uint64_t word = __atomic_load_n(&tempi_passing.trials->ways[index], __ATOMIC_RELAXED);
     const unsigned now = (unsigned)word & (TEMPI_MESSAGE_METHOD | TEMPI_MESSAGE_ON_TRIAL);
     return now == TEMPI_MESSAGE_USUAL || now == method;
 }

@@ -10,7 +10,7 @@ void tempi_trial_lease_start(int own)
 
 static uint64_t held(void)
 {
-    return __atomic_load_n(&tempi_message_trials->running, __ATOMIC_RELAXED);
+    return __atomic_load_n(&tempi_passing.trials->running, __ATOMIC_RELAXED);
 }
 
 /* Until when (in 2^20 ns), and whose. */
@@ -30,7 +30,7 @@ bool tempi_trial_lease_take(int64_t now, int64_t patience)
     if (!is_over(there, now))
         return false;
     lease = lease_until(now + patience);
-    return __atomic_compare_exchange_n(&tempi_message_trials->running, &there, lease, false,
+    return __atomic_compare_exchange_n(&tempi_passing.trials->running, &there, lease, false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
@@ -42,7 +42,7 @@ static bool replace(uint64_t with)
     if (with == there)
         return held() == there;
     lease = with;
-    return __atomic_compare_exchange_n(&tempi_message_trials->running, &there, with, false,
+    return __atomic_compare_exchange_n(&tempi_passing.trials->running, &there, with, false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
@@ -58,12 +58,12 @@ void tempi_trial_lease_return(void)
 
 void tempi_trial_rest_until(int64_t time)
 {
-    __atomic_store_n(&tempi_message_trials->rest, time, __ATOMIC_RELAXED);
+    __atomic_store_n(&tempi_passing.trials->rest, time, __ATOMIC_RELAXED);
 }
 
 bool tempi_trial_rests(int64_t now)
 {
-    return now < __atomic_load_n(&tempi_message_trials->rest, __ATOMIC_RELAXED);
+    return now < __atomic_load_n(&tempi_passing.trials->rest, __ATOMIC_RELAXED);
 }
 
 bool tempi_trial_lease_is_held(void)
@@ -80,6 +80,6 @@ void tempi_trial_lease_look(int64_t now)
 {
     uint64_t there = held();
     if (is_over(there, now))
-        (void)__atomic_compare_exchange_n(&tempi_message_trials->running, &there, 0, false,
+        (void)__atomic_compare_exchange_n(&tempi_passing.trials->running, &there, 0, false,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

@@ -5,7 +5,7 @@
 
 #include "choose/message_trials.h"
 
-/* Before the others, while tempi_message_trials is set. `own`: the index of this process among the
+/* Before the others, while tempi_passing.trials is set. `own`: the index of this process among the
  * node's. */
 void tempi_trial_lease_start(int own);
 

@@ -119,7 +119,7 @@ static void note_thread_level(void)
 {
     int provided;
     if (tempi_lib.Query_thread(&provided) == MPI_SUCCESS && provided == MPI_THREAD_MULTIPLE)
-        tempi_threads_multiple = true;
+        tempi_threads_share();
 }
 
 static int library_cuda_aware(void)
@@ -281,7 +281,7 @@ int tempi_impl_Session_init(const struct tempi_mpi *next, MPI_Info hints, MPI_Er
     const int rc = next->Session_init(hints, errhandler, session);
     if (rc == MPI_SUCCESS && life.sessions++ == 0 && !life.world) {
         /* The level is in the session's info, or the library's default. */
-        tempi_threads_multiple = true;
+        tempi_threads_share();
         (void)start(false);
     }
     if (rc == MPI_SUCCESS)

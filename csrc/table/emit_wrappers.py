@@ -120,13 +120,13 @@ def passes(row: Row) -> str:
     if row.name in REPEATED:
         left = f"tempi_message_is_left{REPEATED[row.name]}"
         if row.kind is Class.MAY_BLOCK:
-            left = f"(!tempi_message_trial_runs && {left})"
+            left = f"(!tempi_passing.trial_runs && {left})"
         return f"tempi_quiet() && (tempi_type_plain(datatype) || {left})"
     types = [buffer.type for buffer in row.buffers]
     if types and all(types):
         return " && ".join(["tempi_quiet()", *(f"tempi_type_plain({name})" for name in types)])
     if row.role in (Role.COMPLETES, Role.INSPECTS) and row.name not in OWN_IMPLEMENTATION:
-        completes = " && !tempi_message_trial_runs" if row.role is Role.COMPLETES else ""
+        completes = " && !tempi_passing.trial_runs" if row.role is Role.COMPLETES else ""
         return f"tempi_quiet() && !tempi_records_any(){completes}"
     return ""
 

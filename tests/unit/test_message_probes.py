@@ -52,7 +52,7 @@ def test_probes_of_bursts_compare_rounds(program: Program, burst: int) -> None:
             program.complete(seconds[ways[-1]])
         return ways
 
-    while program.trials < 4 or lib.tempi_message_trial_runs:
+    while program.trials < 4 or lib.tempi_passing.trial_runs:
         go_on(1)
     trials = program.trials
     assert OWN in go_on(1000)
@@ -123,7 +123,7 @@ def test_a_single_fast_round_promises_nothing(program: Program) -> None:
 def test_a_probe_whose_messages_have_ended_gives_way_at_once(program: Program) -> None:
     key, seconds = key_of(1), times(10_000, 10_000)
     settle_for_long(program, key, LIBRARY, seconds)
-    while not lib.tempi_message_trial_runs:
+    while not lib.tempi_passing.trial_runs:
         program.rounds(key, LIBRARY, seconds, 1)
     ways = program.rounds(key_of(2), LIBRARY, times(10_000, 5000), 60)
     assert OWN in ways

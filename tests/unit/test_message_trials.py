@@ -153,7 +153,7 @@ def test_the_rarer_speed_of_a_machine_does_not_decide(program: Program, begun: i
         return {False: {LIBRARY: 20_000, OWN: 22_000}, True: {LIBRARY: 40_000, OWN: 30_000}}[rare][method]
 
     program.rounds(key, LIBRARY, seconds, 16)
-    while lib.tempi_message_trial_runs:
+    while lib.tempi_passing.trial_runs:
         program.rounds(key, LIBRARY, seconds, 1)
     assert program.words.ways[first_place(key)] == key | LIBRARY
 
@@ -245,7 +245,7 @@ def test_trials_of_equals_get_rarer(program: Program) -> None:
     methods = set()
     for _ in range(40_000):
         method = program.post(key_of(1), OWN)
-        methods |= set() if lib.tempi_message_trial_runs else {method}
+        methods |= set() if lib.tempi_passing.trial_runs else {method}
         program.complete(10_000 * draw.uniform(0.85, 1.3))
     assert methods == {LIBRARY, OWN}
     assert program.trials <= 12
@@ -281,7 +281,7 @@ def test_another_process_is_followed(program: Program) -> None:
         program.words.ways[first_place(key)] = key | method
         usual = LIBRARY if method == OWN else OWN
         assert set(program.rounds(key, usual, times(5000, 1000))) == {method}
-    assert not lib.tempi_message_trial_runs
+    assert not lib.tempi_passing.trial_runs
 
 
 def test_a_process_that_has_left_its_trial_is_not_followed_for_ever(program: Program) -> None:
@@ -385,10 +385,10 @@ def test_only_one_trial_runs_on_a_node(program: Program) -> None:
 def test_a_trial_that_was_taken_over_ends(program: Program) -> None:
     key = key_of(1)
     ways = program.rounds(key, LIBRARY, times(5000, 4000), 16)
-    assert lib.tempi_message_trial_runs
+    assert lib.tempi_passing.trial_runs
     theirs = program.words.running = ((program.now[0] + 2 * SECOND) >> 20) << 16 | 9
     ways = program.rounds(key, LIBRARY, times(5000, 4000))
-    assert not lib.tempi_message_trial_runs
+    assert not lib.tempi_passing.trial_runs
     assert program.words.running == theirs
     assert settled(ways) == LIBRARY
 
@@ -397,7 +397,7 @@ def test_a_trial_whose_messages_have_ended_gives_way(program: Program) -> None:
     """But not at once: a program does other things in between."""
     program.rounds(key_of(1), LIBRARY, times(50_000, 40_000), 16)
     assert set(program.rounds(key_of(2), LIBRARY, times(50_000, 10_000), 100)) == {LIBRARY}
-    assert lib.tempi_message_trial_runs
+    assert lib.tempi_passing.trial_runs
     assert settled(program.rounds(key_of(2), LIBRARY, times(50_000, 10_000), 1000)) == OWN
 
 
@@ -417,10 +417,10 @@ def test_a_leader_whose_key_has_another_one_follows_it(program: Program, rounds:
     """Whether its trial is yet to begin or runs; another trial may begin at once."""
     key = key_of(1)
     program.rounds(key, LIBRARY, times(5000, 4500), rounds)
-    assert bool(lib.tempi_message_trial_runs) == (rounds > 8)
+    assert bool(lib.tempi_passing.trial_runs) == (rounds > 8)
     program.words.ways[first_place(key)] = key | LIBRARY
     assert settled(program.rounds(key, LIBRARY, times(5000, 1000))) == LIBRARY
-    assert not lib.tempi_message_trial_runs
+    assert not lib.tempi_passing.trial_runs
     assert not program.words.running
 
 
@@ -428,11 +428,11 @@ def test_a_trial_without_rounds_ends(program: Program) -> None:
     """The program waits no more: its messages overlap."""
     key = key_of(1)
     program.rounds(key, LIBRARY, times(5000, 1000), 16)
-    assert lib.tempi_message_trial_runs
+    assert lib.tempi_passing.trial_runs
     for _ in range(400):
         program.post(key, LIBRARY)
         program.now[0] += 50_000
-    assert not lib.tempi_message_trial_runs
+    assert not lib.tempi_passing.trial_runs
     assert not program.words.running
 
 
@@ -487,7 +487,7 @@ def test_trials_of_many_kinds_of_messages_take_a_small_part_of_a_program(program
         ways = [program.post(key_of(shape), LIBRARY) for shape in range(1, 9) for _ in range(3)]
         if i >= first:
             tried += OWN in ways
-            examined += bool(lib.tempi_message_trial_runs)
+            examined += bool(lib.tempi_passing.trial_runs)
         program.complete(10_000)
     assert 0 < tried < 0.06 * (rounds - first)
     assert examined < 0.16 * (rounds - first)
@@ -516,5 +516,5 @@ def test_a_pause_of_the_program_does_not_delay_the_next_trial(program: Program) 
         return 10_000 + (150_000 if method == OWN and spent[method] % 5 == 1 else 0)
 
     program.rounds(key_of(1), LIBRARY, seconds)
-    assert not lib.tempi_message_trial_runs
+    assert not lib.tempi_passing.trial_runs
     assert settled(program.rounds(key_of(1), LIBRARY, times(10_000, 5000), 5000)) == OWN

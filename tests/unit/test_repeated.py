@@ -16,15 +16,21 @@ from tempi import _engine
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 LIBRARY, OWN, ON_TRIAL = 1, 2, 4
 ANY, WORD, EXAMINED = 1 << LIBRARY | 1 << OWN, 17, 32
-SIZES = {1000: 63, 100_000: 15, 1_000_000: 3}  # bytes, and how many messages pass for each that is examined
+SIZES = {
+    1000: 255,
+    10_000: 255,
+    20_000: 63,
+    100_000: 15,
+    1_000_000: 3,
+}  # bytes, and how many messages pass for each that is examined
 
 SOURCE = """
 #include "choose/repeated.h"
-tempi_message_words words, *tempi_message_trials;
-_Bool tempi_message_trial_runs;
+tempi_message_words words;
+tempi_passing_state tempi_passing;
 uint32_t tempi_message_completions[2];
 static tempi_repeated repeated;
-void with_trials(_Bool on) { tempi_message_trials = on ? &words : NULL; }
+void with_trials(_Bool on) { tempi_passing.trials = on ? &words : NULL; }
 void set_word(int i, uint64_t value) { words.ways[i] = value; }
 uint64_t key(uint64_t comm, int rank, int64_t count) { return tempi_repeated_key(comm, rank, count); }
 int pass(uint64_t key, unsigned methods) { return tempi_repeated_pass(&repeated, key, methods); }
@@ -77,7 +83,7 @@ def test_the_engine_keeps_its_own_trials(lib: Any) -> None:
     """Else its pointer is left to a library that is unloaded, and the next test reads there."""
     engine = ctypes.CDLL(_engine.library_path())
     lib.with_trials(True)
-    assert ctypes.c_void_p.in_dll(engine, "tempi_message_trials").value is None
+    assert ctypes.c_void_p.in_dll(engine, "tempi_passing").value is None  # its first member
 
 
 def test_only_the_same_message_passes(lib: Any) -> None:
@@ -87,6 +93,16 @@ def test_only_the_same_message_passes(lib: Any) -> None:
         assert passes(lib.key(*other), ANY) == 0
     assert passes(lib.key(3, 1, 1), 1 << LIBRARY) == 0
     assert passes(lib.key(3, 1, 1), 1 << OWN) == OWN
+
+
+def test_messages_that_programs_have_side_by_side_have_keys_of_their_own(lib: Any) -> None:
+    """Handles that are small numbers (MPICH) or addresses, all ranks of a node, counts up to 2^31."""
+    comms = [0x44000000, 0x44000001, 0x84000000, 0x84000003, 0x7F12_3456_7890, 0x7F12_3456_78F0, 0x5555_6000_0040]
+    counts = [1, 2, 3, 4, 8, 1000, 1024, 65536, 1 << 20, (1 << 31) - 1]
+    messages = [(comm, rank, count) for comm in comms for rank in (-2, -1, *range(128)) for count in counts]
+    keys = {lib.key(*one) for one in messages}
+    assert len(keys) == len(messages)
+    assert all(key % (1 << 29) == 0 for key in keys)  # the lower bits are for the method
 
 
 def test_none_passes_while_its_method_is_on_trial_or_after_it_has_changed(lib: Any) -> None:

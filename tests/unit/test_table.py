@@ -154,9 +154,9 @@ def test_a_call_without_work_for_tempi_is_passed_on_at_once() -> None:
     passes = {name: emit_wrappers.passes(row) for name, row in ROWS.items()}
     left = "tempi_message_is_left(datatype, count, source, comm, TEMPI_OP_RECV)"
     assert passes["Irecv"] == f"tempi_quiet() && (tempi_type_plain(datatype) || {left})"
-    assert passes["Recv"] == f"tempi_quiet() && (tempi_type_plain(datatype) || (!tempi_message_trial_runs && {left}))"
+    assert passes["Recv"] == f"tempi_quiet() && (tempi_type_plain(datatype) || (!tempi_passing.trial_runs && {left}))"
     assert passes["Sendrecv"].count("tempi_type_plain") == 2
-    assert passes["Waitall"] == "tempi_quiet() && !tempi_records_any() && !tempi_message_trial_runs"
+    assert passes["Waitall"] == "tempi_quiet() && !tempi_records_any() && !tempi_passing.trial_runs"
     once = "tempi_type_named_at_once"
     named = f"{once}(recvtype) && {once}(sendtype)"
     passed = f"tempi_quiet() && {named} && tempi_collective_passes(comm, TEMPI_FUNCTION_Gather"

@@ -91,13 +91,13 @@ __attribute__((always_inline)) static inline bool tempi_message_is_left(MPI_Data
                                                                         tempi_operation operation)
 {
     tempi_type *type = tempi_type_at_home(datatype);
-    uint64_t *counts = tempi_stats_counts();
-    if (!counts || !type || tempi_threads_disabled != 0 ||
+    uint64_t *const passed = tempi_stats_passed();
+    if (!passed || !type || tempi_passing.disabled != 0 ||
         !tempi_repeated_pass(&type->chooser.repeated[operation],
                              tempi_message_key(tempi_peer_of(comm, rank), count),
                              1 << TEMPI_MESSAGE_LIBRARY))
         return false;
-    tempi_stats_left(counts, 1);
+    __atomic_store_n(passed, *passed + 1, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -17,12 +17,12 @@ __attribute__((always_inline)) static inline bool tempi_packing_is_left(MPI_Data
                                                                         tempi_operation operation)
 {
     const tempi_type *type = tempi_type_at_home(datatype);
-    uint64_t *counts = tempi_stats_counts();
-    if (!counts || !type || count == 0 ||
+    uint64_t *const passed = tempi_stats_passed();
+    if (!passed || !type || count == 0 ||
         __atomic_load_n(&type->left[operation], __ATOMIC_RELAXED) != count || tempi_memory_mixed ||
         tempi_online_tuning)
         return false;
-    tempi_stats_left(counts, type->left_counts);
+    __atomic_store_n(passed, *passed + type->left_counts, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -1,6 +1,6 @@
 /* Short messages that tempi carries and a program repeats: blocking ones and those with a request
  * of their own, in host memory. What planning one finds out is known from those before it
- * (choose/repeated.h), so nothing is planned; one of 64 is, all the same. Where a GPU's driver may
+ * (choose/repeated.h), so nothing is planned; one of 256 is, all the same. Where a GPU's driver may
  * be in the process all are planned. */
 #ifndef TEMPI_SHIM_UNPLANNED_H
 #define TEMPI_SHIM_UNPLANNED_H
@@ -25,7 +25,7 @@ __attribute__((always_inline)) static inline bool tempi_unplanned_is(
 {
     tempi_type *type = tempi_type_at_home(datatype);
     if (!type || (uint64_t)count - 1 >= type->unplanned_most || tempi_memory_mixed ||
-        tempi_threads_disabled != 0 || tempi_trace_on ||
+        tempi_passing.disabled != 0 || tempi_trace_on ||
         !tempi_address_plausible(buffer, type->layout) ||
         !tempi_repeated_pass(&type->chooser.repeated[operation], tempi_message_key(peer, count),
                              1 << TEMPI_MESSAGE_OWN) ||

@@ -1,4 +1,5 @@
 #include "shim/type/types.h"
+#include "base/allocate.h"
 #include "base/config.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -34,7 +35,7 @@ static tempi_type *take_memory(MPI_Datatype handle)
     tempi_type *type = types.free;
     if (type)
         types.free = type->next;
-    else if (!(type = malloc(sizeof *type)))
+    else if (!(type = tempi_allocate(sizeof *type)))
         return NULL;
     *type = (tempi_type){.handle = handle, .next = types.all};
     if (types.all)
@@ -328,7 +329,7 @@ static bool doubtful(MPI_Datatype handle)
 /* Whether the library carries this message of a type that is not decoded yet. */
 static bool left_at_first(tempi_type *type, MPI_Count count, int state)
 {
-    int unused = TEMPI_TYPE_UNUSED; /* another thread may have decoded it */
+    uint8_t unused = TEMPI_TYPE_UNUSED; /* another thread may have decoded it */
     if (make_ready(type, most_numbers(type->handle, count)) ||
         (state == TEMPI_TYPE_UNUSED && doubtful(type->handle)))
         return false;

@@ -11,6 +11,8 @@
 #include "shim/abi.h"
 #include "tempi.h"
 
+#include <stddef.h>
+
 typedef enum tempi_type_state {
     TEMPI_TYPE_UNUSED, /* committed, not used yet: not decoded */
     TEMPI_TYPE_MET,    /* the library carries its first messages: still not decoded */
@@ -21,20 +23,24 @@ typedef enum tempi_type_state {
 enum { TEMPI_INLINE_BYTES = 4 << 10 }; /* packed, of messages that are packed on the stack */
 
 typedef struct tempi_type {
-    MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
-    int state;
-    int met;                 /* messages that the library carried before it was decoded */
-    uint32_t unplanned_most; /* elements of a message that need not be planned (p2p/unplanned.h) */
+    /* What calls that pass to the library read is in one cache line, with the first member of the
+     * chooser. */
+    _Alignas(64) MPI_Datatype handle; /* MPI_DATATYPE_NULL while in the free list */
+    uint8_t state;                    /* TEMPI_TYPE_* */
     /* MPI_Pack and MPI_Unpack: the last count for which the final choice was the library; 0: none.
      * `left_counts`: 1, or 0 for a type without gaps, whose calls the statistics leave out. */
-    uint32_t left_counts;
+    uint8_t left_counts;
+    uint32_t unplanned_most; /* elements of a message that need not be planned (p2p/unplanned.h) */
     MPI_Count left[2];
     tempi_chooser chooser;
+    int met;      /* messages that the library carried before it was decoded */
     int64_t size; /* packed bytes of one element */
     const tempi_layout *layout;
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_type *next, *previous;
 } tempi_type;
+_Static_assert(offsetof(tempi_type, chooser) + sizeof(tempi_repeated[TEMPI_OPERATIONS]) <= 64,
+               "what messages that pass read is in one cache line");
 
 /* The chooser is a cache in a type that is otherwise read-only. */
 static inline tempi_chooser *tempi_type_chooser(const tempi_type *type)
