@@ -22,7 +22,7 @@ static int call(const struct bench_call *c)
  * them at once. */
 enum { PAGE = 4096 };
 static _Alignas(PAGE) struct {
-    any entry, next;
+    any volatile entry, next; /* else a compiler may know them */
     char rest[PAGE - 2 * sizeof(any)];
 } wrapped;
 
@@ -43,7 +43,9 @@ __attribute__((aligned(PAGE))) int bench_bare_wrapper(PARAMETERS)
 __attribute__((aligned(PAGE))) void bench_wrap_barely(uintptr_t function)
 {
     wrapped.entry = wrapper_entry;
-    memcpy(&wrapped.next, &function, sizeof function);
+    any next;
+    memcpy(&next, &function, sizeof next);
+    wrapped.next = next;
 }
 
 int bench_calls_in_turn(const void *sequence)

@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <stdbool.h>
 
-/* Set at MPI_Init_thread or MPI_Session_init, before a second thread can call MPI; never reset. */
+/* Set by tempi_threads_share (passing.h), before a second thread can call MPI; never reset. */
 extern bool tempi_threads_multiple;
 
 typedef struct tempi_lock {

@@ -1,6 +1,6 @@
-/* What each message reads that passes to the library because one like it did (shim/p2p/message.h:
- * tempi_message_is_left): in one cache line, as of a message of 400 ns each further line takes
- * some. */
+/* What calls read that pass to the library because one like it did (shim/p2p/message.h:
+ * tempi_message_is_left; packing.h), as far as it belongs to no type: in one cache line, as of a
+ * message of 400 ns each further line takes some. */
 #ifndef TEMPI_BASE_PASSING_H
 #define TEMPI_BASE_PASSING_H
 
@@ -10,14 +10,14 @@
 typedef struct tempi_passing_state {
     struct tempi_message_words *trials; /* of messages; NULL while they are off */
     bool trial_runs;                    /* one that this process leads */
-    bool shared;                        /* several threads may call MPI: each has its own counter */
+    bool shared;     /* as tempi_threads_multiple: each thread has its own counter */
     int disabled;    /* threads that have disabled tempi, also those that have ended so */
-    uint64_t passed; /* these messages (stats.h) */
+    uint64_t passed; /* these calls: TEMPI_STAT_passed outside the threads' caches (stats.h) */
 } tempi_passing_state;
 
 extern tempi_passing_state tempi_passing;
 
-/* From now on several threads may call MPI. */
+/* From now on several threads may call MPI: sets that and tempi_threads_multiple. */
 void tempi_threads_share(void);
 
 #endif

@@ -28,8 +28,9 @@ enum {
     TEMPI_REPEATED_WORD = (1 << (TEMPI_REPEATED_KEY_AT - TEMPI_REPEATED_WORD_AT)) - 1
 };
 _Static_assert(TEMPI_MESSAGE_NO_WORD <= (int)TEMPI_REPEATED_WORD, "an index of a word has 11 bits");
-/* How many messages of so many bytes pass for each that is examined, which costs 0.3 to 1 us on
- * each side, as its code has left the inner caches by then: these pass within 0.1 to 2 ms. */
+/* How many messages of so many bytes pass for each that is examined. Examining one takes 0.3 to 1
+ * us on each side, as its code has left the inner caches; so many that follow each other pass
+ * within 0.1 to 2 ms, up to 1 MiB. */
 static inline unsigned tempi_repeated_passes(int64_t bytes)
 {
     if (bytes < 16 << 10)
@@ -41,8 +42,9 @@ static inline unsigned tempi_repeated_passes(int64_t bytes)
 
 static inline uint64_t tempi_repeated_key(uint64_t comm, int rank, int64_t count)
 {
-    const uint64_t mixed = comm ^ (uint64_t)count << 24 ^ (uint64_t)(uint32_t)rank << 44;
-    return tempi_hash(mixed) >> TEMPI_REPEATED_KEY_AT << TEMPI_REPEATED_KEY_AT;
+    const uint64_t mixed = tempi_hash(comm ^ (uint64_t)(uint32_t)rank << 40) ^
+                           (uint64_t)count * 0xC2B2AE3D27D4EB4Fu; /* another odd number */
+    return mixed >> TEMPI_REPEATED_KEY_AT << TEMPI_REPEATED_KEY_AT;
 }
 
 /* The method of a message that need not be examined, if it is one of `methods` (1 << method each)
@@ -79,9 +81,9 @@ static inline unsigned tempi_repeated_passed(const tempi_repeated *repeated, uin
                                              int64_t bytes)
 {
     const uint64_t word = __atomic_load_n(&repeated->word, __ATOMIC_RELAXED);
-    return tempi_repeated_passes_by(repeated, key)
-               ? tempi_repeated_passes(bytes) - (unsigned)(word & TEMPI_REPEATED_LEFT)
-               : 0;
+    const unsigned left = (unsigned)(word & TEMPI_REPEATED_LEFT),
+                   passes = tempi_repeated_passes(bytes);
+    return tempi_repeated_passes_by(repeated, key) && left < passes ? passes - left : 0;
 }
 
 /* The message was examined, and has that method; `index`: of the word of its trials. */

@@ -98,8 +98,8 @@ def test_only_the_same_message_passes(lib: Any) -> None:
 def test_messages_that_programs_have_side_by_side_have_keys_of_their_own(lib: Any) -> None:
     """Handles that are small numbers (MPICH) or addresses, all ranks of a node, counts up to 2^31."""
     comms = [0x44000000, 0x44000001, 0x84000000, 0x84000003, 0x7F12_3456_7890, 0x7F12_3456_78F0, 0x5555_6000_0040]
-    counts = [1, 2, 3, 4, 8, 1000, 1024, 65536, 1 << 20, (1 << 31) - 1]
-    messages = [(comm, rank, count) for comm in comms for rank in (-2, -1, *range(128)) for count in counts]
+    counts = [1, 2, 3, 4, 8, 64, 128, 192, 1000, 1024, 65536, 1 << 20, (1 << 20) + 8, (1 << 31) - 1]
+    messages = [(comm, rank, count) for comm in comms for rank in (-2, -1, *range(128), 1 << 20) for count in counts]
     keys = {lib.key(*one) for one in messages}
     assert len(keys) == len(messages)
     assert all(key % (1 << 29) == 0 for key in keys)  # the lower bits are for the method

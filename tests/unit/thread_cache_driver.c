@@ -58,6 +58,7 @@ static void *work(void *argument)
         record->tag = mark;
         tempi_stat_add(TEMPI_STAT_sends, 1);
         tempi_stat_add(TEMPI_STAT_sent_bytes, 3);
+        ++*tempi_stats_passed();
         check(record->tag == mark, "a record has two owners");
         tempi_record_free(record);
     }
@@ -77,12 +78,14 @@ static void round_of_threads(void)
 
 int main(void)
 {
-    tempi_threads_multiple = true;
+    tempi_threads_share();
     for (int round = 1; round <= ROUNDS; round++) {
         round_of_threads();
         const uint64_t all = (uint64_t)round * THREADS * STEPS;
         check(tempi_stats_value(TEMPI_STAT_sends) == all, "a count is lost");
         check(tempi_stats_value(TEMPI_STAT_sent_bytes) == 3 * all, "an amount is lost");
+        check(tempi_stats_value(TEMPI_STAT_calls_seen) == all, "a call that passed is lost");
+        check(tempi_stats_value(TEMPI_STAT_fallback_rule) == all, "its reason is lost");
     }
     /* Ended threads gave theirs back: the pool did not grow with each round. */
     check(tempi_stats_value(TEMPI_STAT_stage_peak) <
@@ -90,6 +93,7 @@ int main(void)
           "threads take what they kept with them");
     tempi_stats_clear();
     check(tempi_stats_value(TEMPI_STAT_sends) == 0, "a reset leaves counts");
+    check(tempi_stats_value(TEMPI_STAT_calls_seen) == 0, "a reset leaves calls that passed");
     tempi_stat_add(TEMPI_STAT_sends, 2);
     check(tempi_stats_value(TEMPI_STAT_sends) == 2, "a reset takes what comes after it");
     tempi_stage_put(swapped);

@@ -88,6 +88,7 @@ static void copy_known(tempi_type *to, const tempi_type *from)
     to->size = from->size;
     tempi_chooser_copy(&to->chooser, &from->chooser);
     to->unplanned_most = unplanned_of(to);
+    to->left_counts = from->left_counts;
     to->state = from->state;
 }
 

@@ -49,8 +49,8 @@ FAULTS = (
         "choose",
         "messages of another count are left like the last one",
         "csrc/choose/repeated.h",
-        "tempi_hash_mix(comm, (uint64_t)count)",
-        "tempi_hash_mix(comm, (uint64_t)(count > 0))",
+        "(uint64_t)count * 0xC2B2AE3D27D4EB4Fu;",
+        "(uint64_t)(count > 0) * 0xC2B2AE3D27D4EB4Fu;",
     ),
     Fault(
         "choose",
@@ -77,8 +77,8 @@ FAULTS = (
         "choose",
         "messages that differ in their count alone pass as the same",
         "csrc/choose/repeated.h",
-        "comm ^ (uint64_t)count << 24 ^",
-        "comm ^",
+        "(uint64_t)count * 0xC2B2AE3D27D4EB4Fu;",
+        "(uint64_t)(count * 0);",
         ("tests/unit/test_repeated.py",),
     ),
     Fault(

@@ -42,7 +42,7 @@ FAULTS = (
         "p2p",
         "messages that need not be planned are carried for a thread that disabled tempi",
         "csrc/shim/p2p/unplanned.h",
-        "        tempi_threads_disabled != 0 || tempi_trace_on ||",
+        "        tempi_passing.disabled != 0 || tempi_trace_on ||",
         "        tempi_trace_on ||",
         tests=("tests/mpi/test_unplanned.py",),
     ),
