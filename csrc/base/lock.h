@@ -3,11 +3,10 @@
 #ifndef TEMPI_BASE_LOCK_H
 #define TEMPI_BASE_LOCK_H
 
+#include "base/passing.h"
+
 #include <sched.h>
 #include <stdbool.h>
-
-/* Set by tempi_threads_share (passing.h), before a second thread can call MPI; never reset. */
-extern bool tempi_threads_multiple;
 
 typedef struct tempi_lock {
     int held;
@@ -15,7 +14,7 @@ typedef struct tempi_lock {
 
 static inline bool tempi_lock_try(tempi_lock *lock)
 {
-    return !tempi_threads_multiple || !__atomic_exchange_n(&lock->held, 1, __ATOMIC_ACQUIRE);
+    return !tempi_threads_are_shared() || !__atomic_exchange_n(&lock->held, 1, __ATOMIC_ACQUIRE);
 }
 
 static inline void tempi_lock_acquire(tempi_lock *lock)

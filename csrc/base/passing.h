@@ -10,14 +10,19 @@
 typedef struct tempi_passing_state {
     struct tempi_message_words *trials; /* of messages; NULL while they are off */
     bool trial_runs;                    /* one that this process leads */
-    bool shared;     /* as tempi_threads_multiple: each thread has its own counter */
+    bool shared;                        /* several threads may call MPI: each has its own counter */
     int disabled;    /* threads that have disabled tempi, also those that have ended so */
     uint64_t passed; /* these calls: TEMPI_STAT_passed outside the threads' caches (stats.h) */
 } tempi_passing_state;
 
 extern tempi_passing_state tempi_passing;
 
-/* From now on several threads may call MPI: sets that and tempi_threads_multiple. */
+/* From now on several threads may call MPI; never reset. */
 void tempi_threads_share(void);
+
+static inline bool tempi_threads_are_shared(void)
+{
+    return __atomic_load_n(&tempi_passing.shared, __ATOMIC_RELAXED);
+}
 
 #endif

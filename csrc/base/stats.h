@@ -112,7 +112,7 @@ void tempi_stats_clear(void);
  * counters, get it once. */
 static inline tempi_thread_cache *tempi_stats_mine(void)
 {
-    return tempi_threads_multiple ? tempi_thread_cache_mine() : NULL;
+    return tempi_threads_are_shared() ? tempi_thread_cache_mine() : NULL;
 }
 
 static inline void tempi_stat_add_to(tempi_thread_cache *mine, int which, int64_t amount)
@@ -120,7 +120,7 @@ static inline void tempi_stat_add_to(tempi_thread_cache *mine, int which, int64_
     if (mine)
         __atomic_store_n(&mine->counts[which], mine->counts[which] + (uint64_t)amount,
                          __ATOMIC_RELAXED);
-    else if (tempi_threads_multiple)
+    else if (tempi_threads_are_shared())
         __atomic_fetch_add(&tempi_stats[which], (uint64_t)amount, __ATOMIC_RELAXED);
     else
         tempi_stats[which] += (uint64_t)amount;
@@ -134,7 +134,7 @@ static inline void tempi_stat_add(int which, int64_t amount)
 /* This thread's TEMPI_STAT_passed; NULL: it needs a thread cache first. */
 static inline uint64_t *tempi_stats_passed(void)
 {
-    if (__builtin_expect(!__atomic_load_n(&tempi_passing.shared, __ATOMIC_RELAXED), 1))
+    if (__builtin_expect(!tempi_threads_are_shared(), 1))
         return &tempi_passing.passed;
     tempi_thread_cache *const cache = tempi_this_thread.cache;
     return cache ? &cache->counts[TEMPI_STAT_passed] : NULL;

@@ -5,14 +5,12 @@
 
 _Thread_local tempi_thread tempi_this_thread __attribute__((tls_model("initial-exec")));
 
-bool tempi_threads_multiple;
 _Alignas(64) tempi_passing_state tempi_passing;
 
 void tempi_threads_share(void)
 {
     if (tempi_passing.shared) /* a store would take the line from threads that read it */
         return;
-    tempi_threads_multiple = true;
     __atomic_store_n(&tempi_passing.shared, true, __ATOMIC_RELAXED);
 }
 

@@ -40,7 +40,7 @@ static inline tempi_thread_cache *tempi_thread_cache_mine(void)
 /* Takes a cached object; NULL: there is none. */
 static inline void *tempi_cached_take(tempi_cached kind)
 {
-    if (!tempi_threads_multiple)
+    if (!tempi_threads_are_shared())
         return NULL;
     tempi_thread_cache *cache = tempi_thread_cache_mine();
     return cache && cache->n[kind] > 0 ? cache->objects[kind][--cache->n[kind]] : NULL;
@@ -52,7 +52,7 @@ void tempi_cached_set_home(tempi_cached kind, void (*home)(void *object));
  * ends. */
 static inline bool tempi_cached_give(tempi_cached kind, void *object, void (*home)(void *object))
 {
-    if (!tempi_threads_multiple)
+    if (!tempi_threads_are_shared())
         return false;
     tempi_thread_cache *cache = tempi_thread_cache_mine();
     if (!cache || cache->n[kind] == TEMPI_THREAD_CACHE_MOST)

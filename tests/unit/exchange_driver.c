@@ -420,7 +420,7 @@ static int as_threads(member *members, const tempi_segment *segment, int64_t cap
         tempi_single_copy_offer(tempi_segment_probe(segment, i));
     for (int i = 0; i < members->members; ++i)
         connect(&members[i], segment, capacity);
-    tempi_threads_multiple = true;
+    tempi_threads_share();
     in_threads(members->members, take_part, members, sizeof *members);
     for (int i = 0; i < members->members; ++i)
         show(&members[i]);
@@ -536,7 +536,7 @@ static int alike(char **argv)
         tempi_single_copy_offer(tempi_segment_probe(&segment, i));
     for (int i = 0; i < 2; ++i)
         connect(&members[i], &segment, 0);
-    tempi_threads_multiple = true;
+    tempi_threads_share();
     in_threads(2, choose, members, sizeof *members);
     printf("%d alike\n", members[1].seen.offered);
     tempi_segment_unlink(argv[2], name);

@@ -218,7 +218,7 @@ int main(int argc, char **argv)
     tempi_tuning_start(model);
     CHECK(!tempi_online_tuning); /* off by default */
     tempi_config.model_update = true;
-    tempi_threads_multiple = true;
+    tempi_threads_share();
     tempi_tuning_start(model);
     CHECK(tempi_online_tuning);
     check_choices();

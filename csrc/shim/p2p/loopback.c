@@ -216,7 +216,7 @@ bool tempi_loopback_carry(const struct tempi_mpi *next, const void *buf, MPI_Cou
     sending s = {next, buf, count, datatype, (tempi_send_mode)mode, dest, tag, comm, request};
     if (dest < 0 || !is_own_or_any(comm, dest) || !tempi_deferred_takes(dest, tag, comm))
         return false; /* not to oneself, or the library will reject it */
-    tempi_posted *posted = tempi_posted_of(comm, tempi_threads_multiple);
+    tempi_posted *posted = tempi_posted_of(comm, tempi_threads_are_shared());
     if (!posted)
         return false;
     if (mode != TEMPI_LOOPBACK_NEVER)

@@ -31,13 +31,13 @@ void tempi_loopback_block(MPI_Comm comm, int source);
  * (posted_receives.h). tempi_loopback_saw follows the call, with its result. */
 static inline void tempi_loopback_before(MPI_Comm comm, int peer)
 {
-    if (tempi_memory_mixed && tempi_threads_multiple)
+    if (tempi_memory_mixed && tempi_threads_are_shared())
         tempi_loopback_note(comm, peer);
 }
 
 static inline void tempi_loopback_before_blocking(MPI_Comm comm, int source)
 {
-    if (tempi_memory_mixed && tempi_threads_multiple)
+    if (tempi_memory_mixed && tempi_threads_are_shared())
         tempi_loopback_block(comm, source);
 }
 
@@ -66,7 +66,7 @@ static inline bool tempi_loopback_carries(const struct tempi_mpi *next, const vo
                                           int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
     return tempi_memory_mixed &&
-           (tempi_threads_multiple || (mode != TEMPI_LOOPBACK_NEVER && tempi_posted_waits())) &&
+           (tempi_threads_are_shared() || (mode != TEMPI_LOOPBACK_NEVER && tempi_posted_waits())) &&
            tempi_loopback_carry(next, buf, count, datatype, mode, dest, tag, comm, request);
 }
 

@@ -194,7 +194,7 @@ bool tempi_posted_match(tempi_posted *posted, int tag,
     if (carried)
         take_out(place);
     else
-        posted->doubt |= tempi_threads_multiple; /* with one thread: set after the call */
+        posted->doubt |= tempi_threads_are_shared(); /* with one thread: set after the call */
     tempi_lock_release(&lock);
     return carried;
 }

@@ -231,7 +231,7 @@ static void between_threads(MPI_Comm comm, int dest, int source, bool own)
     tempi_loopback_before_blocking(comm, source);
     if (!own)
         tempi_loopback_before(comm, dest);
-    if (tempi_memory_mixed && tempi_threads_multiple && tempi_pending_any())
+    if (tempi_memory_mixed && tempi_threads_are_shared() && tempi_pending_any())
         tempi_before_blocking();
 }
 

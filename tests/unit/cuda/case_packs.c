@@ -530,7 +530,7 @@ static void *submit_many(void *number)
 void case_threads_submit_together(const char *library)
 {
     driver_begin(library);
-    tempi_threads_multiple = true;
+    tempi_threads_share();
     driver->room = (int64_t)1 << 40;
     shared_layout = layout_list(300, 9);
     pthread_t threads[4];
