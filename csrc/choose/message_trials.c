@@ -4,17 +4,21 @@
 #include "base/stats.h"
 #include "choose/contest.h"
 #include "choose/message_probe.h"
+#include "choose/message_watch.h"
 #include "choose/trial_lease.h"
 
 #include <stdlib.h>
 
-/* Messages before the first trial of a key, and rounds at least between two; how much longer the
- * rounds until the next trial must take than the last one lost; how much longer than the last trial
- * on the node takes until one is repeated. */
+/* Messages before the first trial of a key; rounds, and nanoseconds, at least between two, and as
+ * many times that after some with the same end, as in a trial each short message takes longer and
+ * the next moment says little new; how much longer the rounds until the next trial must take than
+ * the last one lost; how much longer than the last trial on the node takes until one is repeated.
+ */
 enum {
     FIRST = 8,
     BETWEEN = 512,
-    BETWEEN_USUAL = 8192,
+    BETWEEN_TIME = 10000000,
+    BETWEEN_USUAL = 16,
     BETWEEN_MOST = 1 << 20,
     WORTH = 100,
     WORTH_CHANGED = 10,
@@ -34,17 +38,16 @@ enum { EXAMINED = 40, EXAMINED_SHARE = 8 };
 enum { UNUSED = 1 << 16 };
 /* Messages that follow a word until its leader counts as gone, and until it has a method. */
 enum { FOLLOWED_MOST = 1 << 17, FOLLOWED_FIRST = 1 << 10 };
-/* After a trial, the time of each WATCHED rounds is compared with that of the first ones: if it
- * has changed by more than CHANGED twice in a row, a new trial finds out whether the method should
- * change too. At least AGAIN rounds later, and WORTH_CHANGED times what the last one lost; twice as
- * many each time that it was needless, up to AGAIN_MOST, or as many as take AGAIN_TIME (ns). */
-enum { WATCHED = 8, AFRESH = 3, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
-#define CHANGED 1.25
-/* That finds no change in which another method gains alone. So each PROBED rounds one of them has
- * a probe, and if that promises a gain a new trial begins. Later, if it loses more than the
- * WORTH-th part; and the other methods have at most the PROBES_REST-th part of a process's time for
- * it. */
-enum { PROBED = 128, PROBES_REST = 32, NO_PROBES = -1 };
+/* If the time of the rounds changes after a trial (message_watch.h), a new one finds out whether
+ * the method should change too. At least AGAIN rounds later, and WORTH_CHANGED times what the last
+ * one lost; twice as many each time that it was needless, up to AGAIN_MOST, or as many as take
+ * AGAIN_TIME (ns). */
+enum { WATCHED = TEMPI_MESSAGE_WATCHED, AGAIN = 64, AGAIN_MOST = 1024, AGAIN_TIME = 20000000 };
+/* That finds no change in which another method gains alone. So each PROBED rounds, and PROBED_TIME
+ * (ns), one of them has a probe, and if that promises a gain a new trial begins. Later, if it loses
+ * more than the WORTH-th part; and the other methods have at most the PROBES_REST-th part of a
+ * process's time for it. */
+enum { PROBED = 128, PROBED_TIME = 2000000, PROBES_REST = 32, NO_PROBES = -1 };
 
 typedef struct trial {
     uint64_t key;   /* 0: another process leads */
@@ -58,16 +61,12 @@ typedef struct trial {
     uint32_t a_round;   /* messages in a round of the last trial; at first 1 */
     uint32_t used;      /* `posts` at its last message */
     uint32_t waits;     /* messages until the next trial */
-    uint32_t seen;      /* messages since `watched` */
     uint32_t between;   /* rounds from the last trial to the next one */
     /* While it waits: */
-    int64_t watched, typical; /* begin of these messages; the fastest ones since the trial */
-    int8_t fresh;             /* of which so many are still to come */
-    int8_t changed;           /* in a row, that were slower, or faster if negative */
-    uint32_t again;           /* messages before a change counts */
-    uint32_t needless;        /* the same in rounds, at first */
-    bool watchful, delayed;   /* the running trial is due to a change, or the next one */
-    int64_t recent, before; /* the shorter one of the last two such times; the last one; 0: none */
+    tempi_message_watch watch;
+    uint32_t again;         /* messages before a change counts */
+    uint32_t needless;      /* the same in rounds, at first */
+    bool watchful, delayed; /* the running trial is due to a change, or the next one */
     int32_t probe_waits;    /* messages until the next probe, or NO_PROBES */
     uint8_t probed;         /* the other method of the last one */
     uint32_t followed;      /* messages by another process's word */
@@ -209,11 +208,18 @@ static int64_t within(int64_t least, int64_t n, int64_t most)
     return n < least ? least : n < most ? n : most;
 }
 
-/* So that what it loses in its rounds, in rounds of the usual method, is a small part of the time
- * until then. */
-static void plan_probe(trial *t, int64_t lost)
+/* In rounds of `usual` (ns), at least so many. */
+static int64_t rounds_in(int64_t time, int64_t usual, int64_t least)
 {
-    const int64_t rounds = within(PROBED, WORTH * lost, BETWEEN_MOST);
+    return within(least, time / usual, BETWEEN_MOST);
+}
+
+/* So that what it loses (ns) in its rounds is a small part of the time until then; `usual`: a round
+ * of the method in use (ns). */
+static void plan_probe(trial *t, int64_t lost, int64_t usual)
+{
+    const int64_t least = rounds_in(PROBED_TIME, usual, PROBED);
+    const int64_t rounds = within(least, WORTH * (lost / usual), BETWEEN_MOST);
     t->probe_waits = (int32_t)in_rounds(t, (uint32_t)rounds);
 }
 
@@ -224,7 +230,9 @@ static void plan_next(trial *t)
     const int64_t usual = t->contest.usual, tries = t->contest.tries;
     const int64_t time = tempi_contest_lost(&t->contest) + t->rounds * examined_in(t);
     const int64_t lost = time / usual; /* in rounds */
-    const int64_t least = t->settled && same ? within(0, 2 * t->between, BETWEEN_USUAL) : BETWEEN;
+    const int64_t first = rounds_in(BETWEEN_TIME, usual, BETWEEN);
+    const int64_t least = t->settled && same ? within(first, 2 * t->between, BETWEEN_USUAL * first)
+                                             : first;
     t->between = (uint32_t)within(least, WORTH * lost, BETWEEN_MOST);
     t->waits = in_rounds(t, t->between);
     if (!t->settled || !same)
@@ -233,11 +241,9 @@ static void plan_next(trial *t)
         t->needless *= 2;
     /* A change is worth a trial sooner. */
     t->again = in_rounds(t, (uint32_t)within(t->needless, WORTH_CHANGED * lost, BETWEEN_MOST));
-    t->fresh = AFRESH;
-    t->typical = t->watched = t->recent = t->before = t->seen = 0;
-    t->changed = 0;
+    tempi_message_watch_begin(&t->watch);
     if (tries > 0)
-        plan_probe(t, TEMPI_MESSAGE_PROBE_OTHER * tempi_contest_lost(&t->contest) / tries / usual);
+        plan_probe(t, TEMPI_MESSAGE_PROBE_OTHER * tempi_contest_lost(&t->contest) / tries, usual);
     else
         t->probe_waits = NO_PROBES; /* its messages are too small a part of a round */
 }
@@ -276,15 +282,15 @@ static void rest_from_probes(int64_t now, int64_t round)
 /* Nanoseconds of a round, between probes. */
 static int64_t recent_round(const trial *t)
 {
-    return t->recent / WATCHED * t->a_round + 1;
+    return t->watch.recent / WATCHED * t->a_round + 1;
 }
 
 static void end_probe(trial *t)
 {
     const tempi_message_probe *probe = &t->probe;
     stop_running(t, true);
-    plan_probe(t, tempi_message_probe_lost(probe) / ((int64_t)probe->used + 1));
-    t->watched = t->seen = 0;
+    plan_probe(t, tempi_message_probe_lost(probe), (int64_t)probe->used + 1);
+    tempi_message_watch_resume(&t->watch);
     if (t->key != 0 && tempi_message_probe_promises(probe))
         begin_trial(t, true);
     rest_from_probes(t->last, (int64_t)probe->taken);
@@ -326,7 +332,7 @@ static void abandon(trial *t, bool lease)
         t->probe_waits = (int32_t)in_rounds(t, BETWEEN);
     if (t->probes)
         rest_from_probes(t->last, t->longest);
-    t->watched = t->seen = 0;
+    tempi_message_watch_resume(&t->watch);
     stop_running(t, lease);
 }
 
@@ -459,31 +465,13 @@ void tempi_message_trial_look(void)
 
 /* ---- between trials -------------------------------------------------------------------------- */
 
-/* After WATCHED rounds, or some more. Whether their time has changed for good. */
+/* Whether a change is worth a trial. */
 static bool has_changed(trial *t)
 {
-    const int64_t now = clock_now(), took = (now - t->watched) * WATCHED / t->seen;
-    const bool first = t->watched == 0;
-    const uint32_t seen = t->seen;
-    t->watched = now;
-    t->seen = 0;
-    if (first || !t->settled)
-        return false;
-    t->recent = t->before != 0 && t->before < took ? t->before : took;
-    t->before = took;
-    if (t->fresh > 0) {
-        t->typical = t->typical == 0 || took < t->typical ? took : t->typical;
-        --t->fresh;
-        return false;
-    }
-    if ((double)took > CHANGED * (double)t->typical)
-        t->changed = t->changed > 0 ? 2 : 1;
-    else if (CHANGED * (double)took < (double)t->typical)
-        t->changed = t->changed < 0 ? -2 : -1;
-    else
-        t->changed = 0;
+    const uint32_t seen = t->watch.seen;
+    const bool changed = tempi_message_watch_time(&t->watch, clock_now());
     t->again = t->again > seen ? t->again - seen : 0;
-    return t->again == 0 && (t->changed == 2 || t->changed == -2);
+    return changed && t->again == 0 && t->settled;
 }
 
 static void wait_for_trial(trial *t, const tempi_message_post *post)
@@ -491,15 +479,15 @@ static void wait_for_trial(trial *t, const tempi_message_post *post)
     if (t->receives != post->receives)
         return;
     t->waits = t->waits > post->messages ? t->waits - post->messages : 0;
-    t->seen += post->messages;
+    t->watch.seen += post->messages;
     if (t->probe_waits > 0)
         t->probe_waits -= (int64_t)post->messages < t->probe_waits ? (int32_t)post->messages
                                                                    : t->probe_waits;
     if (t->waits == 0)
         begin_trial(t, false);
-    else if (t->seen >= in_rounds(t, WATCHED) && has_changed(t))
+    else if (t->watch.seen >= in_rounds(t, WATCHED) && has_changed(t))
         begin_trial(t, true);
-    else if (t->settled && t->probe_waits == 0 && t->recent > 0 && t->again == 0)
+    else if (t->settled && t->probe_waits == 0 && t->watch.recent > 0 && t->again == 0)
         begin_probe(t);
 }
 

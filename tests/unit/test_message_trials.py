@@ -342,7 +342,7 @@ def test_a_change_waits_until_the_last_trial_was_worth_its_loss(program: Program
 def test_messages_that_pass_count_for_those_that_are_seen(program: Program) -> None:
     """Of every 16 one is seen. A change is noticed, and none where there is none."""
     key = key_of(1)
-    program.rounds(key, OWN, times(5000, 1000), 9000)  # until trials are seldom
+    program.rounds(key, OWN, times(5000, 1000), 15_000)  # until trials are seldom
     program.messages = 16
     assert settled(program.rounds(key, OWN, times(16 * 5000, 16 * 1000), 100)) == OWN
     trials = program.trials
@@ -518,3 +518,15 @@ def test_a_pause_of_the_program_does_not_delay_the_next_trial(program: Program) 
     program.rounds(key_of(1), LIBRARY, seconds)
     assert not lib.tempi_passing.trial_runs
     assert settled(program.rounds(key_of(1), LIBRARY, times(10_000, 5000), 5000)) == OWN
+
+
+@pytest.mark.parametrize("burst", [1, 4])
+def test_short_messages_are_seldom_on_trial(program: Program, burst: int) -> None:
+    """In a trial and in a probe each of them is examined, which takes as long as a part of it."""
+    examined, rounds, key = 0, 60_000, key_of(1)
+    for _ in range(rounds):
+        ways = [program.post(key, LIBRARY) for _ in range(burst)]
+        examined += bool(lib.tempi_passing.trial_runs)
+        program.complete(1200 if ways[0] == OWN else 1000)
+    assert program.trials > 1
+    assert examined < 0.03 * rounds
