@@ -192,7 +192,7 @@ def _record_of(text: str) -> Record | None:
 
 
 def worker_command(module: str, arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-P", "-m", module, *arguments]
+    return [sys.executable, "-P", str(Path(__file__).with_name("start.py")), module, *arguments]
 
 
 def run_worker(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -341,3 +346,48 @@ def test_an_interrupt_in_the_first_moments_is_no_traceback(tmp_path: Path, scrip
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("model-*"))
+
+
+def workers(argument: str) -> list[int]:
+    """Processes with that argument that are not the command line's."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+            if argument in words and "tempi.calibration.points" in words and Path(words[0]).name.startswith("python"):
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize("later", [0.0, 3.0])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interrupt_of_the_measurement_ends_it_without_a_traceback(
+    tmp_path: Path, script: Path, later: float, ignored: bool
+) -> None:
+    """Of all processes of a terminal; the launcher passes it on to its ranks, also where the command ignores it, as
+    those do that a script has in the background."""
+    seconds = str(90 + later + 0.5 * ignored)  # that nobody else has
+    command: list[str | Path] = [script, "calibrate", "--quick", "--seconds", seconds]
+    handled = functools.partial(signal.signal, signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    with subprocess.Popen(
+        command,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=handled,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while len(workers(seconds)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(workers(seconds)) == 2
+        time.sleep(later)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "Traceback" not in said
+    deadline = time.monotonic() + 20
+    while workers(seconds) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not workers(seconds)
