@@ -53,7 +53,7 @@
     X(fallback_memory, "left to the library: the buffer is not pageable host memory")                     \
     X(fallback_type, "left to the library: a datatype that tempi could not decode or was not committed") \
     X(fallback_first, "left to the library: the first messages of a datatype of many blocks, often its only ones") \
-    X(fallback_function, "left to the library: calls with a derived datatype of functions that tempi does not accelerate") \
+    X(fallback_function, "left to the library: calls with a derived datatype of functions other than those of messages and packs") \
     X(fallback_argument, "left to the library: an argument that it has to check")                      \
     X(fallback_quirk, "left to the library, which is known to deliver wrong blocks in them: calls of neighbors")  \
     X(quirks, "messages of a class of datatypes that this library is known to pack or carry incorrectly")           \

@@ -152,7 +152,7 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
     body += page.table(columns, rows, words=2) if rows else page.paragraph("All counters are zero.")
     if found.fallbacks:
         left = sorted(found.fallbacks.items(), key=lambda item: -item[1]["calls"])
-        body += page.paragraph("Calls with a derived datatype of functions that tempi does not accelerate:")
+        body += page.paragraph("Calls with a derived datatype that tempi did not act in, by function:")
         table = [(function, f"{each['calls']:,}", f"{each['bytes']:,}") for function, each in left]
         body += page.table(("function", "calls, all ranks", "bytes"), table)
     for name, value in found.more.items():

@@ -248,8 +248,6 @@ def opposite_blocks(cart: Any) -> tuple[Any, Any, Any]:
 def test_neighbours_that_are_one_get_the_opposite_block_at_once(comm: Any, name: str, duplicated: bool) -> None:
     """By the first call of the communicator, in which its processes cannot agree on anything."""
     needs_host_memory()
-    if is_on_several_hosts(comm):
-        pytest.skip("there the library does the first call of those with one type")
     made = comm.Create_cart([2, comm.size // 2] if comm.size % 2 == 0 else [1, comm.size], [True, True])
     cart = made.Dup() if duplicated else made
     datatype = oracle.as_mpi(VECTOR, MPI).Commit()

@@ -94,6 +94,21 @@ static int neighbor_alltoallw(const void *out, const int *outcounts, const MPI_A
             outcounts, outdispls, outtypes, in, incounts, indispls, intypes, comm);
 }
 
+static int neighbor_alltoall(const void *out, int outcount, MPI_Datatype outtype, void *in,
+                             int incount, MPI_Datatype intype, MPI_Comm comm)
+{
+    IN_FORM(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, MPI_Neighbor_alltoall_init, out,
+            outcount, outtype, in, incount, intype, comm);
+}
+
+static int neighbor_alltoallv(const void *out, const int *outcounts, const int *outdispls,
+                              MPI_Datatype outtype, void *in, const int *incounts,
+                              const int *indispls, MPI_Datatype intype, MPI_Comm comm)
+{
+    IN_FORM(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, MPI_Neighbor_alltoallv_init, out,
+            outcounts, outdispls, outtype, in, incounts, indispls, intype, comm);
+}
+
 static int gather(const void *out, int outcount, MPI_Datatype outtype, void *in, int incount,
                   MPI_Datatype intype, int root, MPI_Comm comm)
 {

@@ -30,13 +30,6 @@ static int allgather(const void *out, int n, MPI_Datatype type, void *in, int m,
     IN_FORM(MPI_Allgather, MPI_Iallgather, MPI_Allgather_init, out, n, type, in, m, into, comm);
 }
 
-static int neighbor_alltoall(const void *out, int n, MPI_Datatype type, void *in, int m,
-                             MPI_Datatype into, MPI_Comm comm)
-{
-    IN_FORM(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, MPI_Neighbor_alltoall_init, out, n, type,
-            in, m, into, comm);
-}
-
 static int neighbor_allgather(const void *out, int n, MPI_Datatype type, void *in, int m,
                               MPI_Datatype into, MPI_Comm comm)
 {
@@ -49,14 +42,6 @@ static int alltoallv(const void *out, const int *n, const int *at, MPI_Datatype 
 {
     IN_FORM(MPI_Alltoallv, MPI_Ialltoallv, MPI_Alltoallv_init, out, n, at, type, in, m, to, into,
             comm);
-}
-
-static int neighbor_alltoallv(const void *out, const int *n, const int *at, MPI_Datatype type,
-                              void *in, const int *m, const int *to, MPI_Datatype into,
-                              MPI_Comm comm)
-{
-    IN_FORM(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, MPI_Neighbor_alltoallv_init, out, n,
-            at, type, in, m, to, into, comm);
 }
 
 static int allgatherv(const void *out, int n, MPI_Datatype type, void *in, const int *m,

@@ -7,6 +7,7 @@
  *     threads       of several threads, each on a communicator of its own
  *     together      of several threads, each with a persistent request of one communicator
  *     session       one rank has a session beside the world
+ *     opposite      of neighbours that are one process, with one datatype: predefined and derived
  *     long          of columns of 40 MiB, and ten of 8 MiB at once
  *     killed        the last rank is killed while the others exchange with it
  *     errors        wrong arguments, each on a communicator that returns its errors
@@ -391,6 +392,56 @@ static void errors(int first, int last)
     verdict("the world still works", of_every_kind(MPI_COMM_WORLD, 2));
 }
 
+/* ---- neighbours that are one process --------------------------------------------------------- */
+
+/* To and from four neighbours, two elements each: the last rank has a strided type, the others
+ * doubles. What goes up comes from below. */
+static int to_opposite(MPI_Comm grid, int with_counts)
+{
+    static const int counts[] = {1, 1, 1, 1}, doubles[] = {2, 2, 2, 2};
+    enum { EXTENT = 3 };
+    int rank, size, near[4], good = 1;
+    double out[4 * EXTENT], in[4 * EXTENT];
+    MPI_Comm_rank(grid, &rank);
+    MPI_Comm_size(grid, &size);
+    const int is_strided = rank == size - 1, stride = is_strided ? EXTENT : 2;
+    const int places[] = {0, is_strided ? 1 : 2, is_strided ? 2 : 4, is_strided ? 3 : 6};
+    MPI_Datatype column = strided(2, 2);
+    for (int d = 0; d < 2; d++)
+        MPI_Cart_shift(grid, d, 1, &near[2 * d], &near[2 * d + 1]);
+    for (int i = 0; i < 4 * EXTENT; i++)
+        out[i] = 100 * rank + i / stride, in[i] = -1;
+    const MPI_Datatype type = is_strided ? column : MPI_DOUBLE;
+    const int n = is_strided ? 1 : 2;
+    if (with_counts)
+        neighbor_alltoallv(out, is_strided ? counts : doubles, places, type, in,
+                           is_strided ? counts : doubles, places, type, grid);
+    else
+        neighbor_alltoall(out, n, type, in, n, type, grid);
+    for (int e = 0; e < 4; e++)
+        for (int k = 0; k < 2; k++)
+            good &= in[e * stride + k * (is_strided ? 2 : 1)] == 100 * near[e] + (e ^ 1);
+    MPI_Type_free(&column);
+    if (!good)
+        printf("rank %d: not of the opposite neighbour\n", rank);
+    return good;
+}
+
+static void opposite(void)
+{
+    static const int periodic[] = {1, 1};
+    int dims[] = {2, 0}, size, good[2] = {1, 1};
+    MPI_Comm grid;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    dims[1] = size / 2;
+    MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periodic, 0, &grid);
+    for (int turn = 0; turn < 8; turn++)
+        good[turn % 2] &= to_opposite(grid, turn % 2);
+    verdict("with one count", good[0]);
+    verdict("with a count for each", good[1]);
+    MPI_Comm_free(&grid);
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -416,6 +467,8 @@ int main(int argc, char **argv)
         together();
     else if (strcmp(what, "session") == 0)
         session();
+    else if (strcmp(what, "opposite") == 0)
+        opposite();
     else if (strcmp(what, "long") == 0)
         bulky();
     else if (strcmp(what, "killed") == 0)

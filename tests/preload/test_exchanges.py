@@ -353,6 +353,22 @@ def test_threads_exchange_at_once_between_two_hosts(hosts: str, mpi: Toolchain, 
     assert min(carried(done, "split")) > 0
 
 
+@every_quick_library
+@one_form
+@pytest.mark.parametrize("name", ["all", pytest.param("one rank without tempi", marks=pytest.mark.more)])
+def test_neighbours_that_are_one_process_get_the_opposite_block_on_two_hosts(
+    hosts: str, mpi: Toolchain, programs: Path, form: str, name: str
+) -> None:
+    """From the first call on, also of predefined datatypes, and where the rule leaves messages to the library."""
+    ranks = [on()] * 4 if name == "all" else [on()] * 3 + [OFF]
+    done = run_on(hosts, mpi, programs, "opposite", ranks, form)
+    if name == "all":
+        assert verdicts(done) == ["ok with one count", "ok with a count for each"]
+    else:
+        assert len(told(done)) == 2
+        assert not re.search(r"rank [012]: not of", done.stdout)
+
+
 # -- ends ---------------------------------------------------------------------------------------------------------
 
 

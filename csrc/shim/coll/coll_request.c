@@ -299,6 +299,11 @@ static int start_kept(tempi_coll_request *r, const tempi_collective *call)
     return rc;
 }
 
+static bool is_corrected(const tempi_collective *call)
+{
+    return call->node->corrected[call->function];
+}
+
 /* The processes with which it exchanges blocks: those of this node, if others are elsewhere. What
  * goes to these is opened. `sides`: of the whole call; made those of the part. False: the library
  * must do the call. */
@@ -314,6 +319,7 @@ static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_bl
         return true;
     }
     r->node = tempi_split_part(call)->node;
+    r->remote->reorders = is_corrected(call);
     const bool ours = tempi_split_open(call, out, in, r->remote, result);
     return (*result == MPI_SUCCESS && tempi_remote_reorder(r->remote)) || ours;
 }
@@ -335,10 +341,16 @@ static int start_new(tempi_coll_request *r, const tempi_collective *call, tempi_
     return rc;
 }
 
-/* Whether each process decides for itself. */
 static bool decides_alone(const tempi_collective *call)
 {
-    return call->node->split && tempi_collective_is_packed_alone(call->function);
+    return tempi_collective_decides_alone(call->node, call->function);
+}
+
+/* By this process, or those of its node. */
+static bool split_wanted(const tempi_collective *call, const tempi_blocks *out,
+                         const tempi_blocks *in)
+{
+    return (is_corrected(call) && tempi_split_part(call)) || tempi_split_wanted(call, out, in);
 }
 
 /* The processes have agreed before, or will. */
@@ -346,7 +358,7 @@ static bool is_carried(const tempi_collective *call, const tempi_blocks *out,
                        const tempi_blocks *in)
 {
     if (decides_alone(call))
-        return tempi_split_wanted(call, out, in);
+        return split_wanted(call, out, in);
     const bool decided = tempi_collective_is_decided(call->node, call->function);
     if (!decided)
         call->node->needed[call->function] |= tempi_collective_needs(out, in);
@@ -501,9 +513,9 @@ static int init_new(tempi_coll_request *r, MPI_Request *request)
 /* Whether the processes carry it: the same in all that exchange blocks. */
 static bool wanted(const tempi_collective *call, const tempi_blocks *out, const tempi_blocks *in)
 {
-    const bool all = call->node->split ? tempi_split_wanted(call, out, in)
-                                       : call->node->corrected[call->function] ||
-                                             tempi_collective_wanted(call, out, in);
+    const bool all = call->node->split
+                         ? split_wanted(call, out, in)
+                         : is_corrected(call) || tempi_collective_wanted(call, out, in);
     return all && (decides_alone(call) ||
                    tempi_node_comm_connect(call->comm, call->node, TEMPI_CONNECT_POSTS));
 }

@@ -112,12 +112,13 @@ void tempi_collective_connect(MPI_Comm comm)
 {
     const bool needed = tempi_collectives && comm != MPI_COMM_NULL && has_topology(comm);
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
-    if (!node || !(node->together || node->split) ||
-        !tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS))
+    if (!node || !(node->together || node->split))
         return;
-    for (int i = 0; node->together && i < 2; ++i) {
+    const bool connected = tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
+    for (int i = 0; i < 2; ++i) {
         const int f = i ? TEMPI_FUNCTION_Neighbor_alltoallv : TEMPI_FUNCTION_Neighbor_alltoall;
-        node->corrected[f] = tempi_neighbor_order_is_wrong_on(comm, f);
+        node->corrected[f] = (connected || tempi_collective_decides_alone(node, f)) &&
+                             tempi_neighbor_order_is_wrong_on(comm, f);
     }
 }
 

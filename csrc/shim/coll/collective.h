@@ -58,6 +58,12 @@ static inline bool tempi_collective_splits(const tempi_node_comm *node, int func
             (tempi_collective_has_pairs(function) && !(rooted && tempi_node_comm_is_inter(node))));
 }
 
+/* Whether each process decides for itself. */
+static inline bool tempi_collective_decides_alone(const tempi_node_comm *node, int function)
+{
+    return node->split && tempi_collective_is_packed_alone(function);
+}
+
 /* Whether such a call may be carried, wholly or in part. */
 static inline bool tempi_collective_concerns(const tempi_node_comm *node, int function)
 {
@@ -118,8 +124,11 @@ static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int
     tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
     if (!tempi_collective_concerns(node, function))
         return NULL;
-    if (node->split && tempi_collective_is_packed_alone(function))
-        return node->carried[function] || tempi_collective_falls_due(node, function) ? node : NULL;
+    if (tempi_collective_decides_alone(node, function))
+        return node->carried[function] || node->corrected[function] ||
+                       tempi_collective_falls_due(node, function)
+                   ? node
+                   : NULL;
     if (!tempi_collective_is_decided(node, function)) {
         if (!tempi_collective_falls_due(node, function))
             return NULL;

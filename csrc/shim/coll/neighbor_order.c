@@ -88,7 +88,7 @@ void tempi_neighbor_order_left(MPI_Comm comm, int function, const char *name)
         TEMPI_LOG(
             TEMPI_LOG_WARN,
             "%s: this library exchanges the blocks of two neighbors that are one process, and "
-            "tempi does not carry this call: use the blocking form, or run tempi on all ranks "
-            "(docs/collectives.md)",
+            "tempi does not carry this call: use the blocking form, or run tempi on all ranks of "
+            "the node (docs/collectives.md)",
             name);
 }

@@ -15,6 +15,12 @@ static bool has_addresses(const tempi_remote *remote)
     return remote->function == TEMPI_FUNCTION_Neighbor_alltoallw;
 }
 
+/* Whether one count applies to all blocks, which follow each other by their numbers. */
+static bool is_uniform(const tempi_bounce_argument *buffer)
+{
+    return !buffer->counts.of && buffer->times != TEMPI_ONCE;
+}
+
 /* What is known of the blocks of one side. */
 typedef struct survey {
     int64_t bytes, better; /* of all; of those that tempi is expected to be faster with */
@@ -53,6 +59,12 @@ static bool is_out_of_reach(const tempi_blocks *side)
                                tempi_memory_of(side->buffer->address) != TEMPI_MEMORY_HOST);
 }
 
+/* Whether blocks without places of their own come in the wrong order. */
+static bool needs_places(const tempi_remote *remote, const tempi_blocks *side)
+{
+    return remote->reorders && is_uniform(side->buffer) && side->operation == TEMPI_OP_RECV;
+}
+
 /* In place, both sides have the choice of what is sent. `process`: of each block. Places of packed
  * blocks must fit an int, as not every library has functions for more. */
 static void choose(const tempi_remote *remote, const tempi_blocks *side, const int *process,
@@ -64,8 +76,8 @@ static void choose(const tempi_remote *remote, const tempi_blocks *side, const i
         look(remote, side, side->operation, process[k], k, out);
     if (!all && has_addresses(remote))
         return;
-    const bool most = second ? remote->out.packed.n > 0
-                             : all || (2 * out->better > out->bytes && out->bytes <= INT_MAX);
+    const bool wins = 2 * out->better > out->bytes || needs_places(remote, side);
+    const bool most = second ? remote->out.packed.n > 0 : all || (wins && out->bytes <= INT_MAX);
     for (int k = 0; k < side->edges->n; ++k)
         out->packs[k] = most;
 }
@@ -123,12 +135,6 @@ static void leave(const tempi_remote *remote, const tempi_blocks *all, int i,
     side->displacements[i] = (MPI_Aint)e.displacement;
     if (has_addresses(remote))
         side->displacements[i] += (MPI_Aint)all->buffer->address;
-}
-
-/* Whether one count applies to all blocks, which follow each other by their numbers. */
-static bool is_uniform(const tempi_bounce_argument *buffer)
-{
-    return !buffer->counts.of && buffer->times != TEMPI_ONCE;
 }
 
 /* The places of the packed blocks in one buffer. */
@@ -197,6 +203,7 @@ int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out,
                              .comm = call->comm,
                              .root = call->root,
                              .peers_begin = call->node->peers_begin,
+                             .reorders = remote->reorders,
                              .in_place = out->buffer == in->buffer};
     const int rc = open_side(remote, &sent, to->process, &remote->out);
     return rc == MPI_SUCCESS ? open_side(remote, &received, from->process, &remote->in) : rc;

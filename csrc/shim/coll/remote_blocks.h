@@ -36,6 +36,7 @@ typedef struct tempi_remote {
     int root;
     int peers_begin; /* where the processes begin that have ranks in calls */
     bool in_place;
+    bool reorders; /* what it receives: tempi_remote_reorder */
     tempi_remote_side out, in;
 } tempi_remote;
 
@@ -46,8 +47,9 @@ typedef enum tempi_remote_form {
 } tempi_remote_form;
 
 /* Chooses which blocks are packed, and makes the library's arguments. `out`, `in`: the sides of the
- * call as tempi_sides_of made them; `to`, `from`: their edges, divided. Returns
- * MPI_SUCCESS or an error that was raised; in any case tempi_remote_close is to be called. */
+ * call as tempi_sides_of made them; `to`, `from`: their edges, divided; `remote`: all zero but for
+ * `reorders`. Returns MPI_SUCCESS or an error that was raised; in any case tempi_remote_close is to
+ * be called. */
 int tempi_remote_open(const tempi_collective *call, const tempi_blocks *out,
                       const tempi_divided_edges *to, const tempi_blocks *in,
                       const tempi_divided_edges *from, tempi_remote *remote);
