@@ -140,8 +140,10 @@ def _loads(path: Path, elf: _elf.Elf) -> Iterator[Finding]:
     if not found and "dlopen" in elf.imports:
         text = f"{path} links no MPI but loads libraries as it runs; with RTLD_DEEPBIND they bypass tempi"
         yield Finding("program", "note", text, "TEMPI_STATS=1 tempi run ... shows whether its calls are seen")
-    elif not found:
+    elif not found and preloadable():
         yield Finding("program", "note", f"{path} links no MPI: it runs under tempi as it does without")
+    elif not found:
+        yield Finding("program", "note", f"{path} links no MPI; `tempi run` does not start it from here")
 
 
 def _fits(path: Path, library: Path, abi: str) -> Finding:

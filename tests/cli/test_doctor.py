@@ -311,7 +311,7 @@ def test_a_path_invalid_in_ld_preload_is_reported_alike_everywhere(
     app = mpi_like(build, tmp_path, "MPI_UNWEIGHTED")
     own = {**os.environ, "TEMPI_LIBRARY": str(shutil_copy(library, place))}
     own.pop("LD_PRELOAD", None)
-    for words in ((), (str(app),)):
+    for words in ((), (str(app),), ("/bin/true",)):
         command = [sys.executable, "-P", "-m", "tempi", "doctor", "--json", "-", *words]
         done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
         found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -323,7 +323,8 @@ def test_a_path_invalid_in_ld_preload_is_reported_alike_everywhere(
             assert "tempi run can interpose it" not in each["text"]
             if "packs counted" in each["text"] and each["topic"] == "mpi":
                 assert "in Python only" in each["text"]
-        assert words == () or any("`tempi run` cannot interpose it" in each["text"] for each in found)
+            assert "it runs under tempi" not in each["text"]
+        assert words != (str(app),) or any("`tempi run` cannot interpose it" in each["text"] for each in found)
 
 
 def shutil_copy(library: Path, place: Path) -> Path:
