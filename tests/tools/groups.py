@@ -168,7 +168,7 @@ GROUPS: dict[str, Group] = {
     "collectives, MPI of the system": variation(
         FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
     ),
-    "types, MPI of the system": variation(FORCED, "test_types.py", system=True),
+    "types, MPI of the system": variation(FORCED, "test_types.py", short=NOWHERE, system=True),
     "device, MPI of the system": variation(
         DEVICE | RANDOM,
         *("test_collectives.py", "test_collective_requests.py"),
