@@ -428,8 +428,8 @@ const char *tempi_stats_help(int i);
 uint64_t tempi_stats_value(int i);
 void tempi_stats_reset(void);
 
-/* Calls with a derived datatype that tempi did not act in, to each function other than those of
- * messages and packs (counters of their own say why those were left), by index: 0 <= i <
+/* Calls with a derived datatype that tempi left, wholly or in part, to each function other than
+ * those of messages and packs (counters of their own say why those were left), by index: 0 <= i <
  * tempi_fallback_count(). Bytes are those of this process's buffers of such a type. A persistent
  * operation is counted when it is created. Files whose view has such a type count with any. */
 int tempi_fallback_count(void);

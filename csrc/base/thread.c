@@ -1,5 +1,4 @@
 #include "base/thread.h"
-#include "base/lock.h"
 #include "base/passing.h"
 #include "tempi.h"
 

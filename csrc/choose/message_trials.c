@@ -231,8 +231,8 @@ static void plan_next(trial *t)
     const int64_t time = tempi_contest_lost(&t->contest) + t->rounds * examined_in(t);
     const int64_t lost = time / usual; /* in rounds */
     const int64_t first = rounds_in(BETWEEN_TIME, usual, BETWEEN);
-    const int64_t least = t->settled && same ? within(first, 2 * t->between, BETWEEN_USUAL * first)
-                                             : first;
+    const int64_t most = within(first, BETWEEN_USUAL * first, BETWEEN_MOST);
+    const int64_t least = t->settled && same ? within(first, 2 * t->between, most) : first;
     t->between = (uint32_t)within(least, WORTH * lost, BETWEEN_MOST);
     t->waits = in_rounds(t, t->between);
     if (!t->settled || !same)

@@ -152,7 +152,7 @@ def section(found: Statistics, gallery: figures.Gallery) -> str:
     body += page.table(columns, rows, words=2) if rows else page.paragraph("All counters are zero.")
     if found.fallbacks:
         left = sorted(found.fallbacks.items(), key=lambda item: -item[1]["calls"])
-        body += page.paragraph("Calls with a derived datatype that tempi did not act in, by function:")
+        body += page.paragraph("Calls with a derived datatype that tempi left, wholly or in part, by function:")
         table = [(function, f"{each['calls']:,}", f"{each['bytes']:,}") for function, each in left]
         body += page.table(("function", "calls, all ranks", "bytes"), table)
     for name, value in found.more.items():

@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -349,14 +351,45 @@ def test_an_interrupt_in_the_first_moments_is_no_traceback(tmp_path: Path, scrip
 
 
 def workers(argument: str) -> list[int]:
-    """Processes with that argument that are not the command line's."""
+    """The ranks with that argument, once they have begun with their imports."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode().split("\0")
-            if argument in words and "tempi.calibration.points" in words and Path(words[0]).name.startswith("python"):
+            is_rank = "tempi.calibration.points" in words and Path(words[0]).name.startswith("python")
+            if argument in words and is_rank and "numpy" in (folder / "maps").read_text():
                 found.append(int(folder.name))
     return found
+
+
+def until(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+@contextlib.contextmanager
+def in_a_terminal(command: list[str | Path], cache: Path, seconds: str, ignored: bool) -> Iterator[Any]:
+    """It leads a group of processes, of which none is left in the end; `ignored`: Ctrl-C, at its start."""
+    handled = functools.partial(signal.signal, signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    process = subprocess.Popen(
+        command,
+        env=environment(cache),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=handled,
+    )
+    try:
+        yield process
+    finally:
+        for each in workers(seconds):
+            os.kill(each, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 @pytest.mark.parametrize("later", [0.0, 3.0])
@@ -366,28 +399,13 @@ def test_an_interrupt_of_the_measurement_ends_it_without_a_traceback(
 ) -> None:
     """Of all processes of a terminal; the launcher passes it on to its ranks, also where the command ignores it, as
     those do that a script has in the background."""
-    seconds = str(90 + later + 0.5 * ignored)  # that nobody else has
+    seconds = str(90 + later + os.getpid() / 1e8)  # that nobody else has
     command: list[str | Path] = [script, "calibrate", "--quick", "--seconds", seconds]
-    handled = functools.partial(signal.signal, signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
-    with subprocess.Popen(
-        command,
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=handled,
-    ) as process:
-        deadline = time.monotonic() + 60
-        while len(workers(seconds)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(workers(seconds)) == 2
+    with in_a_terminal(command, tmp_path, seconds, ignored) as process:
+        assert until(lambda: len(workers(seconds)) == 2, 60)
         time.sleep(later)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "Traceback" not in said
-    deadline = time.monotonic() + 20
-    while workers(seconds) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not workers(seconds)
+        assert process.returncode != 0
+        assert "Traceback" not in said
+        assert until(lambda: not workers(seconds), 20)

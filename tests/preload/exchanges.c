@@ -431,7 +431,8 @@ static void opposite(void)
 {
     static const int periodic[] = {1, 1};
     int dims[] = {2, 0}, size, good[2] = {1, 1};
-    MPI_Comm grid;
+    MPI_Comm grid, duplicate;
+    MPI_Request duplicated;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     dims[1] = size / 2;
     MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periodic, 0, &grid);
@@ -439,6 +440,10 @@ static void opposite(void)
         good[turn % 2] &= to_opposite(grid, turn % 2);
     verdict("with one count", good[0]);
     verdict("with a count for each", good[1]);
+    MPI_Comm_idup(grid, &duplicate, &duplicated); /* which may not wait, so nothing is agreed on */
+    MPI_Wait(&duplicated, MPI_STATUS_IGNORE);
+    verdict("of a duplicate", to_opposite(duplicate, 0));
+    MPI_Comm_free(&duplicate);
     MPI_Comm_free(&grid);
 }
 

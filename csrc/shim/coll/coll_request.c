@@ -6,6 +6,7 @@
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/coll_posts.h"
 #include "shim/coll/coll_round.h"
+#include "shim/coll/neighbor_order.h"
 #include "shim/coll/node_part.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"
@@ -346,10 +347,20 @@ static bool decides_alone(const tempi_collective *call)
     return tempi_collective_decides_alone(call->node, call->function);
 }
 
+/* In a call of its own, however the communicator was made. */
+static void correct_alone(const tempi_collective *call)
+{
+    const int f = call->function;
+    if (f == TEMPI_FUNCTION_Neighbor_alltoall && decides_alone(call) && !is_corrected(call))
+        call->node->corrected[f] = tempi_neighbor_order_is_wrong(f) &&
+                                   tempi_neighbor_order_is_wrong_on(call->comm, f);
+}
+
 /* By this process, or those of its node. */
 static bool split_wanted(const tempi_collective *call, const tempi_blocks *out,
                          const tempi_blocks *in)
 {
+    correct_alone(call);
     return (is_corrected(call) && tempi_split_part(call)) || tempi_split_wanted(call, out, in);
 }
 

@@ -76,8 +76,9 @@ static void choose(const tempi_remote *remote, const tempi_blocks *side, const i
         look(remote, side, side->operation, process[k], k, out);
     if (!all && has_addresses(remote))
         return;
-    const bool wins = 2 * out->better > out->bytes || needs_places(remote, side);
-    const bool most = second ? remote->out.packed.n > 0 : all || (wins && out->bytes <= INT_MAX);
+    const bool most = second ? remote->out.packed.n > 0
+                             : all || needs_places(remote, side) ||
+                                   (2 * out->better > out->bytes && out->bytes <= INT_MAX);
     for (int k = 0; k < side->edges->n; ++k)
         out->packs[k] = most;
 }

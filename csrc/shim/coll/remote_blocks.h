@@ -1,7 +1,8 @@
 /* The blocks of a call that the library passes on: those of the processes on other nodes. The call
  * is the program's own function, so that a process without tempi matches it; but the other blocks
  * have count 0, and packed bytes stand for derived datatypes where tempi is expected to be faster
- * with messages of them (choose/choose.h), or where the library cannot read the memory.
+ * with messages of them (choose/choose.h), or where the library cannot read the memory, or delivers
+ * blocks of one count in the wrong order (tempi_remote_reorder).
  *
  * MPI_Neighbor_alltoallw has displacements that are addresses, so there each block is packed or
  * not. In other functions all blocks of a side are, if that is better for most of their bytes. In
