@@ -297,7 +297,7 @@ def run_on(
     hosts: str, mpi: Toolchain, programs: Path, what: str, ranks: Sequence[Settings], form: str
 ) -> subprocess.CompletedProcess[str]:
     """On two hosts in turn; a script sets what each rank has, as launchers place several programs as they like."""
-    if mpi.name.endswith("-system"):
+    if mpi.name == "mpich-system":
         pytest.skip("MPI_Finalize of MPICH 4.0 does not return between these hosts, without tempi as well")
     cases = [f"{i}) export {' '.join(f'{k}={v}' for k, v in settings.items())} ;;" for i, settings in enumerate(ranks)]
     script = programs / "by-rank.sh"
