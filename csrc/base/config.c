@@ -61,7 +61,7 @@ static const variable variables[] = {
      "bound on staging memory of a process, bytes with optional K, M or G (default: the smaller of "
      "256M and 5% of memory); larger messages go to the library"},
     {"TEMPI_LOG", LOG_LEVEL, &tempi_log_level,
-     "least severe messages to print on stderr: error, warning, info or debug"},
+     "least severe messages to print on stderr: error, warning (default), info or debug"},
     {"TEMPI_ISA", ELSEWHERE, NULL,
      "instruction set of the host kernels: scalar, sse2, avx2, avx512 or neon (default: the best "
      "of this processor)"},
@@ -106,6 +106,7 @@ static const variable variables[] = {
      "folder for calibrations and the programs of `tempi bench` (default: the user's cache folder)"},
     {"TEMPI_LIBRARY", ELSEWHERE, NULL, "path of the libtempi.so that Python loads"},
     {"TEMPI_MPI_PREFIX", ELSEWHERE, NULL, "MPI installations to build for (setup.py)"},
+    {"TEMPI_NO_KERNELS", ELSEWHERE, NULL, "1: build without GPU kernels (setup.py)"},
     {"TEMPI_CUDA_DRIVER", TEXT, &tempi_config.cuda_driver,
      "emulated: CUDA on the CPU, a test device; none: leave device memory to the library "
      "(default: the driver that the program has loaded)"},

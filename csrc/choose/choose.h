@@ -37,8 +37,8 @@ typedef struct tempi_chooser {
     tempi_device_choices *on_devices;          /* made when first needed */
 } tempi_chooser;
 
-/* `element`: bytes of the largest predefined type in the datatype; `library`: TEMPI_LIBRARY_UNKNOWN
- * if the rule chooses the library for everything. */
+/* `element`: bytes of the largest predefined type in the datatype. The rule for an unknown library
+ * is MPICH's, as most others are made of it; trials correct it (message_trials.h, autotune.h). */
 void tempi_chooser_init(tempi_chooser *chooser, const tempi_layout *layout, int64_t element,
                         tempi_library library, unsigned quirks);
 /* For a duplicate of the type: results of trials are not copied. */

@@ -68,7 +68,7 @@ def test_no_two_c_files_have_one_name() -> None:
     assert [same for same in paths.values() if len(same) > 1] == []
 
 
-@pytest.mark.parametrize("name", ["environment", "functions"])
+@pytest.mark.parametrize("name", ["environment", "counters", "functions"])
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     made = runpy.run_path(str(ROOT / "scripts" / "docs"))[name]()
     assert made == (ROOT / "docs" / f"{name}.md").read_text(), "run scripts/docs"
