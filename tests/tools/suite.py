@@ -1,4 +1,4 @@
-"""Runs the tests for one environment: unit tests once, MPI tests at 1, 2 and 4 ranks by both entries.
+"""Runs the tests for one environment: unit tests once, MPI tests by both entries.
 
     python tests/tools/suite.py VENV [MPI] [--second] [--more] [--only WORD] [--list]
                                 [--minutes M] [--order WORD]
