@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from tempi import _engine
 
 HERE = Path(__file__).resolve().parent
-CSRC = HERE.parents[1] / "csrc"
+ROOT = HERE.parents[1]
+CSRC = ROOT / "csrc"
+READ = re.compile(r"""(?:environ(?:\.get)?[\[(]|getenv\()["'](TEMPI_[A-Z_]+)["']""")
 METHODS = ("library", "device", "oneshot", "staged", "pipelined", "auto")
 
 Settle = Callable[..., tuple[str, list[str]]]
@@ -116,3 +119,14 @@ def test_every_former_name_is_known_and_explained() -> None:
     assert settled["TEMPI_DISTANCE"] == "former name of TEMPI_LOCALITY"
     assert settled["TEMPI_CPU_LEVEL"] == "former name of TEMPI_ISA"
     assert settled["TEMPI_NO_ALLTOALLV"] == "the same as TEMPI_COLLECTIVES=library"
+
+
+def test_every_variable_that_is_read_is_known() -> None:
+    """Else the engine warns of it, and no page names it."""
+    folders = ("csrc", "tempi", "bench", "scripts")
+    files = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".c", ".h", ""}
+    ]
+    read = {name for path in (ROOT / "setup.py", *files) if path.is_file() for name in READ.findall(path.read_text())}
+    assert len(read) > 10
+    assert read <= {name for name, _, _ in _engine.items("config")}
