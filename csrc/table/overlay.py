@@ -210,7 +210,12 @@ AUXILIARY = frozenset(
 )
 
 # Prototypes that lack the standard's const in some mpi.h: the call is the same.
-WITHOUT_CONST = {"Pready_list": "Open MPI 5.0"}
+WITHOUT_CONST = {
+    "Pready_list": "Open MPI 5.0",
+    "Request_get_status_all": "Intel MPI 2021.18",
+    "Request_get_status_any": "Intel MPI 2021.18",
+    "Request_get_status_some": "Intel MPI 2021.18",
+}
 
 # Handle conversions are functions on some libraries and macros on others: both come out as
 # static inline tempi_<name>.
