@@ -99,6 +99,8 @@ static bool permits_xpmem(bool mpich)
 tempi_single_copy tempi_processor_single_copy(const char *version)
 {
     const bool mpich = strstr(version, "MPICH") != NULL;
+    if (strstr(version, "Intel(R) MPI")) /* 2021.18: through shared memory alone */
+        return TEMPI_SINGLE_COPY_NONE;
     if (permits_xpmem(mpich))
         return TEMPI_SINGLE_COPY_XPMEM;
     return permits_cma(mpich) ? TEMPI_SINGLE_COPY_CMA : TEMPI_SINGLE_COPY_NONE;

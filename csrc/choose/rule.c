@@ -82,7 +82,7 @@ static bool mpich_has_cma(void)
     return state == YES;
 }
 
-static tempi_window mpich_pieces(tempi_shape s)
+static tempi_window mpich_pieces(tempi_shape s, bool single_copy)
 {
     if (s.stride == 0 || s.transposed)
         return always;
@@ -90,7 +90,7 @@ static tempi_window mpich_pieces(tempi_shape s)
         return from_to(1, CELL);
     if (s.run <= 16 && s.stride >= 4096)
         return s.run <= 8 ? never : from_to(1, 256 * KIB);
-    const bool apart = s.stride >= 4096 && mpich_has_cma();
+    const bool apart = s.stride >= 4096 && single_copy;
     if (s.run < (apart ? PIECES_RUN : PIECES_RUN_OF_LINES))
         return always;
     tempi_window window = from_to(1, PIECES_FIRST);
@@ -103,9 +103,9 @@ static tempi_window mpich_pieces(tempi_shape s)
 
 /* To another node it packs all first, as tempi does (by TCP between emulated hosts, Zen 4: 1.6 to
  * 2.8 times slower). */
-static tempi_window mpich_message(tempi_shape s)
+static tempi_window mpich_message(tempi_shape s, bool single_copy)
 {
-    tempi_window window = mpich_pieces(s);
+    tempi_window window = mpich_pieces(s, single_copy);
     window.peer = TEMPI_PEER_OTHER;
     window.peer_first = 1;
     window.peer_last = INT64_MAX;
@@ -234,6 +234,8 @@ tempi_library tempi_library_of(const char *version)
         return TEMPI_LIBRARY_OPENMPI4;
     if (strstr(version, "Open MPI v"))
         return TEMPI_LIBRARY_OPENMPI5;
+    if (strstr(version, "Intel(R) MPI"))
+        return TEMPI_LIBRARY_INTEL;
     return strstr(version, "MPICH") ? TEMPI_LIBRARY_MPICH : TEMPI_LIBRARY_UNKNOWN;
 }
 
@@ -268,5 +270,6 @@ tempi_window tempi_rule_window(const tempi_layout *layout, int64_t element, temp
     const bool message = operation == TEMPI_OP_SEND || operation == TEMPI_OP_RECV;
     if (is_openmpi(library))
         return message ? openmpi_message(s, element) : openmpi_pack(s, element, operation);
-    return message ? mpich_message(s) : mpich_pack(s, operation);
+    const bool single_copy = library != TEMPI_LIBRARY_INTEL && mpich_has_cma();
+    return message ? mpich_message(s, single_copy) : mpich_pack(s, operation);
 }

@@ -17,7 +17,8 @@ typedef enum tempi_library {
     TEMPI_LIBRARY_UNKNOWN,
     TEMPI_LIBRARY_MPICH, /* any version, its standard ABI included */
     TEMPI_LIBRARY_OPENMPI4,
-    TEMPI_LIBRARY_OPENMPI5
+    TEMPI_LIBRARY_OPENMPI5,
+    TEMPI_LIBRARY_INTEL /* 2021 and later, its standard ABI included */
 } tempi_library;
 
 /* Parses the library's version string. */

@@ -15,6 +15,7 @@ from tempi.model import grid
 
 PACK, UNPACK, SEND, RECEIVE = range(4)
 MPICH, OPENMPI = "MPICH Version: 5.0.2", "Open MPI v5.0.11"
+INTEL = "Intel(R) MPI Library 2021.18.1 for Linux* OS\n"
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -116,6 +117,11 @@ def test_mpich_copies_long_runs_from_memory_to_memory_on_a_node_only(operation: 
 )
 def test_mpich_is_left_alone_where_runs_lie_pages_apart(text: str, sizes: dict[int, bool]) -> None:
     assert {n: acts(MPICH, text, n, SEND) for n in sizes} == sizes
+
+
+def test_intel_mpi_is_taken_for_mpich_without_cma() -> None:
+    pages = {n: acts(INTEL, vector(64, 4096), n, SEND) for n in (64 * KIB, 4 * MIB, 16 * MIB)}
+    assert pages == {64 * KIB: True, 4 * MIB: True, 16 * MIB: False}
 
 
 @pytest.mark.parametrize("cma", [True, False])

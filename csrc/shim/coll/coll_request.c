@@ -481,12 +481,21 @@ static bool track(tempi_coll_request *r)
     return false;
 }
 
-static int make_request(tempi_coll_request *r)
+/* A persistent request that moves nothing. */
+static int make_empty(MPI_Request *request)
 {
     static char nothing;
+    return tempi_null_sends_mislead && tempi_lib.Bcast_init
+               ? tempi_lib.Bcast_init(&nothing, 0, MPI_BYTE, 0, MPI_COMM_SELF, MPI_INFO_NULL,
+                                      request)
+               : tempi_lib.Send_init(&nothing, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF,
+                                     request);
+}
+
+static int make_request(tempi_coll_request *r)
+{
     tempi_persistent_call *k = r->persistent;
-    const int rc = tempi_lib.Send_init(&nothing, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF,
-                                       &k->request);
+    const int rc = make_empty(&k->request);
     if (rc != MPI_SUCCESS)
         return rc;
     r->request = tempi_handle(k->request);

@@ -2,6 +2,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/trace.h"
+#include "choose/rule.h"
 #include "exchange/exchange.h"
 #include "exchange/piece_buffer.h"
 #include "shim/coll/block_exchange.h"
@@ -21,6 +22,8 @@ bool tempi_alltoall_is_sized;
 
 bool tempi_alltoallw_copies;
 
+bool tempi_null_sends_mislead;
+
 static void learn_library(void)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -28,6 +31,7 @@ static void learn_library(void)
     (void)tempi_lib.Get_library_version(version, &length);
     tempi_alltoall_is_sized = strstr(version, "MPICH Version:") != NULL;
     tempi_alltoallw_copies = strncmp(version, "Open MPI", strlen("Open MPI")) == 0;
+    tempi_null_sends_mislead = tempi_library_of(version) == TEMPI_LIBRARY_INTEL;
 }
 
 void tempi_collective_start(void)

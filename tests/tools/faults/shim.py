@@ -352,7 +352,7 @@ FAULTS = (
         "choose",
         "MPICH's rule does not know whether it copies from memory to memory",
         "csrc/choose/rule.c",
-        "s.stride >= 4096 && mpich_has_cma();",
+        "s.stride >= 4096 && single_copy;",
         "s.stride >= 4096;",
         ("tests/unit/test_rule.py",),
     ),
