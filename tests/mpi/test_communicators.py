@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -185,7 +186,9 @@ def test_a_users_error_handler_is_called_as_without_tempi(comm: Any, how: str) -
     if "Open MPI" in MPI.Get_library_version() and not seen[0][0]:
         return  # the library alone minded no truncation this time: it depends on when the message came
     assert seen[1] == seen[0]
-    if "MPICH Version:\t4.0" not in MPI.Get_library_version():  # which asks the handler of MPI_COMM_SELF
+    if not re.search(
+        r"MPICH Version:\t4\.0|Intel", MPI.Get_library_version()
+    ):  # which ask the handler of MPI_COMM_SELF
         assert len(seen[1][0]) == 1 or how == "Waitall"  # where MPICH 5 does so too
 
 

