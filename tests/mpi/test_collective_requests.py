@@ -293,6 +293,33 @@ def test_neighbours_with_one_type_get_the_opposite_block(comm: Any, form: str) -
     cart.Free()
 
 
+@pytest.mark.parametrize("form", ["blocking", *FORMS])
+@pytest.mark.parametrize("name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"])
+@pytest.mark.parametrize("alone", [True, False])
+def test_ints_of_a_process_that_is_both_neighbours_are_exchanged(comm: Any, name: str, form: str, alone: bool) -> None:
+    """Intel MPI delivers them in the wrong order in all forms, Open MPI in those that are not blocking."""
+    needs_host_memory()
+    if form == "persistent" and not calls.has(f"MPI_{name}_init"):
+        pytest.skip("new in MPI-4.0")
+    if not alone and comm.size % 2:
+        pytest.skip("needs an even number of ranks")
+    cart = MPI.COMM_SELF.Create_cart([1], [True]) if alone else comm.Create_cart([2, comm.size // 2], [True, True])
+    n = 2 * cart.Get_dim()
+    out, into = 10 * cart.rank + np.arange(n, dtype=np.intc), np.zeros(n, np.intc)
+    wanted = [10 * source + (e ^ 1) for e, source in enumerate(np.ravel([cart.Shift(d, 1) for d in range(n // 2)]))]
+    ones, places = [1] * n, list(range(n))
+    arguments = {
+        "Neighbor_alltoall": ([out, 1, MPI.INT], [into, 1, MPI.INT]),
+        "Neighbor_alltoallv": ([out, ones, places, MPI.INT], [into, ones, places, MPI.INT]),
+        "Neighbor_alltoallw": tuple([one, ones, [4 * p for p in places], [MPI.INT] * n] for one in (out, into)),
+    }[name]
+    for _ in range(3):
+        into[:] = -1
+        (getattr(cart, name) if form == "blocking" else FORMS[form][0](cart, name))(*arguments)
+        assert into.tolist() == wanted
+    cart.Free()
+
+
 def edges_of(comm: Any, kind: str) -> tuple[Any, list[tuple[int, int]], int]:
     """A communicator; for each incoming edge its source, which may be MPI_PROC_NULL, and the source's number of it; the
     outgoing edges."""
@@ -445,6 +472,8 @@ def test_others_may_start_it_much_later(ready: Any) -> None:
 
 
 def test_persistent_requests_are_started_in_any_order(ready: Any) -> None:
+    if "Intel" in MPI.Get_library_version() and is_on_several_hosts(ready):
+        pytest.skip("Intel MPI itself mixes up what is started in another order on each process")
     exchanges = [Pending(ready, seed) for seed in range(6)]
     requests = [request_of(ready, "Alltoallw", *e.arguments) for e in exchanges]
     for turn in range(4):

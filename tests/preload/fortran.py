@@ -73,7 +73,9 @@ def fortran_of(mpi: Toolchain, folder: Path) -> Fortran:
     """Of a toolchain; libraries by other names are put into a new folder in `folder`."""
     for name in ("mpifort", "mpif90"):
         if found := shutil.which(mpi.mpicc.replace("mpicc", name)):
-            return Fortran(mpi, found, False, {})
+            # Programs of Intel MPI's wrapper do not name the folder.
+            own = {"LD_LIBRARY_PATH": str(Path(found).parents[1] / "lib")} if mpi.name.endswith("-wheel") else {}
+            return Fortran(mpi, found, False, own)
     found = shutil.which(f"mpifort.{mpi.abi}")
     if not mpi.name.endswith("-wheel") or not found:
         pytest.skip(f"{mpi.name} has no mpifort")

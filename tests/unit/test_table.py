@@ -326,6 +326,23 @@ def test_a_prototype_unlike_the_header_fails_the_build(mpi: build.Mpi, tmp_path:
     assert "MPI_Ssend: this mpi.h declares it otherwise" in run.stderr
 
 
+@pytest.mark.parametrize("name", [*overlay.WITHOUT_CONST, "Waitall", "Send"])
+def test_a_known_prototype_may_lack_its_consts(name: str, tmp_path: Path) -> None:
+    """Whichever mpi.h is here: Intel MPI's lacks some."""
+    declared = emit_abi.pointer("", ROWS[name].function.plain)
+    types = "typedef int MPI_Request, MPI_Datatype, MPI_Comm; typedef struct { int error; } MPI_Status;\n"
+    source = tmp_path / "declared.c"
+    outcomes = []
+    for form in (declared, declared.replace("const ", ""), declared.replace("int count", "long count")):
+        check = f'_Static_assert({emit_abi.agrees(name, ROWS[name].function.plain)}, "");'
+        source.write_text(f"{types}extern __typeof__(*({form})0) MPI_{name};\n{check}\n")
+        outcomes.append(
+            subprocess.run([*CC, "-w", "-fsyntax-only", source], check=False, capture_output=True).returncode
+        )
+    lacks, has_count = name in overlay.WITHOUT_CONST or "const " not in declared, "int count" in declared
+    assert [code == 0 for code in outcomes] == [True, lacks, not has_count]
+
+
 def test_a_type_that_the_header_lacks_leaves_its_functions_out() -> None:
     lean = emit_abi.Header(
         functions=frozenset(),

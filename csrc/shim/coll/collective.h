@@ -98,7 +98,7 @@ static inline bool tempi_collective_falls_due(tempi_node_comm *node, int functio
 static inline bool tempi_collective_is_decided(const tempi_node_comm *node, int function)
 {
     return tempi_collective_has_types_of_blocks(function) || node->carried[function] ||
-           node->corrected[function];
+           node->corrected[function] || node->misordered[function];
 }
 
 /* At each call of a function: the communicator if this process may carry it; NULL: the library does
@@ -110,7 +110,8 @@ static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int functio
     tempi_node_comm *node = tempi_node_comm_of(comm);
     if (!tempi_collective_concerns(node, function))
         return NULL;
-    return node->carried[function] || tempi_collective_has_types_of_blocks(function) ||
+    return node->carried[function] || node->misordered[function] ||
+                   tempi_collective_has_types_of_blocks(function) ||
                    tempi_collective_falls_due(node, function)
                ? node
                : NULL;

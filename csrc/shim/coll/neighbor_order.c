@@ -6,48 +6,70 @@
 
 enum { UNKNOWN, RIGHT, WRONG };
 
-/* Each process sends itself two blocks: right is that they are exchanged. */
-static int attempt(MPI_Comm ring, int function)
+static const MPI_Count one_each[] = {1, 1};
+
+static int exchange_by_types(MPI_Comm ring, bool blocking, const int *sent, int *received,
+                             MPI_Request *request)
 {
-    static const MPI_Count counts[] = {1, 1};
+    static const MPI_Aint bytes[] = {0, sizeof(int)};
     const MPI_Datatype types[] = {MPI_INT, MPI_INT};
+    return blocking
+               ? tempi_fwd_Neighbor_alltoallw(&tempi_lib, sent, one_each, bytes, types, received,
+                                              one_each, bytes, types, ring)
+               : tempi_fwd_Ineighbor_alltoallw(&tempi_lib, sent, one_each, bytes, types, received,
+                                               one_each, bytes, types, ring, request);
+}
+
+static int exchange_by_counts(MPI_Comm ring, bool blocking, const int *sent, int *received,
+                              MPI_Request *request)
+{
+    static const MPI_Aint elements[] = {0, 1};
+    return blocking ? tempi_fwd_Neighbor_alltoallv(&tempi_lib, sent, one_each, elements, MPI_INT,
+                                                   received, one_each, elements, MPI_INT, ring)
+                    : tempi_fwd_Ineighbor_alltoallv(&tempi_lib, sent, one_each, elements, MPI_INT,
+                                                    received, one_each, elements, MPI_INT, ring,
+                                                    request);
+}
+
+/* Each process sends itself two blocks: right is that they are exchanged. */
+static int attempt(MPI_Comm ring, int function, bool blocking)
+{
     const int sent[] = {1, 2};
     int received[] = {0, 0};
-    MPI_Request request;
-    int rc;
-    if (function == TEMPI_FUNCTION_Neighbor_alltoallw) {
-        static const MPI_Aint bytes[] = {0, sizeof(int)};
-        rc = tempi_fwd_Ineighbor_alltoallw(&tempi_lib, sent, counts, bytes, types, received, counts,
-                                           bytes, types, ring, &request);
-    } else {
-        static const MPI_Aint elements[] = {0, 1};
-        rc = tempi_fwd_Ineighbor_alltoallv(&tempi_lib, sent, counts, elements, MPI_INT, received,
-                                           counts, elements, MPI_INT, ring, &request);
-    }
-    if (rc != MPI_SUCCESS || tempi_lib.Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+    MPI_Request request = MPI_REQUEST_NULL;
+    const bool types = function == TEMPI_FUNCTION_Neighbor_alltoallw;
+    const int rc = types ? exchange_by_types(ring, blocking, sent, received, &request)
+                         : exchange_by_counts(ring, blocking, sent, received, &request);
+    if (rc != MPI_SUCCESS ||
+        (!blocking && tempi_lib.Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS))
         return RIGHT;
     return received[0] == 1 && received[1] == 2 ? WRONG : RIGHT;
 }
 
-static int try_alone(int function)
+static int try_alone(int function, bool blocking)
 {
     const int one = 1, periodic = 1;
     MPI_Comm ring;
     if (tempi_lib.Cart_create(MPI_COMM_SELF, 1, &one, &periodic, 0, &ring) != MPI_SUCCESS)
         return RIGHT;
-    const int found = attempt(ring, function);
+    const int found = attempt(ring, function, blocking);
     tempi_lib.Comm_free(&ring);
     return found;
 }
 
-bool tempi_neighbor_order_is_wrong(int function)
+static bool is_wrong(int function, bool blocking)
 {
-    static int known[2];
-    int *at = &known[function == TEMPI_FUNCTION_Neighbor_alltoallw],
+    static int known[2][2];
+    int *at = &known[blocking][function == TEMPI_FUNCTION_Neighbor_alltoallw],
         found = __atomic_load_n(at, __ATOMIC_RELAXED);
     if (found == UNKNOWN)
-        __atomic_store_n(at, found = try_alone(function), __ATOMIC_RELAXED);
+        __atomic_store_n(at, found = try_alone(function, blocking), __ATOMIC_RELAXED);
     return found == WRONG;
+}
+
+bool tempi_neighbor_order_is_wrong(int function)
+{
+    return is_wrong(function, false);
 }
 
 int tempi_neighbor_dimensions(MPI_Comm comm)
@@ -73,6 +95,11 @@ bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function)
         if (tempi_neighbors_are_one(comm, d))
             return tempi_neighbor_order_is_wrong(function);
     return false;
+}
+
+bool tempi_neighbor_order_is_wrong_in_all_on(MPI_Comm comm, int function)
+{
+    return tempi_neighbor_order_is_wrong_on(comm, function) && is_wrong(function, true);
 }
 
 /* The library is tried first: for one that is right no grid is looked at. */

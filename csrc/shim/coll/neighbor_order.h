@@ -1,6 +1,7 @@
 /* In a periodic dimension of one or two processes both neighbours are one process: its first block
  * is the second one here (MPI-4.1, 8.6). Open MPI up to 5.0.11 delivers it as the first, in
- * nonblocking and persistent calls (open-mpi/ompi#14416). */
+ * nonblocking and persistent calls (open-mpi/ompi#14416); Intel MPI (2021.18) in blocking ones,
+ * too. */
 #ifndef TEMPI_SHIM_NEIGHBOR_ORDER_H
 #define TEMPI_SHIM_NEIGHBOR_ORDER_H
 
@@ -14,6 +15,8 @@
 bool tempi_neighbor_order_is_wrong(int function);
 /* The same on that communicator: only if two neighbours of a process are one. */
 bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function);
+/* Whether its blocking form does so, too. */
+bool tempi_neighbor_order_is_wrong_in_all_on(MPI_Comm comm, int function);
 /* The dimensions of a Cartesian communicator; 0: of any other one. */
 int tempi_neighbor_dimensions(MPI_Comm comm);
 /* Whether both neighbours in a dimension of such a communicator are one process. */

@@ -96,10 +96,12 @@ bool tempi_split_carry(const tempi_collective *call, const tempi_blocks *out,
                        const tempi_blocks *in, int *result)
 {
     tempi_blocks here_out = *out, here_in = *in;
-    tempi_remote remote = {0};
-    if (!tempi_split_wanted(call, out, in))
+    tempi_remote remote = {.reorders = call->node->misordered[call->function]};
+    if (!(remote.reorders && tempi_split_part(call)) && !tempi_split_wanted(call, out, in))
         return false;
-    const bool ours = tempi_split_open(call, &here_out, &here_in, &remote, result);
+    bool ours = tempi_split_open(call, &here_out, &here_in, &remote, result);
+    if (remote.reorders && *result == MPI_SUCCESS)
+        ours |= tempi_remote_reorder(&remote);
     if (ours && *result == MPI_SUCCESS)
         *result = carry(call, &here_out, &here_in, &remote);
     tempi_remote_close(&remote);
