@@ -119,7 +119,7 @@ def test_a_data_file_has_its_command_and_machine(path: Path) -> None:
 def test_the_figures_are_up_to_date() -> None:
     made = figures()
     shown = sorted(made["DATA"].glob("*.json"))
-    assert len(shown) == 8
+    assert len(shown) == 12
     for path in shown:
         drawn = (ROOT / "docs" / "figures" / f"{path.stem}.svg").read_text(encoding="utf-8")
         assert f"{path.name} {made['digest'](path)}" in drawn, "run scripts/figures"
