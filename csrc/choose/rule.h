@@ -18,7 +18,7 @@ typedef enum tempi_library {
     TEMPI_LIBRARY_MPICH, /* any version, its standard ABI included */
     TEMPI_LIBRARY_OPENMPI4,
     TEMPI_LIBRARY_OPENMPI5,
-    TEMPI_LIBRARY_INTEL /* 2021 and later, its standard ABI included */
+    TEMPI_LIBRARY_INTEL /* any version, its standard ABI included; tried: 2021.18 */
 } tempi_library;
 
 /* Parses the library's version string. */

@@ -333,7 +333,7 @@ COLLECTIVES = {
     "Neighbor_allgatherv": "NEIGHBORS",
 }
 
-# Open MPI delivers wrong blocks in their nonblocking and persistent forms (shim/coll/neighbor_order.h).
+# Open MPI and Intel MPI deliver wrong blocks in their nonblocking and persistent forms (shim/coll/neighbor_order.h).
 MISORDERED = frozenset({"Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"})
 
 # Blocking collectives of a communicator: in them its processes may agree on something.
@@ -345,7 +345,7 @@ MEETS = frozenset(
 
 # They make a communicator with a topology, or may, and may wait for all its processes: these agree there on its
 # nonblocking collectives. Programs that exchange with neighbours by these alone have no later call for it, and Open MPI
-# delivers wrong blocks in them.
+# and Intel MPI deliver wrong blocks in them.
 CONNECTS = frozenset(
     """
     Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent Comm_dup Comm_dup_with_info

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tempi import _elf, _engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Set
 
 __all__ = [
     "Finding",
@@ -161,9 +161,10 @@ def _folders() -> Iterator[Path]:
             yield Path(path).parent
 
 
-def _known(path: Path, seen: Iterable[Path]) -> bool:
-    """Whether it is one of them, or its copy: a wheel has copies in place of links."""
-    return any(path == other or filecmp.cmp(path, other, shallow=False) for other in seen)
+def _known(path: Path, seen: Set[Path]) -> bool:
+    """Whether it is one of them, or its copy in the same folder: a wheel has copies in place of links."""
+    beside = (other for other in seen if other.parent == path.parent)
+    return path in seen or any(filecmp.cmp(path, other, shallow=False) for other in beside)
 
 
 def _libraries() -> Iterator[tuple[Path, str]]:
@@ -173,13 +174,13 @@ def _libraries() -> Iterator[tuple[Path, str]]:
         for pattern in _LIBRARIES:
             for path in sorted(folder.glob(pattern)):
                 real = path.resolve()
-                if not real.is_file() or _known(real, seen):
-                    continue
-                seen.add(real)
                 try:
+                    if _known(real, seen):
+                        continue
                     abi = mpi_abi(_elf.read(real))
                 except (_elf.NotElfError, OSError):
                     continue
+                seen.add(real)
                 if abi is not None:
                     yield path, abi
 

@@ -117,8 +117,13 @@ def test_a_library_and_its_copies_are_one(
     first = build(text.format(0), "-shared", "-fPIC", name="libmpi.so.12")
     shutil.copy(first, tmp_path / "libmpi.so")
     other = build(text.format(1), "-shared", "-fPIC", name="libmpi_other.so")
-    monkeypatch.setattr(_machine, "_folders", lambda: [tmp_path])
-    assert [path for path, _ in _machine._libraries()] == [tmp_path / "libmpi.so", other]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(first, elsewhere / "libmpi.so.12")
+    (elsewhere / "libmpi.so").symlink_to("missing")
+    monkeypatch.setattr(_machine, "_folders", lambda: [tmp_path, elsewhere, tmp_path])
+    found = [path for path, _ in _machine._libraries()]
+    assert found == [tmp_path / "libmpi.so", other, elsewhere / "libmpi.so.12"]
 
 
 def test_a_launcher_that_starts_another_by_its_name_finds_its_own(

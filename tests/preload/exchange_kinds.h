@@ -5,6 +5,8 @@
 #include "collective_forms.h"
 #include "column_check.h"
 
+#include <unistd.h>
+
 enum { MOST = 16, AREA = 4 * 3000 };
 
 typedef struct call {

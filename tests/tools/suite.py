@@ -239,7 +239,7 @@ def environment_of(prefix: Path, mpi: str | None) -> Environment:
     if "Intel(R) MPI" in version.stdout:
         # It starts the mpiexec.hydra of the PATH. Left to choose, it hangs between two hosts of this machine.
         found = {"PATH": f"{own.parent}{os.pathsep}{os.environ['PATH']}", "I_MPI_ROOT": str(prefix)}
-        return Environment(prefix, (mpirun,), {"FI_PROVIDER": "tcp"} | (found if own.is_file() else {}))
+        return Environment(prefix, (mpirun,), {"FI_PROVIDER": "tcp"} | ({} if mpirun == "mpirun" else found))
     if not any(name in version.stdout + version.stderr for name in ("Open MPI", "OpenRTE", "PRRTE")):
         return Environment(prefix, (mpirun,), {})
     prefixed = {} if mpirun == "mpirun" else {"OPAL_PREFIX": str(prefix)}

@@ -9,7 +9,9 @@
  *   the others                              if one process had a derived datatype, or device memory
  *                                           that only tempi can send, when they last agreed on it:
  *                                           at the first call of the function on the communicator
- *                                           and, ever more rarely, at later ones */
+ *                                           and, ever more rarely, at later ones; those whose
+ *                                           blocks the library misorders there (neighbor_order.h)
+ *                                           always */
 #ifndef TEMPI_SHIM_COLLECTIVE_H
 #define TEMPI_SHIM_COLLECTIVE_H
 

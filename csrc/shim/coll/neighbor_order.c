@@ -42,7 +42,7 @@ static int attempt(MPI_Comm ring, int function, bool blocking)
                          : exchange_by_counts(ring, blocking, sent, received, &request);
     if (rc != MPI_SUCCESS ||
         (!blocking && tempi_lib.Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS))
-        return RIGHT;
+        return UNKNOWN;
     return received[0] == 1 && received[1] == 2 ? WRONG : RIGHT;
 }
 
@@ -51,7 +51,7 @@ static int try_alone(int function, bool blocking)
     const int one = 1, periodic = 1;
     MPI_Comm ring;
     if (tempi_lib.Cart_create(MPI_COMM_SELF, 1, &one, &periodic, 0, &ring) != MPI_SUCCESS)
-        return RIGHT;
+        return UNKNOWN;
     const int found = attempt(ring, function, blocking);
     tempi_lib.Comm_free(&ring);
     return found;
@@ -115,7 +115,7 @@ void tempi_neighbor_order_left(MPI_Comm comm, int function, const char *name)
         TEMPI_LOG(
             TEMPI_LOG_WARN,
             "%s: this library exchanges the blocks of two neighbors that are one process, and "
-            "tempi does not carry this call: use the blocking form, or run tempi on all ranks of "
-            "the node (docs/collectives.md)",
-            name);
+            "tempi does not carry this call: %srun tempi on all ranks of the node "
+            "(docs/collectives.md)",
+            name, is_wrong(function, true) ? "" : "use the blocking form, or ");
 }

@@ -41,7 +41,7 @@ typedef struct tempi_node_comm {
     /* Its nonblocking and persistent calls, as the library's deliver wrong blocks here. The same in
      * all processes of the node. */
     bool corrected[TEMPI_COLLECTIVE_COUNT];
-    bool misordered[TEMPI_COLLECTIVE_COUNT]; /* its blocking ones, too */
+    bool misordered[TEMPI_COLLECTIVE_COUNT]; /* the same of its blocking calls */
     bool failed;  /* a call has: its memory is not kept for other communicators */
     int *members; /* its processes; NULL: unknown */
     tempi_shared_name rings_name, posts_name;

@@ -61,7 +61,8 @@ static inline bool tempi_remote_packs(const tempi_remote *remote)
 }
 
 /* Where the library's nonblocking form delivers blocks of neighbours in the wrong order
- * (neighbor_order.h): makes it right in what it receives. Returns whether there was anything to do.
+ * (neighbor_order.h), and in a blocking call that form too: makes it right in what it receives.
+ * Returns whether there was anything to do.
  */
 bool tempi_remote_reorder(tempi_remote *remote);
 /* Packs; before each call, or start. `outlives`: the program may free its types before the end.

@@ -91,6 +91,33 @@ FAULTS = (
         ("tests/mpi/test_collective_requests.py",),
         mpi="openmpi",
     ),
+    Fault(
+        "coll",
+        "the library's order of neighbours that are one is taken for right in blocking calls",
+        "csrc/shim/coll/collective.c",
+        "    learn_order(comm, node);\n",
+        "    (void)learn_order;\n",
+        ("tests/mpi/test_collective_requests.py",),
+        mpi="intel",
+    ),
+    Fault(
+        "coll",
+        "between nodes blocks of neighbours that are one come in the library's order in blocking calls",
+        "csrc/shim/coll/split_call.c",
+        "{.reorders = call->node->misordered[call->function]}",
+        "{0}",
+        ("tests/mpi/test_collective_requests.py@two hosts",),
+        mpi="intel",
+    ),
+    Fault(
+        "coll",
+        "persistent requests let the library's seem complete",
+        "csrc/shim/coll/coll_request.c",
+        "tempi_null_sends_mislead && tempi_lib.Bcast_init",
+        "false && tempi_lib.Bcast_init",
+        ("tests/preload/test_exchanges.py",),
+        mpi="intel",
+    ),
     # ---- coll: blocks in device memory -------------------------------------------------------------------
     Fault(
         "coll",
