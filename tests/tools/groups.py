@@ -25,6 +25,9 @@ UNEVEN: Short = {"mpich": {"preload": (3,)}, "openmpi": {"import": (5,)}}
 NOWHERE: Short = {"mpich": {}, "openmpi": {}}  # another group has that method on the one or the other side
 
 
+COLLECTIVES = ("test_collectives.py", "test_collective_neighbors.py", "test_collective_requests.py")
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     settings: Mapping[str, str]
@@ -162,16 +165,14 @@ GROUPS: dict[str, Group] = {
     ),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
-    "collectives, more ranks": variation(
-        FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(3, 5, 6, 7, 8), short=UNEVEN
-    ),
+    "collectives, more ranks": variation(FORCED, *COLLECTIVES, ranks=(3, 5, 6, 7, 8), short=UNEVEN),
     "collectives, MPI of the system": variation(
-        FORCED, "test_collectives.py", "test_collective_requests.py", ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
+        FORCED, *COLLECTIVES, ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
     ),
     "types, MPI of the system": variation(FORCED, "test_types.py", short=NOWHERE, system=True),
     "device, MPI of the system": variation(
         DEVICE | RANDOM,
-        *("test_collectives.py", "test_collective_requests.py"),
+        *COLLECTIVES,
         ranks=(2, 4),
         short=NOWHERE,
         system=True,
@@ -182,15 +183,12 @@ GROUPS: dict[str, Group] = {
     ),
     "device, two hosts": variation(
         DEVICE | RANDOM,
-        "test_collectives.py",
-        "test_collective_requests.py",
+        *COLLECTIVES,
         ranks=(4,),
         short=NOWHERE,
         hosts=True,
     ),
-    "device, collectives": variation(
-        DEVICE | RANDOM, "test_collectives.py", "test_collective_requests.py", ranks=(2, 4)
-    ),
+    "device, collectives": variation(DEVICE | RANDOM, *COLLECTIVES, ranks=(2, 4)),
     # Open MPI takes seconds for each file: of these `make test` has the collectives there. None goes through shared
     # memory.
     "bounce, collectives and files": Group(

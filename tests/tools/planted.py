@@ -100,6 +100,7 @@ AREAS: Mapping[str, Sequence[str]] = {
     "exchange": ("tests/unit/test_post_native.py", "tests/mpi/test_collective_memory.py"),
     "coll": (
         "tests/mpi/test_collective_requests.py",
+        "tests/mpi/test_collective_neighbors.py",
         "tests/mpi/test_collective_memory.py",
         "tests/mpi/test_collective_requests.py@device, collectives",
         "tests/preload/test_exchanges.py",

@@ -82,6 +82,7 @@ def test_of_one_kind_the_nearest_caches_count_before_the_model(tmp_path: Path) -
     assert found(tmp_path, [near, far]) == near
 
 
+INTEL = "Intel(R) MPI Library 2021.18.1 for Linux* OS"
 OPENMPI4, OPENMPI5 = "Open MPI v4.1.4, package: Debian", "Open MPI v5.0.11, package: x"
 WITHOUT_CMA = [
     (MPICH, "MPIR_CVAR_CH4_CMA_ENABLE", "0"),
@@ -155,6 +156,7 @@ int access(const char *path, int mode)
         (OPENMPI5, {"OMPI_MCA_smsc": "^xpmem,cma"}, ", without CMA"),
         (OPENMPI4, {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}, ", without CMA"),
         (MPICH, {}, ", with XPMEM"),
+        (INTEL, {}, ", without CMA"),
         (MPICH, {"MPIR_CVAR_CH4_XPMEM_ENABLE": "0", "MPIR_CVAR_CH4_CMA_ENABLE": "0"}, ", without CMA"),
     ],
 )

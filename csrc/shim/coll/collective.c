@@ -112,24 +112,12 @@ static bool has_topology(MPI_Comm comm)
            tempi_lib.Topo_test(comm, &kind) == MPI_SUCCESS && kind != MPI_UNDEFINED;
 }
 
-static void learn_order(MPI_Comm comm, tempi_node_comm *node)
-{
-    static const int functions[] = {TEMPI_FUNCTION_Neighbor_alltoall,
-                                    TEMPI_FUNCTION_Neighbor_alltoallv,
-                                    TEMPI_FUNCTION_Neighbor_alltoallw};
-    for (unsigned i = 0; i < sizeof functions / sizeof functions[0]; ++i)
-        node->misordered[functions[i]] = tempi_neighbor_order_is_wrong_in_all_on(comm,
-                                                                                 functions[i]);
-}
-
 void tempi_collective_connect(MPI_Comm comm)
 {
     const bool needed = tempi_collectives && comm != MPI_COMM_NULL && has_topology(comm);
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
-    if (!node || !(node->together || node->split))
-        return;
-    learn_order(comm, node);
-    if (!tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS))
+    if (!node || !(node->together || node->split) ||
+        !tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS))
         return;
     for (int i = 0; i < 2; ++i) {
         const int f = i ? TEMPI_FUNCTION_Neighbor_alltoallv : TEMPI_FUNCTION_Neighbor_alltoall;

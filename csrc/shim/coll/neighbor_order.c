@@ -97,7 +97,7 @@ bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function)
     return false;
 }
 
-bool tempi_neighbor_order_is_wrong_in_all_on(MPI_Comm comm, int function)
+bool tempi_neighbor_order_is_wrong_in_blocking_on(MPI_Comm comm, int function)
 {
     return tempi_neighbor_order_is_wrong_on(comm, function) && is_wrong(function, true);
 }

@@ -2,6 +2,7 @@
 #include "base/allocate.h"
 #include "base/lock.h"
 #include "shim/coll/coll_request.h"
+#include "shim/coll/neighbor_order.h"
 #include "shim/coll/node_memory.h"
 #include "shim/coll/node_part.h"
 #include "shim/comm/comm_attribute.h"
@@ -261,6 +262,17 @@ static void place_inter(MPI_Comm comm, tempi_node_comm *node)
     node->split = memory && !all;
 }
 
+/* Each process finds the same, of the grid and of the library. */
+static void learn_order(MPI_Comm comm, tempi_node_comm *node)
+{
+    static const int functions[] = {TEMPI_FUNCTION_Neighbor_alltoall,
+                                    TEMPI_FUNCTION_Neighbor_alltoallv,
+                                    TEMPI_FUNCTION_Neighbor_alltoallw};
+    for (unsigned i = 0; i < sizeof functions / sizeof functions[0]; ++i)
+        node->misordered[functions[i]] = tempi_neighbor_order_is_wrong_in_blocking_on(comm,
+                                                                                      functions[i]);
+}
+
 static tempi_node_comm *make(MPI_Comm comm)
 {
     int inter = 1;
@@ -271,6 +283,7 @@ static tempi_node_comm *make(MPI_Comm comm)
         tempi_lib.Comm_size(comm, &node->size) == MPI_SUCCESS &&
         tempi_lib.Comm_rank(comm, &node->rank) == MPI_SUCCESS)
         (inter ? place_inter : place)(comm, node);
+    learn_order(comm, node);
     if (tempi_lib.Comm_set_attr(comm, key(), node) != MPI_SUCCESS) {
         give_back(node);
         return NULL;

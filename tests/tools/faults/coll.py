@@ -61,7 +61,7 @@ FAULTS = (
         "csrc/shim/coll/collective.c",
         "            node->corrected[f] = tempi_neighbor_order_is_wrong_on(comm, f);",
         "            (void)f;",
-        ("tests/mpi/test_collective_requests.py",),
+        ("tests/mpi/test_collective_neighbors.py",),
         mpi="openmpi",
     ),
     Fault(
@@ -88,16 +88,16 @@ FAULTS = (
         "csrc/table/overlay.py",
         "Dist_graph_create_adjacent Comm_dup Comm_dup_with_info",
         "Dist_graph_create_adjacent",
-        ("tests/mpi/test_collective_requests.py",),
+        ("tests/mpi/test_collective_neighbors.py",),
         mpi="openmpi",
     ),
     Fault(
         "coll",
         "the library's order of neighbours that are one is taken for right in blocking calls",
-        "csrc/shim/coll/collective.c",
+        "csrc/shim/coll/node_comm.c",
         "    learn_order(comm, node);\n",
         "    (void)learn_order;\n",
-        ("tests/mpi/test_collective_requests.py",),
+        ("tests/mpi/test_collective_neighbors.py",),
         mpi="intel",
     ),
     Fault(
@@ -106,7 +106,7 @@ FAULTS = (
         "csrc/shim/coll/split_call.c",
         "{.reorders = call->node->misordered[call->function]}",
         "{0}",
-        ("tests/mpi/test_collective_requests.py@two hosts",),
+        ("tests/mpi/test_collective_neighbors.py@two hosts",),
         mpi="intel",
     ),
     Fault(

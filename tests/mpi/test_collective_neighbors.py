@@ -1,0 +1,115 @@
+"""Neighbours on a grid that are one process: its blocks come in the order of MPI-4.1, 8.6, also where the library's do
+not (csrc/shim/coll/neighbor_order.h)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calls
+import oracle
+from pending import FORMS, agree, forms
+from redistribution import NAMED, bytes_of
+from world import MPI, carried, is_on_several_hosts, needs_host_memory, snapshot
+
+VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
+OPEN_MPI = "Open MPI" in MPI.Get_library_version()
+
+
+def opposite_blocks(cart: Any) -> tuple[Any, Any, Any]:
+    """For and from the neighbours in two dimensions, one element of VECTOR each: sent, received, and as is to come."""
+    near = [rank for d in range(2) for rank in cart.Shift(d, 1)]
+    unit, extent = len(oracle.element_offsets(VECTOR, 1)), VECTOR.type_map.extent
+    out, into = np.zeros(5 * extent, np.uint8), np.zeros(5 * extent, np.uint8)
+    wanted = into.copy()
+    for e, source in enumerate(near):
+        oracle.unpack(VECTOR, 1, bytes_of(10 * cart.rank + e, unit), out, e * extent)
+        oracle.unpack(VECTOR, 1, bytes_of(10 * source + (e ^ 1), unit), wanted, e * extent)
+    return out, into, wanted
+
+
+@pytest.mark.parametrize("duplicated", [False, True])
+@pytest.mark.parametrize("name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"])
+def test_neighbours_that_are_one_get_the_opposite_block_at_once(comm: Any, name: str, duplicated: bool) -> None:
+    """By the first call of the communicator, in which its processes cannot agree on anything."""
+    needs_host_memory()
+    made = comm.Create_cart([2, comm.size // 2] if comm.size % 2 == 0 else [1, comm.size], [True, True])
+    cart = made.Dup() if duplicated else made
+    datatype = oracle.as_mpi(VECTOR, MPI).Commit()
+    out, into, wanted = opposite_blocks(cart)
+    in_bytes = name.endswith("w")
+    places = [e * (VECTOR.type_map.extent if in_bytes else 1) for e in range(4)]
+    more = [1] if name == "Neighbor_alltoall" else [[1] * 4, places]
+    arguments = [[buffer, *more, [datatype] * 4 if in_bytes else datatype] for buffer in (out, into)]
+    for _ in range(3):
+        into[:] = 0
+        getattr(cart, f"I{name.lower()}")(*arguments).Wait()
+        np.testing.assert_array_equal(into, wanted)
+    datatype.Free()
+    if duplicated:
+        cart.Free()
+    made.Free()
+
+
+@forms
+def test_neighbours_with_one_type_get_the_opposite_block(comm: Any, form: str) -> None:
+    """Two of them are one process in each direction. Between hosts each rank packs for itself, and puts right what
+    Open MPI delivers."""
+    if comm.size % 2 or (OPEN_MPI and form == "persistent" and not calls.has("MPI_Neighbor_alltoall_init")):
+        pytest.skip("needs an even number of ranks")
+    needs_host_memory()
+    cart = comm.Create_cart([2, comm.size // 2], [True, True])
+    datatype = oracle.as_mpi(VECTOR, MPI).Commit()
+    unit = len(oracle.element_offsets(VECTOR, 1))
+    out, into, wanted = opposite_blocks(cart)
+    arguments = [out, 1, datatype], [into, 1, datatype]
+    cart.Neighbor_alltoall(*arguments)
+    np.testing.assert_array_equal(into, wanted)
+    agree(cart)
+    into[:] = 0
+    make, starts = FORMS[form]
+    before = snapshot()
+    with carried(cart, "Neighbor_alltoall", starts):
+        make(cart, "Neighbor_alltoall")(*arguments)
+    np.testing.assert_array_equal(into, wanted)
+    if is_on_several_hosts(cart):
+        assert snapshot()["remote_bytes"] - before["remote_bytes"] == starts * 2 * 4 * unit
+    datatype.Free()
+    cart.Free()
+
+
+@pytest.mark.parametrize("form", ["blocking", *FORMS])
+@pytest.mark.parametrize("name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"])
+@pytest.mark.parametrize("kind", ["alone", "grid", "duplicate"])
+def test_ints_of_a_process_that_is_both_neighbours_are_exchanged(comm: Any, name: str, form: str, kind: str) -> None:
+    """Intel MPI delivers them in the wrong order in all forms, Open MPI in those that are not blocking."""
+    needs_host_memory()
+    if form == "persistent" and not calls.has(f"MPI_{name}_init"):
+        pytest.skip("new in MPI-4.0")
+    if kind != "alone" and comm.size % 2:
+        pytest.skip("needs an even number of ranks")
+    if kind == "duplicate" and form != "blocking":
+        pytest.skip("the processes have not agreed")
+    dims = [1] if kind == "alone" else [2, comm.size // 2]
+    cart = (MPI.COMM_SELF if kind == "alone" else comm).Create_cart(dims, [True] * len(dims))
+    if kind == "duplicate":
+        made = cart
+        cart, request = made.Idup()
+        request.Wait()
+        made.Free()
+    n = 2 * cart.Get_dim()
+    out, into = 10 * cart.rank + np.arange(n, dtype=np.intc), np.zeros(n, np.intc)
+    wanted = [10 * source + (e ^ 1) for e, source in enumerate(np.ravel([cart.Shift(d, 1) for d in range(n // 2)]))]
+    ones, places = [1] * n, list(range(n))
+    arguments = {
+        "Neighbor_alltoall": ([out, 1, MPI.INT], [into, 1, MPI.INT]),
+        "Neighbor_alltoallv": ([out, ones, places, MPI.INT], [into, ones, places, MPI.INT]),
+        "Neighbor_alltoallw": tuple([one, ones, [4 * p for p in places], [MPI.INT] * n] for one in (out, into)),
+    }[name]
+    for _ in range(3):
+        into[:] = -1
+        (getattr(cart, name) if form == "blocking" else FORMS[form][0](cart, name))(*arguments)
+        assert into.tolist() == wanted
+    cart.Free()
