@@ -1,6 +1,5 @@
 #include "choose/processor.h"
 #include "base/text.h"
-#include "choose/rule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +99,7 @@ static bool permits_xpmem(bool mpich)
 tempi_single_copy tempi_processor_single_copy(const char *version)
 {
     const bool mpich = strstr(version, "MPICH") != NULL;
-    if (tempi_library_of(version) == TEMPI_LIBRARY_INTEL) /* 2021.18: through shared memory alone */
+    if (strstr(version, "Intel(R) MPI")) /* 2021.18: through shared memory alone */
         return TEMPI_SINGLE_COPY_NONE;
     if (permits_xpmem(mpich))
         return TEMPI_SINGLE_COPY_XPMEM;
