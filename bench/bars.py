@@ -26,20 +26,28 @@ class Bar:
     times: float
     over: tuple[str, ...]
 
-    def behind(self, taken: Taken) -> Interval:
-        """Seconds by which tempi misses the bar, negative if it does not."""
+    def behind(self, taken: Taken, subject: str = "tempi") -> Interval:
+        """Seconds by which the subject misses the bar, negative if it does not."""
         allowed = ([self.times * value for value in taken[name]] for name in self.over if taken.get(name))
-        return max((stats.difference(taken["tempi"], most) for most in allowed), key=lambda one: one.value)
+        return max((stats.difference(taken[subject], most) for most in allowed), key=lambda one: one.value)
 
 
 #: What a program without derived datatypes does: its loops around one call, or around a message to each process.
 HANDS = ("hand", "hand isend")
+#: The library in tempi's place: as often as it is behind the library, tempi would be if it did nothing at all.
+AGAIN = "library again"
 _CALIBRATED = "bar after tempi calibrate"
 BARS = (
     Bar("below 0.9 of the library (bar by default)", 1 / 0.9, ("library",)),
     Bar(f"below 0.95 of the library ({_CALIBRATED})", 1 / 0.95, ("library",)),
     Bar(f"above 1.15 x the better of library and hand ({_CALIBRATED})", 1.15, ("library", *HANDS)),
 )
+_OVER_LIBRARY = BARS[:2]
+
+
+def _itself(taken: Taken) -> tuple[Interval, ...]:
+    """Seconds that the library is behind itself, if it was measured so."""
+    return tuple(bar.behind(taken, AGAIN) for bar in _OVER_LIBRARY) if taken.get(AGAIN) else ()
 
 
 def doubt_of(subjects: Iterable[str], *, quick: bool) -> Callable[[Sequence[Sequence[float]]], bool]:
@@ -51,7 +59,9 @@ def doubt_of(subjects: Iterable[str], *, quick: bool) -> Callable[[Sequence[Sequ
 
     def in_doubt(samples: Sequence[Sequence[float]]) -> bool:
         taken = dict(zip(names, samples, strict=True))
-        return {"library", "tempi"} <= taken.keys() and any(bar.behind(taken).high > 0 for bar in BARS)
+        if not {"library", "tempi"} <= taken.keys():
+            return False
+        return any(behind.high > 0 for behind in (*(bar.behind(taken) for bar in BARS), *_itself(taken)))
 
     return in_doubt
 
@@ -59,13 +69,16 @@ def doubt_of(subjects: Iterable[str], *, quick: bool) -> Callable[[Sequence[Sequ
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One case: whether tempi acts in it or leaves it to the library, seconds behind each of BARS, and speed-ups over
-    the library and over the better of library and hand."""
+    the library and over the better of library and hand. `itself`: seconds that the library is behind those of BARS
+    that are over it alone, and its speed-up over itself, if it was measured against itself."""
 
     case: str
     acts: bool
     behind: tuple[Interval, ...]
     over_library: float
     over_better: float
+    itself: tuple[Interval, ...] = ()
+    over_itself: float = 1.0
 
     @classmethod
     def of(cls, case: str, taken: Taken, *, acts: bool) -> Standing:
@@ -73,7 +86,9 @@ class Standing:
             name: stats.ratio(taken[name], taken["tempi"]).value for name in ("library", *HANDS) if taken.get(name)
         }
         behind = tuple(bar.behind(taken) for bar in BARS)
-        return cls(case, acts, behind, speedups["library"], min(speedups.values()))
+        itself = _itself(taken)
+        over_itself = stats.ratio(taken["library"], taken[AGAIN]).value if itself else 1.0
+        return cls(case, acts, behind, speedups["library"], min(speedups.values()), itself, over_itself)
 
 
 def _line(found: Sequence[Standing], i: int) -> str:
@@ -97,6 +112,22 @@ def _line(found: Sequence[Standing], i: int) -> str:
     return line
 
 
+def _lines_of_itself(found: Sequence[Standing]) -> list[str]:
+    """How many cases would be behind if tempi left all of them to the library without any cost."""
+    measured = [one for one in found if one.itself]
+    if not measured:
+        return []
+    counts = []
+    for i, bar in enumerate(_OVER_LIBRARY):
+        behind = [one.itself[i].value for one in measured if one.itself[i].value > 0]
+        far = sum(value > CALL for value in behind)
+        more = f" ({far} by more than {1e9 * CALL:.0f} ns)" if behind else ""
+        counts.append(f"{len(behind)} {bar.text.partition(' of ')[0]}{more}")
+    worst = min(measured, key=lambda one: one.over_itself)
+    ends = f"worst {worst.over_itself:.2f}x ({worst.case})"
+    return [f"the library over itself, of {len(measured)}: {', '.join(counts)}, {ends}"]
+
+
 def summary(found: Sequence[Standing]) -> list[str]:
     """The bars and the worst cases."""
     if not found:
@@ -107,4 +138,5 @@ def summary(found: Sequence[Standing]) -> list[str]:
         *(_line(found, i) for i in range(len(BARS))),
         f"worst over the library: {library.over_library:.2f}x ({library.case})",
         f"worst over the better of library and hand: {better.over_better:.2f}x ({better.case})",
+        *_lines_of_itself(found),
     ]

@@ -12,15 +12,16 @@ from tempi.model import predict
 @dataclass(frozen=True, slots=True)
 class PackOptions:
     """`seconds`: budget of one case and operation; `memory`: bytes per rank that a case may use; `cases`: a regular
-    expression: those in whose names it is found."""
+    expression: those in whose names it is found; `itself`: also measure the library against itself."""
 
     quick: bool
     seconds: float
     memory: int
     cases: str = ""
+    itself: bool = False
 
     def arguments(self) -> list[str]:
-        flags = ["--quick"] * self.quick
+        flags = [*["--quick"] * self.quick, *["--itself"] * self.itself]
         return [*flags, "--seconds", str(self.seconds), "--memory", str(self.memory), f"--cases={self.cases}"]
 
 
@@ -154,6 +155,7 @@ def parse_pack(arguments: Sequence[str] | None = None) -> PackOptions:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--cases", default="")
+    parser.add_argument("--itself", action="store_true")
     return PackOptions(**vars(parser.parse_args(arguments)))
 
 

@@ -49,7 +49,7 @@ class Bench:
         )
 
 
-def subjects(op: str, acting: bool) -> dict[str, tuple[str, int | None]]:
+def subjects(op: str, acting: bool, itself: bool = False) -> dict[str, tuple[str, int | None]]:
     """Name of each subject, the op that runs it, and the function that the op calls."""
     mpi_name = f"MPI_{op.capitalize()}"
     table: dict[str, tuple[str, int | None]] = {
@@ -61,6 +61,8 @@ def subjects(op: str, acting: bool) -> dict[str, tuple[str, int | None]]:
     }
     if acting:
         table["tempi"] = (f"bench_mpi_{op}", worker.tempi_function(mpi_name))
+    if itself:
+        table[bars.AGAIN] = table["library"]
     return table
 
 
@@ -126,7 +128,7 @@ def _measure(bench: Bench, op: str, acting: bool, options: PackOptions, meta: di
             {**meta, **more},
         )
 
-    for name, (native, function) in subjects(op, acting).items():
+    for name, (native, function) in subjects(op, acting, options.itself).items():
         timer = _native.timer(library, native, bench.transfer(function))
         wrong = None if name in ("bound", "memcpy") else check(bench, timer)
         if wrong:

@@ -54,7 +54,7 @@ class Bench:
         )
 
 
-def subjects(acting: bool, forced: bool) -> dict[str, tuple[str, tuple[int | None, int | None]]]:
+def subjects(acting: bool, forced: bool, itself: bool = False) -> dict[str, tuple[str, tuple[int | None, int | None]]]:
     """Name of each subject, the ops that run it, and the send and receive functions that they call."""
     library = (worker.library_function("PMPI_Send"), worker.library_function("PMPI_Recv"))
     table: dict[str, tuple[str, tuple[int | None, int | None]]] = {
@@ -64,6 +64,8 @@ def subjects(acting: bool, forced: bool) -> dict[str, tuple[str, tuple[int | Non
     if acting:
         own = (worker.tempi_function("MPI_Send"), worker.tempi_function("MPI_Recv"))
         table["forced" if forced else "tempi"] = ("bench_pingpong", own)
+    if itself:
+        table[bars.AGAIN] = table["library"]
     return table
 
 
@@ -152,7 +154,7 @@ def _measure(bench: Bench, acting: bool, forced: bool, options: PackOptions, met
             {**meta, **more},
         )
 
-    for name, (native, functions) in subjects(acting, forced).items():
+    for name, (native, functions) in subjects(acting, forced, options.itself).items():
         timer = _native.timer(library, f"{native}_{side}", bench.message(functions))
         wrong = _wrong(bench, timer)
         if wrong:

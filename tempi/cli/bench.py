@@ -53,6 +53,10 @@ def _cases(help: str) -> Callable[[F], F]:
 
 
 _some_cases = _cases("Only cases in whose names it is found.")
+_itself = click.option(
+    "--itself", is_flag=True,
+    help="Also measure the library in tempi's place: how many cases are behind the bars by chance.",
+)  # fmt: skip
 _repeats = click.option(
     "--repeats", type=click.IntRange(min=1), default=1, show_default=True,
     help="Number of runs, in separate processes; a target is missed only if all runs agree.",
@@ -120,9 +124,10 @@ def _bytes(gib: float | None, share: int) -> int:
 @_memory
 @_repeats
 @_some_cases
+@_itself
 def pack(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, seconds: float | None,
-    memory: float | None, repeats: int, cases: str,
+    memory: float | None, repeats: int, cases: str, itself: bool,
 ) -> None:  # fmt: skip
     """MPI_Pack and MPI_Unpack of many shapes, in one process.
 
@@ -136,7 +141,7 @@ def pack(
     _need("pack", png)
     _alone("pack", 1)
     common = suite.Common(json, png, quick, mpirun)
-    options = PackOptions(quick, seconds or (0.25 if quick else 0.8), _bytes(memory, 4), cases)
+    options = PackOptions(quick, seconds or (0.25 if quick else 0.8), _bytes(memory, 4), cases, itself)
     _run(lambda: suite_pack.run(common, options, repeats))
 
 
@@ -147,10 +152,11 @@ def pack(
 @_memory
 @_repeats
 @_some_cases
+@_itself
 @click.option("--forced/--no-forced", default=False, help="Also measure with tempi always acting (TEMPI_FORCE).")
 def pingpong(
     json: str | None, png: str | None, quick: bool, mpirun: str | None, seconds: float | None,
-    memory: float | None, repeats: int, cases: str, forced: bool,
+    memory: float | None, repeats: int, cases: str, itself: bool, forced: bool,
 ) -> None:  # fmt: skip
     """Messages of the same shapes between two ranks.
 
@@ -166,7 +172,7 @@ def pingpong(
     if launch.ranks_of_launcher() not in (None, 2):
         _alone("pingpong", 2)
     common = suite.Common(json, png, quick, mpirun)
-    options = PackOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 8), cases)
+    options = PackOptions(quick, seconds or (0.25 if quick else 0.6), _bytes(memory, 8), cases, itself)
     _run(lambda: suite_pingpong.run(common, options, repeats, forced))
 
 

@@ -66,6 +66,27 @@ def test_a_case_that_is_left_is_the_library_against_itself() -> None:
     )
 
 
+def test_the_library_over_itself_tells_how_many_are_behind_by_chance() -> None:
+    """`call` is slower by 7 ns; cases that were not measured so do not count."""
+    again = {"call": taken(0.107, 0.1), "slow": taken(1.2, 1)}
+    found = [
+        bars.Standing.of(name, {**took, "tempi": took["library"], bars.AGAIN: took["tempi"]}, acts=False)
+        for name, took in again.items()
+    ]
+    found.append(standing("not measured", 1, 1))
+    assert [line for line in bars.summary(found) if "itself" in line] == [
+        "the library over itself, of 2: 1 below 0.9 (1 by more than 50 ns), 2 below 0.95 (1 by more than 50 ns), "
+        "worst 0.83x (slow)"
+    ]
+    assert not any("itself" in line for line in bars.summary(found[2:]))
+
+
+def test_the_library_behind_itself_is_measured_again_as_tempi_would_be() -> None:
+    doubt = bars.doubt_of(("library", "tempi", bars.AGAIN), quick=False)
+    assert doubt([[1.0] * 7, [1.0] * 7, [1.2] * 7])
+    assert not doubt([[1.0] * 7] * 3)
+
+
 def test_without_hand_the_better_is_the_library() -> None:
     assert standing("", 2, 1).over_better == standing("", 2, 1, 9).over_better == 0.5
     assert standing("", 2, 9, 1).over_better == 0.5

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import launching
+from tempi.bench import bars
 from tempi.bench.suites import collectives as suite_collectives
 from tempi.bench.suites import overhead as suite_overhead
 from tempi.bench.suites import pack as suite_pack
@@ -107,6 +108,18 @@ def test_a_suite_measures_the_cases_that_are_named(alone: Path, command: str) ->
         refused = CliRunner().invoke(bench, [*words, "--cases", pattern])
         assert refused.exit_code > 0
         assert said in refused.output
+
+
+@pytest.mark.parametrize("command", ["pack", "pingpong"])
+@pytest.mark.once
+def test_a_suite_measures_the_library_against_itself(alone: Path, command: str) -> None:
+    path = alone / "records.json"
+    words = [command, "--seconds", "0.01", "--memory", "1", "--json", str(path), "--cases", CHOSEN[command]]
+    done = CliRunner().invoke(bench, [*words, "--itself", "--mpirun", launching.launcher().path])
+    assert done.exit_code == 0, done.output
+    seconds = {record.subject: record.seconds for record in records.read(path)}
+    assert len(seconds[bars.AGAIN]) == len(seconds["library"]) > 0
+    assert "the library over itself, of " in done.output
 
 
 @pytest.mark.once
