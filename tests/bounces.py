@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MPICH_4",
+    "MPICH_4_OR_INTEL",
     "PLACES",
     "TYPES",
     "UNAVAILABLE",
@@ -38,8 +39,9 @@ __all__ = [
     "xor",
 ]
 
-#: Faults of this library version; docs/device.md lists them.
+#: Faults of this library version, of which Intel MPI 2021.18 has some, too; docs/device.md lists them.
 MPICH_4 = "MPICH Version:\t4.0" in MPI.Get_library_version()
+MPICH_4_OR_INTEL = MPICH_4 or "Intel" in MPI.Get_library_version()
 
 _int = oracle.Named("INT")
 

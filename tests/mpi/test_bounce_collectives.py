@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import calls
-from bounces import HOST, MPICH_4, PLACES, TYPES, Kit, Requests, bouncing, committed, same_on_device
+from bounces import HOST, MPICH_4_OR_INTEL, PLACES, TYPES, Kit, Requests, bouncing, committed, same_on_device
 from world import MPI
 
 if TYPE_CHECKING:
@@ -237,15 +237,15 @@ def restarted(k: Kit, name: str, arguments: list[Any], requests: Requests) -> li
     return found
 
 
-#: MPICH 4.0.2's own are wrong from the first or second start on, or abort when they are freed.
+#: Those of MPICH 4.0.2 and Intel MPI are wrong from the first or second start on, or abort when they are freed.
 BROKEN_IN_MPICH_4 = ("MPI_Gather_init", "MPI_Scatter_init", "MPI_Allgather_init")
 
 
 def wanted(name: str) -> None:
     if not calls.has(name):
         pytest.skip(f"this library has no {name}")
-    if MPICH_4 and name in BROKEN_IN_MPICH_4:
-        pytest.skip(f"MPICH 4.0.2 by itself is wrong in {name}")
+    if MPICH_4_OR_INTEL and name in BROKEN_IN_MPICH_4:
+        pytest.skip(f"MPICH 4.0.2 or Intel MPI by itself is wrong in {name}")
 
 
 REDUCTIONS = ("Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan")

@@ -348,6 +348,13 @@ def test_communicators_of_two_hosts_that_are_freed_leave_nothing_behind(
 @every_quick_library
 @one_form
 def test_threads_exchange_at_once_between_two_hosts(hosts: str, mpi: Toolchain, programs: Path, form: str) -> None:
+    """Intel MPI (2021.18, over TCP) ends most such jobs with an error of its own, or not at all."""
+    try:
+        plain = told(run_on(hosts, mpi, programs, "threads", [OFF] * 4, form))
+    except subprocess.TimeoutExpired:
+        plain = []
+    if plain != ["ok threads"]:
+        pytest.skip(f"{mpi.name}: does not do {form} calls of threads between hosts without tempi either")
     done = run_on(hosts, mpi, programs, "threads", [on()] * 4, form)
     assert verdicts(done) == ["ok threads"]
     assert min(carried(done, "split")) > 0
