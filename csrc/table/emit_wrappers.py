@@ -213,7 +213,7 @@ def collective(row: Row) -> str:
         "    if (__builtin_expect(node != NULL, 0)) {\n        int result;\n"
         f"        const tempi_bounce_argument buffers[] = {{\n{buffers}        }};\n"
         f"        const tempi_collective call = {{{function}, TEMPI_PATTERN_{COLLECTIVES[blocking]}, "
-        f'comm, node, {root}, "MPI_{row.name}"}};\n'
+        f'comm, node, {root}, "MPI_{row.name}", false}};\n'
         f"        if ({carry}(&call, buffers, {where}&result))\n"
         "            return result;\n    }\n"
     )

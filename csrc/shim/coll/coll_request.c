@@ -312,7 +312,7 @@ static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_bl
                    tempi_blocks *in, int *result)
 {
     r->owner = r->node = call->node;
-    if (!call->node->split)
+    if (!call->node->split && !call->alone)
         return true;
     r->remote = calloc(1, sizeof *r->remote);
     if (!r->remote) {
@@ -347,21 +347,20 @@ static bool decides_alone(const tempi_collective *call)
     return tempi_collective_decides_alone(call->node, call->function);
 }
 
-/* In a call of its own, however the communicator was made. */
-static void correct_alone(const tempi_collective *call)
-{
-    const int f = call->function;
-    if (f == TEMPI_FUNCTION_Neighbor_alltoall && decides_alone(call) && !is_corrected(call))
-        call->node->corrected[f] = tempi_neighbor_order_is_wrong(f) &&
-                                   tempi_neighbor_order_is_wrong_on(call->comm, f);
-}
-
 /* By this process, or those of its node. */
 static bool split_wanted(const tempi_collective *call, const tempi_blocks *out,
                          const tempi_blocks *in)
 {
-    correct_alone(call);
     return (is_corrected(call) && tempi_split_part(call)) || tempi_split_wanted(call, out, in);
+}
+
+/* The call as this process makes it. If the processes could not agree before, and the library's
+ * blocks come in the wrong order, each one puts its own right. */
+static tempi_collective alone_or_not(const tempi_collective *call, bool agreed)
+{
+    tempi_collective own = *call;
+    own.alone = !agreed && !decides_alone(call) && is_corrected(call);
+    return own;
 }
 
 /* The processes have agreed before, or will. */
@@ -391,10 +390,12 @@ static void end_start(tempi_node_comm *node)
     tempi_lock_release(&node->starting);
 }
 
-static bool start_once(const tempi_collective *call, const tempi_bounce_argument *buffers,
+static bool start_once(const tempi_collective *called, const tempi_bounce_argument *buffers,
                        MPI_Request *request, int *result)
 {
     tempi_blocks out, in;
+    const tempi_collective own = alone_or_not(called, tempi_node_comm_has_posts(called->node)),
+                           *call = &own;
     if (!tempi_sides_of(call, buffers, &out, &in) || !is_carried(call, &out, &in))
         return false;
     tempi_coll_request *r = calloc(1, sizeof *r);
@@ -544,13 +545,17 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
                              MPI_Request *request, int *result)
 {
     tempi_blocks out, in;
-    if (!request || !tempi_sides_of(call, buffers, &out, &in) || !wanted(call, &out, &in))
+    if (!request || !tempi_sides_of(call, buffers, &out, &in))
+        return false;
+    const bool carried = wanted(call, &out, &in);
+    const tempi_collective own = alone_or_not(call, carried);
+    if (!carried && !own.alone)
         return false;
     tempi_coll_use_hooks();
     tempi_coll_request *r = calloc(1, sizeof *r);
     *result = MPI_SUCCESS;
     if (r)
-        r->persistent = tempi_persistent_call_make(call, buffers, &out, &in);
+        r->persistent = tempi_persistent_call_make(&own, buffers, &out, &in);
     if (!r || !r->persistent) {
         free(r);
         *result = tempi_blocks_no_memory(call->comm);

@@ -116,14 +116,8 @@ void tempi_collective_connect(MPI_Comm comm)
 {
     const bool needed = tempi_collectives && comm != MPI_COMM_NULL && has_topology(comm);
     tempi_node_comm *node = needed ? tempi_node_comm_of(comm) : NULL;
-    if (!node || !(node->together || node->split) ||
-        !tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS))
-        return;
-    for (int i = 0; i < 2; ++i) {
-        const int f = i ? TEMPI_FUNCTION_Neighbor_alltoallv : TEMPI_FUNCTION_Neighbor_alltoall;
-        if (!tempi_collective_decides_alone(node, f)) /* else in the first call */
-            node->corrected[f] = tempi_neighbor_order_is_wrong_on(comm, f);
-    }
+    if (node && (node->together || node->split))
+        (void)tempi_node_comm_connect(comm, node, TEMPI_CONNECT_POSTS);
 }
 
 static bool decide_whole(MPI_Comm comm, tempi_node_comm *node, bool mine)

@@ -141,7 +141,7 @@ static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int
     if (tempi_node_comm_has_posts(node))
         return node;
     tempi_node_comm_want_posts(node);
-    return NULL;
+    return node->corrected[function] ? node : NULL; /* alone */
 }
 
 /* At each blocking collective. */
@@ -253,6 +253,7 @@ typedef struct tempi_collective {
     tempi_node_comm *node; /* by tempi_collective_begin */
     int root;
     const char *name; /* of the MPI function */
+    bool alone; /* this process alone puts in order what the library delivers (coll_request.c) */
 } tempi_collective;
 
 /* buffers[0] is sent, buffers[1] received. False: the library must do the call. True: it is done,

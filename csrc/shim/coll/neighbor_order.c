@@ -97,9 +97,9 @@ bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function)
     return false;
 }
 
-bool tempi_neighbor_order_is_wrong_in_blocking_on(MPI_Comm comm, int function)
+bool tempi_neighbor_order_is_wrong_in_blocking(int function)
 {
-    return tempi_neighbor_order_is_wrong_on(comm, function) && is_wrong(function, true);
+    return is_wrong(function, true);
 }
 
 /* The library is tried first: for one that is right no grid is looked at. */

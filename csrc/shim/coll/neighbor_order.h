@@ -16,7 +16,7 @@ bool tempi_neighbor_order_is_wrong(int function);
 /* The same on that communicator: only if two neighbours of a process are one. */
 bool tempi_neighbor_order_is_wrong_on(MPI_Comm comm, int function);
 /* Whether its blocking form does so, too. */
-bool tempi_neighbor_order_is_wrong_in_blocking_on(MPI_Comm comm, int function);
+bool tempi_neighbor_order_is_wrong_in_blocking(int function);
 /* The dimensions of a Cartesian communicator; 0: of any other one. */
 int tempi_neighbor_dimensions(MPI_Comm comm);
 /* Whether both neighbours in a dimension of such a communicator are one process. */

@@ -268,9 +268,11 @@ static void learn_order(MPI_Comm comm, tempi_node_comm *node)
     static const int functions[] = {TEMPI_FUNCTION_Neighbor_alltoall,
                                     TEMPI_FUNCTION_Neighbor_alltoallv,
                                     TEMPI_FUNCTION_Neighbor_alltoallw};
-    for (unsigned i = 0; i < sizeof functions / sizeof functions[0]; ++i)
-        node->misordered[functions[i]] = tempi_neighbor_order_is_wrong_in_blocking_on(comm,
-                                                                                      functions[i]);
+    for (unsigned i = 0; i < sizeof functions / sizeof functions[0]; ++i) {
+        const int f = functions[i];
+        node->corrected[f] = tempi_neighbor_order_is_wrong_on(comm, f);
+        node->misordered[f] = node->corrected[f] && tempi_neighbor_order_is_wrong_in_blocking(f);
+    }
 }
 
 static tempi_node_comm *make(MPI_Comm comm)

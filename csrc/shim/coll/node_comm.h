@@ -39,7 +39,7 @@ typedef struct tempi_node_comm {
     uint32_t seen[TEMPI_COLLECTIVE_COUNT]; /* calls of each function until it was carried */
     bool carried[TEMPI_COLLECTIVE_COUNT];
     /* Its nonblocking and persistent calls, as the library's deliver wrong blocks here. The same in
-     * all processes of the node. */
+     * all its processes. */
     bool corrected[TEMPI_COLLECTIVE_COUNT];
     bool misordered[TEMPI_COLLECTIVE_COUNT]; /* the same of its blocking calls */
     bool failed;  /* a call has: its memory is not kept for other communicators */

@@ -8,7 +8,7 @@
 
 tempi_node_part *tempi_split_part(const tempi_collective *call)
 {
-    return tempi_collective_is_packed_alone(call->function)
+    return call->alone || tempi_collective_is_packed_alone(call->function)
                ? tempi_node_part_alone(call->node)
                : tempi_node_part_of(call->comm, call->node);
 }
