@@ -1,4 +1,4 @@
-"""``tempi bench collectives``: MPI_Alltoallw and MPI_Neighbor_alltoallw with derived datatypes.
+"""``tempi bench collectives``: collectives of derived datatypes.
 
 With more ranks than cores the subjects are only checked: ranks that share a core wait for each other's time slices.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from tempi.bench import bars, exchanges, stats, suite
+from tempi.bench import bars, chosen_exchanges, stats, suite
 from tempi.bench.options import CollectiveOptions
 from tempi.bench.stats import Interval
 from tempi.bench.suites import ways
@@ -170,7 +170,7 @@ def _verify(found: Sequence[Record], ranks: int) -> None:
 def run(common: suite.Common, options: CollectiveOptions, ranks: int, repeats: int) -> list[Record]:
     """Measures, writes and prints."""
     options = replace(options, check=options.check or ranks > launch.cores())
-    total = suite.number(exchanges.chosen(options.quick, ranks, options.cases), options.cases)
+    total = suite.number(chosen_exchanges.chosen(options.quick, ranks, options.cases), options.cases)
     found = suite.gather(_records(common, options, ranks, repeats), total, "collectives")
     if common.json:
         records.write(common.json, found)

@@ -24,7 +24,9 @@ import tempi  # noqa: F401  (loads the engine before mpi4py loads an MPI)
 from tempi import _engine
 from tempi.bench import bars, stats
 from tempi.bench.cases import Bytes
-from tempi.bench.exchanges import Block, Exchange, OwnBlock, Plain, Position, Tiles, chosen
+from tempi.bench.chosen_exchanges import chosen
+from tempi.bench.exchanges import Block, Exchange, OwnBlock, Plain, Position, Tiles
+from tempi.bench.one_type import OneType
 from tempi.bench.options import CollectiveOptions, parse_collectives
 from tempi.measure import _native, sampling, worker
 from tempi.measure.records import Record
@@ -211,9 +213,21 @@ def _tiles(bench: Bench, tiles: Tiles, bytes_at: Sequence[int] | None) -> list[i
     return [*(many + one if tiles.scatters else one + many), 0]
 
 
+def _of_one_type(bench: Bench, one: OneType, bytes_at: Sequence[int] | None) -> list[int]:
+    """The same of a function with one datatype a side."""
+    side = bench.sent if bench.sent.blocks else bench.received
+    each, datatype = 1, side.handles[0]
+    if bytes_at is not None:
+        each, datatype = side.blocks[0].shape.nbytes, worker.handle(bench.mpi, bench.mpi.BYTE)
+    addresses = bytes_at or [int(one.buffer.ctypes.data) for one in (bench.sent, bench.received)]
+    return one.arguments(bench.at, addresses, each, datatype, lambda values: bench.array(ctypes.c_int, values))
+
+
 def _typed(bench: Bench, lookup: Lookup) -> list[Call]:
-    """One call with a datatype for each block, or for all tiles."""
+    """One call with a datatype for each block, or for all."""
     comm = worker.handle(bench.mpi, bench.comm)
+    if isinstance(bench.exchange, OneType):
+        return _formed(bench, lookup, [*_of_one_type(bench, bench.exchange, None), comm])
     if isinstance(bench.exchange, Tiles):
         return _formed(bench, lookup, [*_tiles(bench, bench.exchange, None), comm])
     wide = bench.exchange.function == "Neighbor_alltoallw"
@@ -285,12 +299,16 @@ def _by_hand(bench: Bench, staging: Staging) -> list[Call]:
             bench.array(ctypes.c_int, places),
             worker.handle(bench.mpi, bench.mpi.BYTE),
         )
+    sends = bench.sent.filled
     if isinstance(bench.exchange, Tiles):
         arguments = _tiles(bench, bench.exchange, [staging.sent, staging.received])
+    if isinstance(bench.exchange, OneType):
+        arguments = _of_one_type(bench, bench.exchange, [staging.sent, staging.received])
+        sends = sends[:1] if bench.exchange.sends_one else sends
     exchange = _formed(bench, _library, [*arguments, comm], bench.exchange.function.replace("allw", "allv"))
     if staging.plain:
         return exchange
-    packs = _copies(bench, bench.sent, "bench_hand_pack", staging.sent, bench.sent.filled)
+    packs = _copies(bench, bench.sent, "bench_hand_pack", staging.sent, sends)
     unpacks = _copies(bench, bench.received, "bench_hand_unpack", staging.received, bench.received.filled)
     return [*packs, *exchange, *unpacks]
 
@@ -386,7 +404,8 @@ def subjects(bench: Bench, acting: bool, ways: bool) -> dict[str, list[Call]]:
     if acting:
         staging = Staging.of(bench)
         table |= {"tempi": _typed(bench, _own), "hand": _by_hand(bench, staging)}
-        table |= {"hand isend": _by_hand_isend(bench, staging), "isend": _messages(bench)}
+        if not isinstance(bench.exchange, OneType):
+            table |= {"hand isend": _by_hand_isend(bench, staging), "isend": _messages(bench)}
         table |= {BOUND: _bound(bench)} if isinstance(bench.exchange, OwnBlock) else {}
     return table
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from launching import environment, launcher
-from tempi.bench import exchanges, suite
+from tempi.bench import chosen_exchanges, one_type, suite
 from tempi.bench.options import CollectiveOptions, parse_collectives
 from tempi.bench.suites import collectives as suite_collectives
 from tempi.bench.suites import ways as suite_ways
@@ -22,6 +22,7 @@ from tempi.measure.records import Record
 
 Make = Callable[..., Record]
 SUBJECTS = {"library", "tempi", "hand", "hand isend", "isend"}
+OF_ONE_TYPE = {"library", "tempi", "hand"}
 OWN = "to itself"  # exchanges that have a bound
 
 
@@ -43,8 +44,9 @@ def test_every_subject_of_every_case_is_right(tmp_path: Path, ranks: int) -> Non
     found = measured(tmp_path, ranks, CollectiveOptions(True, 0.01, 1 << 26, check=True))
     assert suite.refusals(found) == []
     groups = suite.by_case(found)
-    assert {case for case, _ in groups} == {one.name for one in exchanges.chosen(True, ranks)}
-    assert all(group.keys() == SUBJECTS for group in groups.values())
+    assert {case for case, _ in groups} == {one.name for one in chosen_exchanges.chosen(True, ranks)}
+    for (_, op), group in groups.items():
+        assert group.keys() == (OF_ONE_TYPE if op in one_type.FUNCTIONS else SUBJECTS)
     assert not any(record.seconds for record in found)
     if ranks > 1:
         assert all(record.meta["engaged"] for record in found)
@@ -55,12 +57,17 @@ def test_subjects_are_timed_and_what_is_too_large_is_named(tmp_path: Path) -> No
     found = measured(tmp_path, 2, CollectiveOptions(True, 0.001, 2 << 20))
     rows = suite_collectives.rows(found)
     assert rows
-    assert all(row.seconds.keys() - {"bound"} == SUBJECTS and row.engaged for row in rows)
+    for row in rows:
+        assert row.seconds.keys() - {"bound"} == (OF_ONE_TYPE if row.op in one_type.FUNCTIONS else SUBJECTS)
+        assert row.engaged
     assert [row.case for row in rows if row.share] == [row.case for row in rows if row.case.startswith(OWN)] != []
     assert [row.case for row in rows if "bound" in row.seconds] == [row.case for row in rows if row.share]
-    assert {record.op for record in found} == {"Alltoallw", "Neighbor_alltoallw", "Gatherv", "Scatterv"}
+    assert {record.op for record in found} == {
+        *("Alltoallw", "Neighbor_alltoallw", "Gatherv", "Scatterv"),
+        *one_type.FUNCTIONS,
+    }
     assert all("the limit is 2 MiB" in text for text in suite.refusals(found))
-    assert len(rows) + len(suite.refusals(found)) == len(exchanges.chosen(True, 2))
+    assert len(rows) + len(suite.refusals(found)) == len(chosen_exchanges.chosen(True, 2))
 
 
 @pytest.mark.parametrize("form", ["nonblocking", "persistent"])
@@ -71,7 +78,7 @@ def test_other_forms_are_right(tmp_path: Path, form: str) -> None:
         record.subject in ("library", "hand") for record in found if "wrong bytes" in record.meta.get("refused", "")
     )
     right = [record for record in found if record.subject == "tempi"]
-    assert len(right) == len(exchanges.chosen(True, 2))
+    assert len(right) == len(chosen_exchanges.chosen(True, 2))
     assert all(record.meta["checked"] for record in right)
     acting = {worker_collectives.form_of(name, form) for name in ("Alltoallw", "Neighbor_alltoallw")}
     assert acting == {record.op for record in right if record.op.endswith(("allw", "allw_init"))}

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tempi.bench import exchanges
+from tempi.bench import chosen_exchanges, exchanges, one_type
 from tempi.bench.exchanges import Exchange, HaloExchange, Position
 
 pytestmark = pytest.mark.once
@@ -25,6 +25,7 @@ SMALL = [
     exchanges.ContiguousBlocks(1024),
     exchanges.StridedBlocks(1024, 64),
     exchanges.OwnBlock(1024, 64),
+    *(one_type.OneType(function, 1024, 64) for function in one_type.FUNCTIONS),
 ]
 RANKS = [1, 2, 3, 4, 8]
 
@@ -41,7 +42,8 @@ def test_every_send_has_one_receive_of_its_size(exchange: Exchange, ranks: int) 
         sent = Counter((at.rank, b.peer, b.tag, b.shape.nbytes) for at in own for b in exchange.sends(at))
         received = Counter((b.peer, at.rank, b.tag, b.shape.nbytes) for at in own for b in exchange.receives(at))
         assert sent == received
-        assert set(sent.values()) == {1}
+        assert set(sent.values()) <= {1}
+        assert sent or ranks == 1  # some only have others
         assert all(0 <= peer < at.ranks for at in own for peer in (b.peer for b in exchange.sends(at)))
 
 
@@ -103,7 +105,7 @@ def test_grids_are_nearly_cubes(ranks: int, dims: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_names_of_exchanges_are_unique(quick: bool, ranks: int) -> None:
-    names = [one.name for one in exchanges.chosen(quick, ranks)]
+    names = [one.name for one in chosen_exchanges.chosen(quick, ranks)]
     assert len(names) == len(set(names))
 
 
@@ -116,7 +118,7 @@ def test_irregular_blocks_have_unequal_sizes_and_the_wanted_sum() -> None:
 
 def test_the_largest_exchanges_send_64_mib_of_each_rank() -> None:
     at = Position(1, 2)
-    largest = [one for one in exchanges.chosen(False, 2) if one.name.endswith("64 MiB")]
+    largest = [one for one in chosen_exchanges.chosen(False, 2) if one.name.endswith("64 MiB")]
     assert [type(one) for one in largest] == [exchanges.ContiguousBlocks, exchanges.StridedBlocks]
     assert {sum(block.shape.nbytes for block in one.sends(at)) for one in largest} == {64 << 20}
 
