@@ -298,6 +298,9 @@ int tempi_machine_file(const tempi_machine *machine, char *out, size_t size);
 int tempi_shipped_find(const char *version, char *out, size_t size);
 /* The file name under which a calibration of this machine would be shipped. */
 int tempi_shipped_name(const char *version, char *out, size_t size);
+/* For users without a calibration: how long `tempi calibrate` takes and what it brings over that
+ * library. */
+const char *tempi_calibration_advice(const char *version);
 
 typedef struct tempi_model tempi_model;
 

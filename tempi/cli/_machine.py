@@ -291,9 +291,7 @@ def chooses(version: str) -> Iterator[Finding]:
     found = _engine.lib.tempi_shipped_find(version.encode(), room, 4096) == _engine.lib.TEMPI_OK
     table = Path(_engine.text(room) or "").resolve() if found else None
     data = {"mpi": own.mpi, "cpu": own.cpu, "table": str(table) if table else None}
-    gain = "EPYC, Zen 3, MPICH: messages at 2.0 times the library's speed either way"
-    choice = "to choose by measurement from the first call on, before trials have"
-    advice = f"run `tempi calibrate` (two and a half minutes) {choice} ({gain})"
+    advice = _engine.text(_engine.lib.tempi_calibration_advice(version.encode()))
     if table:
         text = f"{own.mpi}: a shipped calibration of a similar machine chooses for messages, {table.name}"
     else:

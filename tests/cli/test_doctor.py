@@ -477,7 +477,10 @@ def test_what_chooses_without_a_calibration_is_reported(monkeypatch: pytest.Monk
             _engine.ffi.memmove(room, text, len(text))
             return answers[0]
 
-        library = SimpleNamespace(tempi_shipped_find=find, TEMPI_OK=_engine.lib.TEMPI_OK)
+        own = _engine.lib
+        library = SimpleNamespace(
+            tempi_shipped_find=find, tempi_calibration_advice=own.tempi_calibration_advice, TEMPI_OK=own.TEMPI_OK
+        )
         engine = SimpleNamespace(ffi=_engine.ffi, text=_engine.text, lib=library)
         monkeypatch.setattr(_machine, "_engine", engine)
         found = only(chooses())
@@ -485,8 +488,24 @@ def test_what_chooses_without_a_calibration_is_reported(monkeypatch: pytest.Monk
         assert ("cautious rule" in found.text) == (table is None)
         assert (shipped.name in found.text) == (table is not None)
         assert found.data["table"] == (str(table) if table else None)
-        assert "tempi calibrate" in str(found.advice)
-        assert "two and a half minutes" in str(found.advice)
+        assert str(found.advice).startswith("run `tempi calibrate` (two and a half minutes at most) ")
+
+
+@pytest.mark.usefixtures("uncalibrated")
+@pytest.mark.parametrize(
+    ("version", "gain"),
+    [
+        (MPICH, "over MPICH 5, EPYC Zen 3: 2.1 times the library's speed before and after"),
+        ("Open MPI v5.0.11, package: Debian", "over Open MPI 5, EPYC Zen 3: 1.2 times the library's speed before"),
+        ("Open MPI v4.1.4", "over Open MPI 5, EPYC Zen 3: 1.2 times"),
+        ("Intel(R) MPI Library 2021.18.1 for Linux* OS", "over Intel MPI, EPYC Zen 3: 2.2 times the library's"),
+        ("Some MPI 1.0", "not measured"),
+    ],
+)
+def test_what_a_calibration_brings_is_said_of_the_library_at_hand(version: str, gain: str) -> None:
+    advice = str(only(chooses(version)).advice)
+    assert "two and a half minutes" in advice
+    assert gain in advice
 
 
 @pytest.mark.usefixtures("uncalibrated")

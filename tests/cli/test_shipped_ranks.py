@@ -73,7 +73,9 @@ def test_a_shipped_table_overrides_the_rule_where_it_is_sure(tmp_path: Path) -> 
 def test_the_rule_decides_where_a_shipped_table_is_not_sure(tmp_path: Path) -> None:
     by_rule, said = sent(tmp_path / "none", None)
     assert "the built-in rule" in said
-    assert "tempi calibrate" in said
+    advice = _engine.text(_engine.lib.tempi_calibration_advice(version().encode())) or ""
+    assert "`tempi calibrate` (two and a half minutes" in advice
+    assert f"tempi: this machine is not calibrated: {advice}\n" in said
     assert by_rule[0] == 0
     for name, own in {"a little faster": 0.8, "a little slower": 1.25}.items():
         assert sent(tmp_path / name, own)[0] == by_rule

@@ -116,6 +116,91 @@ def test_a_data_file_has_its_command_and_machine(path: Path) -> None:
     assert {len(row) for row in data["rows"]} == {len(data["columns"])}
 
 
+#: Rows of the two tables of docs/benchmarks.md's summary (machine, library): folder of data files, and their ending.
+INSTALLED = {
+    ("Zen 3", "MPICH with CMA"): ("zen3", "mpich"),
+    ("Zen 3", "without the shipped table of Zen 3"): ("zen3-held-out", "mpich"),
+    ("Zen 3", "MPICH without CMA"): ("zen3-without-cma", "mpich"),
+    ("Zen 3", "Open MPI"): ("zen3", "openmpi"),
+    ("Zen 3", "Intel MPI"): ("zen3", "intel"),
+    ("Zen 4", "MPICH with CMA"): ("zen4", "mpich"),
+    ("Zen 4", "Open MPI"): ("zen4", "openmpi"),
+    ("Granite Rapids", "MPICH with CMA"): ("granite-rapids", "mpich"),
+    ("Granite Rapids", "Open MPI"): ("granite-rapids", "openmpi"),
+    ("Zen 5", "MPICH"): ("zen5", "mpich"),
+    ("Zen 5", "Open MPI"): ("zen5", "openmpi"),
+}
+CALIBRATED = {
+    ("Zen 3", library): ("zen3-calibrated", ending)
+    for library, ending in (("MPICH", "mpich"), ("Intel MPI", "intel"), ("Open MPI", "openmpi"))
+}
+#: The columns whose slowest shape is in parentheses.
+SUITES = ("pack", "pingpong", "collectives")
+MACHINES = ("Zen 3", "Zen 4", "Granite Rapids", "Sapphire Rapids", "Zen 5")
+IN_PARENTHESES = re.compile(r"\((\d\.\d\d[^)]*)\)")
+WORST = re.compile(r"worst over the library: (\d+\.\d\d)x")
+
+
+def speedups(text: str) -> dict[tuple[str, str], list[str]]:
+    """Cells of a table of speed-ups by machine and library; a row without a machine is of the one above."""
+    found: dict[tuple[str, str], list[str]] = {}
+    machine = ""
+    for line in text.splitlines():
+        head, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        if len(cells) != len(SUITES) + 1 or not line.startswith("| ") or not head:
+            continue
+        named = next((one for one in MACHINES if head.startswith(f"{one}, ")), "")
+        machine = named or machine
+        library = head.removeprefix(f"{named}, ").partition(", tuned")[0].removesuffix(" 2021.18")
+        found[machine, library] = cells
+    return found
+
+
+def slowest(cell: str) -> list[tuple[float, float]]:
+    """The slowest shapes that a cell names, each as a range: those of "2.7x (0.96, 0.93), 2.8x (0.8 to 0.95)"."""
+    parts = (part for inside in IN_PARENTHESES.findall(cell) for part in inside.split(", "))
+    numbers = ([float(number) for number in re.findall(r"\d\.\d\d", part)] for part in parts)
+    return [(min(each), max(each)) for each in numbers]
+
+
+def worst(path: Path) -> float:
+    """As the suite printed it; else of the rows."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if printed := WORST.search("\n".join(data["summary"])):
+        return float(printed[1])
+    at = [column["name"] for column in data["columns"]].index("speed-up")
+    return min(float(row[at]) for row in data["rows"])
+
+
+def test_the_slowest_shape_of_each_data_file_is_in_its_cell() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    summary = page.partition("## Summary")[2].partition("| machine |")[0]
+    left = {path for path in DATA if path.name.startswith(SUITES)}
+    for text, files in zip(summary.split("**After"), (INSTALLED, CALIBRATED), strict=True):
+        rows = speedups(text)
+        for row, (folder, ending) in files.items():
+            for suite, cell in zip(SUITES, rows[row], strict=False):
+                path = ROOT / "docs" / "data" / folder / f"{suite}-{ending}.json"
+                if path not in left:
+                    continue
+                left.remove(path)
+                value = worst(path)
+                assert any(low <= value <= high for low, high in slowest(cell)), (row, suite, value, cell)
+    assert left == set()
+
+
+def test_the_readme_gives_the_slowest_shape_of_all_runs() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    all_runs = speedups(page.partition("**As installed**")[2].partition("**After")[0])
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("Speed-up over the library")[2]
+    shown = speedups(table.partition("For MPICH tempi ships")[0])
+    assert len(shown) == 12
+    for row, cells in shown.items():
+        for suite, cell in zip(SUITES, cells, strict=False):
+            named, runs = slowest(cell), slowest(all_runs[row][SUITES.index(suite)])
+            assert min(named, default=())[:1] == min(runs, default=())[:1], (row, suite, cell)
+
+
 def test_the_figures_are_up_to_date() -> None:
     made = figures()
     shown = sorted(made["DATA"].glob("*.json"))

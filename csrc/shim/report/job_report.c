@@ -30,16 +30,23 @@ static void print_rank(int rank, const uint64_t *c)
             c[TEMPI_STAT_recv_bytes], c[TEMPI_STAT_packs], c[TEMPI_STAT_unpacks], left(c));
 }
 
+/* Not inlined: the version takes 8 KiB of the stack. */
+__attribute__((noinline)) static void print_advice(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    const bool known = tempi_lib.Get_library_version &&
+                       tempi_lib.Get_library_version(version, &length) == MPI_SUCCESS;
+    fprintf(stderr, "tempi: this machine is not calibrated: %s\n",
+            tempi_calibration_advice(known ? version : NULL));
+}
+
 static void print_sum(int size, const uint64_t *sum)
 {
     const char *model = tempi_model_in_use();
     fprintf(stderr, "tempi: chosen by %s\n", model ? model : "the built-in rule");
     if (!model || tempi_model_is_shipped())
-        fputs(
-            "tempi: this machine is not calibrated: run `tempi calibrate` (two and a half minutes) to choose "
-            "by measurement from the first call on, before trials have (EPYC, Zen 3, MPICH: messages at 2.0 times the "
-            "library's speed either way)\n",
-            stderr);
+        print_advice();
     fprintf(stderr, "tempi: over %d ranks:\n", size);
     for (int i = 0; i < TEMPI_STATS_COUNT; ++i)
         if (sum[i] != 0)
