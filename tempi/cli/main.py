@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from typing import TYPE_CHECKING, cast
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
@@ -27,6 +31,44 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+class _Interrupt:
+    """Ctrl-C. Before and after a command it kills the process (tempi/__main__.py); a command has it as an exception, to
+    clean up, and then the process ends by the signal all the same, as a shell expects."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+
+    def catch(self) -> None:
+        """Unless Ctrl-C is ignored, or another program, which has its own handler, calls this one."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            sys.unraisablehook = self._not_raised
+            signal.signal(signal.SIGINT, self._press)
+
+    def release(self) -> None:
+        if signal.getsignal(signal.SIGINT) == self._press:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def end(self) -> NoReturn:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os.kill(os.getpid(), signal.SIGINT)
+        raise SystemExit(128 + signal.SIGINT)  # not reached
+
+    def _press(self, _number: int, _frame: object) -> None:
+        self.pressed = True
+        raise KeyboardInterrupt
+
+    def _not_raised(self, failed: sys.UnraisableHookArgs) -> None:
+        """Within a destructor or a callback of a weak reference, where Python prints an exception and goes on."""
+        if failed.exc_type is KeyboardInterrupt:
+            self.end()
+        sys.__unraisablehook__(failed)
+
+
+_interrupt = _Interrupt()
+
+
 class _Commands(click.Group):
     """A group whose commands live in modules of their own."""
 
@@ -43,7 +85,29 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)  # imports its module
+        _interrupt.catch()
+        return found
+
     def invoke(self, ctx: click.Context) -> object:
+        result = None
+        try:
+            result = self._invoke(ctx)
+        except KeyboardInterrupt:
+            if not _interrupt.pressed:
+                raise
+        except click.ClickException as error:
+            if not _interrupt.pressed:
+                raise
+            error.show()
+        if _interrupt.pressed:
+            _interrupt.end()
+        return result
+
+    def _invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except tempi.TempiError as error:
@@ -55,6 +119,8 @@ class _Commands(click.Group):
             if message is None:
                 raise
             raise click.ClickException(message) from error
+        finally:
+            _interrupt.release()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

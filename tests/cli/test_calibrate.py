@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -324,7 +325,7 @@ def test_calibrate_reports_the_confidence_of_the_choices_and_an_advice(calibrate
     assert (choices["sure"] == choices["choices"]) == (choices["doubts"] == [])
 
 
-# The import of a module interrupts the process, as a Ctrl-C in that moment does.
+# The import of a module interrupts the process, as a Ctrl-C in that moment does; "site" is within Python's own start.
 INTERRUPTS = """
 import os, sys
 class Interrupts:
@@ -332,22 +333,69 @@ class Interrupts:
         if name == os.environ.get("INTERRUPTED_AT"):
             os.kill(os.getpid(), 2)
 sys.meta_path.insert(0, Interrupts())
+if os.environ.get("INTERRUPTED_AT") == "site":
+    os.kill(os.getpid(), 2)
 """
 MOMENTS = (
-    "enum", "tempi._tempi_cffi", "tempi._engine", "click", "tempi.cli.main", "tempi.cli.calibrate", "numpy",
+    "site", "enum", "tempi._tempi_cffi", "tempi._engine", "click", "tempi.cli.main", "tempi.cli.calibrate", "numpy",
     "rich.progress", "tempi.calibration.calibrate", "mpi4py",
 )  # fmt: skip
 
 
+@functools.cache
+def needs_blocked_interrupts() -> None:
+    """Of `env`, by which the script `tempi` keeps Ctrl-C out of Python's own start."""
+    if subprocess.run(["env", "--block-signal=INT", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("coreutils before 8.31")
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_an_interrupt_in_the_first_moments_is_no_traceback(tmp_path: Path, script: Path, moment: str) -> None:
+    if moment == "site":
+        needs_blocked_interrupts()
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
     own = environment(tmp_path, PYTHONPATH=str(tmp_path), INTERRUPTED_AT=moment)
     command: list[str | Path] = [script, "calibrate", "--quick", "--seconds", "2"]
     done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode != 0
+    assert done.returncode == -signal.SIGINT
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("model-*"))
+
+
+@pytest.mark.parametrize("moment", ["site", "click", "numpy"])
+def test_an_interrupt_that_is_ignored_stays_so(tmp_path: Path, script: Path, moment: str) -> None:
+    """As of commands that a script has in the background."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    own = environment(tmp_path, PYTHONPATH=str(tmp_path), INTERRUPTED_AT=moment)
+    command: list[str | Path] = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", script, "calibrate", "--show"]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no calibration" in done.stdout
+
+
+def interrupted_after(command: list[str | Path], cache: Path, milliseconds: int, whole: bool) -> tuple[int, str]:
+    """Of a new group of processes, the whole one or its leader alone. Returns the exit status and what was said."""
+    with in_a_terminal(command, cache, "none", ignored=False) as process:
+        time.sleep(milliseconds / 1000)
+        (os.killpg if whole else os.kill)(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_an_interrupt_at_any_time_ends_a_command_by_the_signal(
+    tmp_path: Path, script: Path, shell: str, whole: bool
+) -> None:
+    """Whichever of its moments that is: of the shell, of Python's own start, of the imports, of the command."""
+    needs_blocked_interrupts()
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell}")
+    command: list[str | Path] = [shell, script, "calibrate", "--quick", "--seconds", "60"]
+    for milliseconds in range(1, 100, 3):
+        status, said = interrupted_after(command, tmp_path, milliseconds, whole)
+        assert status == -signal.SIGINT, (milliseconds, said)
+        assert "Traceback" not in said, (milliseconds, said)
 
 
 def workers(argument: str) -> list[int]:
