@@ -12,7 +12,7 @@ import calls
 import oracle
 import tempi
 from astray import ASTRAY
-from world import MPI, Memory, committed, snapshot
+from world import MPI, Memory, committed, is_on_several_hosts, partners, snapshot
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("TEMPI_MODEL") != "0" or "TEMPI_FORCE" in os.environ, reason="not by the built-in rule"
@@ -173,3 +173,39 @@ def test_empty_messages_and_disabled_threads_are_as_before(moved: Moved) -> None
     with committed(tree) as datatype, tempi.disabled():
         pack(datatype, Memory(tree, 1).fill(1))
     assert moved.by("fallback_first") == 0
+
+
+#: Those that were found in a program.
+NAMED = ("three hvectors of floats, 10 bytes apart", "ints, 26 bytes apart, under a duplicate")
+
+
+def arrives(comm: Any, name: str) -> bool:
+    """From another rank, as the type map says? In several pieces, between which some bytes go astray."""
+    tree, count, _ = ASTRAY[name]
+    count *= 30
+    to, source = partners(comm)
+    out, into = Memory(tree, count).fill(1), Memory(tree, count)
+    with committed(tree) as datatype:
+        comm.Sendrecv(out.message(datatype), to, 1, into.message(datatype), source, 1)
+    try:
+        into.check(out.packed)
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_tempi_does_the_first_message_of_a_type_with_a_quirk(comm: Any, name: str, moved: Moved) -> None:
+    assert arrives(comm, name)
+    assert moved.by("quirks") == (2 if OPENMPI5 else 0)
+    assert not OPENMPI5 or moved.by("fallback_first") == 0
+
+
+@pytest.mark.skipif(
+    not OPENMPI5 or MPI.COMM_WORLD.size < 2 or is_on_several_hosts(MPI.COMM_WORLD),
+    reason="another library's quirk, or only probably, or by TCP, which has none",
+)
+def test_the_library_alone_still_carries_elements_astray_wrong_between_ranks(comm: Any) -> None:
+    """When this fails, a version has fixed the class: update quirks.c. To oneself it is wrong only probably."""
+    with tempi.disabled():
+        assert not arrives(comm, NAMED[0])

