@@ -321,7 +321,7 @@ def between() -> Iterator[Any]:
     local.Free()
 
 
-@pytest.mark.parametrize("form", FORMS[:2])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("base", BETWEEN)
 def test_collective_between_two_groups(between: Any, base: str, form: str) -> None:
     if between is None:

@@ -88,7 +88,9 @@ def test_a_grid_delivers_what_comes_from_the_opposite_direction(comm: Any, dims:
     cart.Free()
 
 
-def test_a_graph_of_the_first_kind(comm: Any) -> None:
+@pytest.mark.parametrize("form", STARTS_OF)
+def test_a_graph_of_the_first_kind(comm: Any, form: str) -> None:
+    needs_form("Neighbor_alltoallw", form)
     size, rank = comm.size, comm.rank
     near = [[(r + 1) % size, (r - 1) % size, r] for r in range(size)]
     index, edges = list(np.cumsum([len(row) for row in near])), [to for row in near for to in row]
@@ -100,8 +102,9 @@ def test_a_graph_of_the_first_kind(comm: Any) -> None:
         times = near[rank][: i + 1].count(source)
         places = [k for k, to in enumerate(near[source]) if to == rank]
         into.append(blocks[source][places[times - 1]])
-    with carried(graph, "Neighbor_alltoallw"):
-        exchange(graph.Neighbor_alltoallw, blocks[rank], into)
+    call = in_form(form, graph, "Neighbor_alltoallw", lambda: None)
+    with carried(graph, "Neighbor_alltoallw", STARTS_OF[form]):
+        exchange(call, blocks[rank], into)
     graph.Free()
 
 
@@ -182,26 +185,62 @@ def test_a_root_scatters_by_its_own_type(comm: Any, name: str, form: str, seed: 
     own.Free()
 
 
+def broadcast_to_an_address(comm: Any, tree: oracle.Tree | None, unit: int, root: int, form: str) -> None:
+    row, packed = Row(tree, unit, SLOT, absolute=True), bytes_of(1, 3 * unit)
+    row.expect(0, packed)
+    if comm.rank == root:
+        row.put(0, packed)
+    in_form(form, comm, "Bcast", row.renewal())(row.all(3), root)
+    row.check()
+
+
+def exchange_of_addresses(comm: Any, name: str, tree: oracle.Tree | None, unit: int, form: str) -> None:
+    """Each block has memory, and a type, of its own."""
+    near = list(comm.Shift(0, 1) if name.startswith("Neighbor") else range(comm.size))
+    out, into = ([Row(tree, unit, SLOT, absolute=True) for _ in near] for _ in range(2))
+    for e, source in enumerate(near):
+        filled(out[e], [bytes_of(64 * comm.rank + e, 2 * unit)], [0])
+        into[e].expect(0, bytes_of(64 * source + (1 - e if name.startswith("Neighbor") else comm.rank), 2 * unit))
+    zeros = [0] * len(near)
+    sides = [[MPI.BOTTOM, [2 * row.factor for row in rows], zeros, [row.type for row in rows]] for rows in (out, into)]
+    before = [row.memory.copy() for row in into]
+
+    def again() -> None:
+        for row, memory in zip(into, before, strict=True):
+            np.copyto(row.memory, memory)
+
+    in_form(form, comm, name, again)(*sides)
+    for row in (*out, *into):
+        row.check()
+
+
 @pytest.mark.parametrize("form", STARTS_OF)
-@pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, *ROOTED])
+@pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, *ROOTED, *NEIGHBORS, "Bcast", "Alltoallw", "Neighbor_alltoallw"])
 def test_blocks_at_addresses_of_their_own(comm: Any, name: str, form: str) -> None:
     """From MPI_BOTTOM; also those of processes whose type is bytes."""
     needs_host_memory()
     needs_form(name, form)
     if form == "blocking" and name in ("Gather", "Allgather") and is_left_to_han(comm):
         pytest.skip("Open MPI between hosts (coll/han) delivers wrong blocks from MPI_BOTTOM")
-    own, root = comm.Dup(), comm.size - 1
-    tree = tree_of(np.random.default_rng([len(name), 29]))
-    shape, mine = shape_of(name, own.size, 1, len(oracle.element_offsets(tree, 1))), derived_on(own.rank, 1, tree)
+    own = comm.Create_cart([comm.size], [True]) if name.startswith("Neighbor") else comm.Dup()
+    tree, root = tree_of(np.random.default_rng([len(name), 29])), own.size - 1
+    unit, mine = len(oracle.element_offsets(tree, 1)), derived_on(own.rank, 1, tree)
+    shape = shape_of(name, own.size, 1, unit)
 
     def call() -> None:
         if name.startswith("Scatter"):
             scatter(own, name, shape, tree, root, False, form, absolute=True)
+        elif name == "Bcast":
+            broadcast_to_an_address(own, mine, unit, root, form)
+        elif name.endswith("w"):
+            exchange_of_addresses(own, name, mine, unit, form)
+        elif name in NEIGHBORS:
+            exchange_on_a_ring(own, name, mine, unit, form, absolute=True)
         else:
             run(own, name, shape, mine, root, False, form, absolute=True)
 
     settle(form, own, call)
-    with carried(own, name, STARTS_OF[form]):
+    with carried(own, name, STARTS_OF[form] * (own.size > 1 or name != "Bcast")):
         call()
     own.Free()
 
@@ -235,12 +274,14 @@ def test_a_broadcast_by_the_types_of_both_sides(comm: Any, form: str, seed: int)
     own.Free()
 
 
-def exchange_on_a_ring(cart: Any, name: str, tree: oracle.Tree | None, unit: int, form: str) -> None:
+def exchange_on_a_ring(
+    cart: Any, name: str, tree: oracle.Tree | None, unit: int, form: str, absolute: bool = False
+) -> None:
     varied, personal, near = name.endswith("v"), "alltoall" in name, cart.Shift(0, 1)
     places = places_of([2, 2], varied)
     given = [bytes_of(cart.rank * 8 + personal * e, 2 * unit) for e in range(2 if personal else 1)]
-    out = filled(Row(tree, unit, 2 * SLOT), given, places[: len(given)])
-    into = Row(tree, unit, 2 * SLOT)
+    out = filled(Row(tree, unit, 2 * SLOT, absolute), given, places[: len(given)])
+    into = Row(tree, unit, 2 * SLOT, absolute)
     for e, source in enumerate(near):
         into.expect(places[e], bytes_of(source * 8 + personal * (1 - e), 2 * unit))
     send = out.each([2, 2], places, varied) if personal else out.all(2)

@@ -258,7 +258,7 @@ def test_a_folder_of_shared_memory_that_cannot_be_written_changes_no_result(
         pytest.skip(f"{mpi.name}: does not run there")
     done = run(mpi, programs, "left", [on()] * 3, read_only, form)
     assert told(done) == told(plain)
-    with open("/tmp/h_audit.txt", "a") as f: f.write(f"{mpi.name} {form} {carried(done)} {carried(done, chr(114)+chr(101)+chr(102)+"used")} {told(plain)==told(done)} {told(done)[:3]}\n{done.stderr}\nPLAIN {plain.stderr}\n")
+    assert carried(done) == [2] * 3  # those of one process alone
 
 
 @every_library

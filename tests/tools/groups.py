@@ -25,7 +25,14 @@ UNEVEN: Short = {"mpich": {"preload": (3,)}, "openmpi": {"import": (5,)}}
 NOWHERE: Short = {"mpich": {}, "openmpi": {}}  # another group has that method on the one or the other side
 
 
-COLLECTIVES = ("test_collectives.py", "test_collective_neighbors.py", "test_collective_requests.py")
+COLLECTIVES = (
+    "test_collectives.py",
+    "test_collective_neighbors.py",
+    "test_collective_outstanding.py",
+    "test_collective_requests.py",
+)
+#: Between groups of different sizes on an odd number of ranks. In host memory only.
+BETWEEN_GROUPS = "test_collectives_between_groups.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ OF_DEVICES = (
     "test_driver_calls.py",
     "test_streams.py",
     "test_collective_devices.py",
+    "test_collective_mixed.py",
 )
 
 #: Tests that need a setting of another group than base, which takes all files.
@@ -165,9 +173,9 @@ GROUPS: dict[str, Group] = {
     ),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
-    "collectives, more ranks": variation(FORCED, *COLLECTIVES, ranks=(3, 5, 6, 7, 8), short=UNEVEN),
+    "collectives, more ranks": variation(FORCED, *COLLECTIVES, BETWEEN_GROUPS, ranks=(3, 5, 6, 7, 8), short=UNEVEN),
     "collectives, MPI of the system": variation(
-        FORCED, *COLLECTIVES, ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
+        FORCED, *COLLECTIVES, BETWEEN_GROUPS, ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
     ),
     "types, MPI of the system": variation(FORCED, "test_types.py", short=NOWHERE, system=True),
     "device, MPI of the system": variation(
@@ -200,6 +208,9 @@ GROUPS: dict[str, Group] = {
         DEVICE | RANDOM, "test_bounce_collectives.py", ranks=(2, 4), short=ON_MPICH
     ),
     "devices": Group(DEVICES, OF_DEVICES, (1, 2)),
+    "devices, more ranks": variation(
+        DEVICES, "test_collective_mixed.py", "test_driver_calls.py", ranks=(4,), short=AT_FOUR
+    ),
     "devices, unlike": variation(
         DEVICES | {"MPITEST_METHODS": "staged,oneshot,pipelined"},
         "test_memories.py",
