@@ -259,6 +259,7 @@ def test_a_folder_of_shared_memory_that_cannot_be_written_changes_no_result(
     done = run(mpi, programs, "left", [on()] * 3, read_only, form)
     assert told(done) == told(plain)
     assert carried(done) == [2] * 3  # those of one process alone
+    assert done.stderr.count("cannot use /dev/shm: the ranks of a node do not find each other") == 1
 
 
 @every_library

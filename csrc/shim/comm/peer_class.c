@@ -38,6 +38,7 @@ static struct {
     int size;
     bool one_node;
     tempi_node_registry *registry;
+    bool refused;             /* it could not be joined */
     tempi_job job;            /* by which this process registered before MPI_Init */
     int registered;           /* its rank there */
     bool acting;              /* tempi may carry collectives in this process */
@@ -456,6 +457,13 @@ int tempi_peer_report(uintptr_t comm, int rank, int *out)
 
 /* ---- one epoch of MPI ------------------------------------------------------------------------ */
 
+static void join_registry(const tempi_job *job, int rank)
+{
+    peers.registry = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, job->name, rank,
+                                              job->local);
+    peers.refused = !peers.registry;
+}
+
 void tempi_peer_register(void)
 {
     int rank, size;
@@ -464,8 +472,7 @@ void tempi_peer_register(void)
     tempi_launcher_ask(rank, size, &peers.job);
     peers.registered = rank;
     if (peers.job.name[0] && peers.job.local != 1)
-        peers.registry = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, peers.job.name, rank,
-                                                  peers.job.local);
+        join_registry(&peers.job, rank);
 }
 
 /* The launcher's variables may have been those of another job. */
@@ -483,8 +490,7 @@ static void enter_registry(const tempi_job *job, int rank, bool wanted)
         peers.registry = NULL;
     }
     if (!peers.registry && job->name[0] && wanted)
-        peers.registry = tempi_node_registry_join(TEMPI_NODE_REGISTRY_FOLDER, job->name, rank,
-                                                  job->local);
+        join_registry(job, rank);
     if (peers.registry)
         tempi_node_registry_settle(peers.registry, joins);
 }
@@ -513,7 +519,11 @@ static void start(void)
         !tempi_config.force)
         tempi_message_trials_start(tempi_node_registry_messages(peers.registry),
                                    tempi_node_registry_own(peers.registry));
-    if (!peers.one_node && !peers.registry)
+    if (peers.refused && peers.acting && rank == 0) /* one rank of the job says it */
+        TEMPI_LOG(TEMPI_LOG_WARN,
+                  "cannot use " TEMPI_NODE_REGISTRY_FOLDER ": the ranks of a node do not find each "
+                  "other, and their collectives are left to the library (docs/collectives.md)");
+    else if (!peers.one_node && !peers.registry)
         TEMPI_LOG(TEMPI_LOG_INFO,
                   "cannot find the ranks of this node: every other rank is treated as remote");
     peers.started = true;
