@@ -220,13 +220,29 @@ static void give_up(tempi_coll_request *r)
     tempi_coll_end_round(r);
 }
 
+/* Edges to or from a root are those of the last call on the communicator: a request that will be
+ * started again gets its own. Without memory for them it keeps no operations. */
+static void own_edges(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out)
+{
+    const tempi_edges *shared = &r->node->one;
+    tempi_persistent_call *k = r->persistent;
+    if (!k || r->remote || (out->edges != shared && r->in.edges != shared) ||
+        (!k->one.first && !tempi_edges_none(r->node->size, &k->one)))
+        return;
+    tempi_edges_one(&k->one, r->node->size, r->node->peers_begin + call->root);
+    out->edges = out->edges == shared ? &k->one : out->edges;
+    r->in.edges = r->in.edges == shared ? &k->one : r->in.edges;
+}
+
 /* Whether the next start has the same operations: of blocks in host memory, and of edges that do
  * not depend on the root of other calls. */
 static bool keeps(const tempi_coll_request *r, const tempi_collective *call,
                   const tempi_blocks *out)
 {
+    const tempi_edges *shared = &r->node->one;
     const bool fixed = call->pattern == TEMPI_PATTERN_ALL ||
-                       call->pattern == TEMPI_PATTERN_NEIGHBORS;
+                       call->pattern == TEMPI_PATTERN_NEIGHBORS ||
+                       (!r->remote && out->edges != shared && r->in.edges != shared);
     return r->persistent && fixed && !tempi_memory_mixed && !tempi_config.check &&
            out->nstaged == 0 && r->in.nstaged == 0;
 }
@@ -261,6 +277,7 @@ static int start(tempi_coll_request *r, const tempi_collective *call, tempi_bloc
     r->out.ops = NULL;
     r->error = MPI_SUCCESS;
     r->active = true;
+    own_edges(r, call, out);
     int rc = describe(r, out, &described);
     r->kept = rc == MPI_SUCCESS && keeps(r, call, out);
     rc = send_all(r, out, &described, rc);

@@ -72,6 +72,8 @@ static void free_type(MPI_Datatype *type)
 
 void tempi_persistent_call_free(tempi_persistent_call *k)
 {
+    if (k)
+        tempi_edges_free(&k->one);
     for (int which = 0; k && which < 2; ++which) {
         free_type(&k->type[which]);
         for (int i = 0; i < k->ntypes[which]; ++i)

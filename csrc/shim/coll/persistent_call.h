@@ -13,6 +13,7 @@ typedef struct tempi_persistent_call {
     int ntypes[2];
     void *counts[2], *displacements[2];
     MPI_Request request; /* the program's: it moves nothing */
+    tempi_edges one;     /* of a call with a root: the communicator's are those of the last call */
 } tempi_persistent_call;
 
 /* `out` and `in`: both sides of the call. NULL: out of memory, or the library refused a type. */

@@ -54,6 +54,14 @@ FAULTS = (
         "",
         ("tests/mpi/test_collectives.py@two hosts",),
     ),
+    Fault(
+        "coll",
+        "a persistent request keeps the first process as its root",
+        "csrc/shim/coll/coll_request.c",
+        "tempi_edges_one(&k->one, r->node->size, r->node->peers_begin + call->root);",
+        "tempi_edges_one(&k->one, r->node->size, r->node->peers_begin);",
+        ("tests/mpi/test_collective_outstanding.py",),
+    ),
     # ---- coll: faults of the library ---------------------------------------------------------------------
     Fault(
         "coll",
