@@ -56,7 +56,7 @@ class OneType(Exchange):
         shape = self._shape(at)
         tags = [peers[:i].count(peer) for i, peer in enumerate(peers)]
         places = [0 if one else i * shape.span for i in range(len(peers))]
-        return [Block(*each, shape, place) for *each, place in zip(peers, tags, places, strict=True)]
+        return [Block(peer, tag, shape, place) for peer, tag, place in zip(peers, tags, places, strict=True)]
 
     def sends(self, at: Position) -> list[Block]:
         every = range(at.ranks)

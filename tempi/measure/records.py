@@ -189,7 +189,7 @@ def _commit() -> str | None:
 def _machine() -> tuple[tuple[str, Any], ...]:
     return (
         ("cpu", _processor()),
-        ("cores", len(os.sched_getaffinity(0))),
+        ("cores", os.cpu_count()),  # of the machine: launchers bind a rank to some of them
         ("arch", platform.machine()),
         ("kernel", platform.release()),
         ("python", platform.python_version()),
