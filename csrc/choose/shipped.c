@@ -7,7 +7,6 @@
  *    microarchitecture may be worse than none.
  * 2. Of those, the one nearest in cache sizes, then in model. */
 #include "choose/processor.h"
-#include "choose/rule.h"
 #include "tempi.h"
 
 #include <dirent.h>
@@ -127,26 +126,4 @@ int tempi_shipped_name(const char *version, char *out, size_t size)
                            own.family, own.model, own.isa, own.l2, own.l3,
                            own.single_copy ? "" : "-nocma");
     return n > 0 && (size_t)n < size ? TEMPI_OK : TEMPI_ERR_OVERFLOW;
-}
-
-/* The figures are those of docs/benchmarks.md: the mean of messages as installed, and after. */
-#define ADVICE(gain)                                                                   \
-    "run `tempi calibrate` (two and a half minutes at most) to choose by measurement " \
-    "from the first call on, not only after trials (" gain ")"
-
-const char *tempi_calibration_advice(const char *version)
-{
-    switch (version ? tempi_library_of(version) : TEMPI_LIBRARY_UNKNOWN) {
-    case TEMPI_LIBRARY_MPICH:
-        return ADVICE(
-            "messages over MPICH 5, EPYC Zen 3: 2.1 times the library's speed before and after");
-    case TEMPI_LIBRARY_OPENMPI4:
-    case TEMPI_LIBRARY_OPENMPI5:
-        return ADVICE(
-            "messages over Open MPI 5, EPYC Zen 3: 1.2 times the library's speed before and after");
-    case TEMPI_LIBRARY_INTEL:
-        return ADVICE(
-            "messages over Intel MPI, EPYC Zen 3: 2.2 times the library's speed before, 2.5 after");
-    default: return ADVICE("what that gains over this library is not measured");
-    }
 }
