@@ -3,7 +3,7 @@
 #include "base/config.h"
 #include "base/thread.h"
 #include "exchange/mapped.h"
-#include "shim/comm/peer_class.h"
+#include "shim/comm/peer_agree.h"
 #include "shim/impl.h"
 
 #include <stdio.h>

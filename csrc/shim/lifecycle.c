@@ -17,6 +17,7 @@
 #include "shim/comm/comm_stream.h"
 #include "shim/comm/cuda_aware.h"
 #include "shim/comm/peer_class.h"
+#include "shim/comm/peer_world.h"
 #include "shim/impl.h"
 #include "shim/large_count.h"
 #include "shim/p2p/loopback.h"
@@ -138,6 +139,7 @@ static void stop(void)
     tempi_loopback_stop();
     tempi_stream_stop();
     tempi_collective_stop();
+    tempi_peer_class_stop();
     tempi_peer_stop();
     tempi_wire_stop();
     tempi_types_stop();
@@ -150,7 +152,7 @@ static void clear(void)
     tempi_collective_clear();
     tempi_mapping_clear();
     tempi_mapped_clear();
-    tempi_peer_clear();
+    tempi_peer_class_clear();
     tempi_bounce_clear();
     tempi_large_count_clear();
     tempi_stage_trim();
@@ -208,6 +210,7 @@ static void world_began(bool seen)
     const bool acting = start(seen);
     tell_of_end();
     tempi_peer_world_began(acting);
+    tempi_peer_class_start();
     if (acting) {
         tempi_collective_start();
         tempi_cuda_backend_prepare();
@@ -284,8 +287,10 @@ int tempi_impl_Session_init(const struct tempi_mpi *next, MPI_Info hints, MPI_Er
         tempi_threads_share();
         (void)start(false);
     }
-    if (rc == MPI_SUCCESS)
+    if (rc == MPI_SUCCESS) {
         tempi_peer_session_began(*session);
+        tempi_peer_class_start();
+    }
     return rc;
 }
 

@@ -129,7 +129,7 @@ typedef struct member {
     int answer;
 } member;
 
-/* As csrc/shim/comm/peer_class.c does. */
+/* As csrc/shim/comm/peer_agree.c does. */
 static bool ask(const member *own)
 {
     int indices[TRIO], last = 0;

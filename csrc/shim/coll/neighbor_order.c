@@ -2,7 +2,7 @@
 #include "base/fallback.h"
 #include "base/log.h"
 #include "base/stats.h"
-#include "shim/comm/peer_class.h"
+#include "shim/comm/peer_world.h"
 
 enum { UNKNOWN, RIGHT, WRONG };
 

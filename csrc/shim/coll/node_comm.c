@@ -6,7 +6,7 @@
 #include "shim/coll/node_memory.h"
 #include "shim/coll/node_part.h"
 #include "shim/comm/comm_attribute.h"
-#include "shim/comm/peer_class.h"
+#include "shim/comm/peer_agree.h"
 
 #include <stddef.h>
 #include <stdlib.h>

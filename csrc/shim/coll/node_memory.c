@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "shim/coll/comm_agree.h"
-#include "shim/comm/peer_class.h"
+#include "shim/comm/peer_agree.h"
 
 #include <stdlib.h>
 #include <string.h>

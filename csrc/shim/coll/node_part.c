@@ -1,5 +1,5 @@
 #include "shim/coll/node_part.h"
-#include "shim/comm/peer_class.h"
+#include "shim/comm/peer_agree.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 #include "shim/request/waiting.h"
-#include "shim/comm/peer_class.h"
+#include "shim/comm/peer_world.h"
 #include "shim/request/deferred_sends.h"
 
 #include <sched.h>

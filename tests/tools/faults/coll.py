@@ -372,7 +372,7 @@ FAULTS = (
     Fault(
         "coll",
         "both groups of an intercommunicator come first",
-        "csrc/shim/comm/peer_class.c",
+        "csrc/shim/comm/peer_agree.c",
         "*first = here < there;",
         "*first = here != there;",
         ("tests/mpi/test_collectives_between_groups.py",),
