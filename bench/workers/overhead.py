@@ -7,8 +7,10 @@ derived receive stays pending, so that every call has to search for it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import statistics
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -32,6 +34,8 @@ DOUBLES = 32
 #: Targets in seconds: a call with nothing to do; a tracked one; Waitall: fixed and per request.
 PASS, TRACKED, WAITALL_FIXED, WAITALL_EACH = 3e-9, 20e-9, 10e-9, 3e-9
 FIRST_USE, MANY_BLOCKS, PRELOAD = 5e-6, 50e-3, 60e-6
+#: MPI_Packs of a new type, of which a later one has it decoded.
+FIRST_PACKS = 16
 #: A collective that is not tempi's, beyond what a wrapper that does nothing takes.
 COLLECTIVE = 5e-9
 #: Types that are made, used once and freed: blocks of each, and tempi's allowed extra time: fixed, and as a share of
@@ -252,6 +256,42 @@ def _measure_first_use(world: World, quick: bool) -> Iterator[Record]:
         yield world.record(name, "tempi", taken, target=target, calls=1)
 
 
+def _dearest_pack(world: World, datatype: Any) -> float:
+    """Seconds of the dearest of the first MPI_Packs of a type: the one that decodes it, too."""
+    mpi = world.mpi
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    pack = ctypes.CFUNCTYPE(number, pointer, number, pointer, pointer, number, pointer, pointer)(_entry("Pack", True))
+    source, packed, position = worker.arena(datatype.extent), worker.arena(datatype.size), number()
+    source[:] = packed[:] = 1  # the pages are there
+    taken = []
+    for _ in range(FIRST_PACKS):
+        position.value = 0
+        start = time.perf_counter()
+        rc = pack(
+            source.ctypes.data,
+            1,
+            worker.handle(mpi, datatype),
+            packed.ctypes.data,
+            datatype.size,
+            ctypes.addressof(position),
+            worker.handle(mpi, mpi.COMM_SELF),
+        )
+        taken.append(time.perf_counter() - start)
+        if rc != mpi.SUCCESS or position.value != datatype.size:
+            raise worker.WorkerError("MPI_Pack of a type of many blocks fails")
+    return max(taken)
+
+
+def _measure_first_packs(world: World) -> Iterator[Record]:
+    taken = []
+    for batch in range(5):
+        (datatype,) = (one.Commit() for one in _indexed(world.mpi, batch, 10**6))
+        taken.append(_dearest_pack(world, datatype))
+        datatype.Free()
+    name = f"10^6 random blocks: the dearest of {FIRST_PACKS} MPI_Packs"
+    yield world.record(name, "tempi", taken, target=MANY_BLOCKS, calls=1)
+
+
 def _once(world: World, places: Any, arrays: tuple[worker.Bytes, worker.Bytes], use: str, ours: bool) -> _native.Once:
     names = {"make": "Type_create_indexed_block", "commit": "Type_commit", use.lower(): use, "free": "Type_free"}
     functions = {slot: _entry(name, ours) for slot, name in names.items()}
@@ -319,6 +359,7 @@ def run(options: OverheadOptions) -> Iterator[Record]:
         yield from _measure_once(world, options)
         if world.acting:
             yield from _measure_first_use(world, options.quick)
+            yield from _measure_first_packs(world)
         yield from _measure_preload(world, 2 * options.seconds)
     elif world.acting:
         buffer = worker.arena(world.derived.extent)

@@ -2,6 +2,10 @@
 #include "datatype/passes.h"
 #include <stdlib.h>
 
+typedef struct range {
+    int64_t least, most;
+} range;
+
 /* The blocks of an indexed type. */
 typedef struct blocks {
     int64_t n;
@@ -10,7 +14,8 @@ typedef struct blocks {
     const int64_t *displacements;
     /* of the non-empty blocks: */
     int64_t used, elements;
-    bool equal; /* they have the same length */
+    bool equal;        /* they have the same length */
+    range first, last; /* where their first and last elements lie */
 } blocks;
 
 static int64_t block_length(const blocks *b, int64_t i)
@@ -18,43 +23,98 @@ static int64_t block_length(const blocks *b, int64_t i)
     return b->lengths ? b->lengths[i] : b->length;
 }
 
+static inline void range_add(range *r, int64_t value)
+{
+    r->least = value < r->least ? value : r->least;
+    r->most = value > r->most ? value : r->most;
+}
+
+/* Inline, to be compiled once for blocks of one length. All in registers: a type may have millions
+ * of blocks. */
+static inline int blocks_look(blocks *b, const int64_t *lengths, int64_t extent)
+{
+    const int64_t n = b->n, *at = b->displacements;
+    int64_t used = 0, elements = 0, first = b->length;
+    range begin = {INT64_MAX, INT64_MIN}, last = begin;
+    bool equal = true, overflow = false;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t length = lengths ? lengths[i] : first;
+        int64_t reach, end;
+        if (length <= 0) {
+            if (length < 0)
+                return TEMPI_ERR_ARG;
+            continue;
+        }
+        overflow |= tempi_add64(elements, length, &elements) |
+                    tempi_mul64(length - 1, extent, &reach) | tempi_add64(at[i], reach, &end);
+        if (used++ == 0)
+            first = length;
+        equal &= length == first;
+        range_add(&begin, at[i]);
+        range_add(&last, end);
+    }
+    b->used = used;
+    b->elements = elements;
+    b->length = first;
+    b->equal = equal;
+    b->first = begin;
+    b->last = last;
+    return overflow ? TEMPI_ERR_OVERFLOW : TEMPI_OK;
+}
+
 /* Counts the non-empty blocks, checks them, and adds their size and bounds to the builder. */
 static int blocks_measure(blocks *b, const tempi_layout *inner, tempi_builder *builder)
 {
-    int status = TEMPI_OK;
-    b->used = b->elements = 0;
-    b->equal = true;
-    for (int64_t i = 0; i < b->n && !status; i++) {
-        const int64_t length = block_length(b, i);
-        if (length < 0)
-            return TEMPI_ERR_ARG;
-        if (length == 0)
-            continue;
-        if (tempi_add64(b->elements, length, &b->elements))
-            return TEMPI_ERR_OVERFLOW;
-        if (b->used++ == 0)
-            b->length = length;
-        b->equal = b->equal && length == b->length;
-        status = tempi_builder_bound(builder, inner, length, b->displacements[i]);
-    }
+    int status = b->lengths ? blocks_look(b, b->lengths, inner->extent)
+                            : blocks_look(b, NULL, inner->extent);
+    if (status || b->used == 0)
+        return status;
+    const int64_t ends[] = {b->first.least, b->first.most, b->last.least, b->last.most};
+    for (int i = 0; i < 4 && !status; i++)
+        status = tempi_builder_bound(builder, inner, 1, ends[i]);
     return status ? status : tempi_builder_grow(builder, inner, b->elements);
 }
 
-/* A table with the position of each block (of each element, if `single`). */
-static tempi_shared_table *blocks_table(const blocks *b, const tempi_layout *inner, bool single)
+/* A table with the position of each element; *start: that of the first. */
+static tempi_shared_table *elements_table(const blocks *b, const tempi_layout *inner,
+                                          tempi_entry *start)
 {
-    tempi_shared_table *table = tempi_table_new(single ? b->elements : b->used, false);
+    tempi_shared_table *table = tempi_table_new(b->elements);
     if (!table)
         return NULL;
     tempi_entry *entry = table->entries;
     int64_t packed = 0;
-    for (int64_t i = 0; i < b->n; i++) {
-        const int64_t length = block_length(b, i);
-        const int64_t pieces = single ? length : length > 0;
-        const int64_t bytes = (single ? 1 : length) * inner->size;
-        for (int64_t j = 0; j < pieces; j++, packed += bytes)
+    for (int64_t i = 0; i < b->n; i++)
+        for (int64_t j = 0; j < block_length(b, i); j++, packed += inner->size)
             *entry++ = (tempi_entry){b->displacements[i] + j * inner->extent, packed};
+    *start = tempi_table_seal(table, false);
+    return table;
+}
+
+/* The same with the position of each block, all of one length. Sealed as it is written. */
+static tempi_shared_table *blocks_table(const blocks *b, const tempi_layout *inner,
+                                        tempi_entry *start)
+{
+    tempi_shared_table *table = tempi_table_new(b->used);
+    if (!table)
+        return NULL;
+    int64_t from = 0;
+    while (block_length(b, from) == 0)
+        ++from;
+    const int64_t n = b->n, bytes = b->length * inner->size, *at = b->displacements,
+                  *lengths = b->lengths, origin = at[from];
+    tempi_entry *entry = table->entries;
+    int64_t packed = 0;
+    for (int64_t i = from; i < n; i++) {
+        if (lengths && lengths[i] == 0)
+            continue;
+        *entry++ = (tempi_entry){at[i] - origin, packed};
+        packed += bytes;
     }
+    *entry = (tempi_entry){0, packed};
+    table->lo = b->first.least - origin;
+    table->hi = b->first.most - origin;
+    *start = (tempi_entry){origin, 0};
     return table;
 }
 
@@ -66,11 +126,13 @@ static int append_tabled(tempi_builder *builder, const blocks *b, const tempi_la
     tempi_builder piece; /* one block: its boxes get the table */
     tempi_builder_init(&piece);
     int status = tempi_builder_block(&piece, inner, single ? 1 : b->length, 0);
-    tempi_shared_table *table = status ? NULL : blocks_table(b, inner, single);
+    tempi_entry start;
+    tempi_shared_table *table = status   ? NULL
+                                : single ? elements_table(b, inner, &start)
+                                         : blocks_table(b, inner, &start);
     if (!status && !table)
         status = TEMPI_ERR_MEMORY;
     if (!status) {
-        const tempi_entry start = tempi_table_seal(table, false);
         for (int64_t i = 0; i < piece.nboxes && !status; i++) {
             tempi_box box = piece.boxes[i];
             box.packed += packed;
@@ -96,7 +158,7 @@ static int append_runs(tempi_builder *builder, const blocks *b, const tempi_layo
     int64_t total = b->used, n = 0;
     if (!dense && tempi_mul64(b->elements, per_element, &total))
         return TEMPI_ERR_MEMORY;
-    tempi_shared_table *table = tempi_table_new(total, true);
+    tempi_shared_table *table = tempi_table_new(total);
     tempi_run *space = malloc(2 * (size_t)per_element * sizeof *space);
     if (!table || !space) {
         free(space);
@@ -315,7 +377,7 @@ static int members_write(tempi_builder *builder, const members *m, int64_t from,
 static int append_members_as_runs(tempi_builder *builder, const members *m, int64_t from,
                                   int64_t to, int64_t total)
 {
-    tempi_shared_table *table = tempi_table_new(total, true);
+    tempi_shared_table *table = tempi_table_new(total);
     if (!table)
         return TEMPI_ERR_MEMORY;
     sequence s = {table->entries, table->entries};

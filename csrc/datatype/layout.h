@@ -26,7 +26,8 @@ enum {
     TEMPI_FEW_RUNS = 4 /* up to this many loose runs in a row stay boxes, more make a table */
 };
 
-/* A table shared by several boxes. entries[0] is always (0, 0): the boxes hold the start. */
+/* A table shared by several boxes. entries[0] is always (0, 0): the boxes hold the start.
+ * entries[n] closes it; of a table of equal runs without gaps as of one of variable runs. */
 typedef struct tempi_shared_table {
     tempi_table pub; /* first: a box's `table` points here */
     _Atomic int64_t refs;
@@ -68,12 +69,12 @@ static inline bool tempi_mul64(int64_t a, int64_t b, int64_t *product)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* An uninitialised table for n entries (and a closing one if `variable`); NULL: out of memory. */
-tempi_shared_table *tempi_table_new(int64_t n, bool variable);
+/* An uninitialised table for n entries and a closing one; NULL: out of memory. */
+tempi_shared_table *tempi_table_new(int64_t n);
 /* Shortens a table of variable runs to its first n entries and the closing one. */
 tempi_shared_table *tempi_table_shrink(tempi_shared_table *table, int64_t n);
 /* Shifts the entries so that the first is (0, 0), records the bounds, and returns the old first
- * entry. */
+ * entry. Without variable runs it writes the closing entry, too: one more step of the first. */
 tempi_entry tempi_table_seal(tempi_shared_table *table, bool variable);
 void tempi_table_retain(const tempi_table *table);
 void tempi_table_release(const tempi_table *table);

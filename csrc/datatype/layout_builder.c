@@ -123,7 +123,7 @@ static int box_spill(tempi_box *box)
     int64_t total;
     if (tempi_mul64(n, a.count, &total) || tempi_mul64(total, b.count, &total))
         return TEMPI_ERR_MEMORY;
-    tempi_shared_table *table = tempi_table_new(total, false);
+    tempi_shared_table *table = tempi_table_new(total);
     if (!table)
         return TEMPI_ERR_MEMORY;
     const int64_t slow = outer ? a.count : n, fast = outer ? n : a.count;
@@ -252,7 +252,7 @@ int tempi_builder_runs(tempi_builder *builder, const tempi_run *runs, int64_t n)
         }
         return status;
     }
-    tempi_shared_table *table = tempi_table_new(n, true);
+    tempi_shared_table *table = tempi_table_new(n);
     if (!table)
         return TEMPI_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++)

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-tempi_shared_table *tempi_table_new(int64_t n, bool variable)
+tempi_shared_table *tempi_table_new(int64_t n)
 {
     const int64_t most = (INT64_MAX - (int64_t)sizeof(tempi_shared_table)) /
                          (int64_t)sizeof(tempi_entry);
     if (n < 1 || n >= most)
         return NULL;
-    const size_t entries = (size_t)n + (variable ? 1 : 0);
+    const size_t entries = (size_t)n + 1;
     tempi_shared_table *table = tempi_allocate(sizeof *table + entries * sizeof(tempi_entry));
     if (!table)
         return NULL;
@@ -44,13 +44,16 @@ tempi_entry tempi_table_seal(tempi_shared_table *table, bool variable)
         lo = entries[i].offset < lo ? entries[i].offset : lo;
         hi = entries[i].offset > hi ? entries[i].offset : hi;
     }
+    entries[n].offset = 0;
     if (variable) {
-        entries[n].offset = 0;
         entries[n].packed -= first.packed;
         for (int64_t i = 0; i < n; i++) {
             const int64_t end = entries[i].offset + (entries[i + 1].packed - entries[i].packed);
             hi = end > hi ? end : hi;
         }
+    } else {
+        const int64_t step = n > 1 ? entries[1].packed : 0;
+        (void)tempi_add64(entries[n - 1].packed, step, &entries[n].packed);
     }
     table->lo = lo;
     table->hi = hi;

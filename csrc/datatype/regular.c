@@ -145,7 +145,7 @@ static int resolve_period(const tempi_entry *e, int64_t n, const tempi_box *arou
         return TEMPI_OK;
     const int64_t copies = n / p;
     tempi_dim dims[TEMPI_MAX_DIMS];
-    tempi_shared_table *table = tempi_table_new(copies, false);
+    tempi_shared_table *table = tempi_table_new(copies);
     if (!table)
         return TEMPI_ERR_MEMORY;
     for (int64_t i = 0; i < copies; i++)
@@ -198,11 +198,11 @@ int tempi_runs_table(const tempi_entry *e, int64_t n, const tempi_box *around, t
     }
     const int64_t unit = runs_unit(e, n);
     const bool variable = unit == 0;
-    if (variable && around->table && e == around->table->entries) { /* final as it is */
+    if (around->run == unit && around->table && e == around->table->entries) { /* final as it is */
         tempi_table_settle(around->table);
         return tempi_builder_append(out, around);
     }
-    tempi_shared_table *table = tempi_table_new(n, variable);
+    tempi_shared_table *table = tempi_table_new(n);
     if (!table)
         return TEMPI_ERR_MEMORY;
     memcpy(table->entries, e, (size_t)(variable ? n + 1 : n) * sizeof *e);
@@ -260,13 +260,14 @@ static int table_to_dims(const tempi_box *box, tempi_builder *out, bool *changed
     return tempi_builder_append(out, &nest);
 }
 
-/* Whether in a table of variable runs none continues another. */
+/* Whether in a table without gaps no run continues another, and its last entry closes it. */
 static bool table_maximal(const tempi_box *box)
 {
     const tempi_entry *e = box->table->entries;
-    if (box->run)
+    const int64_t n = box->table->n;
+    if (box->run && run_length(e, n - 1) != box->run)
         return false;
-    for (int64_t i = 1; i < box->table->n; i++)
+    for (int64_t i = 1; i < n; i++)
         if (e[i].offset - e[i - 1].offset == e[i].packed - e[i - 1].packed)
             return false;
     return true;

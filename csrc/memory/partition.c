@@ -153,7 +153,7 @@ static void assign_segment(partitioner *l, int owner, const tempi_box *box, int6
         assign(l, owner, &segment);
     } else {
         const bool variable = box->run == 0;
-        tempi_shared_table *table = tempi_table_new(end - from, variable);
+        tempi_shared_table *table = tempi_table_new(end - from);
         if (!table) {
             l->failed = true;
             return;

@@ -56,16 +56,18 @@ static int decode_predefined(MPI_Datatype type, int combiner, tempi_layout **out
 static int64_t *numbers(const tempi_contents *c, int64_t first, int64_t n)
 {
     int64_t *v = tempi_allocate_array((size_t)n * sizeof *v + 1);
+    const tempi_contents from = *c; /* which the compiler knows to be none of v */
     for (int64_t i = 0; v && i < n; ++i)
-        v[i] = number(c, first + i);
+        v[i] = number(&from, first + i);
     return v;
 }
 
 static int64_t *displacements(const tempi_contents *c, int64_t skip, int64_t n)
 {
     int64_t *v = tempi_allocate_array((size_t)n * sizeof *v + 1);
+    const tempi_contents from = *c;
     for (int64_t i = 0; v && i < n; ++i)
-        v[i] = address(c, skip, i);
+        v[i] = address(&from, skip, i);
     return v;
 }
 
@@ -73,10 +75,12 @@ static int64_t *displacements(const tempi_contents *c, int64_t skip, int64_t n)
 static int64_t *scaled(const tempi_contents *c, int64_t first, int64_t n, int64_t extent,
                        bool *overflow)
 {
-    int64_t *v = numbers(c, first, n);
-    *overflow = false;
+    int64_t *v = tempi_allocate_array((size_t)n * sizeof *v + 1);
+    const tempi_contents from = *c;
+    bool any = false;
     for (int64_t i = 0; v && i < n; ++i)
-        *overflow |= __builtin_mul_overflow(v[i], extent, &v[i]);
+        any |= __builtin_mul_overflow(number(&from, first + i), extent, &v[i]);
+    *overflow = any;
     return v;
 }
 

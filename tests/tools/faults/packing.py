@@ -57,10 +57,24 @@ FAULTS = (
     ),
     Fault(
         "datatype",
-        "blocks are equal if the last two are",
+        "blocks are equal if the first and the last are",
         "csrc/datatype/irregular.c",
-        "b->equal = b->equal && length == b->length;",
-        "b->equal = length == b->length;",
+        "equal &= length == first;",
+        "equal = length == first;",
+    ),
+    Fault(
+        "datatype",
+        "a type of blocks ends with their first elements",
+        "csrc/datatype/irregular.c",
+        "b->last = last;",
+        "b->last = begin;",
+    ),
+    Fault(
+        "datatype",
+        "blocks of one length that touch are not one run",
+        "csrc/datatype/regular.c",
+        "if (e[i].offset - e[i - 1].offset == e[i].packed - e[i - 1].packed)\n            return false;",
+        "if (!box->run && e[i].offset - e[i - 1].offset == e[i].packed - e[i - 1].packed)\n            return false;",
     ),
     Fault(
         "datatype",
