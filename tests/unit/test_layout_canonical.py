@@ -226,6 +226,17 @@ def test_irregular_type_is_one_layout_however_built() -> None:
     )
 
 
+def test_irregular_blocks_of_one_length_that_touch_are_runs() -> None:
+    """More of them than are derived from their runs again."""
+    places = irregular(1000)
+    halves = tuple(place + part for place in places for part in (0, 8))
+    lone = (*halves, places[-1] + 4096)
+    assert_one_layout(HindexedBlock(2, places, DOUBLE), HindexedBlock(1, halves, DOUBLE))
+    assert_one_layout(Hindexed((*(2,) * 1000, 1), (*places, lone[-1]), DOUBLE), HindexedBlock(1, lone, DOUBLE))
+    with canonical(HindexedBlock(1, lone, DOUBLE)) as layout:
+        assert layout.runs == 1001
+
+
 def test_fields_at_irregular_places_share_one_table() -> None:
     particle = Struct((1, 1), (0, 8), (INT, DOUBLE))
     places = irregular(3000)
