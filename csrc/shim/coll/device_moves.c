@@ -53,7 +53,8 @@ void tempi_device_moves_add_own(tempi_device_moves *moves, int own, const tempi_
     for (int i = 0; i < nout && i < nin; ++i) {
         tempi_op *from = &out->ops[out->edges->first[own] + i],
                  *to = &in->ops[in->edges->first[own] + i];
-        const tempi_device_move move = {.from = *from, .to = *to, .pin = -1};
+        const tempi_device_move move = {
+            .from = *from, .to = *to, .sender = &in->ops[in->edges->first[own]], .pin = -1};
         if (!fits(from, to) || !tempi_device_moves_add(moves, &move))
             continue;
         take_out(out, from);
@@ -72,7 +73,46 @@ void tempi_device_moves_drop(tempi_device_moves *moves, int first)
     }
 }
 
-static bool run(const tempi_device_moves *moves, bool ordered)
+/* The first move after those of that one's sender, which it follows. */
+static int after_sender(const tempi_device_moves *moves, int i)
+{
+    const tempi_op *sender = moves->move[i].sender;
+    while (i < moves->n && moves->move[i].sender == sender)
+        ++i;
+    return i;
+}
+
+/* Links the senders in their order; returns the first move of the first one. */
+static int order_senders(tempi_device_moves *moves)
+{
+    tempi_device_move *move = moves->move;
+    int first = -1, last = -1; /* last: inserted */
+    for (int i = 0; i < moves->n; i = after_sender(moves, i)) {
+        const bool follows = last >= 0 && move[last].sender < move[i].sender;
+        int *link = follows ? &move[last].next : &first;
+        while (*link >= 0 && move[*link].sender < move[i].sender)
+            link = &move[*link].next;
+        move[i].next = *link;
+        *link = last = i;
+    }
+    return first;
+}
+
+/* Fills ops with the moves in the order of their senders. */
+static void list_ops(tempi_device_moves *moves, bool ordered, tempi_op *ops)
+{
+    for (int first = order_senders(moves); first >= 0; first = moves->move[first].next) {
+        const int after = after_sender(moves, first);
+        for (int i = first; i < after; ++i, ++ops) {
+            *ops = moves->move[i].from;
+            ops->into = &moves->move[i].to;
+            if (ordered)
+                ops->stream = TEMPI_CUDA_ORDERED;
+        }
+    }
+}
+
+static bool run(tempi_device_moves *moves, bool ordered)
 {
     const int n = moves->n;
     if (n <= 0)
@@ -80,12 +120,7 @@ static bool run(const tempi_device_moves *moves, bool ordered)
     tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
     if (!ops)
         return false;
-    for (int i = 0; i < n; ++i) {
-        ops[i] = moves->move[i].from;
-        ops[i].into = &moves->move[i].to;
-        if (ordered)
-            ops[i].stream = TEMPI_CUDA_ORDERED;
-    }
+    list_ops(moves, ordered, ops);
     const bool good = (ordered || tempi_cuda_settle(TEMPI_UNPACK) == TEMPI_OK) &&
                       tempi_pack_run(ops, n) == TEMPI_OK;
     if (ops != few)

@@ -197,10 +197,11 @@ int tempi_device_await_program(const tempi_blocks *side, const tempi_blocks *bef
 
 /* ---- accepting ------------------------------------------------------------------------------- */
 
-static bool accept_block(tempi_device_moves *moves, const tempi_op *to,
+static bool accept_block(tempi_device_moves *moves, const tempi_op *blocks,
                          const tempi_nest_shape *shape, const tempi_ipc_memory *memory)
 {
-    tempi_device_move move = {.to = *to, .pin = -1};
+    const tempi_op *to = &blocks[shape->block];
+    tempi_device_move move = {.to = *to, .sender = blocks, .pin = -1};
     uint64_t address;
     if (!tempi_block_is_resident(to) || to->n != shape->run * shape->runs ||
         !tempi_ipc_open(to->device, memory, &address, &move.pin))
@@ -236,7 +237,7 @@ bool tempi_device_offer_accept(tempi_device_moves *moves, const tempi_op *blocks
         const int32_t allocation = shape->memory.file;
         good = shape->block >= 0 && shape->block < nblocks && allocation >= 0 &&
                allocation < head->nallocations &&
-               accept_block(moves, &blocks[shape->block], shape, &allocations[allocation]);
+               accept_block(moves, blocks, shape, &allocations[allocation]);
         bytes += shape->run * shape->runs;
     }
     good &= bytes == total;
