@@ -12,7 +12,7 @@ import pytest
 import calls
 import oracle
 from pending import FORMS, agree, forms
-from redistribution import NAMED, bytes_of
+from redistribution import NAMED, blocks_between, bytes_of, exchange
 from world import MPI, carried, is_on_several_hosts, needs_host_memory, snapshot
 
 VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
@@ -128,4 +128,17 @@ def test_a_process_that_is_both_neighbours_exchanges_its_blocks(
             agree(cart)
     if derived:
         datatype.Free()
+    cart.Free()
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+def test_some_processes_of_a_grid_are_no_grid(comm: Any, dims: int) -> None:
+    """Open MPI 5.0.11 takes what MPI_Comm_create_group makes of them for the whole one."""
+    cart = comm.Create_cart(MPI.Compute_dims(comm.size, dims), [True] * dims)
+    part = cart.Create_group(cart.group.Incl(range(cart.rank % 2, cart.size, 2)))
+    blocks = blocks_between(31, part.size)
+    for _ in range(2):
+        with carried(part, "Alltoallw"):
+            exchange(part.Alltoallw, blocks[part.rank], [row[part.rank] for row in blocks])
+    part.Free()
     cart.Free()

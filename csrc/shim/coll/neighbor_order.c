@@ -4,6 +4,8 @@
 #include "base/stats.h"
 #include "shim/comm/peer_world.h"
 
+#include <stdlib.h>
+
 enum { UNKNOWN, RIGHT, WRONG };
 
 static const MPI_Count one_each[] = {1, 1};
@@ -72,11 +74,28 @@ bool tempi_neighbor_order_is_wrong(int function)
     return is_wrong(function, false);
 }
 
+/* Whether the grid has a place for each process. In Open MPI 5.0.11 what MPI_Comm_create_group made
+ * of some processes of a grid still says that it is the whole one, and MPI_Cart_shift divides by 0.
+ */
+static bool is_whole(MPI_Comm comm, int dims)
+{
+    int size = 0;
+    int64_t places = 1;
+    int *of = malloc(3 * ((size_t)dims + 1) * sizeof *of); /* the other two are not needed */
+    if (!of || tempi_lib.Comm_size(comm, &size) != MPI_SUCCESS ||
+        tempi_lib.Cart_get(comm, dims, of, of + dims, of + 2 * dims) != MPI_SUCCESS)
+        places = -1;
+    for (int d = 0; d < dims && places >= 0; ++d)
+        places *= of[d];
+    free(of);
+    return places == size;
+}
+
 int tempi_neighbor_dimensions(MPI_Comm comm)
 {
     int kind = MPI_UNDEFINED, dims = 0;
     if (tempi_lib.Topo_test(comm, &kind) != MPI_SUCCESS || kind != MPI_CART ||
-        tempi_lib.Cartdim_get(comm, &dims) != MPI_SUCCESS)
+        tempi_lib.Cartdim_get(comm, &dims) != MPI_SUCCESS || !is_whole(comm, dims))
         return 0;
     return dims;
 }
